@@ -13,7 +13,7 @@ from django.db.models import PROTECT, ManyToOneRel, Sum
 from datasets_app.models import TransitionError
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.text.number_format import format_count, format_money
-from runs_app.engine.counters import CounterKeys, lock_rows
+from runs_app.engine.counters import CounterKeys, lock_counter_rows
 from runs_app.engine.run_lifecycle import start_next_queued
 from runs_app.models import Attempt, DeletedRun, Experiment, Preflight, Run, Trial
 
@@ -73,7 +73,7 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
     Raise it also if verdicts of another run, or human ratings, depend on its answers.
     """
     with transaction.atomic():
-        lock_rows({CounterKeys(run.pk, run.experiment_id, run.condition.model.endpoint_id)})
+        lock_counter_rows({CounterKeys(run.pk, run.experiment_id, run.condition.model.endpoint_id)})
         locked = Run.objects.with_design().filter(pk=run.pk).first()
         if locked is None:
             raise TransitionError(f"{run} was already deleted")

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from datasets_app.models.history import Actor
 from runs_app.engine.adaptive_rounds import reopen_points
-from runs_app.engine.counters import CounterDeltas, CounterKeys, lock_rows
+from runs_app.engine.counters import CounterDeltas, CounterKeys, lock_counter_rows
 from runs_app.engine.run_lifecycle import start_next_queued, start_runs
 from runs_app.models import Experiment, ProviderBatch, Run
 from runs_app.models.runs import RunQuerySet
@@ -122,7 +122,7 @@ def extend(
 def pause(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """Pause these runs and return the ids that changed. Calls in flight are still answered and recorded."""
     with transaction.atomic():
-        lock_rows(set(_list_counter_keys(runs)))
+        lock_counter_rows(set(_list_counter_keys(runs)))
         return runs.transition(
             sources=[Run.Status.RUNNING, Run.Status.QUEUED],
             target=Run.Status.PAUSED,
@@ -140,7 +140,7 @@ def resume(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """
     runs = runs.callable_here()
     with transaction.atomic():
-        lock_rows(set(_list_counter_keys(runs)))
+        lock_counter_rows(set(_list_counter_keys(runs)))
         moved = start_runs(runs, sources=[Run.Status.PAUSED, Run.Status.STOPPED], by=by, reason=reason)
     enqueue_drains()
     return moved
@@ -163,7 +163,7 @@ def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     # Start with the last run of a sequence, so that no later run starts.
     for counter_keys in reversed(_list_counter_keys(runs.callable_here())):
         with transaction.atomic():
-            lock_rows({counter_keys})
+            lock_counter_rows({counter_keys})
             run = Run.objects.filter(pk=counter_keys.run_id)
             if run.transition(
                 sources=live,
@@ -187,7 +187,7 @@ def cancel_batch(batch: ProviderBatch, *, by: Actor, reason: str) -> bool:
     """
     runs = Run.objects.filter(pk=batch.run_id)
     with transaction.atomic():
-        lock_rows(set(_list_counter_keys(runs)))
+        lock_counter_rows(set(_list_counter_keys(runs)))
         if not ProviderBatch.objects.filter(pk=batch.pk).request_cancel(by=by, reason=reason):
             return False
         runs.transition(
@@ -212,7 +212,7 @@ def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None
     total = 0
     for counter_keys in _list_counter_keys(runs.callable_here()):
         with transaction.atomic():
-            if lock_rows({counter_keys})[counter_keys.run_id] == Run.Status.CANCELLED:
+            if lock_counter_rows({counter_keys})[counter_keys.run_id] == Run.Status.CANCELLED:
                 continue
             n = _move_trials(
                 counter_keys, RETRY, [counter_keys.run_id, error_class, error_class], before="failed", after="pending"
@@ -245,7 +245,7 @@ def revive(runs: RunQuerySet, *, by: Actor, reason: str) -> dict[int, int]:
     revived = {}
     with transaction.atomic():
         all_keys = _list_counter_keys(runs.filter(status=Run.Status.CANCELLED))
-        lock_rows(set(all_keys))
+        lock_counter_rows(set(all_keys))
         for counter_keys in all_keys:
             n = _move_trials(counter_keys, REVIVE, [counter_keys.run_id], before="cancelled", after="pending")
             run = Run.objects.filter(pk=counter_keys.run_id)

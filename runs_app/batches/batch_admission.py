@@ -85,8 +85,8 @@ def _admit(counter_keys: CounterKeys) -> ProviderBatch | None:
 
 
 def _claim(counters: LockedCounters, counter_keys: CounterKeys, endpoint: Endpoint) -> ProviderBatch | None:
-    most, left = endpoint.batch_max_requests, counters.budgets()
-    (demand,) = (replace(one, in_flight=0, max_concurrency=most) for one in counters.demands())
+    most, left = endpoint.batch_max_requests, counters.get_budgets()
+    (demand,) = (replace(one, in_flight=0, max_concurrency=most) for one in counters.list_demands())
     if cannot_afford_trial(demand, left):
         pause_for_budget([demand])
     n = batch_size(demand.pending, most, left[counter_keys.experiment_id], demand.reserve_usd)

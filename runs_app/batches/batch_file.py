@@ -65,8 +65,8 @@ class BatchFileBuilder:
         It needs none if the cache has its answer, if it cannot be asked, or if the file is full.
         """
         if self._settles and job.cached_reply is not None:
-            conclusion = outcomes.conclude_cached_answer(job.cached_reply, job.scale)
-            return build_result(job, conclusion, [outcomes.attempt_from_cache(job.cached_reply)])
+            conclusion = outcomes.build_cached_outcome(job.cached_reply, job.scale)
+            return build_result(job, conclusion, [outcomes.build_attempt_from_cache(job.cached_reply)])
         try:
             if isinstance(job.prepared, CallFailure):
                 raise job.prepared
@@ -94,8 +94,8 @@ _PENDING = Trial.Status.PENDING
 def _failed(job: Job, failure: CallFailure) -> Result:
     """Return the result of a job that never was a call. A transient fault waits as after any other failure."""
     failure.was_sent = False
-    conclusion = outcomes.conclude_failure(
+    conclusion = outcomes.build_failure_outcome(
         failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry
     )
     conclusion = outcomes.Outcome(conclusion.status, conclusion.trial, conclusion.unspent, conclusion.wait_s)
-    return build_result(job, conclusion, [outcomes.attempt_from_failure(failure)])
+    return build_result(job, conclusion, [outcomes.build_attempt_from_failure(failure)])

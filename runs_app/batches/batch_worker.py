@@ -22,7 +22,7 @@ from runs_app.batches.openai import OpenAiBatches
 from runs_app.batches.protocol import BatchApi, BatchFile
 from runs_app.batches.status_poll import poll_batch
 from runs_app.batches.submission import Submission
-from runs_app.engine.jobs import FAULT
+from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE
 from runs_app.llm import gateway
 from runs_app.llm.calls import CallFailure, CallRequest, ErrorClass
 from runs_app.models import Endpoint, ProviderBatch
@@ -110,7 +110,7 @@ class BatchWorker:
             raise
         except Exception:
             logger.exception("batch %s failed with an unexpected error", lease.batch.pk)
-            await self.sql(_schedule_retry, lease, CallFailure(ErrorClass.INTERNAL_ERROR, FAULT))
+            await self.sql(_schedule_retry, lease, CallFailure(ErrorClass.INTERNAL_ERROR, INTERNAL_ERROR_MESSAGE))
 
     async def _take_step(self, lease: BatchLease, api: BatchApi) -> bool:
         """Take one step. Return whether another can follow at once."""

@@ -17,7 +17,7 @@ from runs_app.batches.submission import refuse_batch, state_columns
 from runs_app.engine import outcomes
 from runs_app.engine.database_recovery import record_each
 from runs_app.engine.design_cache import DesignCache
-from runs_app.engine.jobs import FAULT, Job, build_jobs, build_result
+from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE, Job, build_jobs, build_result
 from runs_app.engine.recorder import Result
 from runs_app.engine.requests import PreparedRequest
 from runs_app.llm import gateway
@@ -103,8 +103,8 @@ async def _result(lease: BatchLease, job: Job, line: Line) -> Result:
         reply = await _reply(lease, job, line)
     except CallFailure as failure:
         return _failure(job, failure, unbilled=line.status is None)
-    attempt = outcomes.attempt_from_reply(reply)
-    conclusion = outcomes.conclude_answer(reply, job.scale)
+    attempt = outcomes.build_attempt_from_reply(reply)
+    conclusion = outcomes.build_answer_outcome(reply, job.scale)
     for columns in (conclusion.trial, attempt):
         columns["latency_ms"] = None  # A batch does not report the duration of one call.
     return build_result(job, conclusion, [attempt])
@@ -121,15 +121,15 @@ async def _reply(lease: BatchLease, job: Job, line: Line) -> CallReply:
         raise
     except Exception:  # A fault of ours must not lose the other answers of the batch, which are paid, too.
         logger.exception("the answer of trial %s raised an error", job.claim.trial_id)
-        raise CallFailure(ErrorClass.INTERNAL_ERROR, FAULT) from None
+        raise CallFailure(ErrorClass.INTERNAL_ERROR, INTERNAL_ERROR_MESSAGE) from None
 
 
 def _failure(job: Job, failure: CallFailure, *, unbilled: bool = False) -> Result:
     """Return the result of a failed call. It does not pause the endpoint, because batches have limits of their own."""
-    attempt = outcomes.attempt_from_failure(failure) | {"latency_ms": None}
+    attempt = outcomes.build_attempt_from_failure(failure) | {"latency_ms": None}
     if unbilled:
         attempt["cost_usd"] = Decimal(0)
-    conclusion = outcomes.conclude_failure(
+    conclusion = outcomes.build_failure_outcome(
         failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry
     )
     result = build_result(job, conclusion, [attempt])

@@ -1,6 +1,6 @@
-"""Rounds of adaptive runs: find the points whose answers are all in, and write the decisions about them.
+"""Rounds of adaptive runs: find the points whose trials have all ended, and write the decisions about them.
 
-The grading side decides whether a point has enough answers (`runs_app.grading_interface`). No decision is kept in
+`grading_app` decides whether a point has enough answers (`runs_app.grading_interface`). Decisions are not kept in
 memory. If one was not written, the next look finds its point again.
 """
 
@@ -22,11 +22,11 @@ from runs_app.grading_interface import grading
 from runs_app.models import Experiment, Point, Run
 from runs_app.stopping.rules import Decision, Ratings, Tally
 
-MAX_POINTS = 100  # Points. Their answers are graded together, in the thread that also writes results.
-LOOK_S = 1.0
+MAX_POINTS_PER_LOOK = 100  # Their answers are graded together, in the thread that also writes results.
+CHECK_S = 1.0
 
-# All trials of a point count. A point also waits for a trial that was given new attempts.
-DUE = """
+# All trials of a point count, including failed trials that got new attempts.
+FIND_DUE = """
 WITH looked_at AS MATERIALIZED (
     SELECT p.id, p.run_id, p.dimension_id, p.n_planned, p.items[1:least(p.n_planned, p.n_items)] AS items
     FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id
@@ -59,10 +59,10 @@ SELECT p.id, p.n_planned FROM runs_app_point p WHERE p.id = ANY(%s) AND p.status
 
 @dataclass(frozen=True, slots=True)
 class PointDecision:
-    """A point whose round is complete: its counts, the decision of its rule, and its number of cases after that.
+    """A decision about a point whose round is complete: its counts, and its number of cases after the decision.
 
-    `upto` is the present number if the point gets no more cases. `graded_by` is the rule that scored its answers, with
-    its version, in the form of a grade condition's name.
+    `upto` equals `cases` if the point gets no more cases. `graded_by` names the rule that scored its answers, with its
+    version, in the form of a grade condition's name.
     """
 
     point: int
@@ -78,11 +78,11 @@ class PointDecision:
 def find_due_points() -> dict[CounterKeys, dict[int, int]]:
     """Return the number of cases of each open point without pending or running trials, by run and point id."""
     with connection.cursor() as cursor:
-        cursor.execute(DUE, {"most": MAX_POINTS})
-        found: dict[CounterKeys, dict[int, int]] = defaultdict(dict)
+        cursor.execute(FIND_DUE, {"most": MAX_POINTS_PER_LOOK})
+        due: dict[CounterKeys, dict[int, int]] = defaultdict(dict)
         for point, cases, *counter_keys in cursor.fetchall():
-            found[CounterKeys(*counter_keys)][point] = cases
-    return dict(found)
+            due[CounterKeys(*counter_keys)][point] = cases
+    return dict(due)
 
 
 def write_decisions(counter_keys: CounterKeys, decisions: Sequence[PointDecision]) -> int:
@@ -92,9 +92,9 @@ def write_decisions(counter_keys: CounterKeys, decisions: Sequence[PointDecision
     """
     with transaction.atomic():
         status = _lock(counter_keys)
-        still = _still_due([one.point for one in decisions])
-        current = [one for one in decisions if still.get(one.point) == one.cases]
-        continuing = {one.point: one.upto for one in current if one.decision.kind == "more" and status != "cancelled"}
+        cases_by_point = _find_still_due([row.point for row in decisions])
+        current = [row for row in decisions if cases_by_point.get(row.point) == row.cases]
+        continuing = {row.point: row.upto for row in current if row.decision.kind == "more" and status != "cancelled"}
         _write(current, is_cancelled=status == "cancelled")
         if added := add_cases(continuing):
             add_pending(counter_keys.run_id, added)
@@ -102,7 +102,7 @@ def write_decisions(counter_keys: CounterKeys, decisions: Sequence[PointDecision
     return len(current)
 
 
-def _still_due(points: list[int]) -> dict[int, int]:
+def _find_still_due(points: list[int]) -> dict[int, int]:
     with connection.cursor() as cursor:
         cursor.execute(STILL_DUE, [points])
         return dict(cursor.fetchall())
@@ -111,15 +111,15 @@ def _still_due(points: list[int]) -> dict[int, int]:
 def _lock(counter_keys: CounterKeys) -> str:
     """Lock the experiment and the run, and return the run's status.
 
-    The endpoint is not locked, because no call begins or ends here. The experiment is locked because a run that ends
-    may start the next one.
+    The endpoint needs no lock, because no call starts or ends here. The experiment needs one, because the end of a run
+    may start the next run.
     """
     list(Experiment.objects.select_for_update(no_key=True).filter(pk=counter_keys.experiment_id).values_list("pk"))
     return str(Run.objects.select_for_update(no_key=True).values_list("status", flat=True).get(pk=counter_keys.run_id))
 
 
-# A pilot's trials may exist already. ON CONFLICT would wait for a worker that records one of them. That worker may wait
-# for locks of this transaction: a deadlock. So use NOT EXISTS; no other process adds trials meanwhile.
+# Trials of a pilot may exist already. ON CONFLICT would wait for a worker that records one of them, and that worker may
+# wait for locks of this transaction: a deadlock. NOT EXISTS is safe, because no other process adds trials meanwhile.
 ADD_CASES = """
 INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
 SELECT p.run_id, repetition, drawn.item, p.dimension_id
@@ -174,35 +174,32 @@ WHERE p.id = r.id
 
 def _write(decisions: Sequence[PointDecision], *, is_cancelled: bool) -> None:
     at = timezone.now().isoformat()
-    rows = [_row(one, at, is_cancelled=is_cancelled) for one in decisions]
+    rows = [_build_row(decision, at, is_cancelled=is_cancelled) for decision in decisions]
     with connection.cursor() as cursor:
         cursor.execute(WRITE, [json.dumps(rows)])
 
 
-def _row(one: PointDecision, at: str, *, is_cancelled: bool) -> dict[str, Any]:
-    """Return a point's columns, with the `round` that is appended to its earlier rounds."""
-    tally, decision = one.tally, one.decision
+def _build_row(point: PointDecision, at: str, *, is_cancelled: bool) -> dict[str, Any]:
+    """Return a point's columns, with the `round` to append to its earlier rounds."""
+    tally, decision = point.tally, point.decision
     status, reason = STATUS[decision.kind], decision.reason
     if is_cancelled and decision.kind == "more":
         status, reason = Point.Status.CANCELLED, f"The run was cancelled: {reason}"
     decision_columns = {"status": status, "reason": reason, "half_width": decision.half_width}
-    counts = {
-        "total": tally.total,
-        "truncated": tally.truncated,
-        **_result_columns(tally),
-    }  # `effective` is kept in the round.
+    counts = {"total": tally.total, "truncated": tally.truncated, **_build_result_columns(tally)}
     return {
-        "id": one.point,
-        "unread": one.unread,
-        "failed": one.failed,
+        "id": point.point,
+        "unread": point.unread,
+        "failed": point.failed,
         "guess_chances": tally.guess_chances if isinstance(tally, Tally) else 0.0,
-        "round": {"at": at, "asked": one.cases, "graded_by": one.graded_by, **counts, **decision_columns},
+        "round": {"at": at, "asked": point.cases, "graded_by": point.graded_by, **counts, **decision_columns},
         **counts,
         **decision_columns,
     }
 
 
-def _result_columns(tally: Tally | Ratings) -> dict[str, Any]:
+def _build_result_columns(tally: Tally | Ratings) -> dict[str, Any]:
+    """Return the results of a round. Only the round stores `effective`; the point has no such column."""
     if isinstance(tally, Tally):
         return {"correct": tally.correct, "effective": tally.effective}
     mean, spread = (tally.mean, tally.spread) if tally.items else (None, None)
@@ -215,24 +212,24 @@ UPDATE runs_app_point SET status = 'open' WHERE run_id = %s AND n_failed > 0 AND
 
 
 def reopen_points(run_id: int) -> None:
-    """Reopen the points that had failed trials, because those trials were given new attempts. The run is locked."""
+    """Reopen the points with failed trials, because these trials got new attempts. The caller has locked the run."""
     with connection.cursor() as cursor:
         cursor.execute(REOPEN, [run_id])
 
 
 @dataclass(slots=True)
 class RoundScheduler:
-    """A timer for complete rounds: a worker looks each second, and less often if looking itself takes long."""
+    """A timer of a worker's looks for complete rounds: one each second, or fewer if a look takes long."""
 
     next_at: float = field(default=0.0)
 
-    def decide(self) -> int:
-        """Decide the complete rounds if it is time to look. Return the number of points decided."""
+    def decide_if_due(self) -> int:
+        """Decide the complete rounds if the next look is due. Return the number of points decided."""
         return self.decide_now() if time.monotonic() >= self.next_at else 0
 
     def decide_now(self) -> int:
-        began = time.monotonic()
-        decided = grading().decide_rounds()
+        started = time.monotonic()
+        n_points = grading().decide_rounds()
         ended = time.monotonic()
-        self.next_at = ended + max(LOOK_S, 10 * (ended - began)) if decided < MAX_POINTS else ended
-        return decided
+        self.next_at = ended + max(CHECK_S, 10 * (ended - started)) if n_points < MAX_POINTS_PER_LOOK else ended
+        return n_points

@@ -21,15 +21,15 @@ from runs_app.engine.counters import CounterKeys
 from runs_app.engine.fair_share import Demand, share_capacity, share_slots
 from runs_app.engine.locked_counters import LockedCounters, lock_counters
 from runs_app.engine.prepared_sql import fetch_rows, to_pg_json
-from runs_app.engine.rate_limiter import consume_tokens, free_slots
+from runs_app.engine.rate_limiter import consume_tokens, count_free_slots
 from runs_app.models import Run
 
 
 class Claim(NamedTuple):
     """A trial that a worker holds until its lease ends, identified by its fencing token.
 
-    It is a tuple because claims are made while other workers wait for the endpoint. A frozen dataclass takes seven
-    times as long to create.
+    It is a tuple because claims are created while other workers wait for the endpoint. Creating a frozen dataclass
+    takes seven times as long.
     """
 
     trial_id: int
@@ -42,17 +42,17 @@ class Claim(NamedTuple):
     yields: int
     reserved_usd: Decimal
     expected_tokens: int = 0
-    batched: bool = False  # Held by a batch: it is not a call in flight, and has no lease of its own.
+    batched: bool = False  # A batch holds it: it is not a call in flight, and has no lease of its own.
     without_schema: bool = False  # The provider refused this trial's schema, so its next batch asks without one.
 
     @property
     def key(self) -> tuple[int, uuid.UUID]:
-        """Return the identity of this claim among all claims ever made."""
+        """Return the key that identifies this claim among all claims ever made."""
         return self.trial_id, self.token
 
 
-# Counted without a lock: how many trials the runs of each endpoint want, and how many more calls it takes.
-WANTS = """
+# Pending trials of each endpoint and its free slots, read without a lock.
+COUNT_CLAIMABLE = """
 SELECT p.id, sum(r.n_pending), least(p.max_concurrency,
     CASE WHEN p.adaptive THEN coalesce((p.throttle ->> 'limit')::float8, p.max_concurrency) END)::int - p.in_flight
 FROM runs_app_run r
@@ -64,10 +64,11 @@ WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched
 GROUP BY p.id
 """
 
-# Order of the partial index: fresh trials before retries, low sample_idx before high, then item, then dimension. SKIP
-# LOCKED keeps a claim from waiting for other transactions on these rows. The inner LIMIT is a constant, so the planner
-# walks the index instead of sorting all pending rows. The outer LIMIT stops the walk. The rows are given as an array.
-# For a set, the planner expects thousands of rows and would read the whole table. Without a lease, none ends.
+# Rows are claimed in the order of the partial index: fresh trials before retries, low sample_idx before high, then
+# item, then dimension. SKIP LOCKED keeps a claim from waiting for other transactions on these rows. The inner LIMIT is
+# a constant, so the planner walks the index instead of sorting all pending rows. The outer LIMIT stops the walk. The
+# ids are passed as an array: for a subquery, the planner would expect thousands of rows and read the whole table. A
+# NULL lease never ends.
 CLAIM = """
 WITH wants AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) w(run bigint, n int, reserve numeric, lease float8)
@@ -88,26 +89,26 @@ UPDATE runs_app_trial t SET
 FROM wants WHERE t.id = ANY(ARRAY(SELECT id FROM picked)) AND t.run_id = wants.run
 RETURNING t.run_id, t.id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields
 """
-CLAIM_FOR_WORKER = CLAIM.format(most=256)  # Of one run. The next cycle takes more.
+CLAIM_FOR_WORKER = CLAIM.format(most=256)  # For each run. The next cycle claims more.
 CLAIM_FOR_BATCH = CLAIM.format(most=BOUNDS["endpoint"]["batch_max_requests"].high)
 
 
 def admit(worker_id: int, limit: int) -> list[Claim]:
-    """Claim at most `limit` trials over all endpoints with work, with one transaction for each endpoint."""
+    """Claim at most `limit` trials at all endpoints with work, in one transaction for each endpoint."""
     claims: list[Claim] = []
-    for endpoint_id, share in claim_limits(WorkerCapacity(limit)).items():
+    for endpoint_id, claim_limit in compute_claim_limits(WorkerCapacity(limit)).items():
         with transaction.atomic():
             if counters := lock_counters(endpoint_id, claiming=True):
-                claims += claim_trials(counters, worker_id, share.claims)
+                claims += claim_trials(counters, worker_id, claim_limit.claims)
                 counters.settle()
     return claims
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerCapacity:
-    """The capacity of one worker: how many calls it may have in flight, and its present load by endpoint.
+    """The capacity of one worker: the number of calls it may have in flight, and its load by endpoint.
 
-    `in_flight` counts calls in flight. `waiting` counts claims that wait here for a slot, `ahead` how many should wait.
+    `in_flight` counts calls in flight. `waiting` counts prefetched claims, `ahead` the claims that it should prefetch.
     """
 
     concurrency: int
@@ -118,43 +119,46 @@ class WorkerCapacity:
 
 @dataclass(frozen=True, slots=True)
 class ClaimLimit:
-    """The limits at one endpoint: trials to claim, and calls that this worker may then have in flight."""
+    """A worker's limits at one endpoint: trials to claim, and calls that it may then have in flight."""
 
     claims: int
     level: int
 
 
-def claim_limits(capacity: WorkerCapacity, received: Mapping[int, int] | None = None) -> dict[int, ClaimLimit]:
-    """Return the claim limits of each endpoint where this worker has, or might have, something to do.
+def compute_claim_limits(capacity: WorkerCapacity, received: Mapping[int, int] | None = None) -> dict[int, ClaimLimit]:
+    """Return the claim limits of each endpoint where this worker has calls or may start some.
 
-    `received` counts the calls whose answers were received but not yet recorded.
+    `received` counts answers that were received but not yet recorded.
     """
     received = received or {}
-    claimable = {key: max(0, min(pending, free + received.get(key, 0))) for key, pending, free in fetch_rows(WANTS)}
+    claimable = {
+        key: max(0, min(pending, free + received.get(key, 0))) for key, pending, free in fetch_rows(COUNT_CLAIMABLE)
+    }
     startable = Counter(claimable) + Counter(capacity.waiting)
-    given = share_capacity(capacity.concurrency, capacity.in_flight, startable)
+    shares = share_capacity(capacity.concurrency, capacity.in_flight, startable)
     return {
         key: ClaimLimit(
-            claims=max(0, min(claimable.get(key, 0), given.get(key, 0) + missing_prefetch(capacity, key))),
-            level=capacity.in_flight.get(key, 0) + given.get(key, 0),
+            claims=max(0, min(claimable.get(key, 0), shares.get(key, 0) + count_missing_prefetch(capacity, key))),
+            level=capacity.in_flight.get(key, 0) + shares.get(key, 0),
         )
         for key in {*startable, *capacity.in_flight}
     }
 
 
-def missing_prefetch(capacity: WorkerCapacity, endpoint_id: int) -> int:
+def count_missing_prefetch(capacity: WorkerCapacity, endpoint_id: int) -> int:
     return capacity.ahead.get(endpoint_id, 0) - capacity.waiting.get(endpoint_id, 0)
 
 
 def claim_trials(counters: LockedCounters, worker_id: int, limit: int) -> list[Claim]:
-    """Claim at most `limit` trials under counters that are already locked."""
+    """Claim at most `limit` trials under counters that the caller has locked."""
     if not counters.endpoint.is_open or counters.endpoint_delta.pause_s:
         return []
-    slots = min(limit, free_slots(counters.throttle, counters.endpoint.rates, counters.in_flight))
+    slots = min(limit, count_free_slots(counters.throttle, counters.endpoint.rates, counters.in_flight))
     if slots <= 0:
         return []
-    demands, left = counters.demands(), counters.budgets()
-    shares = {run_id: n for run_id, n in share_slots(slots, demands, left, counters.throttle.tokens_left).items() if n}
+    demands, budgets = counters.list_demands(), counters.get_budgets()
+    allotted = share_slots(slots, demands, budgets, counters.throttle.tokens_left)
+    shares = {run_id: n for run_id, n in allotted.items() if n}
     claims = claim_shares(counters, shares, worker_id) if shares else []
     if claims:
         expected = sum(claim.expected_tokens for claim in claims)
@@ -163,16 +167,16 @@ def claim_trials(counters: LockedCounters, worker_id: int, limit: int) -> list[C
         )
     else:
         counters.settle()
-        pause_for_budget([demand for demand in demands if cannot_afford_trial(demand, left)])
+        pause_for_budget([demand for demand in demands if cannot_afford_trial(demand, budgets)])
     return claims
 
 
 def claim_shares(
     counters: LockedCounters, shares: Mapping[int, int], worker_id: int | None, *, batch: uuid.UUID | None = None
 ) -> list[Claim]:
-    """Claim so many trials of each run, reserve for them, and count them in the locked counters.
+    """Claim these numbers of trials by run, reserve their cost, and count them in the locked counters.
 
-    A batch claims with its own key as the token. Its claims have no worker and no lease, and are no calls in flight.
+    A batch claims with its own key as the token. Its claims have no worker and no lease, and are not calls in flight.
     """
     token, statement = (uuid.uuid4(), CLAIM_FOR_WORKER) if batch is None else (batch, CLAIM_FOR_BATCH)
     demands = {run_id: counters.runs[run_id].demand for run_id in shares}
@@ -192,10 +196,10 @@ def claim_shares(
         run_id: (counters.counter_keys(run_id), demand.reserve_usd, demand.reserve_tokens, batch is not None)
         for run_id, demand in demands.items()
     }
-    return [_claim_from(row, token, *reserved[row[0]]) for row in rows]
+    return [_build_claim(row, token, *reserved[row[0]]) for row in rows]
 
 
-def _claim_from(
+def _build_claim(
     row: tuple[Any, ...], token: uuid.UUID, counter_keys: CounterKeys, reserved: Decimal, tokens: int, batched: bool
 ) -> Claim:
     _, trial_id, item_id, dimension_id, sample_idx, attempts, yields = row
@@ -204,17 +208,20 @@ def _claim_from(
     )
 
 
-def cannot_afford_trial(demand: Demand, left: dict[int, Decimal | None]) -> bool:
-    """Return whether the rest of the budget is too small for one trial of this run."""
-    budget = left[demand.experiment_id]
+def cannot_afford_trial(demand: Demand, budgets: dict[int, Decimal | None]) -> bool:
+    """Return whether the remaining budget is too small for one trial of this run."""
+    budget = budgets[demand.experiment_id]
     return budget is not None and demand.wanted > 0 and budget < demand.reserve_usd
 
 
-def pause_for_budget(short: Sequence[Demand]) -> None:
-    """Pause these runs, unless calls in flight may still give back some of their reservation. All rows are locked."""
-    busy = Run.objects.filter(experiment__in={demand.experiment_id for demand in short}, n_running__gt=0)
-    waiting = set(busy.values_list("experiment_id", flat=True)) if short else set()
-    for demand in short:
+def pause_for_budget(demands: Sequence[Demand]) -> None:
+    """Pause the runs of these demands, unless calls in flight may still release part of their reservation.
+
+    The caller has locked all rows.
+    """
+    active = Run.objects.filter(experiment__in={demand.experiment_id for demand in demands}, n_running__gt=0)
+    waiting = set(active.values_list("experiment_id", flat=True)) if demands else set()
+    for demand in demands:
         if demand.experiment_id not in waiting:
             run = Run.objects.select_related("experiment").get(pk=demand.run_id)
             reason = describe_shortage(run)
@@ -229,16 +236,16 @@ def pause_for_budget(short: Sequence[Demand]) -> None:
 
 
 def describe_shortage(run: Run) -> str:
-    """Return the rest of the budget and what all waiting calls may need, of other conditions and judges, too."""
+    """Return a text with the remaining budget and the most that all pending calls of the experiment may cost."""
     experiment = run.experiment
-    left = (experiment.max_usd or Decimal(0)) - experiment.spent_usd - experiment.reserved_usd
+    remaining = (experiment.max_usd or Decimal(0)) - experiment.spent_usd - experiment.reserved_usd
     reserved = f", ${experiment.reserved_usd:.4f} reserved for calls of unknown cost" if experiment.reserved_usd else ""
-    most = Sum(F("n_pending") * F("reserve_usd"))
-    waiting = Run.objects.filter(experiment=experiment).aggregate(trials=Sum("n_pending"), usd=most)
+    largest_cost = Sum(F("n_pending") * F("reserve_usd"))
+    pending = Run.objects.filter(experiment=experiment).aggregate(trials=Sum("n_pending"), usd=largest_cost)
     return (
         f"The budget of ${experiment.max_usd} is reached: ${experiment.spent_usd:.4f} is spent{reserved} and"
-        f" ${left:.4f} is left. Pending trials of this run: {run.n_pending},"
+        f" ${remaining:.4f} is left. Pending trials of this run: {run.n_pending},"
         f" at most ${run.reserve_usd * run.n_pending:.4f}."
-        f" Pending calls of the experiment, with judges: {waiting['trials']}, at most ${waiting['usd']:.4f}, which is"
-        f" ${waiting['usd'] - left:.4f} more than is left."
+        f" Pending calls of the experiment, with judges: {pending['trials']}, at most ${pending['usd']:.4f}, which is"
+        f" ${pending['usd'] - remaining:.4f} more than is left."
     )

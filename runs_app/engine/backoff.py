@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-LONGEST_RETRY_AFTER_S = 900.0  # A provider may ask for a day. One request each quarter of an hour costs nothing.
+LONGEST_RETRY_AFTER_S = 900.0  # A provider may ask to wait a day, but a request every 15 minutes costs nothing.
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The number of attempts at a trial, and the first and longest wait between two of them, in seconds."""
+    """The maximum number of attempts at a trial, and the first and longest wait between attempts, in seconds."""
 
     max_attempts: int = 3
     first_wait_s: float = 1.0
@@ -24,11 +24,11 @@ def backoff_s(
     cap: float = 60.0,
     jitter_unit: float = 0.5,
 ) -> float:
-    """Return the seconds to wait after the attempt of that number (from 1).
+    """Return the seconds to wait after this attempt (the first is 1).
 
-    The wait doubles from `base` up to `cap`. The caller draws `jitter_unit` from 0 to 1, and it takes off up to half.
-    So calls that failed together are not retried together. A Retry-After, in seconds, is the least to wait. It counts
-    up to a quarter of an hour, and the same draw adds up to a tenth.
+    The wait doubles from `base` up to `cap`. The caller draws `jitter_unit` from 0 to 1, which shortens the wait by up
+    to half, so that calls that failed together are not retried together. A Retry-After, in seconds, is the minimum. It
+    counts up to a quarter of an hour, and the same draw lengthens it by up to a tenth.
     """
     doubled = min(cap, base * 2.0 ** min(max(attempt, 1) - 1, 60))
     wait = doubled * (1 - jitter_unit / 2)

@@ -1,7 +1,7 @@
-"""Runs that cannot be claimed or prepared. Each is stopped with a reason, and the endpoint's other runs go on.
+"""Broken runs: their trials cannot be claimed or their requests prepared. Such a run is stopped with a reason.
 
-A worker claims for all runs of an endpoint in one fast statement. If that fails, it claims run by run, each in a
-transaction of its own. This shows which run is at fault.
+A worker claims for all runs of an endpoint in one fast statement. If that fails, it claims run by run, each in its own
+transaction. This shows which run is broken, and the endpoint's other runs go on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from django.db import DatabaseError, transaction
 
 from runs_app.engine import outcomes
 from runs_app.engine.admission import Claim, claim_trials
-from runs_app.engine.counters import CounterKeys, lock_rows
+from runs_app.engine.counters import CounterKeys, lock_counter_rows
 from runs_app.engine.database_recovery import OUTAGES, record_each
 from runs_app.engine.design_cache import DesignCache
 from runs_app.engine.jobs import Job, build_jobs
@@ -34,10 +34,7 @@ ORDER BY r.id
 
 
 def claim_run_by_run(endpoint_id: int, worker_id: int, limit: int) -> list[Claim]:
-    """Claim at most `limit` trials run by run, after one claim for all runs failed.
-
-    Stop each run whose claim also fails alone.
-    """
+    """Claim at most `limit` trials run by run, after the claim for all runs failed. Stop each run that fails alone."""
     claims: list[Claim] = []
     for counter_keys in [CounterKeys(*row) for row in fetch_rows(CLAIMABLE_RUNS, endpoint_id)]:
         if len(claims) >= limit:
@@ -45,14 +42,14 @@ def claim_run_by_run(endpoint_id: int, worker_id: int, limit: int) -> list[Claim
         try:
             with transaction.atomic():
                 if counters := lock_counters(endpoint_id, [counter_keys.run_id]):
-                    new = claim_trials(counters, worker_id, limit - len(claims))
+                    new_claims = claim_trials(counters, worker_id, limit - len(claims))
                     counters.settle()
-                    claims += new
+                    claims += new_claims
         except OUTAGES:
             raise
-        except Exception as fault:  # Includes ArithmeticError and ValueError, which impossible numbers raise.
+        except Exception as error:  # Includes ArithmeticError and ValueError, which impossible numbers raise.
             logger.exception("run %s cannot be claimed", counter_keys.run_id)
-            stop_broken(counter_keys, "Its trials could not be claimed", fault)
+            stop_broken(counter_keys, "Its trials could not be claimed", error)
     return claims
 
 
@@ -65,28 +62,30 @@ def prepare_jobs(claims: Sequence[Claim], designs: DesignCache, worker_id: int) 
     except Exception:
         logger.exception("requests of %s claims could not be prepared together", len(claims))
     by_run: dict[CounterKeys, list[Claim]] = defaultdict(list)
-    for one in claims:
-        by_run[one.counter_keys].append(one)
+    for claim in claims:
+        by_run[claim.counter_keys].append(claim)
     jobs: list[Job] = []
-    for counter_keys, some in by_run.items():
+    for counter_keys, run_claims in by_run.items():
         try:
-            jobs += build_jobs(some, designs)
+            jobs += build_jobs(run_claims, designs)
         except OUTAGES:
             raise
-        except Exception as fault:
+        except Exception as error:
             logger.exception("requests of run %s cannot be prepared", counter_keys.run_id)
-            stop_broken(counter_keys, "Its requests could not be prepared", fault)
-            released = outcomes.conclude_release()
-            record_each([Result(one, released.status, trial=released.trial, unspent=True) for one in some], worker_id)
+            stop_broken(counter_keys, "Its requests could not be prepared", error)
+            release = outcomes.build_release_outcome()
+            record_each(
+                [Result(claim, release.status, trial=release.trial, unspent=True) for claim in run_claims], worker_id
+            )
     return jobs
 
 
-def stop_broken(counter_keys: CounterKeys, what: str, fault: Exception) -> None:
-    """Stop a run with this reason. It may be resumed, and stops again if its design is still broken."""
-    reason = f"{what}: {_first_line(fault)}. Correct the design, then resume the run."
+def stop_broken(counter_keys: CounterKeys, problem: str, error: Exception) -> None:
+    """Stop a run with this reason. A user may resume it; it stops again if its design is still broken."""
+    reason = f"{problem}: {_get_first_line(error)}. Correct the design, then resume the run."
     try:
         with transaction.atomic():
-            lock_rows({counter_keys})
+            lock_counter_rows({counter_keys})
             Run.objects.filter(pk=counter_keys.run_id).transition(
                 sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
             )
@@ -96,6 +95,6 @@ def stop_broken(counter_keys: CounterKeys, what: str, fault: Exception) -> None:
         logger.exception("run %s could not be stopped", counter_keys.run_id)
 
 
-def _first_line(fault: Exception) -> str:
-    lines = str(fault).splitlines()
-    return (lines[0] if lines else type(fault).__name__)[:300].rstrip(".")
+def _get_first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return (lines[0] if lines else type(error).__name__)[:300].rstrip(".")

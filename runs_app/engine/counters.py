@@ -1,9 +1,12 @@
 """The counters of endpoints, experiments and runs: locked in one order, changed in one place.
 
-Every transaction that moves trials takes its locks in one order. First come the trials that it holds by their token.
-Then come the counter rows (endpoints, experiments, runs), each kind by ascending key. Trials that it does not hold come
-last. Nobody can hold these without the same counter locks, or they are taken with SKIP LOCKED. Any other order
-deadlocks within a second of load.
+Every transaction that moves trials takes its locks in this order:
+
+1. the trials that it holds by their token;
+2. the counter rows: endpoints, experiments, runs, each kind by ascending key;
+3. other trials, which no transaction can hold without the locks of step 2, or which are taken with SKIP LOCKED.
+
+Any other order deadlocks within a second of load.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ class RunDelta:
         setattr(self, after, getattr(self, after) + 1)
 
 
-# One statement settles everything, with rate limiters and curves: it keeps the time under locks short.
+# One statement writes everything, including rate limiters and curves, to keep the locks short.
 SETTLE = """
 WITH changes AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) r(id bigint, n int, batched int, throttle jsonb, answered int,
@@ -113,8 +116,8 @@ class BudgetDelta:
 class EndpointDelta:
     """The changes of a transaction to one endpoint: its rate limiter, and the numbers of calls by outcome.
 
-    If the endpoint asks for a pause, all workers leave it alone for `pause_s` seconds. `in_flight` changes the number
-    of calls in flight that belong to no run.
+    If the endpoint asks for a pause, no worker calls it for `pause_s` seconds. `in_flight` changes the number of calls
+    in flight that belong to no run.
     """
 
     throttle: RateLimiterState
@@ -143,7 +146,7 @@ class CounterDeltas:
         self.counter_keys: dict[int, CounterKeys] = {}
         self.by_run: dict[int, RunDelta] = {}
         self.by_endpoint: dict[int, EndpointDelta] = {}
-        self.by_experiment: dict[int, BudgetDelta] = {}  # Of calls that belong to no run.
+        self.by_experiment: dict[int, BudgetDelta] = {}  # Only for calls that belong to no run.
 
     def at(self, counter_keys: CounterKeys) -> RunDelta:
         delta = self.by_run.get(counter_keys.run_id)
@@ -153,12 +156,13 @@ class CounterDeltas:
         return delta
 
     def settle(self) -> None:
-        """Write the changes. The rows are already locked, in the one order."""
+        """Write the changes. The caller has locked the rows in the order above."""
         if self.by_run or self.by_endpoint:
-            runs = [_run_row(run_id, delta) for run_id, delta in self.by_run.items()]
-            execute(SETTLE, *map(to_pg_json, (self._of_endpoints(), self._of_experiments(), runs)))
+            runs = [_build_run_row(run_id, delta) for run_id, delta in self.by_run.items()]
+            rows = (self._build_endpoint_rows(), self._build_experiment_rows(), runs)
+            execute(SETTLE, *map(to_pg_json, rows))
 
-    def _of_endpoints(self) -> list[dict[str, Any]]:
+    def _build_endpoint_rows(self) -> list[dict[str, Any]]:
         rows = {key: {"id": key, "batched": 0, **change.as_row()} for key, change in self.by_endpoint.items()}
         for run_id, delta in self.by_run.items():
             key = self.counter_keys[run_id].endpoint_id
@@ -167,7 +171,7 @@ class CounterDeltas:
             row["batched"] += delta.batched
         return list(rows.values())
 
-    def _of_experiments(self) -> list[dict[str, Any]]:
+    def _build_experiment_rows(self) -> list[dict[str, Any]]:
         rows: dict[int, dict[str, Any]] = {
             key: {"id": key, "spent": budget.spent_usd, "reserved": budget.reserved_usd}
             for key, budget in self.by_experiment.items()
@@ -185,12 +189,15 @@ ADD_PENDING = "UPDATE runs_app_run SET n_pending = n_pending + %s WHERE id = %s"
 
 
 def add_pending(run_id: int, n: int) -> None:
-    """Count new trials of a run, whose experiment is locked. The endpoint is not: nothing is in flight yet."""
+    """Count new trials of a run. The caller has locked its experiment.
+
+    The endpoint needs no lock, because none of these trials is in flight yet.
+    """
     execute(ADD_PENDING, n, run_id)
 
 
-def lock_rows(rows: Collection[CounterKeys], *, endpoints_are_locked: bool = False) -> dict[int, str]:
-    """Lock the counter rows of these keys in the one order. Return each run's status, by run id."""
+def lock_counter_rows(rows: Collection[CounterKeys], *, endpoints_are_locked: bool = False) -> dict[int, str]:
+    """Lock the counter rows of these keys in the order above. Return the statuses by run id."""
     with connection.cursor() as cursor:
         if not endpoints_are_locked:
             _lock(cursor, "runs_app_endpoint", {row.endpoint_id for row in rows})
@@ -207,7 +214,7 @@ def _lock(cursor: Any, table: str, keys: Iterable[int], columns: str = "id") -> 
     return rows
 
 
-def _run_row(run_id: int, delta: RunDelta) -> dict[str, Any]:
+def _build_run_row(run_id: int, delta: RunDelta) -> dict[str, Any]:
     return {
         "id": run_id,
         "pending": delta.pending,

@@ -1,4 +1,4 @@
-"""Recovery of a worker from a broken connection and from an answer that the database refuses."""
+"""A worker's recovery from broken connections and from answers that the database refuses."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ WHERE t.status = 'running' AND t.worker_id = %s
 
 
 def describe_outage(error: Exception) -> str:
-    """Return the database's problem, for the log. Error class 53 means that disk, memory or connections ran out."""
+    """Return the database's problem, for the log. In class 53, disk space, memory or connections are exhausted."""
     code = getattr(error.__cause__, "sqlstate", None) or ""
-    return "the database has no room" if code.startswith("53") else "the database is away"
+    return "the database is out of resources" if code.startswith("53") else "the database is unreachable"
 
 
 def record_each(results: Sequence[Result], worker_id: int) -> int:
-    """Record results like `record_results`, but let an answer that the database refuses fail only its own trial."""
+    """Record results as `record_results` does. An answer that the database refuses fails only its own trial."""
     try:
         return record_results(results, worker_id)
     except OUTAGES:
@@ -45,11 +45,11 @@ def record_each(results: Sequence[Result], worker_id: int) -> int:
         if len(results) > 1:
             return sum(record_each([result], worker_id) for result in results)
         logger.exception("the answer of trial %s cannot be stored", results[0].claim.trial_id)
-        return record_results([_storable_part(results[0])], worker_id)
+        return record_results([_drop_answer(results[0])], worker_id)
 
 
-def _storable_part(result: Result) -> Result:
-    """Return the part of a refused result that can surely be stored: its calls and their costs."""
+def _drop_answer(result: Result) -> Result:
+    """Return a refused result without its answer: its calls and their costs can always be stored."""
     error_columns = {
         "error_class": ErrorClass.INTERNAL_ERROR,
         "error": "Its answer could not be stored; the log says why.",
@@ -63,19 +63,17 @@ def _storable_part(result: Result) -> Result:
 
 
 def release_unknown_claims(worker_id: int, known_keys: Collection[tuple[int, UUID]]) -> int:
-    """Release, without counting the attempt, the claims that this worker holds but does not know. Return how many.
+    """Release the claims that this worker never received, without counting the attempt. Return how many there were.
 
-    If the connection breaks, a claim may be committed and never reach its worker. Such a trial was never asked.
+    If the connection breaks, a claim may be committed and never reach its worker. No call was made for it.
     """
     with connection.cursor() as cursor:
         cursor.execute(CLAIMS_OF_WORKER, [worker_id])
-        claims = [_claim_from(row) for row in cursor.fetchall()]
+        claims = [_build_claim(row) for row in cursor.fetchall()]
     unknown = [claim for claim in claims if claim.key not in known_keys]
     return record_results([Result(claim, Trial.Status.PENDING, unspent=True) for claim in unknown], worker_id)
 
 
-def _claim_from(row: tuple[Any, ...]) -> Claim:
-    trial_id, run_id, experiment_id, endpoint_id, *rest = row
-    token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens = rest
-    counter_keys = CounterKeys(run_id, experiment_id, endpoint_id)
-    return Claim(trial_id, counter_keys, token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens)
+def _build_claim(row: tuple[Any, ...]) -> Claim:
+    trial_id, run_id, experiment_id, endpoint_id, *columns = row  # The columns have the order of a claim's fields.
+    return Claim(trial_id, CounterKeys(run_id, experiment_id, endpoint_id), *columns)

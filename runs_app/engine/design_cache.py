@@ -1,4 +1,4 @@
-"""A worker's cache between claims: designs of runs for a few seconds, frozen items up to a maximum number."""
+"""A worker's cache of designs of runs, for a few seconds, and of frozen items, up to a maximum number."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ from runs_app.engine.backoff import RetryPolicy
 from runs_app.engine.requests import (
     Question,
     RunDesign,
+    build_judge_variables,
     build_question,
     build_run_design,
     fetch_item_texts,
-    judge_variables,
 )
 from runs_app.models import Dimension, Run, Trial
 
-DESIGN_S = 5.0  # Seconds. An edited time-out takes effect within this time, a price at the next claim.
+DESIGN_S = 5.0  # A changed time-out takes effect within this time, a changed price at the next claim.
 MAX_QUESTIONS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class _LoadedDesign:
-    """A run's design, the time it was loaded, and the reservation for each of its calls at that time."""
+    """A run's design, the time when it was loaded, and the reservation for each of its calls at that time."""
 
-    at: float
+    loaded_at: float
     reserve_usd: Decimal
     design: RunDesign
     retry: RetryPolicy
 
 
 class DesignCache:
-    """A cache that fetches in sets, never row by row. The database thread fills it, the event loop reads it."""
+    """A cache that fetches rows in sets. The database thread fills it, the event loop reads it."""
 
     def __init__(self) -> None:
         self._designs: dict[int, _LoadedDesign] = {}
         self._dimensions: dict[int, Dimension] = {}
         self.shortest_lease_s = 120.0
         self._questions: OrderedDict[tuple[int, int | None], Question] = OrderedDict()
-        # By trial, of the claims that were fetched last, because answers can be long.
-        self._judged: dict[int, Question] = {}
+        # By trial. It holds only the claims that were fetched last, because answers can be long.
+        self._judged_questions: dict[int, Question] = {}
 
     def fetch(self, claims: Sequence[Claim]) -> Sequence[Claim]:
-        """Fetch all that `get` needs for these claims, and return the claims."""
+        """Fetch the rows that `get` needs for these claims, and return the claims."""
         if claims:
             self._fetch_designs({claim.counter_keys.run_id: claim.reserved_usd for claim in claims})
             self._fetch_questions({(claim.item_id, claim.dimension_id) for claim in claims})
-            self._judged = self._fetch_judged_questions(claims)
+            self._judged_questions = self._fetch_judged_questions(claims)
         return claims
 
     def get(self, claim: Claim) -> tuple[RunDesign, Question, RetryPolicy]:
         """Return the design, the question and the retry policy of a claim."""
         loaded = self._designs[claim.counter_keys.run_id]
-        question = self._judged.get(claim.trial_id) or self._questions[claim.item_id, claim.dimension_id]
+        question = self._judged_questions.get(claim.trial_id) or self._questions[claim.item_id, claim.dimension_id]
         return loaded.design, question, loaded.retry
 
     def _fetch_designs(self, reserves: Mapping[int, Decimal]) -> None:
         """Reload a run's design when it is old, or when its reservation changed, because its prices changed too."""
         now = time.monotonic()
-        stale = [run for run, usd in reserves.items() if self._is_stale(run, now, usd)]
+        stale = [run_id for run_id, usd in reserves.items() if self._is_stale(run_id, now, usd)]
         for run in Run.objects.with_design().filter(pk__in=stale):
             experiment = run.experiment
             retry = RetryPolicy(experiment.max_attempts, experiment.backoff_s, experiment.max_backoff_s)
@@ -72,7 +72,7 @@ class DesignCache:
 
     def _is_stale(self, run_id: int, now: float, reserved_usd: Decimal) -> bool:
         loaded = self._designs.get(run_id)
-        return loaded is None or now - loaded.at > DESIGN_S or loaded.reserve_usd != reserved_usd
+        return loaded is None or now - loaded.loaded_at > DESIGN_S or loaded.reserve_usd != reserved_usd
 
     def _fetch_questions(self, wanted: set[tuple[int, int | None]]) -> None:
         missing = [pair for pair in wanted if pair not in self._questions]
@@ -87,30 +87,30 @@ class DesignCache:
         self._drop_oldest(len(wanted))
 
     def _fetch_judged_questions(self, claims: Sequence[Claim]) -> dict[int, Question]:
-        """Return the questions of the claims for judges, or for writers of item rubrics, by trial."""
+        """Return the questions of claims for judges and for writers of item rubrics, by trial."""
         by_run: dict[int, list[Claim]] = defaultdict(list)
         for claim in claims:
             if self._designs[claim.counter_keys.run_id].design.sees_target:
                 by_run[claim.counter_keys.run_id].append(claim)
         questions = {}
-        for run_id, some in by_run.items():
+        for run_id, run_claims in by_run.items():
             design = self._designs[run_id].design
-            texts = fetch_item_texts(design, {claim.item_id for claim in some})
-            answers = _fetch_judged_answers([claim.trial_id for claim in some])
-            for claim in some:
-                variables = judge_variables(design, *answers[claim.trial_id], texts.get(claim.item_id))
+            texts = fetch_item_texts(design, {claim.item_id for claim in run_claims})
+            answers = _fetch_judged_answers([claim.trial_id for claim in run_claims])
+            for claim in run_claims:
+                variables = build_judge_variables(design, *answers[claim.trial_id], texts.get(claim.item_id))
                 questions[claim.trial_id] = self._questions[claim.item_id, claim.dimension_id].with_judge_variables(
                     variables
                 )
         return questions
 
     def _drop_oldest(self, needed: int) -> None:
-        """Drop the oldest questions above the maximum. Items are frozen, so a cached question never becomes wrong."""
+        """Drop the oldest questions above the maximum. Items are frozen, so cached questions stay valid."""
         while len(self._questions) > MAX_QUESTIONS + needed:
             self._questions.popitem(last=False)
 
 
 def _fetch_judged_answers(trial_ids: Sequence[int]) -> dict[int, tuple[str | None, str | None]]:
-    """Return, for each trial, the answer that it judges and the answer that it compares with."""
+    """Return, for each trial, the answer that it judges and the answer to compare with."""
     rows = Trial.objects.filter(pk__in=trial_ids).values_list("pk", "subject__answer", "rival__answer")
     return {pk: (subject, rival) for pk, subject, rival in rows}

@@ -15,7 +15,6 @@ from runs_app.engine.rate_limiter import (
 )
 from runs_app.llm.rate_limit_headers import Allowance
 
-# Locks the endpoint.
 LOCK_ENDPOINT = """
 SELECT max_concurrency, requests_per_minute, tokens_per_minute, requests_per_day, adaptive, throttle, in_flight,
     is_active AND coalesce(paused_until <= clock_timestamp(), true), extract(epoch FROM clock_timestamp())::float8,
@@ -26,7 +25,7 @@ FROM runs_app_endpoint WHERE id = %s FOR NO KEY UPDATE
 
 @dataclass(frozen=True, slots=True)
 class EndpointState:
-    """An endpoint as it is now by the database's clock, with its token buckets refilled."""
+    """The state of an endpoint now, by the database's clock, with its token buckets refilled."""
 
     rates: RateLimits
     throttle: RateLimiterState
@@ -49,17 +48,17 @@ def build_endpoint_state(
 ) -> EndpointState:
     """Return the state of an endpoint from a row of LOCK_ENDPOINT."""
     rates = RateLimits(most, rpm, tpm, rpd, adaptive)
-    # Raw SQL returns JSON as text: Django parses it only for its own fields.
-    throttle = refill(RateLimiterState.of(json.loads(stored)), rates, now, day)
+    # Raw SQL returns JSON as text. Django parses only its own fields.
+    throttle = refill(RateLimiterState.from_row(json.loads(stored)), rates, now, day)
     return EndpointState(rates, throttle, in_flight, is_open, now)
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointFeedback:
-    """The result of some calls for their endpoint.
+    """The feedback of some calls on their endpoint.
 
-    `answered` and `overloaded` count calls by outcome. `requests` and `tokens` are those used beyond the estimate.
-    `allowance` holds the rates that the provider last said are left.
+    `answered` and `overloaded` count calls by outcome. `requests` and `tokens` are the use beyond the estimate.
+    `allowance` holds the remaining rates that the provider stated last.
     """
 
     answered: int
@@ -70,7 +69,7 @@ class EndpointFeedback:
 
 
 def apply_feedback(state: EndpointState, feedback: EndpointFeedback, in_flight: int) -> RateLimiterState:
-    """Return the rate limiter after this feedback. `in_flight` is the number of calls that are still in flight."""
+    """Return the rate limiter after this feedback. `in_flight` is the number of calls still in flight."""
     throttle = adapt_limit(
         state.throttle,
         state.rates,
@@ -80,8 +79,6 @@ def apply_feedback(state: EndpointState, feedback: EndpointFeedback, in_flight: 
         now=state.now,
     )
     throttle = consume_tokens(throttle, feedback.requests, feedback.tokens)
-    return (
-        apply_allowance(throttle, feedback.allowance, in_flight=in_flight, now=state.now)
-        if feedback.allowance
-        else throttle
-    )
+    if feedback.allowance:
+        throttle = apply_allowance(throttle, feedback.allowance, in_flight=in_flight, now=state.now)
+    return throttle

@@ -1,4 +1,4 @@
-"""The rules of admission as pure arithmetic: how many trials of each endpoint and run may start."""
+"""Fair shares: how many trials of each endpoint and run may start. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from decimal import Decimal
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The number of trials that one run wants of its endpoint, and its limits.
-
-    Money is in US dollars, leases are in seconds.
-    """
+    """A run's demand for slots at its endpoint, and its limits. Money is in US dollars, leases are in seconds."""
 
     run_id: int
     experiment_id: int
@@ -32,46 +29,49 @@ class Demand:
 
 
 def share_slots(
-    slots: int, demands: Sequence[Demand], left_usd: dict[int, Decimal | None], left_tokens: float | None = None
+    slots: int, demands: Sequence[Demand], budgets: dict[int, Decimal | None], tokens: float | None = None
 ) -> dict[int, int]:
     """Return the number of trials that each run may start, by run id.
 
-    `slots` are free at the endpoint. `left_usd` is the rest of each experiment's budget (None: no budget). Experiments
-    of the highest priority take what they want first. Among equals, slots are given one by one. Each goes to the
-    experiment with the fewest calls in flight, and in it to the run with the fewest. So an experiment with many
-    conditions gets no more than one share. Each slot is paid from its experiment's budget before it is given.
-    `left_tokens` is the rest of the endpoint's token rate (None: no limit). The last slot may overdraw it, because a
-    large call might otherwise never start.
+    `slots` are the endpoint's free slots. `budgets` are the remaining budgets by experiment (None: no budget).
+    Experiments of the highest priority come first. Among equals, slots are assigned one by one: each goes to the
+    experiment with the fewest calls in flight, and within it to the run with the fewest. So an experiment with many
+    conditions gets only one share. Its budget must cover each slot.
+
+    `tokens` is the rest of the endpoint's token rate (None: no limit). The last slot may overdraw it, because a large
+    call might otherwise never start.
     """
-    left, given = dict(left_usd), {demand.run_id: 0 for demand in demands}
-    queues = _queues(demands)
+    remaining, shares = dict(budgets), {demand.run_id: 0 for demand in demands}
+    queues = _build_queues(demands)
     waiting = [(-queue.priority, queue.in_flight, key) for key, queue in queues.items()]
     heapq.heapify(waiting)
-    while slots > 0 and waiting and (left_tokens is None or left_tokens > 0):
+    while slots > 0 and waiting and (tokens is None or tokens > 0):
         order, in_flight, key = heapq.heappop(waiting)
-        demand = queues[key].next_within(left[key])
+        demand = queues[key].pop_affordable(remaining[key])
         if demand is None:
             continue
-        if (budget := left[key]) is not None:
-            left[key] = budget - demand.reserve_usd
-        given[demand.run_id] += 1
+        if (budget := remaining[key]) is not None:
+            remaining[key] = budget - demand.reserve_usd
+        shares[demand.run_id] += 1
         slots -= 1
-        left_tokens = None if left_tokens is None else left_tokens - demand.reserve_tokens
+        tokens = None if tokens is None else tokens - demand.reserve_tokens
         heapq.heappush(waiting, (order, in_flight + 1, key))
-    return given
+    return shares
 
 
 class _Queue:
-    """The runs of one experiment that want slots, those with the fewest calls in flight first."""
+    """A queue of one experiment's runs that want slots, those with the fewest calls in flight first."""
 
     def __init__(self, demands: Sequence[Demand]) -> None:
         self.priority = demands[0].priority
         self.in_flight = sum(demand.in_flight for demand in demands)
-        self._waiting = [(one.in_flight, one.run_id, one.wanted, one) for one in demands if one.wanted > 0]
+        self._waiting = [
+            (demand.in_flight, demand.run_id, demand.wanted, demand) for demand in demands if demand.wanted > 0
+        ]
         heapq.heapify(self._waiting)
 
-    def next_within(self, budget: Decimal | None) -> Demand | None:
-        """Return the run that gets the next slot, or None if no run is left. Drop a run that the budget cannot pay."""
+    def pop_affordable(self, budget: Decimal | None) -> Demand | None:
+        """Return the run that gets the next slot, or None. Drop runs that the budget cannot cover."""
         while self._waiting:
             in_flight, run_id, wanted, demand = heapq.heappop(self._waiting)
             if budget is not None and budget < demand.reserve_usd:
@@ -82,34 +82,33 @@ class _Queue:
         return None
 
 
-def _queues(demands: Sequence[Demand]) -> dict[int, _Queue]:
-    """Return the queues by experiment."""
-    of_experiment: dict[int, list[Demand]] = defaultdict(list)
+def _build_queues(demands: Sequence[Demand]) -> dict[int, _Queue]:
+    by_experiment: dict[int, list[Demand]] = defaultdict(list)
     for demand in demands:
-        of_experiment[demand.experiment_id].append(demand)
-    return {key: _Queue(some) for key, some in of_experiment.items()}
+        by_experiment[demand.experiment_id].append(demand)
+    return {key: _Queue(members) for key, members in by_experiment.items()}
 
 
 def share_capacity(concurrency: int, in_flight: Mapping[int, int], wants: Mapping[int, int]) -> dict[int, int]:
-    """Return the number of further calls that a worker may start at each endpoint, without those that get none.
+    """Return the number of calls that a worker may start, by endpoint. Endpoints without a slot are left out.
 
-    `in_flight` counts its calls in flight by endpoint, `wants` the calls that each endpoint would take. Slots go round
-    the endpoints, those with the fewest calls in flight here first. All endpoints have the same share. Below its share,
-    an endpoint gets slots even if calls of other endpoints hold all of them. So a slow endpoint never delays a quick
-    one. While slow calls last, more calls than `concurrency` may be in flight, but never twice as many.
+    `in_flight` counts the worker's calls in flight by endpoint, `wants` the calls that each endpoint would take. Slots
+    go round the endpoints, those with the fewest calls in flight here first. All endpoints have the same share. Below
+    its share, an endpoint gets slots even if calls of other endpoints hold all of them. So a slow endpoint never delays
+    a quick one. During slow calls, more calls than `concurrency` may be in flight, but never twice as many.
     """
     endpoints = {key for key, n in wants.items() if n > 0} | {key for key, n in in_flight.items() if n > 0}
     share = concurrency // len(endpoints) if endpoints else 0
     free = concurrency - sum(in_flight.values())
-    given = dict.fromkeys(sorted(wants), 0)
-    waiting = [(in_flight.get(key, 0), key) for key in given if wants[key] > 0]
+    allotted = dict.fromkeys(sorted(wants), 0)
+    waiting = [(in_flight.get(key, 0), key) for key in allotted if wants[key] > 0]
     heapq.heapify(waiting)
     while waiting:
         calls, key = heapq.heappop(waiting)
         if free <= 0 and calls >= share:
             break
-        given[key] += 1
+        allotted[key] += 1
         free -= 1
-        if given[key] < wants[key]:
+        if allotted[key] < wants[key]:
             heapq.heappush(waiting, (calls + 1, key))
-    return {key: n for key, n in given.items() if n}
+    return {key: n for key, n in allotted.items() if n}

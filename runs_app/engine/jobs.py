@@ -1,4 +1,4 @@
-"""Jobs: a claim with its request, and the result that is recorded of it."""
+"""Jobs: claims with their requests, and the results to record for them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ from runs_app.engine import requests
 from runs_app.engine.admission import Claim
 from runs_app.engine.backoff import RetryPolicy
 from runs_app.engine.design_cache import DesignCache
-from runs_app.engine.outcomes import Outcome, conclude_answer, conclude_rerun, rerun_problem, unusable_kinds
+from runs_app.engine.outcomes import (
+    Outcome,
+    build_answer_outcome,
+    build_rerun_outcome,
+    classify_answer,
+    find_rerun_reason,
+)
 from runs_app.engine.recorder import Result
-from runs_app.engine.response_cache import fetch_cached, requested_elsewhere
+from runs_app.engine.response_cache import fetch_cached, take_cache_keys
 from runs_app.llm.calls import CallFailure, CallReply, ErrorClass
 from runs_app.llm.prompts import PromptError
 
 logger = logging.getLogger("evalsite.drain")
 
-FAULT = "The program failed; the worker's log says how."
+INTERNAL_ERROR_MESSAGE = "The program failed; the worker's log has the details."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Job:
     cached_reply: CallReply | None = None
     reruns_empty: bool = False
     reruns_unreadable: bool = False
-    local_model: int | None = None  # The key of a model on a local server, which the worker unloads if it stalls.
+    local_model: int | None = None  # The key of a model on a local server. The worker unloads it if it stalls.
 
     @property
     def cache_key(self) -> str | None:
@@ -44,30 +50,33 @@ class Job:
     def may_retry(self) -> bool:
         return self.cached_reply is None and self.claim.attempts < self.retry.max_attempts
 
-    def rerun_problem(self, answer: Mapping[str, Any]) -> ErrorClass | None:
-        """Return why the design asks again after an answer with these columns of a trial, or None."""
-        return rerun_problem(unusable_kinds(answer), empty=self.reruns_empty, unreadable=self.reruns_unreadable)
+    def find_rerun_reason(self, answer: Mapping[str, Any]) -> ErrorClass | None:
+        """Return why the design reruns an answer with these columns of a trial, or None."""
+        return find_rerun_reason(classify_answer(answer), empty=self.reruns_empty, unreadable=self.reruns_unreadable)
 
 
 def build_jobs(claims: Sequence[Claim], designs: DesignCache) -> list[Job]:
-    """Return the jobs of these claims, fetched in sets, with the answers that the response cache has."""
+    """Return the jobs of these claims, with their answers from the response cache. Rows are fetched in sets."""
     jobs = [_prepare_job(claim, designs) for claim in designs.fetch(claims)]
     cached = fetch_cached({job.cache_key for job in jobs if job.cache_key})
-    return _fail_requested_elsewhere([replace(job, cached_reply=_usable_reply(job, cached)) for job in jobs], cached)
+    return _fail_requested_elsewhere(
+        [replace(job, cached_reply=_get_cached_reply(job, cached)) for job in jobs], cached
+    )
 
 
 def _prepare_job(claim: Claim, designs: DesignCache) -> Job:
     design, question, retry = designs.get(claim)
     try:
-        plain = requests.prepare_request(design, question, claim.sample_idx)
-        plain = requests.without_schema(plain) if claim.without_schema else plain
-        prepared: requests.PreparedRequest | CallFailure = requests.reroute(plain, design.target.routes, claim.attempts)
+        request = requests.prepare_request(design, question, claim.sample_idx)
+        request = requests.drop_schema(request) if claim.without_schema else request
+        prepared: requests.PreparedRequest | CallFailure = requests.reroute(
+            request, design.target.routes, claim.attempts
+        )
     except (PromptError, OSError) as error:
         prepared = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])
     except Exception:  # Handled like a broken call, because the other trials of this batch are claimed, too.
         logger.exception("the request of trial %s raised an error", claim.trial_id)
-        prepared = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT, was_sent=False)
-    local_model = design.target.local_model
+        prepared = CallFailure(ErrorClass.INTERNAL_ERROR, INTERNAL_ERROR_MESSAGE, was_sent=False)
     return Job(
         claim,
         prepared,
@@ -75,35 +84,34 @@ def _prepare_job(claim: Claim, designs: DesignCache) -> Job:
         retry,
         reruns_empty=design.reruns_empty,
         reruns_unreadable=design.reruns_unreadable,
-        local_model=local_model,
+        local_model=design.target.local_model,
     )
 
 
 def _fail_requested_elsewhere(jobs: list[Job], cached: Mapping[str, CallReply]) -> list[Job]:
     """Return the same jobs, but fail those whose request another call is making now.
 
-    These trials are released, and find the answer in the cache when they are claimed again.
+    Their trials are released, and find the answer in the cache when they are claimed again.
     """
     keys = {
         job.claim.trial_id: job.cache_key
         for job in jobs
         if job.cache_key and job.cache_key not in cached and not job.claim.batched
     }
-    elsewhere = requested_elsewhere(keys)
-    return [replace(job, prepared=_find_other_uses()) if job.claim.trial_id in elsewhere else job for job in jobs]
+    waiting = take_cache_keys(keys)
+    return [replace(job, prepared=_build_duplicate_failure()) if job.claim.trial_id in waiting else job for job in jobs]
 
 
-def _find_other_uses() -> CallFailure:
-    return CallFailure(ErrorClass.BEING_ASKED, "Another call is asking the same at this moment.", was_sent=False)
+def _build_duplicate_failure() -> CallFailure:
+    return CallFailure(ErrorClass.BEING_ASKED, "Another call is making the same request now.", was_sent=False)
 
 
-def _usable_reply(job: Job, cached: Mapping[str, CallReply]) -> CallReply | None:
-    """Return the cached answer, or None if the design reruns answers of its kind: a cached one never changes."""
+def _get_cached_reply(job: Job, cached: Mapping[str, CallReply]) -> CallReply | None:
+    """Return the cached answer, or None if the design reruns answers of its kind: a cached answer never changes."""
     reply = cached.get(job.cache_key or "")
     if reply is None or not (job.reruns_empty or job.reruns_unreadable):
         return reply
-    problem = job.rerun_problem(conclude_answer(reply, job.scale).trial)
-    return None if problem else reply
+    return None if job.find_rerun_reason(build_answer_outcome(reply, job.scale).trial) else reply
 
 
 def build_result(job: Job, outcome: Outcome, calls: list[dict[str, Any]]) -> Result:
@@ -128,13 +136,13 @@ def build_result(job: Job, outcome: Outcome, calls: list[dict[str, Any]]) -> Res
 
 
 def _apply_rerun_policy(job: Job, outcome: Outcome, calls: list[dict[str, Any]]) -> Outcome:
-    """Write the kinds of an answer to its call. Try again if the design reruns answers of such a kind."""
+    """Add the kinds of an answer to its call's columns. Return the outcome, or a retry if the design reruns it."""
     if outcome.status != "done":
         return outcome
-    problem = job.rerun_problem(outcome.trial)
-    if problem is None or not job.may_retry:
-        calls[-1].update(unusable_kinds(outcome.trial))
+    reason = job.find_rerun_reason(outcome.trial)
+    if reason is None or not job.may_retry:
+        calls[-1].update(classify_answer(outcome.trial))
         return outcome
-    again = conclude_rerun(problem, job.claim.attempts, job.retry)
-    calls[-1].update(again.trial, outcome="transient", raw_response=outcome.trial["raw_response"])
-    return again
+    rerun = build_rerun_outcome(reason, job.claim.attempts, job.retry)
+    calls[-1].update(rerun.trial, outcome="transient", raw_response=outcome.trial["raw_response"])
+    return rerun

@@ -1,4 +1,4 @@
-"""Lease expiry: claims of silent workers return when their lease ends, and so do the slots of their preflights."""
+"""Leases: their renewal, and the sweep that releases claims and preflights of silent workers when a lease ends."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from django.db import connection, transaction
 
 from runs_app.bounds import BOUNDS
 from runs_app.engine import preflight
-from runs_app.engine.counters import CounterDeltas, CounterKeys, lock_rows
+from runs_app.engine.counters import CounterDeltas, CounterKeys, lock_counter_rows
 from runs_app.engine.recorder import count_attempt, insert_attempts
 from runs_app.engine.run_lifecycle import finish_runs
 from runs_app.llm.calls import LOST, SILENT
 from runs_app.models import Attempt, Trial
 
-# Seconds. A lease that PostgreSQL cannot add to a time must not end the sweep and the renewals of other runs.
+# In seconds. A lease that PostgreSQL cannot add to a time must not stop the sweep and the renewals of other runs.
 LEASE_S = f"greatest(1, least({BOUNDS['experiment']['lease_s'].high}, e.lease_s))"
 
-# No worker could renew a lease while the server was away. So leases of earlier claims last at least one more period
-# from its start.
-ENDED = f"""t.status = 'running' AND t.lease_until < clock_timestamp()
+# While the database server was down, no worker could renew a lease. So leases of earlier claims last at least one
+# period from the server's start.
+LEASE_ENDED = f"""t.status = 'running' AND t.lease_until < clock_timestamp()
     AND (t.claimed_at > pg_postmaster_start_time()
         OR clock_timestamp() > pg_postmaster_start_time() + {LEASE_S} * interval '1 second')"""
 
-EXPIRED = f"""
+RUNS_WITH_EXPIRED_LEASES = f"""
 SELECT DISTINCT r.id, r.experiment_id, m.endpoint_id
 FROM runs_app_trial t
 JOIN runs_app_run r ON r.id = t.run_id
 JOIN runs_app_experiment e ON e.id = r.experiment_id
 JOIN runs_app_condition c ON c.id = r.condition_id
 JOIN runs_app_languagemodel m ON m.id = c.model_id
-WHERE {ENDED}
+WHERE {LEASE_ENDED}
 """  # noqa: S608 - a constant
 
-# SKIP LOCKED: a claim that its worker is writing now is not silent, and the sweep never waits for it.
+# SKIP LOCKED: a worker that is writing its claim now is not silent, so the sweep does not wait for it.
 RECLAIM = f"""
 WITH stale AS (
     SELECT t.id, t.token, t.worker_id, t.reserved_usd,
@@ -44,7 +44,7 @@ WITH stale AS (
     FROM runs_app_trial t
     JOIN runs_app_run r ON r.id = t.run_id
     JOIN runs_app_experiment e ON e.id = r.experiment_id
-    WHERE {ENDED} AND t.run_id = %s
+    WHERE {LEASE_ENDED} AND t.run_id = %s
     ORDER BY t.id LIMIT 1000 FOR NO KEY UPDATE OF t SKIP LOCKED
 )
 UPDATE runs_app_trial t SET status = stale.becomes, token = NULL, lease_until = NULL, reserved_usd = 0,
@@ -56,16 +56,16 @@ RETURNING t.id, stale.token, stale.worker_id, stale.reserved_usd, stale.becomes
 
 
 def sweep_expired() -> int:
-    """Take back every claim whose lease has ended, and return how many. Only the database's clock decides."""
+    """Release every claim whose lease has ended by the database's clock. Return how many there were."""
     with connection.cursor() as cursor:
-        cursor.execute(EXPIRED)
+        cursor.execute(RUNS_WITH_EXPIRED_LEASES)
         runs = [CounterKeys(*row) for row in cursor.fetchall()]
     return sum(_sweep_run(counter_keys) for counter_keys in runs) + preflight.sweep_preflights()
 
 
 def _sweep_run(counter_keys: CounterKeys) -> int:
     with transaction.atomic():
-        lock_rows({counter_keys})
+        lock_counter_rows({counter_keys})
         with connection.cursor() as cursor:
             cursor.execute(RECLAIM, [counter_keys.run_id, LOST, SILENT])
             reclaimed = cursor.fetchall()
@@ -73,7 +73,7 @@ def _sweep_run(counter_keys: CounterKeys) -> int:
             return 0
         deltas = CounterDeltas()
         delta = deltas.at(counter_keys)
-        attempts = [_lost_attempt(counter_keys, *row[:4]) for row in reclaimed]
+        attempts = [_build_lost_attempt(counter_keys, *row[:4]) for row in reclaimed]
         for *_, reserved, becomes in reclaimed:
             delta.move("running", becomes)
             delta.reserved_usd -= reserved
@@ -85,10 +85,10 @@ def _sweep_run(counter_keys: CounterKeys) -> int:
     return len(reclaimed)
 
 
-def _lost_attempt(
+def _build_lost_attempt(
     counter_keys: CounterKeys, trial_id: int, token: UUID, worker_id: int | None, reserved_usd: Decimal
 ) -> dict[str, Any]:
-    """Return the attempt row of a lost call. It may have been made and billed, so its cost is unknown."""
+    """Return the attempt row of a lost call. The provider may have billed it, so its cost is unknown."""
     return {
         "trial": trial_id,
         "run": counter_keys.run_id,
@@ -110,7 +110,7 @@ WHERE r.id = t.run_id AND t.id = ANY(%s) AND t.token = ANY(%s) AND t.status = '{
 
 
 def renew_leases(trial_ids: list[int], tokens: list[UUID]) -> int:
-    """Extend the leases of claims that are still held, and return how many there were."""
+    """Extend the leases of the claims that are still held. Return how many there were."""
     if not trial_ids:
         return 0
     with connection.cursor() as cursor:
@@ -118,7 +118,7 @@ def renew_leases(trial_ids: list[int], tokens: list[UUID]) -> int:
         return int(cursor.rowcount)
 
 
-# SKIP LOCKED: a claim that is being written now has its answer, and the watchdog must not wait for it.
+# SKIP LOCKED: a claim that is being written now has its answer, so the watchdog must not wait for it.
 RENEW_ALL = f"""
 WITH held AS (
     SELECT t.id, {LEASE_S} AS lease_s FROM runs_app_trial t
@@ -132,7 +132,7 @@ FROM held WHERE t.id = held.id
 
 
 def renew_worker_leases(worker_id: int) -> int:
-    """Extend the leases of all claims of this worker, even of those that it does not know yet. Return how many."""
+    """Extend the leases of all claims of this worker, even those that have not reached it. Return how many."""
     with connection.cursor() as cursor:
         cursor.execute(RENEW_ALL, [worker_id])
         return int(cursor.rowcount)

@@ -1,7 +1,7 @@
 """The locked counters of one transaction: an endpoint's rate limiter, its experiments' budgets and its runs.
 
-A worker locks the counters of one endpoint at a time. Other workers wait while they are locked. So answers are written
-before that, and everything else takes as few round trips as possible.
+A worker locks the counters of one endpoint at a time. Other workers wait while they are locked. So a worker writes its
+answers before it locks them, and then uses as few round trips as possible.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ORDER BY r.id FOR NO KEY UPDATE OF r
 
 @dataclass(frozen=True, slots=True)
 class LockedRun:
-    """A run as it was when it was locked. It counts attempts and permanent failures since its last start."""
+    """A run's columns when it was locked. `attempts` and `permanent` count from its last start."""
 
     status: str
     may_claim: bool
@@ -55,18 +55,18 @@ class LockedRun:
     stop_after_attempts: int
     demand: Demand
 
-    def demand_after(self, delta: RunDelta) -> Demand:
+    def get_demand_with(self, delta: RunDelta) -> Demand:
         """Return the run's demand after these changes: nothing pending if they stop the run."""
         before = self.demand
-        pending = before.pending + delta.pending if self.may_claim and not self.fails_too_much(delta) else 0
+        pending = before.pending + delta.pending if self.may_claim and not self.exceeds_failure_rate(delta) else 0
         return replace(before, pending=pending, in_flight=before.in_flight + delta.running)
 
-    def may_end_after(self, delta: RunDelta) -> bool:
-        """Return whether these changes may end or stop the run: nothing is left, or some trial failed permanently."""
-        left = self.demand.pending + self.demand.in_flight + delta.pending + delta.running
-        return left == 0 or self.permanent + delta.permanent > 0
+    def may_end_with(self, delta: RunDelta) -> bool:
+        """Return whether these changes may end or stop the run: no trial is left, or one failed permanently."""
+        remaining = self.demand.pending + self.demand.in_flight + delta.pending + delta.running
+        return remaining == 0 or self.permanent + delta.permanent > 0
 
-    def fails_too_much(self, delta: RunDelta) -> bool:
+    def exceeds_failure_rate(self, delta: RunDelta) -> bool:
         """Return whether the run must stop itself after these changes."""
         permanent = self.permanent + delta.permanent
         return permanent > 0 and bool(
@@ -85,7 +85,7 @@ class LockedCounters:
 
     endpoint_id: int
     endpoint: EndpointState
-    left_usd: dict[int, Decimal | None]
+    remaining_usd: dict[int, Decimal | None]  # By experiment; None without a budget.
     runs: dict[int, LockedRun]
     deltas: CounterDeltas = field(default_factory=CounterDeltas)
 
@@ -110,59 +110,60 @@ class LockedCounters:
     def counter_keys(self, run_id: int) -> CounterKeys:
         return CounterKeys(run_id, self.runs[run_id].demand.experiment_id, self.endpoint_id)
 
-    def demands(self) -> list[Demand]:
+    def list_demands(self) -> list[Demand]:
         """Return the demands of the runs that may claim, after the changes so far."""
-        return [run.demand_after(self.deltas.by_run.get(key, NO_CHANGE)) for key, run in self.runs.items()]
+        return [run.get_demand_with(self.deltas.by_run.get(key, NO_CHANGE)) for key, run in self.runs.items()]
 
-    def budgets(self) -> dict[int, Decimal | None]:
-        """Return what is left of each experiment's budget after the changes so far; None if it has no budget."""
-        left = dict(self.left_usd)
+    def get_budgets(self) -> dict[int, Decimal | None]:
+        """Return each experiment's remaining budget after the changes so far; None without a budget."""
+        budgets = dict(self.remaining_usd)
         for run_id, delta in self.deltas.by_run.items():
             experiment_id = self.deltas.counter_keys[run_id].experiment_id
-            if (budget := left[experiment_id]) is not None:
-                left[experiment_id] = budget - delta.spent_usd - delta.reserved_usd
-        return left
+            if (budget := budgets[experiment_id]) is not None:
+                budgets[experiment_id] = budget - delta.spent_usd - delta.reserved_usd
+        return budgets
 
     def settle(self) -> None:
         """Write the changes, and end the runs that they finish."""
         self.deltas.settle()
-        if ending := {*self._ending(), *self._failing()}:
-            finish_runs(ending)
+        if run_ids := {*self._list_ending_runs(), *self._list_failing_runs()}:
+            finish_runs(run_ids)
         self.deltas = CounterDeltas()
 
-    def _ending(self) -> list[int]:
+    def _list_ending_runs(self) -> list[int]:
         """Return ids of runs that these changes may have finished."""
-        return [key for key, delta in self.deltas.by_run.items() if self.runs[key].may_end_after(delta)]
+        return [key for key, delta in self.deltas.by_run.items() if self.runs[key].may_end_with(delta)]
 
-    def _failing(self) -> list[int]:
-        """Return ids of runs that earlier failures must stop. They claim nothing, so no result would stop them."""
-        return [key for key, run in self.runs.items() if run.may_claim and run.fails_too_much(NO_CHANGE)]
+    def _list_failing_runs(self) -> list[int]:
+        """Return ids of runs that earlier failures stop. They claim nothing, so no result of theirs would stop them."""
+        return [key for key, run in self.runs.items() if run.may_claim and run.exceeds_failure_rate(NO_CHANGE)]
 
 
 def lock_counters(
     endpoint_id: int, run_ids: Collection[int] = (), *, claiming: bool = False, batched: bool = False
 ) -> LockedCounters | None:
-    """Lock and read the counters, in a transaction that settles them. Return None if the endpoint is gone.
+    """Lock and read the counters. The caller's transaction must call `settle` before it ends.
 
-    The runs are those of `run_ids` that still exist. With `claiming`, the runs with work for this endpoint are added.
-    Runs that send batches may claim if `batched` is true, the others if it is false.
+    Return None if the endpoint no longer exists. The runs are those of `run_ids` that still exist. With `claiming`, the
+    runs with work for this endpoint are added. Runs that send batches may claim if `batched` is true, the others if it
+    is false.
     """
-    interest = (sorted(run_ids), endpoint_id if claiming else None)
-    endpoint_rows, budgets, runs = fetch_pipelined(
-        (LOCK_ENDPOINT, (endpoint_id,)), (LOCK_EXPERIMENTS, interest), (LOCK_RUNS, (batched, *interest))
+    relevant_to = (sorted(run_ids), endpoint_id if claiming else None)
+    endpoint_rows, budget_rows, run_rows = fetch_pipelined(
+        (LOCK_ENDPOINT, (endpoint_id,)), (LOCK_EXPERIMENTS, relevant_to), (LOCK_RUNS, (batched, *relevant_to))
     )
     if not endpoint_rows:
         return None
-    left: dict[int, Decimal | None] = dict(budgets)
-    locked = (_build_run(row) for row in runs)
+    budgets: dict[int, Decimal | None] = dict(budget_rows)
+    runs = (_build_run(row) for row in run_rows)
     return LockedCounters(
         endpoint_id,
         build_endpoint_state(*endpoint_rows[0]),
-        left,
-        {run.demand.run_id: run for run in locked if run.demand.experiment_id in left},
+        budgets,
+        {run.demand.run_id: run for run in runs if run.demand.experiment_id in budgets},
     )
 
 
 def _build_run(row: tuple[Any, ...]) -> LockedRun:
-    run_id, status, may_claim, attempts, permanent, rate, minimum, *wish = row
-    return LockedRun(status, may_claim, attempts, permanent, rate, minimum, Demand(run_id, *wish))
+    run_id, status, may_claim, attempts, permanent, rate, minimum, *demand = row
+    return LockedRun(status, may_claim, attempts, permanent, rate, minimum, Demand(run_id, *demand))

@@ -1,4 +1,4 @@
-"""The effect of a call's outcome on its trial: done, failed or tried again. Pure."""
+"""The outcome of a call for its trial: done, failed or tried again. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from runs_app.llm.calls import REPLY_FIELDS, CallFailure, CallReply, ErrorClass,
 from runs_app.llm.rate_limit_headers import Allowance
 from runs_app.llm.rating_parser import parse_rating
 
-# An overloaded endpoint gives trials back without counting the attempt. Two hundred times means hours of waiting, so it
-# is no passing state.
+# An overloaded endpoint releases trials without counting the attempt. Two hundred times means hours of waiting, so the
+# overload is not temporary.
 MAX_YIELDS = 200
 RERUN_REASONS = {
     ErrorClass.EMPTY_ANSWER: "The answer was empty.",
     ErrorClass.UNREADABLE_ANSWER: "No rating could be read in the answer.",
 }
-MAX_POLL_S = 8.0  # Between looks for an answer that another call is waiting for.
+MAX_POLL_S = 8.0  # The longest time between two looks for the answer of another call.
 # The precision of the columns. Amounts are rounded once, so that trial, attempt and ledger agree.
 SMALLEST_USD = Decimal("0.00000001")
 
@@ -30,8 +30,8 @@ SMALLEST_USD = Decimal("0.00000001")
 class Outcome:
     """The outcome of a trial's attempt: its new status, and its columns.
 
-    `wait_s` is the wait before a retry, `pause_s` the time to leave the endpoint alone. `unspent` gives the trial back
-    without counting the attempt. `allowance` holds the rates that the provider says are left.
+    `wait_s` is the wait before a retry, `pause_s` the pause that the endpoint needs. With `unspent`, the trial is
+    released without counting the attempt. `allowance` holds the rates that the provider says are left.
     """
 
     status: str
@@ -42,9 +42,9 @@ class Outcome:
     allowance: Allowance | None = None
 
 
-def conclude_answer(reply: CallReply, scale: RatingScale | None) -> Outcome:
-    """Conclude an answer, which always ends its trial: an unreadable rating is a result, not an error."""
-    columns = reply_columns(reply) | {
+def build_answer_outcome(reply: CallReply, scale: Scale | None) -> Outcome:
+    """Return the outcome of an answer. It always ends its trial: an unreadable rating is a result, not an error."""
+    columns = build_reply_columns(reply) | {
         "raw_response": reply.raw_text,
         "answer": reply.text if reply.text.strip() else "",
         "reasoning": reply.reasoning,
@@ -58,15 +58,15 @@ def conclude_answer(reply: CallReply, scale: RatingScale | None) -> Outcome:
     return Outcome("done", columns, allowance=reply.allowance)
 
 
-def conclude_cached_answer(reply: CallReply, scale: RatingScale | None) -> Outcome:
-    """Conclude an answer from the response cache: no call was made and nothing was paid."""
-    conclusion = conclude_answer(reply, scale)
-    conclusion.trial.update({"from_cache": True, "cost_usd": 0, "latency_ms": 0})
-    return conclusion
+def build_cached_outcome(reply: CallReply, scale: Scale | None) -> Outcome:
+    """Return the outcome of an answer from the response cache. No call was made, and nothing was paid."""
+    outcome = build_answer_outcome(reply, scale)
+    outcome.trial.update({"from_cache": True, "cost_usd": 0, "latency_ms": 0})
+    return outcome
 
 
-def unusable_kinds(trial: Mapping[str, Any]) -> dict[str, bool]:
-    """Return which kinds of unusable answer the answer of a completed trial is. It may be several."""
+def classify_answer(trial: Mapping[str, Any]) -> dict[str, bool]:
+    """Return which kinds of unusable answer apply to the answer of a done trial. Several may apply."""
     return {
         "empty": trial["answer"] == "",
         "truncated": trial["truncated"],
@@ -75,18 +75,16 @@ def unusable_kinds(trial: Mapping[str, Any]) -> dict[str, bool]:
     }
 
 
-def conclude_rerun(problem: ErrorClass, attempts: int, retry: RetryPolicy) -> Outcome:
-    """Conclude an answer that the design reruns, like a transient error. `attempts` counts this one."""
-    wait = _wait_s(retry, attempts, None)
-    return Outcome("pending", {"error_class": problem, "error": RERUN_REASONS[problem]}, wait_s=wait)
+def build_rerun_outcome(reason: ErrorClass, attempts: int, retry: RetryPolicy) -> Outcome:
+    """Return the outcome of an answer that the design reruns: that of a transient error. `attempts` includes this."""
+    wait = _draw_wait_s(retry, attempts, None)
+    return Outcome("pending", {"error_class": reason, "error": RERUN_REASONS[reason]}, wait_s=wait)
 
 
-def rerun_problem(kinds: Mapping[str, bool], *, empty: bool, unreadable: bool) -> ErrorClass | None:
-    """Return why the design reruns an answer of these kinds, or None.
+def find_rerun_reason(kinds: Mapping[str, bool], *, empty: bool, unreadable: bool) -> ErrorClass | None:
+    """Return why the design reruns an answer of these kinds, or None. `empty` and `unreadable` are its settings.
 
-    `empty` and `unreadable` say which kinds it reruns.
-
-    A refusal is an answer. An empty answer is unreadable, too, but only the rule for empty ones applies to it.
+    A refusal is an answer. An empty answer is unreadable, too, but only the setting for empty ones applies to it.
     """
     if kinds["refused"]:
         return None
@@ -95,38 +93,39 @@ def rerun_problem(kinds: Mapping[str, bool], *, empty: bool, unreadable: bool) -
     return ErrorClass.UNREADABLE_ANSWER if unreadable and kinds["unparsed"] else None
 
 
-def _wait_s(retry: RetryPolicy, attempts: int, retry_after_s: float | None) -> float:
+def _draw_wait_s(retry: RetryPolicy, attempts: int, retry_after_s: float | None) -> float:
     """Return the seconds before the next attempt, with jitter."""
     return backoff_s(attempts, retry_after_s, retry.first_wait_s, retry.longest_wait_s, random.random())  # noqa: S311
 
 
-def conclude_failure(failure: CallFailure, *, attempts: int, yields: int, retry: RetryPolicy) -> Outcome:
-    """Conclude a failed call. `attempts` counts this one. Waits have jitter, so that calls do not retry together."""
+def build_failure_outcome(failure: CallFailure, *, attempts: int, yields: int, retry: RetryPolicy) -> Outcome:
+    """Return the outcome of a failed call. `attempts` includes this one.
+
+    Waits have jitter, so that calls that failed together are not retried together.
+    """
     if failure.error_class == ErrorClass.BEING_ASKED:
-        return replace(
-            conclude_release(),
-            wait_s=backoff_s(yields + 1, cap=MAX_POLL_S, jitter_unit=random.random()),  # noqa: S311
-        )
+        poll = backoff_s(yields + 1, cap=MAX_POLL_S, jitter_unit=random.random())  # noqa: S311
+        return replace(build_release_outcome(), wait_s=poll)
     columns = {"error_class": failure.error_class, "error": failure.message, "latency_ms": failure.latency_ms}
     if failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED and yields < MAX_YIELDS:
         return Outcome("pending", columns, unspent=True)  # At most once: without a schema there is nothing to refuse.
-    wait = _wait_s(retry, attempts, failure.retry_after_s)
+    wait = _draw_wait_s(retry, attempts, failure.retry_after_s)
     if failure.kind == Kind.ENDPOINT and yields < MAX_YIELDS:
-        asked = failure.retry_after_s
-        pause = min(wait, 5.0) if asked is None else min(asked, LONGEST_RETRY_AFTER_S)
+        retry_after = failure.retry_after_s
+        pause = min(wait, 5.0) if retry_after is None else min(retry_after, LONGEST_RETRY_AFTER_S)
         return Outcome("pending", columns, unspent=True, wait_s=wait, pause_s=pause, allowance=failure.allowance)
     if failure.kind == Kind.PERMANENT or attempts >= retry.max_attempts:
         return Outcome("failed", columns)
     return Outcome("pending", columns, wait_s=wait)
 
 
-def conclude_release() -> Outcome:
-    """Conclude a trial that its worker gives back unchanged, because it was never asked or the worker stops."""
+def build_release_outcome() -> Outcome:
+    """Return the outcome of a trial that its worker releases unchanged: no call was made, or the worker stops."""
     return Outcome("pending", {"error_class": "", "error": ""}, unspent=True)
 
 
-def reply_columns(reply: CallReply) -> dict[str, Any]:
-    """Return the columns that a trial and an attempt both hold of an answer."""
+def build_reply_columns(reply: CallReply) -> dict[str, Any]:
+    """Return the columns of an answer that trials and attempts share."""
     columns = {name: getattr(reply, name) for name in REPLY_FIELDS}
     return columns | {"cost_usd": _round_usd(reply.cost_usd)}
 
@@ -135,21 +134,25 @@ def _round_usd(usd: Decimal | None) -> Decimal | None:
     return None if usd is None else usd.quantize(SMALLEST_USD)
 
 
-def attempt_from_reply(reply: CallReply) -> dict[str, Any]:
-    return reply_columns(reply) | {"outcome": "ok", "trace_id": reply.trace_id, "list_usd": _round_usd(reply.list_usd)}
+def build_attempt_from_reply(reply: CallReply) -> dict[str, Any]:
+    return build_reply_columns(reply) | {
+        "outcome": "ok",
+        "trace_id": reply.trace_id,
+        "list_usd": _round_usd(reply.list_usd),
+    }
 
 
-def attempt_from_cache(reply: CallReply) -> dict[str, Any]:
+def build_attempt_from_cache(reply: CallReply) -> dict[str, Any]:
     """Return the columns of an answer from the response cache. `list_usd` is the cost that the cache saved."""
-    spared = _round_usd(reply.cost_usd if reply.list_usd is None else reply.list_usd)
-    return {"outcome": "cached", "cost_usd": 0, "list_usd": spared, "latency_ms": 0, "response_id": reply.response_id}
+    saved = _round_usd(reply.cost_usd if reply.list_usd is None else reply.list_usd)
+    return {"outcome": "cached", "cost_usd": 0, "list_usd": saved, "latency_ms": 0, "response_id": reply.response_id}
 
 
-def attempt_from_failure(failure: CallFailure) -> dict[str, Any]:
-    """Return the columns of a call that failed. A cost or tokens that the provider stated count.
+def build_attempt_from_failure(failure: CallFailure) -> dict[str, Any]:
+    """Return the columns of a failed call.
 
-    Without these, an error status means that the provider did not bill. After status 200, a time-out or a broken
-    connection, the cost is unknown.
+    A cost or token counts that the provider states apply. Without them, an error status means that the provider did not
+    bill the call. After status 200, a time-out or a broken connection, the cost is unknown.
     """
     usage = failure.usage
     return {
@@ -162,21 +165,21 @@ def attempt_from_failure(failure: CallFailure) -> dict[str, Any]:
         "latency_ms": failure.latency_ms,
         "input_tokens": usage.input_tokens if usage else None,
         "output_tokens": usage.output_tokens if usage else None,
-        "cost_usd": _cost_of_failure(failure),
+        "cost_usd": _find_failure_cost(failure),
     }
 
 
-def _cost_of_failure(failure: CallFailure) -> Decimal | None:
+def _find_failure_cost(failure: CallFailure) -> Decimal | None:
     if failure.cost_usd is not None:
         return _round_usd(failure.cost_usd)
     if not failure.was_sent or failure.error_class in NEVER_SENT:
         return Decimal(0)
     has_error_status = failure.http_status is not None and failure.http_status >= 300
     used_tokens = failure.usage is not None and failure.usage.input_tokens + failure.usage.output_tokens > 0
-    if has_error_status and not used_tokens and failure.error_class not in BILLED_PERHAPS:
+    if has_error_status and not used_tokens and failure.error_class not in MAYBE_BILLED:
         return Decimal(0)
     return None
 
 
 NEVER_SENT = frozenset({ErrorClass.NOT_ALLOWED, ErrorClass.MISSING_KEY, ErrorClass.UNRENDERABLE})
-BILLED_PERHAPS = frozenset({ErrorClass.MALFORMED_REPLY, ErrorClass.SOFT_FAILURE, ErrorClass.TIMEOUT})
+MAYBE_BILLED = frozenset({ErrorClass.MALFORMED_REPLY, ErrorClass.SOFT_FAILURE, ErrorClass.TIMEOUT})

@@ -1,7 +1,7 @@
-"""Preflights: tiny calls that take a slot and a request of their endpoint's rates, and money of a budget.
+"""Preflights: tiny calls that test a model. They use a slot, the endpoint's rates and the experiment's budget.
 
-A preflight takes two short transactions, one before the call and one after it. Both lock the endpoint, then the
-experiment, then the preflight. A process that dies between them leaves a lease, which the sweep ends.
+A preflight has two short transactions, one before the call and one after it. Both lock the endpoint, then the
+experiment, then the preflight. If the process dies between them, the sweep ends the lease that it left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from runs_app.engine.backoff import RetryPolicy
 from runs_app.engine.counters import ZERO, BudgetDelta, EndpointDelta
 from runs_app.engine.endpoint_state import EndpointFeedback, apply_feedback
 from runs_app.engine.locked_counters import LockedCounters, lock_counters
-from runs_app.engine.outcomes import attempt_from_failure, attempt_from_reply, conclude_failure
+from runs_app.engine.outcomes import build_attempt_from_failure, build_attempt_from_reply, build_failure_outcome
 from runs_app.engine.rate_limiter import consume_tokens, find_reached_limit
 from runs_app.engine.requests import build_target
 from runs_app.llm.calls import LOST, SILENT, CallFailure, CallReply, CallRequest
@@ -30,14 +30,14 @@ from runs_app.models.preflights import WAIT_LIMIT
 from runs_app.pricing import costs, tokens
 
 QUESTION = "Answer with the word ready."
-MOST_TOKENS = 16  # Of the answer.
+MAX_ANSWER_TOKENS = 16
 INPUT_TOKENS = tokens.estimate_by_bytes([QUESTION])
 TIMEOUT_S = 30
 LEASE = timedelta(seconds=3 * TIMEOUT_S)
 
 Status = Preflight.Status
-# Only an answer proves that a model is alive, and only a permanent failure that it is dead.
-PROOFS: dict[str, str] = {Attempt.Outcome.OK: Status.OK, Attempt.Outcome.PERMANENT: Status.DEAD}
+# Only an answer proves that a model works, and only a permanent failure proves that it does not.
+STATUS_BY_OUTCOME: dict[str, str] = {Attempt.Outcome.OK: Status.OK, Attempt.Outcome.PERMANENT: Status.DEAD}
 Call = Callable[[CallRequest], CallReply]
 
 
@@ -50,7 +50,7 @@ class LockedPreflight:
 
     @property
     def reservation_usd(self) -> Decimal:
-        """Return its reservation: during the call, or because its cost is unknown."""
+        """Return the amount reserved during the call, or afterwards for an unknown cost."""
         return self.preflight.reserved_usd or self.preflight.kept_usd or ZERO
 
     def settle(self, endpoint_delta: EndpointDelta, budget_delta: BudgetDelta) -> None:
@@ -61,7 +61,7 @@ class LockedPreflight:
 
 
 def make_preflight(key: int, call: Call) -> str:
-    """Make the call, if its endpoint has a slot and its budget the money. Return the preflight's status after that.
+    """Make a preflight's call if the endpoint has a free slot and the budget covers it. Return the new status.
 
     `call` raises CallFailure only.
     """
@@ -70,56 +70,63 @@ def make_preflight(key: int, call: Call) -> str:
         try:
             reply = call(request)
         except CallFailure as failure:
-            _fail(key, failure)
+            _finish_failed(key, failure)
         else:
-            finish_preflight(key, attempt_from_reply(reply), allowance=reply.allowance)
+            finish_preflight(key, build_attempt_from_reply(reply), allowance=reply.allowance)
     return Preflight.objects.values_list("status", flat=True).get(pk=key)
 
 
-def _fail(key: int, failure: CallFailure) -> None:
-    outcome = conclude_failure(failure, attempts=1, yields=0, retry=RetryPolicy(max_attempts=1))
-    finish_preflight(key, attempt_from_failure(failure), pause_s=outcome.pause_s, allowance=outcome.allowance)
+def _finish_failed(key: int, failure: CallFailure) -> None:
+    outcome = build_failure_outcome(failure, attempts=1, yields=0, retry=RetryPolicy(max_attempts=1))
+    finish_preflight(key, build_attempt_from_failure(failure), pause_s=outcome.pause_s, allowance=outcome.allowance)
 
 
 # The two transactions -------------------------------------------------------------------------------------------------
 
 
 def begin_preflight(key: int) -> CallRequest | None:
-    """Take the slot and the money of a preflight, and return its request.
+    """Take a slot and reserve the cost of a preflight, and return its request.
 
-    Return None if one of them is missing, which is written to the preflight, or if another worker was quicker.
+    Return None if the endpoint or the budget does not allow the call; the preflight then states the reason. Return None
+    also if another worker was quicker.
     """
     with transaction.atomic():
-        locked = _open(key)
+        locked = _lock_preflight(key)
         if locked is None or locked.preflight.status != Status.WAITING:
             return None
-        ceiling = costs.ceiling_per_call(locked.preflight.model.prices, INPUT_TOKENS, MOST_TOKENS)
-        if why := find_closed_reason(locked) or find_unpaid_reason(locked.preflight, ceiling):
-            _write(key, status=Status.UNVERIFIED, error=why, finished_at=Now())
+        ceiling = costs.ceiling_per_call(locked.preflight.model.prices, INPUT_TOKENS, MAX_ANSWER_TOKENS)
+        if reason := find_closed_reason(locked) or find_unpaid_reason(locked.preflight, ceiling):
+            _update(key, status=Status.UNVERIFIED, error=reason, finished_at=Now())
             return None
         _start(locked, ZERO if locked.preflight.experiment_id is None else costs.round_reservation(ceiling))
-    return _request(locked.preflight)
+    return _build_request(locked.preflight)
 
 
 def finish_preflight(key: int, call: dict[str, Any], *, pause_s: float | None = None, allowance: Any = None) -> None:
-    """Write the result of the call, given by an attempt's columns. Release the slot and the money not spent.
+    """Write the call's result. Release its slot and the unused part of its reservation. `call` has attempt columns.
 
-    An answer that arrives after the sweep has ended the preflight completes its row, because it may be billed.
+    A late answer, after the sweep has ended the preflight, completes the row, because the provider may bill the call.
     """
     with transaction.atomic():
-        locked = _open(key)
-        if locked is None or not _may_end(locked.preflight, call["outcome"]):
+        locked = _lock_preflight(key)
+        if locked is None or not _may_finish(locked.preflight, call["outcome"]):
             return
         cost = call.get("cost_usd")
-        kept = locked.reservation_usd if cost is None else ZERO
+        kept_usd = locked.reservation_usd if cost is None else ZERO
         outcome = call.pop("outcome")
-        _write(key, status=PROOFS.get(outcome, Status.UNVERIFIED), kept_usd=kept or None, finished_at=Now(), **call)
-        endpoint_delta = _endpoint_delta_after(locked, outcome, call, pause_s, allowance)
-        locked.settle(endpoint_delta, BudgetDelta(Decimal(cost or 0), kept - locked.reservation_usd))
+        _update(
+            key,
+            status=STATUS_BY_OUTCOME.get(outcome, Status.UNVERIFIED),
+            kept_usd=kept_usd or None,
+            finished_at=Now(),
+            **call,
+        )
+        endpoint_delta = _build_endpoint_delta(locked, outcome, call, pause_s, allowance)
+        locked.settle(endpoint_delta, BudgetDelta(Decimal(cost or 0), kept_usd - locked.reservation_usd))
 
 
 def sweep_preflights() -> int:
-    """End the preflights whose lease is over, and return how many. The database's clock decides."""
+    """End the preflights whose lease has ended by the database's clock. Return how many there were."""
     ended = Preflight.objects.filter(status__in=[Status.WAITING, Status.RUNNING], lease_until__lt=Now())
     rows = list(ended.order_by("pk").values_list("pk", "status"))
     for key, status in rows:
@@ -127,37 +134,37 @@ def sweep_preflights() -> int:
             finish_preflight(key, {"outcome": Attempt.Outcome.LOST, "error_class": LOST, "error": SILENT})
         else:
             minutes = WAIT_LIMIT.seconds // 60
-            _write(key, Status.WAITING, status=Status.UNVERIFIED, finished_at=Now(),
+            _update(key, Status.WAITING, status=Status.UNVERIFIED, finished_at=Now(),
                    error=f"no worker took it within {minutes} minutes")  # fmt: skip
     return len(rows)
 
 
-def _open(key: int) -> LockedPreflight | None:
+def _lock_preflight(key: int) -> LockedPreflight | None:
     """Lock a preflight and its counters. Return None if it was deleted with its experiment."""
-    found = Preflight.objects.select_related("model").filter(pk=key).first()
-    counters = lock_counters(found.endpoint_id or found.model.endpoint_id) if found else None
-    if found is None or counters is None:
+    unlocked = Preflight.objects.select_related("model").filter(pk=key).first()
+    counters = lock_counters(unlocked.endpoint_id or unlocked.model.endpoint_id) if unlocked else None
+    if unlocked is None or counters is None:
         return None
-    if found.experiment_id is not None:
-        list(Experiment.objects.filter(pk=found.experiment_id).select_for_update(no_key=True).values_list("pk"))
+    if unlocked.experiment_id is not None:
+        list(Experiment.objects.filter(pk=unlocked.experiment_id).select_for_update(no_key=True).values_list("pk"))
     rows = Preflight.objects.select_for_update(of=("self",), no_key=True)
     row = rows.select_related("model__endpoint", "experiment").filter(pk=key).first()
     return LockedPreflight(row, counters) if row else None
 
 
-def _may_end(preflight: Preflight, outcome: str) -> bool:
+def _may_finish(preflight: Preflight, outcome: str) -> bool:
     was_lost = preflight.error_class == LOST and outcome != Attempt.Outcome.LOST
     return preflight.status == Status.RUNNING or was_lost
 
 
-def _write(key: int, only: str | None = None, **columns: Any) -> None:
+def _update(key: int, only: str | None = None, **columns: Any) -> None:
     rows = Preflight.objects.filter(pk=key) if only is None else Preflight.objects.filter(pk=key, status=only)
     rows.update(**{"error": "", "error_class": "", "reserved_usd": 0, "lease_until": None} | columns)
 
 
 def _start(locked: LockedPreflight, reserve: Decimal) -> None:
     counters = locked.counters
-    _write(
+    _update(
         locked.preflight.pk,
         status=Status.RUNNING,
         endpoint=counters.endpoint_id,
@@ -165,27 +172,27 @@ def _start(locked: LockedPreflight, reserve: Decimal) -> None:
         lease_until=Now() + LEASE,
         started_at=Now(),
     )
-    throttle = consume_tokens(counters.throttle, 1, INPUT_TOKENS + MOST_TOKENS)
+    throttle = consume_tokens(counters.throttle, 1, INPUT_TOKENS + MAX_ANSWER_TOKENS)
     locked.settle(EndpointDelta(throttle, in_flight=1), BudgetDelta(reserved_usd=reserve))
 
 
-def _endpoint_delta_after(
+def _build_endpoint_delta(
     locked: LockedPreflight, outcome: str, call: dict[str, Any], pause_s: float | None, allowance: Any
 ) -> EndpointDelta:
-    """Return the changes to the endpoint. A lost preflight says nothing of it, and has already released its slot."""
+    """Return the changes to the endpoint. A lost preflight gives no feedback and has already released its slot."""
     counters = locked.counters
     in_flight = -1 if locked.preflight.status == Status.RUNNING else 0
     if not in_flight or outcome == Attempt.Outcome.LOST:
         return EndpointDelta(counters.throttle, in_flight=in_flight)
     answered, overloaded = int(outcome == Attempt.Outcome.OK), int(pause_s is not None)
     used = (call.get("input_tokens") or 0) + (call.get("output_tokens") or 0)
-    feedback = EndpointFeedback(answered, overloaded, 0, used - INPUT_TOKENS - MOST_TOKENS, allowance)
+    feedback = EndpointFeedback(answered, overloaded, 0, used - INPUT_TOKENS - MAX_ANSWER_TOKENS, allowance)
     throttle = apply_feedback(counters.endpoint, feedback, counters.in_flight + in_flight)
     reason = call.get("error", "")[:200] if pause_s else None
     return EndpointDelta(throttle, answered, overloaded, pause_s or None, reason, in_flight=in_flight)
 
 
-def _request(preflight: Preflight) -> CallRequest:
+def _build_request(preflight: Preflight) -> CallRequest:
     target = build_target(preflight.model, timeout_s=TIMEOUT_S)
     return CallRequest(
         provider=target.provider,
@@ -193,7 +200,7 @@ def _request(preflight: Preflight) -> CallRequest:
         base_url=target.base_url,
         key_env=target.key_env,
         messages=[{"role": "user", "content": QUESTION}],
-        parameters={"max_tokens": MOST_TOKENS},
+        parameters={"max_tokens": MAX_ANSWER_TOKENS},
         response_format=None,
         timeout_s=target.timeout_s,
         is_free=target.is_free,
@@ -201,44 +208,46 @@ def _request(preflight: Preflight) -> CallRequest:
     )
 
 
-# Reasons to make none -------------------------------------------------------------------------------------------------
+# Reasons to make no call ----------------------------------------------------------------------------------------------
 
 
 def find_closed_reason(locked: LockedPreflight) -> str:
-    """Return why the endpoint takes no call now and until when, or an empty text."""
+    """Return why the endpoint takes no call now, and until when, or an empty text."""
     state, endpoint = locked.counters.endpoint, locked.preflight.model.endpoint
     if not endpoint.is_active:
-        return f"the endpoint {endpoint} is out of use"
+        return f"the endpoint {endpoint} is inactive"
     if not state.is_open and endpoint.paused_until:
-        until = _clock(endpoint.paused_until.timestamp(), state.now)
+        until = _format_time(endpoint.paused_until.timestamp(), state.now)
         return f"the endpoint {endpoint} is paused until {until}: {endpoint.pause_reason}"
-    bound = find_reached_limit(state.throttle, state.rates, state.in_flight, day_ends(state.now, endpoint.day_zone))
-    if bound is None:
+    limit = find_reached_limit(
+        state.throttle, state.rates, state.in_flight, find_end_of_day(state.now, endpoint.day_zone)
+    )
+    if limit is None:
         return ""
-    until = "" if bound.until is None else f" until {_clock(bound.until, state.now)}"
-    return f"the endpoint {endpoint} {bound.description}{until}"
+    until = "" if limit.until is None else f" until {_format_time(limit.until, state.now)}"
+    return f"the endpoint {endpoint} {limit.description}{until}"
 
 
 def find_unpaid_reason(preflight: Preflight, ceiling: Decimal | None) -> str:
-    """Return why the budget of the preflight's experiment cannot pay its possible cost, or an empty text."""
+    """Return why the experiment's budget cannot cover the preflight's largest cost, or an empty text."""
     experiment = preflight.experiment
     if experiment is None or experiment.max_usd is None:
         return ""
     if ceiling is None:
         return f"unknown price: model {preflight.model} has no price, and experiment {experiment} has a budget"
-    left = experiment.max_usd - experiment.spent_usd - experiment.reserved_usd
-    if costs.round_reservation(ceiling) <= left:
+    remaining = experiment.max_usd - experiment.spent_usd - experiment.reserved_usd
+    if costs.round_reservation(ceiling) <= remaining:
         return ""
-    return f"the budget of {experiment} has {format_money(left)} left, and it may cost {format_money(ceiling)}"
+    return f"the budget of {experiment} has {format_money(remaining)} left, and it may cost {format_money(ceiling)}"
 
 
-def day_ends(now: float, zone: str) -> float:
+def find_end_of_day(now: float, zone: str) -> float:
     """Return the next midnight in the endpoint's time zone, in seconds since 1970."""
     today = datetime.fromtimestamp(now, ZoneInfo(zone))
     return (today.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)).timestamp()
 
 
-def _clock(moment: float, now: float) -> str:
+def _format_time(moment: float, now: float) -> str:
     """Return a time rounded up to the minute, with its date if that is not today."""
     until = datetime.fromtimestamp(moment, UTC) + timedelta(seconds=59)
     is_today = until.date() == datetime.fromtimestamp(now, UTC).date()

@@ -1,7 +1,7 @@
-"""SQL of the hot path as prepared statements: the server plans each once per connection, not once per batch.
+"""Prepared statements of the hot path: the server plans each once per connection, not once per batch.
 
-Django binds parameters on the client, so the server would parse and plan each statement anew. That took more time than
-the rows did. These statements run in the same transactions, over the same connection.
+Django binds parameters on the client, so the server would parse and plan each statement anew. That took longer than the
+rows themselves. These statements run in the same transactions, over the same connection.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pydantic_core import PydanticSerializationError, to_json
 
 
 def fetch_rows(sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    """Return the rows of a statement. Errors are Django's, as from its own cursors."""
-    session = _session()
+    """Return the rows of a statement. Raise Django's database errors, as its own cursors do."""
+    session = _get_session()
     with connection.wrap_database_errors, psycopg.Cursor(session) as cursor:
         return cursor.execute(sql, parameters, prepare=True).fetchall()
 
 
 def fetch_pipelined(*statements: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
-    """Return the rows of several statements, sent together in that order without waiting in between."""
-    session = _session()
+    """Return the rows of several statements, which are sent together in this order."""
+    session = _get_session()
     with connection.wrap_database_errors, session.pipeline():
         cursors = [psycopg.Cursor(session).execute(sql, values, prepare=True) for sql, values in statements]
         return [cursor.fetchall() for cursor in cursors]
@@ -32,12 +32,12 @@ def fetch_pipelined(*statements: tuple[str, Sequence[Any]]) -> list[list[tuple[A
 
 def execute(sql: str, *parameters: Any) -> None:
     """Execute a statement that returns nothing."""
-    session = _session()
+    session = _get_session()
     with connection.wrap_database_errors, psycopg.Cursor(session) as cursor:
         cursor.execute(sql, parameters, prepare=True)
 
 
-def _session() -> Any:
+def _get_session() -> Any:
     connection.ensure_connection()
     session: Any = connection.connection
     session.prepare_threshold = sys.maxsize  # Only statements that ask for it are prepared.
@@ -47,14 +47,14 @@ def _session() -> Any:
 def discard_plans() -> None:
     """Let the server plan each statement anew at its next use.
 
-    Tables grow while a worker runs, and the best plan for few rows is slow for many.
+    Tables grow while a worker runs, and the best plan for few rows is slow for many rows.
     """
     with connection.cursor() as cursor:
         cursor.execute("DISCARD PLANS")
 
 
 def to_pg_json(rows: Iterable[dict[str, Any]]) -> str:
-    """Return rows as JSON for PostgreSQL: decimals and ids as text, and only characters that its text type can hold."""
+    """Return rows as JSON for PostgreSQL: decimals and UUIDs as text, only characters that its text type can hold."""
     rows = list(rows)
     try:
         text = to_json(rows).decode()
@@ -62,11 +62,11 @@ def to_pg_json(rows: Iterable[dict[str, Any]]) -> str:
         text = None
     if text is not None and "\\u0000" not in text:
         return text
-    return to_json([{name: _clean(value) for name, value in row.items()} for row in rows]).decode()
+    return to_json([{name: _replace_unstorable(value) for name, value in row.items()} for row in rows]).decode()
 
 
-def _clean(value: Any) -> Any:
-    """Replace NUL and lone surrogates, which a model may answer with and PostgreSQL's text type cannot hold."""
+def _replace_unstorable(value: Any) -> Any:
+    """Replace NUL and lone surrogates: answers may contain them, and PostgreSQL's text type cannot hold them."""
     if not isinstance(value, str) or (value.isascii() and "\x00" not in value):
         return value
     return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")

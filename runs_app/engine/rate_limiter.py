@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from runs_app.llm.rate_limit_headers import Allowance
 
-BURST = 1 / 6  # The part of a minute's rate that a bucket holds.
-SLOWEST = 0.99  # Per minute. A bucket holds all of a rate of 1, so without this minimum it would never refill.
+BURST = 1 / 6  # A bucket's capacity, as a share of a minute's rate.
+MIN_REFILL_PER_MINUTE = 0.99  # A bucket of rate 1 holds the whole rate, so without a minimum it would never refill.
 FIRST_LIMIT = 16.0
-CUT = 0.7
+CUT_FACTOR = 0.7
 # Calls that were in flight at a cut may report the same overload again, so these reports do not count.
 COOLDOWN_S = 2.0
-IN_USE = 0.75  # Of the limit. Below it, answers do not show whether more calls would be answered.
+MIN_UTILIZATION = 0.75  # Below this share of the limit, answers do not show whether more calls would be answered.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,9 @@ class RateLimits:
 class RateLimiterState:
     """The stored state of an endpoint's rate limiter. Times are seconds since 1970 by the database's clock.
 
-    `day` is the provider's. The buckets may fall below zero by the tokens that one batch used beyond its estimate, and
-    refill first. `said_...` are the amounts that the provider says are left, valid until the time of the same name.
+    `day` is the provider's date. A batch that uses more tokens than estimated may take a bucket below zero.
+    `reported_requests` and `reported_tokens` are the amounts that the provider says are left, valid until
+    `requests_until` and `tokens_until`.
     """
 
     limit: float = FIRST_LIMIT
@@ -53,13 +54,13 @@ class RateLimiterState:
     tokens_until: float | None = None
 
     @classmethod
-    def of(cls, stored: dict[str, Any]) -> RateLimiterState:
+    def from_row(cls, stored: dict[str, Any]) -> RateLimiterState:
         """Return the state from its stored form. Ignore fields that another version of a worker stored."""
         return cls(**{name: stored[name] for name in cls.__slots__ if name in stored})
 
     @property
     def tokens_left(self) -> float | None:
-        """Return the tokens left by our bucket or by the provider's statement, the smaller; None without any limit."""
+        """Return the remaining tokens by our bucket or by the provider, whichever is less; None without a limit."""
         return min((n for n in (self.tokens, self.reported_tokens) if n is not None), default=None)
 
     def as_row(self) -> dict[str, Any]:
@@ -67,12 +68,12 @@ class RateLimiterState:
 
 
 def refill(throttle: RateLimiterState, rates: RateLimits, now: float, day: str) -> RateLimiterState:
-    """Return the state at a later time: buckets refilled, a new day's count begun, expired statements dropped."""
-    passed = max(0.0, now - throttle.filled_at)
+    """Return the state at a later time: refill buckets, count a new day from zero, drop expired reports."""
+    elapsed = max(0.0, now - throttle.filled_at)
     return replace(
         _drop_expired_reports(throttle, now),
-        requests=_bucket(throttle.requests, rates.requests_per_minute, passed),
-        tokens=_bucket(throttle.tokens, rates.tokens_per_minute, passed),
+        requests=_refill_bucket(throttle.requests, rates.requests_per_minute, elapsed),
+        tokens=_refill_bucket(throttle.tokens, rates.tokens_per_minute, elapsed),
         filled_at=now,
         day=day,
         today=throttle.today if throttle.day == day else 0,
@@ -87,30 +88,30 @@ def _drop_expired_reports(throttle: RateLimiterState, now: float) -> RateLimiter
     return throttle
 
 
-def _bucket(content: float | None, rate: int | None, passed: float) -> float | None:
+def _refill_bucket(content: float | None, rate: int | None, elapsed: float) -> float | None:
     if rate is None:
         return None
-    capacity = _capacity(rate)
+    capacity = _get_capacity(rate)
     if content is None:
         return capacity
-    # A debt lasts for one minute at most. So a debt beyond one minute's rate, as of a wrong count of tokens, is cut.
-    return min(capacity, max(content, -float(rate)) + passed * _refill(rate))
+    # A debt lasts one minute at most. So a debt above one minute's rate, for example after a wrong count, is cut.
+    return min(capacity, max(content, -float(rate)) + elapsed * _get_refill_per_s(rate))
 
 
-def _capacity(rate: int) -> float:
+def _get_capacity(rate: int) -> float:
     return max(1.0, rate * BURST)
 
 
-def _refill(rate: int) -> float:
-    """Return how much a bucket refills in a second."""
-    return max(SLOWEST, rate - _capacity(rate)) / 60
+def _get_refill_per_s(rate: int) -> float:
+    """Return the amount that a bucket refills per second."""
+    return max(MIN_REFILL_PER_MINUTE, rate - _get_capacity(rate)) / 60
 
 
 class StartLimit(NamedTuple):
-    """The number of calls that one limit lets start, and the limit in words that follow the endpoint's name.
+    """The number of calls that one limit allows to start. `description` completes a sentence about the endpoint.
 
-    If it lets none start, `until` is the earliest time for the next, in seconds since 1970. It is None if that depends
-    on when calls end.
+    If no call may start, `until` is the earliest time for the next, in seconds since 1970. It is None if that depends
+    on the calls in flight.
     """
 
     free: int
@@ -118,59 +119,56 @@ class StartLimit(NamedTuple):
     until: float | None = None
 
 
-def free_slots(throttle: RateLimiterState, rates: RateLimits, in_flight: int) -> int:
+def count_free_slots(throttle: RateLimiterState, rates: RateLimits, in_flight: int) -> int:
     """Return the number of calls that may start now. `throttle` is refilled."""
-    return max(0, min(bound.free for bound in _bounds(throttle, rates, in_flight)))
+    return max(0, min(limit.free for limit in _list_start_limits(throttle, rates, in_flight)))
 
 
 def find_reached_limit(
     throttle: RateLimiterState, rates: RateLimits, in_flight: int, day_ends: float
 ) -> StartLimit | None:
-    """Return the limit that keeps the next call from starting, or None if it may start. `throttle` is refilled."""
-    bounds = _bounds(throttle, rates, in_flight, day_ends)
-    return next((bound for bound in bounds if bound.free <= 0), None)
+    """Return the limit that prevents the next call, or None. `throttle` is refilled."""
+    limits = _list_start_limits(throttle, rates, in_flight, day_ends)
+    return next((limit for limit in limits if limit.free <= 0), None)
 
 
-def _bounds(
+def _list_start_limits(
     throttle: RateLimiterState, rates: RateLimits, in_flight: int, day_ends: float | None = None
 ) -> list[StartLimit]:
     most = int(min(throttle.limit, rates.max_concurrency)) if rates.adaptive else rates.max_concurrency
-    bounds = [StartLimit(most - in_flight, f"has {in_flight} of {most} calls in flight")]
+    limits = [StartLimit(most - in_flight, f"has {in_flight} of {most} calls in flight")]
     if throttle.requests is not None and (rate := rates.requests_per_minute):
-        wait = _until(throttle, 1 - throttle.requests, rate)
-        bounds.append(StartLimit(int(throttle.requests), f"has used up its {rate} requests a minute", wait))
-    if rates.requests_per_day is not None:
-        left = rates.requests_per_day - throttle.today
-        bounds.append(StartLimit(left, f"has used up its {rates.requests_per_day} requests a day", day_ends))
+        wait = _find_refill_time(throttle, 1 - throttle.requests, rate)
+        limits.append(StartLimit(int(throttle.requests), f"has used up its {rate} requests a minute", wait))
+    if (per_day := rates.requests_per_day) is not None:
+        limits.append(StartLimit(per_day - throttle.today, f"has used up its {per_day} requests a day", day_ends))
     if throttle.reported_requests is not None:
-        bounds.append(
-            StartLimit(int(throttle.reported_requests), "says that no request is left", throttle.requests_until)
-        )
-    return [*bounds, *_exhausted_token_limits(throttle, rates)]
+        free = int(throttle.reported_requests)
+        limits.append(StartLimit(free, "says that no request is left", throttle.requests_until))
+    return [*limits, *_list_exhausted_token_limits(throttle, rates)]
 
 
-def _exhausted_token_limits(throttle: RateLimiterState, rates: RateLimits) -> list[StartLimit]:
+def _list_exhausted_token_limits(throttle: RateLimiterState, rates: RateLimits) -> list[StartLimit]:
     """Return the exhausted token limits.
 
-    Tokens limit calls only when none are left: a call's use is known at its end.
+    The others allow any number of calls, because the use of a call is not known before its end.
     """
-    bounds = []
+    limits = []
     if throttle.tokens is not None and throttle.tokens <= 0 and (rate := rates.tokens_per_minute):
-        bounds.append(
-            StartLimit(0, f"has used up its {rate} tokens a minute", _until(throttle, -throttle.tokens, rate))
-        )
+        refilled_at = _find_refill_time(throttle, -throttle.tokens, rate)
+        limits.append(StartLimit(0, f"has used up its {rate} tokens a minute", refilled_at))
     if throttle.reported_tokens is not None and throttle.reported_tokens <= 0:
-        bounds.append(StartLimit(0, "says that no token is left", throttle.tokens_until))
-    return bounds
+        limits.append(StartLimit(0, "says that no token is left", throttle.tokens_until))
+    return limits
 
 
-def _until(throttle: RateLimiterState, missing: float, rate: int) -> float:
-    """Return when the bucket will have refilled by this amount."""
-    return throttle.filled_at + missing / _refill(rate)
+def _find_refill_time(throttle: RateLimiterState, missing: float, rate: int) -> float:
+    """Return the time when the bucket will have refilled by this amount."""
+    return throttle.filled_at + missing / _get_refill_per_s(rate)
 
 
 def consume_tokens(throttle: RateLimiterState, requests: int, tokens: int) -> RateLimiterState:
-    """Count calls that start and the tokens they are expected to take. Negative numbers correct an estimate."""
+    """Count calls that start and their expected tokens. Negative numbers correct an estimate."""
     return replace(
         throttle,
         requests=None if throttle.requests is None else throttle.requests - requests,
@@ -184,7 +182,7 @@ def consume_tokens(throttle: RateLimiterState, requests: int, tokens: int) -> Ra
 def apply_allowance(
     throttle: RateLimiterState, allowance: Allowance, *, in_flight: int, now: float
 ) -> RateLimiterState:
-    """Apply the provider's last statement of the rates that are left.
+    """Apply the remaining rates that the provider stated last.
 
     The provider may not have counted the `in_flight` calls yet. So this many fewer may start, until their answers come.
     """
@@ -201,13 +199,13 @@ def apply_allowance(
 def adapt_limit(
     throttle: RateLimiterState, rates: RateLimits, *, in_flight: int, answered: int, overloaded: int, now: float
 ) -> RateLimiterState:
-    """Return the state with its concurrency limit after a batch of results, which `in_flight` still counts."""
+    """Return the state with its concurrency limit after a batch of results. `in_flight` still includes them."""
     limit = min(throttle.limit, float(rates.max_concurrency))
     if overloaded:
         if throttle.cut_at is not None and now - throttle.cut_at < COOLDOWN_S:
             return throttle
-        return replace(throttle, limit=max(1.0, limit * CUT), cut_at=now)
-    if not answered or in_flight < IN_USE * limit:
+        return replace(throttle, limit=max(1.0, limit * CUT_FACTOR), cut_at=now)
+    if not answered or in_flight < MIN_UTILIZATION * limit:
         return throttle
     growth = answered if throttle.cut_at is None else answered / limit
     return replace(throttle, limit=min(float(rates.max_concurrency), limit + growth))

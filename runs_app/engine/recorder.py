@@ -1,4 +1,4 @@
-"""The recording of results in batches, one transaction for each endpoint, fenced by the token of the claim.
+"""The recorder: writes results in batches, one transaction for each endpoint, fenced by the claims' tokens.
 
 A result whose token is no longer valid changes no trial. It is recorded as a late attempt, with its cost.
 """
@@ -17,7 +17,13 @@ from uuid import UUID
 from django.db import transaction
 
 from runs_app.engine.admission import Claim
-from runs_app.engine.call_columns import CALL_COLUMNS, INSERT_ATTEMPTS, TRIAL_COLUMNS, column_expressions, column_types
+from runs_app.engine.call_columns import (
+    CALL_COLUMNS,
+    INSERT_ATTEMPTS,
+    TRIAL_COLUMNS,
+    format_column_types,
+    list_column_expressions,
+)
 from runs_app.engine.counters import ZERO, CounterDeltas, EndpointDelta, RunDelta
 from runs_app.engine.endpoint_state import EndpointFeedback, apply_feedback
 from runs_app.engine.locked_counters import LockedCounters, lock_counters
@@ -27,20 +33,20 @@ from runs_app.models import Attempt, Trial
 
 logger = logging.getLogger("evalsite.drain")
 
-Pause = tuple[float | None, str | None]  # The seconds for which the endpoint asks to be left alone, and the reason.
+Pause = tuple[float | None, str | None]  # The seconds of the pause that an endpoint asks for, and the reason.
 NO_PAUSE: Pause = None, None
 CallKey = tuple[int, UUID, int]  # trial, token, call
-MAX_BATCH_CHARS = 32 * 2**20  # Characters. JSON escapes and the rest of the row may make them six times as many.
+MAX_BATCH_CHARS = 32 * 2**20  # JSON escapes and the rest of the row may make the statement six times as long.
 
 
 @dataclass(slots=True)
 class Result:
     """The result of one claim.
 
-    `status` is the trial's new status. An `unspent` trial is given back without counting the attempt. `wait_s` is the
-    wait before a retry, `pause_s` the time to leave its endpoint alone. `trial` and each of `calls` hold columns by
-    name, as in TRIAL_COLUMNS and ATTEMPT_COLUMNS; a missing column is empty. An answer with a `cache_key` is cached
-    under it. `allowance` holds the rates that the provider says are left.
+    `status` is the trial's new status. An `unspent` trial is released without counting the attempt. `wait_s` is the
+    wait before a retry, `pause_s` the pause that its endpoint needs. `trial` and each of `calls` hold columns by name,
+    as in TRIAL_COLUMNS and ATTEMPT_COLUMNS; a missing column is empty. An answer with a `cache_key` is cached under
+    that key. `allowance` holds the rates that the provider says are left.
     """
 
     claim: Claim
@@ -55,39 +61,36 @@ class Result:
 
 
 def record_results(results: Sequence[Result], worker_id: int) -> int:
-    """Write a batch. Return how many results still held their trial; the others are recorded as late attempts."""
+    """Write results. Return how many still held their trial; the others are recorded as late attempts."""
     return sum(
-        _record(endpoint_id, batch, worker_id)
-        for endpoint_id, some in group_by_endpoint(results).items()
-        for batch in split_batches(some)
+        _record_for_endpoint(endpoint_id, batch, worker_id)
+        for endpoint_id, endpoint_results in group_by_endpoint(results).items()
+        for batch in split_batches(endpoint_results)
     )
 
 
-def _record(endpoint_id: int, results: Sequence[Result], worker_id: int) -> int:
+def _record_for_endpoint(endpoint_id: int, results: Sequence[Result], worker_id: int) -> int:
     with transaction.atomic():
-        entries = write_trials(results, worker_id)
-        if counters := lock_counters(endpoint_id, run_ids(results)):
-            apply_changes(counters, entries)
+        changes = write_trials(results, worker_id)
+        if counters := lock_counters(endpoint_id, collect_run_ids(results)):
+            apply_changes(counters, changes)
             counters.settle()
-    return len(entries.held)
+    return len(changes.held)
 
 
 def group_by_endpoint(results: Sequence[Result]) -> dict[int, list[Result]]:
-    found: dict[int, list[Result]] = defaultdict(list)
+    groups: dict[int, list[Result]] = defaultdict(list)
     for result in results:
-        found[result.claim.counter_keys.endpoint_id].append(result)
-    return dict(sorted(found.items()))
+        groups[result.claim.counter_keys.endpoint_id].append(result)
+    return dict(sorted(groups.items()))
 
 
-def run_ids(results: Sequence[Result]) -> set[int]:
+def collect_run_ids(results: Sequence[Result]) -> set[int]:
     return {result.claim.counter_keys.run_id for result in results}
 
 
 def split_batches(results: Sequence[Result]) -> Iterator[list[Result]]:
-    """Split results into batches: nearly always one, or several for long answers.
-
-    PostgreSQL takes at most a gigabyte in one statement.
-    """
+    """Split results into batches. Long answers need several, because a statement may have at most a gigabyte."""
     batch: list[Result] = []
     size = 0
     for result in results:
@@ -104,8 +107,8 @@ def split_batches(results: Sequence[Result]) -> Iterator[list[Result]]:
 class RecordedChanges:
     """The changes that results of one endpoint make to its counters.
 
-    `held` are the results whose trials were still held. `deltas` are their changes to the counters, `feedback` is their
-    feedback on the endpoint. `late` are the attempts of the other results.
+    `held` are the results whose claims were still valid. `deltas` are their changes to the counters, and `feedback` is
+    their feedback on the endpoint. `late` are the attempts of the other results.
     """
 
     held: list[Result] = field(default_factory=list)
@@ -117,41 +120,41 @@ class RecordedChanges:
     def add(self, result: Result, rows: Sequence[dict[str, Any]], *, was_held: bool) -> None:
         if was_held:
             self.held.append(result)
-            _count(result, rows, self.deltas.at(result.claim.counter_keys))
+            _count_result(result, rows, self.deltas.at(result.claim.counter_keys))
         else:
-            self.late += [{**row, "outcome": Attempt.Outcome.LATE, **_raw_response(result)} for row in rows]
+            self.late += [{**row, "outcome": Attempt.Outcome.LATE, **_get_raw_response_column(result)} for row in rows]
 
 
-def apply_changes(counters: LockedCounters, entries: RecordedChanges) -> None:
-    """Apply the changes to counters locked for them. A held trial still has its run; a late result may have none."""
-    counters.deltas = entries.deltas
-    _end_cancelled(counters, entries.held)
-    if late := _select_existing_runs(counters, entries.late):
+def apply_changes(counters: LockedCounters, changes: RecordedChanges) -> None:
+    """Apply the changes to the locked counters. Held trials still have a run; the run of a late result may be gone."""
+    counters.deltas = changes.deltas
+    _end_cancelled(counters, changes.held)
+    if late := _select_attempts_of_existing_runs(counters, changes.late):
         _write_late(counters, late)
-    if entries.feedback:
-        throttle = apply_feedback(counters.endpoint, entries.feedback, counters.in_flight)
-        counters.endpoint_delta = EndpointDelta(
-            throttle, entries.feedback.answered, entries.feedback.overloaded, *entries.pause
-        )
+    if feedback := changes.feedback:
+        throttle = apply_feedback(counters.endpoint, feedback, counters.in_flight)
+        counters.endpoint_delta = EndpointDelta(throttle, feedback.answered, feedback.overloaded, *changes.pause)
 
 
-def _select_existing_runs(counters: LockedCounters, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+def _select_attempts_of_existing_runs(
+    counters: LockedCounters, rows: Sequence[dict[str, Any]]
+) -> Sequence[dict[str, Any]]:
     """Return the attempts whose run still exists.
 
-    An experiment can be deleted after the claims of its silent workers were taken back. Nothing is left then to count a
-    late call in.
+    An experiment can be deleted after the claims of its silent workers expired. Then no counter is left for a late
+    call.
     """
-    found = [row for row in rows if row["run"] in counters.runs]
-    if len(found) < len(rows):
-        logger.warning("%s answers arrived after their experiment was deleted", len(rows) - len(found))
-    return found
+    existing = [row for row in rows if row["run"] in counters.runs]
+    if len(existing) < len(rows):
+        logger.warning("%s answers arrived after their experiment was deleted", len(rows) - len(existing))
+    return existing
 
 
 END_CANCELLED = "UPDATE runs_app_trial SET status = 'cancelled', not_before = NULL WHERE id = ANY(%s::bigint[])"
 
 
 def _end_cancelled(counters: LockedCounters, results: Sequence[Result]) -> None:
-    """Cancel trials that wait for a retry in a run that was cancelled meanwhile: they would wait forever."""
+    """Cancel trials that wait for a retry in a run that was cancelled meanwhile. They would wait forever."""
     waiting = [
         result
         for result in results
@@ -170,20 +173,20 @@ ON CONFLICT (trial_id, token, call) DO NOTHING
 RETURNING trial_id, token, call, 0::numeric
 """
 
-# Write the trials whose token is still valid, their attempts, and their entries in the response cache. The cache keys
-# are inserted in order, because another transaction with the same key waits for this one. A row with a token is always
-# running. The array makes the planner look rows up by their key. `n` numbers the results.
+# Write the trials whose token is still valid, their attempts, and their entries in the response cache. Cache keys are
+# inserted in order, because another transaction with the same key waits for this one. A row with a token is always
+# running. With an array of ids, the planner looks rows up by their key. `n` numbers the results.
 WRITE_TRIALS = f"""
 WITH answers AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) r(n int, id bigint, held_by uuid, status text, unspent bool,
-        wait_s float8, cache_key text, {column_types(TRIAL_COLUMNS)})
+        wait_s float8, cache_key text, {format_column_types(TRIAL_COLUMNS)})
 ), held AS (
     UPDATE runs_app_trial t SET
         status = r.status, token = NULL, lease_until = NULL, reserved_usd = 0,
         attempts = t.attempts - r.unspent::int, yields = t.yields + r.unspent::int,
         not_before = CASE WHEN r.wait_s IS NOT NULL THEN clock_timestamp() + r.wait_s * interval '1 second' END,
         completed_at = CASE WHEN r.status IN ('done', 'failed') THEN clock_timestamp() END,
-        ({", ".join(TRIAL_COLUMNS)}) = ROW ({", ".join(column_expressions(TRIAL_COLUMNS))})
+        ({", ".join(TRIAL_COLUMNS)}) = ROW ({", ".join(list_column_expressions(TRIAL_COLUMNS))})
     FROM answers r WHERE t.id = ANY(ARRAY(SELECT id FROM answers)) AND t.id = r.id AND t.token = r.held_by
     RETURNING r.n, t.id, r.held_by AS token, r.cache_key, r.status
 ), calls AS ({INSERT_ATTEMPTS} JOIN held ON held.id = r.trial AND held.token = r.token
@@ -198,13 +201,13 @@ WITH answers AS MATERIALIZED (
 SELECT n FROM held
 """  # noqa: S608 - built from the names above
 
-# The sweep wrote the row of this call when it took back the claim. The late answer completes the row.
+# The sweep wrote the row of this call when the claim expired. The late answer completes the row.
 LATE_ANSWERS = f"""
 UPDATE runs_app_attempt t SET outcome = 'late', finished_at = clock_timestamp(), kept_usd = r.kept_usd,
     list_usd = r.list_usd,
     {", ".join(f"{name} = coalesce(r.{name}, t.{name})" for name in CALL_COLUMNS)}
 FROM json_to_recordset(%s::json) r(trial bigint, token uuid, call int, kept_usd numeric, list_usd numeric,
-    {column_types(CALL_COLUMNS)})
+    {format_column_types(CALL_COLUMNS)})
 JOIN runs_app_attempt was ON was.trial_id = r.trial AND was.token = r.token AND was.call = r.call
 WHERE t.id = was.id AND was.outcome = 'lost'
 RETURNING t.trial_id, t.token, t.call, coalesce(was.kept_usd, 0)
@@ -212,24 +215,24 @@ RETURNING t.trial_id, t.token, t.call, coalesce(was.kept_usd, 0)
 
 
 def write_trials(results: Sequence[Result], worker_id: int) -> RecordedChanges:
-    """Write the trials that their worker still holds, with their attempts. Return the changes to the counters.
+    """Write the trials that this worker still holds, with their attempts. Return the changes to the counters.
 
-    This comes before the counters are locked: it takes longest, and other workers wait for that lock.
+    Call this before locking the counters: it takes longest, and other workers wait for that lock.
     """
-    entries = RecordedChanges()
+    changes = RecordedChanges()
     if results:
-        calls = [_attempt_rows(result, worker_id) for result in results]
-        trials = [_trial_row(n, result) for n, result in enumerate(results)]
+        calls = [_build_attempt_rows(result, worker_id) for result in results]
+        trials = [_build_trial_row(n, result) for n, result in enumerate(results)]
         held = {n for (n,) in fetch_rows(WRITE_TRIALS, to_pg_json(trials), to_pg_json(chain.from_iterable(calls)))}
         for n, result in enumerate(results):
-            entries.add(result, calls[n], was_held=n in held)
-        answered_calls = [result for result in entries.held if not result.claim.batched]
-        if answered_calls:
-            entries.feedback, entries.pause = build_feedback(answered_calls), longest_pause(answered_calls)
-    return entries
+            changes.add(result, calls[n], was_held=n in held)
+        unbatched = [result for result in changes.held if not result.claim.batched]
+        if unbatched:
+            changes.feedback, changes.pause = build_feedback(unbatched), find_longest_pause(unbatched)
+    return changes
 
 
-def _trial_row(n: int, result: Result) -> dict[str, Any]:
+def _build_trial_row(n: int, result: Result) -> dict[str, Any]:
     return {
         "n": n,
         "id": result.claim.trial_id,
@@ -242,44 +245,44 @@ def _trial_row(n: int, result: Result) -> dict[str, Any]:
     }
 
 
-def _raw_response(result: Result) -> dict[str, Any]:
+def _get_raw_response_column(result: Result) -> dict[str, Any]:
     return {"raw_response": result.trial.get("raw_response")}
 
 
 def _write_late(counters: LockedCounters, rows: Sequence[dict[str, Any]]) -> None:
-    """Write late attempts. Every call has a row, whatever its outcome, and the ledger counts each once."""
+    """Write late attempts. Every call has one row, whatever its outcome, and the ledger counts it once."""
     completed = _execute_write(LATE_ANSWERS, rows)
-    inserted = insert_attempts([row for row in rows if _call_key(row) not in completed])
+    inserted = insert_attempts([row for row in rows if _get_call_key(row) not in completed])
     for row in rows:
-        key, delta = _call_key(row), counters.deltas.at(counters.counter_keys(row["run"]))
+        key, delta = _get_call_key(row), counters.deltas.at(counters.counter_keys(row["run"]))
         if key in completed | inserted:
             count_attempt(row, delta, completes_lost=key in completed)
             delta.reserved_usd -= completed.get(key, ZERO)
 
 
 def insert_attempts(rows: Sequence[dict[str, Any]]) -> dict[CallKey, Decimal]:
-    """Insert attempts and return the keys of the new rows.
+    """Insert attempts. Return the keys of the new rows.
 
-    A batch that is written again after a broken connection adds none.
+    Writing a batch again, after a broken connection, inserts no row.
     """
     return _execute_write(ADD_ATTEMPTS, rows)
 
 
 def _execute_write(sql: str, rows: Sequence[dict[str, Any]]) -> dict[CallKey, Decimal]:
-    """Return the calls that were written, each with its earlier reservation for an unknown cost."""
+    """Return the written calls, each with its earlier reservation for an unknown cost."""
     if not rows:
         return {}
-    return {(trial, token, call): kept for trial, token, call, kept in fetch_rows(sql, to_pg_json(rows))}
+    return {(trial, token, call): kept_usd for trial, token, call, kept_usd in fetch_rows(sql, to_pg_json(rows))}
 
 
-def _call_key(row: dict[str, Any]) -> CallKey:
+def _get_call_key(row: dict[str, Any]) -> CallKey:
     return row["trial"], row["token"], row["call"]
 
 
-def _attempt_rows(result: Result, worker_id: int) -> list[dict[str, Any]]:
+def _build_attempt_rows(result: Result, worker_id: int) -> list[dict[str, Any]]:
     """Return the attempt rows of a result.
 
-    The claim's reservation is kept for the last call whose cost is unknown, because it may still be billed.
+    The last call of unknown cost keeps the claim's reservation, because it may still be billed.
     """
     claim = result.claim
     identity = {
@@ -297,7 +300,7 @@ def _attempt_rows(result: Result, worker_id: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _count(result: Result, rows: Sequence[dict[str, Any]], delta: RunDelta) -> None:
+def _count_result(result: Result, rows: Sequence[dict[str, Any]], delta: RunDelta) -> None:
     delta.move("running", result.status)
     delta.batched -= result.claim.batched
     delta.reserved_usd -= result.claim.reserved_usd
@@ -306,7 +309,7 @@ def _count(result: Result, rows: Sequence[dict[str, Any]], delta: RunDelta) -> N
 
 
 def count_attempt(row: dict[str, Any], delta: RunDelta, *, completes_lost: bool = False) -> None:
-    """Add one attempt to the counters. A completed lost call was already counted, as unpriced, by the sweep."""
+    """Add one attempt to the counters. The sweep has already counted a lost call, as unpriced."""
     cost = row.get("cost_usd")
     delta.spent_usd += Decimal(cost) if cost is not None else ZERO
     delta.reserved_usd += row.get("kept_usd") or ZERO
@@ -322,9 +325,9 @@ def count_attempt(row: dict[str, Any], delta: RunDelta, *, completes_lost: bool 
 
 
 def build_feedback(results: Sequence[Result]) -> EndpointFeedback:
-    """Return the feedback of answers: how many calls the endpoint took, and their real use of its rates.
+    """Return the feedback of these results: the calls that the endpoint answered, and their use of its rates.
 
-    Answers of batches give no feedback, because a provider has separate limits for batches.
+    Leave out the results of batches, because providers have separate limits for batches.
     """
     calls = [call for result in results for call in result.calls]
     answered = sum(call["outcome"] == Attempt.Outcome.OK for call in calls)
@@ -332,14 +335,14 @@ def build_feedback(results: Sequence[Result]) -> EndpointFeedback:
     used = sum((call.get("input_tokens") or 0) + (call.get("output_tokens") or 0) for call in calls)
     expected = sum(result.claim.expected_tokens for result in results)
     sent = sum(call["outcome"] != Attempt.Outcome.CACHED for call in calls)
-    reported = [result.allowance for result in results if result.allowance]  # In the order of their arrival.
+    reported = [result.allowance for result in results if result.allowance]  # In the order of arrival.
     return EndpointFeedback(
         answered, overloaded, sent - len(results), used - expected, reported[-1] if reported else None
     )
 
 
-def longest_pause(results: Sequence[Result]) -> Pause:
-    """Return how long to pause the endpoint and why. A 429 or an overload slows the endpoint for all workers."""
+def find_longest_pause(results: Sequence[Result]) -> Pause:
+    """Return the longest pause that these results ask for. A 429 or an overload pauses the endpoint for all workers."""
     paused = [result for result in results if result.pause_s]
     if not paused:
         return NO_PAUSE

@@ -1,4 +1,4 @@
-"""Requests: from a claimed trial to the request that is sent, by the snapshot of its condition."""
+"""Requests: the snapshot of a trial's condition, rendered for its item."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 from django.conf import settings
 
 from datasets_app.models import Asset, Item
-from evalsite.lib.rating_scale import RatingScale
-from runs_app.engine.response_cache import cache_key
+from evalsite.lib.stats.scale import Scale
+from runs_app.engine.response_cache import build_cache_key
 from runs_app.llm import judge_prompt, prompts
 from runs_app.llm.calls import CallRequest
-from runs_app.models import Condition, Dimension, Experiment, ItemText, LanguageModel, Run, Trial, Wave
+from runs_app.models import Condition, Dimension, Experiment, ItemText, LanguageModel, Run, Trial
 from runs_app.pricing.costs import Prices
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The destination of a call and its limits. They may change without changing what is asked."""
+    """The destination of a call and its limits. They may change without changing the request's content."""
 
     provider: str
     model: str
@@ -40,10 +40,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class RunDesign:
-    """The design of a run's requests: the snapshot of its condition, and the offset of its wave among the epochs.
+    """The design of a run's requests: the snapshot of its condition, and its wave's offset among the epochs.
 
-    `rubric_variables` are the variables that a judge's rubric gives. `texts` is the hash of the text set that it reads.
-    `closing` is the final request for the form of its verdict.
+    `rubric_variables` are the variables of a judge's rubric. `texts` is the hash of the text set that the judge reads.
+    `closing` asks for the form of the verdict, unless the prompt itself does.
     """
 
     run_id: int
@@ -83,7 +83,7 @@ class Question:
     withheld: Mapping[str, str] = field(default_factory=dict)
 
     def with_judge_variables(self, rubric_variables: Mapping[str, str]) -> Question:
-        """Return the same question for a judge or a writer of rubrics: with all variables, and without a scale."""
+        """Return this question for a judge or a writer of rubrics: with all variables and without a scale."""
         return replace(self, variables={**self.variables, **self.withheld, **rubric_variables}, scale=None)
 
 
@@ -115,25 +115,22 @@ def build_target(model: LanguageModel, timeout_s: float) -> Target:
 
 
 def build_run_design(run: Run) -> RunDesign:
-    """Return the design of a run. `run` comes with `with_design()`, so nothing is fetched here."""
-    return _design(run.condition, run.experiment, run.pk, run.wave)
-
-
-def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wave) -> RunDesign:
+    """Return the design of a run that was fetched by `with_design()`. This runs no query."""
+    condition, experiment = run.condition, run.experiment
     content = condition.content
     rubric = content.get("rubric")
     rubric_variables = judge_prompt.rubric_variables(rubric) if rubric else {}
     turns = content["prompt"]["messages"]
     generates = condition.stage == Condition.Stage.GENERATE
     return RunDesign(
-        run_id=run_id,
+        run_id=run.pk,
         target=build_target(condition.model, experiment.request_timeout_s),
         turns=turns,
         answer_format=content["prompt"]["answer_format"],
         parameters=content["sampler"],
-        salted=experiment.cache_buster and condition.stage == Condition.Stage.GENERATE,
-        cached=experiment.cache and wave.number == 0,
-        epoch_offset=wave.epoch_offset,
+        salted=experiment.cache_buster and generates,
+        cached=experiment.cache and run.wave.number == 0,
+        epoch_offset=run.wave.epoch_offset,
         stage=condition.stage,
         rubric_variables=rubric_variables,
         texts=content.get("texts", ""),
@@ -149,13 +146,12 @@ def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wav
 def build_scale(dimension: Dimension | None) -> RatingScale | None:
     if dimension is None:
         return None
-    return RatingScale(
-        dimension.scale_min, dimension.scale_max, {int(at): label for at, label in dimension.labels.items()}
-    )
+    labels = {int(point): label for point, label in dimension.labels.items()}
+    return Scale(dimension.scale_min, dimension.scale_max, labels)
 
 
 def build_question(item: Item, dimension: Dimension | None) -> Question:
-    """Return the question of an item. `item` comes with its image."""
+    """Return the question of an item. Fetch the item with its image."""
     scale = build_scale(dimension)
     variables = prompts.build_variables(
         key=item.key,
@@ -190,7 +186,7 @@ def fetch_item_texts(design: RunDesign, item_ids: Collection[int]) -> dict[int, 
 def build_messages(
     design: RunDesign, question: Question, sample_idx: int, image_address: str | None
 ) -> list[prompts.Message]:
-    """Return the exact messages of one trial, with `image_address` in place of the image.
+    """Return the exact messages of one trial, with `image_address` as the image's URL.
 
     Raise PromptError as `render` does.
     """
@@ -203,18 +199,22 @@ def build_messages(
 
 
 def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> PreparedRequest:
-    """Return the request of one trial.
+    """Return one trial's request.
 
-    Raise PromptError if the prompt cannot be rendered for this item, OSError if its image file is missing.
+    Raise PromptError if the prompt cannot be rendered for this item, and OSError if its image file is missing.
     """
-    parameters = sampler_parameters(design, sample_idx)
+    parameters = build_sampler_parameters(design, sample_idx)
     response_format = None
     if design.target.structured_output:
         response_format = prompts.response_format(design.answer_format, question.scale)
-    by_hash = build_messages(design, question, sample_idx, f"sha256:{question.image}" if question.image else None)
-    messages = by_hash
+    hashed_messages = build_messages(
+        design, question, sample_idx, f"sha256:{question.image}" if question.image else None
+    )
+    messages = hashed_messages
     if question.image:
-        messages = build_messages(design, question, sample_idx, image_data_url(question.image, question.image_type))
+        messages = build_messages(
+            design, question, sample_idx, load_image_data_url(question.image, question.image_type)
+        )
     target = design.target
     if target.marks_head:
         messages = prompts.mark_head(design.turns, question.variables, messages, shared=design.rubric_variables)
@@ -231,35 +231,33 @@ def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> P
         prices=target.prices,
         max_output_tokens=target.max_output_tokens,
     )
-    request_hash = prompts.request_hash(target.model, by_hash, parameters, response_format)
+    request_hash = prompts.request_hash(target.model, hashed_messages, parameters, response_format)
     epoch = design.epoch_offset + sample_idx + 1
-    return PreparedRequest(
-        request, request_hash, cache_key(target.provider, request_hash, epoch) if design.cached else None
-    )
+    cache_key = build_cache_key(target.provider, request_hash, epoch) if design.cached else None
+    return PreparedRequest(request, request_hash, cache_key)
 
 
 def reroute(prepared: PreparedRequest, routes: Sequence[str], attempts: int) -> PreparedRequest:
     """Send a retry to the next of the provider's routes. The first attempt may take any route.
 
-    A request with a route of its own keeps it. The route is no part of what is asked, so the hash stays the same.
+    A request that names a route keeps it. The route is not part of the request's content, so the hash stays the same.
     """
     request = prepared.request
     if attempts < 2 or not routes or "provider" in request.parameters:
         return prepared
-    only = {"order": [routes[(attempts - 2) % len(routes)]], "allow_fallbacks": False}
-    return replace(prepared, request=replace(request, parameters={**request.parameters, "provider": only}))
+    route = {"order": [routes[(attempts - 2) % len(routes)]], "allow_fallbacks": False}
+    return replace(prepared, request=replace(request, parameters={**request.parameters, "provider": route}))
 
 
-def without_schema(prepared: PreparedRequest) -> PreparedRequest:
+def drop_schema(prepared: PreparedRequest) -> PreparedRequest:
     """Return the same request without a schema, for a provider that has just refused one."""
-    request = replace(prepared.request, response_format=None)
-    return replace(prepared, request=request)
+    return replace(prepared, request=replace(prepared.request, response_format=None))
 
 
-def sampler_parameters(design: RunDesign, sample_idx: int) -> dict[str, Any]:
+def build_sampler_parameters(design: RunDesign, sample_idx: int) -> dict[str, Any]:
     """Return the sampler's settings.
 
-    The seed grows by one each epoch, because the same seed would draw the same answer.
+    The seed grows by one each epoch, because an equal seed would draw an equal answer.
     """
     parameters = dict(design.parameters)
     if "seed" in parameters:
@@ -268,18 +266,18 @@ def sampler_parameters(design: RunDesign, sample_idx: int) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def image_data_url(sha256: str, content_type: str) -> str:
-    """Return an image as a data URL. 256 images of some 100 kB are 34 MB, the working set of a rating experiment."""
+def load_image_data_url(sha256: str, content_type: str) -> str:
+    """Return an image as a data URL.
+
+    The cache holds the working set of a rating experiment: 256 images of some 100 kB are 34 MB.
+    """
     name = Asset(sha256=sha256, format=content_type.removeprefix("image/")).path
     data = (Path(settings.MEDIA_ROOT) / name).read_bytes()
     return f"data:{content_type};base64,{base64.b64encode(data).decode('ascii')}"
 
 
 def rebuild_messages(trial: Trial, image_address: str | None) -> list[prompts.Message]:
-    """Return the messages of this trial, for a page.
-
-    `trial` comes with its run's design, its item, image and dimension.
-    """
+    """Return a trial's messages, for a page. Fetch the trial with its run's design, item, image and dimension."""
     design, question = build_run_design(trial.run), build_question(trial.item, trial.dimension)
     if design.sees_target:
         question = question.with_judge_variables(_fetch_judge_variables(trial, design))
@@ -287,14 +285,15 @@ def rebuild_messages(trial: Trial, image_address: str | None) -> list[prompts.Me
 
 
 def _fetch_judge_variables(trial: Trial, design: RunDesign) -> dict[str, str]:
-    subject, rival = (one.answer if one else None for one in (trial.subject, trial.rival))
-    return judge_variables(design, subject, rival, fetch_item_texts(design, [trial.item_id]).get(trial.item_id))
+    subject, rival = (judged.answer if judged else None for judged in (trial.subject, trial.rival))
+    item_rubric = fetch_item_texts(design, [trial.item_id]).get(trial.item_id)
+    return build_judge_variables(design, subject, rival, item_rubric)
 
 
-def judge_variables(
+def build_judge_variables(
     design: RunDesign, subject: str | None, rival: str | None, item_rubric: str | None
 ) -> dict[str, str]:
-    """Return the variables that a judge gets beside the item. A missing answer or rubric has no variable."""
+    """Return the variables that a judge gets besides the item's. A missing answer or rubric has no variable."""
     answers = {} if subject is None else judge_prompt.answer_variables(subject, rival)
     rubric = {} if item_rubric is None else {judge_prompt.ITEM_RUBRIC: item_rubric}
     return {**design.rubric_variables, **answers, **rubric}

@@ -1,8 +1,8 @@
 """The response cache: the same request and epoch get the same answer at no cost, over all workers and experiments.
 
-A key is taken just before its request is sent, and stands for the answer once its trial is done. Another trial with the
-same request finds the key taken, and waits for that answer. It does not wait for a request in a batch, which may take a
-day. Waves after the first never read the cache: an observation copied from an earlier wave observes nothing.
+A trial takes a key just before its request is sent. Once the trial is done, the key leads to its answer. Another trial
+with the same request finds the key taken, and waits for that answer. It does not wait for a request in a batch, which
+may take a day. Waves after the first never read the cache: a copy of an earlier answer is not a new observation.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from runs_app.engine.prepared_sql import fetch_rows, to_pg_json
 from runs_app.llm.calls import REPLY_FIELDS, CallReply
 from runs_app.models import CachedAnswer, Trial
 
-# Keys are inserted in order, because another transaction with the same key waits for this statement. Its commit need
-# not reach the disk: after a crash the key is lost, and the request is sent again.
+# Keys are inserted in order, because another transaction with the same key waits for this statement. The commit need
+# not reach the disk: if a crash loses the key, the request is sent again.
 TAKE = """
 WITH asked AS MATERIALIZED (SELECT * FROM json_to_recordset(%s::json) r(key text, trial bigint)
 ), hasty AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)
@@ -28,7 +28,7 @@ SELECT asked.key, asked.trial FROM asked LEFT JOIN taken ON taken.key = asked.ke
 WHERE taken.key IS NULL
 """
 
-# A key is taken over if its trial waits for a retry, failed or was cancelled.
+# A trial takes a key over if the key's trial waits for a retry, failed or was cancelled.
 TAKE_OVER = """
 WITH asked AS MATERIALIZED (SELECT * FROM json_to_recordset(%s::json) r(key text, trial bigint)
 ), held AS MATERIALIZED (
@@ -46,7 +46,7 @@ WHERE holder <> trial AND NOT (status = 'running' AND in_batch) AND trial NOT IN
 """
 
 
-def cache_key(provider: str, request_hash: str, epoch: int) -> str:
+def build_cache_key(provider: str, request_hash: str, epoch: int) -> str:
     """Return the cache key of a provider, a request and an epoch. Another epoch is another draw."""
     return content_hash([provider, request_hash, epoch])
 
@@ -59,15 +59,15 @@ def fetch_cached(keys: Collection[str]) -> dict[str, CallReply]:
     return {row.key: _build_reply(row.trial) for row in rows}
 
 
-def requested_elsewhere(keys: Mapping[int, str]) -> set[int]:
-    """Return those of these trials whose request another trial's call is making now. `keys` maps trials to cache keys.
+def take_cache_keys(keys: Mapping[int, str]) -> set[int]:
+    """Take the cache keys of these trials. Return the trials that must wait, because another call has their request.
 
-    The other trials hold their keys from here on. A trial whose answer arrived just now is among those returned, and
-    finds the answer when it is claimed again.
+    `keys` maps trials to cache keys. A trial whose answer has just arrived is returned, too. It finds the answer when
+    it is claimed again.
     """
-    rows = [{"trial": trial, "key": key} for trial, key in keys.items()]
-    lost = [{"trial": trial, "key": key} for key, trial in fetch_rows(TAKE, to_pg_json(rows))] if rows else []
-    return {trial for (trial,) in fetch_rows(TAKE_OVER, to_pg_json(lost))} if lost else set()
+    wanted = [{"trial": trial, "key": key} for trial, key in keys.items()]
+    missing = [{"trial": trial, "key": key} for key, trial in fetch_rows(TAKE, to_pg_json(wanted))] if wanted else []
+    return {trial for (trial,) in fetch_rows(TAKE_OVER, to_pg_json(missing))} if missing else set()
 
 
 def _build_reply(trial: Trial) -> CallReply:

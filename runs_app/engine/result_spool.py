@@ -1,12 +1,12 @@
 """The result spool: received answers that the database does not have yet, in a file that outlives the process.
 
-A cycle writes answers tens of milliseconds after they arrive, or much later if the database is away. Until then each is
-a line of a file that the process holds locked. The lock ends with the process. The next worker that looks, on this
-machine or on any that shares the folder, then records the lines. So only calls in flight are paid again, even though an
-answer frees its slot before it is written.
+A cycle writes answers tens of milliseconds after they arrive, or much later during an outage of the database. Until
+then, each answer is a line of a file that the process holds locked. The lock ends with the process. Then the next
+worker on this machine, or on any that shares the folder, records the lines. So only calls in flight are paid again,
+even though an answer frees its slot before it is written.
 
-Recording twice changes nothing, because of the token and the one row per call. So a line may stay here after it was
-recorded. The file is not flushed to the disk: it survives the end of a process, but not a power cut.
+The token and the unique row per call make recording idempotent. So a recorded line may stay in the file. The file is
+not flushed to the disk: it survives the end of a process, but not a power cut.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ from runs_app.models import Worker
 
 logger = logging.getLogger("evalsite.drain")
 
-LINES: TypeAdapter[Result] = TypeAdapter(Result)
-ROOM = 2**20  # Bytes. Recorded lines stay until the file is this long, or until no unrecorded line is left.
+RESULT_ADAPTER: TypeAdapter[Result] = TypeAdapter(Result)
+MAX_RECORDED_BYTES = 2**20  # Recorded lines stay until the file is this long, or until all lines are recorded.
 
 
 class ResultSpool:
-    """The spool of one worker. If it cannot be written (disk full, no permission) the worker goes on without it."""
+    """One worker's spool. If the file cannot be written (disk full, no permission), the worker continues without it."""
 
     def __init__(self, folder: Path, worker: str) -> None:
         self.path = folder / f"{worker}.jsonl"
         self._size = 0
         self._file: int | None = None
         try:
-            self._file = _published(self.path)
+            self._file = _create_locked_file(self.path)
         except OSError as error:
-            self._do_without(error)
+            self._disable(error)
 
     def add(self, result: Result) -> None:
         """Add a result, which stays until `keep_only` drops it."""
         if self._file is None:
             return
         try:
-            line = LINES.dump_json(result) + b"\n"
+            line = RESULT_ADAPTER.dump_json(result) + b"\n"
             written = os.write(self._file, line)
         except PydanticSerializationError:  # A lone surrogate, which only the recorder replaces.
             logger.warning("the answer of trial %s is not in the result spool", result.claim.trial_id)
         except OSError as error:
-            self._do_without(error)
+            self._disable(error)
         else:
             self._size += written
-            if written < len(line):  # The next line would continue this cut one, and be lost with it.
-                self._do_without(OSError("no room for a whole line"))
+            if written < len(line):  # The next line would be appended to this incomplete one, and lost with it.
+                self._disable(OSError("no space for a whole line"))
 
     def keep_only(self, results: Iterable[Result]) -> None:
-        """Drop all lines but those of these results: everything else is recorded."""
+        """Drop all lines but those of these results. All others are recorded."""
         results = list(results)
-        if self._file is None or self._size == 0 or (results and self._size < ROOM):
+        if self._file is None or self._size == 0 or (results and self._size < MAX_RECORDED_BYTES):
             return
         os.ftruncate(self._file, 0)
         self._size = 0
@@ -70,26 +70,26 @@ class ResultSpool:
             self.add(result)
 
     def close(self) -> None:
-        """Close the file. Results that were never recorded stay, for another worker."""
+        """Close the file. It stays if it has unrecorded results, for another worker."""
         if self._file is not None:
             if self._size == 0:
                 self.path.unlink(missing_ok=True)
             os.close(self._file)
             self._file = None
 
-    def _do_without(self, error: OSError) -> None:
+    def _disable(self, error: OSError) -> None:
         logger.warning("no result spool: if this process is killed, unrecorded answers are paid for again (%s)", error)
         self.close()
 
 
-def _published(path: Path) -> int:
-    """Create a file to append to, and lock it before it gets its name: nobody can find it unlocked."""
+def _create_locked_file(path: Path) -> int:
+    """Create and lock a file to append to. It gets its final name when it is locked, so no worker finds it unlocked."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    unnamed = path.with_suffix(".new")
-    file = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    temporary = path.with_suffix(".new")
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        unnamed.rename(path)
+        temporary.rename(path)
     except OSError:
         os.close(file)
         raise
@@ -97,14 +97,17 @@ def _published(path: Path) -> int:
 
 
 def record_orphaned_results(folder: Path) -> int:
-    """Record the results that dead workers of this database left here. Return how many still held their trial."""
-    return sum(_record_of_dead(path) for path in folder.glob("*.jsonl"))
+    """Record the results that dead workers of this database left in the folder.
+
+    Return how many still held their trial.
+    """
+    return sum(_record_orphaned_file(path) for path in folder.glob("*.jsonl"))
 
 
-def _record_of_dead(path: Path) -> int:
+def _record_orphaned_file(path: Path) -> int:
     try:
         file = path.open("rb")
-    except OSError:  # Another worker was quicker, or the file is not readable for us.
+    except OSError:  # Another worker was quicker, or this process may not read the file.
         return 0
     with file:
         try:
@@ -112,13 +115,13 @@ def _record_of_dead(path: Path) -> int:
         except OSError:
             return 0
         worker = Worker.objects.filter(name=path.stem).first()
-        if worker is None:  # The file belongs to another database, whose workers will look for it.
+        if worker is None:  # The file belongs to another database, and its workers will find it.
             return 0
         try:
-            recorded = record_each(_past(_lines(file, path.name)), worker.pk)
+            recorded = record_each(_drop_feedback(_read_results(file, path.name)), worker.pk)
         except OUTAGES:
             raise
-        except DatabaseError:  # Rename the file: a refusal now would be repeated at every heartbeat of every worker.
+        except DatabaseError:  # Rename the file, or every worker would repeat the error at every heartbeat.
             logger.exception("results of %s cannot be recorded; they stay in %s.refused", worker.name, path.name)
             path.rename(f"{path}.refused")
             return 0
@@ -127,18 +130,18 @@ def _record_of_dead(path: Path) -> int:
     return recorded
 
 
-def _lines(file: Iterable[bytes], name: str) -> Iterator[Result]:
-    """Yield the results of a file. The end of the process may have cut the last line short."""
+def _read_results(file: Iterable[bytes], name: str) -> Iterator[Result]:
+    """Yield the results in a file. The last line may be incomplete if the process died while it wrote."""
     for line in file:
         try:
-            yield LINES.validate_json(line)
+            yield RESULT_ADAPTER.validate_json(line)
         except ValidationError:
             logger.warning("a line of %s bytes in %s is incomplete", len(line), name)
 
 
-def _past(results: Iterable[Result]) -> list[Result]:
+def _drop_feedback(results: Iterable[Result]) -> list[Result]:
     """Return the results without their feedback on the endpoint, which is out of date."""
-    past = list(results)
-    for result in past:
+    outdated = list(results)
+    for result in outdated:
         result.pause_s = result.allowance = None
-    return past
+    return outdated

@@ -1,4 +1,4 @@
-"""Start and end of runs: side by side, or one after the other if their experiment says so."""
+"""The start and end of runs: in parallel, or one after another if the experiment is sequential."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from runs_app.taskqueue.enqueue import enqueue_grading
 
 
 def start_runs(runs: RunQuerySet, *, sources: Collection[str], by: Actor, reason: str) -> list[int]:
-    """Let claims begin for the runs in one of the `sources` statuses, which do not include QUEUED. Return their ids.
+    """Start the runs that have one of the `sources` statuses, which must not include QUEUED. Return their ids.
 
     Runs of a sequential experiment are queued for their turn. Earlier failures no longer count towards stopping,
     because the user who starts a run again has corrected their cause. The caller holds the locks, within a transaction.
     """
-    in_turn = runs.generating().filter(experiment__sequential=True)
-    queued = _move(in_turn, Run.Status.QUEUED, sources, by, reason)
+    sequential = runs.generating().filter(experiment__sequential=True)
+    queued = _start(sequential, Run.Status.QUEUED, sources, by, reason)
     start_next_queued(Run.objects.filter(pk__in=queued).values_list("experiment_id", flat=True).distinct())
-    return [*queued, *_move(runs, Run.Status.RUNNING, sources, by, reason)]
+    return [*queued, *_start(runs, Run.Status.RUNNING, sources, by, reason)]
 
 
-def _move(runs: RunQuerySet, target: str, sources: Collection[str], by: Actor, reason: str) -> list[int]:
+def _start(runs: RunQuerySet, target: str, sources: Collection[str], by: Actor, reason: str) -> list[int]:
     return runs.transition(
         sources=sources,
         target=target,
@@ -53,7 +53,7 @@ def start_next_queued(experiment_ids: Collection[int]) -> None:
         )
 
 
-# While a point is open its next round may still be planned, so its run has not ended.
+# While a point is open, its next round may still be planned, so its run has not ended.
 ALL_ENDED = """r.n_pending + r.n_running = 0
     AND NOT EXISTS (SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open')"""
 ENDING = f"""
@@ -67,9 +67,9 @@ WHERE r.id = ANY(%s) AND (
 
 
 def finish_runs(run_ids: Collection[int]) -> None:
-    """End or stop these runs if their counters say so.
+    """End or stop these runs if their counters require it.
 
-    Call it in the transaction that moved their trials: its locks make the counters exact.
+    Call this in the transaction that moved their trials. Its locks make the counters exact.
     """
     with connection.cursor() as cursor:
         cursor.execute(ENDING, [sorted(run_ids)])
@@ -77,8 +77,8 @@ def finish_runs(run_ids: Collection[int]) -> None:
     finished = [row[0] for row in rows if row[1]]
     if finished:
         _finish(finished)
-    for run_id, ended, attempts, permanent, rate, minimum in rows:
-        if not ended and (reason := should_stop_itself(attempts, permanent, threshold=rate, minimum=minimum)):
+    for run_id, is_finished, attempts, permanent, rate, minimum in rows:
+        if not is_finished and (reason := should_stop_itself(attempts, permanent, threshold=rate, minimum=minimum)):
             Run.objects.filter(pk=run_id).transition(
                 sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
             )

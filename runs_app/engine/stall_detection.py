@@ -1,7 +1,7 @@
-"""Stall detection: a model on a local server is unloaded after three time-outs in a row, over all workers.
+"""Stall detection: a worker unloads a model on a local server after three time-outs in a row, over all workers.
 
 A local server that hangs on one request keeps the model loaded, and hangs on the next request as well. Loading the
-model anew helps.
+model again helps.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from datasets_app.models.history import record_changes
 from runs_app.llm.calls import ErrorClass
 from runs_app.models import Attempt, LanguageModel
 
-IN_A_ROW = 3
+TIMEOUTS_UNTIL_EVICTION = 3
 
-# One statement each, so that exactly one of all workers meets the third time-out. Then the count starts again.
-TIMED_OUT = """
+# A single statement, so that exactly one worker sees the third time-out. Then the count starts again.
+COUNT_TIMEOUT = """
 UPDATE runs_app_languagemodel SET stalls = CASE WHEN stalls + 1 >= %s THEN 0 ELSE stalls + 1 END
 WHERE id = %s RETURNING stalls
 """
-ANSWERED = "UPDATE runs_app_languagemodel SET stalls = 0 WHERE id = %s AND stalls > 0"
+RESET_TIMEOUTS = "UPDATE runs_app_languagemodel SET stalls = 0 WHERE id = %s AND stalls > 0"
 
 
 def note_call(model_id: int, call: Mapping[str, Any], actor: str) -> bool:
-    """Note the outcome of a call, by its attempt's columns. Return True for the third time-out in a row.
+    """Count a time-out, or reset the count after an answer. Return True for the third time-out in a row.
 
-    Only an answer of the server itself resets the count, not a cached answer or a call given back.
+    `call` has attempt columns. Only an answer of the server resets the count, not a cached answer or a released call.
     """
     if call.get("error_class") == ErrorClass.TIMEOUT:
-        return _timed_out(model_id, actor)
+        return _count_timeout(model_id, actor)
     if call["outcome"] == Attempt.Outcome.OK:
         with connection.cursor() as cursor:
-            cursor.execute(ANSWERED, [model_id])
+            cursor.execute(RESET_TIMEOUTS, [model_id])
     return False
 
 
-def _timed_out(model_id: int, actor: str) -> bool:
+def _count_timeout(model_id: int, actor: str) -> bool:
     with connection.cursor() as cursor:
-        cursor.execute(TIMED_OUT, [IN_A_ROW, model_id])
+        cursor.execute(COUNT_TIMEOUT, [TIMEOUTS_UNTIL_EVICTION, model_id])
         row = cursor.fetchone()
     if row is None or row[0] > 0:
         return False
-    reason = f"{IN_A_ROW} time-outs in a row"
+    reason = f"{TIMEOUTS_UNTIL_EVICTION} time-outs in a row"
     record_changes([(LanguageModel(pk=model_id), "loaded", "evicted")], by=actor, reason=reason, what="local server")
     return True

@@ -1,8 +1,8 @@
-"""The drain of a worker: claim, call and record, until there is no work or its time is over.
+"""A worker's drain: claim, call and record trials, until no work is left or the time is up.
 
-One event loop runs the calls in flight. One thread holds the database connection and does all SQL in cycles. A cycle
-writes the answers that arrived. Then it claims trials for the free slots, and some more for the next moment. While a
-cycle waits for its commit, answers gather: the busier the worker, the larger its batches.
+One event loop runs the calls in flight. One thread holds the database connection and runs all SQL in cycles. A cycle
+writes the received answers, then claims trials for the free slots, and prefetches a few more. While a cycle waits for
+its commit, answers gather. So the busier the worker is, the larger its batches are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from runs_app.engine.admission import Claim, WorkerCapacity
 from runs_app.engine.broken_runs import prepare_jobs
 from runs_app.engine.database_recovery import OUTAGES, describe_outage, record_each, release_unknown_claims
 from runs_app.engine.design_cache import DesignCache
-from runs_app.engine.jobs import FAULT, Job, build_result
+from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE, Job, build_result
 from runs_app.engine.lease_watchdog import LeaseWatchdog
 from runs_app.engine.leases import renew_leases, sweep_expired
 from runs_app.engine.prefetch import STALE_S, PrefetchQueue
@@ -40,23 +40,23 @@ from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass
 from runs_app.models import ProviderBatch, Run
 
 logger = logging.getLogger("evalsite.drain")
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 Caller = Callable[[CallRequest], Awaitable[CallReply]]
 Evictor = Callable[[CallRequest], Awaitable[None]]
 
-GATHER_S = 0.005  # How long answers gather before a cycle writes them,
-GATHER_AHEAD_S = 0.01  # and how long if no slot waits for the cycle.
-IDLE_S = 0.5  # How long a worker without work waits before it looks again.
+GATHER_S = 0.005  # The time in which answers gather before a cycle writes them.
+GATHER_AHEAD_S = 0.01  # The same while prefetched jobs fill the free slots.
+IDLE_S = 0.5  # The time between two cycles of a worker without work.
 HEARTBEAT_S = 5.0
 SWEEP_S = 5.0
-OUTAGE_S = 1.0  # Between two tries to reach a database that is away.
+OUTAGE_S = 1.0  # The time between two tries to reach the database during an outage.
 
 
 @dataclass(frozen=True, slots=True)
 class DrainLimits:
-    """The limits of a drain: at most `concurrency` calls in flight, and no claims after `seconds` (None: no end).
+    """The limits of a drain: at most `concurrency` calls in flight, and no claims after `seconds` (None: no limit).
 
-    `until_idle` ends it when no run has work left. A stop waits `grace_s` for calls in flight, then gives them back.
+    `until_idle` ends it when no run has work left. A stop waits `grace_s` for calls in flight, then releases them.
     """
 
     concurrency: int = 256
@@ -66,7 +66,7 @@ class DrainLimits:
 
 
 class BackgroundWork(Protocol):
-    """Work beside the calls, until it is cancelled. `recorded` counts the results that it wrote."""
+    """Work that runs beside the calls until it is cancelled. `recorded` counts the results that it wrote."""
 
     recorded: int
 
@@ -77,7 +77,7 @@ class BackgroundWork(Protocol):
 class Drain:
     """One worker's drain. `call` is the gateway's `call`, or another function that answers requests.
 
-    `make_batch_worker` gets a function that runs work in the database thread, and the worker's id. Without it, this
+    `make_batch_worker` takes a function that runs work in the database thread, and the worker's id. Without it, the
     drain handles no provider batches.
     """
 
@@ -109,12 +109,12 @@ class Drain:
         self._spool = ResultSpool(settings.JOURNAL_DIR, self.registration.name)
 
     def stop(self) -> None:
-        """Stop claiming and come to an end. Safe to call from a signal handler of the loop."""
+        """Stop claiming, then end. A signal handler of the loop may call this."""
         self._stop.set()
         self._wakeup.set()
 
     async def run(self) -> int:
-        """Run the drain, and return how many results were written.
+        """Run the drain, and return the number of results written.
 
         Raise SchemaMismatch at the end if the database was migrated meanwhile.
         """
@@ -143,16 +143,16 @@ class Drain:
 
     @property
     def total_recorded(self) -> int:
-        """Return the number of results written, of calls and of batches."""
+        """Return the number of results written, both of calls and of batches."""
         return self.recorded + (self._batch_worker.recorded if self._batch_worker else 0)
 
     async def _run_cycle(self) -> bool:
-        """Write, claim and wait for results. Return False when there is nothing left to do."""
+        """Write results, claim trials, and wait for the next results. Return False when no work is left."""
         if self._lost_connection:
             await self._release_unknown()
         self._release(self._prefetched.take_stale())
         capacity = WorkerCapacity(
-            self.limits.concurrency, +self._in_flight, self._prefetched.waiting(), self._prefetched.target_sizes()
+            self.limits.concurrency, +self._in_flight, self._prefetched.sizes(), self._prefetched.target_sizes()
         )
         recorded, jobs, levels = await self._sql(self._write_and_claim, self._take_results(), capacity)
         self._note_recorded(recorded)
@@ -170,10 +170,10 @@ class Drain:
         return True
 
     async def _release_unknown(self) -> None:
-        """Release claims that this worker does not know: the connection may break while a claim is on its way."""
+        """Release claims that this worker never received, because the connection broke after their commit."""
         self._lost_connection = False
-        known = {claim.key for claim in self._list_claims()}
-        await self._sql(release_unknown_claims, self.registration.worker_id, known)
+        known_keys = {claim.key for claim in self._list_claims()}
+        await self._sql(release_unknown_claims, self.registration.worker_id, known_keys)
 
     def _take_results(self) -> list[Result]:
         results, self._results = self._results, []
@@ -181,7 +181,7 @@ class Drain:
         return results
 
     def _note_recorded(self, recorded: int) -> None:
-        """Note that the taken results are in the database."""
+        """Count the results that the database now has, and drop them from the spool."""
         self.recorded += recorded
         self._spool.keep_only(self._results)
 
@@ -196,10 +196,10 @@ class Drain:
     def _write_and_claim(
         self, results: list[Result], capacity: WorkerCapacity
     ) -> tuple[int, list[Job], dict[int, int]]:
-        self._rounds.decide()
+        self._rounds.decide_if_due()
         worker_id = self.registration.worker_id
-        done = run_cycle(results, worker_id, capacity)
-        return done.recorded, prepare_jobs(done.claims, self._designs, worker_id), done.levels
+        cycle = run_cycle(results, worker_id, capacity)
+        return cycle.recorded, prepare_jobs(cycle.claims, self._designs, worker_id), cycle.levels
 
     def _start_calls(self) -> None:
         for job in self._prefetched.take_startable(self._in_flight):
@@ -211,7 +211,7 @@ class Drain:
     def _on_call_done(self, task: asyncio.Task[bool]) -> None:
         """Start the next call after an answer.
 
-        A failure may stop its run or slow its endpoint, so a cycle decides then.
+        A failure may stop its run or slow its endpoint, so after a failure the next cycle decides.
         """
         endpoint_id = self._tasks.pop(task).counter_keys.endpoint_id
         self._in_flight[endpoint_id] -= 1
@@ -222,22 +222,22 @@ class Drain:
         self._wakeup.set()
 
     def _release(self, jobs: Iterable[Job]) -> None:
-        """Give back jobs that were claimed but never asked."""
+        """Release jobs whose calls were never made."""
         for job in jobs:
-            self._results.append(build_result(job, outcomes.conclude_release(), []))
+            self._results.append(build_result(job, outcomes.build_release_outcome(), []))
 
     async def _make_call(self, job: Job) -> bool:
-        """Make the call of a job, and return whether it was answered."""
+        """Make a job's call, and return whether it was answered."""
         calls: list[dict[str, Any]] = []
         try:
             outcome = await self._get_outcome(job, calls)
         except asyncio.CancelledError:
             calls.append({"outcome": "released", "call": len(calls)})
-            outcome = outcomes.conclude_release()
+            outcome = outcomes.build_release_outcome()
         result = build_result(job, outcome, calls)
         self._spool.add(result)
         self._results.append(result)
-        if outcome.pause_s is not None:  # The endpoint must be left alone, so no job that waits there may start.
+        if outcome.pause_s is not None:  # The endpoint asks for a pause, so none of its waiting jobs may start.
             self._release(self._prefetched.take_endpoint(job.claim.counter_keys.endpoint_id))
         if (
             job.local_model is not None
@@ -248,9 +248,9 @@ class Drain:
         return outcome.status == "done"
 
     async def _check_for_stall(self, model_id: int, request: CallRequest, calls: list[dict[str, Any]]) -> None:
-        """Note the call, and unload a stalled model.
+        """Count a time-out or an answer, and unload a stalled model.
 
-        The result is already on its way, so an error here loses nothing.
+        The result is already in the spool, so an error here loses nothing.
         """
         stalled = await self._sql(note_call, model_id, calls[-1], self.registration.name)
         if stalled and self.evict:
@@ -258,19 +258,21 @@ class Drain:
 
     async def _get_outcome(self, job: Job, calls: list[dict[str, Any]]) -> outcomes.Outcome:
         if job.cached_reply is not None:
-            calls.append(outcomes.attempt_from_cache(job.cached_reply))
-            return outcomes.conclude_cached_answer(job.cached_reply, job.scale)
+            calls.append(outcomes.build_attempt_from_cache(job.cached_reply))
+            return outcomes.build_cached_outcome(job.cached_reply, job.scale)
         try:
             reply = await self._get_reply(job.prepared, calls)
-            calls.append(outcomes.attempt_from_reply(reply) | {"call": len(calls)})
-            return outcomes.conclude_answer(reply, job.scale)
-        except CallFailure as refusal:
-            failure = refusal
-        except Exception:  # A fault of ours must not leave a trial claimed, or end the drain for the other calls.
+            calls.append(outcomes.build_attempt_from_reply(reply) | {"call": len(calls)})
+            return outcomes.build_answer_outcome(reply, job.scale)
+        except CallFailure as error:
+            failure = error
+        except Exception:  # An error in our code must not leave a trial claimed or end the drain for the other calls.
             logger.exception("the call of trial %s raised an error", job.claim.trial_id)
-            failure = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT)
-        calls.append(outcomes.attempt_from_failure(failure) | {"call": len(calls)})
-        return outcomes.conclude_failure(failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry)
+            failure = CallFailure(ErrorClass.INTERNAL_ERROR, INTERNAL_ERROR_MESSAGE)
+        calls.append(outcomes.build_attempt_from_failure(failure) | {"call": len(calls)})
+        return outcomes.build_failure_outcome(
+            failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry
+        )
 
     async def _get_reply(
         self, prepared: requests.PreparedRequest | CallFailure, calls: list[dict[str, Any]]
@@ -279,17 +281,17 @@ class Drain:
             raise prepared
         try:
             return await self.call(prepared.request)
-        except CallFailure as refusal:
-            if refusal.error_class != ErrorClass.RESPONSE_FORMAT_UNSUPPORTED:
+        except CallFailure as failure:
+            if failure.error_class != ErrorClass.RESPONSE_FORMAT_UNSUPPORTED:
                 raise
-            # The provider knows no schemas: ask again without one, as a second recorded call.
-            calls.append(outcomes.attempt_from_failure(refusal) | {"call": 0})
-        return await self.call(requests.without_schema(prepared).request)
+            # The provider does not support schemas: call again without one, and record this as a second call.
+            calls.append(outcomes.build_attempt_from_failure(failure) | {"call": 0})
+        return await self.call(requests.drop_schema(prepared).request)
 
     async def _finish_calls(self) -> None:
-        """Write the results that still arrive.
+        """Write the results of the calls that are still in flight.
 
-        After a stop, give back the calls that take longer than the grace period.
+        After a stop, release the calls that take longer than the grace period.
         """
         ends: float | None = None
         while self._tasks or self._results or self._prefetched:
@@ -308,7 +310,7 @@ class Drain:
             await self._release_unknown()
 
     async def _keep_alive(self) -> None:
-        """Renew the leases of held claims, write this worker's heartbeat, and sweep claims of silent workers."""
+        """Renew the leases of this worker's claims, write its heartbeat, and sweep the claims of silent workers."""
         renewed = swept = time.monotonic()
         while True:
             now = time.monotonic()
@@ -321,12 +323,12 @@ class Drain:
                     swept = now
                     await self._sql(sweep_expired)
                     await self._sql(discard_plans)
-                await self._sql(self.registration.beat, len(self._tasks), self.total_recorded)
-            # The database was migrated while this runs: record calls in flight, and claim no more.
+                await self._sql(self.registration.send_heartbeat, len(self._tasks), self.total_recorded)
+            # The database was migrated meanwhile: record the calls in flight, and claim no more.
             except SchemaMismatch as mismatch:
                 self._mismatch = mismatch
                 self.stop()
-            # Without heartbeats, other workers would take over all calls in flight and pay them again.
+            # Without heartbeats, other workers would claim all calls in flight and pay for them again.
             except Exception:
                 logger.exception("a heartbeat failed")
             await asyncio.sleep(min(HEARTBEAT_S, self._designs.shortest_lease_s / 4))
@@ -337,32 +339,31 @@ class Drain:
         self._watchdog.heartbeat()
 
     def _list_claims(self) -> list[Claim]:
-        """Return the claims that wait for a slot, are in flight, or are answered and not yet written."""
-        return [*self._prefetched.claims(), *self._tasks.values(), *(result.claim for result in self._results)]
+        """Return this worker's claims: prefetched, in flight, and answered but not yet recorded."""
+        return [*self._prefetched.iter_claims(), *self._tasks.values(), *(result.claim for result in self._results)]
 
-    async def _sql(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
-        """Run work in the database thread. Wait for a database that is away: nothing is lost meanwhile.
+    async def _sql(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Run `work` in the database thread. During an outage, wait and try again: nothing is lost meanwhile.
 
-        Every piece of work is one or more whole transactions, so trying it again writes nothing twice. Writes before
-        the break of a connection are fenced by their token.
+        All work consists of whole transactions, so a second try writes nothing twice. Tokens fence what was written
+        before the connection broke.
         """
         while True:
             try:
-                return await asyncio.get_running_loop().run_in_executor(self._thread, _connected, work, *arguments)
+                return await asyncio.get_running_loop().run_in_executor(self._thread, _run_connected, work, *arguments)
             except OUTAGES as error:
                 self._lost_connection = True
-                logger.warning(
-                    "%s: %s", describe_outage(error), str(error).splitlines()[0] if str(error) else "no message"
-                )
+                message = str(error).splitlines()[0] if str(error) else "no message"
+                logger.warning("%s: %s", describe_outage(error), message)
                 await asyncio.sleep(OUTAGE_S)
 
 
-def _connected(work: Callable[..., Answer], *arguments: Any) -> Answer:
+def _run_connected(work: Callable[..., T], *arguments: Any) -> T:
     close_old_connections()
     return work(*arguments)
 
 
-CALLS_ARE_LEFT = """
+HAS_CALLS_LEFT = """
 SELECT EXISTS (SELECT 1 FROM runs_app_run r WHERE r.status = 'running' AND (
     (r.n_pending + r.n_running > 0 AND NOT r.is_batched)
     OR ((r.n_pending + r.n_running = 0 OR NOT r.is_batched)
@@ -371,16 +372,16 @@ SELECT EXISTS (SELECT 1 FROM runs_app_run r WHERE r.status = 'running' AND (
 
 
 def has_calls_left() -> bool:
-    """Return whether any running run has calls to make, or open points that may get more calls.
+    """Return whether any running run has unfinished calls, or open points that may get more calls.
 
-    Calls of other workers count. The points of a run in batches wait for its batches, not for a drain.
+    Calls of other workers count. The points of a batched run wait for its batches, not for a drain.
     """
     with connection.cursor() as cursor:
-        cursor.execute(CALLS_ARE_LEFT)
+        cursor.execute(HAS_CALLS_LEFT)
         return bool(cursor.fetchone()[0])
 
 
 def has_work_left() -> bool:
-    """Return whether calls are left, or batches: open ones of any run, and those still to be made."""
+    """Return whether calls or batches are left: open batches, and batches still to be submitted."""
     batched = Run.objects.filter(status=Run.Status.RUNNING, is_batched=True, n_pending__gt=0)
     return has_calls_left() or ProviderBatch.objects.open().exists() or batched.exists()

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from evalsite.lib.text.number_format import format_money
-from runs_app.engine.preflight import day_ends
+from runs_app.engine.preflight import find_end_of_day
 from runs_app.engine.rate_limiter import RateLimiterState, RateLimits, find_reached_limit, refill
 from runs_app.models import Endpoint, Run, Worker
 

@@ -52,7 +52,7 @@ def load_endpoints(endpoints: Sequence[Endpoint]) -> list[EndpointLoad]:
 
 
 def _build_load(endpoint: Endpoint, points: list[tuple[datetime, float]]) -> EndpointLoad:
-    throttle = RateLimiterState.of(endpoint.throttle)
+    throttle = RateLimiterState.from_row(endpoint.throttle)
     limit = min(int(throttle.limit), endpoint.max_concurrency) if endpoint.adaptive else endpoint.max_concurrency
     blocker = find_endpoint_blocker(endpoint)
     return EndpointLoad(

@@ -30,20 +30,20 @@ def result_of_outcome(claim, outcome):
     calls = []
     if kind == "failure":
         failure = _failure(detail)
-        conclusion = outcomes_module.conclude_failure(
+        conclusion = outcomes_module.build_failure_outcome(
             failure, attempts=claim.attempts, yields=claim.yields, retry=RetryPolicy(MAX_ATTEMPTS)
         )
-        calls.append(outcomes_module.attempt_from_failure(failure))
+        calls.append(outcomes_module.build_attempt_from_failure(failure))
     elif kind == "released":
-        conclusion = outcomes_module.conclude_release()
+        conclusion = outcomes_module.build_release_outcome()
         calls.append({"outcome": "released"})
     else:
         if kind == "refused schema":
             refusal = CallFailure(ErrorClass.RESPONSE_FORMAT_UNSUPPORTED, "no schemas", http_status=400)
-            calls.append(outcomes_module.attempt_from_failure(refusal))
+            calls.append(outcomes_module.build_attempt_from_failure(refusal))
         given = reply(cost_usd=detail)
-        conclusion = outcomes_module.conclude_answer(given, None)
-        calls.append(outcomes_module.attempt_from_reply(given))
+        conclusion = outcomes_module.build_answer_outcome(given, None)
+        calls.append(outcomes_module.build_attempt_from_reply(given))
     return Result(
         claim,
         conclusion.status,

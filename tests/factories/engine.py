@@ -85,8 +85,8 @@ def expire_leases():
 
 def result_of_text(claim, text="late"):
     answer = reply(text, cost_usd=Decimal("0.5"))
-    conclusion = outcomes_module.conclude_answer(answer, None)
-    return Result(claim, "done", conclusion.trial, [outcomes_module.attempt_from_reply(answer)])
+    conclusion = outcomes_module.build_answer_outcome(answer, None)
+    return Result(claim, "done", conclusion.trial, [outcomes_module.build_attempt_from_reply(answer)])
 
 
 def make_launched_run(base_url, items=30, samples=10, **fields):

@@ -11,7 +11,7 @@ from runs_app.engine.rate_limiter import (
     RateLimits,
     apply_allowance,
     consume_tokens,
-    free_slots,
+    count_free_slots,
     refill,
 )
 from runs_app.llm.failures import read_retry_after_s
@@ -96,23 +96,23 @@ RATES = RateLimits(max_concurrency=50)
 
 def test_nothing_starts_while_nothing_is_left_and_all_may_once_that_is_over():
     held = after({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"})
-    assert free_slots(held, RATES, 0) == 0
-    assert free_slots(refill(held, RATES, EPOCH + 19, "today"), RATES, 0) == 0
-    assert free_slots(refill(held, RATES, EPOCH + 20, "today"), RATES, 0) == 50
+    assert count_free_slots(held, RATES, 0) == 0
+    assert count_free_slots(refill(held, RATES, EPOCH + 19, "today"), RATES, 0) == 0
+    assert count_free_slots(refill(held, RATES, EPOCH + 20, "today"), RATES, 0) == 50
 
 
 def test_no_more_start_than_are_left_less_those_whose_answers_are_still_to_come():
     held = after({"x-ratelimit-remaining-requests": "10", "x-ratelimit-reset-requests": "20s"}, in_flight=4)
-    assert free_slots(held, RATES, 4) == 6
-    assert free_slots(consume_tokens(held, 6, 0), RATES, 10) == 0
+    assert count_free_slots(held, RATES, 4) == 6
+    assert count_free_slots(consume_tokens(held, 6, 0), RATES, 10) == 0
 
 
 def test_without_tokens_nothing_starts():
     held = after({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "20s"})
-    assert free_slots(held, RATES, 0) == 0
+    assert count_free_slots(held, RATES, 0) == 0
     assert held.tokens_left == 0
-    assert free_slots(refill(held, RATES, EPOCH + 21, "today"), RATES, 0) == 50
+    assert count_free_slots(refill(held, RATES, EPOCH + 21, "today"), RATES, 0) == 50
 
 
 def test_what_another_version_stored_is_read_as_far_as_it_is_known():
-    assert RateLimiterState.of({"limit": 7.0, "of_tomorrow": 1}) == RateLimiterState(limit=7.0)
+    assert RateLimiterState.from_row({"limit": 7.0, "of_tomorrow": 1}) == RateLimiterState(limit=7.0)

@@ -15,7 +15,7 @@ SEVEN = RatingScale(1, 7)
 
 def concluded(error_class, **fields):
     claim = {"attempts": 1, "yields": 0, "retry": RetryPolicy(3)} | fields
-    return outcomes.conclude_failure(CallFailure(error_class, "no"), **claim)
+    return outcomes.build_failure_outcome(CallFailure(error_class, "no"), **claim)
 
 
 @pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.PERMANENT])
@@ -61,7 +61,7 @@ def test_an_overload_is_the_endpoints_state_within_a_limit_of_its_own(error_clas
 @given(st.floats(0, 600))
 def test_a_retry_after_is_minded_by_the_trial_and_by_its_endpoint(seconds):
     failure = CallFailure(ErrorClass.RATE_LIMITED, "slow down", retry_after_s=seconds)
-    conclusion = outcomes.conclude_failure(failure, attempts=1, yields=0, retry=RetryPolicy(3))
+    conclusion = outcomes.build_failure_outcome(failure, attempts=1, yields=0, retry=RetryPolicy(3))
     assert conclusion.wait_s >= seconds
     assert conclusion.pause_s == seconds
 
@@ -69,25 +69,25 @@ def test_a_retry_after_is_minded_by_the_trial_and_by_its_endpoint(seconds):
 @given(st.floats(900, 10**9))
 def test_an_endpoint_that_asks_for_days_is_asked_again_after_a_quarter_of_an_hour(seconds):
     failure = CallFailure(ErrorClass.RATE_LIMITED, "come back next week", retry_after_s=seconds)
-    conclusion = outcomes.conclude_failure(failure, attempts=1, yields=0, retry=RetryPolicy(3))
+    conclusion = outcomes.build_failure_outcome(failure, attempts=1, yields=0, retry=RetryPolicy(3))
     assert conclusion.pause_s == 900
     assert 900 <= conclusion.wait_s <= 990
 
 
 def test_an_unreadable_rating_is_a_result_and_not_an_error():
-    conclusion = outcomes.conclude_answer(reply("I would rather not say."), SEVEN)
+    conclusion = outcomes.build_answer_outcome(reply("I would rather not say."), SEVEN)
     assert conclusion.status == "done"
     assert (conclusion.trial["rating"], conclusion.trial["parse_error"]) == (None, "no_rating_found")
 
 
 def test_a_rating_is_read_with_its_reasoning_and_the_step_that_found_it():
-    conclusion = outcomes.conclude_answer(reply('{"rating": 6, "reasoning": "bright"}'), SEVEN)
+    conclusion = outcomes.build_answer_outcome(reply('{"rating": 6, "reasoning": "bright"}'), SEVEN)
     assert conclusion.trial["rating"] == 6
     assert (conclusion.trial["rating_step"], conclusion.trial["reasoning"]) == ("json", "bright")
 
 
 def test_a_truncated_answer_is_marked():
-    assert outcomes.conclude_answer(reply("so far", finish_reason="length"), None).trial["truncated"] is True
+    assert outcomes.build_answer_outcome(reply("so far", finish_reason="length"), None).trial["truncated"] is True
 
 
 @pytest.mark.parametrize(
@@ -96,4 +96,4 @@ def test_a_truncated_answer_is_marked():
 )
 def test_a_failed_call_costs_nothing_only_where_that_is_known(error_class, http_status, cost):
     failure = CallFailure(ErrorClass(error_class), "no", http_status=http_status)
-    assert outcomes.attempt_from_failure(failure)["cost_usd"] == cost
+    assert outcomes.build_attempt_from_failure(failure)["cost_usd"] == cost

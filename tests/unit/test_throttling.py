@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs_app.engine.rate_limiter import (
-    CUT,
+    CUT_FACTOR,
     FIRST_LIMIT,
     RateLimiterState,
     RateLimits,
     adapt_limit,
     consume_tokens,
-    free_slots,
+    count_free_slots,
     refill,
 )
 
@@ -24,7 +24,7 @@ def starts_over(rates, wishes):
     for pause, wanted in wishes:
         now += pause
         throttle = refill(throttle, rates, now, "2026-01-01")
-        n = min(wanted, free_slots(throttle, rates, in_flight=0))
+        n = min(wanted, count_free_slots(throttle, rates, in_flight=0))
         throttle = consume_tokens(throttle, n, 0)
         starts += [now] * n
     return starts
@@ -51,30 +51,30 @@ def test_a_rate_of_one_a_minute_lets_one_start_each_minute():
 def test_a_new_day_begins_a_new_count():
     rates = RateLimits(10, requests_per_day=5, adaptive=False)
     throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, "2026-01-01"), 5, 0)
-    assert free_slots(refill(throttle, rates, 10.0, "2026-01-01"), rates, 0) == 0
-    assert free_slots(refill(throttle, rates, 20.0, "2026-01-02"), rates, 0) == 5
+    assert count_free_slots(refill(throttle, rates, 10.0, "2026-01-01"), rates, 0) == 0
+    assert count_free_slots(refill(throttle, rates, 20.0, "2026-01-02"), rates, 0) == 5
 
 
 def test_an_overdrawn_rate_of_tokens_refills_before_anything_starts():
     rates = RateLimits(10, tokens_per_minute=6000, adaptive=False)
     throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, ""), 1, 6000)
     assert throttle.tokens == -5000
-    assert free_slots(refill(throttle, rates, 30.0, ""), rates, 0) == 0
-    assert free_slots(refill(throttle, rates, 90.0, ""), rates, 0) == 10
+    assert count_free_slots(refill(throttle, rates, 30.0, ""), rates, 0) == 0
+    assert count_free_slots(refill(throttle, rates, 90.0, ""), rates, 0) == 10
 
 
 def test_a_count_of_tokens_gone_mad_keeps_an_endpoint_for_little_more_than_a_minute():
     rates = RateLimits(10, tokens_per_minute=6000, adaptive=False)
     throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, ""), 1, 2**31)
-    assert free_slots(refill(throttle, rates, 60.0, ""), rates, 0) == 0
-    assert free_slots(refill(throttle, rates, 75.0, ""), rates, 0) == 10
+    assert count_free_slots(refill(throttle, rates, 60.0, ""), rates, 0) == 0
+    assert count_free_slots(refill(throttle, rates, 75.0, ""), rates, 0) == 10
 
 
 def test_calls_given_back_after_midnight_add_nothing_to_the_new_days_quota():
     rates = RateLimits(10, requests_per_day=5, adaptive=False)
     throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, "2026-01-01"), 5, 0)
     over_midnight = consume_tokens(refill(throttle, rates, 20.0, "2026-01-02"), -3, 0)
-    assert free_slots(over_midnight, rates, 0) == 5
+    assert count_free_slots(over_midnight, rates, 0) == 5
 
 
 def test_a_rate_that_is_taken_away_bounds_nothing():
@@ -87,7 +87,7 @@ def test_the_limit_doubles_until_the_first_cut_and_then_grows_by_one_a_round():
     throttle = adapt_limit(RateLimiterState(), rates, in_flight=16, answered=16, overloaded=0, now=0.0)
     assert throttle.limit == 2 * FIRST_LIMIT
     cut = adapt_limit(throttle, rates, in_flight=32, answered=0, overloaded=3, now=1.0)
-    assert cut.limit == pytest.approx(32 * CUT)
+    assert cut.limit == pytest.approx(32 * CUT_FACTOR)
     grown = adapt_limit(cut, rates, in_flight=22, answered=22, overloaded=0, now=2.0)
     assert grown.limit == pytest.approx(cut.limit + 22 / cut.limit)
 

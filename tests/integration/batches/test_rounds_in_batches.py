@@ -81,7 +81,7 @@ def test_a_batch_at_work_keeps_no_drain_of_the_task_queue_busy(launched, provide
 @pytest.mark.slow
 def test_no_batch_is_made_while_a_point_waits_to_be_decided(launched, monkeypatch):
     drive_batches()
-    monkeypatch.setattr("runs_app.engine.adaptive_rounds.MAX_POINTS", 1)
+    monkeypatch.setattr("runs_app.engine.adaptive_rounds.MAX_POINTS_PER_LOOK", 1)
     assert decide()
     assert Trial.objects.filter(status="pending").count() == 4
     drive_batches()

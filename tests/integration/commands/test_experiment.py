@@ -320,7 +320,7 @@ def test_preflight_calls_each_model_of_the_experiment_and_exits_with_1_if_one_fa
     assert (made.status, made.experiment, made.actor[:12]) == ("dead", pilot, "command line")
     Endpoint.objects.update(is_active=False)
     checked = manage("experiment", "preflight", "pilot")
-    assert "unverified  the endpoint rehearsal is out of use" in checked.out
+    assert "unverified  the endpoint rehearsal is inactive" in checked.out
     assert (checked.code, len(asked)) == (1, 1)
 
 

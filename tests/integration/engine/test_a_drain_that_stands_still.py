@@ -125,7 +125,7 @@ def test_a_database_thread_that_is_busy_for_longer_than_a_lease_loses_nothing(le
 def test_what_a_drain_holds_that_hangs_for_good_returns_and_its_late_answers_change_nothing(
     leased, caplog, monkeypatch
 ):
-    monkeypatch.setattr(lease_watchdog, "PATIENCE", 1)
+    monkeypatch.setattr(lease_watchdog, "MAX_SILENT_LEASES", 1)
     stall = Stall()
 
     async def hanging(request):
@@ -140,7 +140,7 @@ def test_what_a_drain_holds_that_hangs_for_good_returns_and_its_late_answers_cha
     taken, after = swept_until(lambda taken, after: taken > 0)
     assert taken == 6
     # Its patience, and the lease that was renewed last; a quarter for threads that had to wait for a processor.
-    assert after > lease_watchdog.PATIENCE * LEASE_S * 0.75
+    assert after > lease_watchdog.MAX_SILENT_LEASES * LEASE_S * 0.75
     assert "its leases expire now" in caplog.text
 
     started(answering, WorkerRegistration()).join(DEADLINE_S)

@@ -11,7 +11,7 @@ from runs_app.engine.admission import admit
 from runs_app.engine.backoff import RetryPolicy
 from runs_app.engine.leases import sweep_expired
 from runs_app.engine.recorder import Result, record_results
-from runs_app.engine.result_spool import ROOM, ResultSpool, record_orphaned_results
+from runs_app.engine.result_spool import MAX_RECORDED_BYTES, ResultSpool, record_orphaned_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.llm.rate_limit_headers import Allowance, Left
@@ -48,8 +48,8 @@ def columns(model, **which):
 
 def failed(claim):
     failure = CallFailure(ErrorClass.TIMEOUT, "no answer within 60 s")
-    conclusion = outcomes.conclude_failure(failure, attempts=3, yields=0, retry=RetryPolicy(3))
-    return Result(claim, conclusion.status, conclusion.trial, [outcomes.attempt_from_failure(failure)])
+    conclusion = outcomes.build_failure_outcome(failure, attempts=3, yields=0, retry=RetryPolicy(3))
+    return Result(claim, conclusion.status, conclusion.trial, [outcomes.build_attempt_from_failure(failure)])
 
 
 @pytest.mark.parametrize("ending", [result_of_text, failed])
@@ -159,7 +159,7 @@ def test_an_answer_for_which_there_is_no_room_spoils_none_before_it(worker, jour
     journal.add(cut)
     monkeypatch.undo()
     journal.add(after)
-    assert "no room for a whole line" in caplog.text
+    assert "no space for a whole line" in caplog.text
     assert record_orphaned_results(settings.JOURNAL_DIR) == 1
     assert Trial.objects.get(status="done").pk == whole.claim.trial_id
 
@@ -168,9 +168,9 @@ def test_what_was_recorded_makes_room_and_what_was_not_stays(worker, journal):
     written, unwritten = (result_of_text(claim, "long " * 100_000) for claim in admit(worker.worker_id, 2))
     for result in (written, written, written, unwritten):
         journal.add(result)
-    assert journal.path.stat().st_size > ROOM
+    assert journal.path.stat().st_size > MAX_RECORDED_BYTES
     journal.keep_only([unwritten])
-    assert journal.path.stat().st_size < ROOM
+    assert journal.path.stat().st_size < MAX_RECORDED_BYTES
     journal.close()
     assert record_orphaned_results(settings.JOURNAL_DIR) == 1
     assert Trial.objects.get(status="done").pk == unwritten.claim.trial_id

@@ -14,7 +14,7 @@ from datasets_app.models import TransitionError
 from runs_app import deletion
 from runs_app.engine import preflight as preflight_module
 from runs_app.engine.leases import sweep_expired
-from runs_app.engine.preflight import INPUT_TOKENS, MOST_TOKENS
+from runs_app.engine.preflight import INPUT_TOKENS, MAX_ANSWER_TOKENS
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Preflight
 from runs_app.monitoring.consistency_check import find_differences
@@ -24,7 +24,7 @@ from tests.factories.tampering import deleting_anything, without_triggers
 
 PAID = Decimal("0.00003")
 reconciled = pytest.mark.django_db(transaction=True)  # That is a transaction of its own.
-CEILING = Decimal(INPUT_TOKENS * 1 + MOST_TOKENS * 2) / 1_000_000
+CEILING = Decimal(INPUT_TOKENS * 1 + MAX_ANSWER_TOKENS * 2) / 1_000_000
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_failure_says_whether_the_model_is_dead_and_whether_it_may_be_billed(d
     ("fields", "said"),
     [
         ({"in_flight": 1}, "the endpoint lab has 1 of 1 calls in flight"),
-        ({"is_active": False}, "the endpoint lab is out of use"),
+        ({"is_active": False}, "the endpoint lab is inactive"),
         ({"paused_until": timezone.now() + timedelta(days=9), "pause_reason": "too many"}, ": too many"),
         ({"requests_per_day": 1, "throttle": {"today": 1}}, "the endpoint lab has used up its 1 requests a day until"),
         ({"requests_per_minute": 6, "throttle": {"requests": 0}}, "has used up its 6 requests a minute until"),
@@ -146,7 +146,7 @@ def test_it_takes_one_request_of_the_rate_and_the_tokens_that_it_used(draft):
 
     made(asked(), long_winded)
     assert [(one["today"], one["requests"], one["tokens"]) for one in taken] == [
-        (1, 9, 1000 - INPUT_TOKENS - MOST_TOKENS)
+        (1, 9, 1000 - INPUT_TOKENS - MAX_ANSWER_TOKENS)
     ]
     after = Endpoint.objects.get().throttle
     assert after["today"] == 1

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from runs_app import run_control
 from runs_app.cache_purge import measure_cache
-from runs_app.engine.response_cache import requested_elsewhere
+from runs_app.engine.response_cache import take_cache_keys
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
@@ -114,7 +114,7 @@ def test_only_a_call_in_flight_is_waited_for(both, status, is_leased, waits):
     Trial.objects.filter(pk=holder.pk).update(status=status, token=token, lease_until=lease)
     CachedAnswer.objects.create(key="k", trial=holder)
     assert measure_cache().answers == (status == "done"), "a key that is taken is no answer yet"
-    assert requested_elsewhere({other.pk: "k"}) == ({other.pk} if waits else set())
+    assert take_cache_keys({other.pk: "k"}) == ({other.pk} if waits else set())
     takes_over = status in ("pending", "failed", "cancelled")
     assert CachedAnswer.objects.get().trial == (other if takes_over else holder)
 
@@ -122,5 +122,5 @@ def test_only_a_call_in_flight_is_waited_for(both, status, is_leased, waits):
 def test_of_two_alike_in_one_claim_one_waits_and_whoever_has_the_key_keeps_it(both):
     first, second, third = Trial.objects.order_by("pk").values_list("pk", flat=True)[:3]
     Trial.objects.filter(pk=first).update(status="running", token=uuid.uuid4(), lease_until=timezone.now())
-    assert requested_elsewhere({first: "k", second: "k", third: "l"}) == {second}
-    assert requested_elsewhere({first: "k"}) == set()
+    assert take_cache_keys({first: "k", second: "k", third: "l"}) == {second}
+    assert take_cache_keys({first: "k"}) == set()

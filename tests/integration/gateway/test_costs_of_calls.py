@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runs_app.engine.outcomes import attempt_from_failure
+from runs_app.engine.outcomes import build_attempt_from_failure
 from runs_app.llm.calls import ErrorClass
 from runs_app.pricing.costs import Prices
 from tests.integration.gateway.fake_provider import FakeProvider, completion
@@ -99,14 +99,14 @@ BROKEN = {"error": {"code": 502, "message": "upstream died"}, "message": {"conte
 )
 def test_a_failure_with_status_200_costs_what_its_reply_states(fake: FakeProvider, reply: Any) -> None:
     fake.reply = reply
-    assert attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] == Decimal("0.10")
+    assert build_attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] == Decimal("0.10")
 
 
 def test_a_refusal_with_an_error_status_costs_what_it_states(fake: FakeProvider) -> None:
     fake.status = 400
     fake.reply = {"error": {"message": "flagged by the content policy"}, "usage": {**SAID, "cost": 0.10}}
     failure = failure_of(request(fake.url, prices=BY_HAND))
-    attempt = attempt_from_failure(failure)
+    attempt = build_attempt_from_failure(failure)
     assert failure.error_class == ErrorClass.CONTENT_REFUSED
     assert (attempt["cost_usd"], attempt["input_tokens"], attempt["output_tokens"]) == (Decimal("0.10"), 1000, 100)
 
@@ -115,8 +115,8 @@ def test_a_refusal_with_an_error_status_costs_what_it_states(fake: FakeProvider)
 def test_the_tokens_of_a_failure_are_paid_at_the_list_price(fake: FakeProvider, status: int) -> None:
     fake.status = status
     fake.reply = {"error": {"message": "flagged by the content policy"}, "usage": SAID}
-    assert attempt_from_failure(failure_of(request(fake.url, prices=BY_HAND)))["cost_usd"] == Decimal("0.003")
-    assert attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] is None, (
+    assert build_attempt_from_failure(failure_of(request(fake.url, prices=BY_HAND)))["cost_usd"] == Decimal("0.003")
+    assert build_attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] is None, (
         "tokens were used, at no known price"
     )
 
@@ -124,9 +124,9 @@ def test_the_tokens_of_a_failure_are_paid_at_the_list_price(fake: FakeProvider, 
 @pytest.mark.parametrize("reply", [{"choices": [BROKEN]}, {"error": {"code": 429, "message": "slow down"}}, b"<html>"])
 def test_a_failure_with_status_200_that_states_nothing_has_an_unknown_cost(fake: FakeProvider, reply: Any) -> None:
     fake.reply = reply
-    assert attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] is None
+    assert build_attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] is None
 
 
 def test_an_error_status_without_usage_costs_nothing(fake: FakeProvider) -> None:
     fake.status, fake.reply = 429, {"error": {"message": "slow down"}}
-    assert attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] == 0
+    assert build_attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] == 0

@@ -86,7 +86,7 @@ def test_work_waits_for_room_and_goes_on(cramped):
             wait_until(lambda: Run.objects.get().n_done >= IN_FLIGHT)
             provider.set_faults(latency_ms=2000)  # So that it is not over before the disk is full.
             ballast = fill(disk)
-            wait_for_words(worker, "the database has no room: ")
+            wait_for_words(worker, "the database is out of resources: ")
             assert worker.poll() is None
             asked = provider.counters()["requests"]
             assert asked < TRIALS, "it was over before the disk was full"

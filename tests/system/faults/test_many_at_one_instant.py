@@ -12,7 +12,7 @@ from runs_app.engine import outcomes
 from runs_app.engine.admission import admit
 from runs_app.engine.leases import renew_leases, sweep_expired
 from runs_app.engine.recorder import Result, record_results
-from runs_app.engine.response_cache import requested_elsewhere
+from runs_app.engine.response_cache import take_cache_keys
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
@@ -26,7 +26,9 @@ PRICE = Decimal("0.10")
 
 def answered(claim, cost=PRICE):
     answer = reply(cost_usd=cost)
-    return Result(claim, "done", outcomes.conclude_answer(answer, None).trial, [outcomes.attempt_from_reply(answer)])
+    return Result(
+        claim, "done", outcomes.build_answer_outcome(answer, None).trial, [outcomes.build_attempt_from_reply(answer)]
+    )
 
 
 def planned(items=40, samples=5, **fields):
@@ -183,6 +185,6 @@ def edit():
 def remember_and_forget():
     """As two drains that ask the same in other orders, while somebody empties the cache."""
     trials = random.sample(list(Trial.objects.values_list("pk", flat=True)), 9)
-    requested_elsewhere({trial: f"key {random.randrange(20)}" for trial in trials})
+    take_cache_keys({trial: f"key {random.randrange(20)}" for trial in trials})
     if random.random() < 0.2:
         purge(by="test")

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
-from runs_app.engine.result_spool import LINES
+from runs_app.engine.result_spool import RESULT_ADAPTER
 from runs_app.models import Attempt, Endpoint, Run, Trial, Worker
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
@@ -74,7 +74,7 @@ def test_every_trial_is_written_once_and_only_what_was_in_flight_is_asked_again(
 def unwritten(folder):
     """Trials whose answers a worker has, and could not write yet."""
     lines = [line for path in folder.glob("*.jsonl") for line in path.read_bytes().split(b"\n")[:-1]]
-    answered = {LINES.validate_json(line).claim.trial_id for line in lines}
+    answered = {RESULT_ADAPTER.validate_json(line).claim.trial_id for line in lines}
     return set(Trial.objects.filter(status="running", pk__in=answered).values_list("pk", flat=True))
 
 
