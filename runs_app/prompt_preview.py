@@ -90,7 +90,7 @@ def preview_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension:
 
 def preview_verdict(rubric: Mapping[str, Any], subject: Trial, rival: Trial | None, item_rubric: str | None) -> Turns:
     """Return the turns that a judge would get about stored answers. `rubric` is a Rubric's content, saved or not."""
-    variables = judge_prompt.rubric_variables(rubric) | judge_prompt.answer_variables(
+    variables = judge_prompt.build_rubric_variables(rubric) | judge_prompt.build_answer_variables(
         subject.answer, rival.answer if rival else None
     )
     if item_rubric is not None:

@@ -256,7 +256,7 @@ def list_verdict_parts(rubric: Rubric) -> list[tuple[str, str]]:
     """Return the parts that define a judge's verdict, as (name, text)."""
     if rubric.kind == Rubric.Kind.WRITER:
         return [("kind", rubric.get_kind_display())]
-    variables = judge_prompt.rubric_variables(rubric.content)
+    variables = judge_prompt.build_rubric_variables(rubric.content)
     parts = [("scale", variables["scale"]), ("criteria", variables["criteria"]), ("labels", variables["labels"])]
     return [("kind", rubric.get_kind_display()), *((name, text) for name, text in parts if text)]
 

@@ -27,8 +27,8 @@ def find_largest_request(answers: AnswerSelection, longest: int | None = None) -
     answer = FILLER * (answers.counts.longest if longest is None else longest)
     content = grader.content
     variables = {
-        **judge_prompt.rubric_variables(content["rubric"]),
-        **judge_prompt.answer_variables(answer, answer if answers.in_pairs else None),
+        **judge_prompt.build_rubric_variables(content["rubric"]),
+        **judge_prompt.build_answer_variables(answer, answer if answers.in_pairs else None),
         judge_prompt.ITEM_RUBRIC: FILLER * grader.measure_longest_text(),
     }
     closing = {"role": "user", "content": content["verdict_form"]}
@@ -55,7 +55,7 @@ def get_prices(answers: AnswerSelection) -> costs.Prices:
 
 
 def compute_ceiling(answers: AnswerSelection, input_tokens: int) -> Decimal | None:
-    return costs.ceiling_per_call(get_prices(answers), input_tokens, answers.grader.output_limit)
+    return costs.compute_ceiling(get_prices(answers), input_tokens, answers.grader.output_limit)
 
 
 def estimate_judging(

@@ -176,7 +176,9 @@ def _count_request_tokens(preview: RubricPreview, answers: list[tuple[Trial, Tri
     """Return the tokens of a request with the longest of these answers and the longest item."""
     longest = max((answer.answer for pair in answers for answer in pair if answer), key=lambda text: len(text.encode()))
     rival = longest if preview.rubric.kind == Rubric.Kind.PAIRWISE else None
-    variables = judge_prompt.rubric_variables(preview.rubric.content) | judge_prompt.answer_variables(longest, rival)
+    variables = judge_prompt.build_rubric_variables(preview.rubric.content) | judge_prompt.build_answer_variables(
+        longest, rival
+    )
     variables[judge_prompt.ITEM_RUBRIC] = "x" * preview.grader.measure_longest_text()
     closing = {"role": "user", "content": variables[judge_prompt.VERDICT_FORM]}
     prompt = Prompt(messages=[*preview.rubric.messages, closing], answer_format="text")

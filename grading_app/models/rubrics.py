@@ -174,7 +174,7 @@ class Grader(models.Model):
             "sampler": self.sampler.content,
             "prompt": {"messages": self.rubric.messages, "answer_format": "text"},
             "rubric": rubric,
-            "verdict_form": judge_prompt.verdict_form(rubric),
+            "verdict_form": judge_prompt.build_verdict_form(rubric),
             **({"texts": self.text_set.content_hash} if self.text_set else {}),
             **({"answers": answer_rules} if answer_rules != default_rules else {}),
         }

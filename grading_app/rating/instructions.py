@@ -29,7 +29,7 @@ def render_rubric(queue: RatingQueue) -> str:
     """Return the rubric's turns in order, or "" if the queue rates dimensions."""
     if queue.rubric is None:
         return ""
-    variables = {**judge_prompt.rubric_variables(queue.rubric.content), judge_prompt.VERDICT_FORM: ""}
+    variables = {**judge_prompt.build_rubric_variables(queue.rubric.content), judge_prompt.VERDICT_FORM: ""}
 
     def substitute(match: re.Match[str]) -> str:
         name = match.group(1)

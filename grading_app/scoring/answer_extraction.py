@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from runs_app.llm.prompts import choice_letter
+from runs_app.llm.prompts import get_choice_letter
 from runs_app.llm.rating_parser import strip_thinking
 
 ANSWER_MARK = re.compile(r"\banswer\b[*_ \t]{0,4}:", re.IGNORECASE)
@@ -107,12 +107,12 @@ def find_chosen_letter(text: str, choices: Sequence[str]) -> str | None:
 
 
 def _list_letters(choices: Sequence[str]) -> list[str]:
-    return [choice_letter(index) for index in range(len(choices) or 26)]
+    return [get_choice_letter(index) for index in range(len(choices) or 26)]
 
 
 def _find_letter_by_text(text: str, choices: Sequence[str]) -> str | None:
     target = normalize(text)
-    matches = [choice_letter(index) for index, choice in enumerate(choices) if normalize(choice) == target]
+    matches = [get_choice_letter(index) for index, choice in enumerate(choices) if normalize(choice) == target]
     return matches[0] if len(matches) == 1 and target else None
 
 

@@ -160,7 +160,7 @@ def _fail_rest(lease: BatchLease, kind: ErrorClass, words: str, *, unbilled: boo
 def _failed(lease: BatchLease, state: State) -> None:
     """End a batch that the provider refused as a whole. If it only lacks capacity now, the trials are asked later."""
     if not state.is_full:
-        refuse_batch(lease, state.problem or "without a word")
+        refuse_batch(lease, state.problem or "without a message")
         return
     release_trials(lease, wait_s=FULL_WAIT_S)
     lease.end(S.FAILED, f"The provider has no room for it now: {state.problem}", error=state.problem)

@@ -80,7 +80,7 @@ class ApiClient:
 
     def _refused(self, reply: aiohttp.ClientResponse, text: str) -> CallFailure:
         headers = {name.lower(): value for name, value in reply.headers.items()}
-        message = failures.read_message(text) or f"status {reply.status} without a word"
+        message = failures.read_message(text) or f"status {reply.status} without a message"
         return self._failure(
             failures.classify(reply.status, text),
             message,

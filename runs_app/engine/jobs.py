@@ -103,7 +103,7 @@ def _fail_requested_elsewhere(jobs: list[Job], cached: Mapping[str, CallReply]) 
 
 
 def _build_duplicate_failure() -> CallFailure:
-    return CallFailure(ErrorClass.BEING_ASKED, "Another call is making the same request now.", was_sent=False)
+    return CallFailure(ErrorClass.DUPLICATE_IN_FLIGHT, "Another call is making the same request now.", was_sent=False)
 
 
 def _get_cached_reply(job: Job, cached: Mapping[str, CallReply]) -> CallReply | None:
@@ -120,7 +120,7 @@ def build_result(job: Job, outcome: Outcome, calls: list[dict[str, Any]]) -> Res
     if isinstance(job.prepared, requests.PreparedRequest):
         for columns in (outcome.trial, *calls):
             columns["request_hash"] = job.prepared.request_hash
-    elif job.prepared.error_class == ErrorClass.BEING_ASKED:
+    elif job.prepared.error_class == ErrorClass.DUPLICATE_IN_FLIGHT:
         calls = []  # No call was made.
     return Result(
         job.claim,

@@ -103,7 +103,7 @@ def build_failure_outcome(failure: CallFailure, *, attempts: int, yields: int, r
 
     Waits have jitter, so that calls that failed together are not retried together.
     """
-    if failure.error_class == ErrorClass.BEING_ASKED:
+    if failure.error_class == ErrorClass.DUPLICATE_IN_FLIGHT:
         poll = backoff_s(yields + 1, cap=MAX_POLL_S, jitter_unit=random.random())  # noqa: S311
         return replace(build_release_outcome(), wait_s=poll)
     columns = {"error_class": failure.error_class, "error": failure.message, "latency_ms": failure.latency_ms}

@@ -189,10 +189,10 @@ def apply_allowance(
     requests, tokens = allowance.requests, allowance.tokens
     if requests:
         throttle = replace(
-            throttle, reported_requests=float(requests.n - in_flight), requests_until=now + requests.for_s
+            throttle, reported_requests=float(requests.n - in_flight), requests_until=now + requests.resets_in_s
         )
     if tokens:
-        throttle = replace(throttle, reported_tokens=float(tokens.n), tokens_until=now + tokens.for_s)
+        throttle = replace(throttle, reported_tokens=float(tokens.n), tokens_until=now + tokens.resets_in_s)
     return throttle
 
 

@@ -119,7 +119,7 @@ def build_run_design(run: Run) -> RunDesign:
     condition, experiment = run.condition, run.experiment
     content = condition.content
     rubric = content.get("rubric")
-    rubric_variables = judge_prompt.rubric_variables(rubric) if rubric else {}
+    rubric_variables = judge_prompt.build_rubric_variables(rubric) if rubric else {}
     turns = content["prompt"]["messages"]
     generates = condition.stage == Condition.Stage.GENERATE
     return RunDesign(
@@ -206,7 +206,7 @@ def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> P
     parameters = build_sampler_parameters(design, sample_idx)
     response_format = None
     if design.target.structured_output:
-        response_format = prompts.response_format(design.answer_format, question.scale)
+        response_format = prompts.build_response_format(design.answer_format, question.scale)
     hashed_messages = build_messages(
         design, question, sample_idx, f"sha256:{question.image}" if question.image else None
     )
@@ -231,7 +231,7 @@ def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> P
         prices=target.prices,
         max_output_tokens=target.max_output_tokens,
     )
-    request_hash = prompts.request_hash(target.model, hashed_messages, parameters, response_format)
+    request_hash = prompts.compute_request_hash(target.model, hashed_messages, parameters, response_format)
     epoch = design.epoch_offset + sample_idx + 1
     cache_key = build_cache_key(target.provider, request_hash, epoch) if design.cached else None
     return PreparedRequest(request, request_hash, cache_key)
@@ -294,6 +294,6 @@ def build_judge_variables(
     design: RunDesign, subject: str | None, rival: str | None, item_rubric: str | None
 ) -> dict[str, str]:
     """Return the variables that a judge gets besides the item's. A missing answer or rubric has no variable."""
-    answers = {} if subject is None else judge_prompt.answer_variables(subject, rival)
+    answers = {} if subject is None else judge_prompt.build_answer_variables(subject, rival)
     rubric = {} if item_rubric is None else {judge_prompt.ITEM_RUBRIC: item_rubric}
     return {**design.rubric_variables, **answers, **rubric}

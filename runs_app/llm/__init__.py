@@ -1,4 +1,4 @@
-"""Calls to models without litellm: request, reply and failure, the HTTP exchange, errors, limits and costs.
+"""Calls to models: requests, replies and failures, the HTTP exchange, provider errors, rate limits and costs.
 
-`runs_app.llm.gateway` combines these modules with litellm. Nothing here depends on trials or the database.
+Only `runs_app.llm.gateway` uses litellm. Nothing here depends on trials or the database.
 """

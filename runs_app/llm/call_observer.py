@@ -1,10 +1,9 @@
-"""An observer of calls: a function of the laboratory that is called after every call to a model.
+"""The call observer: a function of the site's operator that runs after every call to a model.
 
 `EVALSITE_CALL_OBSERVER` names it as `package.module.function`. It can send traces to Langfuse, OpenTelemetry or a file.
-It gets a `CallRequest` and the outcome, a `CallReply` or a `CallFailure`. Both carry no key, and the outcome's
-`trace_id` is the attempt's. It runs in a thread beside the calls, one call after the other, in each worker. Its
-exceptions are logged and change nothing. If it stays slower than the calls, some are left out, and their number is
-logged.
+Its arguments are a `CallRequest` and the outcome, a `CallReply` or a `CallFailure`. Neither contains a key, and the
+outcome's `trace_id` is that of the attempt. Each worker runs it in a thread, for one call at a time. Its exceptions are
+logged and change nothing. If it is slower than the calls, some calls are dropped, and their number is logged.
 """
 
 from __future__ import annotations
@@ -24,32 +23,32 @@ logger = logging.getLogger("evalsite.observer")
 Outcome = CallReply | CallFailure
 Observer = Callable[[CallRequest, Outcome], object]
 
-MAX_WAITING = 10_000  # Finished calls that the observer has not seen yet. Images make a request large.
+MAX_WAITING = 10_000  # Calls in the queue. Images make a request large.
 
 
 class ObserverQueue:
-    """A queue that passes calls to an observer, in a thread that ends with the process."""
+    """A queue of calls for an observer, with a thread that ends with the process."""
 
-    def __init__(self, observer: Observer, most_waiting: int = MAX_WAITING) -> None:
+    def __init__(self, observer: Observer, max_waiting: int = MAX_WAITING) -> None:
         self.observer = observer
-        self.left_out = 0
-        self._calls: queue.Queue[tuple[CallRequest, Outcome]] = queue.Queue(most_waiting)
-        threading.Thread(target=self._tell, name="call-observer", daemon=True).start()
+        self.n_dropped = 0
+        self._calls: queue.Queue[tuple[CallRequest, Outcome]] = queue.Queue(max_waiting)
+        threading.Thread(target=self._run, name="call-observer", daemon=True).start()
 
-    def tell(self, request: CallRequest, outcome: Outcome) -> None:
-        """Pass on a call. This returns at once, whatever the observer does."""
+    def put(self, request: CallRequest, outcome: Outcome) -> None:
+        """Add a call. This returns at once, whatever the observer does."""
         try:
             self._calls.put_nowait((request, outcome))
         except queue.Full:
-            self.left_out += 1
-            if self.left_out & (self.left_out - 1) == 0:  # Log the first, second, fourth, eighth ... to avoid a flood.
-                logger.warning("the call observer is too slow: %s calls were dropped", self.left_out)
+            self.n_dropped += 1
+            if self.n_dropped & (self.n_dropped - 1) == 0:  # Log only the 1st, 2nd, 4th, 8th ... to limit the log.
+                logger.warning("the call observer is too slow: %s calls were dropped", self.n_dropped)
 
     def wait(self) -> None:
-        """Wait until the observer has seen all calls."""
+        """Wait until the observer has processed all calls."""
         self._calls.join()
 
-    def _tell(self) -> None:
+    def _run(self) -> None:
         while True:
             request, outcome = self._calls.get()
             try:
@@ -61,6 +60,6 @@ class ObserverQueue:
 
 
 @functools.cache
-def observer_queue(name: str) -> ObserverQueue:
-    """Return the queue of this process."""
+def get_observer_queue(name: str) -> ObserverQueue:
+    """Return this process's queue for the observer of this name."""
     return ObserverQueue(import_string(name))

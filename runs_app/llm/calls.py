@@ -1,4 +1,4 @@
-"""A call to a model: its request, its reply and its failures. Pure: no web, no database, no provider's library."""
+"""Calls to models: requests, replies and failures. Pure: no web, no database, no provider's library."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ CostSource = Literal["free", "price list", "litellm", "provider", "unknown"]
 
 
 class Kind(StrEnum):
-    """The meaning of a failure for another try."""
+    """The effect of a failure on its trial."""
 
-    TRANSIENT = "transient"  # wait and try the trial again, which uses one of its attempts
+    TRANSIENT = "transient"  # wait and retry; this uses one of the trial's attempts
     PERMANENT = "permanent"  # the same request would fail again
-    # the endpoint's state, not the trial's: slow down, give the trial back without counting the attempt
-    ENDPOINT = "endpoint"
+    ENDPOINT = "endpoint"  # slow the endpoint down, and release the trial without counting the attempt
 
 
 class ErrorClass(StrEnum):
-    """One word for the cause of a failed call."""
+    """The cause of a failed call."""
 
     RATE_LIMITED = "rate_limited"
     QUOTA_EXHAUSTED = "quota_exhausted"
@@ -36,8 +35,8 @@ class ErrorClass(StrEnum):
     CONNECTION = "connection"
     MALFORMED_REPLY = "malformed_reply"
     SOFT_FAILURE = "soft_failure"  # status 200 whose body reports an error
-    EMPTY_ANSWER = "empty_answer"  # a blank answer, if the design reruns these
-    UNREADABLE_ANSWER = "unreadable_answer"  # an answer without a rating, if the design reruns these
+    EMPTY_ANSWER = "empty_answer"  # a blank answer, if the design reruns them
+    UNREADABLE_ANSWER = "unreadable_answer"  # an answer without a rating, if the design reruns them
     BAD_REQUEST = "bad_request"
     UNAUTHORIZED = "unauthorized"
     PAYMENT_REQUIRED = "payment_required"
@@ -46,23 +45,23 @@ class ErrorClass(StrEnum):
     UNPROCESSABLE = "unprocessable"
     CONTENT_REFUSED = "content_refused"
     CONTEXT_TOO_LONG = "context_too_long"
-    RESPONSE_FORMAT_UNSUPPORTED = "response_format_unsupported"  # the same is asked again without a schema
-    BEING_ASKED = "being_asked"  # another call is asking the same now and its answer is awaited, so no call was made
-    NOT_ALLOWED = "not_allowed"  # refused here, before anything was sent
+    RESPONSE_FORMAT_UNSUPPORTED = "response_format_unsupported"  # the call is repeated without a schema
+    DUPLICATE_IN_FLIGHT = "duplicate_in_flight"  # not sent: the trial waits for the answer to an equal request
+    NOT_ALLOWED = "not_allowed"  # this program refused to send the request
     MISSING_KEY = "missing_key"
-    BATCH_EXPIRED = "batch_expired"  # its batch ended before this call was made
+    BATCH_EXPIRED = "batch_expired"  # its batch ended before the provider made this call
     UNRENDERABLE = "unrenderable"  # the prompt and the item do not make a valid request
     INTERNAL_ERROR = "internal_error"  # a fault of this program
 
     @property
     def kind(self) -> Kind:
-        if self in _ENDPOINT:
+        if self in _ENDPOINT_CLASSES:
             return Kind.ENDPOINT
-        return Kind.TRANSIENT if self in _TRANSIENT else Kind.PERMANENT
+        return Kind.TRANSIENT if self in _TRANSIENT_CLASSES else Kind.PERMANENT
 
 
-_ENDPOINT = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.QUOTA_EXHAUSTED, ErrorClass.OVERLOADED})
-_TRANSIENT = frozenset(
+_ENDPOINT_CLASSES = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.QUOTA_EXHAUSTED, ErrorClass.OVERLOADED})
+_TRANSIENT_CLASSES = frozenset(
     {
         ErrorClass.SERVER_ERROR,
         ErrorClass.TIMEOUT,
@@ -72,7 +71,7 @@ _TRANSIENT = frozenset(
         ErrorClass.EMPTY_ANSWER,
         ErrorClass.UNREADABLE_ANSWER,
         ErrorClass.RESPONSE_FORMAT_UNSUPPORTED,
-        ErrorClass.BEING_ASKED,
+        ErrorClass.DUPLICATE_IN_FLIGHT,
         ErrorClass.BATCH_EXPIRED,
         ErrorClass.INTERNAL_ERROR,
     }
@@ -81,9 +80,9 @@ _TRANSIENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CallRequest:
-    """One call to make. `messages` have the form of OpenAI's chat API, with images as data URLs in image_url parts.
+    """A call to make. `messages` have the form of OpenAI's chat API, with images as data URLs in image_url parts.
 
-    `parameters` are those that `runs_app.llm.parameters` allows. `prices` are those set by hand on the model, in US
+    `runs_app.llm.parameters` lists the allowed `parameters`. `prices` are the prices set by hand on the model, in US
     dollars per million tokens. `max_output_tokens` is the model's own limit of an answer.
     """
 
@@ -102,7 +101,7 @@ class CallRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestBody:
-    """The JSON body that a call would send, and its headers beyond key and content type."""
+    """The JSON body of a call, and its headers without key and content type."""
 
     body: dict[str, Any]
     headers: dict[str, str]
@@ -128,8 +127,8 @@ REPLY_FIELDS = (
 class CallReply:
     """A model's reply. Times are in milliseconds. Tokens are None if the provider does not state them.
 
-    Thinking that the provider or a <think> block separates is in `reasoning`, not in `text`. `raw_text` is the text as
-    received. Input tokens include cached ones, output tokens include reasoning. `list_usd` is the cost without the
+    `reasoning` holds the thinking that the provider or a <think> block separates from `text`. `raw_text` is the text as
+    received. Input tokens include cached tokens, output tokens include reasoning. `list_usd` is the cost without the
     provider's cache, None if no list has a price. `stated_usd` is the cost that the provider states. `allowance` holds
     the rates that the provider says are left.
     """
@@ -157,15 +156,15 @@ class CallReply:
 
     @property
     def truncated(self) -> bool:
-        """Return whether the model ran out of tokens before it had finished."""
+        """Return whether the answer reached its token limit."""
         return self.finish_reason == "length"
 
 
 class CallFailure(Exception):
-    """A call without a reply. `message` holds no key, no query of a URL, and at most 500 characters.
+    """A failed call. `message` has at most 500 characters, and contains no key and no query of a URL.
 
-    `was_sent` is false only if the provider certainly never got the request. `usage` and `cost_usd` are the amounts
-    that the provider billed nevertheless, None if its reply does not state them.
+    `was_sent` is false only if the provider certainly never received the request. `usage` and `cost_usd` are the
+    amounts that the provider billed nevertheless, None if its reply does not state them.
     """
 
     def __init__(

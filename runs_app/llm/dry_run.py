@@ -1,4 +1,4 @@
-"""Transports without sending: one captures the request, one replays a reply that came in a batch."""
+"""Transports that send nothing: one captures a request, the other replays a reply from a batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runs_app.llm.keys import redact_body
 
 
 class RequestCaptured(Exception):
-    """Raised instead of sending."""
+    """Raised instead of sending the request."""
 
 
 class CapturingTransport(Exchange):
@@ -27,12 +27,12 @@ class CapturingTransport(Exchange):
 
 
 def _keep_api_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of the API itself: `anthropic-version`, and `anthropic-beta` if a request names a feature."""
+    """Return only the API's own headers, such as `anthropic-version` and `anthropic-beta`."""
     return {name.lower(): value for name, value in headers.items() if name.lower().startswith("anthropic-")}
 
 
 class ReplayTransport(Exchange):
-    """A transport that reads a reply from a batch as if it had just arrived."""
+    """A transport that returns a reply from a batch as if it had just arrived."""
 
     def __init__(self, request: CallRequest, key: str, status: int, body: bytes) -> None:
         super().__init__(request, key)

@@ -1,4 +1,4 @@
-"""The table of providers' errors: what each means, and which part of it may be stored."""
+"""Providers' errors: their classes, and the parts of them that may be stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runs_app.llm.calls import ErrorClass
 from runs_app.llm.rate_limit_headers import parse_reply_time
 
 MAX_MESSAGE = 500
-MAX_READ = 20_000  # Of the text that a message is made of: more than twenty times as long as the longest message.
+MAX_READ = 20_000  # The longest text that a message is made from, forty times as long as the message.
 MAX_RETRY_AFTER_S = 86_400.0
 
 _BY_STATUS: dict[int, ErrorClass] = {
@@ -29,7 +29,7 @@ _BY_STATUS: dict[int, ErrorClass] = {
     498: ErrorClass.OVERLOADED,  # Groq: no capacity
     503: ErrorClass.OVERLOADED,
     504: ErrorClass.TIMEOUT,
-    524: ErrorClass.TIMEOUT,  # Cloudflare: the server behind it did not answer in time
+    524: ErrorClass.TIMEOUT,  # Cloudflare: the origin server did not answer in time
     529: ErrorClass.OVERLOADED,  # Anthropic
 }
 
@@ -59,7 +59,7 @@ _URL = re.compile(r"(https?://)(?:[^\s/@\"']+@)?([^\s?#\"']+)(?:[?#][^\s\"']*)?"
 
 
 def classify(status: int, body: str, has_format: bool = False) -> ErrorClass:
-    """Return the meaning of an error status with this body. `has_format`: a response format had been asked for."""
+    """Return the class of an error status with this body. `has_format`: the request had a response format."""
     if status == 429:
         return ErrorClass.QUOTA_EXHAUSTED if _QUOTA.search(body) else ErrorClass.RATE_LIMITED
     if status not in (401, 404) and _CONTENT.search(body):
@@ -78,13 +78,16 @@ def classify(status: int, body: str, has_format: bool = False) -> ErrorClass:
 
 
 def classify_reported(body: str) -> ErrorClass:
-    """Return the meaning of an error that came with status 200 and no status of its own."""
+    """Return the class of an error that came with status 200 and without its own status."""
     return ErrorClass.CONTENT_REFUSED if _CONTENT.search(body) else ErrorClass.SOFT_FAILURE
 
 
-def reported_error(payload: Mapping[str, Any]) -> tuple[int | None, str] | None:
-    """Return the error that a reply of status 200 reports, with its own status if any. Return None without an error."""
-    for reported in (payload.get("error"), *_choice_errors(payload)):
+def find_reported_error(payload: Mapping[str, Any]) -> tuple[int | None, str] | None:
+    """Return the status and text of an error that a reply of status 200 reports, or None without an error.
+
+    The status is None if the error has none.
+    """
+    for reported in (payload.get("error"), *_iter_choice_errors(payload)):
         if isinstance(reported, dict) and (reported.get("message") or reported.get("code") is not None):
             code = str(reported.get("code"))
             status = int(code) if re.fullmatch(r"[45]\d\d", code) else None
@@ -94,7 +97,7 @@ def reported_error(payload: Mapping[str, Any]) -> tuple[int | None, str] | None:
     return None
 
 
-def _choice_errors(payload: Mapping[str, Any]) -> Iterator[Any]:
+def _iter_choice_errors(payload: Mapping[str, Any]) -> Iterator[Any]:
     choices = payload.get("choices")
     for choice in choices if isinstance(choices, list) else []:
         if isinstance(choice, dict):
@@ -104,15 +107,15 @@ def _choice_errors(payload: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def read_provider(payload: Mapping[str, Any]) -> str:
-    """Return the provider that served the call, if a router of several names it (with an error, too); else ""."""
+    """Return the provider that served the call, if a router names it in a reply or an error; else ""."""
     error = payload.get("error")
     metadata = error.get("metadata") if isinstance(error, dict) else None
-    named = payload.get("provider") or (metadata.get("provider_name") if isinstance(metadata, dict) else None)
-    return replace_unstorable(named) if isinstance(named, str) else ""
+    provider = payload.get("provider") or (metadata.get("provider_name") if isinstance(metadata, dict) else None)
+    return replace_unstorable(provider) if isinstance(provider, str) else ""
 
 
 def read_message(body: str) -> str:
-    """Return the message of an error body in any of the usual forms, or the body itself."""
+    """Return the message of an error body in any common form, or the body itself."""
     payload = parse_json_object(body)
     error = payload.get("error", payload)
     if isinstance(error, str):
@@ -121,28 +124,27 @@ def read_message(body: str) -> str:
         return body
     metadata = error.get("metadata")
     upstream = metadata.get("raw") if isinstance(metadata, dict) else None
-    words = [error.get("message") or error.get("detail") or error.get("code"), upstream]
-    texts = [word if isinstance(word, str) else json.dumps(word) for word in words if word]
+    parts = [error.get("message") or error.get("detail") or error.get("code"), upstream]
+    texts = [part if isinstance(part, str) else json.dumps(part) for part in parts if part]
     return ": ".join(texts) or body
 
 
 def clean_message(text: str, secrets: tuple[str, ...] = ()) -> str:
-    """Return the text in one line of at most 500 characters, without keys and without names and queries in URLs."""
+    """Return the text in one line of at most 500 characters, without keys, and without URLs' user names and queries."""
     for secret in filter(None, secrets):
         text = text.replace(secret, "[key]")
-    text = _cut(text)
+    text = _truncate(text)
     text = _URL.sub(r"\1\2", text)
     text = _NAMED_SECRETS.sub(r"\1[key]", _SECRETS.sub("[key]", text))
     text = " ".join(replace_unstorable(text).split())
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
 
 
-def _cut(text: str) -> str:
-    """Return the part of the text that a message is made of.
+def _truncate(text: str) -> str:
+    """Return the start of the text that a message is made from.
 
-    The patterns take seconds for 10 MB, and block all other calls meanwhile.
-
-    The part never ends inside a word, because half of a key would not be recognized as a key.
+    The patterns take seconds for 10 MB, and block all other calls meanwhile. The cut is never inside a word, because
+    half a key would not be recognized as a key.
     """
     return text if len(text) <= MAX_READ else (text[:MAX_READ].rsplit(None, 1) or [""])[0]
 
@@ -155,24 +157,24 @@ def replace_unstorable(text: str) -> str:
 
 
 def read_retry_after_s(headers: Mapping[str, str], body: str = "", now: datetime | None = None) -> float | None:
-    """Return the seconds that the provider asks to wait.
+    """Return the seconds that the provider asks to wait, or None.
 
     They come from Retry-After, as seconds or a date, or from the delay in Google's error body.
     """
-    milliseconds = _number(headers.get("retry-after-ms"))
+    milliseconds = _parse_number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return _clamp(milliseconds / 1000)
     header = headers.get("retry-after")
-    seconds = _number(header)
+    seconds = _parse_number(header)
     if seconds is not None:
         return _clamp(seconds)
     if header:
-        return _seconds_until(header, now or parse_reply_time(headers))
+        return _parse_seconds_until(header, now or parse_reply_time(headers))
     delay = re.search(r'"retryDelay"\s*:\s*"([\d.]+)s"', body)
-    return _clamp(float(delay[1])) if delay and _number(delay[1]) is not None else None
+    return _clamp(float(delay[1])) if delay and _parse_number(delay[1]) is not None else None
 
 
-def _seconds_until(date: str, now: datetime) -> float | None:
+def _parse_seconds_until(date: str, now: datetime) -> float | None:
     try:
         moment = parsedate_to_datetime(date)
     except (TypeError, ValueError):
@@ -185,7 +187,7 @@ def _clamp(seconds: float) -> float:
     return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
 
 
-def _number(text: str | None) -> float | None:
+def _parse_number(text: str | None) -> float | None:
     try:
         number = float(text or "")
     except ValueError:
@@ -194,7 +196,7 @@ def _number(text: str | None) -> float | None:
 
 
 def parse_json_object(body: str) -> dict[str, Any]:
-    """Return the JSON object in a body, or the first of a list of objects, or an empty one."""
+    """Return the JSON object in a body, the first object of a list, or an empty object."""
     try:
         payload = json.loads(body)
     except (ValueError, RecursionError):

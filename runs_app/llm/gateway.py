@@ -1,10 +1,10 @@
-"""The only way to models: litellm shapes requests and reads replies, our own transport sends them.
+"""The gateway to models: litellm builds requests and reads replies, and our own transport sends them.
 
-litellm has each provider's form of a request and a reply, and its prices. Its wrapper around a call is left out: a
+litellm has each provider's form of a request and a reply, and its prices. Its wrapper around a call is not used: a
 thread, logging, retries, and clients that send a request again. One call is one request, to an allowed address, with an
-explicit key, within its time. That is also three times faster.
+explicit key, within its time-out. This is also three times faster.
 
-litellm takes seconds to import, so it is imported at its first use. `warm_up` does that ahead of time.
+litellm takes seconds to import, so it is imported at its first use. `warm_up` imports it ahead of time.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from runs_app.pricing.costs import Usage
 
 __all__ = ["build_body", "call", "close_session", "read_batch_reply", "resolve_access", "warm_up"]
 
-# The address of each provider, if the endpoint names none. None: the endpoint must name one.
+# The default address of each provider.
 PROVIDER_URLS: dict[str, str | None] = {
     "openai": "https://api.openai.com/v1",
     "openrouter": "https://openrouter.ai/api/v1",
     "anthropic": "https://api.anthropic.com",
-    "gemini": None,  # its addresses hold the model; litellm makes them
+    "gemini": None,  # litellm builds its addresses, which include the model
     "ollama_chat": "http://localhost:11434",
     "hosted_vllm": None,
 }
-_NEED_A_URL = frozenset({"hosted_vllm"})
-_SELF_HOSTED = frozenset({"hosted_vllm", "ollama_chat"})  # no list has their prices, and litellm would ask the server
+_NEEDS_URL = frozenset({"hosted_vllm"})
+_SELF_HOSTED = frozenset({"hosted_vllm", "ollama_chat"})  # not in any price list; litellm would ask the server
 
-# Parameters that litellm translates for each provider. `parameters` decides which ones may be sent.
+# Parameters that litellm translates for each provider. `parameters` decides which of them may be sent.
 _TRANSLATED = frozenset(
     {"temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "reasoning_effort", "stop", "logit_bias"}
     | {"presence_penalty", "frequency_penalty", "logprobs", "top_logprobs", "thinking", "verbosity", "service_tier"}
 )
-# Other parameters by their names at the provider. In OpenAI's form, unlisted ones go into the body unchanged.
+# Other parameters, by their names at the provider. In OpenAI's form, other names go into the body unchanged.
 _NATIVE: dict[str, frozenset[str]] = {
     "anthropic": frozenset({"top_k"}),
     "gemini": frozenset({"top_k"}),
@@ -60,9 +60,9 @@ _NATIVE: dict[str, frozenset[str]] = {
 
 
 async def call(request: CallRequest) -> CallReply:
-    """Make one call. Raise CallFailure only (and CancelledError when cancelled).
+    """Make one call. Raise only CallFailure (and CancelledError when cancelled).
 
-    At the end of a drain's event loop, await `close_session()` to close that loop's connections.
+    Before an event loop ends, await `close_session()` to close its connections.
     """
     try:
         reply = await _make_call(request)
@@ -75,70 +75,68 @@ async def call(request: CallRequest) -> CallReply:
 
 def _notify_observer(request: CallRequest, outcome: call_observer.Outcome) -> None:
     if settings.CALL_OBSERVER:
-        call_observer.observer_queue(settings.CALL_OBSERVER).tell(request, outcome)
+        call_observer.get_observer_queue(settings.CALL_OBSERVER).put(request, outcome)
 
 
 async def _make_call(request: CallRequest) -> CallReply:
-    exchange = _exchange_class()(request, _key(request))
-    # Started here, because the first exchange of a process imports litellm, which takes seconds.
-    started = time.perf_counter()
+    exchange = _get_exchange_class()(request, _get_key(request))
+    started = time.perf_counter()  # Not earlier: the first exchange of a process imports litellm, which takes seconds.
     try:
         response = await _read_response(request, exchange)
-        return read_reply(request, response, exchange, _milliseconds_since(started), _listed_cost)
+        return read_reply(request, response, exchange, _get_elapsed_ms(started), _get_listed_cost)
     except CallFailure as failure:
         raise _add_circumstances(_add_bill(request, failure, exchange), exchange, started) from None
     except Exception as error:  # noqa: BLE001 - any exception of a provider's adapter is a failed call
-        billed = _add_bill(request, exchange.failure_after(error), exchange)
+        billed = _add_bill(request, exchange.get_failure(error), exchange)
         raise _add_circumstances(billed, exchange, started) from None
 
 
 async def _read_response(request: CallRequest, exchange: Exchange) -> Any:
     """Return the reply as litellm reads it. If litellm cannot read the token counts, read it without them."""
     try:
-        return await _completion(request, exchange)
+        return await _start_completion(request, exchange)
     except CallFailure:
         raise
     except Exception:
-        uncounted = exchange.body_without_counts()
-        if uncounted is None:
+        body = exchange.build_body_without_counts()
+        if body is None:
             raise
-    return await _completion(
-        request, _exchange_class(ReplayTransport)(request, exchange.key, exchange.status, uncounted)
-    )
+    replay = _get_exchange_class(ReplayTransport)(request, exchange.key, exchange.status, body)
+    return await _start_completion(request, replay)
 
 
 def _add_circumstances(failure: CallFailure, exchange: Exchange, started: float) -> CallFailure:
-    failure.latency_ms, failure.trace_id = _milliseconds_since(started), exchange.trace_id
+    failure.latency_ms, failure.trace_id = _get_elapsed_ms(started), exchange.trace_id
     return failure
 
 
 def _add_bill(
     request: CallRequest, failure: CallFailure, exchange: Exchange, discount: Decimal = Decimal(0)
 ) -> CallFailure:
-    """Add the amount billed for a call without an answer: the stated cost, or that of its tokens."""
+    """Add the amount billed for a call without an answer: the stated cost, or the cost of its tokens."""
     bill = exchange.bill
     computed = None
     if bill.usage is not None:
-        at_list = price_unanswered_call(request, bill.usage, _listed_cost)
-        computed = None if at_list is None else parse_dollars(at_list * (1 - discount))
+        listed = price_unanswered_call(request, bill.usage, _get_listed_cost)
+        computed = None if listed is None else parse_dollars(listed * (1 - discount))
     failure.usage, failure.cost_usd = bill.usage, choose_larger(bill.stated_usd, computed)
     return failure
 
 
-def _milliseconds_since(started: float) -> int:
+def _get_elapsed_ms(started: float) -> int:
     return round((time.perf_counter() - started) * 1000)
 
 
 def warm_up() -> None:
-    """Import litellm and the modules of its first call, then exclude all of it from garbage collection.
+    """Import litellm and the modules of its first call, then exclude its objects from garbage collection.
 
-    Call this once in a worker before work starts. It takes seconds, but without it each collection walks litellm's
-    objects.
+    Call this once in a worker before work starts. It takes seconds, but otherwise each collection walks all objects of
+    litellm.
     """
     for provider in PROVIDER_URLS:
-        # Prepared like a call to import the provider's adapter, then dropped.
+        # Preparing a call imports the provider's adapter. The call is not made.
         request = CallRequest(provider, "warm-up", "http://127.0.0.1:9", None, [{"role": "user", "content": "."}])
-        _completion(request, _exchange_class()(request, KEYLESS)).close()
+        _start_completion(request, _get_exchange_class()(request, KEYLESS)).close()
     gc.collect()
     gc.freeze()
 
@@ -147,7 +145,7 @@ def warm_up() -> None:
 
 
 @functools.cache
-def _litellm() -> Any:
+def _import_litellm() -> Any:
     """Import litellm with its network look-ups, telemetry, callbacks, retries and logs switched off, and return it."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it fetches its prices from the network
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # else it loads a .env file of the current directory
@@ -164,9 +162,9 @@ def _litellm() -> Any:
     return litellm
 
 
-def _completion(request: CallRequest, exchange: Exchange) -> Any:
-    """Return the awaitable that makes the call. With `acompletion=True`, litellm returns it without its own wrapper."""
-    litellm = _litellm()
+def _start_completion(request: CallRequest, exchange: Exchange) -> Any:
+    """Return an awaitable that makes the call. With `acompletion=True`, litellm returns it without its own wrapper."""
+    litellm = _import_litellm()
     log = litellm.Logging(
         model=request.model,
         messages=request.messages,
@@ -177,8 +175,8 @@ def _completion(request: CallRequest, exchange: Exchange) -> Any:
         function_id=exchange.trace_id,
     )
     return litellm.completion(
-        model=f"{request.provider}/{request.model}",  # it cuts the first part off, even off a model's own name
-        api_base=_base_url(request),
+        model=f"{request.provider}/{request.model}",  # litellm removes the first part, even of a model's own name
+        api_base=_get_base_url(request),
         api_key=exchange.key,
         messages=request.messages,
         response_format=request.response_format,
@@ -187,27 +185,26 @@ def _completion(request: CallRequest, exchange: Exchange) -> Any:
         client=exchange,
         acompletion=True,
         litellm_logging_obj=log,
-        _skip_responses_api_bridge=True,  # the bridge would send with a client of its own
-        **_parameters(request),
+        _skip_responses_api_bridge=True,  # the bridge would use its own client
+        **_build_parameters(request),
     )
 
 
-def _base_url(request: CallRequest) -> str | None:
-    """Return the endpoint's address or the provider's own. It is explicit, or litellm would read the environment."""
+def _get_base_url(request: CallRequest) -> str | None:
+    """Return the endpoint's address or the provider's default. Without one, litellm would read the environment."""
     if request.provider not in PROVIDER_URLS:
-        raise CallFailure(
-            ErrorClass.NOT_ALLOWED, f"provider {request.provider!r} is not one of {', '.join(PROVIDER_URLS)}"
-        )
+        known = ", ".join(PROVIDER_URLS)
+        raise CallFailure(ErrorClass.NOT_ALLOWED, f"provider {request.provider!r} is not one of {known}")
     url = request.base_url or PROVIDER_URLS[request.provider]
     if url is None:
-        if request.provider in _NEED_A_URL:
+        if request.provider in _NEEDS_URL:
             raise CallFailure(ErrorClass.NOT_ALLOWED, f"an endpoint of {request.provider} needs a base URL")
         return None
     return url.rstrip("/")
 
 
-def _key(request: CallRequest) -> str:
-    """Return the endpoint's key, or a dummy if none is needed. Without one, litellm would read the environment."""
+def _get_key(request: CallRequest) -> str:
+    """Return the endpoint's key, or a placeholder if it needs none. Otherwise litellm would read the environment."""
     if not request.key_env:
         return KEYLESS
     if problem := find_name_problem(request.key_env):
@@ -218,57 +215,57 @@ def _key(request: CallRequest) -> str:
     return key
 
 
-def _parameters(request: CallRequest) -> dict[str, Any]:
+def _build_parameters(request: CallRequest) -> dict[str, Any]:
     """Return the sampler's parameters for litellm. Only known names pass, because litellm has control arguments, too.
 
-    Anthropic requires a limit, and litellm would choose one. So the model's own limit is sent, because the reservation
-    is computed from it.
+    Anthropic requires a limit of the answer. If the sampler sets none, the model's own limit is sent, because the
+    reservation rests on it; litellm would choose another.
     """
-    given = {name: value for name, value in request.parameters.items() if value is not None}
-    if problem := parameters.find_problem(request.provider, given):
+    settings_by_name = {name: value for name, value in request.parameters.items() if value is not None}
+    if problem := parameters.find_problem(request.provider, settings_by_name):
         raise CallFailure(ErrorClass.NOT_ALLOWED, problem, was_sent=False)
-    if request.provider == "anthropic" and request.max_output_tokens and not parameters.limits_output(given):
-        given["max_tokens"] = request.max_output_tokens
-    named = _TRANSLATED | _NATIVE.get(request.provider, frozenset())
-    passed = {name: value for name, value in given.items() if name in named}
-    extra = {name: value for name, value in given.items() if name not in named}
+    limits_output = parameters.limits_output(settings_by_name)
+    if request.provider == "anthropic" and request.max_output_tokens and not limits_output:
+        settings_by_name["max_tokens"] = request.max_output_tokens
+    supported = _TRANSLATED | _NATIVE.get(request.provider, frozenset())
+    arguments = {name: value for name, value in settings_by_name.items() if name in supported}
+    extra = {name: value for name, value in settings_by_name.items() if name not in supported}
     if extra:
-        passed["extra_body"] = extra
-    if request.provider == "ollama_chat" and "reasoning_effort" not in given:
-        passed.setdefault("think", False)  # thinking models of Ollama think unless this is set
+        arguments["extra_body"] = extra
+    if request.provider == "ollama_chat" and "reasoning_effort" not in settings_by_name:
+        arguments.setdefault("think", False)  # thinking models of Ollama think unless this is set
     if request.base_url and request.provider not in _NATIVE:
         # litellm looks parameters up by the names of models, but a local server may serve any model.
-        passed["allowed_openai_params"] = sorted(_TRANSLATED & given.keys())
-    return passed
+        arguments["allowed_openai_params"] = sorted(_TRANSLATED & settings_by_name.keys())
+    return arguments
 
 
-def _listed_cost(request: CallRequest, usage: Any) -> float | None:
-    """Return the US dollars for these tokens by litellm's price list, or None if the model is not listed."""
+def _get_listed_cost(request: CallRequest, usage: Any) -> float | None:
+    """Return the cost of these tokens in US dollars by litellm's price list, or None if the model is not listed."""
     if request.provider in _SELF_HOSTED or not _is_listed(request.provider, request.model):
         return None
-    litellm = _litellm()
-    named = {"model": request.model, "custom_llm_provider": request.provider}
+    litellm = _import_litellm()
+    model = {"model": request.model, "custom_llm_provider": request.provider}
     if isinstance(usage, Usage):
         tokens = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
-        return float(sum(litellm.cost_per_token(**named, **tokens)))
-    costs = litellm.cost_per_token(**named, usage_object=usage)
-    return float(sum(costs))
+        return float(sum(litellm.cost_per_token(**model, **tokens)))
+    return float(sum(litellm.cost_per_token(**model, usage_object=usage)))
 
 
 @functools.lru_cache(maxsize=4096)
 def _is_listed(provider: str, model: str) -> bool:
-    """Return whether litellm lists a price. Cached for each model, because litellm is slow for unlisted ones."""
+    """Return whether litellm lists a price. The result is cached, because litellm is slow for unlisted models."""
     try:
-        known = _litellm().get_model_info(model=model, custom_llm_provider=provider)
+        info = _import_litellm().get_model_info(model=model, custom_llm_provider=provider)
     except Exception:  # noqa: BLE001 - it raises a bare Exception for a model that is not listed
         return False
-    return known.get("input_cost_per_token") is not None and known.get("output_cost_per_token") is not None
+    return info.get("input_cost_per_token") is not None and info.get("output_cost_per_token") is not None
 
 
 @functools.cache
-def _exchange_class(kind: type[Exchange] = Exchange) -> Any:
-    """Return the exchange class as a subclass of litellm's client, which litellm's handlers check for."""
-    _litellm()
+def _get_exchange_class(kind: type[Exchange] = Exchange) -> Any:
+    """Return the exchange class as a subclass of litellm's client, because litellm's handlers check for it."""
+    _import_litellm()
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
     return type(f"Litellm{kind.__name__}", (kind, AsyncHTTPHandler), {})
@@ -278,23 +275,23 @@ def _exchange_class(kind: type[Exchange] = Exchange) -> Any:
 
 
 def resolve_access(request: CallRequest) -> tuple[str, str]:
-    """Return the base URL and the key that this request would use. Raise CallFailure if one of them is missing."""
-    url = _base_url(request)
+    """Return the base URL and the key for this request. Raise CallFailure if one of them is missing."""
+    url = _get_base_url(request)
     if url is None:
-        raise CallFailure(ErrorClass.NOT_ALLOWED, f"there is no one address of {request.provider}")
-    return url, _key(request)
+        raise CallFailure(ErrorClass.NOT_ALLOWED, f"{request.provider} has no single base URL")
+    return url, _get_key(request)
 
 
 async def build_body(request: CallRequest) -> RequestBody:
-    """Return what `call` would send for this request, without sending it. Raise CallFailure if it cannot be sent."""
-    transport: CapturingTransport = _exchange_class(CapturingTransport)(request, _key(request))
+    """Return the body that `call` would send for this request. Raise CallFailure if it cannot be sent."""
+    transport: CapturingTransport = _get_exchange_class(CapturingTransport)(request, _get_key(request))
     try:
-        await _completion(request, transport)
+        await _start_completion(request, transport)
     except CallFailure:
         raise
-    except Exception as error:  # noqa: BLE001 - adapters wrap what stopped the sending in errors of their own
+    except Exception as error:  # noqa: BLE001 - adapters wrap RequestCaptured in their own errors
         if transport.captured is None:
-            raise transport.failure_after(error) from None
+            raise transport.get_failure(error) from None
     if transport.captured is None:
         raise CallFailure(ErrorClass.INTERNAL_ERROR, "nothing would have been sent", was_sent=False)
     return transport.captured
@@ -305,36 +302,36 @@ async def read_batch_reply(request: CallRequest, status: int, body: bytes, disco
 
     `discount` is the share of the price that a batch saves. It applies if litellm lists no batch prices.
     """
-    replay: ReplayTransport = _exchange_class(ReplayTransport)(request, _key(request), status, body)
+    replay: ReplayTransport = _get_exchange_class(ReplayTransport)(request, _get_key(request), status, body)
     try:
-        reply = read_reply(request, await _read_response(request, replay), replay, 0, _listed_cost)
+        reply = read_reply(request, await _read_response(request, replay), replay, 0, _get_listed_cost)
     except CallFailure as failure:
         raise _add_bill(request, failure, replay, discount) from None
     except Exception as error:  # noqa: BLE001 - as in `call`
-        raise _add_bill(request, replay.failure_after(error), replay, discount) from None
+        raise _add_bill(request, replay.get_failure(error), replay, discount) from None
     return _apply_batch_price(request, reply, discount)
 
 
 def _apply_batch_price(request: CallRequest, reply: CallReply, discount: Decimal) -> CallReply:
-    """Return the reply at the batch's price. Its list price stays, and the ledger shows the difference as saved.
+    """Return the reply at the batch's price. Its `list_usd` stays, so the ledger shows the difference as saved.
 
     A cost that the provider states counts if it is larger.
     """
     if reply.cost_source not in ("price list", "litellm"):
         return reply
-    listed = _listed_batch_share(request, reply) if reply.cost_source == "litellm" else None
+    listed = _get_listed_batch_share(request, reply) if reply.cost_source == "litellm" else None
     share = 1 - discount if listed is None else listed
     cost = None if reply.cost_usd is None else reply.cost_usd * share
     return replace(reply, cost_usd=choose_larger(cost, reply.stated_usd))
 
 
-def _listed_batch_share(request: CallRequest, reply: CallReply) -> Decimal | None:
-    """Return the share of the usual price that these tokens cost in a batch by litellm's list, or None."""
-    known = _litellm().get_model_info(model=request.model, custom_llm_provider=request.provider)
+def _get_listed_batch_share(request: CallRequest, reply: CallReply) -> Decimal | None:
+    """Return the share of the regular price that these tokens cost in a batch by litellm's list, or None."""
+    info = _import_litellm().get_model_info(model=request.model, custom_llm_provider=request.provider)
     kinds = ("input_cost_per_token", "output_cost_per_token")
-    usual, batched = [known.get(kind) for kind in kinds], [known.get(f"{kind}_batches") for kind in kinds]
+    regular, batched = [info.get(kind) for kind in kinds], [info.get(f"{kind}_batches") for kind in kinds]
     tokens = (reply.input_tokens or 0, reply.output_tokens or 0)
-    whole = sum(price * n for price, n in zip(usual, tokens, strict=True))
-    if None in batched or not whole:
+    regular_cost = sum(price * n for price, n in zip(regular, tokens, strict=True))
+    if None in batched or not regular_cost:
         return None
-    return Decimal(str(sum(price * n for price, n in zip(batched, tokens, strict=True)) / whole))
+    return Decimal(str(sum(price * n for price, n in zip(batched, tokens, strict=True)) / regular_cost))

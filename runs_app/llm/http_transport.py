@@ -21,10 +21,10 @@ from runs_app.llm.stated_costs import Bill, read_bill
 from runs_app.llm.url_allowlist import find_url_problem
 
 MAX_REPLY_BYTES = 16 * 2**20
-KEEP_ALIVE_S = 4.0  # below the 5 s of common servers, so that a connection is not used while they close it
+KEEP_ALIVE_S = 4.0  # shorter than the usual 5 s of servers, so that no request meets a connection that they close
 
-# aiohttp has already undone these.
-_UNDONE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
+# aiohttp has already decoded the body.
+_DROPPED_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
 _COUNTS = frozenset({"usage", "usageMetadata"})  # The fields in which providers state the tokens used.
 _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY")
 
@@ -32,9 +32,9 @@ _sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSe
 
 
 class Exchange:
-    """A replacement of litellm's HTTP client for one call. It never sends a request twice.
+    """An HTTP client for one call, in place of litellm's own. It never sends a request twice.
 
-    It keeps the reply and the failure, because litellm's adapters turn errors into forms of their own.
+    It keeps the reply and the failure, because litellm's adapters raise their own errors instead.
     """
 
     def __init__(self, request: CallRequest, key: str) -> None:
@@ -48,7 +48,7 @@ class Exchange:
         self.failure: CallFailure | None = None
 
     def __del__(self) -> None:
-        """Do nothing: litellm's client would close its connections here, and this one has none."""
+        """Do nothing. litellm's client would close its connections here, but this client has none."""
 
     @property
     def text(self) -> str:
@@ -56,7 +56,7 @@ class Exchange:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """Return the JSON object of the reply's body, or an empty one."""
+        """Return the JSON object of the reply's body, or an empty object."""
         return failures.parse_json_object(self.text)
 
     @property
@@ -64,17 +64,17 @@ class Exchange:
         """Return the tokens and the cost that the reply states."""
         return read_bill(self.payload, self.text)
 
-    def body_without_counts(self) -> bytes | None:
-        """Return an answer's body with empty token counts, or None if it has no counts or is no answer.
+    def build_body_without_counts(self) -> bytes | None:
+        """Return an answer's body with empty token counts, or None if it has no counts or is not an answer.
 
-        A provider may state counts that are no numbers. Its answer is paid for nevertheless, and asking again would
-        cost twice.
+        Some providers state counts that are not numbers. The answer is billed nevertheless, and a second call would
+        cost again.
         """
         payload = self.payload
-        counted = _COUNTS & payload.keys()
-        if self.failure is not None or self.status != 200 or not counted:
+        names = _COUNTS & payload.keys()
+        if self.failure is not None or self.status != 200 or not names:
             return None
-        return _json.dumps(payload | {name: {} for name in counted}).encode()
+        return _json.dumps(payload | {name: {} for name in names}).encode()
 
     async def post(
         self,
@@ -89,9 +89,9 @@ class Exchange:
         files: Any = None,
         content: Any = None,
     ) -> Any:
-        """Send the request and return the reply as an httpx.Response. Raise an error status as httpx does.
+        """Send the request and return the reply as an httpx.Response. Raise httpx's exception for an error status.
 
-        The signature is that of litellm's client. The time-out is the request's own.
+        The signature is that of litellm's client. The time-out is that of the request.
         """
         import httpx
 
@@ -100,12 +100,12 @@ class Exchange:
         try:
             await self._send(str(url), content if data is None else data, json, params, headers)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            self.failure = self._failure_of(error)
+            self.failure = self._build_send_failure(error)
             raise self.failure from None
         response = httpx.Response(
             self.status or 0,
-            headers={name: value for name, value in self.headers.items() if name not in _UNDONE_HEADERS},
-            content=_as_utf8(self.body),
+            headers={name: value for name, value in self.headers.items() if name not in _DROPPED_HEADERS},
+            content=_replace_invalid_utf8(self.body),
             request=httpx.Request("POST", url),
         )
         response.raise_for_status()
@@ -117,7 +117,7 @@ class Exchange:
         if problem is None and (stream or self.was_used):
             problem = "A call is one request."
         if problem is not None:
-            self.failure = self.fail(ErrorClass.NOT_ALLOWED, problem)
+            self.failure = self.build_failure(ErrorClass.NOT_ALLOWED, problem)
             raise self.failure
 
     async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
@@ -127,50 +127,51 @@ class Exchange:
         ) as reply:
             secrets = list_secrets(self.key)
             self.headers = {name.lower(): redact(value, secrets) for name, value in reply.headers.items()}
-            given_id = self.headers.get("x-request-id") or self.headers.get("request-id")
-            self.trace_id = failures.replace_unstorable(given_id)[:64] if given_id else self.trace_id
+            request_id = self.headers.get("x-request-id") or self.headers.get("request-id")
+            self.trace_id = failures.replace_unstorable(request_id)[:64] if request_id else self.trace_id
             body = await read_bounded(reply)
             self.status, self.body = reply.status, redact_body(body, self.key)
 
-    def _failure_of(self, error: Exception) -> CallFailure:
-        """Return the failure for an error before the whole reply arrived."""
+    def _build_send_failure(self, error: Exception) -> CallFailure:
+        """Return the failure for an error that occurred before the whole reply arrived."""
         if isinstance(error, TimeoutError):
-            return self.fail(ErrorClass.TIMEOUT, f"no reply within {self.request.timeout_s:g} s")
+            return self.build_failure(ErrorClass.TIMEOUT, f"no reply within {self.request.timeout_s:g} s")
         if isinstance(error, _ReplyTooLong):
-            return self.fail(ErrorClass.MALFORMED_REPLY, str(error))
+            return self.build_failure(ErrorClass.MALFORMED_REPLY, str(error))
         if isinstance(error, aiohttp.ClientConnectorError):
             self.was_sent = False
         is_connection = isinstance(error, aiohttp.ClientError | OSError) and not isinstance(error, aiohttp.InvalidURL)
-        return self.fail(
+        return self.build_failure(
             ErrorClass.CONNECTION if is_connection else ErrorClass.BAD_REQUEST, f"{type(error).__name__}: {error}"
         )
 
-    def failure_after(self, error: Exception) -> CallFailure:
-        """Return the failure that this exchange saw, whatever error litellm made of it."""
+    def get_failure(self, error: Exception) -> CallFailure:
+        """Return the failure behind an error that litellm raised."""
         if self.failure is not None:
             return self.failure
         if self.status is None:  # litellm could not make a request
-            words = str(getattr(error, "message", error)).removeprefix(f"litellm.{type(error).__name__}: ")
-            return self.fail(ErrorClass.BAD_REQUEST, words.partition(" To drop these")[0] or type(error).__name__)
+            message = str(getattr(error, "message", error)).removeprefix(f"litellm.{type(error).__name__}: ")
+            message = message.partition(" To drop these")[0] or type(error).__name__
+            return self.build_failure(ErrorClass.BAD_REQUEST, message)
         if self.status >= 300:
-            return self._classified(self.status, self.text)
-        reported = failures.reported_error(self.payload)
+            return self._build_classified_failure(self.status, self.text)
+        reported = failures.find_reported_error(self.payload)
         if reported is None:
-            return self.fail(ErrorClass.MALFORMED_REPLY, f"the reply cannot be read: {self.text}")
-        return self._classified(*reported)
+            return self.build_failure(ErrorClass.MALFORMED_REPLY, f"the reply cannot be read: {self.text}")
+        return self._build_classified_failure(*reported)
 
-    def _classified(self, status: int | None, body: str) -> CallFailure:
+    def _build_classified_failure(self, status: int | None, body: str) -> CallFailure:
         has_format = self.request.response_format is not None
         error_class = (
             failures.classify_reported(body) if status is None else failures.classify(status, body, has_format)
         )
-        message = failures.read_message(body) or f"status {self.status} without a word"
-        return self.fail(error_class, message, failures.read_retry_after_s(self.headers, body))
+        message = failures.read_message(body) or f"status {self.status} without a message"
+        return self.build_failure(error_class, message, failures.read_retry_after_s(self.headers, body))
 
-    def fail(self, error_class: ErrorClass, message: str, retry_after_s: float | None = None) -> CallFailure:
+    def build_failure(self, error_class: ErrorClass, message: str, retry_after_s: float | None = None) -> CallFailure:
         """Return a failure with the part of its message that may be stored."""
-        own = (self.key,) if self.key != KEYLESS else ()
-        message = failures.clean_message(message, (*list_secrets(), *own))
+        own_key = (self.key,) if self.key != KEYLESS else ()
+        message = failures.clean_message(message, (*list_secrets(), *own_key))
         return CallFailure(
             error_class,
             message,
@@ -203,8 +204,8 @@ def get_session() -> aiohttp.ClientSession:
     return session
 
 
-def _as_utf8(body: bytes) -> bytes:
-    """Return the body with invalid bytes replaced, because one of them must not lose a paid answer."""
+def _replace_invalid_utf8(body: bytes) -> bytes:
+    """Return the body with invalid bytes replaced. A single invalid byte must not lose a paid answer."""
     try:
         body.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The keys of endpoints: the environment variables that may hold one, and the removal of keys from replies."""
+"""Keys of endpoints: the environment variables that may hold them, and the removal of keys from replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 
 KEYLESS = "not-needed"
-# Patterns with the same meaning in Python and PostgreSQL, because the database checks them, too.
+# These patterns mean the same in Python and in PostgreSQL, because the database checks them, too.
 NAME = r"^[A-Z][A-Z0-9_]*_(KEY|TOKEN)$"
 OWN = (
     r"^(EVALSITE|DJANGO|DATABASE|POSTGRES|AWS|SSH|GPG|GITHUB|GH|GITLAB|CI|ACTIONS|DOCKER|KUBE[A-Z]*|SYSTEMD|DBUS|SUDO)_"
@@ -34,16 +34,16 @@ def find_name_problem(name: str) -> str | None:
 
 
 def read_key(name: str | None) -> str:
-    """Return the value of a key variable. It is empty if the variable may not hold a key or is not set."""
+    """Return the value of a key variable. It is empty if the variable is not set or may not hold a key."""
     if not name or find_name_problem(name) is not None:
         return ""
     return os.environ.get(name, "").strip()
 
 
 def list_secrets(*own: str) -> list[str]:
-    """Return the values of all variables that may hold a key, and the `own` ones, longest first.
+    """Return the values of all variables that may hold a key, and those of `own`, longest first.
 
-    A provider may send back the key of another endpoint, for example if it is a proxy with several keys.
+    A provider may return the key of another endpoint, for example if it is a proxy with several keys.
     """
     names = (name for name in os.environ if name.endswith(("_KEY", "_TOKEN")))
     values = {*own, *map(read_key, names)} - {KEYLESS}
@@ -58,10 +58,10 @@ def redact(text: str, secrets: Collection[str]) -> str:
 
 
 def redact_body(body: bytes, *own: str) -> bytes:
-    """Return a provider's reply without keys. Only this form of a reply is ever stored.
+    """Return a provider's reply without keys. Replies are stored only in this form.
 
-    JSON may write a character of a key as an escape (`\\u0073`, `\\/`). So a body with escapes is parsed, and written
-    anew if it holds a key.
+    JSON may write a character of a key as an escape (`\\u0073`, `\\/`). So a body with escapes is parsed, and is
+    serialized again if it contains a key.
     """
     secrets = list_secrets(*own)
     for secret in secrets:
@@ -69,18 +69,18 @@ def redact_body(body: bytes, *own: str) -> bytes:
     if not secrets or not (b"\\u" in body or b"\\/" in body):
         return body
     try:
-        found = json.loads(body)
-        clean = _redact_value(found, secrets)
+        payload = json.loads(body)
+        clean = _redact_value(payload, secrets)
     except (ValueError, RecursionError):
         return body
-    return body if clean == found else json.dumps(clean).encode()
+    return body if clean == payload else json.dumps(clean).encode()
 
 
 def _redact_value(value: Any, secrets: Collection[str]) -> Any:
     if isinstance(value, str):
         return redact(value, secrets)
     if isinstance(value, list):
-        return [_redact_value(one, secrets) for one in value]
+        return [_redact_value(element, secrets) for element in value]
     if isinstance(value, dict):
-        return {redact(key, secrets): _redact_value(one, secrets) for key, one in value.items()}
+        return {redact(key, secrets): _redact_value(element, secrets) for key, element in value.items()}
     return value

@@ -1,4 +1,4 @@
-"""Care for local model servers: a model that stalls is unloaded."""
+"""Local model servers: unloading a model that stalls."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from runs_app.llm.keys import KEYLESS, read_key
 
 logger = logging.getLogger("evalsite.drain")
 
-USUAL_ADDRESS = "http://localhost:11434"
-WITHIN_S = 10.0
+DEFAULT_URL = "http://localhost:11434"
+TIMEOUT_S = 10.0
 
 
 async def evict(request: CallRequest) -> None:
-    """Ask Ollama to unload the model of this request. The next call loads it anew.
+    """Ask Ollama to unload the model of this request. The next call loads it again.
 
-    This is no call to a model: nothing is paid, counted or stored, and a failure changes nothing.
+    This is not a call to a model: it costs nothing, it is not counted or stored, and its failure changes nothing.
     """
-    root = (request.base_url or USUAL_ADDRESS).rstrip("/").removesuffix("/v1")
+    root = (request.base_url or DEFAULT_URL).rstrip("/").removesuffix("/v1")
     key = read_key(request.key_env) or KEYLESS
-    exchange = Exchange(replace(request, timeout_s=WITHIN_S), key)
+    exchange = Exchange(replace(request, timeout_s=TIMEOUT_S), key)
     headers = {} if key == KEYLESS else {"Authorization": f"Bearer {key}"}
     try:
         await exchange.post(f"{root}/api/generate", json={"model": request.model, "keep_alive": 0}, headers=headers)
-    except Exception as error:  # noqa: BLE001 - a server that hangs may not answer this either
+    except Exception as error:  # noqa: BLE001 - a server that hangs may not answer this request either
         logger.warning("%s could not be unloaded: %s", request.model, type(error).__name__)
     else:
         logger.warning("%s stalled and was unloaded", request.model)

@@ -1,4 +1,4 @@
-"""The families of models. A judge may prefer answers of a model of its own family. Pure."""
+"""Model families. A judge may prefer answers of models of its own family. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 
 # Most specific first: the first pattern that matches a model's name decides.
 FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (find_family, re.compile(pattern))
-    for find_family, pattern in (
+    (family, re.compile(pattern))
+    for family, pattern in (
         ("claude", r"\bclaude|\bsonnet\b|\bopus\b|\bhaiku\b"),
         ("gemma", r"\bgemma"),
         ("gemini", r"\bgemini|\bpalm\b"),
@@ -29,17 +29,15 @@ BY_PROVIDER = {"anthropic": "claude", "gemini": "gemini", "mistral": "mistral", 
 
 
 def find_family(provider: str, model: str) -> str:
-    """Return the family of a model, by its name, its provider or its vendor.
+    """Return a model's family by its name, or by its provider if the provider serves only its own models.
 
-    The provider decides only if it serves no models but its own.
-
-    A model of no known family is its own family: `vendor/name`, or the name without a version.
+    The family of an unknown model is its vendor, or else its name without the version.
     """
     name = model.lower()
     words = re.sub(r"[^a-z0-9]+", " ", name)
-    for known, pattern in FAMILIES:
+    for family, pattern in FAMILIES:
         if pattern.search(words):
-            return known
+            return family
     if provider in BY_PROVIDER:
         return BY_PROVIDER[provider]
     vendor, slash, _ = name.rpartition("/")
@@ -47,5 +45,5 @@ def find_family(provider: str, model: str) -> str:
 
 
 def is_same_family(judge: tuple[str, str], solver: tuple[str, str]) -> bool:
-    """Return whether judge and solver, each as (provider, model), are of one family."""
+    """Return whether judge and solver, each given as (provider, model), belong to the same family."""
     return find_family(*judge) == find_family(*solver)

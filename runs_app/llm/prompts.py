@@ -1,8 +1,8 @@
-"""The rendering of a prompt and an item into the messages for a model.
+"""Prompts: rendering a template and an item into the messages for a model.
 
 A prompt is a list of turns, {"role": "system" | "user" | "assistant", "content": "... {{input}} ... {{image}} ..."}.
 Substitution is one pass over the template, for declared variables only. Values are never scanned again, so braces in an
-item (LaTeX, JSON, code, "{{target}}") stay unchanged. A template can call or index nothing.
+item (LaTeX, JSON, code, "{{target}}") stay unchanged. Templates have no calls and no indexing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Message = dict[str, Any]
 
 IMAGE = "image"
 META = "meta."
-# In the order in which an error lists them.
+# In the order of error messages.
 NAMES = (
     "input",
     "choices",
@@ -36,12 +36,12 @@ NAMES = (
 )
 ALLOWED = frozenset(NAMES) - {f"{META}NAME"}
 SHARED = frozenset({"dimension", "dimension_instructions", "scale_min", "scale_max", "scale_labels"})
-MOST_CHARS = 2_000_000  # Of the texts of one rendered request. The longest context windows hold about as much.
-SHORTEST_HEAD = 1024  # Tokens: no provider caches a shorter prefix (Anthropic, "Prompt caching").
+MAX_CHARS = 2_000_000  # Of the texts of one rendered request. The longest context windows hold about this much.
+MIN_HEAD_TOKENS = 1024  # No provider caches a shorter prefix (Anthropic, "Prompt caching").
 UNKNOWN = "unknown variable"
 ROLES = ("system", "user", "assistant")
 VARIABLE = re.compile(r"\{\{[ \t]*([^\W\d]\w*(?:\.[\w -]*[\w-])?)[ \t]*\}\}")
-LONGEST_ENUM = 25  # Points of a scale that a schema lists one by one. Longer scales are given by their ends.
+MAX_ENUM_POINTS = 25  # A schema lists the points of scales up to this length. For longer scales it states the ends.
 HINTS: dict[AnswerFormat, str] = {
     "text": "",
     "rating": 'Answer with JSON alone: {"rating": N}, where N is an integer from {{scale_min}} to {{scale_max}}.',
@@ -62,7 +62,7 @@ class PromptError(ValueError):
 
 
 class RequestTooLong(PromptError):
-    """A request with more characters than allowed. Nothing was rendered."""
+    """A request that would have more characters than allowed. Nothing was rendered."""
 
 
 def format_placeholder(name: str) -> str:
@@ -79,27 +79,29 @@ def uses_variable(prompt: Sequence[Turn], variable: str) -> bool:
 
 
 def validate(prompt: Any, allowed: Collection[str] = ALLOWED, listed: Sequence[str] = NAMES) -> list[str]:
-    """Return the problems that keep a prompt from being saved, as sentences for its author; empty if it is valid.
+    """Return the problems of a prompt, as sentences for its author; empty if it is valid.
 
-    `allowed` are the variables that it may name, beside `meta.<name>`. `listed` are the names that an error lists.
+    `allowed` are the variables that it may name, besides `meta.<name>`. `listed` are the names that an error lists.
     """
     if not isinstance(prompt, list) or not prompt:
         return ["A prompt is a list of at least one turn."]
-    problems = [problem for number, turn in enumerate(prompt, 1) for problem in _turn_problems(number, turn, allowed)]
+    problems = [
+        problem for number, turn in enumerate(prompt, 1) for problem in _find_turn_problems(number, turn, allowed)
+    ]
     remedy = f" It may name {', '.join(map(format_placeholder, listed))}." if listed else ""
     problems = [f"{problem}{remedy}" if UNKNOWN in problem else problem for problem in problems]
-    return problems or _order_problems(prompt)
+    return problems or _find_order_problems(prompt)
 
 
 def find_warnings(prompt: Sequence[Turn], *, items_have_text: bool, items_have_images: bool) -> list[str]:
-    """Return warnings about a valid prompt that looks wrong for these items."""
+    """Return warnings about a valid prompt that may not suit these items."""
     warnings = []
     if items_have_images and not uses_variable(prompt, IMAGE):
-        warnings.append("The items have images, and no turn says {{image}}: the model will not see them.")
+        warnings.append("The items have images, and no turn contains {{image}}: the model will not see them.")
     if items_have_text and not uses_variable(prompt, "input"):
-        warnings.append("The items have a text, and no turn says {{input}}: the model will not see it.")
+        warnings.append("The items have a text, and no turn contains {{input}}: the model will not see it.")
     if uses_variable(prompt, IMAGE) and not items_have_images:
-        warnings.append("The prompt says {{image}}, and the items have none: every trial would fail.")
+        warnings.append("The prompt contains {{image}}, and the items have no images: every trial would fail.")
     return warnings
 
 
@@ -114,7 +116,7 @@ def build_variables(
     dimension_instructions: str = "",
     scale: RatingScale | None = None,
 ) -> dict[str, str]:
-    """Return the values of every variable but `image`, for one item on one dimension. The target is not among them."""
+    """Return the values of all variables except `image`, for one item on one dimension. They exclude the target."""
     values = {
         "key": key,
         "input": input,
@@ -126,7 +128,7 @@ def build_variables(
         "scale_max": str(scale.maximum) if scale else "",
         "scale_labels": render_labels(scale) if scale else "",
     }
-    return values | {META + name: _as_text(value) for name, value in (metadata or {}).items()}
+    return values | {META + name: _to_text(value) for name, value in (metadata or {}).items()}
 
 
 def render(
@@ -136,16 +138,16 @@ def render(
     *,
     hint: str = "",
     salt: str = "",
-    most_chars: int = MOST_CHARS,
+    max_chars: int = MAX_CHARS,
 ) -> list[Message]:
     """Return messages in the form of OpenAI's chat API. A turn with {{image}} becomes a list of text and image parts.
 
-    The hint and then the salt close the last user turn, so that everything before them is a cacheable prefix. A blank
-    system turn is left out. Raise PromptError for a variable without a value, for {{image}} without an image, or for
-    another blank turn. Raise RequestTooLong, before rendering, for more than `most_chars` characters.
+    The hint and then the salt end the last user turn, so that the text before them is a cacheable prefix. A blank
+    system turn is left out. Raise PromptError for a variable without a value, {{image}} without an image, or any other
+    blank turn. Raise RequestTooLong, before rendering, for more than `max_chars` characters.
     """
-    if (size := count_rendered_chars(prompt, variables)) > most_chars:
-        raise RequestTooLong(f"the request would have {size:,} characters; at most {most_chars:,} are sent")
+    if (size := count_rendered_chars(prompt, variables)) > max_chars:
+        raise RequestTooLong(f"the request would have {size:,} characters; at most {max_chars:,} are sent")
     last_user = max((at for at, turn in enumerate(prompt) if turn["role"] == "user"), default=-1)
     tail = "".join(f"\n\n{piece}" for piece in (hint, f"[{salt}]" if salt else "") if piece)
     messages = []
@@ -154,7 +156,7 @@ def render(
         if content:
             messages.append({"role": turn["role"], "content": content})
         elif turn["role"] != "system":
-            raise PromptError(f"turn {at + 1} ({turn['role']}) comes out blank")
+            raise PromptError(f"turn {at + 1} ({turn['role']}) is blank after rendering")
     return messages
 
 
@@ -173,21 +175,21 @@ def _count_growth(match: re.Match[str], variables: Mapping[str, str]) -> int:
 def substitute(template: str, variables: Mapping[str, str]) -> str:
     """Return the template with each {{name}} replaced, once. Raise PromptError for a name without a value."""
 
-    def value_of(match: re.Match[str]) -> str:
+    def get_value(match: re.Match[str]) -> str:
         try:
             return variables[match.group(1)]
         except KeyError:
             raise PromptError(f"{{{{{match.group(1)}}}}} has no value for this item") from None
 
-    return VARIABLE.sub(value_of, template)
+    return VARIABLE.sub(get_value, template)
 
 
 def render_choices(choices: Sequence[str]) -> str:
     """Return the lines "A) ...", "B) ...". After Z come AA, AB, as in spreadsheets."""
-    return "\n".join(f"{choice_letter(at)}) {choice}" for at, choice in enumerate(choices))
+    return "\n".join(f"{get_choice_letter(at)}) {choice}" for at, choice in enumerate(choices))
 
 
-def choice_letter(at: int) -> str:
+def get_choice_letter(at: int) -> str:
     """Return the letter of the choice at an index from 0: A, B, ... Z, AA, AB ..."""
     letters = ""
     at += 1
@@ -203,41 +205,41 @@ def render_labels(scale: RatingScale) -> str:
 
 
 def make_salt(run_id: int | str, item_key: str, dimension: str, sample_idx: int) -> str:
-    """Return ten hexadecimal digits that differ between trials, and stay the same when a trial is tried again."""
+    """Return ten hexadecimal digits that differ between trials but not between attempts of one trial."""
     return content_hash([str(run_id), item_key, dimension, sample_idx])[:10]
 
 
-def format_hint(answer_format: AnswerFormat, scale: RatingScale | None) -> str:
-    """Return the sentence that asks for the answer's form, for models without schemas. It is "" for text."""
+def format_hint(answer_format: AnswerFormat, scale: Scale | None) -> str:
+    """Return the sentence that asks for the answer's form, for models without schemas; "" for a plain text."""
     hint = HINTS[answer_format]
-    return substitute(hint, build_variables(key="", scale=_needed(scale, answer_format))) if hint else ""
+    return substitute(hint, build_variables(key="", scale=_require_scale(scale, answer_format))) if hint else ""
 
 
-def response_format(answer_format: AnswerFormat, scale: RatingScale | None) -> dict[str, Any] | None:
+def build_response_format(answer_format: AnswerFormat, scale: Scale | None) -> dict[str, Any] | None:
     """Return the strict schema of a rating, for the API's `response_format`, or None if the answer has no schema.
 
-    A rating with reasoning is asked for in words alone: under a strict schema, models give no reasons.
+    A rating with reasoning has no schema either: under a strict schema, models give no reasons.
     """
     if answer_format != "rating":
         return None
     schema = {
         "type": "object",
-        "properties": {"rating": {"type": "integer"} | _bounds(_needed(scale, answer_format))},
+        "properties": {"rating": {"type": "integer"} | _build_bounds(_require_scale(scale, answer_format))},
         "required": ["rating"],
         "additionalProperties": False,
     }
     return {"type": "json_schema", "json_schema": {"name": "rating", "strict": True, "schema": schema}}
 
 
-def request_hash(
+def compute_request_hash(
     model: str,
     messages: Sequence[Message],
     parameters: Mapping[str, Any],
     response_format: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the identity of one rendered request: its content, the model and the settings.
+    """Return the hash of one rendered request: its content, the model and the settings.
 
-    Render with an image's content hash in place of its data URL. Then a few hundred bytes are hashed, not the image.
+    Render with an image's content hash in place of its data URL, so that the image itself need not be hashed.
     """
     return content_hash(
         {"model": model, "messages": messages, "parameters": parameters, "response_format": response_format}
@@ -250,29 +252,31 @@ def mark_head(
     messages: Sequence[Message],
     shared: Collection[str] = (),
 ) -> list[Message]:
-    """Return the messages with a mark at the end of the part that all items share, for a provider's cache.
+    """Return the messages with a mark for the provider's cache, at the end of the part that all items share.
 
     `messages` were rendered with `variables`. `shared` names the variables, besides those of the dimension, that are
-    the same for all items. Texts are split at the mark and otherwise unchanged. No mark is set if no turn names an
+    equal for all items. Texts are split at the mark and otherwise unchanged. No mark is set if no turn depends on the
     item, or if the shared part is too short for any cache.
     """
-    filled = [turn for turn in prompt if turn["role"] != "system" or substitute(turn["content"], variables).strip()]
-    at, offset = _find_end_of_head(filled, SHARED | set(shared))
+    rendered_turns = [
+        turn for turn in prompt if turn["role"] != "system" or substitute(turn["content"], variables).strip()
+    ]
+    at, offset = _find_end_of_head(rendered_turns, SHARED | set(shared))
     if at is None:
         return list(messages)
-    head = substitute(filled[at]["content"][:offset], variables)
+    head = substitute(rendered_turns[at]["content"][:offset], variables)
     marked = [*messages]
     if head.strip():
         marked[at] = messages[at] | {"content": _split_at_mark(messages[at]["content"], len(head))}
     elif at:
-        before = messages[at - 1]
-        marked[at - 1] = before | {"content": _split_at_mark(before["content"], len(before["content"]))}
+        previous = messages[at - 1]
+        marked[at - 1] = previous | {"content": _split_at_mark(previous["content"], len(previous["content"]))}
     texts = [message["content"] for message in messages[:at]] + [head]
-    return marked if estimate_tokens("".join(texts)) >= SHORTEST_HEAD else list(messages)
+    return marked if estimate_tokens("".join(texts)) >= MIN_HEAD_TOKENS else list(messages)
 
 
 def _find_end_of_head(prompt: Sequence[Turn], shared: Collection[str]) -> tuple[int | None, int]:
-    """Return the turn of the first variable that differs between items, and its offset there."""
+    """Return the index of the turn with the first variable that differs between items, and the variable's offset."""
     for at, turn in enumerate(prompt):
         for match in VARIABLE.finditer(turn["content"]):
             if match.group(1) not in shared:
@@ -281,7 +285,7 @@ def _find_end_of_head(prompt: Sequence[Turn], shared: Collection[str]) -> tuple[
 
 
 def _split_at_mark(content: str | list[Message], length: int) -> list[Message]:
-    """Return the content as parts, with a mark after so many characters. The head never extends past the first text."""
+    """Return the content as parts, with a mark after `length` characters, which are all in the first text."""
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     text = parts[0]["text"]
     head = {"type": "text", "text": text[:length], "cache_control": {"type": "ephemeral"}}
@@ -289,43 +293,45 @@ def _split_at_mark(content: str | list[Message], length: int) -> list[Message]:
     return [head, *rest, *parts[1:]]
 
 
-def _turn_problems(number: int, turn: Any, allowed: Collection[str]) -> list[str]:
+def _find_turn_problems(number: int, turn: Any, allowed: Collection[str]) -> list[str]:
     if not isinstance(turn, dict) or set(turn) != {"role", "content"}:
         return [f'Turn {number} must be {{"role": ..., "content": ...}} and nothing else.']
     role, content = turn["role"], turn["content"]
     if role not in ROLES:
         return [f"Turn {number}: the role must be one of {', '.join(ROLES)}, not {role!r}."]
     if not isinstance(content, str) or not content.strip():
-        return [f"Turn {number}: the content must be a text that is not blank."]
+        return [f"Turn {number}: the content must not be blank."]
     names = find_variables(content)
-    problems = [_variable_problem(number, name) for name in names if name not in allowed and not name.startswith(META)]
+    problems = [
+        _describe_variable_problem(number, name) for name in names if name not in allowed and not name.startswith(META)
+    ]
     if IMAGE in names and role != "user":
         problems.append(f"Turn {number}: only a user turn can show {{{{image}}}}, not a turn of role {role}.")
     return problems
 
 
-def _variable_problem(number: int, name: str) -> str:
+def _describe_variable_problem(number: int, name: str) -> str:
     if name == "target":
         return f"Turn {number}: {{{{target}}}} would show the model the right answer."
     return f"Turn {number}: {UNKNOWN} {format_placeholder(name)}."
 
 
-def _order_problems(prompt: Sequence[Turn]) -> list[str]:
+def _find_order_problems(prompt: Sequence[Turn]) -> list[str]:
     problems = []
     if any(turn["role"] == "system" for turn in prompt[1:]):
-        problems.append("A system turn comes first, or not at all.")
+        problems.append("Only the first turn may be a system turn.")
     if prompt[-1]["role"] != "user":
-        problems.append("The last turn must be the user's: it is what the model answers.")
+        problems.append("The last turn must be a user turn: the model answers it.")
     images = sum(name == IMAGE for turn in prompt for name in VARIABLE.findall(turn["content"]))
     if images > 1:
-        problems.append(f"{{{{image}}}} may stand once in a prompt, not {images} times.")
+        problems.append(f"{{{{image}}}} may occur only once in a prompt, not {images} times.")
     return problems
 
 
 def _render_content(
     template: str, variables: Mapping[str, str], image_data_url: str | None, tail: str
 ) -> str | list[Message]:
-    texts = [substitute(piece, variables) for piece in _around_image(template)]
+    texts = [substitute(piece, variables) for piece in _split_at_image(template)]
     if len(texts) == 1:
         return texts[0] + tail if texts[0].strip() else ""
     if image_data_url is None:
@@ -339,7 +345,7 @@ def _render_content(
     return parts
 
 
-def _around_image(template: str) -> list[str]:
+def _split_at_image(template: str) -> list[str]:
     pieces, start = [], 0
     for match in VARIABLE.finditer(template):
         if match.group(1) == IMAGE:
@@ -348,19 +354,19 @@ def _around_image(template: str) -> list[str]:
     return [*pieces, template[start:]]
 
 
-def _bounds(scale: RatingScale) -> dict[str, Any]:
-    if scale.maximum - scale.minimum < LONGEST_ENUM:
+def _build_bounds(scale: Scale) -> dict[str, Any]:
+    if scale.maximum - scale.minimum < MAX_ENUM_POINTS:
         return {"enum": list(range(scale.minimum, scale.maximum + 1))}
     return {"minimum": scale.minimum, "maximum": scale.maximum}
 
 
-def _needed(scale: RatingScale | None, answer_format: AnswerFormat) -> RatingScale:
+def _require_scale(scale: Scale | None, answer_format: AnswerFormat) -> Scale:
     if scale is None:
         raise PromptError(f'the answer format "{answer_format}" needs a dimension with a scale')
     return scale
 
 
-def _as_text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else canonical_json(value)

@@ -1,6 +1,6 @@
-"""The rates that a provider says are left, from the headers of each reply. Pure.
+"""The remaining rates that a provider states in the headers of its replies. Pure.
 
-The headers are those of OpenAI and compatible providers, of Anthropic, of OpenRouter, and of the IETF's draft
+Supported are the headers of OpenAI and compatible providers, Anthropic, OpenRouter, and the IETF draft
 (draft-ietf-httpapi-ratelimit-headers-07).
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-LONGEST_S = 900.0  # As with Retry-After: one request each quarter of an hour costs nothing.
-DEFAULT_RESET_S = 1.0  # If the provider says what is left, but not until when.
+LONGEST_S = 900.0  # As for Retry-After: a request every 15 minutes costs nothing.
+DEFAULT_RESET_S = 1.0  # If the provider does not state the reset time.
 EPOCH_S, EPOCH_MS = 1e9, 1e12  # A plain number above these is a point in time, not a duration.
 
 _REQUESTS = (
@@ -35,30 +35,30 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """The number left for so many seconds. After that, there are more."""
+class Remaining:
+    """The remaining number of requests or tokens, valid until the rate resets in `resets_in_s` seconds."""
 
     n: int
-    for_s: float
+    resets_in_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The requests and tokens that are left, None if the provider does not state them."""
+    """The remaining requests and tokens, None if the provider does not state them."""
 
-    requests: Left | None = None
-    tokens: Left | None = None
+    requests: Remaining | None = None
+    tokens: Remaining | None = None
 
 
 def parse_allowance(headers: Mapping[str, str], now: datetime | None = None) -> Allowance | None:
     """Return the allowance that these headers state, or None. Header names are in lower case."""
     now = now or parse_reply_time(headers)
-    requests, tokens = _least(headers, _REQUESTS, now), _least(headers, _TOKENS, now)
+    requests, tokens = _find_least(headers, _REQUESTS, now), _find_least(headers, _TOKENS, now)
     return Allowance(requests, tokens) if requests or tokens else None
 
 
 def parse_reply_time(headers: Mapping[str, str]) -> datetime:
-    """Return the provider's time of this reply, by its own clock, since its reset times use that clock.
+    """Return the time of this reply by the provider's clock, because its reset times use that clock.
 
     Without a Date header, return this machine's time, which may be wrong.
     """
@@ -69,22 +69,22 @@ def parse_reply_time(headers: Mapping[str, str]) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _least(headers: Mapping[str, str], names: tuple[tuple[str, str], ...], now: datetime) -> Left | None:
-    counted = ((_count(headers.get(left)), headers.get(reset)) for left, reset in names)
-    found = [Left(n, _seconds(reset, now)) for n, reset in counted if n >= 0]
-    return min(found, key=lambda one: one.n, default=None)
+def _find_least(headers: Mapping[str, str], names: tuple[tuple[str, str], ...], now: datetime) -> Remaining | None:
+    pairs = ((_parse_count(headers.get(remaining)), headers.get(reset)) for remaining, reset in names)
+    stated = [Remaining(n, _parse_seconds(reset, now)) for n, reset in pairs if n >= 0]
+    return min(stated, key=lambda remaining: remaining.n, default=None)
 
 
-def _count(text: str | None) -> int:
-    """Return the count, or -1 if the text is no number."""
+def _parse_count(text: str | None) -> int:
+    """Return the count, or -1 if the text is not a number."""
     try:
         return max(0, int(float(text or "")))
     except (ValueError, OverflowError):
         return -1
 
 
-def _seconds(text: str | None, now: datetime) -> float:
-    """Return the seconds from now.
+def _parse_seconds(text: str | None, now: datetime) -> float:
+    """Return the seconds from now to the stated time.
 
     The text is a duration like `6m0s`, a number of seconds, or a time in seconds, milliseconds or ISO 8601.
     """
@@ -94,13 +94,13 @@ def _seconds(text: str | None, now: datetime) -> float:
     try:
         number = float(text)
     except ValueError:
-        return _seconds_until(text, now)
+        return _parse_seconds_until(text, now)
     if number >= EPOCH_S:
         number = number / (1000 if number >= EPOCH_MS else 1) - now.timestamp()
     return _clamp(number)
 
 
-def _seconds_until(text: str, now: datetime) -> float:
+def _parse_seconds_until(text: str, now: datetime) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -15,15 +15,15 @@ AnyKind = Kind | Literal["writer"]
 WRITER: Literal["writer"] = "writer"
 
 NAME = re.compile(r"[^\W\d][\w -]{0,79}\Z")
-MOST_PARTS = 50  # Criteria or labels of one rubric.
-LARGEST = 1e9  # The limit of scales, weights and label scores. Sums of squares stay finite.
-LOWEST_TO_LARGEST = f"{-LARGEST:,.0f} to {LARGEST:,.0f}"
+MAX_PARTS = 50  # Criteria or labels of one rubric.
+MAX_NUMBER = 1e9  # For scales, weights and label scores, so that sums of squares stay finite.
+NUMBER_RANGE = f"{-MAX_NUMBER:,.0f} to {MAX_NUMBER:,.0f}"
 REFERENCES = ("target", "grading_scheme", judge_prompt.ITEM_RUBRIC)
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A name that a template may put between double braces, and the text that describes its value."""
+    """A variable of a template, and the text that describes its value."""
 
     name: str
     text: str
@@ -45,9 +45,9 @@ OF_ITEMS = (
     META,
 )
 ITEM_RUBRIC = Variable(judge_prompt.ITEM_RUBRIC, "the item's own rubric, from the grader's text set")
-FORM = Variable(judge_prompt.VERDICT_FORM, "how to give the verdict; said at the end where no turn says it")
+FORM = Variable(judge_prompt.VERDICT_FORM, "the form of the verdict; added at the end if no turn contains it")
 ANSWER = Variable("answer", "the answer to judge, fenced")
-ANSWERS = (Variable("answer_a", "the answer shown first, fenced"), Variable("answer_b", "the one shown second, fenced"))
+ANSWERS = (Variable("answer_a", "the first answer, fenced"), Variable("answer_b", "the second answer, fenced"))
 SCALE = (
     Variable("scale", 'the scale in words, as "from 0 to 1"'),
     Variable("scale_min", "the lowest score"),
@@ -55,8 +55,8 @@ SCALE = (
 )
 OF_KINDS: dict[Kind, tuple[Variable, ...]] = {
     "score": (ANSWER, *SCALE),
-    "criteria": (ANSWER, Variable("criteria", "the criteria, a line each")),
-    "label": (ANSWER, Variable("labels", "the labels, a line each")),
+    "criteria": (ANSWER, Variable("criteria", "the criteria, one per line")),
+    "label": (ANSWER, Variable("labels", "the labels, one per line")),
     "pairwise": ANSWERS,
 }
 
@@ -78,39 +78,38 @@ def list_variables(kind: AnyKind) -> tuple[Variable, ...]:
 
 
 def find_template_problems(kind: AnyKind, messages: Any) -> list[str]:
-    """Return the errors that keep a template from being saved, with turn and variable. The list is empty if it is
-    valid."""
+    """Return the errors of a template, with turn and variable; empty if it is valid."""
     listed = [variable.name for variable in list_variables(kind)]
     if kind == WRITER:
         return prompts.validate(messages, judge_prompt.FOR_WRITERS, listed)
     if problems := judge_prompt.find_problems(kind, messages, listed):
         return problems
-    strange = judge_prompt.OF_RUBRIC - {variable.name for variable in list_variables(kind)}
-    named = [name for name in sorted(strange) if prompts.uses_variable(messages, name)]
+    unavailable = judge_prompt.OF_RUBRIC - {variable.name for variable in list_variables(kind)}
     names = ", ".join(map(prompts.format_placeholder, listed))
     return [
         f"{prompts.format_placeholder(name)} has no value in a rubric of this kind. It may name {names}."
-        for name in named
+        for name in sorted(unavailable)
+        if prompts.uses_variable(messages, name)
     ]
 
 
 def find_warnings(messages: Sequence[Turn]) -> list[str]:
-    """Return warnings about templates that are allowed but look like a mistake."""
+    """Return warnings about a valid template that looks like a mistake."""
     if any(prompts.uses_variable(messages, name) for name in REFERENCES):
         return []
-    return ["The judge is shown no reference: neither {{target}}, {{grading_scheme}} nor {{item_rubric}}."]
+    return ["The judge sees no reference: no turn contains {{target}}, {{grading_scheme}} or {{item_rubric}}."]
 
 
 def find_content_problems(kind: AnyKind, *, low: Any, high: Any, criteria: Any, labels: Any) -> dict[str, list[str]]:
-    """Return the errors in the parts that this kind of rubric needs, by field."""
-    found = {}
+    """Return the errors in the scale, criteria or labels of this kind of rubric, by field."""
+    by_field = {}
     if kind == "score":
-        found["scale_max"] = _find_scale_problems(low, high)
+        by_field["scale_max"] = _find_scale_problems(low, high)
     if kind == "criteria":
-        found["criteria"] = find_criteria_problems(criteria)
+        by_field["criteria"] = find_criteria_problems(criteria)
     if kind == "label":
-        found["labels"] = find_label_problems(labels)
-    return {name: problems for name, problems in found.items() if problems}
+        by_field["labels"] = find_label_problems(labels)
+    return {name: problems for name, problems in by_field.items() if problems}
 
 
 def find_criteria_problems(criteria: Any) -> list[str]:
@@ -119,9 +118,9 @@ def find_criteria_problems(criteria: Any) -> list[str]:
     if problems:
         return problems
     return [
-        f'Criterion "{one["name"]}": the weight must be a number above 0, at most {LARGEST:,.0f}.'
-        for one in criteria
-        if not _is_number(one.get("weight", 1)) or one.get("weight", 1) <= 0
+        f'Criterion "{criterion["name"]}": the weight must be a number above 0, at most {MAX_NUMBER:,.0f}.'
+        for criterion in criteria
+        if not _is_number(criterion.get("weight", 1)) or criterion.get("weight", 1) <= 0
     ]
 
 
@@ -132,43 +131,44 @@ def find_label_problems(labels: Any) -> list[str]:
         return problems
     if len(labels) < 2:
         return ["A judge needs at least two labels to choose from."]
-    unfit = [one["name"] for one in labels if not _is_number(one.get("score"))]
-    if unfit:
-        return [f'Label "{name}": the score must be a number from {LOWEST_TO_LARGEST}.' for name in unfit]
-    same = len({float(one["score"]) for one in labels}) == 1
-    return ["All labels have the same score, and so all answers would: give two labels different ones."] if same else []
+    invalid = [label["name"] for label in labels if not _is_number(label.get("score"))]
+    if invalid:
+        return [f'Label "{name}": the score must be a number from {NUMBER_RANGE}.' for name in invalid]
+    if len({float(label["score"]) for label in labels}) == 1:
+        return ["All labels have the same score, so all answers would, too: give at least two labels different scores."]
+    return []
 
 
 def _find_scale_problems(low: Any, high: Any) -> list[str]:
     if not (_is_number(low) and _is_number(high)):
-        return [f"Both ends of the scale must be numbers from {LOWEST_TO_LARGEST}."]
+        return [f"Both ends of the scale must be numbers from {NUMBER_RANGE}."]
     return [] if low < high else ["The scale must end above where it starts."]
 
 
 def _find_part_problems(parts: Any, keys: set[str], noun: str) -> list[str]:
     plural = "criteria" if noun == "criterion" else "labels"
-    if not isinstance(parts, list) or not parts or not all(isinstance(one, dict) for one in parts):
+    if not isinstance(parts, list) or not parts or not all(isinstance(part, dict) for part in parts):
         return [f"Must be a list of at least one {noun}, each a mapping with a name."]
-    if len(parts) > MOST_PARTS:
-        return [f"At most {MOST_PARTS} {plural}, not {len(parts)}."]
-    strangers = sorted({str(key) for one in parts for key in set(one) - keys})
-    if strangers:
-        return [f"A {noun} has {', '.join(sorted(keys))}; not {', '.join(strangers)}."]
-    return _find_name_problems([one.get("name") for one in parts], noun)
+    if len(parts) > MAX_PARTS:
+        return [f"At most {MAX_PARTS} {plural}, not {len(parts)}."]
+    unknown = sorted({str(key) for part in parts for key in set(part) - keys})
+    if unknown:
+        return [f"A {noun} has {', '.join(sorted(keys))}; not {', '.join(unknown)}."]
+    return _find_name_problems([part.get("name") for part in parts], noun)
 
 
 def _find_name_problems(names: Sequence[Any], noun: str) -> list[str]:
-    """Return the errors in the names. A judge writes names back, so they are plain and differ by more than case."""
-    unfit = [repr(name) for name in names if not (isinstance(name, str) and NAME.match(name))]
-    if unfit:
-        return [f"The name of a {noun} starts with a letter and has letters, digits, spaces, - and _; not {unfit[0]}."]
+    """Return the errors in the names. A judge repeats the names, so they are plain and differ by more than case."""
+    bad = [repr(name) for name in names if not (isinstance(name, str) and NAME.match(name))]
+    if bad:
+        return [f"The name of a {noun} starts with a letter and has letters, digits, spaces, - and _; not {bad[0]}."]
     folded = [name.casefold() for name in names]
-    twice = sorted({name for name in names if folded.count(name.casefold()) > 1})
-    return [f"Named twice: {', '.join(twice)}."] if twice else []
+    duplicates = sorted({name for name in names if folded.count(name.casefold()) > 1})
+    return [f"Duplicate names: {', '.join(duplicates)}."] if duplicates else []
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER
 
 
 _JUDGE = (

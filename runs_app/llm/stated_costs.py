@@ -1,4 +1,4 @@
-"""The tokens and the cost that a provider's reply states, with or without an answer. Pure."""
+"""Stated costs: the tokens and the cost in a provider's reply, with or without an answer. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from runs_app.pricing.costs import Usage
 
 EIGHT_PLACES = Decimal("1e-8")
 MAX_TOKENS = 2**31 - 1
-MAX_COST_USD = 100_000  # A single call cannot cost this, and the column cannot hold it.
+MAX_COST_USD = 100_000  # No single call costs this much, and the column cannot hold it.
 TICKS_PER_USD = 10**10  # The unit of xAI's costs.
 
 _COUNTS = ("usage", "usageMetadata")  # The fields in which providers state the tokens used.
 _INPUT = ("prompt_tokens", "input_tokens", "promptTokenCount", "prompt_eval_count")
 _OUTPUT = ("completion_tokens", "output_tokens", "candidatesTokenCount", "eval_count")
 _COSTS = ("cost", "total_cost", "estimated_cost")
-_NUMBER = r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?=\s*[,}])"  # Complete: a number at the end of a cut text may lack digits.
+_NUMBER = r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?=\s*[,}])"  # A number at the end of a truncated text may lack digits.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,14 @@ class Bill:
 
 
 def read_bill(payload: Mapping[str, Any], text: str) -> Bill:
-    """Return the bill that a reply states: in its JSON object or, if that is empty, in its unreadable text."""
+    """Return the bill of a reply, from its JSON object or, if that is empty, from its unreadable text."""
     if not payload:
         payload = _parse_broken_usage(text)
-    return Bill(_usage(payload), _stated_usd(payload))
+    return Bill(_read_usage(payload), _read_stated_usd(payload))
 
 
 def parse_dollars(value: Any) -> Decimal | None:
-    """Return an amount that a call can cost, rounded to the eight stored places, or None for anything else."""
+    """Return an amount that a call can cost, rounded to eight decimal places, or None for anything else."""
     is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
     return Decimal(str(value)).quantize(EIGHT_PLACES) if is_number and 0 <= value < MAX_COST_USD else None
 
@@ -51,51 +51,51 @@ def parse_token_count(value: Any) -> int | None:
     return int(value) if is_number and 0 <= value <= MAX_TOKENS else None
 
 
-def choose_larger(one: Decimal | None, other: Decimal | None) -> Decimal | None:
-    """Return the larger amount. An unknown amount does not count."""
-    return max((usd for usd in (one, other) if usd is not None), default=None)
+def choose_larger(first: Decimal | None, second: Decimal | None) -> Decimal | None:
+    """Return the larger amount. Unknown amounts do not count."""
+    return max((usd for usd in (first, second) if usd is not None), default=None)
 
 
-def _usage(payload: Mapping[str, Any]) -> Usage | None:
-    counts = next((found for name in _COUNTS if isinstance(found := payload.get(name), dict)), payload)
-    asked, answered = _first(counts, _INPUT), _first(counts, _OUTPUT)
-    if asked is None and answered is None:
+def _read_usage(payload: Mapping[str, Any]) -> Usage | None:
+    counts = next((usage for name in _COUNTS if isinstance(usage := payload.get(name), dict)), payload)
+    n_input, n_output = _find_first_count(counts, _INPUT), _find_first_count(counts, _OUTPUT)
+    if n_input is None and n_output is None:
         return None
     read, written = (parse_token_count(counts.get(f"cache_{kind}_input_tokens")) or 0 for kind in ("read", "creation"))
-    thought = parse_token_count(counts.get("thoughtsTokenCount")) or 0
+    thinking = parse_token_count(counts.get("thoughtsTokenCount")) or 0
     return Usage(
-        input_tokens=min((asked or 0) + read + written, MAX_TOKENS),
-        output_tokens=min((answered or 0) + thought, MAX_TOKENS),
+        input_tokens=min((n_input or 0) + read + written, MAX_TOKENS),
+        output_tokens=min((n_output or 0) + thinking, MAX_TOKENS),
         cache_read_tokens=read,
         cache_write_tokens=written,
     )
 
 
-def _first(counts: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+def _find_first_count(counts: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     return next((n for name in names if (n := parse_token_count(counts.get(name))) is not None), None)
 
 
-def _stated_usd(payload: Mapping[str, Any]) -> Decimal | None:
+def _read_stated_usd(payload: Mapping[str, Any]) -> Decimal | None:
     usage = payload.get("usage")
     stated = None
-    for place in (payload, usage if isinstance(usage, dict) else {}):
+    for section in (payload, usage if isinstance(usage, dict) else {}):
         for name in _COSTS:
-            cost = place.get(name)
+            cost = section.get(name)
             cost = cost.get("total_cost") if isinstance(cost, dict) else cost
             stated = choose_larger(stated, parse_dollars(cost))
-        ticks = parse_dollars(place.get("cost_in_usd_ticks", -1) / TICKS_PER_USD) if _has_ticks(place) else None
-        stated = choose_larger(stated, ticks)
-    upstream = _upstream_usd(usage) if isinstance(usage, dict) else None
+        if _has_ticks(section):
+            stated = choose_larger(stated, parse_dollars(section["cost_in_usd_ticks"] / TICKS_PER_USD))
+    upstream = _read_upstream_usd(usage) if isinstance(usage, dict) else None
     return stated if upstream is None else (stated or Decimal(0)) + upstream
 
 
-def _has_ticks(place: Mapping[str, Any]) -> bool:
-    ticks = place.get("cost_in_usd_ticks")
+def _has_ticks(section: Mapping[str, Any]) -> bool:
+    ticks = section.get("cost_in_usd_ticks")
     return isinstance(ticks, int | float) and not isinstance(ticks, bool)
 
 
-def _upstream_usd(usage: Mapping[str, Any]) -> Decimal | None:
-    """Return the provider's bill for OpenRouter with the user's own provider key: there, `cost` is only the fee."""
+def _read_upstream_usd(usage: Mapping[str, Any]) -> Decimal | None:
+    """Return the provider's bill if OpenRouter uses the user's own provider key; then `cost` is only the fee."""
     details = usage.get("cost_details")
     if not usage.get("is_byok") or not isinstance(details, dict):
         return None
@@ -103,21 +103,21 @@ def _upstream_usd(usage: Mapping[str, Any]) -> Decimal | None:
 
 
 def _parse_broken_usage(text: str) -> dict[str, Any]:
-    """Return the counts that can be read in a text that is not JSON, such as a cut reply."""
+    """Return the readable counts in a text that is not JSON, such as a truncated reply."""
     for name in _COUNTS:
         at = text.rfind(f'"{name}"')
-        begins = text.find("{", at) if at >= 0 else -1
-        if begins < 0:
+        start = text.find("{", at) if at >= 0 else -1
+        if start < 0:
             continue
         try:
-            found, _ = json.JSONDecoder().raw_decode(text, begins)
+            usage, _ = json.JSONDecoder().raw_decode(text, start)
         except (ValueError, RecursionError):
-            found = _find_numbers(text[begins : begins + 4096])
-        return {name: found}
+            usage = _find_numbers(text[start : start + 4096])
+        return {name: usage}
     return {}
 
 
 def _find_numbers(text: str) -> dict[str, Any]:
     names = (*_INPUT, *_OUTPUT, *_COSTS, "thoughtsTokenCount")
-    found = {name: re.search(rf'"{name}"\s*:\s*{_NUMBER}', text) for name in names}
-    return {name: json.loads(match[1]) for name, match in found.items() if match}
+    matches = {name: re.search(rf'"{name}"\s*:\s*{_NUMBER}', text) for name in names}
+    return {name: json.loads(match[1]) for name, match in matches.items() if match}

@@ -1,4 +1,4 @@
-"""The addresses that a key and an item may be sent to. Pure: the caller passes the allow-list."""
+"""The allow-list of addresses to which keys and items may be sent. Pure: the caller passes the list."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PROVIDER_HOSTS = frozenset(
 
 
 def find_url_problem(url: str, allowed_hosts: Collection[str]) -> str | None:
-    """Return why `url` may not be called, or None. `allowed_hosts` holds names, or "name:port" for that port alone."""
+    """Return why `url` may not be called, or None. `allowed_hosts` has names, or "name:port" for a single port."""
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").lower().rstrip("."), parts.port
     except ValueError:
-        return "This is not an address."
+        return "This is not a valid address."
     if parts.scheme not in ("http", "https") or not host:
         return "The address must start with http:// or https:// and name a host."
     if parts.username is not None or parts.password is not None:
@@ -32,7 +32,7 @@ def find_url_problem(url: str, allowed_hosts: Collection[str]) -> str | None:
     if _is_link_local(host):
         return "Link-local addresses, such as a cloud's metadata service, are never called."
     if host in PROVIDER_HOSTS or host in allowed_hosts or f"{host}:{port}" in allowed_hosts:
-        return None if parts.scheme == "https" or host not in PROVIDER_HOSTS else "A provider is called by https only."
+        return None if parts.scheme == "https" or host not in PROVIDER_HOSTS else "Providers are called by https only."
     return f"{host} is not on the list of allowed hosts; an operator adds it to EVALSITE_LLM_ALLOWED_HOSTS."
 
 

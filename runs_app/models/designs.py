@@ -318,7 +318,7 @@ class Sampler(Versioned):
 
     def output_ceiling(self, model_limit: int | None = None) -> int | None:
         """Return the most output tokens of one call. Use `model_limit` if the sampler sets no limit."""
-        return parameters.output_ceiling(self.content, model_limit)
+        return parameters.compute_output_ceiling(self.content, model_limit)
 
     def clean(self) -> None:
         if not isinstance(self.extra, dict):

@@ -305,10 +305,10 @@ class Design:
                 if self.n_items and lacking == self.n_items:
                     yield f"prompt {prompt}: {{{{{name}}}}} has no value for any item"
             key, size = token_bounds.find_longest_request(prompt, self.experiment.dataset, self.dimensions)
-            if size > prompts.MOST_CHARS:
+            if size > prompts.MAX_CHARS:
                 yield (
                     f"prompt {prompt}: the request about item {key} would have {size:,} characters; "
-                    f"at most {prompts.MOST_CHARS:,} are sent"
+                    f"at most {prompts.MAX_CHARS:,} are sent"
                 )
         for provider in dict.fromkeys(model.endpoint.provider for model in self.models):
             for sampler in self.samplers:

@@ -158,7 +158,7 @@ def find_longest_request(prompt: Prompt, dataset: Dataset, dimensions: Sequence[
     """
     times = sum(number for name, number in _variables(prompt).items() if _find_column(name) is not None)
     template = sum(len(turn["content"]) for turn in prompt.messages)
-    if template + times * LIMITS.text_chars <= prompts.MOST_CHARS:
+    if template + times * LIMITS.text_chars <= prompts.MAX_CHARS:
         return "", 0
     on_dimensions: list[Dimension | None] = [*dimensions] or [None]
     sizes = (
@@ -217,11 +217,9 @@ def _render_texts(shape: _RequestShape, item: Item, dimension: Dimension | None)
         hint = prompts.format_hint(form, question.scale)
         # For a judge, letters stand for answers of the maximum length. Real answers are shorter, so such requests are
         # sent.
-        most = prompts.MOST_CHARS if shape.judge_variables is None else sys.maxsize
-        messages = prompts.render(
-            prompt.messages, question.variables, AN_IMAGE, hint=hint, salt=A_SALT, most_chars=most
-        )
-        schema = prompts.response_format(form, question.scale) if shape.structured else None
+        most = prompts.MAX_CHARS if shape.judge_variables is None else sys.maxsize
+        messages = prompts.render(prompt.messages, question.variables, AN_IMAGE, hint=hint, salt=A_SALT, max_chars=most)
+        schema = prompts.build_response_format(form, question.scale) if shape.structured else None
     except prompts.PromptError:
         return []
     texts = [text for message in messages for text in _list_texts(message["content"])]

@@ -15,7 +15,7 @@ from runs_app.engine.rate_limiter import (
     refill,
 )
 from runs_app.llm.failures import read_retry_after_s
-from runs_app.llm.rate_limit_headers import DEFAULT_RESET_S, LONGEST_S, Left, parse_allowance
+from runs_app.llm.rate_limit_headers import DEFAULT_RESET_S, LONGEST_S, Remaining, parse_allowance
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 EPOCH = NOW.timestamp()
@@ -53,14 +53,14 @@ def test_a_moment_is_one_of_the_providers_clock_whatever_ours_says():
         "anthropic-ratelimit-requests-remaining": "0",
         "anthropic-ratelimit-requests-reset": "2020-03-02T08:00:20Z",
     }
-    assert parse_allowance(headers).requests == Left(0, 20.0)
+    assert parse_allowance(headers).requests == Remaining(0, 20.0)
     assert read_retry_after_s({"date": headers["date"], "retry-after": "Mon, 02 Mar 2020 08:00:30 GMT"}) == 30.0
-    assert parse_allowance({**headers, "date": "yesterday"}).requests == Left(0, 0.0)
+    assert parse_allowance({**headers, "date": "yesterday"}).requests == Remaining(0, 0.0)
 
 
 def test_each_provider_is_understood():
     openai = {"x-ratelimit-remaining-tokens": "149984", "x-ratelimit-reset-tokens": "6ms"}
-    assert parse_allowance(openai, NOW).tokens == Left(149984, 0.006)
+    assert parse_allowance(openai, NOW).tokens == Remaining(149984, 0.006)
     anthropic = {
         "anthropic-ratelimit-requests-remaining": "49",
         "anthropic-ratelimit-requests-reset": "2026-11-20T12:00:02Z",
@@ -70,9 +70,11 @@ def test_each_provider_is_understood():
         "anthropic-ratelimit-output-tokens-reset": "2026-11-20T12:00:08Z",
     }
     said = parse_allowance(anthropic, NOW)
-    assert (said.requests, said.tokens) == (Left(49, 2.0), Left(800, 8.0))
-    assert parse_allowance({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "20"}, NOW).requests == Left(0, 20.0)
-    assert parse_allowance({"ratelimit-remaining": "5", "ratelimit-reset": "9"}, NOW).requests == Left(5, 9.0)
+    assert (said.requests, said.tokens) == (Remaining(49, 2.0), Remaining(800, 8.0))
+    assert parse_allowance({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "20"}, NOW).requests == Remaining(
+        0, 20.0
+    )
+    assert parse_allowance({"ratelimit-remaining": "5", "ratelimit-reset": "9"}, NOW).requests == Remaining(5, 9.0)
 
 
 def test_headers_without_a_word_on_rates_say_nothing():

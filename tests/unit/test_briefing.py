@@ -35,7 +35,11 @@ def test_the_same_answer_is_fenced_alike_so_that_a_cache_can_answer():
 
 @given(st.text(alphabet="{}answer_tg ", max_size=60))
 def test_what_an_answer_says_in_braces_is_never_filled_in(answer):
-    told = {**judge_prompt.rubric_variables(SCORE), **judge_prompt.answer_variables(answer, None), "target": "SECRET"}
+    told = {
+        **judge_prompt.build_rubric_variables(SCORE),
+        **judge_prompt.build_answer_variables(answer, None),
+        "target": "SECRET",
+    }
     (message,) = prompts.render([{"role": "user", "content": "{{answer}}"}], told)
     assert answer in message["content"]
     assert "SECRET" not in message["content"]
@@ -44,8 +48,8 @@ def test_what_an_answer_says_in_braces_is_never_filled_in(answer):
 @pytest.mark.parametrize(
     ("kind", "content", "problem"),
     [
-        ("score", "{{input}}", "No turn says {{answer}}: the judge would not see what it judges."),
-        ("pairwise", "{{answer_a}}", "No turn says {{answer_b}}: the judge would not see what it judges."),
+        ("score", "{{input}}", "No turn contains {{answer}}: the judge would not see the answer."),
+        ("pairwise", "{{answer_a}}", "No turn contains {{answer_b}}: the judge would not see the answer."),
         ("pairwise", "{{answer}}", "Turn 1: unknown variable {{answer}}."),
         ("score", "{{answer}} {{model}}", "Turn 1: unknown variable {{model}}."),
     ],
@@ -72,7 +76,7 @@ def test_a_judge_may_see_the_target_and_who_answers_may_not():
     ],
 )
 def test_each_kind_asks_for_the_form_that_can_be_read(rubric, said):
-    assert said in judge_prompt.verdict_form(rubric)
+    assert said in judge_prompt.build_verdict_form(rubric)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +109,11 @@ NAMES = st.sampled_from(["N", "n", "score", "reasoning", "right", "..."])
 @given(st.lists(NAMES, min_size=2, max_size=4, unique=True), st.sampled_from(["criteria", "label", "pairwise"]))
 def test_the_form_of_a_verdict_is_json_whatever_its_parts_are_called(names, kind):
     parts = [{"name": name} for name in names]
-    form = judge_prompt.verdict_form({"kind": kind, "criteria": parts, "labels": parts})
+    form = judge_prompt.build_verdict_form({"kind": kind, "criteria": parts, "labels": parts})
     shown = json.loads(re.search(r"```json\n(.*)\n```", form)[1])
     assert set(shown) == {{"pairwise": "winner"}.get(kind, kind), "reasoning"}
     assert kind != "criteria" or list(shown["criteria"]) == names
 
 
 def test_a_score_is_asked_for_as_a_number_to_fill_in():
-    assert '{"score": N, "reasoning": "..."}' in judge_prompt.verdict_form(SCORE)
+    assert '{"score": N, "reasoning": "..."}' in judge_prompt.build_verdict_form(SCORE)

@@ -24,7 +24,7 @@ def test_a_permanent_failure_ends_its_trial_at_the_first_attempt(error_class):
 
 
 REFUSED_SCHEMA = ErrorClass.RESPONSE_FORMAT_UNSUPPORTED
-SPENDS_NOTHING = (REFUSED_SCHEMA, ErrorClass.BEING_ASKED)
+SPENDS_NOTHING = (REFUSED_SCHEMA, ErrorClass.DUPLICATE_IN_FLIGHT)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_refused_schema_spends_no_attempt_though_not_for_ever():
 
 @given(st.integers(0, 10_000))
 def test_what_another_call_asks_is_looked_for_again_and_spends_nothing_however_often(yields):
-    again = concluded(ErrorClass.BEING_ASKED, attempts=3, yields=yields)
+    again = concluded(ErrorClass.DUPLICATE_IN_FLIGHT, attempts=3, yields=yields)
     assert (again.status, again.unspent, again.pause_s) == ("pending", True, None)
     assert 0 < again.wait_s <= outcomes.MAX_POLL_S
 

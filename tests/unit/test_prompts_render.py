@@ -9,9 +9,9 @@ from runs_app.llm.prompts import (
     PromptError,
     RequestTooLong,
     build_variables,
-    choice_letter,
     count_rendered_chars,
     find_variables,
+    get_choice_letter,
     make_salt,
     render,
     substitute,
@@ -140,7 +140,7 @@ def test_a_blank_system_turn_is_left_out():
     [
         ([user("{{meta.year}}")], {}, r"\{\{meta\.year\}\} has no value"),
         ([user("{{image}}")], {}, "this item has no image"),
-        ([user("{{input}}")], {"input": " \n"}, r"turn 1 \(user\) comes out blank"),
+        ([user("{{input}}")], {"input": " \n"}, r"turn 1 \(user\) is blank after rendering"),
     ],
 )
 def test_what_cannot_be_rendered_says_why(prompt, variables, message):
@@ -172,7 +172,7 @@ def test_a_salt_differs_from_trial_to_trial_and_is_the_same_when_tried_again():
 
 @pytest.mark.parametrize(("at", "letter"), [(0, "A"), (25, "Z"), (26, "AA"), (51, "AZ"), (52, "BA"), (702, "AAA")])
 def test_choices_are_lettered_as_in_spreadsheets(at, letter):
-    assert choice_letter(at) == letter
+    assert get_choice_letter(at) == letter
 
 
 def test_a_request_is_measured_before_it_is_rendered():

@@ -4,11 +4,11 @@ from evalsite.lib.rating_scale import RatingScale
 from runs_app.llm.prompts import (
     ALLOWED,
     PromptError,
+    build_response_format,
+    compute_request_hash,
     find_warnings,
     format_hint,
     render,
-    request_hash,
-    response_format,
     validate,
 )
 
@@ -76,20 +76,20 @@ def test_a_prompt_that_hides_the_item_is_warned_about(content, text, images, exp
 
 
 def test_a_rating_is_held_to_a_strict_schema_of_its_scale():
-    schema = response_format("rating", SEVEN)["json_schema"]
+    schema = build_response_format("rating", SEVEN)["json_schema"]
     assert schema["strict"] is True
     assert schema["schema"]["properties"] == {"rating": {"type": "integer", "enum": [1, 2, 3, 4, 5, 6, 7]}}
     assert schema["schema"]["additionalProperties"] is False
 
 
 def test_a_long_scale_is_given_by_its_ends():
-    properties = response_format("rating", RatingScale(0, 100))["json_schema"]["schema"]["properties"]
+    properties = build_response_format("rating", Scale(0, 100))["json_schema"]["schema"]["properties"]
     assert properties["rating"] == {"type": "integer", "minimum": 0, "maximum": 100}
 
 
 def test_text_and_reasons_are_not_held_to_a_schema():
-    assert response_format("text", None) is None
-    assert response_format("rating_with_reasoning", SEVEN) is None
+    assert build_response_format("text", None) is None
+    assert build_response_format("rating_with_reasoning", SEVEN) is None
 
 
 def test_hints_name_the_keys_and_the_ends_of_the_scale():
@@ -99,25 +99,25 @@ def test_hints_name_the_keys_and_the_ends_of_the_scale():
     assert '"rating": N, "reasoning"' in format_hint("rating_with_reasoning", RatingScale(-3, 3))
 
 
-@pytest.mark.parametrize("ask", [format_hint, response_format])
+@pytest.mark.parametrize("ask", [format_hint, build_response_format])
 def test_a_rating_needs_a_scale(ask):
     with pytest.raises(PromptError, match="needs a dimension with a scale"):
         ask("rating", None)
 
 
 def test_the_salt_changes_the_request_and_never_the_prompt():
-    requests = {request_hash("m", render(PLAIN, {"input": "x"}, salt=salt), {}) for salt in ("a", "b", "")}
+    requests = {compute_request_hash("m", render(PLAIN, {"input": "x"}, salt=salt), {}) for salt in ("a", "b", "")}
     assert len(requests) == 3
 
 
 def test_a_request_is_its_model_messages_settings_and_schema():
     messages = render(PLAIN, {"input": "x"})
     hashes = [
-        request_hash("m", messages, {"temperature": 0}),
-        request_hash("n", messages, {"temperature": 0}),
-        request_hash("m", messages[1:], {"temperature": 0}),
-        request_hash("m", messages, {"temperature": 1}),
-        request_hash("m", messages, {"temperature": 0}, response_format("rating", SEVEN)),
+        compute_request_hash("m", messages, {"temperature": 0}),
+        compute_request_hash("n", messages, {"temperature": 0}),
+        compute_request_hash("m", messages[1:], {"temperature": 0}),
+        compute_request_hash("m", messages, {"temperature": 1}),
+        compute_request_hash("m", messages, {"temperature": 0}, build_response_format("rating", SEVEN)),
     ]
     assert len(set(hashes)) == 5
-    assert request_hash("m", messages, {"temperature": 0.0}) == hashes[0]
+    assert compute_request_hash("m", messages, {"temperature": 0.0}) == hashes[0]

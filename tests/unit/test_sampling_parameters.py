@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs_app.llm import parameters
-from runs_app.llm.parameters import ANSWER_LIMITS, find_extra_problems, find_problem, output_ceiling
+from runs_app.llm.parameters import ANSWER_LIMITS, compute_output_ceiling, find_extra_problems, find_problem
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from runs_app.llm.parameters import ANSWER_LIMITS, find_extra_problems, find_pro
     ],
 )
 def test_the_ceiling_counts_every_name_for_output_tokens(given, most):
-    assert output_ceiling(given, None) == most
+    assert compute_output_ceiling(given, None) == most
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,12 @@ def test_the_ceiling_counts_every_name_for_output_tokens(given, most):
     [({}, 400), ({"max_tokens": 10}, 10), ({"thinking": {"budget_tokens": 5_000}}, 5_000), ({"n": 2}, 800)],
 )
 def test_the_models_own_limit_counts_where_the_sampler_sets_none(given, most):
-    assert output_ceiling(given, 400) == most
+    assert compute_output_ceiling(given, 400) == most
 
 
 @given(st.dictionaries(st.sampled_from(ANSWER_LIMITS), st.integers(1, 10**6), min_size=1))
 def test_no_name_of_a_limit_passes_the_ceiling(limits):
-    assert output_ceiling(limits, None) >= max(limits.values())
+    assert compute_output_ceiling(limits, None) >= max(limits.values())
 
 
 def test_an_unknown_name_is_refused_with_the_list_of_those_allowed():
@@ -50,7 +50,7 @@ def test_an_unknown_name_is_refused_with_the_list_of_those_allowed():
 @pytest.mark.parametrize(
     ("extra", "problem"),
     [
-        ({"max_tokens": 5}, "Has a field of its own: max_tokens."),
+        ({"max_tokens": 5}, "Has its own field: max_tokens."),
         ({"max_completion_tokens": "100"}, "max_completion_tokens must be a whole number of at least 0."),
         ({"max_completion_tokens": True}, "max_completion_tokens must be a whole number of at least 0."),
         ({"service_tier": "priority"}, "service_tier must be one of auto, default, flex, standard_only."),
@@ -80,4 +80,4 @@ def test_a_provider_takes_only_what_it_knows():
     assert find_problem("openai", {"num_ctx": 4096}).startswith(
         "parameter 'num_ctx' may not be set for openai; allowed"
     )
-    assert set(parameters.allowed_parameters("anthropic")) < {*parameters.FIELDS, *parameters.EXTRA}
+    assert set(parameters.list_allowed_parameters("anthropic")) < {*parameters.FIELDS, *parameters.EXTRA}

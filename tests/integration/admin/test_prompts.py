@@ -68,7 +68,7 @@ def test_an_existing_name_creates_the_next_version(as_user, researcher):
         ({}, "Enter a user text."),
         ({"messages": '{"role": "user"}'}, "A prompt is a list of at least one turn."),
         ({"messages": "["}, "Enter a valid JSON."),
-        ({"system": "only this"}, "The last turn must be the user's: it is what the model answers."),
+        ({"system": "only this"}, "The last turn must be a user turn: the model answers it."),
     ],
 )
 def test_problems_of_a_prompt_are_reported_and_nothing_is_saved(as_user, researcher, fields, problem):

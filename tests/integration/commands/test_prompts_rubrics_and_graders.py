@@ -82,7 +82,7 @@ def test_an_existing_name_creates_the_next_version(manage, operator, file):
             {"name": "d", "instructions": "x", "min": 5, "max": 1},
             "dimension.max: The end of the scale must be above",
         ),
-        ("rubric", {"name": "r", "user": "x"}, "rubric.messages: No turn says {{answer}}"),
+        ("rubric", {"name": "r", "user": "x"}, "rubric.messages: No turn contains {{answer}}"),
         ("rubric", {"name": "r", "user": "{{answer}}", "kind": "label"}, "rubric.labels: "),
         ("grader", {"name": "g", "model": "nobody", "rubric": "none"}, "there is no language model nobody"),
     ],

@@ -14,7 +14,7 @@ from runs_app.engine.recorder import Result, record_results
 from runs_app.engine.result_spool import MAX_RECORDED_BYTES, ResultSpool, record_orphaned_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
-from runs_app.llm.rate_limit_headers import Allowance, Left
+from runs_app.llm.rate_limit_headers import Allowance, Remaining
 from runs_app.models import Attempt, Endpoint, Trial, Worker
 from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import answering, drain, expire_leases, result_of_text
@@ -106,7 +106,7 @@ def test_what_was_asked_again_meanwhile_is_kept_as_a_late_attempt_with_its_cost(
 def test_what_the_dead_one_heard_of_its_endpoint_is_past(worker, journal):
     (claim,) = admit(worker.worker_id, 1)
     result = result_of_text(claim)
-    result.pause_s, result.allowance = 600.0, Allowance(requests=Left(0, 600.0))
+    result.pause_s, result.allowance = 600.0, Allowance(requests=Remaining(0, 600.0))
     left(journal, [result])
     record_orphaned_results(settings.JOURNAL_DIR)
     endpoint = Endpoint.objects.get()

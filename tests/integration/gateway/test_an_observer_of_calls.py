@@ -25,13 +25,13 @@ def told():
     TOLD.clear()
     with override_settings(CALL_OBSERVER=HERE):
         yield TOLD
-    call_observer.observer_queue.cache_clear()
+    call_observer.get_observer_queue.cache_clear()
 
 
 def test_it_is_told_of_what_was_asked_and_of_what_came(simulator, told, monkeypatch):
     monkeypatch.setenv("LAB_KEY", "sk-of-the-lab")
     reply = call(request(simulator.url, "What is 3 + 4?", key_env="LAB_KEY"))
-    call_observer.observer_queue(HERE).wait()
+    call_observer.get_observer_queue(HERE).wait()
     ((asked, outcome),) = told
     assert asked.messages[-1]["content"] == "What is 3 + 4?"
     assert outcome == reply
@@ -42,7 +42,7 @@ def test_it_is_told_of_what_was_asked_and_of_what_came(simulator, told, monkeypa
 def test_it_is_told_of_failures(simulator, told):
     simulator.set_faults(errors="500=1")
     failure = failure_of(request(simulator.url))
-    call_observer.observer_queue(HERE).wait()
+    call_observer.get_observer_queue(HERE).wait()
     ((_, outcome),) = told
     assert isinstance(outcome, CallFailure)
     assert outcome.trace_id == failure.trace_id != ""
@@ -51,7 +51,7 @@ def test_it_is_told_of_failures(simulator, told):
 def test_one_that_fails_changes_nothing_and_is_logged(simulator, caplog):
     with override_settings(CALL_OBSERVER=f"{__name__}.missing_its_arguments"):
         assert isinstance(call(request(simulator.url)), CallReply)
-        call_observer.observer_queue(f"{__name__}.missing_its_arguments").wait()
+        call_observer.get_observer_queue(f"{__name__}.missing_its_arguments").wait()
     assert "the call observer failed" in caplog.text
 
 
@@ -61,14 +61,14 @@ def missing_its_arguments():
 
 def test_one_that_stands_still_keeps_no_call_waiting(caplog):
     goes_on = threading.Event()
-    telling = ObserverQueue(lambda asked, outcome: goes_on.wait(), most_waiting=2)
+    observer_queue = ObserverQueue(lambda asked, outcome: goes_on.wait(), max_waiting=2)
     with caplog.at_level(logging.WARNING):
         for _ in range(20):
-            telling.tell(None, None)
-    assert telling.left_out >= 17  # Two wait, and one may be with the observer.
+            observer_queue.put(None, None)
+    assert observer_queue.n_dropped >= 17  # Two wait, and one may be with the observer.
     assert "calls were dropped" in caplog.text
     goes_on.set()
-    telling.wait()
+    observer_queue.wait()
 
 
 @pytest.mark.parametrize("name", ["nowhere.at_all", f"{__name__}.TOLD", "plain"])

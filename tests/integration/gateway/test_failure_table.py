@@ -12,10 +12,10 @@ from runs_app.llm.calls import ErrorClass, Kind
 from runs_app.llm.failures import (
     classify,
     clean_message,
+    find_reported_error,
     read_message,
     read_retry_after_s,
     replace_unstorable,
-    reported_error,
 )
 
 
@@ -71,7 +71,7 @@ def test_every_class_has_a_kind() -> None:
     }
     assert {name for name, kind in kinds.items() if kind == Kind.TRANSIENT} == {
         "batch_expired",
-        "being_asked",
+        "duplicate_in_flight",
         "server_error",
         "timeout",
         "connection",
@@ -196,6 +196,6 @@ json_values = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["error", "choices", "id"]), json_values))
 def test_any_reply_can_be_looked_at(payload: dict[str, object]) -> None:
-    reported = reported_error(payload)
+    reported = find_reported_error(payload)
     assert reported is None or reported[0] is None or 400 <= reported[0] <= 599
     assert isinstance(read_message(json.dumps(payload)), str)

@@ -37,14 +37,14 @@ def test_what_the_first_call_imports_is_no_part_of_its_latency(
         def perf_counter(self) -> float:
             return time.perf_counter() + self.late
 
-    clock, exchange_class = ClockOfImports(), gateway._exchange_class
+    clock, exchange_class = ClockOfImports(), gateway._get_exchange_class
 
     def imported_after_an_hour() -> object:
         clock.late += 3600
         return exchange_class()
 
     monkeypatch.setattr(gateway, "time", clock)
-    monkeypatch.setattr(gateway, "_exchange_class", imported_after_an_hour)
+    monkeypatch.setattr(gateway, "_get_exchange_class", imported_after_an_hour)
     assert call(request(simulator.url)).latency_ms < 3_600_000
     assert clock.late == 3600
 

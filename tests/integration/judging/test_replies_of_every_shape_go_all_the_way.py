@@ -74,7 +74,7 @@ def make_judges(base_url):
 
 def expected_code(rubric, subject, rival):
     """What is wrong with the reply that the simulated judge gave on this answer, or on these two."""
-    told = judge_prompt.rubric_variables(rubric.content) | judge_prompt.answer_variables(
+    told = judge_prompt.build_rubric_variables(rubric.content) | judge_prompt.build_answer_variables(
         subject.answer, rival and rival.answer
     )
     turns = prompts.render(rubric.messages, told | {"input": subject.item.input, "target": subject.item.target})

@@ -55,7 +55,7 @@ def test_a_starter_of_no_kind_is_not_found(as_user, researcher):
     ("fields", "problem"),
     [
         ({"user": "{{anwser}} {{answer}}"}, "Turn 2: unknown variable {{anwser}}. It may name {{answer}},"),
-        ({"user": "{{input}}"}, "No turn says {{answer}}: the judge would not see what it judges."),
+        ({"user": "{{input}}"}, "No turn contains {{answer}}: the judge would not see the answer."),
         ({"user": "{{answer}} {{labels}}"}, "{{labels}} has no value in a rubric of this kind."),
         ({"kind": "pairwise", "user": "{{answer}}"}, "unknown variable {{answer}}"),
         ({"scale_min": 1, "scale_max": 1}, "The scale must end above where it starts."),
@@ -63,7 +63,7 @@ def test_a_starter_of_no_kind_is_not_found(as_user, researcher):
         ({"kind": "label", "user": "{{answer}}", "system": "", "labels": "right | 1"}, "at least two labels"),
         (
             {"kind": "label", "user": "{{answer}}", "system": "", "labels": "right | 1\nRight | 0"},
-            "Named twice: Right, right.",
+            "Duplicate names: Right, right.",
         ),
         (
             {"kind": "label", "user": "{{answer}}", "system": "", "labels": "right | 1\nwrong"},
@@ -106,7 +106,7 @@ def test_the_editor_lists_the_variables_that_a_kind_may_use(as_user, researcher)
     shown = as_user(researcher).get(ADD).context["variables"]
     for kind, variables in shown.items():
         names = {variable.name for variable in variables}
-        allowed = judge_prompt.FOR_WRITERS if kind == "writer" else judge_prompt.allowed_variables(kind)
+        allowed = judge_prompt.FOR_WRITERS if kind == "writer" else judge_prompt.list_allowed_variables(kind)
         assert names - {"meta.NAME"} <= allowed
         assert names >= set(judge_prompt.ANSWERS.get(kind, {"target"}))
 
@@ -131,7 +131,7 @@ def test_a_rubric_with_a_problem_is_not_approved(as_user, curator):
     rubric = make_starter_rubric(messages=[{"role": "user", "content": "{{input}}"}], status="draft")
     shown = act(as_user(curator), "approve", rubric, confirmed="yes", reason="in a hurry").content.decode()
     rubric.refresh_from_db()
-    assert "cannot be approved: No turn says {{answer}}" in shown
+    assert "cannot be approved: No turn contains {{answer}}" in shown
     assert rubric.status == "draft"
 
 
