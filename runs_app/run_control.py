@@ -16,7 +16,13 @@ from runs_app.engine.counters import CounterDeltas, CounterKeys, lock_counter_ro
 from runs_app.engine.run_lifecycle import start_next_queued, start_runs
 from runs_app.models import Experiment, ProviderBatch, Run
 from runs_app.models.runs import RunQuerySet
-from runs_app.planning.extension import DEFAULT_REASON, Extension, add_rows, extended_design, find_extension_problems
+from runs_app.planning.extension import (
+    DEFAULT_REASON,
+    Extension,
+    add_rows,
+    build_extended_design,
+    find_extension_problems,
+)
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.plan import PlanReport, plan
 from runs_app.planning.work import PlanError
@@ -54,7 +60,7 @@ def launch(
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
         if locked.status == Experiment.Status.ARCHIVED:
             raise LaunchError(f"{experiment} is archived")
-        report = plan(experiment, wave_label=wave, by=by, pilot=pilot, only=only, policy=policy, kept=kept)
+        report = plan(experiment, wave_label=wave, by=by, pilot=pilot, only=only, policy=policy, launched_rows=kept)
         activated = Experiment.objects.filter(pk=experiment.pk).transition(
             sources=[Experiment.Status.DRAFT], target=Experiment.Status.ACTIVE, by=by, reason=reason
         )
@@ -104,7 +110,7 @@ def extend(
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
         if problems := list(find_extension_problems(locked, extension)):
             raise PlanError(problems)
-        design = extended_design(locked, extension)
+        design = build_extended_design(locked, extension)
         add_rows(locked, extension, by=by, reason=reason)
         report = launch(
             locked,
@@ -113,7 +119,7 @@ def extend(
             approved=approved,
             reason=reason or DEFAULT_REASON,
             only=design.only,
-            kept=design.kept,
+            kept=design.launched_rows,
         )
     experiment.refresh_from_db()
     return report

@@ -13,7 +13,7 @@ from runs_app.llm import judge_prompt, prompts
 from runs_app.llm.model_families import is_same_family
 from runs_app.models import Condition, Experiment, LanguageModel
 from runs_app.models.texts import TextSet
-from runs_app.planning.conditions import condition_identity
+from runs_app.planning.conditions import get_condition_hash
 
 JUDGE_KIND = GradeCondition.Kind.JUDGE
 
@@ -28,7 +28,7 @@ def find_condition(experiment: Experiment, grader: Grader) -> GradeCondition | N
 
     A grader with another name but the same content has the same condition.
     """
-    suffix = f"--{condition_identity(build_grade_condition_id(grader))}"
+    suffix = f"--{get_condition_hash(build_grade_condition_id(grader))}"
     rows = experiment.grade_conditions.filter(kind=JUDGE_KIND, grade_condition_id__endswith=suffix)
     return rows.select_related("judge_condition").first()
 

@@ -12,7 +12,7 @@ from runs_app.experiment_files.model_draw import DrawSpec
 from runs_app.experiment_files.row_builder import RowBuilder
 from runs_app.experiment_files.specs import GraderSpec, RubricSpec
 from runs_app.models import LanguageModel, Sampler, TextSet
-from runs_app.planning.drawn_models import judge_name
+from runs_app.planning.drawn_models import build_judge_name
 from runs_app.planning.spec_io import build_model_spec, build_sampler_spec
 from runs_app.planning.work import PlanError
 
@@ -50,7 +50,7 @@ def build_graders(builder: RowBuilder, path: str, spec: GraderSpec) -> list[Grad
         return []
     builder.draws.setdefault("judges", {})[spec.name] = draw.content
     return [
-        _find_or_build_grader(builder, path, spec, judge_name(spec.name, model.name), parts | {"language_model": model})
+        _find_or_build_grader(builder, path, spec, build_judge_name(spec.name, model.name), parts | {"language_model": model})
         for model in builder.find_drawn_models(draw)
     ]
 

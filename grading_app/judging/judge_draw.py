@@ -13,7 +13,7 @@ from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.models import Grader, Rubric
 from runs_app.experiment_files.model_draw import Draw
 from runs_app.models import Experiment, LanguageModel
-from runs_app.planning.drawn_models import judge_name
+from runs_app.planning.drawn_models import build_judge_name
 from runs_app.planning.work import PlanError
 
 GRADER_FIELDS = ("language_model", "rubric", "sampler", "text_set", "on_empty", "longest_answer")
@@ -32,7 +32,7 @@ def draw_graders(draw: Draw, *, name: str, rubric: Rubric) -> list[Grader]:
         raise PlanError([f"draw: model {model} no longer exists; draw again" for model in missing])
     sampler = get_or_create_default_sampler()
     candidates = [
-        Grader(name=judge_name(name, model), language_model=models[model], rubric=rubric, sampler=sampler)
+        Grader(name=build_judge_name(name, model), language_model=models[model], rubric=rubric, sampler=sampler)
         for model in draw.drawn
     ]
     graders = [reuse_saved_grader(grader) for grader in candidates]

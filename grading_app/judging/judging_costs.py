@@ -13,7 +13,7 @@ from grading_app.models import Grader
 from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Condition, Experiment, Prompt, Run, Wave
 from runs_app.planning import token_bounds
-from runs_app.planning.cost_estimate import describe_price, observed_tokens, sum_costs
+from runs_app.planning.cost_estimate import compute_observed_tokens, describe_price, sum_costs
 from runs_app.pricing import costs
 from runs_app.pricing.costs import Basis, Expectation
 from runs_app.pricing.estimated_costs import Estimate
@@ -129,7 +129,9 @@ def compute_expected(answers: AnswerSelection, ceiling: Decimal | None) -> Expec
     return costs.expected_per_call(
         get_prices(answers),
         ceiling,
-        own=observed_tokens(run for run in runs if run.condition_id == own),
-        group=observed_tokens(run for run in runs if run.condition.model_id == answers.grader.language_model_id),
-        pooled=observed_tokens(runs),
+        own=compute_observed_tokens(run for run in runs if run.condition_id == own),
+        group=compute_observed_tokens(
+            run for run in runs if run.condition.model_id == answers.grader.language_model_id
+        ),
+        pooled=compute_observed_tokens(runs),
     )

@@ -20,7 +20,7 @@ from grading_app.judging import grade_conditions as grade_conditions_module
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from grading_app.models.verdict_history import allow_superseding
 from runs_app.models import Experiment
-from runs_app.planning.conditions import condition_identity
+from runs_app.planning.conditions import get_condition_hash
 from runs_app.planning.work import PlanError
 
 # A majority is more than half of the members with a score. A tie has no majority and gets an error code.
@@ -105,7 +105,7 @@ def _find_identical_graders(graders: Sequence[Grader]) -> list[str]:
     """Return the names of the first graders with the same identity, or an empty list."""
     by_identity: dict[str, list[str]] = {}
     for grader in sorted(graders, key=str):
-        by_identity.setdefault(condition_identity(grade_conditions_module.build_grade_condition_id(grader)), []).append(
+        by_identity.setdefault(get_condition_hash(grade_conditions_module.build_grade_condition_id(grader)), []).append(
             str(grader)
         )
     return next((names for names in by_identity.values() if len(names) > 1), [])

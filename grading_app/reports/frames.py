@@ -17,7 +17,7 @@ from grading_app.statistics.intervals import Bounds
 from runs_app.models import Condition, Experiment, Wave
 from runs_app.models.trials import REFUSED_CLASS
 from runs_app.monitoring.point_status import PointLine, list_point_lines
-from runs_app.planning.conditions import condition_identity
+from runs_app.planning.conditions import get_condition_hash
 
 SqlParameters = Mapping[str, int | None]
 """The parameters of IN_SCOPE: the primary keys of an experiment and a wave. The wave is None for all waves."""
@@ -335,7 +335,7 @@ def make_condition_labels(conditions: list[Condition], letters: Mapping[int, str
         if len(set(labels.values())) == len(labels):
             return labels
     label_counts = Counter(labels.values())
-    hashes = {condition.pk: condition_identity(condition.condition_id) for condition in conditions}
+    hashes = {condition.pk: get_condition_hash(condition.condition_id) for condition in conditions}
     return {pk: f"{label} ({hashes[pk]})" if label_counts[label] > 1 else label for pk, label in labels.items()}
 
 

@@ -226,4 +226,4 @@ def _load_served_models(experiment: Experiment, a: Wave, b: Wave) -> dict[tuple[
     pairs_by_run: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
     for condition, wave, model, provider in fetch_rows(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
         pairs_by_run[condition, wave].append((model, provider))
-    return defaultdict(ServedModels, {key: ServedModels.of(pairs) for key, pairs in pairs_by_run.items()})
+    return defaultdict(ServedModels, {key: ServedModels.from_pairs(pairs) for key, pairs in pairs_by_run.items()})

@@ -10,7 +10,7 @@ from django import forms
 from runs_app.bounds import BOUNDS
 from runs_app.forms.fields import bounded_integer
 from runs_app.models import Experiment
-from runs_app.planning.power import USUAL, Assumptions
+from runs_app.planning.power import DEFAULT_ASSUMPTIONS, Assumptions
 
 
 class SteeringForm(forms.Form):
@@ -52,7 +52,7 @@ class AssumptionsForm(forms.Form):
     @property
     def chosen(self) -> Assumptions:
         """Return the chosen assumptions, or the defaults if the input is invalid."""
-        return Assumptions(**self.cleaned_data) if self.is_valid() else USUAL
+        return Assumptions(**self.cleaned_data) if self.is_valid() else DEFAULT_ASSUMPTIONS
 
 
 class LaunchScopeForm(forms.Form):

@@ -52,7 +52,7 @@ def select_cells(experiment: Experiment, prefixes: Sequence[str]) -> list[str] |
     """Return the ids of the design's cells that `--condition` selects, or None for all cells."""
     if not prefixes:
         return None
-    cells = Design.of(experiment).cell_ids
+    cells = Design.load(experiment).cell_ids
     return [cells[key] for key in match_condition_ids(cells, prefixes)]
 
 

@@ -20,7 +20,7 @@ from runs_app.models import Experiment, Run
 from runs_app.planning.extension import (
     Extension,
     ExtensionPreview,
-    first_wave_label,
+    get_first_wave_label,
     list_different_settings,
     preview_extension,
     read_extension,
@@ -71,7 +71,7 @@ class ExtendVerb(VerbCommand):
     def _extend(
         self, experiment: Experiment, extension: Extension, by: Actor, reason: str, options: Any
     ) -> PlanReport | None:
-        wave = first_wave_label(experiment) if options["wave"] is None else options["wave"]
+        wave = get_first_wave_label(experiment) if options["wave"] is None else options["wave"]
         preview = preview_extension(experiment, extension, wave_label=wave)
         self.say(f"added to {experiment}: {extension}")
         if preview.problems:

@@ -1,6 +1,6 @@
-"""Conditions from facets: every model with every prompt and every sampler. The content identifies each cell.
+"""Conditions: every model crossed with every prompt and every sampler. A cell is identified by its content.
 
-The identity is what a model sees. Repetitions, epochs, speed, time-outs and the endpoint are not part of it.
+The content is what the model sees. It excludes repetitions, epochs, speed, time-outs and the endpoint.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Cell:
 
     @property
     def content(self) -> dict[str, Any]:
-        """Return the snapshot to send: {"model": ..., "prompt": ..., "sampler": ...}, without names."""
+        """Return the condition's snapshot without names: {"model": ..., "prompt": ..., "sampler": ...}."""
         return {axis: dict(facet.content) for axis, facet in self.facets.items()}
 
     @property
@@ -58,6 +58,6 @@ def cross_facets(models: Iterable[Facet], prompts: Iterable[Facet], samplers: It
     return [Cell(*cell) for cell in product(models, prompts, samplers)]
 
 
-def condition_identity(condition: str) -> str:
-    """Return the identity part of a condition's id: the hash after `--`."""
+def get_condition_hash(condition: str) -> str:
+    """Return the hash in a condition's id, after `--`."""
     return condition.rpartition("--")[2]

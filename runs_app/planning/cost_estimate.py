@@ -13,7 +13,7 @@ from runs_app.models import Experiment, LanguageModel, Run, Trial
 from runs_app.planning import pilot as pilot_module
 from runs_app.planning import points, token_bounds
 from runs_app.planning.cache_forecast import forecast_cache_hits
-from runs_app.planning.conditions import Cell, condition_identity
+from runs_app.planning.conditions import Cell, get_condition_hash
 from runs_app.planning.design import Design
 from runs_app.planning.drift import find_drift_warnings
 from runs_app.planning.judge_estimate import add_judge_costs
@@ -24,7 +24,10 @@ from runs_app.pricing.estimated_costs import Estimate, Price
 
 @dataclass(frozen=True, slots=True)
 class _CellCost:
-    """The calls of one cell: how many to do, how many likely, how many from the cache, and the cost of each."""
+    """The calls of one cell and the cost of each.
+
+    `to_do` is the maximum number of calls, `likely` the expected number, and `cached` the part that the cache answers.
+    """
 
     to_do: int
     likely: int
@@ -39,7 +42,7 @@ class _CellCost:
 
     @property
     def batch_saving_usd(self) -> Decimal | None:
-        """Return how much more one call costs outside a batch, in US dollars."""
+        """Return the amount that a batch saves on one call, in US dollars."""
         if not self.discount:
             return Decimal(0)
         if self.expected is None or self.discount == 1:
@@ -55,21 +58,22 @@ def estimate(
     only: Collection[str] | None = None,
     policy: str | None = None,
 ) -> Estimate:
-    """Return the cost of launching this wave now, or a pilot of it. Reads counters, never trials. Drafts work too.
+    """Return the cost of launching this wave now, or a pilot of it. The experiment may be a draft.
 
-    `only` is a set of cell ids; None is all cells. `policy` is a budget policy that replaces the design's own.
+    This reads counters, not trials. `only` is a set of cell ids; None is all cells. `policy` is a budget policy that
+    replaces the design's own.
     """
-    design = Design.of(experiment, policy=policy)
-    return estimate_design(design if only is None else design.narrowed(only), wave_label=wave_label, pilot=pilot)
+    design = Design.load(experiment, policy=policy)
+    return estimate_design(design if only is None else design.narrow_to(only), wave_label=wave_label, pilot=pilot)
 
 
 def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> Estimate:
     """Return the estimate of a design. Its experiment need not be saved yet."""
-    found = _sum_parts(design, _estimate_cells(design, wave_label, pilot))
-    return add_judge_costs(found, design, wave_label, pilot)
+    answers = _sum_cells(design, _estimate_cells(design, wave_label, pilot))
+    return add_judge_costs(answers, design, wave_label, pilot)
 
 
-def _sum_parts(design: Design, parts: Sequence[_CellCost]) -> Estimate:
+def _sum_cells(design: Design, parts: Sequence[_CellCost]) -> Estimate:
     to_do = sum(part.to_do for part in parts)
     basis = _count_by_basis(parts)
     observed = sum(trials for name, trials in basis.items() if name != "ceiling")
@@ -83,8 +87,8 @@ def _sum_parts(design: Design, parts: Sequence[_CellCost]) -> Estimate:
         coverage=observed / to_do if to_do else 1.0,
         prices=[describe_price(model, shows_images=design.shows_images) for model in design.models],
         unknown_prices=design.unknown_prices,
-        problems=design.problems(),
-        warnings=[*design.warnings(), *find_drift_warnings(design.experiment, design)],
+        problems=design.find_problems(),
+        warnings=[*design.find_warnings(), *find_drift_warnings(design.experiment, design)],
         likely=sum(part.likely for part in parts) if design.adaptive else None,
         foreseen=sum(part.cached for part in parts),
         policy_text=design.policy_text,
@@ -95,7 +99,7 @@ def _sum_parts(design: Design, parts: Sequence[_CellCost]) -> Estimate:
 
 
 def _count_by_basis(parts: Sequence[_CellCost]) -> dict[Basis, int]:
-    """Return the number of trials to do by the observations that their expected cost rests on."""
+    """Return the number of trials to do, by the kind of observations behind their expected cost."""
     trials: Counter[Basis] = Counter()
     for part in parts:
         if part.expected and part.to_do:
@@ -104,13 +108,13 @@ def _count_by_basis(parts: Sequence[_CellCost]) -> dict[Basis, int]:
 
 
 def _estimate_cells(design: Design, wave_label: str, pilot: int | None) -> list[_CellCost]:
-    """Return one part for each cell, in their order."""
+    """Return the costs of the design's cells, in the order of the cells."""
     runs = _fetch_runs(design.experiment)
     estimator = _CellEstimator(
         design,
         wave_label,
         runs=runs,
-        left=points.count_left_cases(design.experiment, design.adaptive, design.points)
+        remaining=points.count_remaining_cases(design.experiment, design.adaptive, design.points)
         if design.adaptive and pilot is None and not design.is_dev
         else {},
         share=design.expected_share if pilot is None else 1.0,
@@ -131,7 +135,7 @@ def _fetch_runs(experiment: Experiment) -> list[Run]:
 
 
 def _count_planned_dev_trials(design: Design, runs: Iterable[Run]) -> dict[int, int]:
-    """Return by run how many trials of the policy `dev` are planned."""
+    """Return the number of planned trials of the policy `dev`, by run."""
     rows = Trial.objects.filter(
         run__in=[run.pk for run in runs], item__in=design.dev_item_ids or (), sample_idx__lt=design.samples
     )
@@ -139,7 +143,7 @@ def _count_planned_dev_trials(design: Design, runs: Iterable[Run]) -> dict[int, 
 
 
 def _has_dev_trials(design: Design) -> bool:
-    """Return whether trials of the policy `dev` may be planned."""
+    """Return whether trials of the policy `dev` may exist."""
     if not design.experiment.pk:
         return False
     return design.is_dev or design.experiment.manifests.filter(content__launch__policy="dev").exists()
@@ -147,38 +151,41 @@ def _has_dev_trials(design: Design) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _CellEstimator:
-    """The data behind the parts of one estimate.
+    """The data behind one estimate.
 
-    `left`: by run, the cases that open points may still be given. `share`: the part of them that is likely.
-    `cached_by_cell`: by cell identity, the answers that the response cache has.
+    `remaining` has the cases that open points may still get, by run, and `share` is their likely part. `cached_by_cell`
+    has the number of answers in the response cache, by the hash of a cell. `dev` has the planned trials of the policy
+    `dev`, by run. With `counts_pilots`, counters cannot tell which trials of a pilot exist, because the policy `dev`
+    planned others.
     """
 
     design: Design
     wave_label: str
     runs: list[Run]
-    left: Mapping[int, int]
+    remaining: Mapping[int, int]
     share: float
     cached_by_cell: Mapping[str, int]
-    dev: Mapping[int, int]  # By run, planned trials of the policy `dev`.
-    counts_pilots: bool  # The policy `dev` planned other trials than a pilot, so counters cannot tell.
+    dev: Mapping[int, int]
+    counts_pilots: bool
 
     def estimate_cell(self, cell: Cell, wanted: int) -> _CellCost:
         own = self._select_runs(cell)
-        here = [run for run in own if run.wave.label == self.wave_label]
-        to_do = _count_to_do(here, wanted, sum(self._planned(run, wanted) for run in here), self.left)
+        in_wave = [run for run in own if run.wave.label == self.wave_label]
+        n_planned = sum(self._count_planned(run, wanted) for run in in_wave)
+        to_do = _count_to_do(in_wave, wanted, n_planned, self.remaining)
         likely = round(to_do * self.share)
-        # Trials are asked in the same order everywhere. So the trials done here are the first ones in the cache.
-        cached = self.cached_by_cell.get(condition_identity(cell.condition_id), 0) - sum(run.n_done for run in here)
+        # All runs make their calls in the same order. So the trials done here are the first ones in the cache.
+        cached = self.cached_by_cell.get(get_condition_hash(cell.condition_id), 0) - sum(run.n_done for run in in_wave)
         return _CellCost(
             to_do,
             likely,
-            ceiling=self.design.ceiling(cell),
-            expected=self._expected(cell, own),
-            discount=self.design.discount(cell),
+            ceiling=self.design.get_ceiling(cell),
+            expected=self._compute_expected(cell, own),
+            discount=self.design.get_discount(cell),
             cached=max(0, min(cached, likely)),
         )
 
-    def _planned(self, run: Run, wanted: int) -> int:
+    def _count_planned(self, run: Run, wanted: int) -> int:
         """Return how many of this run's wanted trials are planned."""
         if self.counts_pilots:
             return wanted - pilot_module.count_missing(self.design, run, wanted)
@@ -189,57 +196,57 @@ class _CellEstimator:
 
         The model must match too, because two endpoints may serve equal models.
         """
-        hash12, model = condition_identity(cell.condition_id), cell.model.key
+        hash12, model = get_condition_hash(cell.condition_id), cell.model.key
         return [
             run
             for run in self.runs
-            if run.condition.model_id == model and condition_identity(run.condition.condition_id) == hash12
+            if run.condition.model_id == model and get_condition_hash(run.condition.condition_id) == hash12
         ]
 
-    def _expected(self, cell: Cell, own: list[Run]) -> Expectation | None:
+    def _compute_expected(self, cell: Cell, own: list[Run]) -> Expectation | None:
         return costs.expected_per_call(
-            self.design.prices(cell),
-            self.design.ceiling(cell),
-            own=observed_tokens(own),
-            group=observed_tokens(run for run in self.runs if run.condition.model_id == cell.model.key),
-            pooled=observed_tokens(self.runs),
+            self.design.get_prices(cell),
+            self.design.get_ceiling(cell),
+            own=compute_observed_tokens(own),
+            group=compute_observed_tokens(run for run in self.runs if run.condition.model_id == cell.model.key),
+            pooled=compute_observed_tokens(self.runs),
         )
 
 
-def _count_to_do(runs: list[Run], wanted: int, planned: int, left: Mapping[int, int]) -> int:
+def _count_to_do(runs: list[Run], wanted: int, planned: int, remaining: Mapping[int, int]) -> int:
     """Return the calls still to make: planned trials that have not ended, plus trials that planning would add.
 
-    `planned` of the `wanted` trials exist already. `left` has, by run, the cases that open points may still be given;
+    `planned` of the `wanted` trials exist already. `remaining` has the cases that open points may still get, by run;
     decided points get none.
     """
     waiting = sum(run.n_pending + run.n_running for run in runs)
-    in_rounds = [left[run.pk] for run in runs if run.pk in left]
+    in_rounds = [remaining[run.pk] for run in runs if run.pk in remaining]
     return waiting + (sum(in_rounds) if in_rounds else max(0, wanted - planned))
 
 
-def observed_tokens(runs: Iterable[Run]) -> ObservedTokens | None:
-    """Return the mean tokens per trial that a call answered, including its failed attempts. Runs come `with_reuse`.
+def compute_observed_tokens(runs: Iterable[Run]) -> ObservedTokens | None:
+    """Return the mean tokens per answered trial, including its failed attempts. Fetch the runs `with_reuse()`.
 
-    Answers from the response cache used no tokens, so they are left out.
+    Answers from the response cache used no tokens, so they do not count.
     """
-    seen = list(runs)
-    calls = sum(run.n_done - run.n_reused for run in seen)
+    runs = list(runs)
+    calls = sum(run.n_done - run.n_reused for run in runs)
     if calls <= 0:
         return None
     return ObservedTokens(
-        input_mean=sum(run.input_tokens for run in seen) / calls,
-        output_mean=sum(run.output_tokens for run in seen) / calls,
+        input_mean=sum(run.input_tokens for run in runs) / calls,
+        output_mean=sum(run.output_tokens for run in runs) / calls,
         calls=calls,
     )
 
 
 def sum_costs(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
-    """Return the sum over all parts with calls to do; None if the cost of any of them is unknown."""
+    """Return the total cost of (calls, cost per call) pairs; None if a pair with calls has an unknown cost."""
     total = Decimal(0)
-    for to_do, each in parts:
-        if to_do and each is None:
+    for n_calls, usd_per_call in parts:
+        if n_calls and usd_per_call is None:
             return None
-        total += to_do * (each or 0)
+        total += n_calls * (usd_per_call or 0)
     return total
 
 

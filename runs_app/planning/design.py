@@ -16,27 +16,31 @@ from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.llm import parameters, prompts
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning import points, token_bounds
-from runs_app.planning.conditions import Cell, Facet, condition_identity, cross_facets
+from runs_app.planning.conditions import Cell, Facet, cross_facets, get_condition_hash
 from runs_app.planning.points import PointSize
 from runs_app.pricing import costs
 
 
 @dataclass
 class Design:
-    """The crossing of an experiment, read once. `problems` block planning; `warnings` do not."""
+    """The crossing of an experiment, loaded once.
+
+    `only` has the ids of the chosen cells; None is all. `launched_rows` may be archived, because they were launched
+    before.
+    """
 
     experiment: Experiment
     models: list[LanguageModel]
     prompts: list[Prompt]
     samplers: list[Sampler]
     dimensions: list[Dimension]
-    only: frozenset[str] | None = field(default=None, kw_only=True)  # Ids of the chosen cells; None is all.
-    kept: frozenset[Any] = field(default=frozenset(), kw_only=True)  # Rows that may be archived: launched before.
+    only: frozenset[str] | None = field(default=None, kw_only=True)
+    launched_rows: frozenset[Any] = field(default=frozenset(), kw_only=True)
     _sizes: dict[tuple[int, int], int] = field(default_factory=dict, init=False)  # Tokens, by keys of model and prompt.
 
     @classmethod
-    def of(cls, experiment: Experiment, *, policy: str | None = None, kept: Collection[Any] = ()) -> Design:
-        """Read the design of an experiment. `policy` replaces its budget policy."""
+    def load(cls, experiment: Experiment, *, policy: str | None = None, launched_rows: Collection[Any] = ()) -> Design:
+        """Load the design of an experiment. `policy` replaces its budget policy."""
         if policy is not None and policy != experiment.budget_policy:
             experiment = copy(experiment)
             experiment.budget_policy = policy
@@ -46,7 +50,7 @@ class Design:
             list(experiment.prompts.order_by("name", "version")),
             list(experiment.samplers.order_by("name", "version")),
             list(experiment.dimensions.order_by("pk")),
-            kept=frozenset(kept),
+            launched_rows=frozenset(launched_rows),
         )
 
     @property
@@ -59,23 +63,23 @@ class Design:
 
     @property
     def is_dev(self) -> bool:
-        """Return whether the budget policy is `dev`: only the first items are asked, and call by call."""
+        """Return whether the budget policy is `dev`, which plans only the first items and no batches."""
         return self.experiment.budget_policy == Experiment.BudgetPolicy.DEV
 
     @cached_property
     def dev_item_ids(self) -> list[int] | None:
-        """Return the keys of the items that the policy `dev` asks, in dataset order; None if all items are asked."""
+        """Return the keys of the items of the policy `dev`, in dataset order; None if all items are planned."""
         if not self.is_dev:
             return None
         return list(self.items.order_by("position", "pk").values_list("pk", flat=True)[: self.experiment.dev_items])
 
     @property
-    def n_asked_items(self) -> int:
+    def n_planned_items(self) -> int:
         return self.n_items if self.dev_item_ids is None else len(self.dev_item_ids)
 
     @property
     def samples(self) -> int:
-        """Return the repetitions of each cell that the budget policy asks."""
+        """Return the number of repetitions of each cell under the budget policy."""
         samples = self.experiment.samples
         return min(samples, self.experiment.dev_samples or samples) if self.is_dev else samples
 
@@ -85,24 +89,24 @@ class Design:
         if not self.is_dev:
             return ""
         samples = f", {self.samples} of {self.experiment.samples} samples" if self.experiment.samples > 1 else ""
-        return f"the first {self.n_asked_items:,} of {self.n_items:,} items{samples}"
+        return f"the first {self.n_planned_items:,} of {self.n_items:,} items{samples}"
 
     @property
     def questions(self) -> int:
-        """Return items times dimensions: the trials of one repetition of a cell."""
-        return self.n_asked_items * max(1, len(self.dimensions))
+        """Return the number of trials of one repetition of a cell: items times dimensions."""
+        return self.n_planned_items * max(1, len(self.dimensions))
 
     @property
     def trials_per_cell(self) -> int:
-        """Return the trials of one cell under the budget policy. For an adaptive design this is the maximum."""
+        """Return the number of trials of a cell under the budget policy, or the maximum for an adaptive design."""
         return self.questions * self.samples if self.is_dev else self.whole_trials_per_cell
 
     @property
     def whole_trials_per_cell(self) -> int:
-        """Return the trials of one cell under the policy `full`."""
+        """Return the number of trials of a cell under the policy `full`."""
         if self.adaptive is None:
             return self.n_items * max(1, len(self.dimensions)) * self.experiment.samples
-        return sum(point.most(self.adaptive, self.experiment.samples) for point in self.points)
+        return sum(point.get_max_cases(self.adaptive, self.experiment.samples) for point in self.points)
 
     @cached_property
     def adaptive(self) -> AdaptiveSpec | None:
@@ -117,17 +121,17 @@ class Design:
 
     @cached_property
     def expected_share(self) -> float:
-        """Return the expected share of the maximum trials, if every accuracy or spread of ratings is equally likely.
+        """Return the expected share of the maximum number of trials; 1 if all cases run.
 
-        The share is 1 if all cases are asked.
+        Every accuracy, or every spread of ratings, is taken as equally likely.
         """
         if self.adaptive is None or self.is_dev or not self.trials_per_cell:
             return 1.0
-        asked = sum(point.expected(self.adaptive, self.experiment.samples) for point in self.points)
-        return asked / self.trials_per_cell
+        expected = sum(point.compute_expected_cases(self.adaptive, self.experiment.samples) for point in self.points)
+        return expected / self.trials_per_cell
 
-    def narrowed(self, ids: Collection[str]) -> Design:
-        """Return the design of only these cells, by their ids, with the rows that they need."""
+    def narrow_to(self, ids: Collection[str]) -> Design:
+        """Return the design with only these cells, by their ids, and the rows that they need."""
         cells = [cell for cell in self.cells if cell.condition_id in ids]
         return Design(
             self.experiment,
@@ -136,22 +140,22 @@ class Design:
             [row for row in self.samplers if row.pk in {cell.sampler.key for cell in cells}],
             self.dimensions,
             only=frozenset(ids),
-            kept=self.kept,
+            launched_rows=self.launched_rows,
         )
 
     @property
     def cell_ids(self) -> dict[str, str]:
-        """Return the cell ids by the ids that people see. A planned cell is shown with the id of its condition."""
+        """Return the cell ids by the ids that pages show. A planned cell is shown with the id of its condition."""
         planned: dict[tuple[Any, ...], str] = {}
         if self.experiment.pk:
             rows = self.experiment.conditions.generating().values_list(
                 "condition_id", "model_id", "prompt_id", "sampler_id"
             )
-            planned = {(condition_identity(known), *keys): known for known, *keys in rows}
+            planned = {(get_condition_hash(condition_id), *keys): condition_id for condition_id, *keys in rows}
         ids = {}
         for cell in self.cells:
             keys = (facet.key for facet in cell.facets.values())
-            ids[planned.get((condition_identity(cell.condition_id), *keys), cell.condition_id)] = cell.condition_id
+            ids[planned.get((get_condition_hash(cell.condition_id), *keys), cell.condition_id)] = cell.condition_id
         return ids
 
     @cached_property
@@ -167,107 +171,108 @@ class Design:
             [Facet(sampler.name, sampler.content, sampler.pk) for sampler in self.samplers],
         )
 
-    def input_tokens(self, cell: Cell) -> int:
+    def get_input_tokens(self, cell: Cell) -> int:
         """Return the tokens of the largest request of this cell."""
-        return self._largest(self._model(cell), self._prompt(cell))
-
-    def _largest(self, model: LanguageModel, prompt: Prompt) -> int:
-        known = self._sizes.get((model.pk, prompt.pk))
-        if known is None:
-            known = token_bounds.bound_input_tokens(model, prompt, self.experiment.dataset, self.dimensions)
-            self._sizes[model.pk, prompt.pk] = known
-        return known
+        model, prompt = self._get_model(cell), self._get_prompt(cell)
+        tokens = self._sizes.get((model.pk, prompt.pk))
+        if tokens is None:
+            tokens = token_bounds.bound_input_tokens(model, prompt, self.experiment.dataset, self.dimensions)
+            self._sizes[model.pk, prompt.pk] = tokens
+        return tokens
 
     @property
     def shows_images(self) -> bool:
         return any(prompts.uses_variable(prompt.messages, prompts.IMAGE) for prompt in self.prompts)
 
-    def ceiling(self, cell: Cell) -> Decimal | None:
-        """Return the most that one call of this cell can cost, in US dollars; None if a price or a limit is unknown."""
-        model, sampler = self._model(cell), self._sampler(cell)
+    def get_ceiling(self, cell: Cell) -> Decimal | None:
+        """Return the largest cost of one call of this cell in US dollars; None if a price or a limit is unknown."""
+        model, sampler = self._get_model(cell), self._get_sampler(cell)
         limit = sampler.output_ceiling(model.max_output_tokens)
-        return costs.ceiling_per_call(self.prices(cell), self.input_tokens(cell), limit)
+        return costs.ceiling_per_call(self.get_prices(cell), self.get_input_tokens(cell), limit)
 
-    def call_bounds(self, cell: Cell) -> costs.CallBounds:
-        return costs.CallBounds(self.ceiling(cell), self.input_tokens(cell), self._sampler(cell).output_ceiling())
+    def get_call_bounds(self, cell: Cell) -> costs.CallBounds:
+        limit = self._get_sampler(cell).output_ceiling()
+        return costs.CallBounds(self.get_ceiling(cell), self.get_input_tokens(cell), limit)
 
-    def prices(self, cell: Cell) -> costs.Prices:
+    def get_prices(self, cell: Cell) -> costs.Prices:
         """Return the prices of a call of this cell, with the batch discount if it is batched."""
-        return self._model(cell).prices.in_batch(self.discount(cell))
+        return self._get_model(cell).prices.in_batch(self.get_discount(cell))
 
-    def discount(self, cell: Cell) -> Decimal:
+    def get_discount(self, cell: Cell) -> Decimal:
         """Return the share of the price that a call of this cell saves in a batch."""
-        return self._model(cell).batch_discount if self.is_batched(cell) else Decimal(0)
+        return self._get_model(cell).batch_discount if self.is_batched(cell) else Decimal(0)
 
     def is_batched(self, cell: Cell) -> bool:
-        """Return whether its calls go out in batches.
+        """Return whether this cell's calls are sent in batches.
 
-        The experiment must ask for it, and the endpoint must accept it.
+        The experiment must request batches, and the endpoint must accept them.
         """
-        return self.experiment.batch and not self.is_dev and self._model(cell).endpoint.takes_batches
+        return self.experiment.batch and not self.is_dev and self._get_model(cell).endpoint.takes_batches
 
-    def _model(self, cell: Cell) -> LanguageModel:
+    def _get_model(self, cell: Cell) -> LanguageModel:
         return next(model for model in self.models if model.pk == cell.model.key)
 
-    def _prompt(self, cell: Cell) -> Prompt:
+    def _get_prompt(self, cell: Cell) -> Prompt:
         return next(prompt for prompt in self.prompts if prompt.pk == cell.prompt.key)
 
-    def _sampler(self, cell: Cell) -> Sampler:
+    def _get_sampler(self, cell: Cell) -> Sampler:
         return next(sampler for sampler in self.samplers if sampler.pk == cell.sampler.key)
 
     @property
     def unknown_prices(self) -> list[str]:
         return [model.name for model in self.models if not model.prices.known]
 
-    def problems(self) -> list[str]:
+    def find_problems(self) -> list[str]:
         """Return the problems that block planning, as sentences that name the setting to correct."""
         rounds = points.find_problems(self.adaptive, self.points, self.dimensions) if self.adaptive else []
         return [
-            *self._unready(),
-            *self._empty(),
-            *self._unusable(),
-            *self._mismatched(),
-            *self._unbounded(),
+            *self._find_unready_rows(),
+            *self._find_empty_axes(),
+            *self._find_unusable_rows(),
+            *self._find_mismatches(),
+            *self._find_missing_ceilings(),
             *rounds,
         ]
 
-    def warnings(self) -> list[str]:
-        """Return warnings about allowed settings that look like a mistake."""
-        of_prompts = [f"prompt {prompt}: {said}" for prompt in self.prompts for said in self._warnings_for(prompt)]
-        of_batches = self._warnings_of_batches() if self.experiment.batch and not self.is_dev else ()
-        return [*of_prompts, *of_batches, *self._warnings_of_space()]
+    def find_warnings(self) -> list[str]:
+        """Return warnings about valid settings that look like a mistake."""
+        about_prompts = [
+            f"prompt {prompt}: {warning}" for prompt in self.prompts for warning in self._find_prompt_warnings(prompt)
+        ]
+        about_batches = self._find_batch_warnings() if self.experiment.batch and not self.is_dev else ()
+        return [*about_prompts, *about_batches, *self._find_space_warnings()]
 
-    def _warnings_of_space(self) -> Iterator[str]:
+    def _find_space_warnings(self) -> Iterator[str]:
         if self.adaptive is None and (self.experiment.dataset.recipe or {}).get("stopping_rules"):
             yield (
                 f"the space of {self.experiment.dataset} has stopping rules, and this design runs every case; "
                 "choose Use the dataset's stopping rules, or write adaptive: dataset"
             )
 
-    def _warnings_of_batches(self) -> Iterator[str]:
+    def _find_batch_warnings(self) -> Iterator[str]:
         for model in self.models:
             if not model.endpoint.takes_batches:
-                yield f"model {model} is asked call by call: its endpoint {model.endpoint} takes no batches"
+                yield f"model {model} gets single calls: its endpoint {model.endpoint} does not accept batches"
         if self.adaptive and any(model.endpoint.takes_batches for model in self.models):
             rules = [self.adaptive, *(self.adaptive.for_task(name) for name in self.adaptive.tasks)]
             rounds = max(-(-rule.max // rule.round) for rule in rules)
             yield f"batch and adaptive: each round is a batch of up to a day, and a point has up to {rounds:,} of them"
 
-    def _warnings_for(self, prompt: Prompt) -> Iterator[str]:
+    def _find_prompt_warnings(self, prompt: Prompt) -> Iterator[str]:
         has_text, has_images = self._has_text_and_images
         yield from prompts.find_warnings(prompt.messages, items_have_text=has_text, items_have_images=has_images)
-        for name, lacking in self._missing(prompt):
-            if lacking < self.n_items:
-                yield f"{{{{{name}}}}} has no value for {lacking} of {self.n_items} items; those trials fail"
+        for name, n_missing in self._find_missing_variables(prompt):
+            if n_missing < self.n_items:
+                yield f"{{{{{name}}}}} has no value for {n_missing} of {self.n_items} items; those trials fail"
 
     @cached_property
     def _has_text_and_images(self) -> tuple[bool, bool]:
         return self.items.exclude(input="").exists(), self.items.exclude(image=None).exists()
 
-    def _missing(self, prompt: Prompt) -> Iterator[tuple[str, int]]:
+    def _find_missing_variables(self, prompt: Prompt) -> Iterator[tuple[str, int]]:
         return token_bounds.find_missing_variables(prompt, self.items)
 
-    def _unready(self) -> Iterator[str]:
+    def _find_unready_rows(self) -> Iterator[str]:
         dataset = self.experiment.dataset
         if self.experiment.status == Experiment.Status.ARCHIVED:
             yield f"experiment {self.experiment} is archived"
@@ -276,33 +281,33 @@ class Design:
         elif not self.n_items:
             yield f"dataset {dataset} has no active items"
 
-    def _empty(self) -> Iterator[str]:
+    def _find_empty_axes(self) -> Iterator[str]:
         for axis, rows in (("model", self.models), ("prompt", self.prompts), ("sampler", self.samplers)):
             if not rows:
                 yield f"the experiment has no {axis}"
 
-    def _unusable(self) -> Iterator[str]:
+    def _find_unusable_rows(self) -> Iterator[str]:
         for model in self.models:
             if not model.is_active:
                 yield f"model {model} is not active"
             if not model.endpoint.is_active:
                 yield f"endpoint {model.endpoint} of model {model} is not active"
         for prompt in self.prompts:
-            if prompt.status != Prompt.Status.APPROVED and prompt not in self.kept:
+            if prompt.status != Prompt.Status.APPROVED and prompt not in self.launched_rows:
                 yield f"prompt {prompt} is {prompt.status}; a curator must approve it before it is used"
         for row in (*self.samplers, *self.dimensions):
-            if row.status == row.Status.ARCHIVED and row not in self.kept:
+            if row.status == row.Status.ARCHIVED and row not in self.launched_rows:
                 yield f"{row._meta.verbose_name} {row} is archived"
 
-    def _mismatched(self) -> Iterator[str]:
+    def _find_mismatches(self) -> Iterator[str]:
         for prompt in self.prompts:
             if prompt.answer_format != Prompt.AnswerFormat.TEXT and not self.dimensions:
                 yield f"prompt {prompt} asks for a rating, and the experiment has no dimension"
             blind = [model.name for model in self.models if not model.sees_images]
             if blind and prompts.uses_variable(prompt.messages, prompts.IMAGE):
                 yield f"prompt {prompt} shows an image, and model {blind[0]} does not see images"
-            for name, lacking in self._missing(prompt):
-                if self.n_items and lacking == self.n_items:
+            for name, n_missing in self._find_missing_variables(prompt):
+                if self.n_items and n_missing == self.n_items:
                     yield f"prompt {prompt}: {{{{{name}}}}} has no value for any item"
             key, size = token_bounds.find_longest_request(prompt, self.experiment.dataset, self.dimensions)
             if size > prompts.MAX_CHARS:
@@ -315,8 +320,8 @@ class Design:
                 if problem := parameters.find_problem(provider, sampler.content):
                     yield f"sampler {sampler}: {problem}"
 
-    def _unbounded(self) -> Iterator[str]:
-        """Yield the models and samplers without a cost ceiling. Under a budget, every call needs one."""
+    def _find_missing_ceilings(self) -> Iterator[str]:
+        """Yield the models and samplers without a cost ceiling. With a budget, every call needs one."""
         if self.experiment.max_usd is None:
             return
         for name in self.unknown_prices:

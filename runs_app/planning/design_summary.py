@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runs_app.models import Experiment
-from runs_app.planning.conditions import Facet, condition_identity
+from runs_app.planning.conditions import Facet, get_condition_hash
 from runs_app.planning.cost_estimate import estimate_design
 from runs_app.planning.design import Design
-from runs_app.planning.power import Detectable, find_detectable
+from runs_app.planning.power import DetectableEffect, compute_detectable_effect
 from runs_app.pricing.estimated_costs import Estimate
 
 
 @dataclass(frozen=True, slots=True)
 class DesignSummary:
-    """The size of the crossing, and its estimate."""
+    """The size of a crossing and its cost estimate."""
 
     conditions: int
     items: int
@@ -34,9 +34,9 @@ class DesignSummary:
         return self.estimate.warnings
 
     @property
-    def find_detectable(self) -> Detectable | None:
-        """Return the detectable difference under the usual assumptions. The design page can change them."""
-        return find_detectable(self.items, self.samples) if self.samples > 0 else None
+    def detectable(self) -> DetectableEffect | None:
+        """Return the detectable effect under the default assumptions. The design page can change them."""
+        return compute_detectable_effect(self.items, self.samples) if self.samples > 0 else None
 
     @property
     def coverage_percent(self) -> int:
@@ -45,7 +45,7 @@ class DesignSummary:
 
 @dataclass(frozen=True, slots=True)
 class CellRow:
-    """A cell of the crossing. A planned cell is frozen."""
+    """A cell of a crossing. A planned cell can no longer change."""
 
     id: str
     model: Facet
@@ -57,15 +57,15 @@ class CellRow:
 def summarise_experiment(
     experiment: Experiment, *, wave_label: str = "", pilot: int | None = None, policy: str | None = None
 ) -> DesignSummary:
-    return summarise_design(Design.of(experiment, policy=policy), wave_label=wave_label, pilot=pilot)
+    return summarise_design(Design.load(experiment, policy=policy), wave_label=wave_label, pilot=pilot)
 
 
 def summarise_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> DesignSummary:
-    """Return the summary of a design. Its experiment may be unsaved, with its rows as chosen."""
+    """Return the summary of a design. Its experiment may be unsaved."""
     estimate = estimate_design(design, wave_label=wave_label, pilot=pilot)
     return DesignSummary(
         conditions=len(design.cells),
-        items=design.n_asked_items,
+        items=design.n_planned_items,
         dimensions=len(design.dimensions),
         samples=design.samples,
         policy_text=design.policy_text,
@@ -77,13 +77,11 @@ def summarise_design(design: Design, *, wave_label: str = "", pilot: int | None 
 
 def list_cells(design: Design) -> list[CellRow]:
     """Return the cells of the current design, planned or not. Conditions that left the design are not included."""
-    planned = {
-        condition_identity(known)
-        for known in design.experiment.conditions.generating().values_list("condition_id", flat=True)
-    }
+    condition_ids = design.experiment.conditions.generating().values_list("condition_id", flat=True)
+    planned = set(map(get_condition_hash, condition_ids))
     return [
         CellRow(
-            cell.condition_id, cell.model, cell.prompt, cell.sampler, condition_identity(cell.condition_id) in planned
+            cell.condition_id, cell.model, cell.prompt, cell.sampler, get_condition_hash(cell.condition_id) in planned
         )
         for cell in design.cells
     ]

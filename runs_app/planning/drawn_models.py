@@ -1,4 +1,4 @@
-"""The site's models as candidates of a draw, and the lines of a finished draw."""
+"""Drawn models: a draw compared with the models that a design has now."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runs_app.models import Experiment
 
 @dataclass(frozen=True)
 class DrawnModel:
-    """One candidate of a draw, for a page."""
+    """A candidate of a draw, for a page."""
 
     stratum: str
     size: int
@@ -24,7 +24,7 @@ class DrawnModel:
 
 @dataclass(frozen=True)
 class DrawLines:
-    """A draw compared with the models that the design has now."""
+    """A draw and the design's current models: `added` were not drawn, `left_out` were drawn but are not used."""
 
     of: str
     draw: Draw
@@ -34,32 +34,36 @@ class DrawLines:
     left_out: list[str]
 
 
-def compare_draw(of: str, made: Draw, used: Collection[str]) -> DrawLines:
-    """Return the lines of a draw. `used` names the design's current models, which may be edited after the draw."""
+def compare_draw(of: str, draw: Draw, used: Collection[str]) -> DrawLines:
+    """Compare a draw with the names of the design's current models, which users may edit after the draw."""
     lines = [
-        DrawnModel(stratum.name, len(stratum.candidates), one, one.name in made.drawn, one.name in used)
-        for stratum in made.strata
-        for one in stratum.candidates
+        DrawnModel(
+            stratum.name, len(stratum.candidates), candidate, candidate.name in draw.drawn, candidate.name in used
+        )
+        for stratum in draw.strata
+        for candidate in stratum.candidates
     ]
-    added, left_out = sorted(set(used) - set(made.drawn)), sorted(set(made.drawn) - set(used))
-    return DrawLines(of, made, datetime.fromisoformat(made.at), lines, added, left_out)
+    added, left_out = sorted(set(used) - set(draw.drawn)), sorted(set(draw.drawn) - set(used))
+    return DrawLines(of, draw, datetime.fromisoformat(draw.at), lines, added, left_out)
 
 
 def compare_stored_draws(experiment: Experiment, models: Iterable[str]) -> list[DrawLines]:
-    """Return the draws stored in the experiment: of its models (now `models`), then of its judges, by name."""
-    pinned = experiment.draws
-    found = [compare_draw("", Draw.model_validate(pinned["models"]), set(models))] if "models" in pinned else []
-    judges = pinned.get("judges", {})
-    known = (
-        {*experiment.graders, *(one["grader"] for one in grading().list_judges_in_use(experiment))} if judges else set()
-    )
+    """Compare the draws stored in the experiment: that of its models (now `models`), then those of its judges."""
+    stored = experiment.draws
+    compared = [compare_draw("", Draw.model_validate(stored["models"]), set(models))] if "models" in stored else []
+    judges = stored.get("judges", {})
+    judge_names: set[str] = set()
+    if judges:
+        judge_names = {*experiment.graders, *(judge["grader"] for judge in grading().list_judges_in_use(experiment))}
     for name, content in judges.items():
-        made = Draw.model_validate(content)
-        used = {one.name for one in made.candidates if judge_name(name, one.name) in known}
-        found.append(compare_draw(name, made, used))
-    return found
+        draw = Draw.model_validate(content)
+        used = {
+            candidate.name for candidate in draw.candidates if build_judge_name(name, candidate.name) in judge_names
+        }
+        compared.append(compare_draw(name, draw, used))
+    return compared
 
 
-def judge_name(grader: str, model: str) -> str:
-    """Return the name of the grader that this drawn model gets."""
+def build_judge_name(grader: str, model: str) -> str:
+    """Return the name of the judge for a drawn model."""
     return f"{grader}-{model}"

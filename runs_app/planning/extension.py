@@ -25,7 +25,7 @@ DEFAULT_REASON = "The design was extended"
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """The rows to add to each axis of a design, and the new number of samples; None keeps it."""
+    """The rows to add to each axis of a design, and the new number of samples (None: unchanged)."""
 
     language_models: Sequence[LanguageModel] = ()
     prompts: Sequence[Prompt] = ()
@@ -55,7 +55,7 @@ class Extension:
 
 @dataclass(frozen=True, slots=True)
 class ExtensionPreview:
-    """The effect of an extension on one wave, in trials and US dollars. None is unknown.
+    """The effect of an extension on one wave, in trials and US dollars (None: unknown).
 
     `before` and `after` estimate all trials still to do, without and with the extension.
     """
@@ -74,12 +74,12 @@ class ExtensionPreview:
 
     @property
     def ceiling_usd(self) -> Decimal | None:
-        """Return the most that the new trials can cost, including the verdicts of the design's judges."""
-        return _difference(self.after.ceiling_usd, self.before.ceiling_usd)
+        """Return the largest cost of the new trials, including the verdicts of the design's judges."""
+        return _subtract(self.after.ceiling_usd, self.before.ceiling_usd)
 
     @property
     def expected_usd(self) -> Decimal | None:
-        return _difference(self.after.expected_usd, self.before.expected_usd)
+        return _subtract(self.after.expected_usd, self.before.expected_usd)
 
     @property
     def warnings(self) -> list[str]:
@@ -95,32 +95,29 @@ class ExtensionPreview:
 
     @property
     def digest(self) -> str:
-        """Return a digest of the size and cost shown before a confirmation.
-
-        A different digest means that they changed.
-        """
+        """Return a digest of the size and cost shown before a confirmation, to detect a change."""
         return f"{self.new_trials}/{self.after.to_do}/{self.after.ceiling_usd}"
 
 
-def _difference(after: Decimal | None, before: Decimal | None) -> Decimal | None:
+def _subtract(after: Decimal | None, before: Decimal | None) -> Decimal | None:
     return None if after is None or before is None else max(Decimal(0), after - before)
 
 
 def read_extension(spec: ExtensionSpec, experiment: Experiment, *, by: User, trusted: bool = False) -> Extension:
     """Return the rows that `spec` names or defines inline and that the design does not have yet.
 
-    Rows defined inline are created, so call this within a transaction. Raise SpecError, which names each wrong key.
+    Inline rows are created, so call this within a transaction. Raise SpecError, which names each wrong key.
     """
     axes = {"models": spec.models, "prompts": spec.prompts, "samplers": spec.samplers, "dimensions": spec.dimensions}
     content: Any = {"experiment": experiment.slug, "dataset": str(experiment.dataset), **axes}
     builder = ExperimentBuilder(ExperimentSpec.model_construct(**content), by, trusted)
     builder.used = frozenset(row for axis in VERSIONED_AXES for row in getattr(experiment, axis).all())
-    rows = builder.facets()
+    rows = builder.build_facets()
     problems = list(builder.problems)
     if spec.dataset not in (None, experiment.dataset.slug, str(experiment.dataset)):
-        problems.append(f"dataset: {experiment} asks about {experiment.dataset}, and that cannot change")
+        problems.append(f"dataset: {experiment} uses {experiment.dataset}, and an extension cannot change it")
     if spec.samples is not None and spec.samples < experiment.samples:
-        problems.append(f"samples: there are {experiment.samples} already; this can only grow")
+        problems.append(f"samples: the experiment has {experiment.samples}; this number can only grow")
     if problems:
         raise SpecError(problems)
     samples = None if spec.samples == experiment.samples else spec.samples
@@ -134,7 +131,7 @@ def _drop_existing(extension: Extension, experiment: Experiment) -> Extension:
 
 
 def list_different_settings(spec: ExtensionSpec, experiment: Experiment) -> list[str]:
-    """Return the keys of a whole experiment file whose values differ from the experiment. An extension ignores them."""
+    """Return the keys of a complete experiment file that differ from the experiment. An extension ignores them."""
     current = {
         **{name: getattr(experiment, name) for name in ("title", "description", "adaptive", *SETTINGS)},
         "budget.max_usd": experiment.max_usd,
@@ -144,18 +141,17 @@ def list_different_settings(spec: ExtensionSpec, experiment: Experiment) -> list
         "budget.dev_samples": experiment.dev_samples,
         "grade.scorers": experiment.scorers,
     }
-    given = {key: value for key, value in spec.settings.items() if value != "" and key in current}
-    return [key for key, value in given.items() if value != current[key]]
+    return [key for key, value in spec.settings.items() if value != "" and key in current and value != current[key]]
 
 
-def _launched_design(experiment: Experiment, extension: Extension) -> tuple[Design, list[LanguageModel]]:
-    """Return the design as launched, and its inactive models, which are left out.
+def _load_launched_design(experiment: Experiment, extension: Extension) -> tuple[Design, list[LanguageModel]]:
+    """Return the launched design without its inactive models, and these models.
 
-    The design keeps its prompts, samplers and dimensions even if they are archived now. If no active model would
-    remain, none is left out, and the design's problems name them.
+    The design keeps its prompts, samplers and dimensions even if they are archived now. If all its models are inactive
+    and the extension adds none, the design keeps them, and its problems name them.
     """
-    design = Design.of(experiment)
-    design.kept = frozenset([*design.prompts, *design.samplers, *design.dimensions])
+    design = Design.load(experiment)
+    design.launched_rows = frozenset([*design.prompts, *design.samplers, *design.dimensions])
     active = [model for model in design.models if model.is_active and model.endpoint.is_active]
     inactive = [model for model in design.models if model not in active]
     if not active and not extension.language_models:
@@ -164,18 +160,18 @@ def _launched_design(experiment: Experiment, extension: Extension) -> tuple[Desi
     return design, inactive
 
 
-def extended_design(experiment: Experiment, extension: Extension) -> Design:
-    """Return the design with the extension, without inactive models of the launched design. Nothing is saved."""
-    grown = copy(experiment)
-    grown.samples = extension.samples or experiment.samples
-    now, inactive = _launched_design(experiment, extension)
+def build_extended_design(experiment: Experiment, extension: Extension) -> Design:
+    """Return the design with the extension and without inactive models of the launched design. Nothing is saved."""
+    extended_experiment = copy(experiment)
+    extended_experiment.samples = extension.samples or experiment.samples
+    launched, inactive = _load_launched_design(experiment, extension)
     extended = Design(
-        grown,
-        [*now.models, *extension.language_models],
-        [*now.prompts, *extension.prompts],
-        [*now.samplers, *extension.samplers],
-        [*now.dimensions, *extension.dimensions],
-        kept=now.kept,
+        extended_experiment,
+        [*launched.models, *extension.language_models],
+        [*launched.prompts, *extension.prompts],
+        [*launched.samplers, *extension.samplers],
+        [*launched.dimensions, *extension.dimensions],
+        launched_rows=launched.launched_rows,
     )
     if inactive:
         extended.only = frozenset(cell.condition_id for cell in extended.cells)
@@ -183,19 +179,19 @@ def extended_design(experiment: Experiment, extension: Extension) -> Design:
 
 
 def preview_extension(experiment: Experiment, extension: Extension, *, wave_label: str = "") -> ExtensionPreview:
-    """Return the additions of the extension to this wave, and the problems that block it."""
-    design, inactive = _launched_design(experiment, extension)
-    extended = extended_design(experiment, extension)
+    """Return the effect of an extension on this wave, and the problems that block it."""
+    design, inactive = _load_launched_design(experiment, extension)
+    extended = build_extended_design(experiment, extension)
     before = estimate_design(design, wave_label=wave_label)
     after = estimate_design(extended, wave_label=wave_label)
-    left_out = [f"model {model} is inactive: it gets no new trials" for model in inactive]
+    warnings = [f"model {model} is inactive: it gets no new trials" for model in inactive]
     runs = Run.objects.generating().filter(experiment=experiment, wave__label=wave_label)
     waiting = sum(run.n_pending + run.n_running for run in runs.exclude(condition__model__in=inactive))
     return ExtensionPreview(
         experiment=experiment,
         extension=extension,
         before=before,
-        after=replace(after, warnings=[*left_out, *after.warnings]),
+        after=replace(after, warnings=[*warnings, *after.warnings]),
         new_conditions=len(extended.cells) - len(design.cells),
         unlaunched=max(0, before.to_do - waiting),
         problems=[*find_extension_problems(experiment, extension), *after.problems],
@@ -203,18 +199,15 @@ def preview_extension(experiment: Experiment, extension: Extension, *, wave_labe
 
 
 def find_extension_problems(experiment: Experiment, extension: Extension) -> Iterator[str]:
-    """Yield the reasons why this experiment cannot be extended by any such rows."""
+    """Yield the reasons why this experiment cannot be extended by rows of these axes."""
     if experiment.status == Experiment.Status.DRAFT:
         yield f"experiment {experiment} is a draft: edit it instead"
     if extension.dimensions and not experiment.dimensions.exists():
-        yield "dimensions: this experiment was launched without any, so its answers are not rated; duplicate it instead"
+        yield "dimensions: this experiment was launched without dimensions, so it has no ratings; duplicate it instead"
 
 
 def add_rows(experiment: Experiment, extension: Extension, *, by: Actor, reason: str = "") -> None:
-    """Add the extension to the design, with one history entry for each row.
-
-    The caller holds the experiment's row lock.
-    """
+    """Add the extension to the design, with a history entry per row. The caller holds the experiment's row lock."""
     reason = reason or DEFAULT_REASON
     for axis, rows in extension.axes.items():
         getattr(experiment, axis).add(*rows)
@@ -227,7 +220,7 @@ def add_rows(experiment: Experiment, extension: Extension, *, by: Actor, reason:
         Experiment.objects.filter(pk=experiment.pk).update(samples=extension.samples)
 
 
-def first_wave_label(experiment: Experiment) -> str:
-    """Return the label of the first wave of the design. An extension continues this wave by default."""
+def get_first_wave_label(experiment: Experiment) -> str:
+    """Return the label of the first wave. An extension continues this wave by default."""
     first = experiment.waves.order_by("number").first()
     return first.label if first else ""

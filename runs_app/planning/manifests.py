@@ -1,6 +1,6 @@
 """Manifests: the full record of a launch, enough to repeat the experiment and to find differences.
 
-Its `design` is a complete experiment file with all texts written out.
+`design` is a complete experiment file with all texts written out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from runs_app.planning.spec_io import SETTINGS, build_spec
 from runs_app.pricing.estimated_costs import Estimate
 
 PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")
-# Fields of an estimate.
+# The recorded fields of an estimate.
 COUNTS = ("policy_text", "trials", "to_do", "likely", "foreseen", "batched", "verdicts")
 COSTS = ("ceiling_usd", "expected_usd", "full_usd", "spent_usd", "batches_save_usd")
 
@@ -46,7 +46,7 @@ def write_manifest(
         "pilot": pilot,
         "policy": policy or experiment.budget_policy,
         "conditions": None if only is None else sorted(only),
-        "estimate": _estimate(approved) if approved else None,
+        "estimate": _build_estimate(approved) if approved else None,
     }
     return Manifest.objects.create(
         experiment=experiment,
@@ -55,17 +55,14 @@ def write_manifest(
     )
 
 
-def _estimate(found: Estimate) -> dict[str, Any]:
-    """Return the estimate shown before the launch.
-
-    Prices are stored with the conditions. US dollars are exact texts.
-    """
+def _build_estimate(estimate: Estimate) -> dict[str, Any]:
+    """Return the estimate shown before the launch. Prices are stored with the conditions. Amounts are exact texts."""
     return {
-        **{name: getattr(found, name) for name in COUNTS},
-        **{name: _to_text(getattr(found, name)) for name in COSTS},
-        "coverage": found.coverage,
-        "basis": dict(found.basis),
-        "counted": {price.model: price.counted for price in found.prices},
+        **{name: getattr(estimate, name) for name in COUNTS},
+        **{name: _to_text(getattr(estimate, name)) for name in COSTS},
+        "coverage": estimate.coverage,
+        "basis": dict(estimate.basis),
+        "counted": {price.model: price.counted for price in estimate.prices},
     }
 
 
@@ -79,8 +76,8 @@ def build_manifest(experiment: Experiment) -> dict[str, Any]:
         "experiment": experiment.slug,
         "dataset": {"name": str(dataset), "hash": dataset.content_hash, "items": dataset.active_count},
         "samples": experiment.samples,
-        "dimensions": [{"name": str(one), "hash": one.content_hash} for one in experiment.dimensions.all()],
-        "conditions": [_condition(condition) for condition in conditions],
+        "dimensions": [{"name": str(row), "hash": row.content_hash} for row in experiment.dimensions.all()],
+        "conditions": [_build_condition(condition) for condition in conditions],
         "scorers": experiment.scorers,
         "judges": grading().list_judges_in_use(experiment),
         "budget": {
@@ -99,7 +96,7 @@ def build_manifest(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _condition(condition: Condition) -> dict[str, Any]:
+def _build_condition(condition: Condition) -> dict[str, Any]:
     return {
         "id": condition.condition_id,
         "prompt": {"name": str(condition.prompt), "hash": condition.prompt and condition.prompt.content_hash},
@@ -109,7 +106,7 @@ def _condition(condition: Condition) -> dict[str, Any]:
 
 
 def describe_model_identity(model: LanguageModel, identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `model` and `prices`: US dollars per million tokens as texts, with source and date. None is unknown."""
+    """Return `model` and `prices`: US dollars per million tokens as texts (None: unknown), with source and date."""
     prices = model.prices
     return {
         "model": {"name": model.name, "endpoint": model.endpoint.name, **identity},

@@ -1,4 +1,4 @@
-"""Pilots: a few trials of a design first. They are ordinary trials, which the full launch finds done."""
+"""Pilots: a few trials of a design, which run first. The full launch does not repeat them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from django.db import connection
 
 from runs_app.models import Run
-from runs_app.planning.conditions import condition_identity
+from runs_app.planning.conditions import get_condition_hash
 from runs_app.planning.design import Design
 
-USUAL = 20  # Trials. Enough to cover each part of a usual design, at almost no cost.
+DEFAULT_TRIALS = 20  # Enough to cover each part of a typical design, at almost no cost.
 
-# An item repeats only after every other item of the dataset was drawn. The order depends only on names, so a growing
-# pilot keeps its trials. It also depends on the condition, so together the conditions see more items than each of them.
+# An item repeats only after all other items of the dataset. The order depends only on names, so a larger pilot keeps
+# the trials of a smaller one. It differs between conditions, so together they cover more items.
 MISSING = """(
     (SELECT item, dimension FROM (
         SELECT item.id AS item, dimension.id AS dimension, md5(concat_ws('/', %(seed)s, item.key)) AS draw,
@@ -35,11 +35,11 @@ COUNT_MISSING = f"SELECT count(*) FROM {MISSING}"  # noqa: S608 - the text above
 
 
 def share_pilot(design: Design, pilot: int) -> list[int]:
-    """Return how many of `pilot` trials each cell of the design gets. The shares differ by at most one.
+    """Return the number of a pilot's trials for each cell of the design. The numbers differ by at most one.
 
-    The cells' hashes decide which cells get one more, so that no model is left out because of its name.
+    The cells' hashes decide which cells get one trial more, so that no model is left out because of its name.
     """
-    hashes = [condition_identity(cell.condition_id) for cell in design.cells]
+    hashes = [get_condition_hash(cell.condition_id) for cell in design.cells]
     each, more = divmod(pilot, max(1, len(hashes)))
     shares = [min(each, design.questions)] * len(hashes)
     for at in sorted(range(len(hashes)), key=hashes.__getitem__)[:more]:
@@ -48,23 +48,23 @@ def share_pilot(design: Design, pilot: int) -> list[int]:
 
 
 def insert_share(design: Design, share: int, run: Run) -> int:
-    """Insert the missing trials among the first `share` of a run, and return their number."""
+    """Insert those of a run's first `share` trials that are missing. Return their number."""
     with connection.cursor() as cursor:
-        cursor.execute(INSERT_PILOT, _arguments(design, run, share))
+        cursor.execute(INSERT_PILOT, _build_parameters(design, run, share))
         return int(cursor.rowcount)
 
 
 def count_missing(design: Design, run: Run, share: int) -> int:
-    """Return how many of the first `share` trials of a run are missing."""
+    """Return how many of a run's first `share` trials are missing."""
     with connection.cursor() as cursor:
-        cursor.execute(COUNT_MISSING, _arguments(design, run, share))
+        cursor.execute(COUNT_MISSING, _build_parameters(design, run, share))
         return int(cursor.fetchone()[0])
 
 
-def _arguments(design: Design, run: Run, share: int) -> dict[str, Any]:
+def _build_parameters(design: Design, run: Run, share: int) -> dict[str, Any]:
     return {
         "run": run.pk,
-        "seed": condition_identity(run.condition.condition_id),
+        "seed": get_condition_hash(run.condition.condition_id),
         "dataset": design.experiment.dataset_id,
         "dimensions": [dimension.pk for dimension in design.dimensions] or [None],
         "names": [dimension.name for dimension in design.dimensions] or [None],

@@ -1,4 +1,4 @@
-"""Planning: from a design to its rows. It creates conditions, a wave, runs and one row for each trial.
+"""Planning: the rows of a design. It creates conditions, a wave, runs and one row for each trial.
 
 Planning again adds only the missing rows. The lock order is experiment, designs, run, trials.
 """
@@ -18,13 +18,12 @@ from evalsite.lib.text.number_format import format_count
 from runs_app.models import Condition, Experiment, Run, Wave
 from runs_app.planning import pilot as pilot_module
 from runs_app.planning import points
-from runs_app.planning.conditions import Cell, condition_identity
+from runs_app.planning.conditions import Cell, get_condition_hash
 from runs_app.planning.design import Design
 from runs_app.planning.work import PlanError, add_trials, describe_cancelled, get_or_create_run
 
-# EXCEPT instead of ON CONFLICT: the experiment's row lock prevents other writers from adding trials meanwhile. One look
-# at the existing rows is cheaper than a speculative insertion for each row. EXCEPT also treats NULL dimensions as
-# equal.
+# EXCEPT instead of ON CONFLICT: no other process adds trials, because of the experiment's row lock. One scan of the
+# existing rows is cheaper than a speculative insertion for each row. EXCEPT also treats NULL dimensions as equal.
 INSERT_TRIALS = """
 INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
 SELECT %(run)s, missing.* FROM (
@@ -42,10 +41,10 @@ SELECT %(run)s, missing.* FROM (
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """The result of one planning: the rows of this wave, and the number of new trials.
+    """The result of planning: the rows of this wave, and the number of new trials.
 
-    `is_new` is false for a launch that found nothing to add and nothing to start. `notes` are sentences about runs that
-    a launch leaves unchanged.
+    `is_new` is false if a launch found nothing to add and nothing to start. `notes` are sentences about runs that a
+    launch leaves unchanged.
     """
 
     wave: Wave
@@ -61,11 +60,11 @@ class PlanReport:
     @property
     def summary(self) -> str:
         """Return a text such as `98 new trials, 118 in all, in 4 runs`."""
-        new, runs = _format_count_of(self.trials_added, "new trial"), _format_count_of(self.runs, "run")
+        new, runs = _count_noun(self.trials_added, "new trial"), _count_noun(self.runs, "run")
         return f"{new}, {format_count(self.trials_total)} in all, in {runs}"
 
 
-def _format_count_of(n: int, noun: str) -> str:
+def _count_noun(n: int, noun: str) -> str:
     return f"{format_count(n)} {noun}{'' if n == 1 else 's'}"
 
 
@@ -77,31 +76,32 @@ def plan(
     pilot: int | None = None,
     only: Collection[str] | None = None,
     policy: str | None = None,
-    kept: Collection[Any] = (),
+    launched_rows: Collection[Any] = (),
 ) -> PlanReport:
     """Create every missing condition, run and trial of the design or of a pilot, in one transaction.
 
     Two processes that plan one experiment at once take turns by its row lock. The second one finds all rows. `only` is
-    a set of cell ids; None is all cells. `policy` is a budget policy that replaces the design's own. `kept` are rows
-    that the design may use although they are archived. A done run that gets new trials becomes planned again.
+    a set of cell ids; None is all cells. `policy` is a budget policy that replaces the design's own. The design may use
+    `launched_rows` even if they are archived. A done run that gets new trials becomes planned again.
+
     Raise PlanError if the design has problems; then nothing changes.
     """
     with transaction.atomic():
-        locked = _lock(experiment)
+        locked = _lock_experiment(experiment)
         if locked.imported_from:
             raise PlanError([describe_imported(locked)])
-        design = Design.of(locked, policy=policy, kept=kept)
-        design = design if only is None else design.narrowed(only)
-        if problems := design.problems():
+        design = Design.load(locked, policy=policy, launched_rows=launched_rows)
+        design = design if only is None else design.narrow_to(only)
+        if problems := design.find_problems():
             raise PlanError(problems)
-        _freeze(design, by)
+        _approve_drafts(design, by)
         wave = _get_or_create_wave(locked, wave_label)
-        planned = [(_get_or_create_run(design, cell, wave), n) for cell, n in _list_cells_to_plan(design, pilot)]
-        runs = [run for run, _ in planned]
+        shares = [(_get_or_create_run(design, cell, wave), n) for cell, n in _list_cells_to_plan(design, pilot)]
+        runs = [run for run, _ in shares]
         added = sum(
             [
                 add_trials(run, _choose_insertion(design, n), by=by, reason="{n} trials were added", starts=False)
-                for run, n in planned
+                for run, n in shares
             ]
         )
         totals = Run.objects.filter(pk__in=[run.pk for run in runs])
@@ -112,37 +112,37 @@ def plan(
             runs=len(runs),
             trials_added=added,
             trials_total=sum(run.n_trials for run in totals),
-            warnings=[*design.warnings(), *_describe_cancelled(runs)],
+            warnings=[*design.find_warnings(), *_describe_cancelled(runs)],
         )
 
 
 def describe_imported(experiment: Experiment) -> str:
     return (
-        f"{experiment} holds results from {experiment.imported_from} and is never run here; duplicate it, and choose "
+        f"{experiment} holds results from {experiment.imported_from} and cannot run here; duplicate it, and choose "
         "models of this site"
     )
 
 
 def _list_cells_to_plan(design: Design, pilot: int | None) -> list[tuple[Cell, int | None]]:
-    """Return the cells that get trials, with the least number of trials; None is all.
+    """Return the cells that get trials, each with its minimum number; None is all trials.
 
     A small pilot leaves cells out.
     """
     if pilot is None:
         return [(cell, None) for cell in design.cells]
     if pilot < 1:
-        raise PlanError(["a pilot has at least one trial"])
+        raise PlanError(["a pilot must have at least one trial"])
     return [(cell, n) for cell, n in zip(design.cells, pilot_module.share_pilot(design, pilot), strict=True) if n]
 
 
-def _lock(experiment: Experiment) -> Experiment:
+def _lock_experiment(experiment: Experiment) -> Experiment:
     rows = Experiment.objects.select_related("dataset").select_for_update(of=("self",), no_key=True)
     locked: Experiment = rows.get(pk=experiment.pk)
     return locked
 
 
-def _freeze(design: Design, by: Actor) -> None:
-    """Approve the drafts of the design. The database then refuses to change them."""
+def _approve_drafts(design: Design, by: Actor) -> None:
+    """Approve the design's draft samplers and dimensions. The database then refuses to change them."""
     for rows in (design.samplers, design.dimensions):
         if drafts := [row.pk for row in rows if row.status == row.Status.DRAFT]:
             type(rows[0]).objects.filter(pk__in=drafts).transition(
@@ -151,7 +151,7 @@ def _freeze(design: Design, by: Actor) -> None:
 
 
 def _get_or_create_wave(experiment: Experiment, label: str) -> Wave:
-    """Return the wave of this label. A new one takes the epochs after all others.
+    """Return the wave with this label, or create it with the epochs after those of all other waves.
 
     Raise PlanError if epochs would overlap.
     """
@@ -166,8 +166,8 @@ def _get_or_create_wave(experiment: Experiment, label: str) -> Wave:
     if later := [other for other in waves if wave.epoch_offset < other.epoch_offset < end]:
         raise PlanError(
             [
-                f"{wave} cannot grow to {experiment.samples} samples: its epochs would run into those of {later[0]}, "
-                f"which start at {later[0].epoch_offset + 1}; launch a new wave"
+                f"{wave} cannot grow to {experiment.samples} samples: its epochs would overlap with those of "
+                f"{later[0]}, which start at {later[0].epoch_offset + 1}; launch a new wave"
             ]
         )
     return wave
@@ -181,15 +181,15 @@ def _count_epochs(wave: Wave, experiment: Experiment) -> int:
 
 def _get_or_create_run(design: Design, cell: Cell, wave: Wave) -> Run:
     condition = _get_or_create_condition(design, cell)
-    return get_or_create_run(condition, wave, design.call_bounds(cell), is_batched=design.is_batched(cell))
+    return get_or_create_run(condition, wave, design.get_call_bounds(cell), is_batched=design.is_batched(cell))
 
 
 def _get_or_create_condition(design: Design, cell: Cell) -> Condition:
-    """Return the condition of the same content, or create it. A renamed model or prompt keeps its condition.
+    """Return the condition with this content, or create it.
 
-    Its trials are therefore not paid for again.
+    A renamed model or prompt keeps its condition, so its trials are not paid for again.
     """
-    hash12 = condition_identity(cell.condition_id)
+    hash12 = get_condition_hash(cell.condition_id)
     rows: dict[str, Any] = {f"{axis}_id": facet.key for axis, facet in cell.facets.items()}
     existing = design.experiment.conditions.generating().filter(condition_id__endswith=f"--{hash12}", **rows).first()
     if existing:
@@ -205,16 +205,16 @@ def _describe_cancelled(runs: Iterable[Run]) -> list[str]:
 
 
 def _choose_insertion(design: Design, share: int | None) -> Callable[[Run], int]:
-    """Return the function that inserts a run's missing trials: all of the design, or the share of a pilot."""
+    """Return the function that inserts a run's missing trials: those of the design, or a pilot's share."""
     if share is None:
-        return partial(_insert_all, design)
+        return partial(_insert_missing, design)
     return partial(pilot_module.insert_share, design, share)
 
 
-def _insert_all(design: Design, run: Run) -> int:
+def _insert_missing(design: Design, run: Run) -> int:
     """Insert every missing trial of the design, or the first round of each point of an adaptive design.
 
-    The policy `dev` asks its few items without points, as a pilot does.
+    The policy `dev` plans its few items without points, as a pilot does.
     """
     if design.adaptive is not None and not design.is_dev:
         return points.open_points(design.adaptive, run, design.experiment)

@@ -1,4 +1,4 @@
-"""The points of a design: their items, their number of cases, and the first round of each."""
+"""Points of an adaptive design: their items, their number of cases, and their first rounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs_app.models import Dimension, Experiment, Run
 from runs_app.models.points import format_point_label
 from runs_app.stopping.rules import WIDTHS, expect_cases, expect_ratings
 
-SEED = 42  # For the order of a point's items. Every condition uses the same order, so that they are comparable.
+SEED = 42  # For the order of a point's items. It is the same in every condition, so that conditions are comparable.
 
 BY_CATEGORY = "jsonb_build_object('category', i.category)"
 BY_POINT = "jsonb_build_object('task', i.category, 'point', i.metadata ->> 'point')"
@@ -24,7 +24,7 @@ BY_PARAMETERS = "(SELECT jsonb_object_agg(name, i.metadata -> name) FROM unnest(
 GUESS = "CASE WHEN jsonb_array_length(i.choices) > 0 THEN 1.0 / jsonb_array_length(i.choices) ELSE 0 END"
 ITEMS = "FROM datasets_app_item i WHERE i.dataset_id = %(dataset)s AND NOT i.excluded"
 
-# Every item of a point is drawn once before any is repeated: another item gives more information than a repetition.
+# Every item of a point is drawn once before any is repeated: a new item gives more information than a repetition.
 INSERT_POINTS = f"""
 INSERT INTO runs_app_point (run_id, dimension_id, key, items, n_items, status, n_planned, n_correct, n_total,
     n_truncated, n_unread, n_failed, n_rated_items, guess_chances, reason, rounds)
@@ -42,7 +42,7 @@ MOST, ROUND = (
     f"coalesce((%(tasks)s::jsonb -> coalesce(p.key ->> 'task', p.key ->> 'category') ->> '{name}')::int, %({name})s)"
     for name in ("max", "round")
 )
-# If the design gets more samples, an exhausted point has cases left again.
+# If the design gets more samples, an exhausted point has more cases.
 REOPEN_EXHAUSTED = f"""
 UPDATE runs_app_point p SET status = 'open' WHERE run_id = %(run)s AND status = 'exhausted'
     AND n_planned < least({MOST}, n_items * %(samples)s)
@@ -53,8 +53,8 @@ WHERE run_id = %(run)s AND status = 'open' AND (n_planned = 0 OR id = ANY(%(reop
 """  # noqa: S608 - constants
 
 
-# Cases that points may still be given: open points, and points that were exhausted before the design grew.
-LEFT = f"""
+# The cases that points may still get: those of open points, and of points that were exhausted before the design grew.
+COUNT_REMAINING = f"""
 SELECT p.run_id, p.dimension_id, coalesce(sum(least({MOST}, p.n_items * %(samples)s) - p.n_planned)
     FILTER (WHERE p.status = 'open'
         OR (p.status = 'exhausted' AND p.n_planned < least({MOST}, p.n_items * %(samples)s))), 0)
@@ -64,7 +64,7 @@ FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id WHERE r.experiment_
 
 @dataclass(frozen=True, slots=True)
 class PointSize:
-    """A point before it is planned: its items, their mean guess chance, and the dimension if items are rated."""
+    """A point before planning: the number of its items, their mean guess chance, and the dimension of its ratings."""
 
     key: dict[str, Any]
     items: int
@@ -75,16 +75,16 @@ class PointSize:
     def label(self) -> str:
         return format_point_label(self.key, self.dimension)
 
-    def most(self, spec: AdaptiveSpec, samples: int) -> int:
+    def get_max_cases(self, spec: AdaptiveSpec, samples: int) -> int:
         return min(spec.for_point(self.key).max, self.items * samples)
 
-    def expected(self, spec: AdaptiveSpec, samples: int) -> float:
-        """Return the expected cases at the stop, if every accuracy or every spread of ratings is equally likely."""
-        own = spec.for_point(self.key)
-        rule = own.rule(self.most(spec, samples))
+    def compute_expected_cases(self, spec: AdaptiveSpec, samples: int) -> float:
+        """Return the expected cases at the stop. Every accuracy, or every spread of ratings, is equally likely."""
+        point_spec = spec.for_point(self.key)
+        rule = point_spec.rule(self.get_max_cases(spec, samples))
         if self.dimension is not None:
-            return expect_ratings(rule, own.round, self.dimension.scale, self.items)
-        return expect_cases(rule, own.round, round(self.guess, 3), self.items)
+            return expect_ratings(rule, point_spec.round, self.dimension.scale, self.items)
+        return expect_cases(rule, point_spec.round, round(self.guess, 3), self.items)
 
 
 def read_adaptive_spec(experiment: Experiment) -> AdaptiveSpec | None:
@@ -94,14 +94,14 @@ def read_adaptive_spec(experiment: Experiment) -> AdaptiveSpec | None:
 def measure_points(dataset: int, spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> list[PointSize]:
     """Return the points of a dataset's active items, on each dimension, in the order of their first items."""
     with connection.cursor() as cursor:
-        cursor.execute(SIZES.format(key=_key(spec)), {"dataset": dataset, "names": spec.names})
-        places = [(read_key(key), n, guess) for key, n, guess in cursor.fetchall()]
-    return [PointSize(*place, dimension) for dimension in dimensions or (None,) for place in places]
+        cursor.execute(SIZES.format(key=_get_key_sql(spec)), {"dataset": dataset, "names": spec.names})
+        rows = [(read_key(key), n, guess) for key, n, guess in cursor.fetchall()]
+    return [PointSize(*row, dimension) for dimension in dimensions or (None,) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
 class PointForecast:
-    """The most cases and the expected cases of one point in one condition."""
+    """The maximum and the expected number of cases of one point in one condition."""
 
     label: str
     items: int
@@ -118,24 +118,27 @@ def forecast_points(spec: AdaptiveSpec, points: list[PointSize], samples: int) -
             point.items,
             round(100 * point.guess),
             "{} to {}".format(*point.dimension.scale) if point.dimension else "",
-            point.most(spec, samples),
-            round(point.expected(spec, samples)),
+            point.get_max_cases(spec, samples),
+            round(point.compute_expected_cases(spec, samples)),
         )
         for point in points
     ]
 
 
-def count_left_cases(experiment: Experiment, spec: AdaptiveSpec, points: Sequence[PointSize]) -> dict[int, int]:
-    """Return how many cases the points of each run may still be given; 0 if all are decided.
+def count_remaining_cases(experiment: Experiment, spec: AdaptiveSpec, points: Sequence[PointSize]) -> dict[int, int]:
+    """Return the number of cases that the points of each run may still get; 0 if all points are decided.
 
-    `points` belong to the design. If a run has none on a dimension yet, planning creates them.
+    `points` are those of the design. If a run has no points on a dimension yet, planning creates them.
     """
     most: Counter[int | None] = Counter()
     for point in points:
-        most[point.dimension.pk if point.dimension else None] += point.most(spec, experiment.samples)
+        most[point.dimension.pk if point.dimension else None] += point.get_max_cases(spec, experiment.samples)
     by_run: dict[int, dict[int | None, int]] = defaultdict(dict)
     with connection.cursor() as cursor:
-        cursor.execute(LEFT, {"experiment": experiment.pk, "samples": experiment.samples, **_limits(spec)})
+        cursor.execute(
+            COUNT_REMAINING,
+            {"experiment": experiment.pk, "samples": experiment.samples, **_build_limit_parameters(spec)},
+        )
         for run, dimension, cases in cursor.fetchall():
             by_run[run][dimension] = int(cases)
     return {
@@ -147,36 +150,36 @@ def count_left_cases(experiment: Experiment, spec: AdaptiveSpec, points: Sequenc
 def find_problems(spec: AdaptiveSpec, points: list[PointSize], dimensions: Sequence[Dimension]) -> Iterator[str]:
     """Yield the problems that prevent an adaptive design."""
     if dimensions and not spec.is_rated:
-        yield f"adaptive.scorer: {spec.scorer} says right or wrong, and these items are rated; choose {RATING}"
+        yield f"adaptive.scorer: {spec.scorer} scores answers as right or wrong; choose {RATING} for rated items"
     if spec.is_rated and not dimensions:
-        yield f"adaptive.scorer: {RATING} needs dimensions on which the items are rated; add one, or choose another"
+        yield f"adaptive.scorer: {RATING} needs dimensions on which items are rated; add one, or choose another scorer"
     if spec.is_rated:
-        yield from _find_too_wide(spec, dimensions)
-    yield from _unknown_tasks(spec, points)
+        yield from _find_wide_intervals(spec, dimensions)
+    yield from _find_unknown_tasks(spec, points)
     for name in spec.names:
-        lacking = sum(point.items for point in points if point.key[name] in (None, "")) // max(1, len(dimensions))
-        if lacking and spec.by == CATEGORY:
-            yield f"adaptive.by: {lacking:,} items have no category"
-        elif lacking and spec.by == POINT:
-            yield f"adaptive.by: {lacking:,} items belong to no point of a parametric space; name metadata or category"
-        elif lacking:
-            yield f"adaptive.by: {lacking:,} items have no {name} in their metadata"
+        n_missing = sum(point.items for point in points if point.key[name] in (None, "")) // max(1, len(dimensions))
+        if n_missing and spec.by == CATEGORY:
+            yield f"adaptive.by: {n_missing:,} items have no category"
+        elif n_missing and spec.by == POINT:
+            yield f"adaptive.by: {n_missing:,} items belong to no parametric point; name metadata fields or category"
+        elif n_missing:
+            yield f"adaptive.by: {n_missing:,} items have no {name} in their metadata"
 
 
-def _unknown_tasks(spec: AdaptiveSpec, points: list[PointSize]) -> Iterator[str]:
-    planned = {get_task_name(point.key) for point in points}
+def _find_unknown_tasks(spec: AdaptiveSpec, points: list[PointSize]) -> Iterator[str]:
+    planned = {task_of(point.key) for point in points}
     for name in spec.tasks:
         if name not in planned:
-            yield f"adaptive.tasks.{name}: no item has this category; there are {', '.join(sorted(planned))[:200]}"
+            yield f"adaptive.tasks.{name}: no item has this category; the items have {', '.join(sorted(planned))[:200]}"
 
 
-def _find_too_wide(spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> Iterator[str]:
+def _find_wide_intervals(spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> Iterator[str]:
     for dimension in dimensions:
         low, high = dimension.scale
         for name in WIDTHS:
             width = getattr(spec, name)
             if width is not None and 2 * width >= high - low:
-                yield f"adaptive.{name}: ±{width:g} is the whole scale of {dimension}, {low} to {high}; ask for less"
+                yield f"adaptive.{name}: ±{width:g} covers the whole scale of {dimension}, {low} to {high}; reduce it"
 
 
 def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:
@@ -190,22 +193,22 @@ def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:
         "names": spec.names,
         "seed": SEED,
         "samples": experiment.samples,
-        **_limits(spec),
+        **_build_limit_parameters(spec),
         "dimensions": list(experiment.dimensions.order_by("pk").values_list("pk", flat=True)) or [None],
     }
     with connection.cursor() as cursor:
-        cursor.execute(INSERT_POINTS.format(key=_key(spec)), parameters)
+        cursor.execute(INSERT_POINTS.format(key=_get_key_sql(spec)), parameters)
         cursor.execute(REOPEN_EXHAUSTED + " RETURNING id", parameters)
         parameters["reopened"] = [pk for (pk,) in cursor.fetchall()]
         cursor.execute(NEXT_ROUND, parameters)
         return add_cases(dict(cursor.fetchall()))
 
 
-def _key(spec: AdaptiveSpec) -> str:
+def _get_key_sql(spec: AdaptiveSpec) -> str:
     return {CATEGORY: BY_CATEGORY, POINT: BY_POINT}[spec.by] if isinstance(spec.by, str) else BY_PARAMETERS
 
 
-def _limits(spec: AdaptiveSpec) -> dict[str, Any]:
+def _build_limit_parameters(spec: AdaptiveSpec) -> dict[str, Any]:
     """Return the parameters of MOST and ROUND."""
     return {"max": spec.max, "round": spec.round, "tasks": json.dumps(spec.limits())}
 

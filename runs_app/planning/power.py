@@ -1,7 +1,7 @@
 """The smallest difference between two conditions that a design can detect. Pure.
 
-Both conditions answer the same items, so the comparison is paired. The items are the sample: repetitions of one item
-are not further items.
+Both conditions answer the same items, so the comparison is paired. The items are the sample: repetitions of an item do
+not count as items.
 
 With n items, K repetitions of each, and answers of total variance 1,
 
@@ -35,18 +35,18 @@ class Assumptions:
 
     def __post_init__(self) -> None:
         if not (0 <= self.between <= 1 and -1 <= self.correlation <= 1 and 0 < self.alpha < 1 and 0 < self.power < 1):
-            raise ValueError(f"no such design: {self}")
+            raise ValueError(f"invalid assumptions: {self}")
 
 
-USUAL = Assumptions()
+DEFAULT_ASSUMPTIONS = Assumptions()
 
 
 @dataclass(frozen=True, slots=True)
-class Detectable:
+class DetectableEffect:
     """The minimum detectable effect at the requested power: `d` in standard deviations of one answer.
 
-    `share` is the same effect for right or wrong answers. It assumes that half of the answers are right, where it is
-    largest. The other two are `d` for twice the calls: with twice the items, or with twice the repetitions.
+    `share` is the same effect for right or wrong answers. It is largest if half of the answers are right, which is
+    assumed here. The last two fields are `d` for twice the calls: with twice the items, or with twice the repetitions.
     """
 
     items: int
@@ -69,13 +69,15 @@ class Detectable:
         return self.items < FEW_ITEMS
 
 
-def find_detectable(items: int, samples: int, assumptions: Assumptions = USUAL) -> Detectable | None:
+def compute_detectable_effect(
+    items: int, samples: int, assumptions: Assumptions = DEFAULT_ASSUMPTIONS
+) -> DetectableEffect | None:
     """Return the minimum detectable effect, or None for fewer than two items. Raise ValueError if samples < 1."""
     if samples < 1:
-        raise ValueError(f"an item is asked at least once, not {samples} times")
+        raise ValueError(f"an item needs at least one repetition, not {samples}")
     if items < 2:
         return None
-    return Detectable(
+    return DetectableEffect(
         items,
         samples,
         assumptions,
@@ -85,10 +87,10 @@ def find_detectable(items: int, samples: int, assumptions: Assumptions = USUAL) 
     )
 
 
-def compute_smallest_difference(items: int, samples: int, given: Assumptions) -> float:
-    """Return d, by the formula of this module."""
+def compute_smallest_difference(items: int, samples: int, assumptions: Assumptions) -> float:
+    """Return d by the formula above."""
     normal = NormalDist()
-    quantiles = normal.inv_cdf(1 - given.alpha / 2) + normal.inv_cdf(given.power)
-    of_items = 2 * given.between * (1 - given.correlation)
-    of_answers = 2 * (1 - given.between) / samples
+    quantiles = normal.inv_cdf(1 - assumptions.alpha / 2) + normal.inv_cdf(assumptions.power)
+    of_items = 2 * assumptions.between * (1 - assumptions.correlation)
+    of_answers = 2 * (1 - assumptions.between) / samples
     return max(0.0, quantiles) * math.sqrt((of_items + of_answers) / items)

@@ -1,6 +1,6 @@
-"""Prompts and samplers for parametric tasks that every site has, as approved rows that users may edit as new versions.
+"""Shipped designs: approved prompts and samplers for parametric tasks, which users may edit as new versions.
 
-Their variables are metadata of generated items (`datasets_app/parametric/prompt_parts.py`).
+The prompts' variables are metadata of generated items (`datasets_app/parametric/prompt_parts.py`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def _turn(role: str, content: str) -> Turn:
     return Turn(role=role, content=content)
 
 
-def _shots(*parts: str) -> list[Turn]:
-    """Return turns with the examples. The assistant's part of each consists of these fields."""
+def _build_shots(*parts: str) -> list[Turn]:
+    """Return the turns of the examples. Each assistant turn consists of these parts."""
     turns = []
     for number in EXAMPLES:
         answer = "\n".join(f"{{{{meta.example_{number}_{part}}}}}" for part in parts)
@@ -31,14 +31,14 @@ def _shots(*parts: str) -> list[Turn]:
     return turns
 
 
-def _unified() -> str:
-    """Return one text with instruction, examples and question."""
-    shown = [
+def _build_unified_text() -> str:
+    """Return a single text with instruction, examples and question."""
+    examples = [
         f"Question:\n{{{{meta.example_{number}_input}}}}\n\n"
         f"Reasoning:\n{{{{meta.example_{number}_reasoning}}}}\n\n{{{{meta.example_{number}_answer}}}}"
         for number in EXAMPLES
     ]
-    return "\n\n---\n\n".join(["{{meta.instruction_worked}}", *shown, "Question:\n{{input}}"])
+    return "\n\n---\n\n".join(["{{meta.instruction_worked}}", *examples, "Question:\n{{input}}"])
 
 
 QUESTION = _turn("user", "{{input}}")
@@ -47,14 +47,14 @@ PROMPTS: dict[str, list[Turn]] = {
     "zeroshot": [_turn("system", "{{meta.instruction}}"), QUESTION],
     "zeroshot-nosys": [_turn("user", NOSYS + "{{input}}")],
     "zerocot-nosys": [_turn("user", "{{meta.instruction_stepwise}}\n\n{{input}}")],
-    "multishot": [_turn("system", "{{meta.instruction}}"), *_shots("answer"), QUESTION],
+    "multishot": [_turn("system", "{{meta.instruction}}"), *_build_shots("answer"), QUESTION],
     "multishot-nosys": [
         _turn("user", NOSYS + "{{meta.example_1_input}}"),
-        *_shots("answer")[1:],
+        *_build_shots("answer")[1:],
         QUESTION,
     ],
-    "multishot-cot": [_turn("system", "{{meta.instruction_worked}}"), *_shots("reasoning", "answer"), QUESTION],
-    "unified-cot": [_turn("user", _unified())],
+    "multishot-cot": [_turn("system", "{{meta.instruction_worked}}"), *_build_shots("reasoning", "answer"), QUESTION],
+    "unified-cot": [_turn("user", _build_unified_text())],
 }
 SAMPLERS: dict[str, dict[str, Any]] = {
     "greedy-2k": {"temperature": 0.0, "max_tokens": 2048},
@@ -66,9 +66,9 @@ SAMPLERS: dict[str, dict[str, Any]] = {
 
 @transaction.atomic
 def create_shipped_designs() -> list[str]:
-    """Create and approve the shipped prompts and samplers whose name is free. Return their references.
+    """Create and approve the shipped prompts and samplers whose names are free. Return their references.
 
-    A name that has any version is left alone, so that what a group archived or edited stays so.
+    Names that have any version are skipped, because the users may have edited or archived them.
     """
     rows: list[Versioned] = [Prompt(name=name, messages=turns) for name, turns in PROMPTS.items()]
     rows += [Sampler(name=name, **settings) for name, settings in SAMPLERS.items()]

@@ -1,4 +1,4 @@
-"""A space of difficulty before it is built: its points, a map of them, cases as a model gets them, and their cost."""
+"""A preview of a parametric space: its points, maps of them, rendered cases, and the cost of its calls."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ DEGREES = range(4)
 SAMPLED_POINTS = 8  # Points of a task whose first case is rendered, to estimate its tokens.
 SHOWN_CASES = 5
 MAP_SIDE = 24
-EXAMPLE_CASES = 20  # Cases that the examples of a previewed prompt must differ from. A build compares all.
+EXAMPLE_CASES = 20  # The examples of a previewed prompt differ from this many cases. A build compares all cases.
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task of the file. cases: of the first round. most: up to the maximum of each point; so many are built."""
+    """A task of the file. `cases` counts the first round, `most` all cases that a build creates."""
 
     name: str
     points: int
@@ -39,7 +39,7 @@ class TaskRow:
 
 @dataclass(frozen=True, slots=True)
 class DensityRow:
-    """The points of a task at a degree, for each density; None where no value of a parameter is left."""
+    """The number of a task's points at a degree, for each density; None if a parameter has no values."""
 
     task: str
     degree: str
@@ -48,7 +48,7 @@ class DensityRow:
 
 @dataclass(frozen=True, slots=True)
 class SpaceMap:
-    """The points of a task over two parameters. Each row has its value of `y`, and the cases at each value of `x`."""
+    """A map of a task's points over two parameters. A row has its value of `y`, and the cases at each value of `x`."""
 
     task: str
     x: str
@@ -60,7 +60,7 @@ class SpaceMap:
 
 @dataclass(frozen=True, slots=True)
 class ModelCost:
-    """Tokens and US dollars of the first round, and US dollars if every case is asked."""
+    """The tokens and US dollars of a model's first round, and the US dollars of all cases."""
 
     model: LanguageModel
     input_tokens: int
@@ -82,13 +82,13 @@ def summarise_tasks(space: Space, prompt: str) -> list[TaskRow]:
         points = [point for point in space.points if point.task == task]
         cases = sum(point.count for point in points)
         most = sum(point.most for point in points)
-        each = _mean_tokens(points, space.seed, prompt)
-        rows.append(TaskRow(task, len(points), cases, most, cases * each, most * each))
+        tokens = _estimate_mean_tokens(points, space.seed, prompt)
+        rows.append(TaskRow(task, len(points), cases, most, cases * tokens, most * tokens))
     return rows
 
 
-def _mean_tokens(points: Sequence[Point], seed: int, prompt: str) -> int:
-    """Return the mean input tokens of a call, estimated from some points along the space."""
+def _estimate_mean_tokens(points: Sequence[Point], seed: int, prompt: str) -> int:
+    """Return the mean input tokens of a call, estimated from points across the space."""
     step = max(1, len(points) // SAMPLED_POINTS)
     counts = [
         sum(estimate_tokens(turn["content"]) for turn in case.turns)
@@ -103,9 +103,9 @@ def count_by_density(spec: SpaceSpec, *, precision: str | None, seed: int) -> li
     rows = []
     for task in spec.tasks:
         varies = isinstance(task, ManifoldTask) and task.degree is None
-        alone = spec.model_copy(update={"tasks": [task]})
+        task_spec = spec.model_copy(update={"tasks": [task]})
         for degree in DEGREES if varies else [0]:
-            points = tuple(_count_points(alone, precision, degree, density, seed) for density in DENSITIES)
+            points = tuple(_count_points(task_spec, precision, degree, density, seed) for density in DENSITIES)
             rows.append(DensityRow(task.name, str(degree) if varies else "any", points))
     return rows
 
@@ -118,9 +118,9 @@ def _count_points(spec: SpaceSpec, precision: str | None, degree: int, density: 
 
 
 def draw_maps(space: Space, x: str = "", y: str = "") -> list[SpaceMap]:
-    """Return a map of each task with two parameters that vary: by `x` and `y` if it has them, else by its first two."""
-    found = (_draw_map(task, space, x, y) for task in space.points_by_task)
-    return [drawn for drawn in found if drawn]
+    """Return a map of each task with two varying parameters: `x` and `y` if it has them, else its first two."""
+    maps = (_draw_map(task, space, x, y) for task in space.points_by_task)
+    return [space_map for space_map in maps if space_map]
 
 
 def _draw_map(task: str, space: Space, x: str, y: str) -> SpaceMap | None:
@@ -129,15 +129,15 @@ def _draw_map(task: str, space: Space, x: str, y: str) -> SpaceMap | None:
     for point in points:
         for name, value in point.params.items():
             values.setdefault(name, {})[str(value)] = value
-    varying = [name for name, seen in values.items() if len(seen) > 1]
-    chosen = [name for name in (x, y) if name in varying] + varying
-    axes = list(dict.fromkeys(chosen))[:2]
+    varying = [name for name, by_text in values.items() if len(by_text) > 1]
+    preferred = [name for name in (x, y) if name in varying] + varying
+    axes = list(dict.fromkeys(preferred))[:2]
     if len(axes) < 2:
         return None
     cases: Counter[tuple[str, str]] = Counter()
     for point in points:
-        place = (str(point.params.get(axes[0], "")), str(point.params.get(axes[1], "")))
-        cases[place] += point.most
+        position = (str(point.params.get(axes[0], "")), str(point.params.get(axes[1], "")))
+        cases[position] += point.most
     columns, lines = (list(values[axis])[:MAP_SIDE] for axis in axes)
     return SpaceMap(
         task=task,
@@ -167,9 +167,9 @@ def estimate_costs(rows: Iterable[TaskRow], models: Iterable[LanguageModel], ans
 
 
 def show_cases(point: Point, seed: int, prompt: str, most: int = SHOWN_CASES) -> list[ShownCase]:
-    """Return the first cases of a point as messages of a shipped prompt."""
+    """Return the first cases of a point, rendered with a shipped prompt."""
     parts = make_prompt_parts(replace(point, count=min(point.count, EXAMPLE_CASES), stopping={}), seed=seed)
-    shown = []
+    cases = []
     for item in generate_point(point, stop=min(point.most, most), seed=seed):
         variables = build_variables(
             key=item.key,
@@ -178,5 +178,5 @@ def show_cases(point: Point, seed: int, prompt: str, most: int = SHOWN_CASES) ->
             category=point.task,
             metadata=item.metadata() | parts,
         )
-        shown.append(ShownCase(item.case.target, render(PROMPTS[prompt], variables)))
-    return shown
+        cases.append(ShownCase(item.case.target, render(PROMPTS[prompt], variables)))
+    return cases

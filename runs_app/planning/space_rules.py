@@ -12,18 +12,18 @@ from runs_app.bounds import ADAPTIVE
 from runs_app.experiment_files.adaptive_spec import POINT, AdaptiveSpec
 
 SCORER = "final_answer"
-STOPS = ("targetci", "abortht")  # A task with one of these has a stopping rule.
+STOP_PARAMETERS = ("targetci", "abortht")  # A task that has one of them has a stopping rule.
 
 
 class NoSpaceRules(ValueError):
-    """A dataset without stopping rules of its own. The message gives the reason."""
+    """Raised for a dataset without its own stopping rules. The message states the reason."""
 
 
 def read_space_rules(dataset: Dataset) -> dict[str, Any]:
     """Return the content of `adaptive` for a dataset: its points, with the rule of each task of its space.
 
     A task's round is the largest `count` of its points, and its maximum is `maximum`, or else that count. Raise
-    NoSpaceRules if the dataset was not generated, or no task of its space names `targetci` or `abortht`.
+    NoSpaceRules if the dataset has no space, or if no task of the space names `targetci` or `abortht`.
     """
     space = ParametricSpace.objects.filter(dataset=dataset).first()
     if space is None:
@@ -31,10 +31,10 @@ def read_space_rules(dataset: Dataset) -> dict[str, Any]:
     tasks: dict[str, dict[str, Any]] = {}
     for point in space.read_definition()["points"]:
         _add_point(tasks, point)
-    if not any(name in rule for rule in tasks.values() for name in STOPS):
+    if not any(name in rule for rule in tasks.values() for name in STOP_PARAMETERS):
         raise NoSpaceRules(f"the space of {dataset} has no stopping rules: no task names targetci or abortht")
     try:
-        return AdaptiveSpec.model_validate({"by": POINT, "scorer": SCORER, **_shorten(tasks)}).content
+        return AdaptiveSpec.model_validate({"by": POINT, "scorer": SCORER, **_merge_equal_rules(tasks)}).content
     except ValidationError as error:
         problem = error.errors()[0]
         path = ".".join(str(step) for step in problem["loc"])
@@ -50,8 +50,8 @@ def _add_point(tasks: dict[str, dict[str, Any]], point: Mapping[str, Any]) -> No
     rule["max"] = max(rule["max"], maximum)
 
 
-def _shorten(tasks: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return one rule for all points if all tasks have the same, or else the rules by task."""
+def _merge_equal_rules(tasks: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return a single rule if all tasks have the same rule, or else the rules by task."""
     rules = list(tasks.values())
     is_shared = "targetci" in rules[0] and all(rule == rules[0] for rule in rules)
     return rules[0] if is_shared else {"tasks": dict(tasks)}

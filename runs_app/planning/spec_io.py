@@ -1,4 +1,4 @@
-"""Experiments from and to files. Names become rows, and an inline definition becomes a row if it is new."""
+"""Experiments from and to files. Names refer to rows, and a new inline definition becomes a row."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SETTINGS = (
     "stop_failure_rate",
     "stop_after_attempts",
 )
-COPIED = (
+COPIED_FIELDS = (
     "max_usd",
     "confirm_above_usd",
     "budget_policy",
@@ -54,8 +54,8 @@ AXES = ("language_models", "prompts", "samplers", "dimensions")
 def create_experiment(spec: ExperimentSpec, *, by: User, trusted: bool = False) -> Experiment:
     """Create a draft owned by `by`, with all inline rows. Raise SpecError, and create nothing, if a value is wrong.
 
-    Inline rows are created only if `by` may add them. A new prompt is approved at once if `by` may approve; otherwise
-    it waits for a curator. `trusted` skips the permission checks, for a person at the command line.
+    Inline rows are created only if `by` may add them. A new prompt is approved at once if `by` may approve prompts;
+    otherwise it waits for a curator. `trusted` skips the permission checks, for users of the command line.
     """
     with transaction.atomic():
         return ExperimentBuilder(spec, by, trusted).make()
@@ -72,11 +72,11 @@ class ExperimentBuilder(RowBuilder):
         self.adaptive: dict[str, Any] = {}
 
     def make(self) -> Experiment:
-        axes = self.facets()
-        graders = self._graders()
-        self.dataset = self._dataset()
-        self.adaptive = self._adaptive()
-        experiment = self._experiment()
+        axes = self.build_facets()
+        graders = self._list_graders()
+        self.dataset = self._find_dataset()
+        self.adaptive = self._build_adaptive()
+        experiment = self._build_experiment()
         experiment.graders, experiment.draws = graders, self.draws
         if self.problems:
             raise SpecError(self.problems)
@@ -85,23 +85,23 @@ class ExperimentBuilder(RowBuilder):
             getattr(experiment, axis).set(rows)
         return experiment
 
-    def facets(self) -> dict[str, list[Any]]:
-        """Return the rows of each axis, by the experiment's field. Create rows that are written inline."""
+    def build_facets(self) -> dict[str, list[Any]]:
+        """Return the rows of each axis, by the experiment's field. Create rows that are defined inline."""
         return {
-            "language_models": self._models(),
-            "prompts": self._axis("prompts", Prompt, self.spec.prompts, self.prompt),
-            "samplers": self._axis("samplers", Sampler, self.spec.samplers, self.sampler),
-            "dimensions": self._axis("dimensions", Dimension, self.spec.dimensions, self.dimension),
+            "language_models": self._list_models(),
+            "prompts": self._build_axis("prompts", Prompt, self.spec.prompts, self.prompt),
+            "samplers": self._build_axis("samplers", Sampler, self.spec.samplers, self.sampler),
+            "dimensions": self._build_axis("dimensions", Dimension, self.spec.dimensions, self.dimension),
         }
 
-    def _experiment(self) -> Experiment:
+    def _build_experiment(self) -> Experiment:
         settings = {name: value for name in SETTINGS if (value := getattr(self.spec, name)) is not None}
         experiment = Experiment(
             slug=self.spec.experiment,
             title=self.spec.title,
             description=self.spec.description,
             owner=self.by,
-            scorers=self._scorers(),
+            scorers=self._list_scorers(),
             adaptive=self.adaptive,
             max_usd=self.spec.budget.max_usd,
             confirm_above_usd=self.spec.budget.confirm_above_usd,
@@ -113,17 +113,17 @@ class ExperimentBuilder(RowBuilder):
         self.check("", experiment, exclude=["dataset"])
         return experiment
 
-    def _dataset(self) -> Dataset | None:
-        found: Dataset | None = self.visible(Dataset).named(self.spec.dataset).first()
-        if found is None:
+    def _find_dataset(self) -> Dataset | None:
+        dataset: Dataset | None = self.visible(Dataset).named(self.spec.dataset).first()
+        if dataset is None:
             self.problems.append(f"dataset: there is no dataset {self.spec.dataset}")
-        elif found.status != Dataset.Status.APPROVED:
-            self.problems.append(f"dataset: {found} is {found.status}; it must be approved")
-        elif self.spec.dataset_hash not in ("", found.content_hash):
-            self.problems.append(f"dataset_hash: {found} has another content here, {found.content_hash[:12]}")
-        return found
+        elif dataset.status != Dataset.Status.APPROVED:
+            self.problems.append(f"dataset: {dataset} is {dataset.status}; it must be approved")
+        elif self.spec.dataset_hash not in ("", dataset.content_hash):
+            self.problems.append(f"dataset_hash: {dataset} has another content here, {dataset.content_hash[:12]}")
+        return dataset
 
-    def _adaptive(self) -> dict[str, Any]:
+    def _build_adaptive(self) -> dict[str, Any]:
         entries = self.spec.adaptive
         if not isinstance(entries, str):
             return entries.content if entries else {}
@@ -133,47 +133,47 @@ class ExperimentBuilder(RowBuilder):
             self.problems.append(f"adaptive: {problem}")
             return {}
 
-    def _scorers(self) -> list[str | dict[str, str]]:
-        chosen = []
-        for at, entries in enumerate(self.spec.grade.scorers):
-            written = entries if isinstance(entries, str) else entries.content
-            if (stored := self._scorer(f"grade.scorers[{at}]", written)) and stored not in chosen:
-                chosen.append(stored)
-        if not self.adaptive or self.adaptive["scorer"] in map(get_scorer_name, chosen):
-            return chosen
-        stored = self._scorer("adaptive.scorer", self.adaptive["scorer"])
-        return [*chosen, stored] if stored else chosen
+    def _list_scorers(self) -> list[str | dict[str, str]]:
+        scorers = []
+        for at, entry in enumerate(self.spec.grade.scorers):
+            written = entry if isinstance(entry, str) else entry.content
+            if (scorer := self._read_scorer(f"grade.scorers[{at}]", written)) and scorer not in scorers:
+                scorers.append(scorer)
+        if not self.adaptive or self.adaptive["scorer"] in map(scorer_name, scorers):
+            return scorers
+        scorer = self._read_scorer("adaptive.scorer", self.adaptive["scorer"])
+        return [*scorers, scorer] if scorer else scorers
 
-    def _scorer(self, path: str, written: str | dict[str, Any]) -> str | dict[str, str] | None:
+    def _read_scorer(self, path: str, written: str | dict[str, Any]) -> str | dict[str, str] | None:
         try:
             return grading().stored_scorer(written)
-        except ValueError as problem:
-            entries = str(problem)
-            self.problems.append(f"{path}: {entries[:1].lower()}{entries[1:]}")
+        except ValueError as error:
+            problem = str(error)
+            self.problems.append(f"{path}: {problem[:1].lower()}{problem[1:]}")
             return None
 
-    def _graders(self) -> list[str]:
-        """Return the names of the judges, which the grading app finds or creates."""
+    def _list_graders(self) -> list[str]:
+        """Return the names of the judges. The grading app finds or creates them."""
         entries = self.spec.grade.graders
         return grading().find_or_create_graders(self, entries) if entries else []
 
-    def _models(self) -> list[Any]:
+    def _list_models(self) -> list[Any]:
         entries = self.spec.models
         if not isinstance(entries, DrawSpec):
-            return self._axis("models", LanguageModel, entries, self.model)
-        if (made := self.make_draw("models", entries)) is None:
+            return self._build_axis("models", LanguageModel, entries, self.model)
+        if (draw := self.make_draw("models", entries)) is None:
             return []
-        self.draws["models"] = made.content
-        return self.find_drawn_models(made)
+        self.draws["models"] = draw.content
+        return self.find_drawn_models(draw)
 
-    def _axis(
+    def _build_axis(
         self, axis: str, kind: type[models.Model], entries: Sequence[Any], inline: Callable[[str, Any], Any]
     ) -> list[Any]:
         """Return the rows of one axis, in the order of the file."""
         rows: list[Any] = []
-        for at, one in enumerate(entries):
+        for at, entry in enumerate(entries):
             path = f"{axis}[{at}]"
-            row = self.named(path, kind, one) if isinstance(one, str) else inline(path, one)
+            row = self.named(path, kind, entry) if isinstance(entry, str) else inline(path, entry)
             if row in rows:
                 self.problems.append(f"{path}: {row} is named twice")
             rows += [row] if row is not None else []
@@ -181,15 +181,15 @@ class ExperimentBuilder(RowBuilder):
 
 
 def duplicate(experiment: Experiment, new_slug: str, *, by: User) -> Experiment:
-    """Create a draft of the same design under another name, owned by `by`, without any runs."""
-    copied = {name: getattr(experiment, name) for name in (*SETTINGS, *COPIED)}
+    """Create a draft of the same design with a new name, owned by `by`, without runs."""
+    fields = {name: getattr(experiment, name) for name in (*SETTINGS, *COPIED_FIELDS)}
     copy = Experiment(
         slug=new_slug,
         title=experiment.title,
         description=experiment.description,
         owner=by,
         dataset=experiment.dataset,
-        **copied,
+        **fields,
     )
     with transaction.atomic():
         try:
@@ -230,20 +230,17 @@ def dump_yaml(content: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """A YAML dumper for people: texts of several lines are blocks.
-
-    It writes no aliases, because the reader refuses them.
-    """
+    """A YAML dumper that writes multi-line texts as blocks. It writes no aliases, because the reader refuses them."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(str, _represent_text)
 
 
 def _drop_unset(mapping: dict[str, Any]) -> dict[str, Any]:
@@ -253,18 +250,18 @@ def _drop_unset(mapping: dict[str, Any]) -> dict[str, Any]:
 
 def _budget_policy_fields(budget: BudgetSpec) -> dict[str, Any]:
     """Return the fields of the budget policy that a file sets."""
-    given = {"budget_policy": budget.policy, "dev_items": budget.dev_items, "dev_samples": budget.dev_samples}
-    return {name: value for name, value in given.items() if value is not None}
+    fields = {"budget_policy": budget.policy, "dev_items": budget.dev_items, "dev_samples": budget.dev_samples}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _build_budget_spec(experiment: Experiment) -> dict[str, Any]:
     """Return the budget in the form of a file, without default values."""
-    amounts = {name: _number(getattr(experiment, name)) for name in ("max_usd", "confirm_above_usd")}
-    usual = Experiment()
+    amounts = {name: _to_number(getattr(experiment, name)) for name in ("max_usd", "confirm_above_usd")}
+    defaults = Experiment()
     policy = {
         key: getattr(experiment, name)
         for key, name in (("policy", "budget_policy"), ("dev_items", "dev_items"), ("dev_samples", "dev_samples"))
-        if getattr(experiment, name) != getattr(usual, name)
+        if getattr(experiment, name) != getattr(defaults, name)
     }
     return _drop_unset(amounts) | policy
 
@@ -273,7 +270,7 @@ def _build_grader_specs(experiment: Experiment) -> list[dict[str, Any]]:
     return list(grading().write_grader_specs(experiment.graders)) if experiment.graders else []
 
 
-def _number(amount: Any) -> int | float | None:
+def _to_number(amount: Any) -> int | float | None:
     if amount is None:
         return None
     return int(amount) if amount == int(amount) else float(amount)
@@ -284,7 +281,7 @@ def build_model_spec(model: LanguageModel) -> dict[str, Any]:
 
 
 def build_prompt_spec(prompt: Prompt) -> dict[str, Any]:
-    """Return the prompt as system and user if these suffice, because they read more easily than a list of turns."""
+    """Return the prompt as `system` and `user` if possible, because they are easier to read than a list of turns."""
     texts = {turn["role"]: turn["content"] for turn in prompt.messages}
     short = {"name": prompt.name, **texts, "answer_format": prompt.answer_format}
     if set(texts) <= {"system", "user"} and "user" in texts and PromptSpec(**short).turns == prompt.messages:

@@ -1,4 +1,4 @@
-"""Upper bounds for the size of a design's requests. Cost ceilings rest on them."""
+"""Upper bounds of the tokens of a design's requests. Cost ceilings rest on them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from runs_app.models import Dimension, LanguageModel, Prompt
 from runs_app.pricing import image_tokens, token_counter, tokens
 from runs_app.pricing.tokens import TextRule
 
-CANDIDATES = 3  # Items to render if bytes are counted. Their ranking by size is good, but not exact to the byte.
-A_SALT = "a1b2c3d4e5"  # As many tokens as a salt can have: no two of its characters form one token.
-AN_IMAGE = "data:,"
+CANDIDATES = 3  # The items to render if bytes are counted. Their order by size is not exact to the byte.
+SAMPLE_SALT = "a1b2c3d4e5"  # It has the most tokens that a salt can have: no two characters form one token.
+SAMPLE_IMAGE = "data:,"
 CACHED_S = 24 * 3600
 
 
@@ -35,21 +35,21 @@ def bound_input_tokens(
     dimensions: Sequence[Dimension],
     judge_variables: Mapping[str, str] | None = None,
 ) -> int:
-    """Return the tokens of the largest request of this prompt, over active items and dimensions, for a model.
+    """Return the tokens of the largest request of this prompt for a model, over active items and dimensions.
 
-    The largest image of all items is added to the largest text, even if they belong to different items.
-    `judge_variables` has a judge's variables beside the item. There, letters stand for an answer of which only the
-    length is given, so bytes are counted too.
+    The largest image is added to the largest text, even if they belong to different items. `judge_variables` has a
+    judge's variables besides those of the item. In them, letters stand for an answer whose length alone is known, so
+    bytes are counted, too.
     """
     rule = tokens.find_text_rule(model.model)
     rule = rule if judge_variables is None else rule.or_bytes()
     shape = _RequestShape(prompt, list(dimensions), judge_variables, model.structured_output)
-    text = shape.schema_charge(rule) + _largest_text(rule, shape, dataset)
-    return text + (_largest_image(model, dataset) if prompts.uses_variable(prompt.messages, prompts.IMAGE) else 0)
+    text = shape.get_schema_charge(rule) + _bound_text_tokens(rule, shape, dataset)
+    return text + (_bound_image_tokens(model, dataset) if prompts.uses_variable(prompt.messages, prompts.IMAGE) else 0)
 
 
 def describe_token_rules(model: LanguageModel, *, shows_images: bool = False) -> str:
-    """Return the rules by which a model's tokens are counted, for people."""
+    """Return a text about the rules that count a model's tokens."""
     rule = tokens.find_text_rule(model.model)
     rule = tokens.FAILED if rule.tokenizer in token_counter.failed else rule
     counted_by = f"text by {rule.description}" if rule.tokenizer else rule.description
@@ -68,22 +68,22 @@ class _RequestShape:
     judge_variables: Mapping[str, str] | None
     structured: bool
 
-    def requests(self, item: Item) -> Iterator[list[str]]:
+    def iter_requests(self, item: Item) -> Iterator[list[str]]:
         """Yield the texts of each request about this item.
 
-        Skip a request that cannot be rendered: its trial costs nothing.
+        Skip requests that cannot be rendered, because their trials cost nothing.
         """
-        on_dimensions: list[Dimension | None] = [*self.dimensions] or [None]
-        for dimension in on_dimensions:
+        dimensions: list[Dimension | None] = [*self.dimensions] or [None]
+        for dimension in dimensions:
             if texts := _render_texts(self, item, dimension):
                 yield texts
 
-    def schema_charge(self, rule: TextRule) -> int:
+    def get_schema_charge(self, rule: TextRule) -> int:
         return rule.schema_charge if self.structured and self.prompt.answer_format == "rating" else 0
 
     @property
     def identity(self) -> list[Any]:
-        """Return everything that its texts depend on, except the items."""
+        """Return the content of its texts except the items, as a cache key."""
         return [
             self.prompt.messages,
             self.prompt.answer_format,
@@ -93,20 +93,20 @@ class _RequestShape:
         ]
 
 
-def _largest_text(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> int:
-    """Return the largest count by the tokenizer, or by bytes without one. Counts of frozen datasets are cached."""
+def _bound_text_tokens(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> int:
+    """Return the largest count by the tokenizer, or by bytes without a tokenizer. Cache counts of frozen datasets."""
     try:
         if rule.tokenizer is not None and dataset.is_draft:
             return _count_largest(rule, shape, dataset)
         if rule.tokenizer is not None:
-            return _cached_largest(rule, shape, dataset)
+            return _get_cached_largest(rule, shape, dataset)
     except token_counter.CountError:
         pass  # `describe_token_rules` reports this beside the price.
-    longest = _longest(shape.prompt, dataset)[:CANDIDATES]
-    return max((tokens.estimate_by_bytes(texts) for item in longest for texts in shape.requests(item)), default=0)
+    longest = _order_by_size(shape.prompt, dataset)[:CANDIDATES]
+    return max((tokens.estimate_by_bytes(texts) for item in longest for texts in shape.iter_requests(item)), default=0)
 
 
-def _cached_largest(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> int:
+def _get_cached_largest(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> int:
     key = f"largest-text-{content_hash([rule.description, dataset.pk, dataset.content_hash, shape.identity])}"
     largest: int | None = cache.get(key)
     if largest is None:
@@ -116,39 +116,39 @@ def _cached_largest(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> i
 
 
 def _count_largest(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> int:
-    """Count from the longest item down. Texts beyond the limit are bounded by one token per byte."""
+    """Count from the longest item down. Beyond the rule's limit of bytes, the bound is one token per byte."""
     rest: list[list[str]] = []
-    largest = token_counter.count_largest(
-        _yield_up_to(rule.most_bytes, shape, _longest(shape.prompt, dataset), rest), rule
-    )
+    items = _order_by_size(shape.prompt, dataset)
+    largest = token_counter.count_largest(_iter_up_to(rule.most_bytes, shape, items, rest), rule)
     return max([largest, *map(rule.bound, rest)])
 
 
-def _yield_up_to(
+def _iter_up_to(
     most_bytes: int, shape: _RequestShape, items: QuerySet[Item], rest: list[list[str]]
 ) -> Iterator[list[str]]:
-    """Yield the longest requests, up to this many bytes. Add the requests of the first item beyond it to `rest`."""
+    """Yield the longest requests, up to `most_bytes`. Add the requests of the first item beyond them to `rest`."""
     n_bytes = 0
     for item in items.iterator(chunk_size=500):
-        requests = list(shape.requests(item))
-        n_bytes, before = n_bytes + sum(map(tokens.count_bytes, requests)), n_bytes
-        if before and n_bytes > most_bytes:
+        requests = list(shape.iter_requests(item))
+        is_first = n_bytes == 0
+        n_bytes += sum(map(tokens.count_bytes, requests))
+        if n_bytes > most_bytes and not is_first:
             rest += requests
             return
         yield from requests
 
 
 def find_missing_variables(prompt: Prompt, items: QuerySet[Item]) -> Iterator[tuple[str, int]]:
-    """Yield (variable, number of items without a value) for variables of this prompt that some items lack."""
-    for name in _variables(prompt):
+    """Yield (variable, number of items without a value) for each variable of this prompt that some items lack."""
+    for name in _count_variables(prompt):
         if name == prompts.IMAGE:
-            lacking = items.filter(image=None)
+            without_value = items.filter(image=None)
         elif name.startswith(prompts.META):
-            lacking = items.exclude(metadata__has_key=name.removeprefix(prompts.META))
+            without_value = items.exclude(metadata__has_key=name.removeprefix(prompts.META))
         else:
             continue
-        if count := lacking.count():
-            yield name, count
+        if n := without_value.count():
+            yield name, n
 
 
 def find_longest_request(prompt: Prompt, dataset: Dataset, dimensions: Sequence[Dimension]) -> tuple[str, int]:
@@ -156,7 +156,7 @@ def find_longest_request(prompt: Prompt, dataset: Dataset, dimensions: Sequence[
 
     The items are read only if the prompt has enough item fields to exceed the limit.
     """
-    times = sum(number for name, number in _variables(prompt).items() if _find_column(name) is not None)
+    times = sum(n for name, n in _count_variables(prompt).items() if _get_column(name) is not None)
     template = sum(len(turn["content"]) for turn in prompt.messages)
     if template + times * LIMITS.text_chars <= prompts.MAX_CHARS:
         return "", 0
@@ -166,28 +166,28 @@ def find_longest_request(prompt: Prompt, dataset: Dataset, dimensions: Sequence[
             item.key,
             prompts.count_rendered_chars(prompt.messages, requests_module.build_question(item, dimension).variables),
         )
-        for item in _longest(prompt, dataset)[:CANDIDATES]
+        for item in _order_by_size(prompt, dataset)[:CANDIDATES]
         for dimension in on_dimensions
     )
-    return max(sizes, key=lambda found: found[1], default=("", 0))
+    return max(sizes, key=lambda size: size[1], default=("", 0))
 
 
-def _variables(prompt: Prompt) -> Counter[str]:
-    """Return how often each variable occurs in the prompt."""
+def _count_variables(prompt: Prompt) -> Counter[str]:
+    """Return the number of occurrences of each variable in the prompt."""
     return Counter(name for turn in prompt.messages for name in prompts.VARIABLE.findall(turn["content"]))
 
 
-def _longest(prompt: Prompt, dataset: Dataset) -> QuerySet[Item]:
-    """Return the active items, ordered by the bytes that they add to this prompt, largest first."""
+def _order_by_size(prompt: Prompt, dataset: Dataset) -> QuerySet[Item]:
+    """Return the active items in the order of the bytes that they add to this prompt, largest first."""
     size: Any = Value(0, output_field=IntegerField())
-    for name, times in _variables(prompt).items():
-        if (text := _find_column(name)) is not None:
-            size = size + Value(times) * _bytes(text)
-    found: QuerySet[Item] = dataset.items.active().annotate(size=size).select_related("image").order_by("-size", "pk")
-    return found
+    for name, times in _count_variables(prompt).items():
+        if (text := _get_column(name)) is not None:
+            size = size + Value(times) * _build_size(text)
+    items: QuerySet[Item] = dataset.items.active().annotate(size=size).select_related("image").order_by("-size", "pk")
+    return items
 
 
-def _find_column(name: str) -> Expression | F | None:
+def _get_column(name: str) -> Expression | F | None:
     """Return the expression for a variable's value in an item; None if it does not come from the item."""
     if name.startswith(prompts.META):
         return KeyTextTransform(name.removeprefix(prompts.META), "metadata")
@@ -196,11 +196,11 @@ def _find_column(name: str) -> Expression | F | None:
     return F(name) if name in ("input", "key", "category", *judge_prompt.OF_ITEM) else None
 
 
-def _bytes(text: Expression | F) -> Expression:
+def _build_size(text: Expression | F) -> Expression:
     return Coalesce(Func(text, function="OCTET_LENGTH", output_field=IntegerField()), 0)
 
 
-def _largest_image(model: LanguageModel, dataset: Dataset) -> int:
+def _bound_image_tokens(model: LanguageModel, dataset: Dataset) -> int:
     rule = image_tokens.find_image_rule(model.model)
     images = dataset.items.active().exclude(image=None)
     sizes = images.order_by().values_list("image__width", "image__height").distinct()
@@ -208,17 +208,18 @@ def _largest_image(model: LanguageModel, dataset: Dataset) -> int:
 
 
 def _render_texts(shape: _RequestShape, item: Item, dimension: Dimension | None) -> list[str]:
-    """Return the texts of the request and the schema of its answer; empty if it cannot be rendered."""
+    """Return the texts of a request and the schema of its answer; empty if it cannot be rendered."""
     question, prompt = requests_module.build_question(item, dimension), shape.prompt
     if shape.judge_variables is not None:
         question = question.with_judge_variables(shape.judge_variables)
     try:
         form = cast(prompts.AnswerFormat, prompt.answer_format)
         hint = prompts.format_hint(form, question.scale)
-        # For a judge, letters stand for answers of the maximum length. Real answers are shorter, so such requests are
-        # sent.
+        # For a judge, letters stand for answers of the maximum length. Real answers are shorter, so they fit.
         most = prompts.MAX_CHARS if shape.judge_variables is None else sys.maxsize
-        messages = prompts.render(prompt.messages, question.variables, AN_IMAGE, hint=hint, salt=A_SALT, max_chars=most)
+        messages = prompts.render(
+            prompt.messages, question.variables, SAMPLE_IMAGE, hint=hint, salt=SAMPLE_SALT, max_chars=most
+        )
         schema = prompts.build_response_format(form, question.scale) if shape.structured else None
     except prompts.PromptError:
         return []

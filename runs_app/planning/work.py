@@ -1,7 +1,7 @@
-"""Adding work to a run: the run itself, its reservations, its trials, its counters and its start.
+"""Work of a run: creating the run with its reservations, adding trials, counting them and starting the run.
 
-The design's own answers, judges, rubric tries and rubric writers all come this way. The caller holds the experiment's
-row lock. So no other process adds trials to the experiment or cancels its runs meanwhile.
+The design's answers, judges, rubric previews and rubric writers all use these functions. The caller holds the
+experiment's row lock. So no other process adds trials to the experiment or cancels its runs meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PlanError(Exception):
 
 
 def get_or_create_run(condition: Condition, wave: Wave, bounds: CallBounds, *, is_batched: bool = False) -> Run:
-    """Return the condition's run in this wave. Its next claims reserve by these bounds; earlier claims keep theirs."""
+    """Return the condition's run in this wave, or create it. Its next claims use these bounds for reservations."""
     columns = {**bounds.columns, "is_batched": is_batched}
     experiment = condition.experiment
     run, is_new = Run.objects.get_or_create(
@@ -40,9 +40,9 @@ def get_or_create_run(condition: Condition, wave: Wave, bounds: CallBounds, *, i
 def add_trials(run: Run, insert: Callable[[Run], int], *, by: Actor, reason: str, starts: bool = True) -> int:
     """Insert trials into a run, count them, and return their number.
 
-    `insert` inserts the missing trials and returns how many. In `reason`, `{n}` stands for that number. A run that is
-    planned or done starts. With `starts` false, a done run becomes planned again, and a launch starts it.
-    A cancelled run gets no trials, because no worker would claim them.
+    `insert` inserts the missing trials and returns their number, which replaces `{n}` in `reason`. A planned or done
+    run starts. If `starts` is false, a done run becomes planned again, and a launch starts it. A cancelled run gets no
+    trials, because no worker would claim them.
     """
     if run.status == Run.Status.CANCELLED or not (added := insert(run)):
         return 0

@@ -107,4 +107,4 @@ def _summarise_choices(form: ExperimentForm) -> DesignSummary | None:
         choices, experiment = form.cleaned_data, form.instance
         axes = [list(choices.get(name, [])) for name in ("language_models", "prompts", "samplers", "dimensions")]
         return summarise_design(Design(experiment, *axes)) if choices.get("dataset") else None
-    return summarise_design(Design.of(form.instance)) if form.instance.pk else None
+    return summarise_design(Design.load(form.instance)) if form.instance.pk else None

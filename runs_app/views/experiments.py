@@ -27,7 +27,7 @@ from runs_app.planning.design import Design
 from runs_app.planning.design_summary import list_cells, summarise_design
 from runs_app.planning.drawn_models import compare_stored_draws
 from runs_app.planning.points import forecast_points
-from runs_app.planning.power import find_detectable
+from runs_app.planning.power import compute_detectable_effect
 from runs_app.prompt_preview import Turn, preview_draft
 from runs_app.tables.experiments import ExperimentTable
 from runs_app.views.permissions import may_edit, visible_experiment
@@ -53,13 +53,13 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
 @readers_only
 def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    design = Design.of(experiment)
+    design = Design.load(experiment)
     totals = Totals.of(experiment.runs.generating())
     context = {
         "experiment": experiment,
         "design": design,
         "assumptions": (assumptions := AssumptionsForm(request.GET)),
-        "detectable": find_detectable(design.n_items, experiment.samples, assumptions.chosen),
+        "detectable": compute_detectable_effect(design.n_items, experiment.samples, assumptions.chosen),
         "summary": summarise_design(design),
         "points": forecast_points(design.adaptive, design.points, experiment.samples) if design.adaptive else [],
         "rule": describe_rule(design.adaptive) if design.adaptive else [],
@@ -83,7 +83,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
 @readers_only
 def experiment_preview(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the exact messages for one item, one prompt and one dimension, chosen in the URL."""
-    design = Design.of(visible_experiment(request, slug))
+    design = Design.load(visible_experiment(request, slug))
     context = {"design": design, "experiment": design.experiment, **_build_preview_context(request, design)}
     return render(request, "runs_app/partials/preview.html", context)
 
@@ -92,7 +92,7 @@ def experiment_preview(request: HttpRequest, slug: str) -> HttpResponse:
 @readers_only
 def experiment_message(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Return one whole message of the preview as a file. `number` counts the turns from 1."""
-    turns = _build_preview_context(request, Design.of(visible_experiment(request, slug)))["preview_turns"]
+    turns = _build_preview_context(request, Design.load(visible_experiment(request, slug)))["preview_turns"]
     return numbered_file((turn.text for turn, _ in turns), str(number), f"{slug}-message")
 
 

@@ -96,7 +96,7 @@ def _find_unplanned_trials(experiment: Experiment, runs: list[Run]) -> int | Non
         return None
     if Point.objects.filter(run__in=[run.pk for run in runs]).exists():
         return None  # Adaptive points decide themselves when they have enough trials.
-    design = Design.of(experiment)
+    design = Design.load(experiment)
     trials = design.whole_trials_per_cell * len(design.cells)
     return trials if trials > first_wave.trials else None
 

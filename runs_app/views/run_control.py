@@ -235,7 +235,7 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
         "form": form,
         "summary": summary,
         "pilot": pilot,
-        "pilot_size": pilot_module.USUAL,
+        "pilot_size": pilot_module.DEFAULT_TRIALS,
         "models": list(prefetch_last_preflights(experiment.language_models.select_related("endpoint"))),
     }
     return render(request, "runs_app/experiment_launch.html", context)

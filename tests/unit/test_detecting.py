@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.planning.power import USUAL, Assumptions, compute_smallest_difference, find_detectable
+from runs_app.planning.power import (
+    DEFAULT_ASSUMPTIONS,
+    Assumptions,
+    compute_detectable_effect,
+    compute_smallest_difference,
+)
 
 shares = st.floats(0, 1)
 sizes = st.integers(2, 10_000)
@@ -47,7 +52,7 @@ def test_in_simulated_data_the_difference_is_found_as_often_as_said(between, cor
 
 @given(sizes, samples, assumptions)
 def test_twice_the_items_always_says_at_least_as_much_as_twice_the_samples(n, k, given_):
-    found = find_detectable(n, k, given_)
+    found = compute_detectable_effect(n, k, given_)
     assert found.with_twice_the_items <= found.with_twice_the_samples * (1 + 1e-12)
     assert found.with_twice_the_items == pytest.approx(found.d / math.sqrt(2))
 
@@ -74,17 +79,17 @@ def test_repetitions_are_no_items():
 
 
 def test_one_item_compares_nothing_and_nonsense_is_refused():
-    assert find_detectable(1, 5) is None
-    assert find_detectable(2, 5).has_few_items
-    assert not find_detectable(20, 1).has_few_items
+    assert compute_detectable_effect(1, 5) is None
+    assert compute_detectable_effect(2, 5).has_few_items
+    assert not compute_detectable_effect(20, 1).has_few_items
     for wrong in ({"between": 1.1}, {"correlation": -2}, {"alpha": 0}, {"power": 1}):
         with pytest.raises(ValueError, match="no such design"):
             Assumptions(**wrong)
     with pytest.raises(ValueError, match="at least once"):
-        find_detectable(10, 0)
+        compute_detectable_effect(10, 0)
 
 
 def test_right_or_wrong_answers_have_a_standard_deviation_of_a_half_at_most():
-    found = find_detectable(100, 1, USUAL)
+    found = compute_detectable_effect(100, 1, DEFAULT_ASSUMPTIONS)
     assert found.percentage_points == pytest.approx(50 * found.d)
-    assert find_detectable(2, 1, Assumptions(between=0)).share == 1.0
+    assert compute_detectable_effect(2, 1, Assumptions(between=0)).share == 1.0

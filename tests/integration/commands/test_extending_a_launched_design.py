@@ -133,7 +133,7 @@ def test_an_extension_above_the_limit_needs_confirmation(manage, launched, secon
     ("words", "said"),
     [
         (("--model", "nobody"), "models[0]: there is no language model nobody"),
-        (("--samples", "0"), "samples: there are 1 already; this can only grow"),
+        (("--samples", "0"), "samples: the experiment has 1; this number can only grow"),
         (("--dimension", "valence"), "dimensions"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_draft_is_edited_and_not_extended(manage, lab, design):
 def test_a_file_for_another_dataset_is_refused(manage, launched, tmp_path):
     path = tmp_path / "more.yaml"
     path.write_text("dataset: others@1\nsamples: 2\n")
-    assert "dataset: pilot asks about questions@1" in manage("experiment", "extend", "pilot", path).err
+    assert "dataset: pilot uses questions@1" in manage("experiment", "extend", "pilot", path).err
 
 
 @pytest.mark.slow

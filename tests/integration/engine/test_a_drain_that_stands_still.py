@@ -42,7 +42,7 @@ class SlowBeat(WorkerRegistration):
     def beat(self, in_flight, recorded):
         if in_flight:
             self.stall.stand_still()
-        super().beat(in_flight, recorded)
+        super().send_heartbeat(in_flight, recorded)
 
 
 def started(call, registration):

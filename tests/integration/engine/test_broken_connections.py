@@ -108,7 +108,7 @@ def test_a_request_that_breaks_in_the_making_fails_its_trial_alone(run, monkeypa
 def test_a_heartbeat_that_fails_once_beats_on(run, monkeypatch):
     Experiment.objects.update(lease_s=1)
     monkeypatch.setattr(worker_module, "HEARTBEAT_S", 0.02)
-    beats = failing_once(monkeypatch, worker_module.WorkerRegistration, "beat", ValueError("a bug"))
+    beats = failing_once(monkeypatch, worker_module.WorkerRegistration, "send_heartbeat", ValueError("a bug"))
 
     async def call(request):
         async with asyncio.timeout(60):

@@ -56,7 +56,7 @@ def test_its_pace_is_of_the_last_minute(run, monkeypatch):
     registration, paces = WorkerRegistration(), []
     for passed, recorded in ((30, 100), (60, 150)):
         clock.now += passed
-        registration.beat(3, recorded)
+        registration.send_heartbeat(3, recorded)
         paces.append(Worker.objects.get(pk=registration.worker_id).per_minute)
     assert paces == [200, 50]  # The first thirty seconds are longer ago than a minute: they count no more.
 

@@ -103,7 +103,7 @@ def test_a_scorer_that_there_is_not_is_refused(draft, team):
 
 
 def test_the_design_knows_its_points_and_what_they_may_ask(draft):
-    design = Design.of(draft)
+    design = Design.load(draft)
     assert [(point.label, point.items, point.guess) for point in design.points] == [("even", 300, 0), ("odd", 300, 0)]
     assert design.trials_per_cell == 512
     assert 0.2 < design.expected_share < 0.5
@@ -113,7 +113,7 @@ def test_the_estimate_takes_the_most_for_the_ceiling_and_the_expected_for_the_ex
     found = estimate(draft)
     every_case = found.ceiling_usd / found.to_do
     assert (found.trials, found.to_do) == (512, 512)
-    assert found.likely == round(512 * Design.of(draft).expected_share)
+    assert found.likely == round(512 * Design.load(draft).expected_share)
     assert found.expected_usd == found.likely * every_case
 
 
@@ -136,10 +136,10 @@ def test_a_pilot_is_a_pilot(draft):
 def test_rounds_go_out_in_batches_where_that_is_wanted(draft):
     draft.batch = True
     Endpoint.objects.update(batch_api="openai")
-    design = Design.of(draft)
+    design = Design.load(draft)
     assert all(design.is_batched(cell) for cell in design.cells)
     draft.adaptive = {}
-    design = Design.of(draft)
+    design = Design.load(draft)
     assert all(design.is_batched(cell) for cell in design.cells)
 
 
@@ -167,13 +167,13 @@ def test_items_without_a_place_keep_the_design_from_running(draft, change, told)
         draft.dataset = factories.make_dataset("bare", change["dataset"])
     draft.adaptive = change.get("adaptive", draft.adaptive)
     draft.save()
-    assert told in Design.of(draft).problems()
+    assert told in Design.load(draft).find_problems()
 
 
 def test_items_that_are_rated_are_neither_right_nor_wrong(draft):
     draft.dimensions.set([factories.make_dimension()])
-    assert "adaptive.scorer: exact_match says right or wrong, and these items are rated; choose rating" in (
-        Design.of(draft).problems()
+    assert "adaptive.scorer: exact_match scores answers as right or wrong; choose rating for rated items" in (
+        Design.load(draft).find_problems()
     )
 
 
@@ -187,12 +187,12 @@ def rated(draft):
 
 
 def test_ratings_make_a_point_of_each_dimension(rated):
-    design = Design.of(rated)
-    assert design.problems() == []
+    design = Design.load(rated)
+    assert design.find_problems() == []
     assert [point.label for point in design.points] == ["even, valence", "odd, valence", "even, calm", "odd, calm"]
     assert design.trials_per_cell == 4 * 256
     # A third of a point is soon known of seven, and never of a hundred with so many cases.
-    soon, late = (point.expected(design.adaptive, 1) for point in (design.points[0], design.points[2]))
+    soon, late = (point.compute_expected_cases(design.adaptive, 1) for point in (design.points[0], design.points[2]))
     assert 32 < soon < 200 < late <= 256
     run_control.launch(rated, by=rated.owner)
     assert estimate(rated).to_do == 4 * 256
@@ -200,9 +200,13 @@ def test_ratings_make_a_point_of_each_dimension(rated):
 
 def test_a_rating_needs_a_dimension_and_less_than_its_whole_scale(rated):
     rated.adaptive = {**rated.adaptive, "targetci": 3}
-    assert "adaptive.targetci: ±3 is the whole scale of valence@1, 1 to 7; ask for less" in Design.of(rated).problems()
+    assert (
+        "adaptive.targetci: ±3 is the whole scale of valence@1, 1 to 7; ask for less"
+        in Design.load(rated).find_problems()
+    )
     rated.dimensions.clear()
-    assert any(told.startswith("adaptive.scorer: rating needs dimensions") for told in Design.of(rated).problems())
+    problems = Design.load(rated).find_problems()
+    assert any(problem.startswith("adaptive.scorer: rating needs dimensions") for problem in problems)
 
 
 def test_the_design_page_tells_the_rule_of_ratings(client, rated):

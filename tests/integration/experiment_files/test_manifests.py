@@ -110,7 +110,7 @@ def test_the_same_experiment_is_made_from_it_with_nothing_new(launched, client, 
     response = file_of(launched, client, ada)
     assert response["Content-Disposition"].startswith('attachment; filename="pilot-manifest-')
     copy = again(response.content.decode(), ada)
-    ids = [[cell.condition_id for cell in Design.of(one).cells] for one in (launched, copy)]
+    ids = [[cell.condition_id for cell in Design.load(one).cells] for one in (launched, copy)]
     assert ids[0] == ids[1]
     assert [kind.objects.count() for kind in (Prompt, Sampler, Dimension)] == [1, 1, 1]
     assert (copy.dataset, copy.samples, copy.max_usd) == (launched.dataset, launched.samples, launched.max_usd)

@@ -74,9 +74,9 @@ def test_a_file_that_says_dataset_takes_the_rules_of_the_space_and_grades_by_the
 
 
 def test_every_point_of_the_space_is_a_point_with_the_limits_of_its_task():
-    design = Design.of(create(make_parametric_dataset(SPACE), adaptive="dataset"))
-    assert design.problems() == []
-    assert [(point.label, point.items, point.most(design.adaptive, 1)) for point in design.points] == [
+    design = Design.load(create(make_parametric_dataset(SPACE), adaptive="dataset"))
+    assert design.find_problems() == []
+    assert [(point.label, point.items, point.get_max_cases(design.adaptive, 1)) for point in design.points] == [
         ("arithmetic_length-4", 12, 12),
         ("arithmetic_length-8", 12, 12),
         ("shuffle_length-3", 12, 12),
@@ -116,14 +116,13 @@ def test_a_wrong_rule_of_a_task_names_it(change, told):
 def test_a_rule_for_a_task_that_there_is_not_keeps_the_design_from_running():
     made = create(make_parametric_dataset(SPACE), adaptive="dataset")
     made.adaptive = {**made.adaptive, "tasks": {"sorting": {"max": 40}}, "targetci": 0.1}
-    assert (
-        "adaptive.tasks.sorting: no item has this category; there are arithmetic, swaps" in Design.of(made).problems()
-    )
+    problem = "adaptive.tasks.sorting: no item has this category; the items have arithmetic, swaps"
+    assert problem in Design.load(made).find_problems()
 
 
 def test_points_of_a_space_need_generated_items():
     made = factories.make_experiment(adaptive={"by": "point", "scorer": "exact_match", "targetci": 0.1})
-    assert any("belong to no point of a parametric space" in told for told in Design.of(made).problems())
+    assert any("belong to no parametric point" in told for told in Design.load(made).find_problems())
 
 
 def test_settings_of_a_task_replace_those_of_the_design_and_leave_the_others():
@@ -138,9 +137,10 @@ def test_settings_of_a_task_replace_those_of_the_design_and_leave_the_others():
 
 def test_a_design_that_runs_every_case_of_such_a_space_says_so():
     made = create(make_parametric_dataset(SPACE))
-    assert any("has stopping rules, and this design runs every case" in told for told in Design.of(made).warnings())
+    warnings = Design.load(made).find_warnings()
+    assert any("has stopping rules, and this design runs every case" in warning for warning in warnings)
     made.adaptive = read_space_rules(made.dataset)
-    assert Design.of(made).warnings() == []
+    assert Design.load(made).find_warnings() == []
 
 
 @pytest.fixture

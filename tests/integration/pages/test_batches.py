@@ -111,7 +111,7 @@ def test_an_estimate_uses_batch_prices_and_shows_the_savings(db):
     model = factories.make_model("dear", max_output_tokens=100)
     experiment = factories.make_experiment(models=[model], batch=True)
     one_by_one = estimate(experiment)
-    assert "asked call by call" in " ".join(one_by_one.warnings)
+    assert "gets single calls" in " ".join(one_by_one.warnings)
     Endpoint.objects.update(batch_api="openai")
     batched = estimate(experiment)
     assert (one_by_one.batched, batched.batched, batched.warnings) == (0, 3, [])

@@ -1,6 +1,6 @@
 """The design page says what difference a design can detect, and under which assumptions."""
 
-from runs_app.planning.power import Assumptions, find_detectable
+from runs_app.planning.power import Assumptions, compute_detectable_effect
 
 
 def page_of(as_, lab, query=""):
@@ -9,7 +9,7 @@ def page_of(as_, lab, query=""):
 
 def test_the_effect_is_shown_under_default_assumptions(lab, as_):
     text = page_of(as_, lab).content.decode()
-    found = find_detectable(3, 2)
+    found = compute_detectable_effect(3, 2)
     assert f"<strong>d = {found.d:.2f}</strong>" in text
     assert f"With twice the items: d = {found.with_twice_the_items:.2f}" in text
     assert "More items help more than more samples" in text
@@ -18,7 +18,7 @@ def test_the_effect_is_shown_under_default_assumptions(lab, as_):
 
 def test_other_assumptions_can_be_set_in_the_address(lab, as_):
     page = page_of(as_, lab, "?between=0.2&power=0.9")
-    expected = find_detectable(3, 2, Assumptions(between=0.2, power=0.9))
+    expected = compute_detectable_effect(3, 2, Assumptions(between=0.2, power=0.9))
     assert page.context["detectable"] == expected
     assert 'value="0.2"' in page.content.decode()
 
@@ -26,5 +26,11 @@ def test_other_assumptions_can_be_set_in_the_address(lab, as_):
 def test_invalid_assumptions_are_reported_and_replaced_by_defaults(lab, as_):
     page = page_of(as_, lab, "?between=3&correlation=no")
     assert page.status_code == 200
-    assert page.context["detectable"] == find_detectable(3, 2)
+    assert page.context["detectable"] == compute_detectable_effect(3, 2)
     assert set(page.context["assumptions"].errors) == {"between", "correlation"}
+
+
+def test_the_launch_page_shows_the_detectable_effect(lab, as_):
+    page = as_("owner").get(f"/experiments/{lab.experiment.slug}/launch/").content.decode()
+    assert "Detectable effect" in page
+    assert f"d = {compute_detectable_effect(3, 2).d:.2f}" in page

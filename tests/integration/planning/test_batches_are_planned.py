@@ -44,7 +44,7 @@ def test_rounds_in_batches_are_planned_with_a_word_on_how_long_they_take():
     dataset = factories.make_dataset("questions", [{"key": f"q{n}", "input": "?", "category": "all"} for n in range(4)])
     experiment = designed(dataset=dataset, batch=True, adaptive=rule, scorers=["exact_match"])
     Endpoint.objects.update(batch_api="openai")
-    assert "a point has up to 4" in " ".join(Design.of(experiment).warnings())
+    assert "a point has up to 4" in " ".join(Design.load(experiment).find_warnings())
     plan(experiment)
     assert Run.objects.get().is_batched
 

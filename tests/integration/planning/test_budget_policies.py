@@ -143,6 +143,6 @@ def test_the_form_and_the_launch_page_offer_the_policy(dev, client):
 def test_the_outlook_is_of_what_the_policy_asks(dev):
     outlook = summarise_experiment(dev)
     assert (outlook.items, outlook.samples, outlook.estimate.trials) == (2, 1, 4)
-    assert Design.of(dev).experiment is dev
+    assert Design.load(dev).experiment is dev
     assert summarise_experiment(dev, policy="full").items == 10
     assert Experiment.objects.get().budget_policy == "dev"

@@ -11,8 +11,8 @@ from runs_app.models import Attempt, Condition, Endpoint, Run, Trial
 from runs_app.planning import plan as plan_module
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.drift import (
-    PLACES,
     SAMPLED_ATTEMPTS,
+    SAMPLED_POSITIONS,
     ServedModels,
     find_drift_warnings,
     find_served_warnings,
@@ -37,7 +37,7 @@ def test_a_changed_sampler_behind_a_known_name_is_a_drift():
     old, new = experiment.samplers.get(), make_draft_sampler("greedy", version=2, temperature=1)
     experiment.samplers.set([new])
     contents = f"{old.content_hash[:12]} (3 trials), {new.content_hash[:12]} (0 trials)"
-    assert find_drift_warnings(experiment) == [f"sampler greedy has stood for 2 contents: {contents}"]
+    assert find_drift_warnings(experiment) == [f"sampler greedy has had 2 contents: {contents}"]
     plan_module.plan(experiment)
     assert "(3 trials), " in find_drift_warnings(experiment)[0]
     assert "(0 trials)" not in find_drift_warnings(experiment)[0]
@@ -54,9 +54,7 @@ def changed():
 
 def test_a_changed_prompt_is_told_before_the_launch_in_the_manifest_and_in_status_and_blocks_nothing():
     experiment, old, new = changed()
-    before = (
-        f"prompt plain has stood for 2 contents: {old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)"
-    )
+    before = f"prompt plain has had 2 contents: {old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)"
     assert estimate(experiment).warnings == [before]
     run_control.launch(experiment, by=get_or_make_user())
     (told,) = experiment.manifests.first().content["warnings"]
@@ -79,7 +77,7 @@ def test_a_prompt_that_was_edited_between_two_experiments_is_a_drift():
     new = make_question_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
     second = make_draft_experiment("second", prompts=[new], samplers=[sampler])
     told = (
-        f"prompt plain was another content in other experiments: {old.content_hash[:12]} (6 trials in 2 experiments); "
+        f"prompt plain has other contents in other experiments: {old.content_hash[:12]} (6 trials in 2 experiments); "
         f"here it is {new.content_hash[:12]}"
     )
     assert find_drift_warnings(second) == [told]
@@ -109,7 +107,7 @@ def test_two_names_that_read_alike_once_joined_are_a_drift_of_the_condition():
     experiment = make_draft_experiment(models=[make_rehearsal_model("m"), make_rehearsal_model("m_x")], prompts=prompts)
     plan_module.plan(experiment)
     (warning,) = find_drift_warnings(experiment)
-    assert warning.startswith("condition m_x_a_greedy has stood for 2 contents: ")
+    assert warning.startswith("condition m_x_a_greedy has had 2 contents: ")
     assert warning.count("(3 trials)") == 2
 
 
@@ -127,7 +125,7 @@ def answer(run, served, outcome="ok"):
 @pytest.mark.slow
 @pytest.mark.parametrize("changed", [[0], [-1], range(2000, 2300)], ids=["first", "last", "for a while"])
 def test_a_model_that_changed_in_a_run_is_seen_along_it(changed):
-    n = 3 * PLACES * SAMPLED_ATTEMPTS
+    n = 3 * SAMPLED_POSITIONS * SAMPLED_ATTEMPTS
     plan_module.plan(make_draft_experiment(dataset=make_questions(n)))
     run, served = Run.objects.get(), ["sim-1"] * n
     for at in changed:

@@ -7,7 +7,7 @@ import pytest
 from runs_app import run_control
 from runs_app.experiment_files.specs import ExtensionSpec
 from runs_app.models import Condition, Prompt, Run, Trial
-from runs_app.planning.extension import Extension, first_wave_label, preview_extension, read_extension
+from runs_app.planning.extension import Extension, get_first_wave_label, preview_extension, read_extension
 from runs_app.planning.plan import PlanError
 from tests.factories.drafts import (
     RATING,
@@ -73,16 +73,16 @@ def test_a_newer_version_of_a_prompt_warns_of_drift_before_it_joins():
     run_control.launch(experiment, by="test")
     newer = make_question_prompt("plain", RATING, version=2)
     (warning,) = [
-        said for said in preview_extension(experiment, Extension(prompts=[newer])).warnings if "has stood for" in said
+        said for said in preview_extension(experiment, Extension(prompts=[newer])).warnings if "has had" in said
     ]
-    assert warning.startswith("prompt plain has stood for 2 contents")
+    assert warning.startswith("prompt plain has had 2 contents")
 
 
 def test_an_extension_goes_on_with_the_first_wave_and_a_later_one_by_its_label():
     experiment = make_draft_experiment()
     for label in ("march", "april"):
         run_control.launch(experiment, by="test", wave=label)
-    assert first_wave_label(experiment) == "march"
+    assert get_first_wave_label(experiment) == "march"
     run_control.extend(experiment, Extension(language_models=[make_rehearsal_model("other")]), by="test", wave="april")
     assert Run.objects.filter(wave__label="april").count() == 2
     assert Run.objects.filter(wave__label="march").count() == 1
@@ -92,7 +92,7 @@ def test_a_wave_that_would_run_into_the_next_one_refuses_samples_and_nothing_cha
     experiment = make_draft_experiment()
     for label in ("", "march"):
         run_control.launch(experiment, by="test", wave=label)
-    with pytest.raises(PlanError, match="its epochs would run into"):
+    with pytest.raises(PlanError, match="its epochs would overlap with"):
         run_control.extend(experiment, Extension(samples=2), by="test")
     experiment.refresh_from_db()
     assert (experiment.samples, experiment.history.filter(what="samples").count()) == (1, 0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs_app.planning.conditions import Cell, Facet, condition_identity, cross_facets
+from runs_app.planning.conditions import Cell, Facet, cross_facets, get_condition_hash
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 turns = st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant"]), "content": texts})
@@ -34,7 +34,7 @@ def same(one, other):
 @settings(max_examples=80, deadline=None)
 @given(contents, contents)
 def test_the_identity_changes_exactly_when_what_is_seen_changes(one, other):
-    assert (condition_identity(cell(one).condition_id) == condition_identity(cell(other).condition_id)) == same(
+    assert (get_condition_hash(cell(one).condition_id) == get_condition_hash(cell(other).condition_id)) == same(
         one, other
     )
 
@@ -45,13 +45,13 @@ def test_a_change_in_any_one_facet_is_another_condition(content, data):
     axis = data.draw(st.integers(0, 2))
     changed = data.draw((models, prompts, samplers)[axis].filter(lambda other: not same(other, content[axis])))
     other = (*content[:axis], changed, *content[axis + 1 :])
-    assert condition_identity(cell(content).condition_id) != condition_identity(cell(other).condition_id)
+    assert get_condition_hash(cell(content).condition_id) != get_condition_hash(cell(other).condition_id)
 
 
 @settings(max_examples=80, deadline=None)
 @given(contents, names, names, st.integers())
 def test_names_and_keys_of_rows_have_no_part_in_it(content, one, other, key):
-    assert condition_identity(cell(content, one).condition_id) == condition_identity(
+    assert get_condition_hash(cell(content, one).condition_id) == get_condition_hash(
         cell(content, other, key).condition_id
     )
 

@@ -92,7 +92,7 @@ def test_excluded_items_are_not_drawn():
 
 @pytest.mark.parametrize("n", [0, -1])
 def test_a_pilot_of_nothing_is_refused(n):
-    with pytest.raises(PlanError, match="a pilot has at least one trial"):
+    with pytest.raises(PlanError, match="a pilot must have at least one trial"):
         plan_module.plan(wide(), pilot=n)
     assert not Run.objects.exists()
 

@@ -20,7 +20,7 @@ from tests.factories.drafts import (
 pytestmark = pytest.mark.django_db
 BARE = [{"role": "user", "content": "{{input}}"}]
 DENSE = "7 {} [] 8 () ; 9 ! " * 12  # Three bytes make two tokens of it.
-SALT = f"\n\n[{token_bounds.A_SALT}]"
+SALT = f"\n\n[{token_bounds.SAMPLE_SALT}]"
 PLAIN = "a plain English sentence about nothing " * 8
 
 

@@ -40,7 +40,7 @@ def test_the_last_wave_may_grow_and_an_earlier_one_may_not_run_into_it():
     plan_module.plan(experiment)
     plan_module.plan(experiment, wave_label="march")
     grow(experiment, 3)
-    with pytest.raises(PlanError, match="its epochs would run into those of march, which start at 3"):
+    with pytest.raises(PlanError, match="its epochs would overlap with those of march, which start at 3"):
         plan_module.plan(experiment)
     assert plan_module.plan(experiment, wave_label="march").trials_added == 3
 
