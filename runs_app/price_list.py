@@ -69,7 +69,7 @@ def get_source_name() -> str:
 
 def read_list() -> Listed:
     """Return the list by litellm's model names; empty if its file is missing."""
-    folder = litellm_data.litellm_folder()
+    folder = litellm_data.find_litellm_folder()
     try:
         prices: Listed = json.loads((folder / LIST).read_text(encoding="utf-8")) if folder else {}
     except OSError:

@@ -50,7 +50,9 @@ def build_graders(builder: RowBuilder, path: str, spec: GraderSpec) -> list[Grad
         return []
     builder.draws.setdefault("judges", {})[spec.name] = draw.content
     return [
-        _find_or_build_grader(builder, path, spec, build_judge_name(spec.name, model.name), parts | {"language_model": model})
+        _find_or_build_grader(
+            builder, path, spec, build_judge_name(spec.name, model.name), parts | {"language_model": model}
+        )
         for model in builder.find_drawn_models(draw)
     ]
 

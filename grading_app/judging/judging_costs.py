@@ -126,7 +126,7 @@ def compute_expected(answers: AnswerSelection, ceiling: Decimal | None) -> Expec
     judges = Run.objects.filter(experiment=answers.experiment, condition__stage=Condition.Stage.JUDGE)
     runs = list(judges.with_reuse().select_related("condition"))
     own = answers.condition.judge_condition_id if answers.condition else None
-    return costs.expected_per_call(
+    return costs.compute_expected_cost(
         get_prices(answers),
         ceiling,
         own=compute_observed_tokens(run for run in runs if run.condition_id == own),

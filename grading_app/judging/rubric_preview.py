@@ -186,7 +186,7 @@ def _count_request_tokens(preview: RubricPreview, answers: list[tuple[Trial, Tri
 
 
 def _compute_ceiling(preview: RubricPreview, tokens: int) -> Decimal | None:
-    return costs.ceiling_per_call(preview.model.prices, tokens, preview.grader.output_limit)
+    return costs.compute_ceiling(preview.model.prices, tokens, preview.grader.output_limit)
 
 
 @dataclass(frozen=True)

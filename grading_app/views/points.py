@@ -25,7 +25,7 @@ from runs_app.monitoring.point_status import PointLine, compute_savings, describ
 from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.planning.points import read_adaptive_spec
 from runs_app.stopping import rating_coverage
-from runs_app.stopping.coverage import Covered, find_nearest_coverage
+from runs_app.stopping.coverage import CoverageRange, find_nearest_coverage
 from runs_app.stopping.repeated_coverage import RepeatedCoverage, RepeatedDesign, find_coverage
 from runs_app.views.permissions import get_chosen_wave, visible_experiment
 
@@ -67,7 +67,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "grading_app/experiment_points.html", context)
 
 
-def _find_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> Covered | None:
+def _find_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> CoverageRange | None:
     """Return the coverage of the most similar simulated setting.
 
     For ratings, use the shortest scale, where the half-width is the largest share of the scale.

@@ -1,4 +1,4 @@
-"""Batches at providers: made of claims, submitted, polled, then collected or cancelled. Any worker can continue one.
+"""Provider batches: claimed, submitted, polled, then collected or cancelled. Any worker can continue a batch.
 
-Every step ends in a commit and can be repeated: it skips what is already done.
+Every step ends in a commit and is idempotent.
 """

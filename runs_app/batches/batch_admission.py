@@ -1,7 +1,7 @@
-"""Admission of trials to batches. A batch claims them instead of a worker, under the same locks and budget.
+"""Batch admission: a batch claims trials as a worker does, under the same locks and budget.
 
-A batch's key is the token of its claims. They have no lease of their own: only their batch ends them, even after a week
-without a worker. They count against the budget, but not as calls in flight.
+A batch's key is the token of its claims. They have no leases: only their batch ends them, even after a week without a
+worker. They count against the budget, but not as calls in flight.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from runs_app.batches.batch_size import batch_size
+from runs_app.batches.batch_size import compute_batch_size
 from runs_app.engine.admission import cannot_afford_trial, claim_shares, pause_for_budget
 from runs_app.engine.broken_runs import stop_broken
 from runs_app.engine.counters import CounterKeys
@@ -22,8 +22,8 @@ from runs_app.models import Endpoint, LanguageModel, ProviderBatch
 
 logger = logging.getLogger("evalsite.drain")
 
-# A round is one batch. The first decisions of an adaptive run may already ask for more cases. These wait for a batch
-# while answers of the run are collected or one of its points awaits a decision.
+# A round of an adaptive run is one batch. The first decisions of a round may already add cases. They wait for the next
+# batch while answers of the run are collected or a point awaits its decision.
 RUNS_WITH_WORK = """
 SELECT r.id, r.experiment_id, m.endpoint_id FROM runs_app_run r
 JOIN runs_app_condition c ON c.id = r.condition_id
@@ -47,25 +47,25 @@ ORDER BY e.priority DESC, r.id
 
 
 def admit_batches() -> list[int]:
-    """Make at most one batch of each run that may have one now. Return their ids."""
-    made = (_admit_or_stop(counter_keys) for counter_keys in runs_with_work())
-    return [batch.pk for batch in made if batch]
+    """Create at most one batch for each run that may have one now. Return their ids."""
+    batches = (_admit_or_stop(counter_keys) for counter_keys in list_runs_with_work())
+    return [batch.pk for batch in batches if batch]
 
 
 def _admit_or_stop(counter_keys: CounterKeys) -> ProviderBatch | None:
-    """Make a batch of a run. Stop a run that cannot be claimed with a reason, so that the others make their batches."""
+    """Create a batch for a run. Stop the run with a reason if it cannot be claimed, so that the others continue."""
     try:
         return _admit(counter_keys)
     except OUTAGES:
         raise
-    except Exception as fault:
+    except Exception as error:
         logger.exception("run %s cannot be batched", counter_keys.run_id)
-        stop_broken(counter_keys, "Its trials could not be claimed", fault)
+        stop_broken(counter_keys, "Its trials could not be claimed", error)
         return None
 
 
-def runs_with_work() -> list[CounterKeys]:
-    """Return the runs of which a batch may be made now. Runs of a higher priority come first."""
+def list_runs_with_work() -> list[CounterKeys]:
+    """Return the runs for which a batch may be created now, by descending priority."""
     with connection.cursor() as cursor:
         cursor.execute(RUNS_WITH_WORK, [list(ProviderBatch.OPEN)])
         return [CounterKeys(*row) for row in cursor.fetchall()]
@@ -79,17 +79,18 @@ def _admit(counter_keys: CounterKeys) -> ProviderBatch | None:
         endpoint = Endpoint.objects.get(pk=counter_keys.endpoint_id)
         batch = None
         if counters.endpoint.is_open and endpoint.batches.open().count() < endpoint.batch_max_open:
-            batch = _claim(counters, counter_keys, endpoint)
-        counters.settle()  # If a limit on failures was lowered, this stops the run instead.
+            batch = _claim_batch(counters, counter_keys, endpoint)
+        counters.settle()  # This stops the run if its failure limit was lowered meanwhile.
         return batch
 
 
-def _claim(counters: LockedCounters, counter_keys: CounterKeys, endpoint: Endpoint) -> ProviderBatch | None:
-    most, left = endpoint.batch_max_requests, counters.get_budgets()
-    (demand,) = (replace(one, in_flight=0, max_concurrency=most) for one in counters.list_demands())
-    if cannot_afford_trial(demand, left):
+def _claim_batch(counters: LockedCounters, counter_keys: CounterKeys, endpoint: Endpoint) -> ProviderBatch | None:
+    most, budgets = endpoint.batch_max_requests, counters.get_budgets()
+    (run_demand,) = counters.list_demands()
+    demand = replace(run_demand, in_flight=0, max_concurrency=most)
+    if cannot_afford_trial(demand, budgets):
         pause_for_budget([demand])
-    n = batch_size(demand.pending, most, left[counter_keys.experiment_id], demand.reserve_usd)
+    n = compute_batch_size(demand.pending, most, budgets[counter_keys.experiment_id], demand.reserve_usd)
     batch = ProviderBatch(run_id=counter_keys.run_id, endpoint=endpoint, next_poll_at=Now())
     batch.n_requests = len(claim_shares(counters, {counter_keys.run_id: n}, None, batch=batch.key)) if n else 0
     if not batch.n_requests:

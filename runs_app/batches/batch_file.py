@@ -1,4 +1,4 @@
-"""The file of a batch: built from the trials that the batch holds. Trials that need no call are settled here."""
+"""Batch files: built from the trials that a batch holds. Trials that need no call are recorded meanwhile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import IO, Any
 
 from runs_app.batches.batch_lease import BatchLease, list_held_claims
-from runs_app.batches.protocol import BatchApi, BatchFile, custom_id
+from runs_app.batches.protocol import BatchApi, BatchFile, build_custom_id
 from runs_app.engine import outcomes
 from runs_app.engine.database_recovery import record_each
 from runs_app.engine.design_cache import DesignCache
@@ -24,17 +24,21 @@ Sql = Callable[..., Awaitable[Any]]
 
 
 class BatchFileBuilder:
-    """A builder of one file. With `settles`, its trials may still be given back; a file made again is the same."""
+    """A builder of one batch's file.
 
-    def __init__(self, lease: BatchLease, api: BatchApi, sql: Sql, *, settles: bool) -> None:
-        self._lease, self._api, self._sql, self._settles = lease, api, sql, settles
-        self._questions = DesignCache()
+    The first build drops trials that need no call and records their results. A rebuild (`is_first` false) must yield
+    the same file, so it drops nothing.
+    """
+
+    def __init__(self, lease: BatchLease, api: BatchApi, sql: Sql, *, is_first: bool) -> None:
+        self._lease, self._api, self._sql, self._is_first = lease, api, sql, is_first
+        self._designs = DesignCache()
         self._n = self._size = 0
         self._headers: dict[str, str] = {}
 
-    async def pack(self) -> BatchFile | None:
-        """Return the file of the trials to ask, or None if none is left."""
-        file = tempfile.TemporaryFile(prefix="evalsite-batch-")  # noqa: SIM115 - closed once it was sent
+    async def build(self) -> BatchFile | None:
+        """Return the file of the trials that need a call, or None if there are none."""
+        file = tempfile.TemporaryFile(prefix="evalsite-batch-")  # noqa: SIM115 - closed after the submission
         try:
             file.write(self._api.opening)
             await self._write_all(file)
@@ -50,37 +54,38 @@ class BatchFileBuilder:
 
     async def _write_all(self, file: IO[bytes]) -> None:
         after = 0
-        while jobs := await self._sql(self._jobs, after):
+        while jobs := await self._sql(self._build_jobs, after):
             after = jobs[-1].claim.trial_id
-            settled = [result for job in jobs if (result := await self._settled_or_written(job, file))]
-            if self._settles and settled:
-                await self._sql(record_each, settled, self._lease.worker_id)
+            results = [result for job in jobs if (result := await self._write_or_conclude(job, file))]
+            if self._is_first and results:
+                await self._sql(record_each, results, self._lease.worker_id)
 
-    def _jobs(self, after: int) -> Sequence[Job]:
-        return build_jobs(list_held_claims(self._lease, after=after), self._questions)
+    def _build_jobs(self, after: int) -> Sequence[Job]:
+        return build_jobs(list_held_claims(self._lease, after=after), self._designs)
 
-    async def _settled_or_written(self, job: Job, file: IO[bytes]) -> Result | None:
-        """Write a job to the file, or return its result if it needs no call.
+    async def _write_or_conclude(self, job: Job, file: IO[bytes]) -> Result | None:
+        """Write a job to the file, or return its result if no call can be made.
 
-        It needs none if the cache has its answer, if it cannot be asked, or if the file is full.
+        That is so if the cache has its answer, if its request cannot be built, or if the file is full.
         """
-        if self._settles and job.cached_reply is not None:
-            conclusion = outcomes.build_cached_outcome(job.cached_reply, job.scale)
-            return build_result(job, conclusion, [outcomes.build_attempt_from_cache(job.cached_reply)])
+        if self._is_first and job.cached_reply is not None:
+            outcome = outcomes.build_cached_outcome(job.cached_reply, job.scale)
+            return build_result(job, outcome, [outcomes.build_attempt_from_cache(job.cached_reply)])
         try:
             if isinstance(job.prepared, CallFailure):
                 raise job.prepared
             body = await gateway.build_body(job.prepared.request)
         except CallFailure as failure:
-            if not self._settles:  # The trial could be written once. A file without it would be another file.
+            if not self._is_first:  # The first file had this trial, and this file must be the same.
                 raise
-            return _failed(job, failure)
-        await asyncio.sleep(0)  # Shaping takes a millisecond or two, so other tasks get their turn.
+            return _build_failed_result(job, failure)
+        await asyncio.sleep(0)  # Building takes a millisecond or two, so let other tasks run.
         return None if self._write(job, job.prepared, body, file) else Result(job.claim, _PENDING, unspent=True)
 
     def _write(self, job: Job, prepared: PreparedRequest, body: RequestBody, file: IO[bytes]) -> bool:
-        entry = json.dumps(self._api.entry(custom_id(self._lease.batch.key, job.claim.trial_id), body)).encode()
-        if self._n and self._size + len(entry) > self._api.most_bytes:
+        name = build_custom_id(self._lease.batch.key, job.claim.trial_id)
+        entry = json.dumps(self._api.build_entry(name, body)).encode()
+        if self._n and self._size + len(entry) > self._api.max_bytes:
             return False
         file.write(self._api.separator * bool(self._n) + entry)
         self._n, self._size = self._n + 1, self._size + len(entry) + 1
@@ -91,11 +96,11 @@ class BatchFileBuilder:
 _PENDING = Trial.Status.PENDING
 
 
-def _failed(job: Job, failure: CallFailure) -> Result:
-    """Return the result of a job that never was a call. A transient fault waits as after any other failure."""
+def _build_failed_result(job: Job, failure: CallFailure) -> Result:
+    """Return the result of a job for which no call was made. It does not pause the endpoint."""
     failure.was_sent = False
-    conclusion = outcomes.build_failure_outcome(
+    outcome = outcomes.build_failure_outcome(
         failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry
     )
-    conclusion = outcomes.Outcome(conclusion.status, conclusion.trial, conclusion.unspent, conclusion.wait_s)
-    return build_result(job, conclusion, [outcomes.build_attempt_from_failure(failure)])
+    outcome = outcomes.Outcome(outcome.status, outcome.trial, outcome.unspent, outcome.wait_s)
+    return build_result(job, outcome, [outcomes.build_attempt_from_failure(failure)])

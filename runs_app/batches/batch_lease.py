@@ -1,4 +1,4 @@
-"""The lease of a batch: one worker holds the row, renews the lease, and another takes over when it ends."""
+"""Batch leases: one worker holds a batch and renews its lease. Another worker takes over when the lease ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from runs_app.models import ProviderBatch, Run, Trial
 
 S = ProviderBatch.Status
 LEASE_S = 60.0
-CHUNK_SIZE = 200  # Trials that are rendered, or moved, in one piece of SQL.
+CHUNK_SIZE = 200  # The number of trials that one statement fetches.
 
 TAKE_LEASE = """
 UPDATE runs_app_providerbatch SET claim = %s, worker_id = %s, lease_until = clock_timestamp() + %s * interval '1 second'
@@ -41,17 +41,17 @@ ORDER BY t.id LIMIT %s
 
 
 class LeaseLost(Exception):
-    """Another worker holds this batch, or a user changed its status. The worker leaves it as it is."""
+    """Raised if another worker holds this batch, or a user changed its status. The worker then leaves the batch."""
 
 
 @dataclass(slots=True)
 class BatchLease:
-    """A batch that this worker holds. Every change checks that it still does."""
+    """A batch that this worker holds. Every change checks the lease."""
 
     batch: ProviderBatch
     worker_id: int
     claim: uuid.UUID = field(repr=False)
-    recorded: int = 0  # Results of this batch that were written under this lease.
+    recorded: int = 0  # The number of results written under this lease.
 
     @property
     def actor(self) -> str:
@@ -62,22 +62,19 @@ class BatchLease:
         return CounterKeys(self.batch.run_id, self.batch.run.experiment_id, self.batch.endpoint_id)
 
     def save(self, **changes: Any) -> None:
-        """Change columns.
-
-        Raise LeaseLost if the lease was taken over or the status changed, for example by a cancellation.
-        """
+        """Change columns. Raise LeaseLost if another worker has the lease, or if the status changed."""
         rows = ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim, status=self.batch.status)
         if not rows.update(**changes):
             raise LeaseLost
         self._refresh()
 
     def should_cancel(self) -> bool:
-        """Return whether it is not submitted yet, and its run is not running or its endpoint is switched off."""
-        is_here = self.batch.status in (S.PREPARING, S.SUBMITTING) and self.batch.gone_by is None
-        return is_here and not self._active_rows.exists()
+        """Return whether the batch is not submitted yet, and its run is not running or its endpoint is inactive."""
+        is_unsubmitted = self.batch.status in (S.PREPARING, S.SUBMITTING) and self.batch.gone_by is None
+        return is_unsubmitted and not self._active_rows.exists()
 
     def save_before_submission(self, **changes: Any) -> None:
-        """Change columns like `save`, right before the submission. Raise LeaseLost also if the batch was called off."""
+        """Change columns right before the submission. Raise LeaseLost as `save` does, or if `should_cancel` applies."""
         if not self._active_rows.filter(claim=self.claim, status=self.batch.status).update(**changes):
             raise LeaseLost
         self._refresh()
@@ -86,16 +83,13 @@ class BatchLease:
     def _active_rows(self) -> models.QuerySet[ProviderBatch]:
         return ProviderBatch.objects.filter(pk=self.batch.pk, run__status=Run.Status.RUNNING, endpoint__is_active=True)
 
-    def save_provider_facts(self, **facts: Any) -> None:
-        """Write facts of the provider, whatever the batch's status is now. The next step reads them."""
-        if not ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim).update(**facts):
+    def save_provider_state(self, **columns: Any) -> None:
+        """Save the provider's state of the batch for the next step, whatever the batch's status is now."""
+        if not ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim).update(**columns):
             raise LeaseLost
 
     def move(self, target: str, reason: str, **changes: Any) -> None:
-        """Change the status and write its history.
-
-        Raise LeaseLost if the status is not the one that this worker knows.
-        """
+        """Change the status and write its history. Raise LeaseLost if the status changed meanwhile."""
         rows = ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim)
         changes = {"tries": 0, "error": "", **changes}
         if not rows.transition(
@@ -108,7 +102,7 @@ class BatchLease:
         self.move(target, reason, ended_at=Now(), claim=None, lease_until=None, **changes)
 
     def wait(self, seconds: float, **changes: Any) -> None:
-        """Leave the batch to the next worker after so many seconds, or at once if its status changed meanwhile."""
+        """Release the lease. The batch is due after these seconds, or at once if its status changed meanwhile."""
         rows = ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim)
         later = Now() + timedelta(seconds=seconds)
         rows.filter(status=self.batch.status).update(next_poll_at=later)
@@ -126,7 +120,7 @@ RELATED = ("endpoint", "run__experiment", "run__condition__model")
 
 
 def take_lease(worker_id: int) -> BatchLease | None:
-    """Take the lease of the batch that is overdue longest by the database's clock, or return None."""
+    """Take the lease of the batch that has been due longest by the database's clock. Return None if none is due."""
     claim = uuid.uuid4()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(TAKE_LEASE, [claim, worker_id, LEASE_S, list(ProviderBatch.OPEN)])
@@ -137,11 +131,11 @@ def take_lease(worker_id: int) -> BatchLease | None:
 
 
 def list_held_claims(lease: BatchLease, *, after: int = 0, among: Collection[int] | None = None) -> list[Claim]:
-    """Return the next CHUNK_SIZE trials that this batch still holds, by ascending id: those in `among`, or all."""
-    named = None if among is None else sorted(among)
+    """Return the next CHUNK_SIZE claims that this batch still holds, by trial id. `among` limits the trials."""
+    trial_ids = None if among is None else sorted(among)
     batch = lease.batch
     with connection.cursor() as cursor:
-        cursor.execute(HELD_TRIALS, [batch.run_id, batch.key, after, named, named, CHUNK_SIZE])
+        cursor.execute(HELD_TRIALS, [batch.run_id, batch.key, after, trial_ids, trial_ids, CHUNK_SIZE])
         rows = cursor.fetchall()
     return [_build_claim(lease, row) for row in rows]
 
@@ -164,7 +158,7 @@ def _build_claim(lease: BatchLease, row: tuple[Any, ...]) -> Claim:
 
 
 def release_trials(lease: BatchLease, *, wait_s: float | None = None) -> int:
-    """Give back unchanged all trials that the batch still holds: none was asked. Return how many."""
+    """Release all trials that the batch still holds, because no call was made for them. Return how many."""
     total = 0
     while claims := list_held_claims(lease):
         results = [Result(claim, Trial.Status.PENDING, unspent=True, wait_s=wait_s) for claim in claims]
@@ -173,7 +167,7 @@ def release_trials(lease: BatchLease, *, wait_s: float | None = None) -> int:
 
 
 def stop_run(lease: BatchLease, reason: str) -> None:
-    """Stop the run, because it would only make the same batch again."""
+    """Stop the run, because it would only create the same batch again."""
     rows = Run.objects.filter(pk=lease.batch.run_id)
     rows.transition(
         sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason

@@ -1,4 +1,4 @@
-"""A worker's part in all batches: make those that are possible, and continue those that are due."""
+"""The batch worker: the tasks of a worker that create provider batches and continue those that are due."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 from django.db import connection
 
 from runs_app.batches.anthropic import AnthropicBatches
-from runs_app.batches.batch_admission import admit_batches, runs_with_work
+from runs_app.batches.batch_admission import admit_batches, list_runs_with_work
 from runs_app.batches.batch_lease import LEASE_S, BatchLease, LeaseLost, take_lease
-from runs_app.batches.batch_size import MAX_LOOKUPS, retry_wait_s
-from runs_app.batches.cancellation import cancel_step, end_unsubmitted
+from runs_app.batches.batch_size import MAX_LOOKUPS, compute_retry_wait_s
+from runs_app.batches.cancellation import end_unsubmitted, take_cancel_step
 from runs_app.batches.collection import collect_results, handle_unknown_batch
 from runs_app.batches.openai import OpenAiBatches
 from runs_app.batches.protocol import BatchApi, BatchFile
@@ -30,15 +30,15 @@ from runs_app.models import Endpoint, ProviderBatch
 logger = logging.getLogger("evalsite.drain")
 
 S = ProviderBatch.Status
-POLL_S = 1.0  # Between looks for something to do.
-MAX_CONCURRENT = 3  # Batches that one worker handles at once, so that a long upload delays no other batch.
-RUN_STOPPED = "Its run or its endpoint was stopped before it was handed over."
+POLL_S = 1.0  # The time between two looks for due batches.
+MAX_CONCURRENT = 3  # One worker handles several batches at once, so that a long upload delays no other batch.
+RUN_STOPPED = "Its run or its endpoint was stopped before the submission."
 APIS: dict[str, type[OpenAiBatches] | type[AnthropicBatches]] = {
     Endpoint.Provider.OPENAI: OpenAiBatches,
     Endpoint.Provider.ANTHROPIC: AnthropicBatches,
 }
 
-DUE = """
+HAS_DUE = """
 SELECT EXISTS (SELECT FROM runs_app_providerbatch WHERE status = ANY(%s)
     AND next_poll_at <= clock_timestamp() + %s * interval '1 second'
     AND (lease_until IS NULL OR lease_until <= clock_timestamp()))
@@ -51,28 +51,28 @@ class BatchWorker:
 
     in_database: Callable[[Callable[[], Any]], Awaitable[Any]]
     worker_id: int
-    recorded: int = 0  # Results of batches that were written, over all leases.
-    _packages: dict[int, BatchFile] = field(default_factory=dict)
+    recorded: int = 0  # The number of results written, over all leases.
+    _files: dict[int, BatchFile] = field(default_factory=dict)
 
     async def run(self) -> None:
-        """Handle batches until cancelled. The next worker continues what was begun."""
+        """Handle batches until cancelled. The next worker continues unfinished steps."""
         tasks: set[asyncio.Task[None]] = set()
         try:
             while True:
                 try:
                     await self._start_due(tasks)
-                except Exception:  # A fault here ends neither the worker nor the batches in progress.
+                except Exception:  # An error here must not end the worker or the batches in progress.
                     logger.exception("due batches could not be fetched")
                 await asyncio.sleep(POLL_S)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for package in self._packages.values():
-                package.file.close()
+            for batch_file in self._files.values():
+                batch_file.file.close()
 
     async def _start_due(self, tasks: set[asyncio.Task[None]]) -> None:
-        """Make new batches, and continue some of those that are due."""
+        """Create new batches, and continue due batches up to the limit of tasks."""
         await self.sql(admit_batches)
         while len(tasks) < MAX_CONCURRENT and (lease := await self.sql(take_lease, self.worker_id)):
             task = asyncio.create_task(self._handle_batch(lease))
@@ -83,7 +83,7 @@ class BatchWorker:
         return await self.in_database(functools.partial(work, *arguments, **named))
 
     async def step(self) -> bool:
-        """Continue one batch as far as it goes now. Return whether one was due."""
+        """Continue one due batch as far as possible. Return whether a batch was due."""
         lease: BatchLease | None = await self.sql(take_lease, self.worker_id)
         if lease is not None:
             await self._handle_batch(lease)
@@ -98,14 +98,14 @@ class BatchWorker:
 
     async def _advance(self, lease: BatchLease) -> None:
         try:
-            api = batch_api(lease.batch.endpoint)
+            api = build_batch_api(lease.batch.endpoint)
             while await self._take_step(lease, api):
                 pass
         except LeaseLost:
             await self.sql(lease.wait, 0)
         except CallFailure as failure:
             await self.sql(_schedule_retry, lease, failure)
-        except asyncio.CancelledError:  # A stop was asked for: another worker need not wait for the lease.
+        except asyncio.CancelledError:  # Release the lease, so that another worker need not wait for its end.
             await self.sql(lease.wait, 0)
             raise
         except Exception:
@@ -113,11 +113,11 @@ class BatchWorker:
             await self.sql(_schedule_retry, lease, CallFailure(ErrorClass.INTERNAL_ERROR, INTERNAL_ERROR_MESSAGE))
 
     async def _take_step(self, lease: BatchLease, api: BatchApi) -> bool:
-        """Take one step. Return whether another can follow at once."""
+        """Take one step. Return whether the next step can follow at once."""
         if await self.sql(lease.should_cancel):
             await self.sql(end_unsubmitted, lease, RUN_STOPPED)
             return False
-        submission = Submission(lease, api, self.sql, self._packages)
+        submission = Submission(lease, api, self.sql, self._files)
         match lease.batch.status:
             case S.PREPARING:
                 return await submission.prepare()
@@ -128,7 +128,7 @@ class BatchWorker:
             case S.COLLECTING:
                 return await collect_results(lease, api, self.sql)
             case S.CANCELLING:
-                return await cancel_step(lease, api, self.sql, submission)
+                return await take_cancel_step(lease, api, self.sql, submission)
         return False
 
     @contextlib.asynccontextmanager
@@ -138,23 +138,23 @@ class BatchWorker:
                 await asyncio.sleep(LEASE_S / 4)
                 await self.sql(lease.renew)
 
-        beat = asyncio.create_task(renew())
+        renewal = asyncio.create_task(renew())
         try:
             yield
         finally:
-            beat.cancel()
+            renewal.cancel()
 
 
 def _schedule_retry(lease: BatchLease, failure: CallFailure) -> None:
-    """Schedule another try. A provider may need time to know a batch it made; if it never does, it has lost it."""
+    """Schedule another try, or end a batch that its provider does not find. A new batch may take time to appear."""
     tries = lease.batch.tries + 1
     if failure.error_class == ErrorClass.NOT_FOUND and lease.batch.provider_id and tries >= MAX_LOOKUPS:
         handle_unknown_batch(lease)
     else:
-        lease.wait(retry_wait_s(tries, failure.retry_after_s), tries=tries, error=str(failure))
+        lease.wait(compute_retry_wait_s(tries, failure.retry_after_s), tries=tries, error=str(failure))
 
 
-def batch_api(endpoint: Endpoint) -> BatchApi:
+def build_batch_api(endpoint: Endpoint) -> BatchApi:
     """Return the batch API of an endpoint, with its address and key. Raise CallFailure if one of them is missing."""
     request = CallRequest(endpoint.provider, "", endpoint.base_url or None, endpoint.key_env or None, [])
     url, key = gateway.resolve_access(request)
@@ -162,9 +162,9 @@ def batch_api(endpoint: Endpoint) -> BatchApi:
 
 
 def has_due_batches(within_s: float = 0.0) -> bool:
-    """Return whether a batch can be made now, or continued within so many seconds."""
-    if runs_with_work():
+    """Return whether a batch can be created now, or continued within these seconds."""
+    if list_runs_with_work():
         return True
     with connection.cursor() as cursor:
-        cursor.execute(DUE, [list(ProviderBatch.OPEN), within_s])
+        cursor.execute(HAS_DUE, [list(ProviderBatch.OPEN), within_s])
         return bool(cursor.fetchone()[0])

@@ -1,4 +1,4 @@
-"""The HTTP client of providers' batch APIs: an allowed address, an explicit key, and each request sent once."""
+"""An HTTP client for batch APIs: an allowed address, an explicit key, and each request is sent once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from runs_app.llm.keys import list_secrets, redact_body
 from runs_app.llm.url_allowlist import find_url_problem
 
 REQUEST_S = 60.0
-UPLOAD_S = 600.0  # For a file of 200 MB on a slow line.
-SILENCE_S = 60.0  # A reply in pieces may take long, but may not pause longer.
+UPLOAD_S = 600.0  # Enough for a file of 200 MB over a slow connection.
+SILENCE_S = 60.0  # A streamed reply may take long, but no pause in it may.
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class ApiClient:
     headers: dict[str, str] = field(repr=False)
 
     async def get(self, path: str) -> dict[str, Any]:
-        return await self._json("GET", path, REQUEST_S)
+        return await self._send("GET", path, REQUEST_S)
 
     async def post(self, path: str, *, json: Any = None, data: Any = None, **headers: str) -> dict[str, Any]:
         """Send a POST request. `data` is a form or an open file, which gets a longer time-out."""
-        more = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await self._json("POST", path, REQUEST_S if data is None else UPLOAD_S, more, json=json, data=data)
+        extra = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self._send("POST", path, REQUEST_S if data is None else UPLOAD_S, extra, json=json, data=data)
 
-    async def _json(
+    async def _send(
         self, method: str, path: str, seconds: float, headers: dict[str, str] | None = None, **body: Any
     ) -> dict[str, Any]:
         timeout = aiohttp.ClientTimeout(total=seconds)
@@ -45,27 +45,27 @@ class ApiClient:
             async with self._request(method, path, timeout, headers or {}, **body) as reply:
                 content = await read_bounded(reply)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._broken(error) from None
+            raise self._build_connection_failure(error) from None
         text = redact_body(content, self.key).decode("utf-8", "replace")
         if reply.status >= 300:
-            raise self._refused(reply, text)
+            raise self._build_status_failure(reply, text)
         payload = failures.parse_json_object(text)
         if not payload:
-            raise self._failure(ErrorClass.MALFORMED_REPLY, f"the reply cannot be read: {text}")
+            raise self._build_failure(ErrorClass.MALFORMED_REPLY, f"the reply cannot be read: {text}")
         return payload
 
-    async def lines(self, path: str) -> AsyncIterator[bytes]:
+    async def iter_lines(self, path: str) -> AsyncIterator[bytes]:
         """Yield the lines of a file as they arrive, each at most 16 MiB long."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_S, sock_read=SILENCE_S)
         try:
             async with self._request("GET", path, timeout, {}) as reply:
                 if reply.status >= 300:
                     body = redact_body(await read_bounded(reply), self.key)
-                    raise self._refused(reply, body.decode("utf-8", "replace"))
-                async for line in _split(reply.content.iter_any()):
+                    raise self._build_status_failure(reply, body.decode("utf-8", "replace"))
+                async for line in _split_lines(reply.content.iter_any()):
                     yield redact_body(line, self.key)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._broken(error) from None
+            raise self._build_connection_failure(error) from None
 
     def _request(
         self, method: str, path: str, timeout: aiohttp.ClientTimeout, headers: dict[str, str], **body: Any
@@ -73,32 +73,32 @@ class ApiClient:
         url = f"{self.url}{path}"
         if problem := find_url_problem(url, settings.LLM_ALLOWED_HOSTS):
             raise CallFailure(ErrorClass.NOT_ALLOWED, problem, was_sent=False)
-        given = {name: value for name, value in body.items() if value is not None}
+        content = {name: value for name, value in body.items() if value is not None}
         return get_session().request(
-            method, url, headers=self.headers | headers, timeout=timeout, allow_redirects=False, **given
+            method, url, headers=self.headers | headers, timeout=timeout, allow_redirects=False, **content
         )
 
-    def _refused(self, reply: aiohttp.ClientResponse, text: str) -> CallFailure:
+    def _build_status_failure(self, reply: aiohttp.ClientResponse, text: str) -> CallFailure:
         headers = {name.lower(): value for name, value in reply.headers.items()}
         message = failures.read_message(text) or f"status {reply.status} without a message"
-        return self._failure(
+        return self._build_failure(
             failures.classify(reply.status, text),
             message,
             http_status=reply.status,
             retry_after_s=failures.read_retry_after_s(headers, text),
         )
 
-    def _broken(self, error: Exception) -> CallFailure:
-        """Return the failure if no whole reply arrived. The provider may or may not have executed the request."""
-        never = isinstance(error, aiohttp.ClientConnectorError)
+    def _build_connection_failure(self, error: Exception) -> CallFailure:
+        """Return the failure if no complete reply arrived. The provider may or may not have executed the request."""
+        was_sent = not isinstance(error, aiohttp.ClientConnectorError)
         kind = ErrorClass.TIMEOUT if isinstance(error, TimeoutError) else ErrorClass.CONNECTION
-        return self._failure(kind, f"{type(error).__name__}: {error}", was_sent=not never)
+        return self._build_failure(kind, f"{type(error).__name__}: {error}", was_sent=was_sent)
 
-    def _failure(self, kind: ErrorClass, message: str, **circumstances: Any) -> CallFailure:
+    def _build_failure(self, kind: ErrorClass, message: str, **circumstances: Any) -> CallFailure:
         return CallFailure(kind, failures.clean_message(message, (*list_secrets(), self.key)), **circumstances)
 
 
-async def _split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     rest = b""
     async for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
@@ -111,23 +111,23 @@ async def _split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield rest
 
 
-def require_id(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the object that the provider made, if it has an id. Without one, nobody knows what was made."""
-    if not isinstance(found.get("id"), str) or not found["id"]:
-        raise CallFailure(ErrorClass.MALFORMED_REPLY, "the provider did not say which id it gave")
-    return found
+def require_id(payload: dict[str, Any]) -> dict[str, Any]:
+    """Return the object that the provider created. Raise CallFailure if it has no id."""
+    if not isinstance(payload.get("id"), str) or not payload["id"]:
+        raise CallFailure(ErrorClass.MALFORMED_REPLY, "the provider's reply has no id")
+    return payload
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """Return the JSON object of a line, or an empty one. An unreadable line counts as missing."""
+    """Return the JSON object of a line, or an empty object, because an unreadable line counts as missing."""
     try:
-        found = json.loads(line)
+        payload = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return payload if isinstance(payload, dict) else {}
 
 
-def parse_counts(found: Any) -> dict[str, int]:
-    """Return the counts in an arbitrary value, by name."""
-    counts = found.items() if isinstance(found, dict) else ()
+def parse_counts(value: Any) -> dict[str, int]:
+    """Return the counts in a value of any type, by name."""
+    counts = value.items() if isinstance(value, dict) else ()
     return {str(name)[:40]: n for name, n in counts if isinstance(n, int) and 0 <= n < 2**31}

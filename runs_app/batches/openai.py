@@ -1,4 +1,4 @@
-"""The batch API of OpenAI: a file is uploaded, a batch is made of it, and its results are files."""
+"""OpenAI's batch API: a file is uploaded, a batch is created from it, and its results are files."""
 
 from __future__ import annotations
 
@@ -15,83 +15,83 @@ from runs_app.batches.http_client import ApiClient, parse_counts, parse_object, 
 from runs_app.batches.protocol import BatchFile, Line, Phase, State, SubmissionSearch
 from runs_app.llm.calls import RequestBody
 
-ADDRESS = "/v1/chat/completions"
-OUR_KEY = "evalsite_batch"
-MOST_PAGES = 100
-SLACK_S = 3600.0  # A provider's clock may be wrong by this.
+COMPLETIONS_PATH = "/v1/chat/completions"
+METADATA_KEY = "evalsite_batch"
+MAX_PAGES = 100
+CLOCK_TOLERANCE_S = 3600.0  # The provider's clock may be wrong by this much.
 PHASES = {
     "completed": Phase.ENDED,
     "failed": Phase.FAILED,
     "expired": Phase.EXPIRED,
     "cancelled": Phase.CANCELLED,
 }
-NEVER_MADE = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
+UNMADE_CALL_CODES = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
 
 
 class OpenAiBatches:
     """The batches of one account."""
 
-    most_bytes = 190 * 10**6  # Of the 200 MB that the provider accepts.
+    max_bytes = 190 * 10**6  # The provider accepts 200 MB.
     opening, separator, closing = b"", b"\n", b"\n"
 
     def __init__(self, url: str, key: str) -> None:
-        self._door = ApiClient(url, key, {"Authorization": f"Bearer {key}"})
+        self._client = ApiClient(url, key, {"Authorization": f"Bearer {key}"})
 
-    def entry(self, custom_id: str, body: RequestBody) -> dict[str, Any]:
-        return {"custom_id": custom_id, "method": "POST", "url": ADDRESS, "body": body.body}
+    def build_entry(self, custom_id: str, body: RequestBody) -> dict[str, Any]:
+        return {"custom_id": custom_id, "method": "POST", "url": COMPLETIONS_PATH, "body": body.body}
 
-    async def upload(self, package: BatchFile, key: UUID, *, again: bool) -> str:
+    async def upload(self, file: BatchFile, key: UUID, *, may_exist: bool) -> str:
         name = f"evalsite-{key.hex}.jsonl"
-        if again and (found := await self._file_named(name)):
-            return found
+        if may_exist and (file_id := await self._find_file(name)):
+            return file_id
         form = aiohttp.FormData()
         form.add_field("purpose", "batch")
-        with package.open() as file:
-            form.add_field("file", file, filename=name, content_type="application/jsonl")
-            reply = require_id(await self._door.post("/files", data=form))
-        return _text(reply["id"], 200)
+        with file.open() as body:
+            form.add_field("file", body, filename=name, content_type="application/jsonl")
+            reply = require_id(await self._client.post("/files", data=form))
+        return _read_text(reply["id"], 200)
 
-    async def create(self, package: BatchFile | None, input_file: str, key: UUID) -> State:
-        asked = {
+    async def create(self, file: BatchFile | None, input_file: str, key: UUID) -> State:
+        request = {
             "input_file_id": input_file,
-            "endpoint": ADDRESS,
+            "endpoint": COMPLETIONS_PATH,
             "completion_window": "24h",
-            "metadata": {OUR_KEY: key.hex},
+            "metadata": {METADATA_KEY: key.hex},
         }
-        return parse_state(require_id(await self._door.post("/batches", json=asked)))
+        return parse_state(require_id(await self._client.post("/batches", json=request)))
 
     async def find(self, search: SubmissionSearch) -> State | None:
-        async for batch in self._pages("/batches?limit=100"):
+        async for batch in self._iter_rows("/batches?limit=100"):
             metadata = batch.get("metadata")
-            if isinstance(metadata, dict) and metadata.get(OUR_KEY) == search.key.hex:
+            if isinstance(metadata, dict) and metadata.get(METADATA_KEY) == search.key.hex:
                 return parse_state(batch)
             if _is_before(batch.get("created_at"), search.since):
                 return None
         return None
 
     async def retrieve(self, provider_id: str) -> State:
-        return parse_state(await self._door.get(f"/batches/{quote(provider_id, safe='')}"))
+        return parse_state(await self._client.get(f"/batches/{quote(provider_id, safe='')}"))
 
     async def cancel(self, provider_id: str) -> State:
-        return parse_state(await self._door.post(f"/batches/{quote(provider_id, safe='')}/cancel"))
+        return parse_state(await self._client.post(f"/batches/{quote(provider_id, safe='')}/cancel"))
 
-    async def lines(self, provider_id: str, files: list[str]) -> AsyncIterator[Line]:
+    async def iter_lines(self, provider_id: str, files: list[str]) -> AsyncIterator[Line]:
         for file in files:
-            async for line in self._door.lines(f"/files/{quote(file, safe='')}/content"):
-                if found := parse_object(line):
-                    yield parse_line(found)
+            async for line in self._client.iter_lines(f"/files/{quote(file, safe='')}/content"):
+                if payload := parse_object(line):
+                    yield parse_line(payload)
 
-    async def _file_named(self, name: str) -> str:
-        async for file in self._pages("/files?purpose=batch&limit=100"):
+    async def _find_file(self, name: str) -> str:
+        async for file in self._iter_rows("/files?purpose=batch&limit=100"):
             if file.get("filename") == name:
-                return _text(file.get("id"), 200)
+                return _read_text(file.get("id"), 200)
         return ""
 
-    async def _pages(self, path: str) -> AsyncIterator[dict[str, Any]]:
+    async def _iter_rows(self, path: str) -> AsyncIterator[dict[str, Any]]:
         """Yield all rows of a list, newest first."""
         after = ""
-        for _ in range(MOST_PAGES):
-            page = await self._door.get(path + after)
+        for _ in range(MAX_PAGES):
+            page = await self._client.get(path + after)
             rows = [row for row in page.get("data") or () if isinstance(row, dict)]
             for row in rows:
                 yield row
@@ -101,50 +101,50 @@ class OpenAiBatches:
 
 
 def parse_state(batch: dict[str, Any]) -> State:
-    """Return the state that a batch object reports."""
-    status_name = _text(batch.get("status"), 40)
+    """Return the state in a batch object."""
+    status_name = _read_text(batch.get("status"), 40)
     files = [batch.get(name) for name in ("output_file_id", "error_file_id")]
-    problems = _problems(batch)
+    problems = _list_problems(batch)
     return State(
-        provider_id=_text(batch.get("id"), 200),
+        provider_id=_read_text(batch.get("id"), 200),
         phase=PHASES.get(status_name, Phase.WORKING),
         status_name=status_name,
         counts=parse_counts(batch.get("request_counts")),
-        files=[_text(file, 200) for file in files if file],
-        expires_at=_time(batch.get("expires_at")),
-        problem="; ".join(_text(one.get("message") or one.get("code"), 300) for one in problems),
-        is_full=any(one.get("code") in ("token_limit_exceeded", "rate_limit_exceeded") for one in problems),
+        files=[_read_text(file, 200) for file in files if file],
+        expires_at=_parse_time(batch.get("expires_at")),
+        problem="; ".join(_read_text(problem.get("message") or problem.get("code"), 300) for problem in problems),
+        is_full=any(problem.get("code") in ("token_limit_exceeded", "rate_limit_exceeded") for problem in problems),
     )
 
 
-def parse_line(found: dict[str, Any]) -> Line:
+def parse_line(payload: dict[str, Any]) -> Line:
     """Return a line of an output or error file."""
-    name = _text(found.get("custom_id"), 64)
-    response, error = found.get("response"), found.get("error")
+    name = _read_text(payload.get("custom_id"), 64)
+    response, error = payload.get("response"), payload.get("error")
     status = response.get("status_code") if isinstance(response, dict) else None
     if isinstance(response, dict) and isinstance(status, int) and status:
         return Line(name, status, json.dumps(response.get("body")).encode())
-    code = _text(error.get("code"), 40) if isinstance(error, dict) else ""
-    if code in NEVER_MADE:
-        return Line(name, None, code=NEVER_MADE[code])
+    code = _read_text(error.get("code"), 40) if isinstance(error, dict) else ""
+    if code in UNMADE_CALL_CODES:
+        return Line(name, None, code=UNMADE_CALL_CODES[code])
     return Line(name, 500, json.dumps({"error": error}).encode())
 
 
-def _problems(batch: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_problems(batch: dict[str, Any]) -> list[dict[str, Any]]:
     errors = batch.get("errors")
-    found = errors.get("data") if isinstance(errors, dict) else None
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    rows = errors.get("data") if isinstance(errors, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
-def _text(value: Any, longest: int) -> str:
-    return value[:longest] if isinstance(value, str) else ""
+def _read_text(value: Any, max_chars: int) -> str:
+    return value[:max_chars] if isinstance(value, str) else ""
 
 
-def _time(value: Any) -> datetime | None:
+def _parse_time(value: Any) -> datetime | None:
     is_time = isinstance(value, int | float) and 0 < value < 2**33
     return datetime.fromtimestamp(value, UTC) if is_time else None
 
 
-def _is_before(created: Any, moment: datetime) -> bool:
-    made = _time(created)
-    return made is not None and (moment - made).total_seconds() > SLACK_S
+def _is_before(value: Any, moment: datetime) -> bool:
+    created = _parse_time(value)
+    return created is not None and (moment - created).total_seconds() > CLOCK_TOLERANCE_S

@@ -17,7 +17,7 @@ from runs_app.engine.fair_share import Demand
 from runs_app.engine.prepared_sql import fetch_pipelined
 from runs_app.engine.rate_limiter import RateLimiterState
 from runs_app.engine.run_lifecycle import finish_runs
-from runs_app.stopping.rules import should_stop_itself
+from runs_app.stopping.rules import find_stop_reason
 
 NO_CHANGE = RunDelta()
 
@@ -70,7 +70,7 @@ class LockedRun:
         """Return whether the run must stop itself after these changes."""
         permanent = self.permanent + delta.permanent
         return permanent > 0 and bool(
-            should_stop_itself(
+            find_stop_reason(
                 self.attempts + delta.attempts,
                 permanent,
                 threshold=self.stop_failure_rate,

@@ -94,7 +94,7 @@ def begin_preflight(key: int) -> CallRequest | None:
         locked = _lock_preflight(key)
         if locked is None or locked.preflight.status != Status.WAITING:
             return None
-        ceiling = costs.ceiling_per_call(locked.preflight.model.prices, INPUT_TOKENS, MAX_ANSWER_TOKENS)
+        ceiling = costs.compute_ceiling(locked.preflight.model.prices, INPUT_TOKENS, MAX_ANSWER_TOKENS)
         if reason := find_closed_reason(locked) or find_unpaid_reason(locked.preflight, ceiling):
             _update(key, status=Status.UNVERIFIED, error=reason, finished_at=Now())
             return None

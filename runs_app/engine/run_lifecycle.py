@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from datasets_app.models.history import Actor
 from runs_app.models import Run
 from runs_app.models.runs import RunQuerySet
-from runs_app.stopping.rules import should_stop_itself
+from runs_app.stopping.rules import find_stop_reason
 from runs_app.taskqueue.enqueue import enqueue_grading
 
 
@@ -78,7 +78,7 @@ def finish_runs(run_ids: Collection[int]) -> None:
     if finished:
         _finish(finished)
     for run_id, is_finished, attempts, permanent, rate, minimum in rows:
-        if not is_finished and (reason := should_stop_itself(attempts, permanent, threshold=rate, minimum=minimum)):
+        if not is_finished and (reason := find_stop_reason(attempts, permanent, threshold=rate, minimum=minimum)):
             Run.objects.filter(pk=run_id).transition(
                 sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
             )

@@ -47,7 +47,7 @@ class AssumptionsForm(forms.Form):
     def __init__(self, data: Any) -> None:
         """Fill each missing value with its default, so that the field shows it."""
         values = {name: data.get(name) for name in self.base_fields if data.get(name)}
-        super().__init__({**asdict(USUAL), **values})
+        super().__init__({**asdict(DEFAULT_ASSUMPTIONS), **values})
 
     @property
     def chosen(self) -> Assumptions:

@@ -201,7 +201,7 @@ class Run(EngineOwnedColumns):
         model = self.condition.model
         prices = model.prices.in_batch(model.batch_discount if self.is_batched else Decimal(0))
         limit = self.condition.sampler.output_ceiling(model.max_output_tokens)
-        return costs.ceiling_per_call(prices, self.request_tokens, limit)
+        return costs.compute_ceiling(prices, self.request_tokens, limit)
 
     @property
     def ceiling_problem(self) -> str:

@@ -204,7 +204,7 @@ class _CellEstimator:
         ]
 
     def _compute_expected(self, cell: Cell, own: list[Run]) -> Expectation | None:
-        return costs.expected_per_call(
+        return costs.compute_expected_cost(
             self.design.get_prices(cell),
             self.design.get_ceiling(cell),
             own=compute_observed_tokens(own),

@@ -14,7 +14,7 @@ from runs_app.engine.adaptive_rounds import add_cases
 from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, RATING, AdaptiveSpec, get_task_name
 from runs_app.models import Dimension, Experiment, Run
 from runs_app.models.points import format_point_label
-from runs_app.stopping.rules import WIDTHS, expect_cases, expect_ratings
+from runs_app.stopping.rules import WIDTH_FIELDS, expect_cases, expect_ratings
 
 SEED = 42  # For the order of a point's items. It is the same in every condition, so that conditions are comparable.
 
@@ -176,7 +176,7 @@ def _find_unknown_tasks(spec: AdaptiveSpec, points: list[PointSize]) -> Iterator
 def _find_wide_intervals(spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> Iterator[str]:
     for dimension in dimensions:
         low, high = dimension.scale
-        for name in WIDTHS:
+        for name in WIDTH_FIELDS:
             width = getattr(spec, name)
             if width is not None and 2 * width >= high - low:
                 yield f"adaptive.{name}: ±{width:g} covers the whole scale of {dimension}, {low} to {high}; reduce it"

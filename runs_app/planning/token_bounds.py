@@ -51,7 +51,7 @@ def bound_input_tokens(
 def describe_token_rules(model: LanguageModel, *, shows_images: bool = False) -> str:
     """Return a text about the rules that count a model's tokens."""
     rule = tokens.find_text_rule(model.model)
-    rule = tokens.FAILED if rule.tokenizer in token_counter.failed else rule
+    rule = tokens.FAILED if rule.tokenizer in token_counter.failed_tokenizers else rule
     counted_by = f"text by {rule.description}" if rule.tokenizer else rule.description
     if not shows_images:
         return counted_by
@@ -119,20 +119,20 @@ def _count_largest(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> in
     """Count from the longest item down. Beyond the rule's limit of bytes, the bound is one token per byte."""
     rest: list[list[str]] = []
     items = _order_by_size(shape.prompt, dataset)
-    largest = token_counter.count_largest(_iter_up_to(rule.most_bytes, shape, items, rest), rule)
+    largest = token_counter.count_largest(_iter_up_to(rule.max_bytes, shape, items, rest), rule)
     return max([largest, *map(rule.bound, rest)])
 
 
 def _iter_up_to(
-    most_bytes: int, shape: _RequestShape, items: QuerySet[Item], rest: list[list[str]]
+    max_bytes: int, shape: _RequestShape, items: QuerySet[Item], rest: list[list[str]]
 ) -> Iterator[list[str]]:
-    """Yield the longest requests, up to `most_bytes`. Add the requests of the first item beyond them to `rest`."""
+    """Yield the longest requests, up to `max_bytes`. Add the requests of the first item beyond them to `rest`."""
     n_bytes = 0
     for item in items.iterator(chunk_size=500):
         requests = list(shape.iter_requests(item))
         is_first = n_bytes == 0
         n_bytes += sum(map(tokens.count_bytes, requests))
-        if n_bytes > most_bytes and not is_first:
+        if n_bytes > max_bytes and not is_first:
             rest += requests
             return
         yield from requests

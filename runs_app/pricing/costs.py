@@ -1,7 +1,7 @@
 """The cost of a call, in exact decimal US dollars.
 
-An unknown price gives an unknown cost (`None`), never zero. Code that adds up costs must decide how to treat unknown
-ones. Free means an explicit price of zero.
+An unknown price gives an unknown cost (`None`), never zero. Code that adds costs must decide how to treat unknown
+costs. Free means an explicit price of zero.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Literal
 
 MILLION = Decimal(1_000_000)
 SMALLEST_RESERVATION = Decimal("0.00000001")
-USUAL_OUTPUT = 500  # Tokens. Until the first answers correct it, a rate limit is over- or underused by at most this.
+TYPICAL_OUTPUT_TOKENS = (
+    500  # Tokens. Until the first answers correct it, a rate limit is over- or underused by at most this.
+)
 
 Basis = Literal["own", "group", "pooled", "ceiling"]
 
@@ -35,10 +37,10 @@ class Prices:
         return self.input is not None and self.output is not None
 
     def in_batch(self, discount: Decimal) -> Prices:
-        """Return the prices in a batch, which saves this share."""
+        """Return the prices in a batch, reduced by this share."""
         names = ("input", "output", "cache_read", "cache_write")
-        known = {name: price for name in names if (price := getattr(self, name)) is not None}
-        return replace(self, **{name: price * (1 - discount) for name, price in known.items()})
+        prices = {name: price for name in names if (price := getattr(self, name)) is not None}
+        return replace(self, **{name: price * (1 - discount) for name, price in prices.items()})
 
     @property
     def free(self) -> bool:
@@ -47,7 +49,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The tokens of one call. Input includes tokens read from or written to a cache; output includes reasoning."""
+    """The tokens of one call. Input includes cache reads and writes; output includes reasoning."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -58,7 +60,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ObservedTokens:
-    """Mean tokens per call over `calls` recorded calls."""
+    """The mean tokens per call, over `calls` recorded calls."""
 
     input_mean: float
     output_mean: float
@@ -75,10 +77,10 @@ class Expectation:
 
 
 def compute_cost(usage: Usage, prices: Prices) -> Decimal | None:
-    """Return the US dollars for these tokens, or None if a needed price is unknown.
+    """Return the cost of these tokens in US dollars, or None if a needed price is unknown.
 
-    A cache read without its own price is charged as input, which is never less than the provider charges. A cache write
-    has no such bound (some providers charge more than for input), so its cost is then unknown.
+    A cache read without its own price costs as much as input, and providers never charge more. A cache write has no
+    such bound, because some providers charge more than for input. So its cost is then unknown.
     """
     if prices.input is None or prices.output is None:
         return None
@@ -95,7 +97,7 @@ def compute_cost(usage: Usage, prices: Prices) -> Decimal | None:
 
 
 def compute_list_cost(usage: Usage, prices: Prices) -> Decimal | None:
-    """Return the US dollars for the same tokens without any cache. Savings are measured against it."""
+    """Return the cost of the same tokens without a cache, to compute savings."""
     return compute_cost(Usage(usage.input_tokens, usage.output_tokens, usage.reasoning_tokens), prices)
 
 
@@ -107,11 +109,11 @@ def estimate_tokens(text: str) -> int:
     return math.ceil(len(text.encode("utf-8", "surrogatepass")) / 3)
 
 
-def ceiling_per_call(prices: Prices, input_tokens: int, max_output_tokens: int | None) -> Decimal | None:
-    """Return the most that one call can cost, in US dollars. This amount is reserved before the call.
+def compute_ceiling(prices: Prices, input_tokens: int, max_output_tokens: int | None) -> Decimal | None:
+    """Return the largest cost of one call in US dollars, or None without a ceiling. It is reserved before the call.
 
-    `max_output_tokens` is the sampler's limit, else the model's. If it or a price is unknown, the result is None: no
-    ceiling. Input is charged at its highest price, which is the cache's write price if there is one.
+    `max_output_tokens` is the sampler's limit, else the model's. Without it or a price, there is no ceiling. Input is
+    charged at its highest price, which is the cache's write price if there is one.
     """
     if prices.input is None or prices.output is None:
         return None
@@ -119,21 +121,21 @@ def ceiling_per_call(prices: Prices, input_tokens: int, max_output_tokens: int |
         return Decimal(0)
     if max_output_tokens is None:
         return None
-    dearest = max(prices.input, prices.cache_write or prices.input)
-    return (input_tokens * dearest + max_output_tokens * prices.output) / MILLION
+    input_price = max(prices.input, prices.cache_write or prices.input)
+    return (input_tokens * input_price + max_output_tokens * prices.output) / MILLION
 
 
 def round_reservation(ceiling: Decimal | None) -> Decimal:
-    """Return the reservation as stored; 0 without a ceiling, which a budget does not allow."""
+    """Return the reservation as stored; 0 without a ceiling. With a budget, every call has a ceiling."""
     return Decimal(0) if ceiling is None else ceiling.quantize(SMALLEST_RESERVATION, rounding=ROUND_UP)
 
 
 @dataclass(frozen=True, slots=True)
 class CallBounds:
-    """The bounds of each call of a run, which a claim reserves.
+    """The bounds of each call of a run, for the reservations of its claims.
 
-    `ceiling_usd` is the highest cost in US dollars; None is unknown. `request_tokens` are those of the largest request.
-    `output_limit` is the longest answer in tokens; None is unknown.
+    `ceiling_usd` is the largest cost in US dollars. `request_tokens` are the tokens of the largest request.
+    `output_limit` is the longest answer in tokens. None is unknown.
     """
 
     ceiling_usd: Decimal | None
@@ -142,35 +144,38 @@ class CallBounds:
 
     @property
     def columns(self) -> dict[str, Decimal | int]:
-        """Return the columns of the run: US dollars, and tokens that a call takes from the rate limiter."""
+        """Return the columns of the run: US dollars, and the tokens that a call consumes of the rate limit."""
         return {
             "reserve_usd": round_reservation(self.ceiling_usd),
-            "reserve_tokens": self.request_tokens + min(self.output_limit or USUAL_OUTPUT, USUAL_OUTPUT),
+            "reserve_tokens": self.request_tokens
+            + min(self.output_limit or TYPICAL_OUTPUT_TOKENS, TYPICAL_OUTPUT_TOKENS),
             "request_tokens": self.request_tokens,
         }
 
 
-def expected_per_call(
+def compute_expected_cost(
     prices: Prices,
     ceiling: Decimal | None,
     own: ObservedTokens | None = None,
     group: ObservedTokens | None = None,
     pooled: ObservedTokens | None = None,
 ) -> Expectation | None:
-    """Return the expected cost of one call, from the condition's own calls, its group's, all calls, or the ceiling.
+    """Return the expected cost of one call, or None.
 
-    The first kind with observations is used. Input is at list price, without savings by a provider's cache. Return None
+    It rests on the first of these that has observations: the condition's `own` calls, those of its `group`, all calls
+    (`pooled`). Otherwise it is the ceiling. Input is at list price, without savings by a provider's cache. Return None
     if a price is unknown, or if there are neither observations nor a ceiling.
     """
     if prices.input is None or prices.output is None:
         return None
     candidates: tuple[tuple[Basis, ObservedTokens | None], ...] = (("own", own), ("group", group), ("pooled", pooled))
-    for basis, seen in candidates:
-        if seen is not None and seen.calls:
-            usd = (_exact(seen.input_mean) * prices.input + _exact(seen.output_mean) * prices.output) / MILLION
-            return Expectation(usd, basis, seen.calls)
+    for basis, observed in candidates:
+        if observed is not None and observed.calls:
+            input_usd = _to_decimal(observed.input_mean) * prices.input
+            output_usd = _to_decimal(observed.output_mean) * prices.output
+            return Expectation((input_usd + output_usd) / MILLION, basis, observed.calls)
     return None if ceiling is None else Expectation(ceiling, "ceiling", 0)
 
 
-def _exact(mean: float) -> Decimal:
+def _to_decimal(mean: float) -> Decimal:
     return Decimal(repr(float(mean)))

@@ -1,4 +1,4 @@
-"""The estimated costs of a design, as data. `runs_app/planning/cost_estimate.py` computes them."""
+"""Estimated costs of a design, as data. `runs_app/planning/cost_estimate.py` computes them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from runs_app.pricing.costs import Basis
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The US dollars per million tokens of one model, and their source. None is unknown.
+    """A model's prices in US dollars per million tokens (None: unknown), and their source.
 
-    `counted` names the rules by which the ceiling counts the model's tokens.
+    `counted` names the rules that count the model's tokens for the ceiling.
     """
 
     model: str
@@ -27,15 +27,15 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Costs in US dollars of the trials still to do in one wave. None if any part is unknown.
+    """The costs in US dollars of the trials still to do in one wave. None if any part is unknown.
 
     The ceiling assumes the largest request and the longest answer for every call, and one call per trial. `basis`
-    counts the trials whose expected cost rests on each kind of observation. `coverage` is the share that rests on any.
-    If points stop early, `to_do` is the most trials and `likely` the expected number. `foreseen` trials will be
-    answered by the response cache at no cost. `full_usd` is the expected cost of the whole design from scratch.
-    `batched` trials go out in batches and are priced at the batch price. `batches_save_usd` is the expected saving.
-    `verdicts` is the number of verdicts of the design's judges; the costs include them. `policy_text` describes the
-    part of the design that the budget policy `dev` asks.
+    counts the trials by the kind of observations behind their expected cost. `coverage` is the share of trials with
+    observations. If points stop early, `to_do` is the maximum number of trials and `likely` the expected number.
+    `foreseen` is the number of trials that the response cache will answer at no cost. `full_usd` is the expected cost
+    of the whole design without reuse. `batched` trials are sent in batches, at the batch price, and `batches_save_usd`
+    is the expected saving. `verdicts` is the number of verdicts of the design's judges; the costs include them.
+    `policy_text` describes the part of the design that the budget policy `dev` runs.
     """
 
     trials: int

@@ -1,4 +1,4 @@
-"""Files in the litellm package: tokenizers and a price list. They are found without its import, which takes seconds."""
+"""Files of the litellm package: tokenizers and a price list. Importing litellm takes seconds, so this does not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 TOKENIZERS = "litellm_core_utils/tokenizers"
-# The file and the SHA-256 of its content. tiktoken names its files by the hash of their address.
+# The name of the file and the SHA-256 of its content. tiktoken names its files by the hash of their URL.
 TOKENIZER_FILES: dict[str, tuple[str, str]] = {
     "cl100k_base": (
         "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
@@ -25,17 +25,17 @@ TOKENIZER_FILES: dict[str, tuple[str, str]] = {
 }
 
 
-def litellm_folder() -> Path | None:
+def find_litellm_folder() -> Path | None:
     """Return the folder of the litellm package; None if it is not installed."""
-    found = importlib.util.find_spec("litellm")
-    places = list(found.submodule_search_locations or ()) if found else []
-    return Path(places[0]) if places else None
+    spec = importlib.util.find_spec("litellm")
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(folders[0]) if folders else None
 
 
 @cache
-def tokenizer_file(name: str) -> Path | None:
+def find_tokenizer_file(name: str) -> Path | None:
     """Return the file of a tokenizer; None if it is missing or its content differs."""
-    folder = litellm_folder()
+    folder = find_litellm_folder()
     file_name, sha256 = TOKENIZER_FILES[name]
     path = folder / TOKENIZERS / file_name if folder else None
     try:

@@ -1,8 +1,8 @@
 """Token counts by a tokenizer in a child process. Its tables take 50 to 120 MB, too much for the site's processes.
 
 `python -m runs_app.pricing.token_counter TOKENIZER` reads one request per line of JSON, and writes the tokens of the
-largest. The child process imports neither Django nor litellm and gets no keys. It reads the tokenizer from the file in
-litellm's package.
+largest request. The child process imports neither Django nor litellm and gets no keys. It reads the tokenizer from a
+file of the litellm package.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ TIME_LIMIT_S = 120  # 16 MB of requests take about 4 s.
 ROOT = Path(__file__).resolve().parents[2]
 
 log = logging.getLogger(__name__)
-_one_at_a_time = threading.Lock()
-failed: set[str] = set()
+_lock = threading.Lock()
+failed_tokenizers: set[str] = set()
 """Tokenizers whose last run in this process failed."""
 
 
 class CountError(Exception):
-    """The reason why nothing was counted."""
+    """Raised if a tokenizer cannot be run."""
 
 
 def count_largest(requests: Iterable[Texts], rule: TextRule) -> int:
     """Return the tokens of the largest request, by the rule's tokenizer; 0 without requests.
 
-    Requests are passed on one by one, so memory use does not grow with their number.
-    Raise CountError if the tokenizer cannot be run.
+    Requests are passed on one by one, so memory use does not grow with their number. Raise CountError if the tokenizer
+    cannot be run.
     """
     tokenizer = str(rule.tokenizer)
     try:
-        with _one_at_a_time, _process(tokenizer) as child:  # Two processes would double the memory.
+        with _lock, _start_process(tokenizer) as child:  # Two processes would double the memory.
             largest = _read_count(child, requests, rule)
     except (OSError, ValueError) as error:
-        failed.add(tokenizer)
+        failed_tokenizers.add(tokenizer)
         log.warning("tokenizer %s failed: %s", tokenizer, error)
         raise CountError(str(error)) from error
-    failed.discard(tokenizer)
+    failed_tokenizers.discard(tokenizer)
     return largest
 
 
@@ -58,7 +58,7 @@ def encode_groups(tokenizer: str, groups: Iterable[list[str]]) -> Iterator[list[
     Raise CountError if the tokenizer cannot be run.
     """
     try:
-        with _one_at_a_time, _process(tokenizer, "--ids") as child:
+        with _lock, _start_process(tokenizer, "--ids") as child:
             limit = threading.Timer(TIME_LIMIT_S, child.kill)
             limit.start()
             try:
@@ -73,10 +73,10 @@ def encode_groups(tokenizer: str, groups: Iterable[list[str]]) -> Iterator[list[
         raise CountError(str(error)) from error
 
 
-def _process(tokenizer: str, *options: str) -> subprocess.Popen[str]:
-    file = litellm_data.tokenizer_file(tokenizer)
+def _start_process(tokenizer: str, *options: str) -> subprocess.Popen[str]:
+    file = litellm_data.find_tokenizer_file(tokenizer)
     if file is None:
-        raise ValueError("its file is missing or changed")
+        raise ValueError("the tokenizer file is missing or changed")
     return subprocess.Popen(
         [sys.executable, "-m", "runs_app.pricing.token_counter", tokenizer, *options],
         stdin=subprocess.PIPE,
@@ -96,8 +96,8 @@ def _read_count(child: subprocess.Popen[str], requests: Iterable[Texts], rule: T
     limit.start()
     try:
         margin = [rule.margin.numerator, rule.margin.denominator]
-        how = {"margin": margin, "also_bytes": rule.also_bytes, "normalizes": rule.normalizes}
-        for line in itertools.chain([how], requests):
+        settings = {"margin": margin, "also_bytes": rule.also_bytes, "normalizes": rule.normalizes}
+        for line in itertools.chain([settings], requests):
             child.stdin.write(json.dumps(line) + "\n")  # type: ignore[union-attr]
         return int(child.communicate()[0])
     except BaseException:
@@ -109,7 +109,7 @@ def _read_count(child: subprocess.Popen[str], requests: Iterable[Texts], rule: T
 
 def load_tokenizer(tokenizer: str) -> Count:
     """Return the tokenizer's own count function. Raise CountError if its file is missing or changed."""
-    file = litellm_data.tokenizer_file(tokenizer)
+    file = litellm_data.find_tokenizer_file(tokenizer)
     if file is None:
         raise CountError(f"{tokenizer}: its file is missing or changed")
     if tokenizer == "claude":
@@ -128,8 +128,8 @@ def main(tokenizer: str) -> None:
 
     The first line has the settings, each further line a request.
     """
-    how = json.loads(sys.stdin.readline())
-    rule = TextRule("", tokenizer, Fraction(*how.pop("margin")), **how)
+    settings = json.loads(sys.stdin.readline())
+    rule = TextRule("", tokenizer, Fraction(*settings.pop("margin")), **settings)
     sys.stdout.write(str(tokens.find_largest(map(json.loads, sys.stdin), rule, load_tokenizer(tokenizer))))
 
 

@@ -1,6 +1,6 @@
-"""The number of tokens of a request, by the rule of its model. Pure; `token_counter` runs the tokenizer.
+"""The tokens of a request, by the rule of its model. Pure; `token_counter` runs the tokenizer.
 
-A public tokenizer does the counting. Without one, a token is charged for each three bytes, and the site reports that.
+A public tokenizer counts the tokens. Without one, the estimate is one token per three bytes, and pages say so.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class TextRule:
     """A rule that counts the tokens of a text for a family of models.
 
     `description` is the rule's name on pages. Without a `tokenizer`, it counts one token per three bytes. With one, it
-    multiplies the count by `margin`; with `also_bytes`, it never counts less than by bytes. A tokenizer that
-    `normalizes` reads NFKC, which may be longer. At most `most_bytes` of requests are counted at once.
-    `schema_charge`: tokens that a provider adds to a request with an answer schema, besides the schema itself.
+    multiplies the count by `margin`. With `also_bytes`, it never counts less than by bytes. A tokenizer that
+    `normalizes` reads NFKC, which may be longer. At most `max_bytes` of requests are counted at once. `schema_charge`
+    is the number of tokens that a provider adds to a request with an answer schema, besides the schema itself.
     """
 
     description: str
@@ -37,23 +37,23 @@ class TextRule:
     margin: Fraction = Fraction(1)
     also_bytes: bool = False
     normalizes: bool = False
-    most_bytes: int = 16_000_000
+    max_bytes: int = 16_000_000
     schema_charge: int = 50
 
-    def of_count(self, count: int, texts: Texts) -> int:
-        """Return the tokens of a request for which the tokenizer counts `count`."""
-        counted = math.ceil(count * self.margin)
+    def compute_tokens(self, count: int, texts: Texts) -> int:
+        """Return the tokens of a request of these texts, for which the tokenizer counts `count`."""
+        n_tokens = math.ceil(count * self.margin)
         if self.also_bytes:
-            counted = max(counted, sum(map(estimate_tokens, texts)))
-        return counted + count_overhead(texts)
+            n_tokens = max(n_tokens, sum(map(estimate_tokens, texts)))
+        return n_tokens + count_overhead(texts)
 
     def bound(self, texts: Texts) -> int:
         """Return an upper bound for a request of these texts: no token is shorter than a byte."""
-        seen = [unicodedata.normalize("NFKC", text) for text in texts] if self.normalizes else texts
-        return math.ceil(count_bytes(seen) * self.margin) + count_overhead(texts)
+        normalized = [unicodedata.normalize("NFKC", text) for text in texts] if self.normalizes else texts
+        return math.ceil(count_bytes(normalized) * self.margin) + count_overhead(texts)
 
     def or_bytes(self) -> TextRule:
-        """Return the rule with `also_bytes`, for requests of which only the maximum length of some parts is known."""
+        """Return the rule with `also_bytes`, for requests with parts of known length but unknown content."""
         if self.tokenizer is None or self.also_bytes:
             return self
         return replace(self, description=f"{self.description}, at least 1 token per 3 bytes", also_bytes=True)
@@ -70,14 +70,14 @@ CLAUDE = TextRule(
     Fraction(16, 10),
     also_bytes=True,
     normalizes=True,
-    most_bytes=4_000_000,
+    max_bytes=4_000_000,
     schema_charge=530,  # The schema is sent as a tool (Anthropic, "Tool use", tokens of the system prompt).
 )
 
-# By the model's own name. OpenAI's families follow tiktoken. Models that it does not list (GPT-6) get no tokenizer:
-# litellm falls back to cl100k_base there, which is no bound. For Claude, only the tokenizer of version 2 is public.
-# Later versions make more tokens of the same text. Claude 4.7 and later make up to 1.35 times the tokens of earlier
-# models (Anthropic, "Token counting", read 2026-11-20). The rest of the margin covers the increase of Claude 3.
+# By the model's own name. OpenAI's families follow tiktoken. Models that it does not list (GPT-6) have no tokenizer:
+# litellm's fallback, cl100k_base, is not an upper bound for them. For Claude, only the tokenizer of version 2 is
+# public, and later versions have more tokens for the same text. Claude 4.7 and later have up to 1.35 times the tokens
+# of earlier models (Anthropic, "Token counting", read 2026-11-20). The rest of the margin covers that of Claude 3.
 _FAMILIES: tuple[tuple[re.Pattern[str], TextRule], ...] = (
     (re.compile(r"gpt-oss|gpt-5|gpt-4\.[15]|gpt-4o|chatgpt-4o|o[134](-|$)"), O200K),
     (re.compile(r"gpt-4(-|$)|gpt-3\.5|gpt-35-turbo"), CL100K),
@@ -85,16 +85,16 @@ _FAMILIES: tuple[tuple[re.Pattern[str], TextRule], ...] = (
 )
 
 
-def bare_name(model: str) -> str:
-    """Return a model's own name from a gateway's id: "openai/gpt-4o:free" and "ft:gpt-4o:lab" are gpt-4o."""
+def get_bare_name(model: str) -> str:
+    """Return a model's own name: "gpt-4o" for "openai/gpt-4o:free" and "ft:gpt-4o:lab"."""
     return model.lower().rsplit("/", 1)[-1].removeprefix("ft:").split(":", 1)[0]
 
 
 def find_text_rule(model: str) -> TextRule:
     """Return the rule that counts texts for a model of this id."""
-    name = bare_name(model)
+    name = get_bare_name(model)
     rule = next((rule for family, rule in _FAMILIES if family.match(name)), BYTES)
-    if rule.tokenizer is not None and litellm_data.tokenizer_file(rule.tokenizer) is None:
+    if rule.tokenizer is not None and litellm_data.find_tokenizer_file(rule.tokenizer) is None:
         return MISSING
     return rule
 
@@ -105,7 +105,7 @@ def count_overhead(texts: Texts) -> int:
 
 
 def estimate_by_bytes(texts: Texts) -> int:
-    """Return the tokens of a request, at one token for each three bytes."""
+    """Return the tokens of a request, at one token per three bytes."""
     return sum(map(estimate_tokens, texts)) + count_overhead(texts)
 
 
@@ -114,12 +114,12 @@ def count_bytes(texts: Texts) -> int:
 
 
 def find_largest(requests: Iterable[Texts], rule: TextRule, count: Count) -> int:
-    """Return the tokens of the largest of these requests; 0 without any. `count` is the tokenizer's function.
+    """Return the tokens of the largest request; 0 without requests. `count` is the tokenizer's function.
 
-    A request whose bound is not above the largest count so far is skipped. So the longest should come first.
+    Requests whose bound is not above the largest count so far are skipped, so pass the longest first.
     """
-    most = 0
+    largest = 0
     for texts in requests:
-        if rule.bound(texts) > most:
-            most = max(most, rule.of_count(sum(map(count, texts)), texts))
-    return most
+        if rule.bound(texts) > largest:
+            largest = max(largest, rule.compute_tokens(sum(map(count, texts)), texts))
+    return largest

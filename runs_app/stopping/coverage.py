@@ -1,6 +1,6 @@
-"""The coverage of the interval at which a point stops. It is simulated, because a look after each round lowers it.
+"""The simulated coverage of the interval at which a point stops. A look after each round lowers the coverage.
 
-`simulate` made the one table here, and a test recomputes it. Pages quote it; no other file holds these numbers.
+`simulate` computed the table, and a test recomputes it. Pages quote it; no other file has these numbers.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from runs_app.stopping.rules import StoppingRule, Tally
 
-POINTS = 20_000  # Simulated points for each number below. Its own standard error is at most .002.
+POINTS = 20_000  # Simulated points for each number below, whose standard error is at most .002.
 MAXIMUM = 2048  # The number of cases at which a simulated point always ends.
 CONFIDENCE = 0.95
-ROUNDING = 1e-9
+ROUNDING_ERROR = 1e-9
 SKILLS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97)  # The true accuracies beyond guessing.
 GUESSES = (0.0, 0.25, 0.5)
-# (half-width wanted, cases a round, guess chance) -> share of intervals at the stop that cover each of SKILLS.
+# (target half-width, cases per round, guess chance) -> share of intervals at the stop that cover each of SKILLS.
 COVERAGE: Mapping[tuple[float, int, float], tuple[float, ...]] = {
     (0.05, 8, 0.0): (1.000, 0.946, 0.951, 0.950, 0.951, 0.946, 0.965),
     (0.05, 8, 0.25): (0.977, 0.947, 0.948, 0.951, 0.952, 0.940, 0.970),
@@ -50,7 +50,7 @@ COVERAGE: Mapping[tuple[float, int, float], tuple[float, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class CoverageRange:
     """The lowest and highest coverage of the 95 % interval, over accuracies and guess chances."""
 
     least: float
@@ -67,22 +67,22 @@ class Covered:
         return f"{100 * self.most:.1f}"
 
 
-def find_nearest_coverage(target: float, per_round: int) -> Covered:
+def find_nearest_coverage(target: float, per_round: int) -> CoverageRange:
     """Return the simulated coverage for the nearest setting, by the ratios of half-width and of round size."""
     target, per_round = max(target, 1e-3), max(per_round, 1)
-    settings = {(at, round_) for at, round_, _ in COVERAGE}
+    settings = {(half_width, n_cases) for half_width, n_cases, _ in COVERAGE}
     nearest = min(
         sorted(settings),
-        key=lambda one: abs(math.log(one[0] / target)) + abs(math.log(one[1] / per_round)) / 4,
+        key=lambda setting: abs(math.log(setting[0] / target)) + abs(math.log(setting[1] / per_round)) / 4,
     )
     rates = [
         rate
         for (*setting, guess), row in COVERAGE.items()
         if tuple(setting) == nearest
         for skill, rate in zip(SKILLS, row, strict=True)
-        if guess or skill  # At skill 0 without guessing, no answer is ever right, so the interval cannot miss.
+        if guess or skill  # At skill 0 without guessing, no answer is right, so the interval always covers 0.
     ]
-    return Covered(min(rates), max(rates), *nearest)
+    return CoverageRange(min(rates), max(rates), *nearest)
 
 
 def simulate(target: float, per_round: int, guess: float, skill: float, *, points: int, seed: int) -> float:
@@ -96,13 +96,15 @@ def simulate(target: float, per_round: int, guess: float, skill: float, *, point
         more = min(per_round, MAXIMUM - cases)
         cases += more
         correct = correct + draw.binomial(more, skill + (1 - skill) * guess, correct.size)
-        going_on = np.ones(correct.size, dtype=bool)
+        continues = np.ones(correct.size, dtype=bool)
         for count in np.unique(correct):
             tally = Tally(int(count), cases, guess_chances=guess * cases)
             interval = tally.interval(CONFIDENCE)
             if interval is not None and rule.decide(tally).kind != "more":
-                here = correct == count
-                going_on &= ~here
-                covered += int(here.sum()) * (interval.low - ROUNDING <= skill <= interval.high + ROUNDING)
-        correct = correct[going_on]
+                stopped = correct == count
+                continues &= ~stopped
+                covered += int(stopped.sum()) * (
+                    interval.low - ROUNDING_ERROR <= skill <= interval.high + ROUNDING_ERROR
+                )
+        correct = correct[continues]
     return covered / points

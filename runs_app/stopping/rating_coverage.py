@@ -1,6 +1,6 @@
-"""The coverage of the interval at which a rated point stops, for its mean. `coverage` does the same for accuracies.
+"""The simulated coverage of the interval of a mean at which a rated point stops. `coverage` has that of accuracies.
 
-`simulate` made the one table here, and a test recomputes it. Pages quote it; no other file holds these numbers.
+`simulate` computed the table, and a test recomputes it. Pages quote it; no other file has these numbers.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from evalsite.lib.stats.t_interval import VALUES_AT_EACH_END, student_quantile
-from runs_app.stopping.coverage import CONFIDENCE, MAXIMUM, ROUNDING, Covered
+from evalsite.lib.stats.t_interval import AT_EACH_END, student_quantile
+from runs_app.stopping.coverage import CONFIDENCE, MAXIMUM, ROUNDING_ERROR, CoverageRange
 
 if TYPE_CHECKING:
     import numpy as np
 
     Counts = np.ndarray[Any, np.dtype[np.int64]]
-    Found = np.ndarray[Any, np.dtype[np.float64]]
+    Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 SCALE = (1, 7)
 LENGTH = SCALE[1] - SCALE[0]
-# The share of each point of the scale among an item's ratings: typical ones, and difficult ones for a mean.
+# The shares of the scale's points among an item's ratings: typical ones, and ones that are difficult for a mean.
 SHAPES: Mapping[str, tuple[float, ...]] = {
     "alike but for 3 in 100": (0, 0, 0.03, 0.97, 0, 0, 0),
     "within a point": (0, 0.01, 0.16, 0.66, 0.16, 0.01, 0),
@@ -32,7 +32,7 @@ SHAPES: Mapping[str, tuple[float, ...]] = {
     "one end, 5 in 100 at the other": (0.95, 0, 0, 0, 0, 0, 0.05),
     "one end, 10 in 100 at the other": (0.9, 0, 0, 0, 0, 0, 0.1),
 }
-# (half-width wanted, items a round) -> share of intervals at the stop that cover the mean of each of SHAPES.
+# (target half-width, items per round) -> share of intervals at the stop that cover the mean of each of SHAPES.
 COVERAGE: Mapping[tuple[float, int], tuple[float, ...]] = {
     (0.15, 8): (1.000, 0.992, 0.963, 0.954, 0.952, 0.950, 0.961, 0.956, 0.957),
     (0.15, 32): (1.000, 0.989, 0.964, 0.955, 0.950, 0.951, 0.961, 0.957, 0.952),
@@ -46,7 +46,7 @@ COVERAGE: Mapping[tuple[float, int], tuple[float, ...]] = {
 }
 
 
-def find_nearest_coverage(target: float, per_round: int, length: int) -> Covered:
+def find_nearest_coverage(target: float, per_round: int, length: int) -> CoverageRange:
     """Return the simulated coverage for the nearest setting.
 
     The half-width is compared as a share of the scale's length.
@@ -54,15 +54,15 @@ def find_nearest_coverage(target: float, per_round: int, length: int) -> Covered
     share, per_round = max(target / length, 1e-4), max(per_round, 1)
     nearest = min(
         sorted(COVERAGE),
-        key=lambda one: abs(math.log(one[0] / LENGTH / share)) + abs(math.log(one[1] / per_round)) / 4,
+        key=lambda setting: abs(math.log(setting[0] / LENGTH / share)) + abs(math.log(setting[1] / per_round)) / 4,
     )
-    return Covered(min(COVERAGE[nearest]), max(COVERAGE[nearest]), *nearest)
+    return CoverageRange(min(COVERAGE[nearest]), max(COVERAGE[nearest]), *nearest)
 
 
 def simulate(target: float, per_round: int, shape: str, *, points: int, seed: int) -> tuple[float, float]:
-    """Return the share of simulated points whose interval covers the true mean, and the mean number of items taken.
+    """Return the share of simulated points whose interval covers the true mean, and the mean number of items used.
 
-    Each item is rated once, independently of the others. A point has as many items as it may be asked.
+    Each item is rated once, independently of the others. A point has MAXIMUM items.
     """
     import numpy as np
 
@@ -74,16 +74,16 @@ def simulate(target: float, per_round: int, shape: str, *, points: int, seed: in
         more = min(per_round, MAXIMUM - items)
         items += more
         counts = counts + draw.multinomial(more, shares, len(counts))
-        center, margin = _intervals(counts, at, items)
+        center, margin = _compute_intervals(counts, at, items)
         stops = (margin <= target) | (items >= MAXIMUM)
-        covered += int((np.abs(center - true) <= margin + ROUNDING)[stops].sum())
+        covered += int((np.abs(center - true) <= margin + ROUNDING_ERROR)[stops].sum())
         taken += items * int(stops.sum())
         counts = counts[~stops]
     return covered / points, taken / points
 
 
-def _intervals(counts: Counts, at: Counts, items: int) -> tuple[Found, Found]:
-    """Return centers and half-widths of many points at once, by the formula of `bounded_mean`."""
+def _compute_intervals(counts: Counts, at: Counts, items: int) -> tuple[Floats, Floats]:
+    """Return centers and half-widths of many points at once, by the formula of `compute_bounded_interval`."""
     import numpy as np
 
     both = counts + VALUES_AT_EACH_END * ((at == at[0]) | (at == at[-1]))

@@ -1,7 +1,7 @@
-"""The coverage of the interval at the stop, simulated for a design whose points repeat their items.
+"""The simulated coverage of the interval at which a point stops, for designs that repeat the items of a point.
 
-`coverage` has the table for points that ask each item once. Here the number of items matters too, so the simulation
-runs for the design at hand.
+`coverage` has the table for points that use each item once. Here the number of items matters, too, so the simulation
+runs for each design.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 
 from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from evalsite.lib.stats.wilson import normal_quantile
-from runs_app.stopping.coverage import ROUNDING
+from runs_app.stopping.coverage import ROUNDING_ERROR
 
-POINTS = 400  # Simulated points for each number below. Its own standard error is about .011.
+POINTS = 400  # Simulated points for each number below, whose standard error is about .011.
 SKILLS = (0.5, 0.9, 0.97)  # The true accuracies beyond guessing.
-CORRELATIONS = (0.1, 0.3, 0.6)  # Between the answers to one item: its accuracy has a beta distribution.
-LOW = 0.93
+CORRELATIONS = (0.1, 0.3, 0.6)  # Between answers to one item, if its accuracy has a beta distribution.
+LOW_COVERAGE = 0.93
 SEED = 1
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedDesign:
-    """A point whose items are repeated: at most `maximum` cases, in rounds of `per_round`, of `items` items.
+    """A point that repeats its items: at most `maximum` cases of `items` items, in rounds of `per_round`.
 
-    target: the half-width at which it stops. guess: the chance to guess right.
+    `target` is the half-width at which it stops, `guess` the chance to guess right.
     """
 
     items: int
@@ -54,13 +54,17 @@ class RepeatedCoverage:
 
     @property
     def is_low(self) -> bool:
-        return self.least < LOW - 2 * 0.013  # Two standard errors of a share of LOW of POINTS.
+        return self.least < LOW_COVERAGE - 2 * 0.013  # Two standard errors of a share of LOW of POINTS.
 
 
 @lru_cache(maxsize=64)
 def find_coverage(design: RepeatedDesign) -> RepeatedCoverage:
-    """Return the coverage of a design. It takes up to a second; the same design is simulated once in a process."""
-    rates = [simulate(design, skill, alike, points=POINTS, seed=SEED)[0] for skill in SKILLS for alike in CORRELATIONS]
+    """Return the coverage of a design. The simulation takes up to a second, and is cached in the process."""
+    rates = [
+        simulate(design, skill, correlation, points=POINTS, seed=SEED)[0]
+        for skill in SKILLS
+        for correlation in CORRELATIONS
+    ]
     return RepeatedCoverage(design, min(rates), max(rates))
 
 
@@ -69,7 +73,7 @@ def simulate(
 ) -> tuple[float, float]:
     """Return the share of simulated points whose interval covers the true accuracy, and the mean number of cases.
 
-    correlation: between the answers to one item, 0 to below 1. With 0 all items are equally difficult.
+    `correlation` is that between answers to one item, from 0 to below 1. With 0, all items are equally difficult.
     """
     import numpy as np
 
@@ -79,24 +83,26 @@ def simulate(
     chances = np.full((points, items), right)
     if correlation:
         chances = draw.beta(right * more, (1 - right) * more, (points, items))
-    won, sizes, cases, covered, taken = np.zeros((points, items)), np.zeros(items), 0, 0, 0
-    while len(won):
+    n_right, sizes, cases, covered, taken = np.zeros((points, items)), np.zeros(items), 0, 0, 0
+    while len(n_right):
         upto = min(cases + design.per_round, design.maximum)
-        asked = np.bincount(np.arange(cases, upto) % items, minlength=items)
-        won, sizes, cases = won + draw.binomial(asked, chances), sizes + asked, upto
-        total, squares = won.sum(axis=1), float(sizes @ sizes)
-        sums = AnswerSums(float(cases), int((sizes > 0).sum()), squares, total, (won**2).sum(axis=1), won @ sizes)
-        n = estimate_effective_size(sums, design.confidence) if squares > cases else np.full(len(won), float(cases))
-        center, margin = _wilson(total / cases, n, z)
+        new_cases = np.bincount(np.arange(cases, upto) % items, minlength=items)
+        n_right, sizes, cases = n_right + draw.binomial(new_cases, chances), sizes + new_cases, upto
+        total, squares = n_right.sum(axis=1), float(sizes @ sizes)
+        sums = AnswerSums(
+            float(cases), int((sizes > 0).sum()), squares, total, (n_right**2).sum(axis=1), n_right @ sizes
+        )
+        n = estimate_effective_size(sums, design.confidence) if squares > cases else np.full(len(n_right), float(cases))
+        center, margin = _compute_wilson_intervals(total / cases, n, z)
         margin_beyond = margin / (1 - design.guess)
         stops = (margin_beyond <= design.target) | (cases >= design.maximum)
-        covered += int((np.abs(center - right) <= margin + ROUNDING)[stops].sum())
+        covered += int((np.abs(center - right) <= margin + ROUNDING_ERROR)[stops].sum())
         taken += cases * int(stops.sum())
-        won, chances = won[~stops], chances[~stops]
+        n_right, chances = n_right[~stops], chances[~stops]
     return covered / points, taken / points
 
 
-def _wilson(share: Any, n: Any, z: float) -> tuple[Any, Any]:
+def _compute_wilson_intervals(share: Any, n: Any, z: float) -> tuple[Any, Any]:
     """Return centers and half-widths of many intervals at once, by the formula of `wilson`."""
     shrink = 1 + z * z / n
     return (share + z * z / (2 * n)) / shrink, z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5 / shrink

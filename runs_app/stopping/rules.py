@@ -1,4 +1,4 @@
-"""Stopping rules: for a run that fails too often, and for the cases at one point of a parametric task."""
+"""Stopping rules: for runs that fail too often, and for the cases of a point in an adaptive design."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ Scale = tuple[int, int]  # The lowest and the highest rating.
 MIN_FAILURES = 5
 
 
-def should_stop_itself(
+def find_stop_reason(
     attempts: int, permanent_failures: int, *, threshold: float | Decimal = 0.05, minimum: int = 20
 ) -> str | None:
-    """Return the reason to stop, for the history, or None to continue.
+    """Return the reason to stop a run, for its history, or None to continue.
 
-    A run stops when its share of permanently failed attempts is above `threshold` with 95 % confidence. It needs
-    `minimum` attempts and MIN_FAILURES failures first. Then the lower bound of the share's 95 % Wilson interval must be
-    above `threshold`. This stops a run with a wrong key, model name or parameter early. Two failures of 29 are no
-    reason to stop.
+    A run stops if its share of permanently failed attempts is above `threshold` with 95 % confidence: the lower end of
+    the share's Wilson interval must be above `threshold`. It needs at least `minimum` attempts and MIN_FAILURES
+    failures. A run with a wrong key, model name or parameter stops early. Two failures in 29 attempts do not stop it.
     """
     failures = min(permanent_failures, attempts)
     if attempts < minimum or failures < MIN_FAILURES:
@@ -42,7 +41,7 @@ def should_stop_itself(
 
 
 class Cases:
-    """The counts that both kinds of points have: `total` scored answers and `truncated` answers."""
+    """The counts of both kinds of points: `total` scored answers and `truncated` answers."""
 
     __slots__ = ()
     total: int
@@ -54,18 +53,17 @@ class Cases:
 
     @property
     def truncation(self) -> float:
-        """Return the share of cases whose answer was cut off; 0 without cases."""
+        """Return the share of cases with a truncated answer; 0 without cases."""
         return self.truncated / self.cases if self.cases else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tally(Cases):
-    """Right and wrong answers at a point. total: scored answers, without truncated ones. truncated: answers cut off.
+    """Right and wrong answers at a point.
 
-    guess_chances: the sum over the `total` of each case's chance to be right by guessing.
-    effective: the number of independent answers that the `total` is worth, if items have several answers
-    (`effective_size`); None if each item has one.
-    Raise ValueError for impossible counts.
+    `total` counts scored answers without truncated ones, `truncated` truncated answers. `guess_chances` is the sum of
+    the chances to guess right over the `total`. If items have several answers, `effective` is the number of independent
+    answers that the `total` is worth (`effective_size`); otherwise None. Raise ValueError for impossible counts.
     """
 
     correct: int
@@ -76,42 +74,41 @@ class Tally(Cases):
 
     def __post_init__(self) -> None:
         if not (0 <= self.correct <= self.total and self.truncated >= 0 and 0 <= self.guess_chances <= self.total):
-            raise ValueError(f"no tally: {self}")
+            raise ValueError(f"impossible counts: {self}")
         if self.effective is not None and not 0 < self.effective <= self.total + 1e-9:
-            raise ValueError(f"no tally: {self}")
+            raise ValueError(f"impossible counts: {self}")
 
     def interval(self, confidence: float = 0.95, correction: Correction = "mapped") -> Interval | None:
         """Return the interval of the accuracy beyond guessing; None if the guess chances add up to the total.
 
-        "mapped": Wilson's interval of the raw answers, mapped by (p - g) / (1 - g). Here g is the mean guess chance.
+        "mapped" is Wilson's interval of the raw answers, mapped by (p - g) / (1 - g), where g is the mean guess chance.
         Its coverage equals that of Wilson's interval, also near the level of guessing.
 
-        "excess_counts": Wilson's interval of (max(0, correct - G), total - G), with G the sum of guess chances. Other
-        tools publish it. It treats guesses as certain, so near guessing it is too narrow: simulated coverage .46 to .89
-        instead of .95.
+        "excess_counts" is Wilson's interval of (max(0, correct - G), total - G), where G is the sum of guess chances.
+        Other tools publish it. It treats guesses as certain, so it is too narrow near the level of guessing: simulated
+        coverage .46 to .89 instead of .95.
 
         If items have several answers, both use the effective number of answers in place of the total, at the same
         shares.
         """
-        left = self.total - self.guess_chances
-        if left <= 1e-9:
+        excess_total = self.total - self.guess_chances
+        if excess_total <= 1e-9:
             return None
         worth = 1.0 if self.effective is None else self.effective / self.total
         if correction == "excess_counts":
-            return wilson(max(0.0, self.correct - self.guess_chances) * worth, left * worth, confidence)
+            return wilson(max(0.0, self.correct - self.guess_chances) * worth, excess_total * worth, confidence)
         share = wilson(self.correct * worth, self.total * worth, confidence)
         return share.beyond_guessing(self.guess_chances / self.total)
 
 
 @dataclass(frozen=True, slots=True)
 class Ratings(Cases):
-    """Ratings at a point. total: ratings read, without truncated answers. truncated: answers cut off.
+    """Ratings at a point.
 
-    items: the number of rated items.
-
-    mean: the mean of the items' own means. spread: their sample standard deviation (0 for one item). An item's
-    repetitions are averaged first, because they describe the item rather than the point. So each item counts once.
-    Raise ValueError for impossible numbers.
+    `items` is the number of rated items. `total` counts ratings without truncated answers, `truncated` truncated
+    answers. `mean` is the mean of the items' own means, `spread` their sample standard deviation (0 for one item). An
+    item's repetitions are averaged first, because they describe the item rather than the point. So each item counts
+    once. Raise ValueError for impossible numbers.
     """
 
     items: int
@@ -125,10 +122,10 @@ class Ratings(Cases):
         low, high = self.scale
         is_mean = not self.items or low - 1e-9 <= self.mean <= high + 1e-9
         if not (0 <= self.items <= self.total and self.truncated >= 0 and self.spread >= 0 and is_mean and low < high):
-            raise ValueError(f"no ratings: {self}")
+            raise ValueError(f"impossible numbers: {self}")
 
     def interval(self, confidence: float = 0.95) -> MeanInterval | None:
-        """Return `compute_bounded_interval` over items, in points of the scale; None before any rating was read."""
+        """Return the interval of the mean over items, in points of the scale; None without ratings."""
         return (
             compute_bounded_interval(self.items, self.mean, self.spread, self.scale, confidence) if self.items else None
         )
@@ -136,33 +133,33 @@ class Ratings(Cases):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The next step at a point, and its reason for the record. half_width is None if there is no interval."""
+    """The decision about a point, and its reason for the record. `half_width` is None without an interval."""
 
     kind: Literal["enough", "more", "abort", "exhausted"]
     reason: str
     half_width: float | None = None
 
 
-SHARES = ("abortht", "backoffht")
-WIDTHS = ("targetci", "targetciht", "minci")
+SHARE_FIELDS = ("abortht", "backoffht")
+WIDTH_FIELDS = ("targetci", "targetciht", "minci")
 
 
 @dataclass(frozen=True, slots=True)
 class StoppingRule:
     """The rule that decides after each round whether a point needs more cases.
 
-    targetci: the half-width of the interval at which a point is decided. None: one round is enough.
-    targetciht, backoffht: the half-width to use instead if the share of truncated answers is above backoffht.
-    abortht: above this share of truncated answers the point is given up. minci: the smallest half-width to ask for.
-    maximum: the number of cases at which a point always ends.
+    - `targetci`: the half-width of the interval at which a point is decided. None: one round is enough.
+    - `targetciht`, `backoffht`: the half-width to use instead if the share of truncated answers is above `backoffht`.
+    - `abortht`: the share of truncated answers above which the point is aborted.
+    - `minci`: the smallest target half-width.
+    - `maximum`: the number of cases at which a point always ends.
+    - `widest`: the largest possible half-width. Half-widths are shares of one for right or wrong answers, and points of
+      the scale for ratings.
+    - `correction`: the correction for guessing, as in `Tally.interval`.
 
-    Half-widths are shares of one for right or wrong answers, and points of the scale for ratings.
-    widest: the largest half-width that makes sense.
-
-    correction: the correction for guessing, as in `Tally.interval`. A look after each round costs little coverage;
-    `coverage.py` has the simulated values.
-    Raise ValueError for a half-width outside 0 to `widest`, a share outside 0 to 1, or a maximum below 1. Raise it also
-    if only one of targetciht and backoffht is given.
+    A look after each round costs little coverage; `coverage.py` has the simulated values. Raise ValueError for a
+    half-width outside 0 to `widest`, a share outside 0 to 1, a maximum below 1, or only one of `targetciht` and
+    `backoffht`.
     """
 
     maximum: int
@@ -176,21 +173,21 @@ class StoppingRule:
     widest: float = 1.0
 
     def __post_init__(self) -> None:
-        shares, widths = dict.fromkeys(SHARES, 1.0), dict.fromkeys(WIDTHS, self.widest)
+        shares, widths = dict.fromkeys(SHARE_FIELDS, 1.0), dict.fromkeys(WIDTH_FIELDS, self.widest)
         for name, most in (shares | widths).items():
             value = getattr(self, name)
             if value is not None and not 0 <= value <= most:
                 raise ValueError(f"{name} lies between 0 and {most:g}, not at {value}")
         if self.maximum < 1:
-            raise ValueError(f"a point takes at least one case, not {self.maximum}")
+            raise ValueError(f"a point needs at least one case, not {self.maximum}")
         if (self.targetciht is None) != (self.backoffht is None):
             raise ValueError("targetciht and backoffht come together")
 
     def target(self, truncation: float) -> float | None:
-        """Return the half-width wanted at this share of truncated answers; None if none is wanted."""
-        strict = self.targetciht is not None and self.backoffht is not None and truncation > self.backoffht
-        wanted = self.targetciht if strict else self.targetci
-        return None if wanted is None else max(wanted, self.minci)
+        """Return the target half-width at this share of truncated answers; None without a target."""
+        backs_off = self.targetciht is not None and self.backoffht is not None and truncation > self.backoffht
+        target = self.targetciht if backs_off else self.targetci
+        return None if target is None else max(target, self.minci)
 
     def half_width(self, counts: Tally | Ratings) -> float | None:
         """Return the half-width of the interval of the accuracy or the mean; None without data."""
@@ -201,23 +198,21 @@ class StoppingRule:
         return None if accuracy is None else accuracy.margin
 
     def decide(self, tally: Tally | Ratings, *, asked: int = 0) -> Decision:
-        """Return the next step at a point whose round is complete. `asked` also counts cases without an answer."""
+        """Return the decision about a point whose round is complete. `asked` also counts cases without an answer."""
         if not tally.cases and asked < self.maximum:
-            return Decision("more", "no answer has come yet")
+            return Decision("more", "there is no answer yet")
         width = self.half_width(tally)
         if self.abortht is not None and tally.truncation > self.abortht:
-            return Decision(
-                "abort", f"{_describe_truncation(tally)}, above the {self.abortht:.1%} to give up at", width
-            )
+            return Decision("abort", f"{_describe_truncation(tally)}, above the limit of {self.abortht:.1%}", width)
         target = self.target(tally.truncation)
         if target is None:
-            return Decision("enough", f"{tally.cases:,} cases, and no interval was asked for", width)
+            return Decision("enough", f"{tally.cases:,} cases, and the rule has no target interval", width)
         counts = f"{_describe_width(width, tally)} after {tally.cases:,} cases{_describe_effective_size(tally)}"
         if width is not None and width <= target:
             return Decision("enough", f"{counts}, within ±{target:g}", width)
         if max(tally.cases, asked) >= self.maximum:
-            return Decision("exhausted", f"{counts}, the maximum; wanted ±{target:g}", width)
-        return Decision("more", f"{counts}, wanted ±{target:g}", width)
+            return Decision("exhausted", f"{counts}, the maximum; the target is ±{target:g}", width)
+        return Decision("more", f"{counts}, the target is ±{target:g}", width)
 
 
 SKILLS = tuple(step / 20 for step in range(21))  # Accuracies beyond guessing, from 0 to 1.
@@ -227,9 +222,9 @@ SKILLS = tuple(step / 20 for step in range(21))  # Accuracies beyond guessing, f
 def expect_cases(rule: StoppingRule, per_round: int, guess: float = 0.0, items: int | None = None) -> float:
     """Return the mean number of cases at the stop, in rounds of `per_round`, if every accuracy is equally likely.
 
-    Assumes that the share of right answers equals its expected value, and that no answer is cut off. `guess` is the
-    guess chance of a case. items: the items of the point. Repetitions after the first answer to each are taken to add
-    nothing, as if all answers to an item were alike.
+    This assumes that the share of right answers equals its expected value, that no answer is truncated, and that all
+    answers to an item are equal, so repetitions add nothing. `guess` is the guess chance of a case, `items` the number
+    of the point's items.
     """
 
     def width(cases: int, skill: float) -> float:
@@ -248,9 +243,8 @@ SPREADS = tuple(step / 60 for step in range(21))  # Spreads of items' ratings: f
 def expect_ratings(rule: StoppingRule, per_round: int, scale: Scale, items: int) -> float:
     """Return the mean number of ratings at the stop, if every spread of the items is equally likely.
 
-    Assumes ratings around the middle of the scale. All spread lies between the `items` of the point, so repetitions
-    after the first rating of every item add nothing. A third of the scale's length is about the spread of ratings that
-    are uniform over the scale.
+    This assumes ratings around the middle of the scale, and no spread within an item, so repetitions add nothing. A
+    third of the scale's length is about the spread of uniform ratings.
     """
     low, high = scale
 
@@ -263,7 +257,7 @@ def expect_ratings(rule: StoppingRule, per_round: int, scale: Scale, items: int)
 
 
 def _find_cases_until(rule: StoppingRule, per_round: int, width: Callable[[int], float]) -> int:
-    """Return the cases after which the interval is narrow enough. Its half-width must fall as cases grow."""
+    """Return the number of cases at which the interval is narrow enough. `width` must fall as cases grow."""
     rounds, target = range(1, -(-rule.maximum // per_round) + 1), rule.target(0)
 
     def stops(n: int) -> bool:
@@ -273,11 +267,11 @@ def _find_cases_until(rule: StoppingRule, per_round: int, width: Callable[[int],
 
 
 def _describe_truncation(tally: Cases) -> str:
-    return f"{tally.truncated:,} of {tally.cases:,} answers were cut off ({tally.truncation:.1%})"
+    return f"{tally.truncated:,} of {tally.cases:,} answers were truncated ({tally.truncation:.1%})"
 
 
 def _describe_effective_size(counts: Tally | Ratings) -> str:
-    """Name the effective number of answers if repetitions made it smaller than their number."""
+    """Return a text with the effective number of answers if repetitions made it smaller than their number."""
     if isinstance(counts, Ratings) or counts.effective is None or round(counts.effective) >= counts.total:
         return ""
     return f" (worth {counts.effective:,.0f} answers to different items)"
@@ -286,4 +280,4 @@ def _describe_effective_size(counts: Tally | Ratings) -> str:
 def _describe_width(width: float | None, counts: Cases) -> str:
     if width is not None:
         return f"the interval is ±{width:.4f}"
-    return "no rating was read" if isinstance(counts, Ratings) else "nothing is known beyond guessing"
+    return "no rating was read" if isinstance(counts, Ratings) else "guessing explains all answers"

@@ -44,7 +44,7 @@ def test_a_reset_is_a_duration_a_number_or_a_moment(reset, seconds):
         headers["x-ratelimit-reset-requests"] = reset
     left = parse_allowance(headers, NOW).requests
     assert left.n == 3
-    assert left.for_s == pytest.approx(seconds, abs=0.001)
+    assert left.resets_in_s == pytest.approx(seconds, abs=0.001)
 
 
 def test_a_moment_is_one_of_the_providers_clock_whatever_ours_says():
@@ -85,7 +85,7 @@ def test_headers_without_a_word_on_rates_say_nothing():
 @given(st.dictionaries(st.sampled_from(["x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"]), st.text()))
 def test_no_header_breaks_the_reading(headers):
     said = parse_allowance(headers, NOW)
-    assert said is None or 0 <= said.requests.for_s <= LONGEST_S
+    assert said is None or 0 <= said.requests.resets_in_s <= LONGEST_S
 
 
 def after(headers, *, in_flight=0):

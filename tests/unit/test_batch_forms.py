@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs_app.batches import anthropic, openai
-from runs_app.batches.batch_size import MAX_POLL_S, batch_size, poll_interval_s, retry_wait_s
-from runs_app.batches.protocol import Line, Phase, custom_id, parse_custom_id
+from runs_app.batches.batch_size import MAX_POLL_S, compute_batch_size, compute_poll_interval_s, compute_retry_wait_s
+from runs_app.batches.protocol import Line, Phase, build_custom_id, parse_custom_id
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -38,7 +38,7 @@ def test_no_object_is_too_odd_to_be_read(form, said):
 
 @given(st.uuids(), st.integers(1, 10**15))
 def test_a_name_leads_back_to_its_trial_and_to_no_other_batch(key, trial):
-    name = custom_id(key, trial)
+    name = build_custom_id(key, trial)
     assert len(name) <= 64
     assert parse_custom_id(name, key) == trial
     assert parse_custom_id(name, uuid.uuid4()) is None
@@ -85,7 +85,7 @@ def test_anthropics_lines(result, status, code):
     each=st.decimals(0, 10, places=6),
 )
 def test_a_batch_is_never_larger_than_its_bounds(pending, most, left, each):
-    n = batch_size(pending, most, left, each)
+    n = compute_batch_size(pending, most, left, each)
     assert 0 <= n <= min(pending, most)
     if left is not None and each > 0:
         assert n * each <= max(left, Decimal(0))
@@ -94,11 +94,11 @@ def test_a_batch_is_never_larger_than_its_bounds(pending, most, left, each):
 
 @given(st.floats(0, 10**7))
 def test_looks_are_rarer_the_older_a_batch_is(age):
-    assert 1 <= poll_interval_s(age) <= poll_interval_s(age + 60) <= MAX_POLL_S
+    assert 1 <= compute_poll_interval_s(age) <= compute_poll_interval_s(age + 60) <= MAX_POLL_S
 
 
 @given(st.integers(1, 10**6), st.none() | st.floats(0, 10**5))
 def test_what_fails_is_tried_again_later_and_not_sooner_than_asked(failures, asked_for):
-    wait = retry_wait_s(failures, asked_for)
+    wait = compute_retry_wait_s(failures, asked_for)
     assert wait >= 1
     assert wait <= 600 if asked_for is None else wait >= asked_for

@@ -9,10 +9,10 @@ from runs_app.pricing.costs import (
     ObservedTokens,
     Prices,
     Usage,
-    ceiling_per_call,
+    compute_ceiling,
     compute_cost,
+    compute_expected_cost,
     estimate_tokens,
-    expected_per_call,
 )
 
 PRICES = Prices(Decimal("3"), Decimal("15"), Decimal("0.30"), Decimal("3.75"), source="price list")
@@ -50,15 +50,15 @@ def test_an_unknown_price_is_never_zero(prices):
     assert not prices.known
     assert not prices.free
     assert compute_cost(Usage(), prices) is None
-    assert ceiling_per_call(prices, 10, 10) is None
-    assert expected_per_call(prices, Decimal(1), ObservedTokens(1, 1, 1)) is None
+    assert compute_ceiling(prices, 10, 10) is None
+    assert compute_expected_cost(prices, Decimal(1), ObservedTokens(1, 1, 1)) is None
 
 
 def test_free_is_a_price_of_zero():
     assert FREE.known
     assert FREE.free
     assert compute_cost(Usage(10, 10, cache_write_tokens=5), FREE) == 0
-    assert ceiling_per_call(FREE, 10, None) == 0
+    assert compute_ceiling(FREE, 10, None) == 0
     assert not PRICES.free
     assert not Prices(Decimal(0), Decimal(0), cache_write=Decimal(1)).free
 
@@ -71,22 +71,22 @@ def test_no_call_costs_more_than_its_ceiling(prices, most_input, most_output, da
     prices = Prices(prices.input, prices.output, min(prices.cache_read, prices.input), prices.cache_write)
     usage = Usage(used, data.draw(st.integers(0, most_output)), 0, read, write)
     cost = compute_cost(usage, prices)
-    assert 0 <= cost <= ceiling_per_call(prices, most_input, most_output)
+    assert 0 <= cost <= compute_ceiling(prices, most_input, most_output)
 
 
 def test_without_a_limit_on_output_there_is_no_ceiling():
-    assert ceiling_per_call(PRICES, 100, None) is None
-    assert ceiling_per_call(PRICES, 1000, 100) == (1000 * Decimal("3.75") + 100 * Decimal(15)) / 1_000_000
+    assert compute_ceiling(PRICES, 100, None) is None
+    assert compute_ceiling(PRICES, 1000, 100) == (1000 * Decimal("3.75") + 100 * Decimal(15)) / 1_000_000
 
 
 def test_an_expectation_rests_on_the_nearest_observations():
     own, group, pooled = (ObservedTokens(1000, mean, 8) for mean in (10.5, 20, 30))
     ceiling = Decimal("0.01")
-    assert expected_per_call(BARE, ceiling, own, group, pooled) == Expectation(Decimal("0.0031575"), "own", 8)
-    assert expected_per_call(BARE, ceiling, None, group, pooled).basis == "group"
-    assert expected_per_call(BARE, ceiling, ObservedTokens(0, 0, 0), None, pooled).basis == "pooled"
-    assert expected_per_call(BARE, ceiling) == Expectation(ceiling, "ceiling", 0)
-    assert expected_per_call(BARE, None) is None
+    assert compute_expected_cost(BARE, ceiling, own, group, pooled) == Expectation(Decimal("0.0031575"), "own", 8)
+    assert compute_expected_cost(BARE, ceiling, None, group, pooled).basis == "group"
+    assert compute_expected_cost(BARE, ceiling, ObservedTokens(0, 0, 0), None, pooled).basis == "pooled"
+    assert compute_expected_cost(BARE, ceiling) == Expectation(ceiling, "ceiling", 0)
+    assert compute_expected_cost(BARE, None) is None
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abc", 1), ("abcd", 2), ("模型", 2), ("🙂", 2)])

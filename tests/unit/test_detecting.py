@@ -83,9 +83,9 @@ def test_one_item_compares_nothing_and_nonsense_is_refused():
     assert compute_detectable_effect(2, 5).has_few_items
     assert not compute_detectable_effect(20, 1).has_few_items
     for wrong in ({"between": 1.1}, {"correlation": -2}, {"alpha": 0}, {"power": 1}):
-        with pytest.raises(ValueError, match="no such design"):
+        with pytest.raises(ValueError, match="invalid assumptions"):
             Assumptions(**wrong)
-    with pytest.raises(ValueError, match="at least once"):
+    with pytest.raises(ValueError, match="at least one repetition"):
         compute_detectable_effect(10, 0)
 
 

@@ -76,7 +76,7 @@ def test_no_image_passes_the_most_that_its_rule_allows(width, height):
 
 
 @given(sides, sides)
-def test_a_model_that_nobody_knows_is_charged_by_the_dearest_rule(width, height):
+def test_a_model_without_a_rule_is_charged_by_the_most_expensive_rule(width, height):
     assert find_image_rule("sim-large") is UNKNOWN
     for model in MODELS:
         if model != "gpt-4o-mini":

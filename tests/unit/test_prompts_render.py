@@ -181,7 +181,7 @@ def test_a_request_is_measured_before_it_is_rendered():
     messages = render(prompt, variables)
     assert count_rendered_chars(prompt, variables) == sum(len(message["content"]) for message in messages)
     with pytest.raises(RequestTooLong, match="the request would have 207 characters; at most 206 are sent"):
-        render(prompt, variables, most_chars=206)
+        render(prompt, variables, max_chars=206)
 
 
 def test_nothing_is_substituted_in_a_request_that_is_too_long(monkeypatch):

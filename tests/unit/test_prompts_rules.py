@@ -25,14 +25,14 @@ PLAIN = [{"role": "system", "content": "Be brief."}, {"role": "user", "content":
         (["x"], "Turn 1 must be"),
         ([{"role": "user", "content": "x", "name": "n"}], "nothing else"),
         ([{"role": "tool", "content": "x"}], "not 'tool'"),
-        ([{"role": "user", "content": " "}], "not blank"),
-        ([{"role": "user", "content": 5}], "not blank"),
+        ([{"role": "user", "content": " "}], "must not be blank"),
+        ([{"role": "user", "content": 5}], "must not be blank"),
         ([{"role": "user", "content": "{{inputs}}"}], "unknown variable {{inputs}}"),
         ([{"role": "user", "content": "{{target}}"}], "would show the model the right answer"),
         ([{"role": "system", "content": "{{image}}"}, PLAIN[1]], "only a user turn"),
         ([{"role": "user", "content": "{{image}} {{ image }}"}], "not 2 times"),
-        ([PLAIN[1], PLAIN[0]], "A system turn comes first"),
-        ([PLAIN[1], {"role": "assistant", "content": "Sure:"}], "must be the user's"),
+        ([PLAIN[1], PLAIN[0]], "Only the first turn may be a system turn"),
+        ([PLAIN[1], {"role": "assistant", "content": "Sure:"}], "must be a user turn"),
     ],
 )
 def test_a_prompt_that_cannot_work_is_refused_with_the_reason(prompt, problem):

@@ -29,7 +29,7 @@ def test_looking_after_each_round_costs_at_most_one_point_of_coverage():
 def test_what_is_simulated_is_the_interval_that_decides():
     at = np.arange(SCALE[0], SCALE[1] + 1)
     counts = np.random.default_rng(5).multinomial(32, SHAPES["wide"], 50)
-    centers, margins = rating_coverage._intervals(counts, at, 32)
+    centers, margins = rating_coverage._compute_intervals(counts, at, 32)
     for row, center, margin in zip(counts, centers, margins, strict=True):
         values = np.repeat(at, row)
         known = Ratings(32, 32, float(values.mean()), float(values.std(ddof=1)), SCALE).interval(CONFIDENCE)
@@ -43,7 +43,7 @@ def test_students_interval_alone_would_stop_where_all_are_still_alike():
     means, true = counts @ at / 32, float(np.array(shares) @ at)
     spreads = np.sqrt(np.maximum(counts @ at**2 / 32 - means**2, 0) * 32 / 31)
     alone = np.mean(np.abs(means - true) <= 2.0395 * spreads / math.sqrt(32))
-    centers, margins = rating_coverage._intervals(counts, at, 32)
+    centers, margins = rating_coverage._compute_intervals(counts, at, 32)
     assert alone < 0.85
     assert np.mean(np.abs(centers - true) <= margins) > 0.95
 

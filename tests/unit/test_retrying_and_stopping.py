@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from evalsite.lib.stats.wilson import wilson
 from runs_app.engine.backoff import LONGEST_RETRY_AFTER_S, backoff_s
-from runs_app.stopping.rules import MIN_FAILURES, should_stop_itself
+from runs_app.stopping.rules import MIN_FAILURES, find_stop_reason
 
 units = st.floats(0, 1)
 
@@ -28,23 +28,23 @@ units = st.floats(0, 1)
     ],
 )
 def test_a_run_stops_when_failures_are_surely_above_five_percent_after_twenty_attempts(attempts, failures, stops):
-    assert (should_stop_itself(attempts, failures) is not None) == stops
+    assert (find_stop_reason(attempts, failures) is not None) == stops
 
 
 def test_the_limits_can_be_set():
-    assert should_stop_itself(6, 6, threshold=Decimal("0.5"), minimum=5)
-    assert should_stop_itself(6, 6, threshold=0.7, minimum=5) is None
-    assert should_stop_itself(6, 6, threshold=0.5, minimum=7) is None
-    assert should_stop_itself(1000, 1000, threshold=1) is None
+    assert find_stop_reason(6, 6, threshold=Decimal("0.5"), minimum=5)
+    assert find_stop_reason(6, 6, threshold=0.7, minimum=5) is None
+    assert find_stop_reason(6, 6, threshold=0.5, minimum=7) is None
+    assert find_stop_reason(1000, 1000, threshold=1) is None
 
 
 def test_five_failures_are_needed_however_low_the_limit():
-    assert should_stop_itself(20, MIN_FAILURES - 1, threshold=0) is None
-    assert should_stop_itself(20, MIN_FAILURES, threshold=0)
+    assert find_stop_reason(20, MIN_FAILURES - 1, threshold=0) is None
+    assert find_stop_reason(20, MIN_FAILURES, threshold=0)
 
 
 def test_the_reason_gives_the_numbers():
-    assert should_stop_itself(1200, 90) == (
+    assert find_stop_reason(1200, 90) == (
         "90 of 1,200 attempts failed permanently (7.5%). "
         "The share is above 6.1% with 95 % confidence, and 5.0% is the limit."
     )
@@ -53,8 +53,8 @@ def test_the_reason_gives_the_numbers():
 @given(st.integers(0, 500), st.data())
 def test_fewer_failures_never_stop_what_more_would_not(attempts, data):
     failures = data.draw(st.integers(0, attempts))
-    if should_stop_itself(attempts, failures):
-        assert should_stop_itself(attempts, attempts)
+    if find_stop_reason(attempts, failures):
+        assert find_stop_reason(attempts, attempts)
         assert attempts >= 20
         assert wilson(failures, attempts).low > 0.05
 

@@ -50,20 +50,20 @@ def test_repetitions_of_the_same_items_narrow_nothing():
     once, ten_times = rated(40), rated(40, total=400)
     assert once.interval() == ten_times.interval()
     rule = StoppingRule(targetci=0.3, **WIDE)
-    told = "the interval is ±0.4015 after 512 cases, the maximum; wanted ±0.3"
+    told = "the interval is ±0.4015 after 512 cases, the maximum; the target is ±0.3"
     assert rule.decide(rated(40, total=512)).reason == told
 
 
 @pytest.mark.parametrize(
     ("known", "kind", "told"),
     [
-        (rated(0), "more", "no answer has come yet"),
-        (rated(64, spread=1.2), "more", "wanted ±0.3"),
+        (rated(0), "more", "there is no answer yet"),
+        (rated(64, spread=1.2), "more", "the target is ±0.3"),
         (rated(128, spread=1.2), "enough", "the interval is ±0.2226 after 128 cases, within ±0.3"),
         # 30 of 158 cut off are 19 %: the stricter half-width is wanted.
-        (rated(128, spread=1.2, truncated=30), "more", "wanted ±0.2"),
-        (rated(15, truncated=17), "abort", "17 of 32 answers were cut off (53.1%), above the 50.0% to give up at"),
-        (rated(0, truncated=32), "abort", "32 of 32 answers were cut off (100.0%)"),
+        (rated(128, spread=1.2, truncated=30), "more", "the target is ±0.2"),
+        (rated(15, truncated=17), "abort", "17 of 32 answers were truncated (53.1%), above the limit of 50.0%"),
+        (rated(0, truncated=32), "abort", "32 of 32 answers were truncated (100.0%)"),
     ],
 )
 def test_a_round_of_ratings_is_followed_by_what_it_says(known, kind, told):
@@ -74,7 +74,10 @@ def test_a_round_of_ratings_is_followed_by_what_it_says(known, kind, told):
 
 def test_a_point_without_any_rating_ends_at_its_maximum():
     found = StoppingRule(targetci=0.3, **WIDE).decide(rated(0), asked=512)
-    assert (found.kind, found.reason) == ("exhausted", "no rating was read after 0 cases, the maximum; wanted ±0.3")
+    assert (found.kind, found.reason) == (
+        "exhausted",
+        "no rating was read after 0 cases, the maximum; the target is ±0.3",
+    )
 
 
 def test_half_widths_of_ratings_may_pass_one_and_those_of_accuracies_may_not():
@@ -87,7 +90,7 @@ def test_half_widths_of_ratings_may_pass_one_and_those_of_accuracies_may_not():
 
 @pytest.mark.parametrize("wrong", [{"items": 9, "total": 8}, {"mean": 7.5}, {"spread": -1}, {"scale": (3, 3)}])
 def test_numbers_that_cannot_be_are_refused(wrong):
-    with pytest.raises(ValueError, match="no ratings"):
+    with pytest.raises(ValueError, match="impossible numbers"):
         rated(**{"items": 8, **wrong})
 
 

@@ -15,7 +15,7 @@ def test_96_of_128_are_known_to_within_7_43_points():
     assert (known.kind, unknown.kind) == ("enough", "more")
     assert round(known.half_width, 5) == 0.07427
     assert known.reason == "the interval is ±0.0743 after 128 cases, within ±0.0743"
-    assert unknown.reason == "the interval is ±0.0743 after 128 cases, wanted ±0.0742"
+    assert unknown.reason == "the interval is ±0.0743 after 128 cases, the target is ±0.0742"
 
 
 def test_guessing_is_taken_off_the_interval_by_a_map():
@@ -39,26 +39,26 @@ def test_excess_counts_can_be_asked_for_by_name():
 def test_where_guessing_is_always_right_nothing_is_known():
     assert Tally(5, 8, guess_chances=8).interval() is None
     assert RULE.decide(Tally(5, 8, guess_chances=8)).reason == (
-        "nothing is known beyond guessing after 8 cases, wanted ±0.09"
+        "guessing explains all answers after 8 cases, the target is ±0.09"
     )
 
 
 @pytest.mark.parametrize(
     ("tally", "kind", "told"),
     [
-        (Tally(0, 0), "more", "no answer has come yet"),
-        (Tally(16, 32), "more", "the interval is ±0.1637 after 32 cases, wanted ±0.09"),
+        (Tally(0, 0), "more", "there is no answer yet"),
+        (Tally(16, 32), "more", "the interval is ±0.1637 after 32 cases, the target is ±0.09"),
         (Tally(32, 32), "enough", "the interval is ±0.0536 after 32 cases, within ±0.09"),
         # 20 of 116 cut off is 17.2 %: the stricter half-width is wanted; 10 of 106 is 9.4 %.
-        (Tally(87, 96, truncated=20), "more", "the interval is ±0.0593 after 116 cases, wanted ±0.05"),
+        (Tally(87, 96, truncated=20), "more", "the interval is ±0.0593 after 116 cases, the target is ±0.05"),
         (Tally(87, 96, truncated=10), "enough", "the interval is ±0.0593 after 106 cases, within ±0.09"),
-        (Tally(15, 15, truncated=17), "abort", "17 of 32 answers were cut off (53.1%), above the 50.0% to give up at"),
-        (Tally(16, 16, truncated=16), "more", "wanted ±0.05"),
-        (Tally(0, 0, truncated=32), "abort", "32 of 32 answers were cut off (100.0%)"),
+        (Tally(15, 15, truncated=17), "abort", "17 of 32 answers were truncated (53.1%), above the limit of 50.0%"),
+        (Tally(16, 16, truncated=16), "more", "the target is ±0.05"),
+        (Tally(0, 0, truncated=32), "abort", "32 of 32 answers were truncated (100.0%)"),
         (
             Tally(150, 300, truncated=212),
             "exhausted",
-            "the interval is ±0.0562 after 512 cases, the maximum; wanted ±0.05",
+            "the interval is ±0.0562 after 512 cases, the maximum; the target is ±0.05",
         ),
     ],
 )
@@ -95,7 +95,7 @@ def test_a_rule_that_cannot_be_meant_is_refused(options, told):
 
 @pytest.mark.parametrize("counts", [(2, 1), (-1, 1), (1, 1, -1), (1, 1, 0, 2), (1, 1, 0, -1)])
 def test_counts_that_cannot_be_are_refused(counts):
-    with pytest.raises(ValueError, match="no tally"):
+    with pytest.raises(ValueError, match="impossible counts"):
         Tally(*counts)
 
 

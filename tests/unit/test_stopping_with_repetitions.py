@@ -24,7 +24,7 @@ def test_eight_items_that_are_all_right_or_all_wrong_do_not_stop_after_sixteen_r
     found = rule.decide(Tally(64, 128, effective=answers))
     assert found.kind == "more"
     assert found.half_width == pytest.approx(wilson(4, 8).margin)
-    assert found.reason.endswith("after 128 cases (worth 8 answers to different items), wanted ±0.09")
+    assert found.reason.endswith("after 128 cases (worth 8 answers to different items), the target is ±0.09")
 
 
 def test_one_answer_an_item_counts_as_before():
@@ -41,7 +41,7 @@ def test_guesses_are_removed_from_the_effective_answers():
 
 @pytest.mark.parametrize("effective", [0.0, -1.0, 129.0])
 def test_an_impossible_effective_number_is_refused(effective):
-    with pytest.raises(ValueError, match="no tally"):
+    with pytest.raises(ValueError, match="impossible counts"):
         Tally(64, 128, effective=effective)
 
 

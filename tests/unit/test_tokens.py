@@ -19,7 +19,7 @@ requests = st.lists(st.lists(words, min_size=1, max_size=3), min_size=1, max_siz
 def rule_and_count(request):
     """With the tokenizer's own count, loaded from its file alone."""
     rule = tokens.CL100K if request.param == "cl100k_base" else tokens.CLAUDE
-    folder = str(litellm_data.tokenizer_file(request.param).parent)
+    folder = str(litellm_data.find_tokenizer_file(request.param).parent)
     with mock.patch.dict(os.environ, TIKTOKEN_CACHE_DIR=folder):
         return rule, token_counter.load_tokenizer(request.param)
 
@@ -51,13 +51,13 @@ def test_a_model_is_counted_by_its_familys_tokenizer_or_else_by_bytes(model, rul
 
 def test_the_shipped_files_are_the_ones_that_are_known():
     for name in litellm_data.TOKENIZER_FILES:
-        assert litellm_data.tokenizer_file(name) is not None, f"{name}: litellm ships another file now"
+        assert litellm_data.find_tokenizer_file(name) is not None, f"{name}: litellm ships another file now"
 
 
 @pytest.mark.parametrize("content", [None, b"another file"])
 def test_without_its_file_a_model_is_counted_by_bytes_and_that_is_said(tmp_path, monkeypatch, content):
-    monkeypatch.setattr(litellm_data, "litellm_folder", lambda: tmp_path)
-    monkeypatch.setattr(litellm_data, "tokenizer_file", litellm_data.tokenizer_file.__wrapped__)
+    monkeypatch.setattr(litellm_data, "find_litellm_folder", lambda: tmp_path)
+    monkeypatch.setattr(litellm_data, "find_tokenizer_file", litellm_data.find_tokenizer_file.__wrapped__)
     if content is not None:
         folder = tmp_path / litellm_data.TOKENIZERS
         folder.mkdir(parents=True)
@@ -83,12 +83,12 @@ def test_no_request_has_more_tokens_than_the_largest(rule_and_count, found):
 @example(["\ufdfa"])
 def test_no_request_passes_its_bound_in_bytes(rule_and_count, texts):
     rule, count = rule_and_count
-    assert rule.of_count(sum(map(count, texts)), texts) <= rule.bound(texts)
+    assert rule.compute_tokens(sum(map(count, texts)), texts) <= rule.bound(texts)
 
 
 @given(st.lists(words, min_size=1, max_size=3))
 def test_claude_is_never_counted_below_bytes(texts):
-    assert tokens.CLAUDE.of_count(0, texts) == tokens.estimate_by_bytes(texts)
+    assert tokens.CLAUDE.compute_tokens(0, texts) == tokens.estimate_by_bytes(texts)
 
 
 def test_requests_that_cannot_be_the_largest_are_not_counted():
@@ -132,10 +132,10 @@ def test_a_tokenizer_that_cannot_be_run_is_an_error_and_is_remembered(monkeypatc
     monkeypatch.setattr(token_counter.sys, "executable", "/nonexistent")
     with pytest.raises(token_counter.CountError):
         token_counter.count_largest([["hello"]], tokens.CL100K)
-    assert token_counter.failed == {"cl100k_base"}
+    assert token_counter.failed_tokenizers == {"cl100k_base"}
     monkeypatch.undo()
     token_counter.count_largest([["hello"]], tokens.CL100K)
-    assert not token_counter.failed
+    assert not token_counter.failed_tokenizers
 
 
 @pytest.mark.parametrize("program", ["raise SystemExit(1)", "import time; time.sleep(60)"])
@@ -149,11 +149,11 @@ def test_a_process_that_ends_or_hangs_is_an_error_and_leaves_nothing_behind(monk
 
     monkeypatch.setattr(token_counter.subprocess, "Popen", start)
     monkeypatch.setattr(token_counter, "TIME_LIMIT_S", 0.5)
-    monkeypatch.setattr(token_counter, "failed", set())
+    monkeypatch.setattr(token_counter, "failed_tokenizers", set())
     with pytest.raises(token_counter.CountError):
         token_counter.count_largest([["hello " * 100_000]] * 3, tokens.CL100K)
     assert started[0].poll() is not None
-    assert token_counter.failed == {"cl100k_base"}
+    assert token_counter.failed_tokenizers == {"cl100k_base"}
 
 
 def test_what_breaks_while_requests_are_made_is_not_taken_for_a_failure_to_count():
@@ -163,4 +163,4 @@ def test_what_breaks_while_requests_are_made_is_not_taken_for_a_failure_to_count
 
     with pytest.raises(RuntimeError):
         token_counter.count_largest(broken(), tokens.CL100K)
-    assert not token_counter.failed
+    assert not token_counter.failed_tokenizers

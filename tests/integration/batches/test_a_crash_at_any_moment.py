@@ -67,7 +67,7 @@ class Crasher:
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_whoever_comes_next_goes_on(provider, kind, monkeypatch):
-    monkeypatch.setattr("runs_app.batches.collection.LINES", 2)
+    monkeypatch.setattr("runs_app.batches.collection.LINES_PER_CHUNK", 2)
     experiment = make_batched_run(provider.url, kind, items=TRIALS).experiment
     # The database's part is the same for all providers.
     crasher = Crasher(monkeypatch, only_requests=kind == "anthropic")

@@ -29,7 +29,7 @@ def is_looked_for():
 
 
 def is_waited_for():
-    return ProviderBatch.objects.filter(error__contains="may be it").exists()
+    return ProviderBatch.objects.filter(error__contains="may be this batch").exists()
 
 
 def lose_the_answer(provider, until=is_looked_for):
@@ -143,7 +143,7 @@ def test_of_two_that_were_lost_the_one_that_arrived_is_told_by_its_calls(provide
     drive_batches(until=is_looked_for)
     second = make_next_batched_run(Experiment.objects.get(), 1)
     lose_the_answer(provider, until=lambda: provider.counters()["batches"] == 1)
-    drive_batches(until=lambda: ProviderBatch.objects.filter(error__contains="may be it").count() == 2)
+    drive_batches(until=lambda: ProviderBatch.objects.filter(error__contains="may be this batch").count() == 2)
     all_at_work_end(provider)
     drive_batches()
     ended_once(first, provider, batches=2)

@@ -37,7 +37,7 @@ LISTED = {
 @pytest.fixture(autouse=True)
 def listed(tmp_path, monkeypatch):
     (tmp_path / price_list.LIST).write_text(json.dumps(LISTED))
-    monkeypatch.setattr(litellm_data, "litellm_folder", lambda: tmp_path)
+    monkeypatch.setattr(litellm_data, "find_litellm_folder", lambda: tmp_path)
 
 
 def at(provider, name, model, **fields):

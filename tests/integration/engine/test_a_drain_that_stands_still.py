@@ -39,7 +39,7 @@ class SlowBeat(WorkerRegistration):
         super().__init__()
         self.stall = stall
 
-    def beat(self, in_flight, recorded):
+    def send_heartbeat(self, in_flight, recorded):
         if in_flight:
             self.stall.stand_still()
         super().send_heartbeat(in_flight, recorded)

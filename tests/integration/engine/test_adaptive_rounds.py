@@ -165,7 +165,7 @@ def test_items_come_again_only_after_all_were_asked_and_then_the_point_is_at_its
     drain(answering(is_even))
     point = run.points.get()
     assert (point.status, point.n_planned, point.n_total) == ("exhausted", 15, 15)
-    told = "after 15 cases (worth 5 answers to different items), the maximum; wanted ±0.2"
+    told = "after 15 cases (worth 5 answers to different items), the maximum; the target is ±0.2"
     assert point.reason.endswith(told)
     # Each item is right three times or never, so the interval is that of 5 answers.
     found = point.interval(0.95, "mapped")
@@ -202,7 +202,7 @@ def test_truncated_answers_are_counted_apart_and_can_give_a_point_up(transaction
     drain(answering(lambda question: True, finish_reason="length"))
     point = run.points.get()
     assert (point.status, point.n_truncated, point.n_total, point.n_planned) == ("aborted", 8, 0, 8)
-    assert point.reason == "8 of 8 answers were cut off (100.0%), above the 50.0% to give up at"
+    assert point.reason == "8 of 8 answers were truncated (100.0%), above the limit of 50.0%"
 
 
 def test_answers_that_cannot_be_read_are_no_cases(transactional_db):

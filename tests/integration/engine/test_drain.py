@@ -181,7 +181,7 @@ def test_a_prompt_that_cannot_be_rendered_fails_its_trial_and_says_which_variabl
 
 def test_a_request_that_is_too_long_is_not_rendered_and_names_prompt_item_and_limit(transactional_db, monkeypatch):
     monkeypatch.setattr(prompts, "MAX_CHARS", 100)
-    monkeypatch.setattr(prompts.render, "__kwdefaults__", {"hint": "", "salt": "", "most_chars": 100})
+    monkeypatch.setattr(prompts.render, "__kwdefaults__", {"hint": "", "salt": "", "max_chars": 100})
     prompt = factories.make_prompt("echo", user="{{input}}" * 50)
     (run,) = factories.make_runs(factories.make_experiment("long", prompts=[prompt]))
     factories.plan_trials(run)

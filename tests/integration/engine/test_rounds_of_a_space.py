@@ -71,9 +71,9 @@ def test_each_point_stops_by_the_rule_of_its_task_and_says_why(run_space):
     assert (hard.status, hard.n_planned) == ("aborted", 8)
     assert hard.n_truncated / 8 > 0.4
     assert hard.n_truncated + hard.n_total == 8
-    assert "answers were cut off" in hard.reason
+    assert "answers were truncated" in hard.reason
     assert (guessed.status, guessed.n_planned) == ("exhausted", 24)
-    assert guessed.reason.endswith("after 24 cases, the maximum; wanted ±0.2")
+    assert guessed.reason.endswith("after 24 cases, the maximum; the target is ±0.2")
     assert guessed.guess_chances == 12
     assert 12 < guessed.n_correct < 24
     assert guessed.interval(0.95, "mapped").margin == pytest.approx(guessed.half_width)

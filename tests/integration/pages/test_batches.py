@@ -58,12 +58,12 @@ def test_a_lost_submission_names_the_candidate_and_the_deadline(lab, batch, as_)
         tries=3,
         gone_by=timezone.now(),
         expires_at=expires,
-        error="At the provider, msgbatch_7 may be it.",
+        error="At the provider, msgbatch_7 may be this batch.",
     )
     client, until = as_("owner"), expires.strftime("%Y-%m-%d %H:%M")
     for address in (f"/batches/{batch.pk}/", f"/runs/{lab.run.pk}/"):
         page = client.get(address).content.decode()
-        assert "msgbatch_7 may be it" in page
+        assert "msgbatch_7 may be this batch" in page
         assert until in page
     ProviderBatch.objects.update(provider_id="msgbatch_7")
     assert "looked for" not in client.get(f"/runs/{lab.run.pk}/").content.decode()

@@ -27,7 +27,7 @@ PLAIN = "a plain English sentence about nothing " * 8
 @pytest.fixture(autouse=True)
 def nothing_is_remembered():
     cache.clear()
-    token_counter.failed.clear()
+    token_counter.failed_tokenizers.clear()
 
 
 def largest(model_id, inputs, *, messages=BARE, dimensions=(), **fields):
@@ -115,7 +115,7 @@ def test_the_rules_that_counted_stand_beside_the_price():
     assert said["gpt-4o"] == "text by o200k_base; images by OpenAI's tiles of 170 (2026-11-20)"
     assert "Claude 2's tokenizer x 1.6" in said["sonnet"]
     assert "images by Anthropic's 1,568 patches of 28 px (2026-11-20)" in said["sonnet"]
-    assert said["local"].startswith("estimated: 1 token per 3 bytes; images by the dearest")
+    assert said["local"].startswith("estimated: 1 token per 3 bytes; images by the most expensive rule")
 
 
 @pytest.mark.slow
