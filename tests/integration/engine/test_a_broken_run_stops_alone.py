@@ -107,7 +107,7 @@ def test_several_broken_runs_stop_each_with_its_reason(lease_unchecked, run, bro
     assert is_stopped_alone(third, run, "overflow")
 
 
-def test_a_broken_run_that_was_mended_goes_on_when_resumed(lease_unchecked, run, broken):
+def test_a_corrected_run_continues_when_resumed(lease_unchecked, run, broken):
     from runs_app import run_control
 
     poison_lease(broken)
@@ -119,7 +119,7 @@ def test_a_broken_run_that_was_mended_goes_on_when_resumed(lease_unchecked, run,
     assert (broken.status, broken.n_done) == ("done", 6)
 
 
-def test_the_leases_of_other_runs_are_renewed_and_swept_beside_a_broken_one(lease_unchecked, run, broken):
+def test_a_broken_run_does_not_stop_the_lease_renewal_and_sweep_of_other_runs(lease_unchecked, run, broken):
     keeper = register_worker()
     admit(keeper, 12)
     poison_lease(broken)
@@ -130,7 +130,7 @@ def test_the_leases_of_other_runs_are_renewed_and_swept_beside_a_broken_one(leas
     assert sweep_expired() == 6
 
 
-def test_a_batch_of_another_run_is_made_beside_a_broken_one(run, broken):
+def test_a_broken_run_does_not_stop_the_batch_of_another_run(run, broken):
     endpoint = run.condition.model.endpoint
     type(endpoint).objects.filter(pk=endpoint.pk).update(batch_api="openai")
     Run.objects.update(is_batched=True)

@@ -30,7 +30,7 @@ def stopped_in_the_middle(call, grace_s):
     return asyncio.run(go())
 
 
-def test_what_hangs_is_given_back_unspent_and_what_it_may_cost_stays_reserved(run):
+def test_hung_calls_are_released_unspent_and_their_possible_cost_stays_reserved(run):
     Run.objects.update(reserve_usd=Decimal("0.10"))
     Experiment.objects.update(max_usd=1)
 
@@ -45,7 +45,7 @@ def test_what_hangs_is_given_back_unspent_and_what_it_may_cost_stays_reserved(ru
     assert find_differences() == []
 
 
-def test_what_is_answered_within_the_grace_is_kept(run):
+def test_answers_within_the_grace_period_are_recorded(run):
     async def slow(request):
         await asyncio.sleep(0.15)
         return reply()

@@ -17,7 +17,7 @@ from runs_app.models import Endpoint, Experiment, Point, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import drain, reply
-from tests.integration.engine.test_who_waits_for_whom import in_another_session
+from tests.integration.engine.test_lock_waits import in_another_session
 
 ADAPTIVE = {"by": "category", "scorer": "exact_match", "round": 8, "max": 40, "targetci": 0.2}
 
@@ -97,7 +97,7 @@ def experiment(transactional_db):
     return make(questions(40, "easy") + questions(40, "hard"))
 
 
-def test_a_launch_plans_the_first_round_of_each_point_and_no_more(experiment):
+def test_a_launch_plans_only_the_first_round_of_each_point(experiment):
     run = launch(experiment)
     assert run.n_pending == 16
     assert {(point.label, point.n_planned, point.status) for point in run.points.all()} == {
@@ -106,7 +106,7 @@ def test_a_launch_plans_the_first_round_of_each_point_and_no_more(experiment):
     }
 
 
-def test_a_point_that_is_known_stops_and_the_other_goes_on(experiment):
+def test_a_decided_point_stops_and_the_other_continues(experiment):
     run = launch(experiment)
     drain(answering(easy_is_right))
 
@@ -122,7 +122,7 @@ def test_a_point_that_is_known_stops_and_the_other_goes_on(experiment):
     assert find_differences() == []
 
 
-def test_what_is_not_asked_is_neither_spent_nor_reserved(experiment):
+def test_unplanned_cases_are_neither_spent_nor_reserved(experiment):
     run = launch(experiment)
     drain(answering(easy_is_right))
 
@@ -134,7 +134,7 @@ def test_what_is_not_asked_is_neither_spent_nor_reserved(experiment):
     assert experiment.reserved_usd == 0
 
 
-def test_every_condition_is_asked_the_same_cases_in_the_same_order(transactional_db):
+def test_every_condition_gets_the_same_cases_in_the_same_order(transactional_db):
     experiment = make(questions(40, "easy"))
     experiment.language_models.add(factories.make_model("other"))
     run_control.launch(experiment, by=experiment.owner)
@@ -144,7 +144,7 @@ def test_every_condition_is_asked_the_same_cases_in_the_same_order(transactional
     assert set(one.trials.values_list("item", "sample_idx")) == set(other.trials.values_list("item", "sample_idx"))
 
 
-def test_a_smaller_count_is_the_beginning_of_a_larger_one(transactional_db):
+def test_a_smaller_number_of_cases_is_a_prefix_of_a_larger_one(transactional_db):
     experiment = make(questions(40, "easy"))
     run = launch(experiment)
     point = run.points.get()
@@ -158,7 +158,7 @@ def test_a_smaller_count_is_the_beginning_of_a_larger_one(transactional_db):
     assert asked == point.items
 
 
-def test_items_come_again_only_after_all_were_asked_and_then_the_point_is_at_its_end(transactional_db):
+def test_items_repeat_only_after_all_items_and_then_the_point_is_exhausted(transactional_db):
     experiment = make(questions(5, "hard"), samples=3)
     run = launch(experiment)
     assert sorted(run.trials.values_list("sample_idx", flat=True)) == [0] * 5 + [1] * 3
@@ -174,7 +174,7 @@ def test_items_come_again_only_after_all_were_asked_and_then_the_point_is_at_its
 
 
 @pytest.mark.slow
-def test_more_samples_open_a_point_that_had_run_out_of_cases(transactional_db):
+def test_more_samples_reopen_an_exhausted_point(transactional_db):
     experiment = make(questions(5, "hard"), samples=3)
     run = launch(experiment)
     drain(answering(is_even))
@@ -196,7 +196,7 @@ def test_guess_chances_of_choices_widen_the_interval(transactional_db):
     assert point.n_planned > 8  # Without choices eight were enough.
 
 
-def test_truncated_answers_are_counted_apart_and_can_give_a_point_up(transactional_db):
+def test_truncated_answers_are_counted_separately_and_can_abort_a_point(transactional_db):
     experiment = make(questions(40, "easy"), adaptive={**ADAPTIVE, "abortht": 0.5})
     run = launch(experiment)
     drain(answering(lambda question: True, finish_reason="length"))
@@ -205,7 +205,7 @@ def test_truncated_answers_are_counted_apart_and_can_give_a_point_up(transaction
     assert point.reason == "8 of 8 answers were truncated (100.0%), above the limit of 50.0%"
 
 
-def test_answers_that_cannot_be_read_are_no_cases(transactional_db):
+def test_unreadable_answers_do_not_count_as_cases(transactional_db):
     experiment = make(questions(40, "easy"), adaptive={**ADAPTIVE, "scorer": "multiple_choice"})
     run = launch(experiment)
     drain(answering(lambda question: False))
@@ -214,7 +214,7 @@ def test_answers_that_cannot_be_read_are_no_cases(transactional_db):
 
 
 @pytest.mark.parametrize(("on_empty", "scored", "unread"), [("keep", 8, 0), ("skip", 4, 4)])
-def test_blank_answers_are_cases_only_where_they_are_graded(transactional_db, on_empty, scored, unread):
+def test_blank_answers_count_as_cases_only_if_they_are_graded(transactional_db, on_empty, scored, unread):
     experiment = make(questions(8, "easy"), adaptive={**ADAPTIVE, "max": 8}, on_empty=on_empty)
     run = launch(experiment)
 
@@ -227,7 +227,7 @@ def test_blank_answers_are_cases_only_where_they_are_graded(transactional_db, on
     assert Grading.objects.count() == scored
 
 
-def test_parameters_make_points_too(transactional_db):
+def test_parameters_can_define_points(transactional_db):
     items = [
         {"key": f"k{i}", "input": f"question {i}", "target": "right", "metadata": {"length": 8 * (i % 2), "depth": 1}}
         for i in range(20)
@@ -245,7 +245,7 @@ def test_the_run_is_not_done_while_a_point_is_open(experiment):
     assert has_work_left()
 
 
-def test_a_decision_that_was_not_made_is_made_by_whoever_looks_next(experiment):
+def test_a_missed_decision_is_made_at_the_next_look(experiment):
     run = launch(experiment)
     answer_a_round_and_crash()
     assert decisions.decide_due() == 2
@@ -254,7 +254,7 @@ def test_a_decision_that_was_not_made_is_made_by_whoever_looks_next(experiment):
     assert find_differences() == []
 
 
-def test_a_decision_that_breaks_before_it_is_written_changes_nothing(experiment, monkeypatch):
+def test_a_decision_that_fails_before_it_is_written_changes_nothing(experiment, monkeypatch):
     run = launch(experiment)
     answer_a_round_and_crash()
     whole = adaptive_rounds.finish_runs
@@ -274,7 +274,7 @@ def test_a_decision_that_breaks_before_it_is_written_changes_nothing(experiment,
     assert find_differences() == []
 
 
-def test_two_that_decide_at_once_decide_once(experiment, monkeypatch):
+def test_two_workers_that_decide_at_once_write_one_decision(experiment, monkeypatch):
     run = launch(experiment)
     answer_a_round_and_crash()
     both_have_looked = threading.Barrier(2, timeout=60)
@@ -324,7 +324,7 @@ def test_a_paused_run_decides_when_it_is_resumed(experiment):
     assert run.status == "done"
 
 
-def test_points_of_a_cancelled_run_are_closed_with_what_is_known(experiment):
+def test_points_of_a_cancelled_run_are_closed_with_their_counts(experiment):
     run = launch(experiment)
     answer_a_round_and_crash()
     run_control.cancel(Run.objects.all(), by=experiment.owner)
@@ -361,7 +361,7 @@ def test_an_experiment_is_deleted_with_its_points(experiment):
     assert not Point.objects.exists()
 
 
-def test_a_pilots_trials_are_not_asked_again(experiment):
+def test_trials_of_a_pilot_are_not_repeated(experiment):
     launch(experiment, pilot=20)
     drain(answering(easy_is_right))
     run = launch(experiment)
@@ -374,7 +374,7 @@ def test_a_pilots_trials_are_not_asked_again(experiment):
     assert find_differences() == []
 
 
-def test_a_rule_that_cannot_be_read_stops_its_run_and_says_so(experiment):
+def test_an_unreadable_rule_stops_its_run_with_a_reason(experiment):
     run = launch(experiment)
     answer_a_round_and_crash()
     Experiment.objects.update(adaptive={"by": "category"})

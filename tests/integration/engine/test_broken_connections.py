@@ -32,7 +32,7 @@ def failing_once(monkeypatch, owner, name, error):
 
 
 @pytest.mark.parametrize("error", [OperationalError("gone"), InterfaceError("closed")])
-def test_what_was_claimed_when_the_connection_broke_is_given_back_unspent(run, monkeypatch, error):
+def test_claims_lost_with_a_broken_connection_are_released_unspent(run, monkeypatch, error):
     monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
     failing_once(monkeypatch, DesignCache, "fetch", error)
     drain(answering(), concurrency=4)
@@ -41,7 +41,7 @@ def test_what_was_claimed_when_the_connection_broke_is_given_back_unspent(run, m
     assert find_differences() == []
 
 
-def test_what_is_in_flight_when_the_connection_breaks_is_not_given_back(run, monkeypatch):
+def test_calls_in_flight_survive_a_broken_connection(run, monkeypatch):
     monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
     failing_once(monkeypatch, worker_module, "run_cycle", OperationalError("gone"))
     asked = []
@@ -78,7 +78,7 @@ def test_long_answers_are_written_in_several_statements(run, monkeypatch):
     assert run.trials.filter(status="done", raw_response="x" * 90).count() == 6
 
 
-def test_a_late_answer_to_a_deleted_experiment_ends_no_drain(run, caplog):
+def test_a_late_answer_to_a_deleted_experiment_does_not_end_the_drain(run, caplog):
     holder = register_worker()
     claims = admit(holder, 2)
     expire_leases()
@@ -89,7 +89,7 @@ def test_a_late_answer_to_a_deleted_experiment_ends_no_drain(run, caplog):
     assert "2 answers arrived after their experiment was deleted" in caplog.text
 
 
-def test_a_request_that_breaks_in_the_making_fails_its_trial_alone(run, monkeypatch):
+def test_a_request_that_cannot_be_built_fails_only_its_trial(run, monkeypatch):
     monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
     real = worker_module.requests.prepare_request
 
@@ -105,7 +105,7 @@ def test_a_request_that_breaks_in_the_making_fails_its_trial_alone(run, monkeypa
     assert set(Attempt.objects.filter(outcome="transient").values_list("cost_usd", flat=True)) == {0}
 
 
-def test_a_heartbeat_that_fails_once_beats_on(run, monkeypatch):
+def test_the_heartbeat_continues_after_an_error(run, monkeypatch):
     Experiment.objects.update(lease_s=1)
     monkeypatch.setattr(worker_module, "HEARTBEAT_S", 0.02)
     beats = failing_once(monkeypatch, worker_module.WorkerRegistration, "send_heartbeat", ValueError("a bug"))

@@ -58,20 +58,20 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize(("statement", "reason"), STATEMENTS)
-def test_bare_sql_is_refused_and_told_why(asked, statement, reason):
+def test_bare_sql_is_refused_with_a_reason(asked, statement, reason):
     before = counts()
     assert reason in refused(statement)
     assert counts() == before
     assert not Attempt.objects.exclude(cost_usd=Decimal("0.001")).exists()
 
 
-def test_a_done_trial_without_calls_stays_too():
+def test_a_done_trial_without_calls_cannot_be_deleted():
     (run,) = factories.make_runs(factories.make_experiment())
     factories.plan_trials(run, answer=lambda *_: "four")
     assert "it goes only with its run or its experiment" in refused("DELETE FROM runs_app_trial")
 
 
-def test_pending_trials_may_go():
+def test_pending_trials_can_be_deleted():
     (run,) = factories.make_runs(factories.make_experiment())
     factories.plan_trials(run)
     assert run.trials.all().delete()[0] == 3
@@ -86,7 +86,7 @@ def test_a_late_answer_completes_a_lost_call_and_changes_no_other_one(asked):
     assert "never changes" in refused(f"UPDATE runs_app_attempt SET cost_usd = 0 WHERE id = {lost.pk}")
 
 
-def test_a_preflight_that_was_made_is_refused_every_change_and_goes_only_with_its_experiment(asked):
+def test_a_finished_preflight_cannot_change_and_is_deleted_only_with_its_experiment(asked):
     made = factories.make_preflight(factories.make_model(), experiment=asked)
     factories.make_preflight(factories.make_model())
     for change in (
@@ -104,7 +104,7 @@ def test_a_preflight_that_was_made_is_refused_every_change_and_goes_only_with_it
     assert Preflight.objects.get().experiment is None
 
 
-def test_a_preflight_advances_and_keeps_who_asked_for_it():
+def test_a_preflight_advances_and_keeps_its_author():
     someone = factories.make_user("someone")
     (asked,) = Preflight.objects.request([factories.make_model().pk], by=someone)
     row = Preflight.objects.filter(pk=asked.pk)
@@ -120,12 +120,12 @@ def test_a_preflight_advances_and_keeps_who_asked_for_it():
     assert (row.get().by, row.get().actor) == (None, "someone")
 
 
-def test_a_preflight_that_was_never_made_may_go():
+def test_an_unmade_preflight_can_be_deleted():
     Preflight.objects.request([factories.make_model().pk], by="owner")
     assert Preflight.objects.all().delete()[0] == 1
 
 
-def test_an_experiment_goes_with_all_its_rows_and_leaves_those_of_others(asked):
+def test_deleting_an_experiment_deletes_all_its_rows_and_no_others(asked):
     other = factories.make_experiment("other", dataset=asked.dataset)
     (run,) = factories.make_runs(other, status="done")
     for trial in factories.plan_trials(run, answer=lambda *_: "four"):
@@ -162,7 +162,7 @@ def test_history_survives_the_user_who_made_it(asked):
     assert (change.by, change.actor) == (None, "someone")
 
 
-def test_a_run_goes_by_its_verb_and_what_it_cost_stays(asked):
+def test_deleting_a_run_keeps_its_cost(asked):
     deletion.delete_run(asked.runs.get(), by="owner", reason="asked by mistake")
     assert not Trial.objects.exists()
     for statement in ("UPDATE runs_app_deletedrun SET spent_usd = 0", "DELETE FROM runs_app_deletedrun"):

@@ -8,7 +8,7 @@ from tests.integration.engine.test_the_response_cache import counting, designed,
 
 
 @pytest.mark.slow
-def test_deleting_an_experiment_forgets_its_cached_answers(transactional_db):
+def test_deleting_an_experiment_deletes_its_cached_answers(transactional_db):
     call, asked = counting()
     first = designed("first")
     run_control.launch(first, by="test")

@@ -30,7 +30,7 @@ def other(run):
     return other
 
 
-def test_its_rows_go_and_its_money_stays(run, other):
+def test_deleting_a_run_deletes_its_rows_and_keeps_its_cost(run, other):
     drain(answering(cost_usd=PAID))
     before = Experiment.objects.get()
     deletion.delete_run(run, by="owner", reason="a wrong model")
@@ -47,7 +47,7 @@ def test_its_rows_go_and_its_money_stays(run, other):
     assert find_differences() == []
 
 
-def test_what_is_reserved_for_its_calls_of_unknown_cost_stays_reserved(run):
+def test_reservations_for_calls_of_unknown_cost_stay(run):
     Run.objects.update(reserve_usd=CEILING)
     claims = admit(register_worker(), 6)
     assert len(claims) == 6
@@ -71,7 +71,7 @@ def test_reconcile_finds_money_of_a_deleted_run_that_was_changed(run):
     assert difference.counter == "spent_usd"
 
 
-def test_a_run_under_way_or_in_flight_is_not_deleted(run):
+def test_an_active_run_or_one_with_calls_in_flight_cannot_be_deleted(run):
     with pytest.raises(TransitionError, match="pause or cancel it"):
         deletion.delete_run(run, by="test")
     holder = register_worker()
@@ -112,7 +112,7 @@ def test_the_command_deletes_a_run_of_this_experiment_alone(run, capsys):
     assert ending.value.returncode == 2
 
 
-def test_what_goes_is_said_before(run):
+def test_the_page_lists_the_rows_before_a_deletion(run):
     drain(answering(cost_usd=PAID))
     run.refresh_from_db()
     said = deletion.describe_run_deletion(run)

@@ -17,7 +17,7 @@ from tests.factories.engine import answering, drain, reply
 from tests.factories.tampering import deleting_anything
 
 
-def test_every_trial_is_answered_once_and_its_call_is_a_row(run):
+def test_every_trial_is_answered_once_with_one_attempt(run):
     assert drain(answering("four", cost_usd=Decimal("0.00002"))) == 6
 
     assert set(run.trials.values_list("status", "answer", "attempts")) == {("done", "four", 1)}
@@ -28,7 +28,7 @@ def test_every_trial_is_answered_once_and_its_call_is_a_row(run):
     assert find_differences() == []
 
 
-def test_trials_are_asked_fresh_first_then_by_repetition_then_by_item(run):
+def test_trials_start_fresh_first_then_by_repetition_then_by_item(run):
     asked = []
 
     async def call(request):
@@ -40,7 +40,7 @@ def test_trials_are_asked_fresh_first_then_by_repetition_then_by_item(run):
     assert asked == items * 2
 
 
-def test_concurrency_never_passes_the_limit_of_the_endpoint(run):
+def test_concurrency_never_exceeds_the_limit_of_the_endpoint(run):
     Endpoint.objects.update(max_concurrency=2)
     now = peak = 0
 
@@ -57,7 +57,7 @@ def test_concurrency_never_passes_the_limit_of_the_endpoint(run):
     assert Endpoint.objects.get().in_flight == 0
 
 
-def test_concurrency_never_passes_the_limit_of_the_run(run):
+def test_concurrency_never_exceeds_the_limit_of_the_run(run):
     Run.objects.update(max_concurrency=1)
     now = peak = 0
 
@@ -73,7 +73,7 @@ def test_concurrency_never_passes_the_limit_of_the_run(run):
     assert peak == 1
 
 
-def test_a_transient_error_waits_and_is_tried_again_until_attempts_run_out(run, monkeypatch):
+def test_a_transient_error_is_retried_until_attempts_run_out(run, monkeypatch):
     monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
 
     async def call(request):
@@ -99,7 +99,7 @@ def test_a_failed_trial_waits_as_long_as_its_design_says(run):
     assert all(timedelta(seconds=280) < wait <= timedelta(seconds=600) for wait in waits)
 
 
-def test_a_permanent_error_is_never_tried_again(run):
+def test_a_permanent_error_is_never_retried(run):
     async def call(request):
         raise CallFailure(ErrorClass.CONTENT_REFUSED, "against the rules", http_status=400)
 
@@ -108,7 +108,7 @@ def test_a_permanent_error_is_never_tried_again(run):
     assert find_differences() == []
 
 
-def test_an_overloaded_endpoint_gives_trials_back_with_their_attempts_unspent(run):
+def test_an_overloaded_endpoint_releases_trials_without_counting_the_attempt(run):
     calls = 0
 
     async def call(request):
@@ -131,9 +131,7 @@ async def without_schemas(request):
 
 
 @pytest.mark.parametrize("items", [3, 30])
-def test_a_refused_schema_is_asked_again_without_one_as_a_recorded_second_call_and_stops_no_run(
-    transactional_db, items
-):
+def test_a_refused_schema_leads_to_a_second_recorded_call_without_one(transactional_db, items):
     prompt = factories.make_prompt("rate", user="{{input}} {{scale_labels}}", answer_format="rating")
     questions, dimensions = factories.make_dataset("questions", items), [factories.make_dimension()]
     experiment = factories.make_experiment("rating", dataset=questions, prompts=[prompt], dimensions=dimensions)
@@ -148,7 +146,7 @@ def test_a_refused_schema_is_asked_again_without_one_as_a_recorded_second_call_a
     assert find_differences() == []
 
 
-def test_a_run_whose_calls_fail_for_good_stops_itself_and_says_why(transactional_db):
+def test_a_run_whose_calls_fail_permanently_stops_with_a_reason(transactional_db):
     experiment = factories.make_experiment("bad", dataset=factories.make_dataset("many", 60))
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run)
@@ -164,12 +162,12 @@ def test_a_run_whose_calls_fail_for_good_stops_itself_and_says_why(transactional
     assert run.history.first().to_value == "stopped"
 
 
-def test_an_answer_with_nul_and_half_a_character_is_kept_readable(run):
+def test_an_answer_with_nul_and_a_lone_surrogate_stays_readable(run):
     drain(answering("a\x00b \ud83d c \\u0000"))
     assert set(run.trials.values_list("raw_response", flat=True)) == {"a\ufffdb ? c \\u0000"}
 
 
-def test_a_prompt_that_cannot_be_rendered_fails_its_trial_and_says_which_variable(transactional_db):
+def test_an_unrenderable_prompt_fails_its_trial_and_names_the_variable(transactional_db):
     prompt = factories.make_prompt("broken", user="{{meta.missing}} {{input}}")
     experiment = factories.make_experiment("unrenderable", prompts=[prompt])
     (run,) = factories.make_runs(experiment)
@@ -200,7 +198,7 @@ def test_done_trials_cannot_be_changed_even_by_sql(run):
         Trial.objects.update(answer="something else")
 
 
-def test_a_trial_that_was_asked_cannot_go_before_its_attempts_even_by_sql(run):
+def test_a_trial_with_attempts_cannot_be_deleted_even_by_sql(run):
     from django.db import IntegrityError
 
     drain(answering())
@@ -212,7 +210,7 @@ def test_a_trial_that_was_asked_cannot_go_before_its_attempts_even_by_sql(run):
     assert not run.attempt_rows.exists()
 
 
-def test_a_fault_of_the_program_itself_ends_as_a_failed_trial_and_stops_nothing(run, monkeypatch):
+def test_an_internal_error_fails_its_trial_and_stops_nothing_else(run, monkeypatch):
     monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
 
     async def call(request):

@@ -71,7 +71,7 @@ def test_a_batch_that_is_written_again_after_a_broken_connection_changes_nothing
     assert find_differences() == []
 
 
-def test_a_retry_of_a_cancelled_run_is_cancelled_when_its_lease_ends(run):
+def test_a_trial_of_a_cancelled_run_is_cancelled_when_its_lease_ends(run):
     from runs_app import run_control
 
     admit(register_worker(), 2)

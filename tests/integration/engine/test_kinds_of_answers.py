@@ -63,7 +63,7 @@ def test_a_rating_that_cannot_be_read_is_counted(transactional_db):
     assert find_differences() == []
 
 
-def test_kinds_of_remembered_answers_count_too(run, experiment):
+def test_kinds_of_cached_answers_are_counted(run, experiment):
     drain(answering(""))
     again = factories.make_experiment(
         "again",
@@ -88,7 +88,7 @@ def test_by_default_a_blank_answer_is_kept(run):
     assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
 
 
-def test_a_blank_answer_may_be_asked_again_until_there_is_a_better_one(run):
+def test_blank_answers_can_be_rerun_until_there_is_a_better_one(run):
     Experiment.objects.update(on_empty="rerun")
     run.trials.exclude(pk=run.trials.first().pk).delete()
     factories.refresh_counters(run)
@@ -110,7 +110,7 @@ def test_a_blank_answer_may_be_asked_again_until_there_is_a_better_one(run):
     assert find_differences() == []
 
 
-def test_asked_as_often_as_may_be_the_last_blank_answer_is_kept(run):
+def test_the_last_blank_answer_is_kept_after_the_last_attempt(run):
     Experiment.objects.update(on_empty="rerun", max_attempts=1)
     drain(answering(""))
     assert set(Trial.objects.values_list("status", "answer", "error_class")) == {("done", "", "")}
@@ -118,13 +118,13 @@ def test_asked_as_often_as_may_be_the_last_blank_answer_is_kept(run):
     assert find_differences() == []
 
 
-def test_a_refusal_is_no_blank_answer_and_is_not_asked_again(run):
+def test_a_refusal_is_not_rerun_as_a_blank_answer(run):
     Experiment.objects.update(on_empty="rerun")
     drain(answering("", refused=True))
     assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
 
 
-def test_a_remembered_blank_is_no_answer_where_blanks_are_asked_again(run, experiment):
+def test_a_cached_blank_answer_is_not_used_if_blanks_are_rerun(run, experiment):
     drain(answering(""))
     again = factories.make_experiment(
         "again",
@@ -230,7 +230,7 @@ def test_by_default_an_unreadable_answer_is_kept(rated):
     assert (trial.status, trial.parse_error, trial.attempts) == ("done", "no_rating_found", 1)
 
 
-def test_an_unreadable_answer_may_be_asked_again_and_its_attempt_and_cost_stay(rated):
+def test_unreadable_answers_can_be_rerun_and_keep_their_attempt_and_cost(rated):
     drain(in_turn(UNREADABLE, RATED))
     trial = Trial.objects.get()
     assert (trial.status, trial.rating, trial.attempts, trial.error_class) == ("done", 3, 2, "")
@@ -244,7 +244,7 @@ def test_an_unreadable_answer_may_be_asked_again_and_its_attempt_and_cost_stay(r
     assert find_differences() == []
 
 
-def test_asked_as_often_as_may_be_the_last_unreadable_answer_is_kept(rated):
+def test_the_last_unreadable_answer_is_kept_after_the_last_attempt(rated):
     Experiment.objects.update(max_attempts=2)
     drain(in_turn(UNREADABLE))
     trial = Trial.objects.get()
@@ -254,13 +254,13 @@ def test_asked_as_often_as_may_be_the_last_unreadable_answer_is_kept(rated):
 
 
 @pytest.mark.parametrize("fields", [{"refused": True}, {"text": " ", "raw_text": " "}])
-def test_neither_a_refusal_nor_a_blank_answer_is_asked_again_as_unreadable(rated, fields):
+def test_neither_a_refusal_nor_a_blank_answer_is_rerun_as_unreadable(rated, fields):
     drain(in_turn(replace(UNREADABLE, **fields), RATED))
     assert Trial.objects.get().attempts == 1
     assert find_differences() == []
 
 
-def test_a_remembered_unreadable_answer_is_used_only_where_such_are_kept(rated):
+def test_a_cached_unreadable_answer_is_used_only_if_such_answers_are_kept(rated):
     Experiment.objects.update(max_attempts=1)
     drain(in_turn(UNREADABLE))
     kept = the_same(rated, "kept")

@@ -57,7 +57,7 @@ def outcomes(*words):
     return call
 
 
-def test_the_third_time_out_in_a_row_unloads_the_model_and_history_says_so(local):
+def test_the_third_time_out_in_a_row_unloads_the_model_and_is_in_the_history(local):
     (asked,) = drained(outcomes("timeout", "timeout", "timeout", "ok", "ok", "ok"))
     assert asked.model == "vendor/small"
     (change,) = StatusChange.objects.filter(what="local server")
@@ -65,19 +65,19 @@ def test_the_third_time_out_in_a_row_unloads_the_model_and_history_says_so(local
     assert find_differences() == []
 
 
-def test_an_answer_in_between_begins_the_count_again_and_other_failures_do_not(local):
+def test_an_answer_resets_the_count_and_other_failures_do_not(local):
     assert drained(outcomes("timeout", "timeout", "ok", "timeout", "server_error", "timeout")) == []
     assert LanguageModel.objects.get().stalls == 2
 
 
-def test_workers_count_together_and_one_of_them_unloads(local):
+def test_workers_share_the_count_and_one_of_them_unloads(local):
     model = LanguageModel.objects.get().pk
     calls = [note_call(model, TIMED_OUT, worker) for worker in ("a", "b", "a", "b", "a", "b")]
     assert calls == [False, False, True, False, False, True]
     assert list(StatusChange.objects.filter(what="local server").values_list("actor", flat=True)) == ["b", "a"]
 
 
-def test_a_call_that_is_given_back_and_an_answer_from_the_cache_say_nothing_of_the_server(local):
+def test_released_calls_and_cached_answers_do_not_reset_the_count(local):
     model = LanguageModel.objects.get().pk
     calls = [TIMED_OUT, {"outcome": "released"}, TIMED_OUT, {"outcome": "cached"}, TIMED_OUT]
     assert [note_call(model, call, "worker") for call in calls] == [False, False, False, False, True]
@@ -90,7 +90,7 @@ def test_without_the_option_nothing_is_unloaded(local):
 
 
 @pytest.mark.slow
-def test_a_stalled_model_answers_again_once_it_was_unloaded_over_http(local):
+def test_a_stalled_model_answers_again_after_it_was_unloaded(local):
     """A real drain, a real server: the first three trials time out, the rest are answered."""
 
     unloaded = []

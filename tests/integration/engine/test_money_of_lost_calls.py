@@ -42,14 +42,14 @@ def failing(error_class, **fields):
     return call
 
 
-def test_what_was_reserved_for_lost_calls_is_not_given_to_others(budgeted):
+def test_reservations_of_lost_calls_are_not_available_to_others(budgeted):
     lose(2)
     assert money() == (0, Decimal("0.20"))
     assert len(admit(register_worker(), 6)) == 1
     assert find_differences() == []
 
 
-def test_answers_that_come_late_never_pass_the_budget(budgeted):
+def test_late_answers_never_exceed_the_budget(budgeted):
     lost = lose(3)
     drain(answering(cost_usd=TEN_CENTS))
     record_results([result_of_text(claim) for claim in lost], WorkerRegistration().worker_id)
@@ -60,7 +60,7 @@ def test_answers_that_come_late_never_pass_the_budget(budgeted):
     assert find_differences() == []
 
 
-def test_a_run_whose_budget_is_kept_for_lost_calls_pauses_and_says_so(budgeted):
+def test_a_run_pauses_with_a_reason_if_lost_calls_reserve_its_budget(budgeted):
     lose(3)
     assert drain(answering(cost_usd=TEN_CENTS)) == 0
     budgeted.refresh_from_db()
@@ -68,7 +68,7 @@ def test_a_run_whose_budget_is_kept_for_lost_calls_pauses_and_says_so(budgeted):
     assert "$0.3000 reserved for calls of unknown cost" in budgeted.stop_reason
 
 
-def test_a_timeout_keeps_its_reservation_for_the_provider_may_bill_it(budgeted):
+def test_a_time_out_keeps_its_reservation(budgeted):
     drain(failing(ErrorClass.TIMEOUT), seconds=0.2, until_idle=False)
     assert money() == (0, Decimal("0.30"))
     assert set(Attempt.objects.values_list("kept_usd", "cost_usd")) == {(TEN_CENTS, None)}
@@ -76,7 +76,7 @@ def test_a_timeout_keeps_its_reservation_for_the_provider_may_bill_it(budgeted):
 
 
 @pytest.mark.parametrize("known", [{"http_status": 500}, {"was_sent": False}])
-def test_a_call_that_surely_cost_nothing_keeps_nothing(budgeted, known):
+def test_a_call_that_cost_nothing_keeps_no_reservation(budgeted, known):
     drain(failing(ErrorClass.SERVER_ERROR, **known), seconds=0.2, until_idle=False)
     assert money() == (0, 0)
     assert set(Attempt.objects.values_list("kept_usd", "cost_usd")) == {(None, 0)}

@@ -98,7 +98,7 @@ def test_of_no_experiment_it_costs_no_budget_and_stands_in_the_ledger_of_its_mod
         (ErrorClass.TIMEOUT, "unverified", None),
     ],
 )
-def test_a_failure_says_whether_the_model_is_dead_and_whether_it_may_be_billed(draft, error_class, status, cost):
+def test_a_failed_preflight_states_whether_the_model_works_and_may_be_billed(draft, error_class, status, cost):
     def failing(request):
         raise CallFailure(error_class, "not now", http_status=None if cost is None else 503)
 
@@ -123,7 +123,7 @@ def test_a_failure_says_whether_the_model_is_dead_and_whether_it_may_be_billed(d
         ({"tokens_per_minute": 60, "throttle": {"tokens": -9}}, "has used up its 60 tokens a minute until"),
     ],
 )
-def test_an_endpoint_that_takes_no_call_is_not_asked_and_it_says_why(draft, fields, said):
+def test_a_closed_endpoint_is_not_called_and_the_reason_is_stated(draft, fields, said):
     now = timezone.now()
     throttle = fields.get("throttle", {}) | {"filled_at": now.timestamp(), "day": f"{now:%Y-%m-%d}"}
     Endpoint.objects.update(**{"max_concurrency": 1, **fields, "throttle": throttle})
@@ -160,7 +160,7 @@ def test_it_takes_one_request_of_the_rate_and_the_tokens_that_it_used(draft):
         (5, {"input_price": None}, "unknown price: model small has no price, and experiment draft has a budget"),
     ],
 )
-def test_a_budget_that_does_not_hold_it_pays_no_call(draft, budget, prices, said):
+def test_no_call_is_made_beyond_the_budget(draft, budget, prices, said):
     Experiment.objects.update(max_usd=budget)
     LanguageModel.objects.update(**prices)
     done = made(asked(draft), never)
@@ -170,7 +170,7 @@ def test_a_budget_that_does_not_hold_it_pays_no_call(draft, budget, prices, said
 
 
 @reconciled
-def test_of_two_at_once_at_a_limit_of_one_exactly_one_is_made(draft):
+def test_at_a_limit_of_one_exactly_one_of_two_preflights_is_made(draft):
     Endpoint.objects.update(max_concurrency=1)
     first, second = asked(draft), asked(draft)
     inside, over = threading.Event(), threading.Event()
@@ -197,7 +197,7 @@ def test_of_two_at_once_at_a_limit_of_one_exactly_one_is_made(draft):
 
 
 @reconciled
-def test_one_whose_worker_went_silent_gives_its_slot_back_and_a_late_answer_is_paid_once(draft):
+def test_a_silent_workers_preflight_releases_its_slot_and_a_late_answer_is_paid_once(draft):
     lost = asked(draft)
 
     def late(request):
@@ -217,7 +217,7 @@ def test_one_whose_worker_went_silent_gives_its_slot_back_and_a_late_answer_is_p
     assert find_differences() == []
 
 
-def test_one_that_no_worker_takes_ends_by_itself(draft):
+def test_a_preflight_that_no_worker_takes_ends(draft):
     waiting = asked()
     Preflight.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
     assert sweep_expired() == 1

@@ -90,14 +90,14 @@ def test_unused_tokens_come_back_with_the_answers(transactional_db):
     assert Endpoint.objects.get().throttle["tokens"] > 9000
 
 
-def test_a_changed_rate_takes_hold_at_the_next_claim(noon):
+def test_a_changed_rate_takes_effect_at_the_next_claim(noon):
     many(requests_per_day=3, adaptive=False)
     assert claimed_by_two_workers() == [3, 0]
     Endpoint.objects.update(requests_per_day=5)
     assert claimed_by_two_workers() == [2, 0]
 
 
-def test_the_limit_begins_low_and_grows_while_calls_are_answered(transactional_db):
+def test_the_limit_starts_low_and_grows_while_calls_are_answered(transactional_db):
     many()
     assert sum(claimed_by_two_workers()) == FIRST_LIMIT
 

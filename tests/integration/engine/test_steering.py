@@ -70,7 +70,7 @@ def _cancel_once():
     connection.close()
 
 
-def test_failed_trials_of_one_class_are_tried_again(run):
+def test_failed_trials_of_one_class_are_retried(run):
     async def refuse(request):
         kind = "content_refused" if "0 plus" in request.messages[-1]["content"] else "not_found"
         raise CallFailure(ErrorClass(kind), "no", http_status=400)
@@ -100,7 +100,7 @@ def test_conditions_in_sequence_run_one_after_the_other(transactional_db):
     assert set(Run.objects.values_list("status", flat=True)) == {"done"}
 
 
-def test_a_budget_is_never_passed_and_the_run_says_what_more_it_needs(run):
+def test_a_budget_is_never_exceeded_and_the_run_states_the_missing_amount(run):
     Run.objects.update(reserve_usd=Decimal("0.10"))
     Experiment.objects.update(max_usd=Decimal("0.35"))
     drain(answering(cost_usd=Decimal("0.10")))
@@ -113,7 +113,7 @@ def test_a_budget_is_never_passed_and_the_run_says_what_more_it_needs(run):
     assert find_differences() == []
 
 
-def test_a_run_without_budget_says_what_all_that_waits_needs_beyond_it(transactional_db):
+def test_a_run_without_budget_states_the_cost_of_all_pending_calls(transactional_db):
     """Six trials of two conditions and two of a judge: 3 x $0.10 + 3 x $0.20 + 2 x $0.50, and $0.05 is left."""
     models = [factories.make_model("small"), factories.make_model("large")]
     experiment = factories.make_experiment("two", models=models, max_usd=Decimal("0.05"))
@@ -141,7 +141,7 @@ def test_a_concurrency_out_of_range_is_refused(run, n):
         run.change_concurrency(n, by="test")
 
 
-def test_what_failed_in_a_cancelled_run_is_not_tried_again(run):
+def test_failed_trials_of_a_cancelled_run_are_not_retried(run):
     worker, refused = WorkerRegistration().worker_id, ("failure", ErrorClass.CONTENT_REFUSED)
     record_results([result_of_outcome(claim, refused) for claim in admit(worker, 2)], worker)
     run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
@@ -190,14 +190,14 @@ def test_a_sequence_that_was_paused_goes_on_as_a_sequence(sequence):
     assert states() == ["done", "done", "done"]
 
 
-def test_what_is_resumed_behind_a_condition_that_runs_waits_for_its_turn(sequence):
+def test_a_resumed_run_of_a_sequence_waits_for_its_turn(sequence):
     last = Run.objects.filter(pk=Run.objects.latest("pk").pk)
     run_control.pause(last, by="test")
     run_control.resume(last, by="test")
     assert states() == ["running", "queued", "queued"]
 
 
-def test_what_is_tried_again_in_a_sequence_waits_for_its_turn(sequence):
+def test_retried_trials_of_a_sequence_wait_for_their_turn(sequence):
     worker = WorkerRegistration().worker_id
     refused = ("failure", ErrorClass.CONTENT_REFUSED)
     record_results([result_of_outcome(claim, refused) for claim in admit(worker, 10)], worker)

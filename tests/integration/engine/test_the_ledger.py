@@ -36,7 +36,7 @@ def test_every_call_is_entered_with_its_tokens_its_cost_and_its_list_price(run):
     assert find_differences() == []
 
 
-def test_what_reuse_spared_is_what_the_answer_cost_when_it_was_given(run, experiment):
+def test_the_saving_of_a_cached_answer_is_its_original_cost(run, experiment):
     drain(answering(cost_usd=PAID, list_usd=LISTED))
     again = factories.make_experiment(
         "again",
@@ -55,7 +55,7 @@ def test_what_reuse_spared_is_what_the_answer_cost_when_it_was_given(run, experi
     assert find_differences() == []
 
 
-def test_what_a_batch_saved_is_told_from_what_a_cache_saved(run):
+def test_savings_of_batches_and_caches_are_separate(run):
     trial = factories.plan_trials(factories.make_runs(run.experiment, wave=1)[0])[0]
     factories.make_attempt(trial, cost_usd=PAID, list_usd=LISTED, batched=True)
     factories.make_attempt(trial, cost_usd=PAID, list_usd=LISTED)
@@ -65,7 +65,7 @@ def test_what_a_batch_saved_is_told_from_what_a_cache_saved(run):
     assert sums["list_usd"] == sums["paid_usd"] + saved + sums["cache_saved_usd"]
 
 
-def test_calls_of_unknown_cost_are_counted_and_have_no_part_in_any_sum(run):
+def test_calls_of_unknown_cost_are_counted_and_not_summed(run):
     async def hanging(request):
         raise CallFailure(ErrorClass.TIMEOUT, "no reply within 60 s")
 
@@ -78,7 +78,7 @@ def test_calls_of_unknown_cost_are_counted_and_have_no_part_in_any_sum(run):
     assert find_differences() == []
 
 
-def test_an_answer_that_comes_after_all_moves_its_cost_into_the_ledger(run):
+def test_a_late_answer_moves_its_cost_into_the_ledger(run):
     trial = factories.plan_trials(factories.make_runs(run.experiment, wave=1)[0])[0]
     lost = factories.make_attempt(trial, outcome="lost", cost_usd=None, finished_at=factories.NOON)
     assert totals(run=trial.run)["unpriced"] == 1

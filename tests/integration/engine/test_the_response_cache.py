@@ -39,7 +39,7 @@ def designed(slug, **fields):
     )
 
 
-def test_what_was_asked_before_is_answered_from_the_cache_at_no_cost(transactional_db):
+def test_an_equal_request_is_answered_from_the_cache_at_no_cost(transactional_db):
     call, asked = counting()
     run_control.launch(designed("first"), by="test")
     drained(call)
@@ -56,7 +56,7 @@ def test_what_was_asked_before_is_answered_from_the_cache_at_no_cost(transaction
     assert find_differences() == []
 
 
-def test_repetitions_are_draws_of_their_own(transactional_db):
+def test_repetitions_are_independent_samples(transactional_db):
     call, asked = counting()
     run_control.launch(designed("first"), by="test")
     drained(call)
@@ -76,7 +76,7 @@ def test_a_wave_after_the_first_never_reads_the_cache(transactional_db):
 
 
 @pytest.mark.slow
-def test_an_experiment_can_do_without_the_cache(transactional_db):
+def test_an_experiment_can_disable_the_cache(transactional_db):
     call, asked = counting()
     for slug in ("first", "second"):
         run_control.launch(designed(slug, cache=False), by="test")
@@ -85,7 +85,7 @@ def test_an_experiment_can_do_without_the_cache(transactional_db):
     assert not CachedAnswer.objects.exists()
 
 
-def test_salted_requests_are_never_alike(transactional_db):
+def test_salted_requests_never_match(transactional_db):
     call, asked = counting()
     for slug in ("first", "second"):
         run_control.launch(designed(slug, cache_buster=True), by="test")

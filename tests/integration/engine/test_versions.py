@@ -45,12 +45,12 @@ def test_the_release_is_that_of_the_project():
     assert get_version().startswith(f"{RELEASE}+")
 
 
-def test_a_worker_says_its_version(run):
+def test_a_worker_reports_its_version(run):
     drain(answering())
     assert Worker.objects.get().version == get_version()
 
 
-def test_its_pace_is_of_the_last_minute(run, monkeypatch):
+def test_the_rate_of_a_worker_is_that_of_the_last_minute(run, monkeypatch):
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
     monkeypatch.setattr("runs_app.engine.worker_registration.time", clock)
     registration, paces = WorkerRegistration(), []
@@ -90,7 +90,7 @@ def test_a_database_behind_the_code_is_not_drained(run, monkeypatch):
     assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
 
 
-def test_a_drain_whose_database_is_migrated_records_what_flies_and_claims_no_more(run, monkeypatch):
+def test_a_drain_whose_database_is_migrated_records_calls_in_flight_and_claims_no_more(run, monkeypatch):
     monkeypatch.setattr("runs_app.engine.worker.HEARTBEAT_S", 0.05)
     registration = WorkerRegistration()
 
@@ -111,7 +111,7 @@ def test_a_drain_whose_database_is_migrated_records_what_flies_and_claims_no_mor
     assert Worker.objects.get().left_at is not None
 
 
-def test_a_task_of_another_version_asks_for_no_further_one(run, monkeypatch):
+def test_a_task_of_another_version_enqueues_no_further_task(run, monkeypatch):
     applied_by_another_version()
     woken = []
     monkeypatch.setattr(tasks, "enqueue_one_drain", lambda *_: woken.append(1))

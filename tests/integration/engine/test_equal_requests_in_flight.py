@@ -67,7 +67,7 @@ def drained_by(n, provider):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("drains", [1, 2])
-def test_two_runs_that_ask_the_same_at_once_pay_for_it_once(both, drains):
+def test_two_runs_with_equal_requests_pay_for_one_call(both, drains):
     provider = Provider()
     drained_by(drains, provider)
     assert provider.asked == TRIALS
@@ -78,7 +78,7 @@ def test_two_runs_that_ask_the_same_at_once_pay_for_it_once(both, drains):
     assert find_differences() == []
 
 
-def test_what_failed_for_good_elsewhere_is_asked_by_who_waited_for_it(both):
+def test_a_waiting_trial_makes_the_call_if_the_other_call_fails_permanently(both):
     provider = Provider([CallFailure(ErrorClass.BAD_REQUEST, "no", http_status=400)] * TRIALS)
     Experiment.objects.update(stop_failure_rate=1)
     drained_by(1, provider)
@@ -89,7 +89,7 @@ def test_what_failed_for_good_elsewhere_is_asked_by_who_waited_for_it(both):
 
 
 @pytest.mark.slow
-def test_a_retry_elsewhere_is_no_second_payment(both):
+def test_a_waiting_trial_does_not_pay_for_a_retry_of_the_other(both):
     provider = Provider([CallFailure(ErrorClass.SERVER_ERROR, "unwell", http_status=500)] * 2)
     drained_by(1, provider)
     assert provider.asked == TRIALS + 2
@@ -119,7 +119,7 @@ def test_only_a_call_in_flight_is_waited_for(both, status, is_leased, waits):
     assert CachedAnswer.objects.get().trial == (other if takes_over else holder)
 
 
-def test_of_two_alike_in_one_claim_one_waits_and_whoever_has_the_key_keeps_it(both):
+def test_of_two_equal_requests_in_one_claim_one_waits_for_the_other(both):
     first, second, third = Trial.objects.order_by("pk").values_list("pk", flat=True)[:3]
     Trial.objects.filter(pk=first).update(status="running", token=uuid.uuid4(), lease_until=timezone.now())
     assert take_cache_keys({first: "k", second: "k", third: "l"}) == {second}

@@ -53,7 +53,7 @@ def failed(claim):
 
 
 @pytest.mark.parametrize("ending", [result_of_text, failed])
-def test_what_a_dead_worker_left_is_stored_as_it_would_have_stored_it(worker, journal, ending):
+def test_results_of_a_dead_worker_are_recorded_as_it_would_have_recorded_them(worker, journal, ending):
     claims = admit(worker.worker_id, 2)
     record_results([ending(claims[0])], worker.worker_id)
     left(journal, [ending(claims[1])])
@@ -70,19 +70,19 @@ def test_what_a_dead_worker_left_is_stored_as_it_would_have_stored_it(worker, jo
 
 
 @pytest.mark.parametrize("text", ["two\nlines", "\x00", "a\u2028b", '{"a": "\\"}', "\U0001f600"])
-def test_whatever_the_answer_says(worker, journal, text):
+def test_results_with_any_text_are_recorded(worker, journal, text):
     (claim,) = admit(worker.worker_id, 1)
     left(journal, [result_of_text(claim, text)])
     assert record_orphaned_results(settings.JOURNAL_DIR) == 1
     assert Trial.objects.get(pk=claim.trial_id).answer == text.replace("\x00", "\ufffd")
 
 
-def test_what_no_file_can_hold_is_recorded_all_the_same(run):
+def test_an_answer_that_the_spool_cannot_hold_is_recorded(run):
     assert drain(answering("half \ud83d of a pair")) == 6
     assert set(Trial.objects.values_list("answer", flat=True)) == {"half ? of a pair"}
 
 
-def test_what_was_written_before_its_worker_died_is_not_counted_twice(worker, journal):
+def test_a_result_recorded_before_its_worker_died_is_counted_once(worker, journal):
     results = [result_of_text(claim, "once") for claim in admit(worker.worker_id, 2)]
     record_results(results, worker.worker_id)
     left(journal, results)
@@ -91,7 +91,7 @@ def test_what_was_written_before_its_worker_died_is_not_counted_twice(worker, jo
     assert find_differences() == []
 
 
-def test_what_was_asked_again_meanwhile_is_kept_as_a_late_attempt_with_its_cost(run, worker, journal):
+def test_a_result_of_a_reclaimed_trial_is_a_late_attempt_with_its_cost(run, worker, journal):
     (claim,) = admit(worker.worker_id, 1)
     expire_leases()
     sweep_expired()
@@ -103,7 +103,7 @@ def test_what_was_asked_again_meanwhile_is_kept_as_a_late_attempt_with_its_cost(
     assert find_differences() == []
 
 
-def test_what_the_dead_one_heard_of_its_endpoint_is_past(worker, journal):
+def test_endpoint_feedback_of_a_dead_worker_is_dropped(worker, journal):
     (claim,) = admit(worker.worker_id, 1)
     result = result_of_text(claim)
     result.pause_s, result.allowance = 600.0, Allowance(requests=Remaining(0, 600.0))
@@ -114,7 +114,7 @@ def test_what_the_dead_one_heard_of_its_endpoint_is_past(worker, journal):
     assert len(admit(worker.worker_id, 1)) == 1
 
 
-def test_a_worker_that_lives_is_left_alone(worker, journal):
+def test_the_spool_of_a_live_worker_is_left_alone(worker, journal):
     (claim,) = admit(worker.worker_id, 1)
     journal.add(result_of_text(claim))
     assert record_orphaned_results(settings.JOURNAL_DIR) == 0
@@ -122,7 +122,7 @@ def test_a_worker_that_lives_is_left_alone(worker, journal):
     assert record_orphaned_results(settings.JOURNAL_DIR) == 1
 
 
-def test_what_belongs_to_another_database_is_left_to_it(worker, journal):
+def test_the_spool_of_another_database_is_left_alone(worker, journal):
     (claim,) = admit(worker.worker_id, 1)
     left(journal, [result_of_text(claim)])
     Worker.objects.filter(pk=worker.worker_id).update(name="a worker of another site")
@@ -130,7 +130,7 @@ def test_what_belongs_to_another_database_is_left_to_it(worker, journal):
     assert journal.path.exists()
 
 
-def test_an_answer_that_was_cut_short_is_asked_again_and_spoils_no_other(worker, journal):
+def test_an_incomplete_line_is_skipped_and_the_others_are_recorded(worker, journal):
     results = [result_of_text(claim) for claim in admit(worker.worker_id, 2)]
     left(journal, results)
     journal.path.write_bytes(journal.path.read_bytes()[:-20])
@@ -139,7 +139,7 @@ def test_an_answer_that_was_cut_short_is_asked_again_and_spoils_no_other(worker,
     assert sweep_expired() == 1
 
 
-def test_what_the_database_refuses_is_set_aside_and_keeps_no_drain_from_its_work(run, worker, journal):
+def test_a_refused_spool_is_renamed_and_stops_no_drain(run, worker, journal):
     (claim,) = admit(worker.worker_id, 1)
     result = result_of_text(claim)
     result.calls[0]["call"] = 2**40
@@ -151,7 +151,7 @@ def test_what_the_database_refuses_is_set_aside_and_keeps_no_drain_from_its_work
     assert drain(answering()) == 6
 
 
-def test_an_answer_for_which_there_is_no_room_spoils_none_before_it(worker, journal, monkeypatch, caplog):
+def test_a_full_disk_spoils_no_earlier_line(worker, journal, monkeypatch, caplog):
     whole, cut, after = (result_of_text(claim) for claim in admit(worker.worker_id, 3))
     journal.add(whole)
     write = os.write
@@ -164,7 +164,7 @@ def test_an_answer_for_which_there_is_no_room_spoils_none_before_it(worker, jour
     assert Trial.objects.get(status="done").pk == whole.claim.trial_id
 
 
-def test_what_was_recorded_makes_room_and_what_was_not_stays(worker, journal):
+def test_recorded_lines_are_dropped_and_unrecorded_ones_stay(worker, journal):
     written, unwritten = (result_of_text(claim, "long " * 100_000) for claim in admit(worker.worker_id, 2))
     for result in (written, written, written, unwritten):
         journal.add(result)
@@ -176,12 +176,12 @@ def test_what_was_recorded_makes_room_and_what_was_not_stays(worker, journal):
     assert Trial.objects.get(status="done").pk == unwritten.claim.trial_id
 
 
-def test_a_drain_that_ends_leaves_nothing_behind(run):
+def test_a_drain_that_ends_leaves_no_spool(run):
     assert drain(answering()) == 6
     assert list(settings.JOURNAL_DIR.iterdir()) == []
 
 
-def test_a_drain_without_a_place_for_it_says_so_and_goes_on(run, caplog):
+def test_a_drain_without_a_spool_logs_a_warning_and_continues(run, caplog):
     settings.JOURNAL_DIR.parent.mkdir(exist_ok=True)
     settings.JOURNAL_DIR.write_text("in the way")
     assert drain(answering()) == 6

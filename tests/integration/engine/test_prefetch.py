@@ -50,21 +50,21 @@ def paced(per_second, for_s=5.0, turn_s=0.05):
     return ahead, clock, wanted
 
 
-def test_as_many_wait_as_will_start_within_the_lookahead():
+def test_the_queue_holds_the_jobs_that_start_within_the_lookahead():
     assert paced(640)[2][AT] == pytest.approx(640 * LOOKAHEAD_S, rel=0.05)
 
 
-def test_nothing_waits_where_calls_take_seconds():
+def test_nothing_is_prefetched_if_calls_take_seconds():
     assert paced(64 / 30)[2] == {}
 
 
-def test_the_pace_is_forgotten_when_nothing_lands():
+def test_the_rate_decays_without_answers():
     ahead, clock, _ = paced(640)
     clock.now += 3
     assert ahead.target_sizes() == {}
 
 
-def test_what_waits_for_too_long_is_given_back():
+def test_stale_jobs_are_released():
     ahead, clock, _ = paced(640)
     ahead.add(jobs(3), {AT: 0})
     clock.now += STALE_S / 2
@@ -75,7 +75,7 @@ def test_what_waits_for_too_long_is_given_back():
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20)), max_size=4))
-def test_no_more_start_than_the_level_of_their_endpoint(endpoints):
+def test_no_more_calls_start_than_the_level_of_their_endpoint(endpoints):
     ahead = PrefetchQueue()
     waiting = [job for key, (n, _, _) in enumerate(endpoints) for job in jobs(n, key)]
     levels = {key: level for key, (_, level, _) in enumerate(endpoints)}
@@ -128,7 +128,7 @@ def drained(provider, **limits):
     return asyncio.run(go())
 
 
-def test_more_are_held_than_fly_and_no_more_fly_than_the_drain_may_have(long_run):
+def test_prefetched_claims_exceed_the_calls_in_flight_which_stay_within_the_limit(long_run):
     provider = Provider()
     assert drained(provider) == 200
     assert provider.peak == 8
@@ -137,7 +137,7 @@ def test_more_are_held_than_fly_and_no_more_fly_than_the_drain_may_have(long_run
     assert find_differences() == []
 
 
-def test_a_failure_hands_its_slot_to_nobody(long_run):
+def test_a_failed_call_starts_no_successor(long_run):
     class Refusing(Provider):
         async def answer(self):
             raise CallFailure(ErrorClass.UNAUTHORIZED, "no such key", http_status=401)
@@ -150,7 +150,7 @@ def test_a_failure_hands_its_slot_to_nobody(long_run):
     assert find_differences() == []
 
 
-def test_what_waits_at_an_overloaded_endpoint_goes_back_unasked(long_run):
+def test_prefetched_jobs_of_an_overloaded_endpoint_are_released(long_run):
     class Overloaded(Provider):
         asked_before = None
 
@@ -169,7 +169,7 @@ def test_what_waits_at_an_overloaded_endpoint_goes_back_unasked(long_run):
     assert find_differences() == []
 
 
-def test_what_waits_when_the_worker_is_stopped_goes_back_unasked(long_run):
+def test_prefetched_jobs_of_a_stopped_worker_are_released(long_run):
     class Stopping(Provider):
         async def answer(self):
             if self.asked > 60 and len(self.drain._prefetched):

@@ -40,7 +40,7 @@ def stopped_after_twenty_calls(run):
 
 
 @pytest.mark.slow
-def test_it_goes_on_to_its_end_once_the_key_is_mended(run):
+def test_a_run_continues_to_its_end_once_the_key_is_corrected(run):
     stopped_after_twenty_calls(run)
     run_control.resume(Run.objects.all(), by="an operator", reason="the key is mended")
     assert drain(answering(), seconds=DEADLINE_S) == 40
@@ -51,14 +51,14 @@ def test_it_goes_on_to_its_end_once_the_key_is_mended(run):
     assert find_differences() == []
 
 
-def test_a_retry_alone_sets_it_going_as_well(run):
+def test_a_retry_restarts_a_stopped_run(run):
     stopped_after_twenty_calls(run)
     run_control.retry_failed(Run.objects.all(), by="an operator")
     assert drain(answering(), seconds=DEADLINE_S) == 60
     assert Run.objects.get().status == "done"
 
 
-def test_it_stops_again_where_the_cause_is_still_there(run):
+def test_a_run_stops_again_if_the_cause_remains(run):
     stopped_after_twenty_calls(run)
     run_control.resume(Run.objects.all(), by="an operator")
     drain(refusing(), seconds=DEADLINE_S)
@@ -78,7 +78,7 @@ def test_failures_of_a_run_that_was_done_do_not_stop_what_is_tried_again(run):
     assert Run.objects.get().status == "done"
 
 
-def test_a_limit_that_is_lowered_below_what_failed_stops_the_run_and_says_so(run):
+def test_lowering_the_failure_limit_stops_a_run_with_a_reason(run):
     Experiment.objects.update(stop_failure_rate=1)
     worker = WorkerRegistration().worker_id
     refused = ("failure", ErrorClass.CONTENT_REFUSED)

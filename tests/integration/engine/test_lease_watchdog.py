@@ -122,9 +122,7 @@ def test_a_database_thread_that_is_busy_for_longer_than_a_lease_loses_nothing(le
     assert find_differences() == []
 
 
-def test_what_a_drain_holds_that_hangs_for_good_returns_and_its_late_answers_change_nothing(
-    leased, caplog, monkeypatch
-):
+def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing(leased, caplog, monkeypatch):
     monkeypatch.setattr(lease_watchdog, "MAX_SILENT_LEASES", 1)
     stall = Stall()
 
@@ -151,7 +149,7 @@ def test_what_a_drain_holds_that_hangs_for_good_returns_and_its_late_answers_cha
     assert find_differences() == []
 
 
-def test_only_ones_own_leases_are_renewed_and_batches_have_none(leased):
+def test_a_worker_renews_only_its_own_leases_and_none_of_batches(leased):
     mine, theirs = register_worker(), register_worker()
     admit(mine, 2)
     admit(theirs, 2)
