@@ -98,7 +98,7 @@ def test_looks_are_rarer_the_older_a_batch_is(age):
 
 
 @given(st.integers(1, 10**6), st.none() | st.floats(0, 10**5))
-def test_what_fails_is_tried_again_later_and_not_sooner_than_asked(failures, asked_for):
+def test_retries_wait_and_respect_the_providers_own_wait(failures, asked_for):
     wait = compute_retry_wait_s(failures, asked_for)
     assert wait >= 1
     assert wait <= 600 if asked_for is None else wait >= asked_for

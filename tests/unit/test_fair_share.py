@@ -29,7 +29,7 @@ def situations(draw):
 
 
 @given(situations())
-def test_slots_wishes_and_budgets_are_never_passed(situation):
+def test_slots_demands_and_budgets_are_never_exceeded(situation):
     slots, demands, left = situation
     given_ = share_slots(slots, demands, left)
     assert sum(given_.values()) <= slots
@@ -49,7 +49,7 @@ def test_without_a_budget_no_slot_stays_empty_while_a_run_wants_it(situation):
 
 
 @given(situations())
-def test_what_a_budget_still_admits_is_given_while_slots_are_free(situation):
+def test_free_slots_are_used_up_to_the_budget(situation):
     slots, demands, left = situation
     given_ = share_slots(slots, demands, left)
     if sum(given_.values()) == slots:
@@ -63,14 +63,14 @@ def test_what_a_budget_still_admits_is_given_while_slots_are_free(situation):
             assert budget - spent < demand.reserve_usd
 
 
-def test_the_run_with_the_fewest_in_flight_comes_first_so_none_starves():
+def test_the_run_with_the_fewest_calls_in_flight_comes_first():
     busy = Demand(1, 1, pending=100, in_flight=10, max_concurrency=50)
     fresh = Demand(2, 1, pending=100, in_flight=0, max_concurrency=50)
     assert share_slots(8, [busy, fresh], {1: None}) == {1: 0, 2: 8}
     assert share_slots(14, [busy, fresh], {1: None}) == {1: 2, 2: 12}
 
 
-def test_many_conditions_are_no_more_than_one_share():
+def test_an_experiment_with_many_conditions_gets_one_share():
     crowd = [Demand(n, 1, pending=100, in_flight=0, max_concurrency=50) for n in range(1, 21)]
     single = Demand(21, 2, pending=100, in_flight=0, max_concurrency=50)
     given_ = share_slots(40, [*crowd, single], {1: None, 2: None})
@@ -78,7 +78,7 @@ def test_many_conditions_are_no_more_than_one_share():
     assert {given_[n] for n in range(1, 21)} == {1}
 
 
-def test_a_higher_priority_takes_what_it_wants_first():
+def test_a_higher_priority_comes_first():
     first = Demand(1, 1, pending=100, in_flight=9, max_concurrency=15, priority=3)
     other = Demand(2, 2, pending=100, in_flight=0, max_concurrency=50)
     assert share_slots(10, [first, other], {1: None, 2: None}) == {1: 6, 2: 4}
@@ -89,7 +89,7 @@ counts = st.dictionaries(st.integers(1, 6), st.integers(0, 40))
 
 
 @given(st.integers(1, 64), counts, counts)
-def test_each_endpoint_gets_its_share_of_a_drain_and_no_room_is_left_while_one_wants_it(room, flying, wants):
+def test_each_endpoint_gets_its_share_and_no_slot_stays_free_while_one_has_demand(room, flying, wants):
     given_ = share_capacity(room, flying, wants)
     share = room // max(1, len({key for key in (*flying, *wants) if flying.get(key) or wants.get(key)}))
     free = room - sum(flying.values())
@@ -101,10 +101,10 @@ def test_each_endpoint_gets_its_share_of_a_drain_and_no_room_is_left_while_one_w
         assert sum(given_.values()) <= room
 
 
-def test_where_calls_of_one_endpoint_hold_all_the_other_gets_its_share_nonetheless():
+def test_an_endpoint_gets_its_share_even_if_calls_of_another_hold_all_slots():
     assert share_capacity(64, {1: 64}, {1: 100, 2: 100}) == {2: 32}
     assert share_capacity(64, {1: 64, 2: 32}, {1: 100, 2: 100}) == {}
 
 
-def test_what_one_endpoint_does_not_want_goes_to_the_other():
+def test_unused_shares_go_to_the_other_endpoint():
     assert share_capacity(64, {}, {1: 4, 2: 100}) == {1: 4, 2: 60}

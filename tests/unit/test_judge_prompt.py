@@ -28,13 +28,13 @@ def test_an_answer_that_knows_its_mark_gets_another():
     assert FENCE.search(judge_prompt.fence(forged))[1] not in forged
 
 
-def test_the_same_answer_is_fenced_alike_so_that_a_cache_can_answer():
+def test_equal_answers_get_equal_fences():
     assert judge_prompt.fence("four") == judge_prompt.fence("four")
     assert judge_prompt.fence("four") != judge_prompt.fence("five")
 
 
 @given(st.text(alphabet="{}answer_tg ", max_size=60))
-def test_what_an_answer_says_in_braces_is_never_filled_in(answer):
+def test_braces_in_an_answer_are_not_substituted(answer):
     told = {
         **judge_prompt.build_rubric_variables(SCORE),
         **judge_prompt.build_answer_variables(answer, None),
@@ -54,7 +54,7 @@ def test_what_an_answer_says_in_braces_is_never_filled_in(answer):
         ("score", "{{answer}} {{model}}", "Turn 1: unknown variable {{model}}."),
     ],
 )
-def test_a_template_that_cannot_be_judged_by_is_told_why(kind, content, problem):
+def test_an_invalid_template_is_refused_with_a_reason(kind, content, problem):
     assert judge_prompt.find_problems(kind, [{"role": "user", "content": content}]) == [problem]
 
 
@@ -94,7 +94,7 @@ def test_each_kind_asks_for_the_form_that_can_be_read(rubric, said):
         ("hosted_vllm", "fresh-7b", "fresh"),
     ],
 )
-def test_the_family_of_a_model_is_told_by_its_name(provider, model, expected):
+def test_a_models_family_follows_from_its_name(provider, model, expected):
     assert find_family(provider, model) == expected
 
 
@@ -115,5 +115,5 @@ def test_the_form_of_a_verdict_is_json_whatever_its_parts_are_called(names, kind
     assert kind != "criteria" or list(shown["criteria"]) == names
 
 
-def test_a_score_is_asked_for_as_a_number_to_fill_in():
+def test_the_form_of_a_score_has_a_number_to_fill_in():
     assert '{"score": N, "reasoning": "..."}' in judge_prompt.build_verdict_form(SCORE)

@@ -44,7 +44,7 @@ def test_a_refused_schema_spends_no_attempt_though_not_for_ever():
 
 
 @given(st.integers(0, 10_000))
-def test_what_another_call_asks_is_looked_for_again_and_spends_nothing_however_often(yields):
+def test_waiting_for_an_equal_request_spends_no_attempt(yields):
     again = concluded(ErrorClass.DUPLICATE_IN_FLIGHT, attempts=3, yields=yields)
     assert (again.status, again.unspent, again.pause_s) == ("pending", True, None)
     assert 0 < again.wait_s <= outcomes.MAX_POLL_S
@@ -67,7 +67,7 @@ def test_a_retry_after_is_minded_by_the_trial_and_by_its_endpoint(seconds):
 
 
 @given(st.floats(900, 10**9))
-def test_an_endpoint_that_asks_for_days_is_asked_again_after_a_quarter_of_an_hour(seconds):
+def test_a_retry_after_of_days_is_limited_to_a_quarter_of_an_hour(seconds):
     failure = CallFailure(ErrorClass.RATE_LIMITED, "come back next week", retry_after_s=seconds)
     conclusion = outcomes.build_failure_outcome(failure, attempts=1, yields=0, retry=RetryPolicy(3))
     assert conclusion.pause_s == 900
@@ -94,6 +94,6 @@ def test_a_truncated_answer_is_marked():
     ("error_class", "http_status", "cost"),
     [("server_error", 500, 0), ("timeout", None, None), ("connection", None, None), ("missing_key", None, 0)],
 )
-def test_a_failed_call_costs_nothing_only_where_that_is_known(error_class, http_status, cost):
+def test_a_failed_call_is_free_only_if_that_is_certain(error_class, http_status, cost):
     failure = CallFailure(ErrorClass(error_class), "no", http_status=http_status)
     assert outcomes.build_attempt_from_failure(failure)["cost_usd"] == cost

@@ -37,7 +37,7 @@ def test_the_formula_in_millers_terms():
 
 
 @pytest.mark.parametrize(("between", "correlation", "repeats"), [(0.7, 0.5, 3), (0.2, 0.8, 1), (0.9, 0.0, 10)])
-def test_in_simulated_data_the_difference_is_found_as_often_as_said(between, correlation, repeats):
+def test_simulated_power_equals_the_stated_power(between, correlation, repeats):
     rng = np.random.default_rng(7)
     n, times = 60, 4000
     given_ = Assumptions(between, correlation)
@@ -58,7 +58,7 @@ def test_twice_the_items_always_says_at_least_as_much_as_twice_the_samples(n, k,
 
 
 @given(sizes, samples, assumptions, sizes, samples)
-def test_more_of_anything_never_says_less(n, k, given_, more_items, more_samples):
+def test_more_data_never_detects_less(n, k, given_, more_items, more_samples):
     d = compute_smallest_difference(n, k, given_)
     assert compute_smallest_difference(n + more_items, k, given_) <= d
     assert compute_smallest_difference(n, k + more_samples, given_) <= d
@@ -72,13 +72,13 @@ def test_more_power_asks_for_a_larger_difference(n, k, one, other):
     )
 
 
-def test_repetitions_are_no_items():
+def test_repetitions_do_not_count_as_items():
     """Where all variance lies between items, a thousand samples of each say no more than one."""
     all_between = Assumptions(between=1)
     assert compute_smallest_difference(40, 1000, all_between) == compute_smallest_difference(40, 1, all_between)
 
 
-def test_one_item_compares_nothing_and_nonsense_is_refused():
+def test_one_item_detects_nothing_and_invalid_values_are_refused():
     assert compute_detectable_effect(1, 5) is None
     assert compute_detectable_effect(2, 5).has_few_items
     assert not compute_detectable_effect(20, 1).has_few_items

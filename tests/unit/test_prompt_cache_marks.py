@@ -41,14 +41,14 @@ def test_a_turn_that_begins_with_the_item_leaves_the_mark_to_the_turn_before():
     assert with_mark[1]["content"].startswith("2 + 2? Why?")
 
 
-def test_what_belongs_to_a_dimension_is_shared_and_so_is_what_a_rubric_tells():
+def test_variables_of_dimensions_and_rubrics_are_shared():
     prompt = turns(LONG + "{{dimension_instructions}} {{criteria}} {{answer}}")
     variables = {"dimension_instructions": "How warm?", "criteria": "Be strict.", "answer": "42"}
     _, with_mark = marked(prompt, variables, shared={"criteria"})
     assert marks(with_mark) == [LONG + "How warm? Be strict. "]
 
 
-def test_a_picture_comes_after_the_mark():
+def test_an_image_comes_after_the_mark():
     prompt = turns(LONG + "Look: {{image}} What is it?")
     plain, with_mark = marked(prompt, {}, "data:image/png;base64,AA==")
     first, image, rest = with_mark[0]["content"]

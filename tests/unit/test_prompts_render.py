@@ -143,7 +143,7 @@ def test_a_blank_system_turn_is_left_out():
         ([user("{{input}}")], {"input": " \n"}, r"turn 1 \(user\) is blank after rendering"),
     ],
 )
-def test_what_cannot_be_rendered_says_why(prompt, variables, message):
+def test_an_unrenderable_prompt_is_refused_with_a_reason(prompt, variables, message):
     with pytest.raises(PromptError, match=message):
         render(prompt, variables)
 
@@ -153,7 +153,7 @@ def test_what_cannot_be_rendered_says_why(prompt, variables, message):
     st.sampled_from(["Q: {{input}}", "{{image}} {{input}}", "{{input}}{{image}}"]),
     st.booleans(),
 )
-def test_what_validates_renders_in_full(value, content, with_system):
+def test_valid_prompts_render_completely(value, content, with_system):
     prompt = [system("s")] * with_system + [user(content)]
     assert validate(prompt) == []
     parts = render(prompt, build_variables(key="k", input=value), IMAGE_URL)[-1]["content"]

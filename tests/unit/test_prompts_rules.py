@@ -39,7 +39,7 @@ def test_a_prompt_that_cannot_work_is_refused_with_the_reason(prompt, problem):
     assert problem in " ".join(validate(prompt))
 
 
-def test_every_problem_is_told_at_once():
+def test_all_problems_are_reported_together():
     assert len(validate([{"role": "user", "content": "{{a}} {{b}}"}, {"role": "x", "content": "y"}])) == 3
 
 
@@ -52,7 +52,7 @@ def test_allowed_variables_can_be_narrowed():
     assert validate(PLAIN, {"key"}, ["key"]) == ["Turn 2: unknown variable {{input}}. It may name {{key}}."]
 
 
-def test_an_unknown_variable_is_told_with_all_names_that_there_are():
+def test_an_unknown_variable_is_reported_with_all_available_names():
     (said,) = validate([{"role": "user", "content": "{{inputs}}"}])
     assert said.startswith("Turn 1: unknown variable {{inputs}}. It may name {{input}}, ")
     assert all("{{" + name + "}}" in said for name in ALLOWED | {"meta.NAME"})

@@ -47,7 +47,7 @@ def test_a_reset_is_a_duration_a_number_or_a_moment(reset, seconds):
     assert left.resets_in_s == pytest.approx(seconds, abs=0.001)
 
 
-def test_a_moment_is_one_of_the_providers_clock_whatever_ours_says():
+def test_reset_times_use_the_providers_clock():
     headers = {
         "date": "Mon, 02 Mar 2020 08:00:00 GMT",
         "anthropic-ratelimit-requests-remaining": "0",
@@ -96,25 +96,25 @@ def after(headers, *, in_flight=0):
 RATES = RateLimits(max_concurrency=50)
 
 
-def test_nothing_starts_while_nothing_is_left_and_all_may_once_that_is_over():
+def test_no_call_starts_until_an_exhausted_rate_resets():
     held = after({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"})
     assert count_free_slots(held, RATES, 0) == 0
     assert count_free_slots(refill(held, RATES, EPOCH + 19, "today"), RATES, 0) == 0
     assert count_free_slots(refill(held, RATES, EPOCH + 20, "today"), RATES, 0) == 50
 
 
-def test_no_more_start_than_are_left_less_those_whose_answers_are_still_to_come():
+def test_calls_in_flight_reduce_the_remaining_requests():
     held = after({"x-ratelimit-remaining-requests": "10", "x-ratelimit-reset-requests": "20s"}, in_flight=4)
     assert count_free_slots(held, RATES, 4) == 6
     assert count_free_slots(consume_tokens(held, 6, 0), RATES, 10) == 0
 
 
-def test_without_tokens_nothing_starts():
+def test_no_call_starts_without_remaining_tokens():
     held = after({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "20s"})
     assert count_free_slots(held, RATES, 0) == 0
     assert held.tokens_left == 0
     assert count_free_slots(refill(held, RATES, EPOCH + 21, "today"), RATES, 0) == 50
 
 
-def test_what_another_version_stored_is_read_as_far_as_it_is_known():
+def test_unknown_fields_of_another_version_are_ignored():
     assert RateLimiterState.from_row({"limit": 7.0, "of_tomorrow": 1}) == RateLimiterState(limit=7.0)

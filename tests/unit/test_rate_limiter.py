@@ -32,7 +32,7 @@ def starts_over(rates, wishes):
 
 @pytest.mark.slow
 @given(steps, st.integers(1, 600))
-def test_no_minute_passes_the_rate_of_requests(wishes, rpm):
+def test_no_minute_exceeds_the_rate_of_requests(wishes, rpm):
     rates = RateLimits(max_concurrency=1000, requests_per_minute=rpm, adaptive=False)
     starts = starts_over(rates, wishes)
     for begin in starts:
@@ -40,7 +40,7 @@ def test_no_minute_passes_the_rate_of_requests(wishes, rpm):
 
 
 @given(steps, st.integers(1, 300))
-def test_no_day_passes_its_quota(wishes, rpd):
+def test_no_day_exceeds_its_quota(wishes, rpd):
     assert len(starts_over(RateLimits(1000, requests_per_day=rpd, adaptive=False), wishes)) <= rpd
 
 
@@ -70,14 +70,14 @@ def test_a_count_of_tokens_gone_mad_keeps_an_endpoint_for_little_more_than_a_min
     assert count_free_slots(refill(throttle, rates, 75.0, ""), rates, 0) == 10
 
 
-def test_calls_given_back_after_midnight_add_nothing_to_the_new_days_quota():
+def test_calls_released_after_midnight_do_not_raise_the_new_days_quota():
     rates = RateLimits(10, requests_per_day=5, adaptive=False)
     throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, "2026-01-01"), 5, 0)
     over_midnight = consume_tokens(refill(throttle, rates, 20.0, "2026-01-02"), -3, 0)
     assert count_free_slots(over_midnight, rates, 0) == 5
 
 
-def test_a_rate_that_is_taken_away_bounds_nothing():
+def test_a_removed_rate_limits_nothing():
     before = refill(RateLimiterState(), RateLimits(10, requests_per_minute=6), 0.0, "")
     assert refill(consume_tokens(before, 1, 0), RateLimits(10), 1.0, "").requests is None
 

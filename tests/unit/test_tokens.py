@@ -49,13 +49,13 @@ def test_a_model_is_counted_by_its_familys_tokenizer_or_else_by_bytes(model, rul
     assert tokens.find_text_rule(model) == rule
 
 
-def test_the_shipped_files_are_the_ones_that_are_known():
+def test_the_tokenizer_files_have_the_expected_hashes():
     for name in litellm_data.TOKENIZER_FILES:
         assert litellm_data.find_tokenizer_file(name) is not None, f"{name}: litellm ships another file now"
 
 
 @pytest.mark.parametrize("content", [None, b"another file"])
-def test_without_its_file_a_model_is_counted_by_bytes_and_that_is_said(tmp_path, monkeypatch, content):
+def test_without_its_tokenizer_file_a_model_is_counted_by_bytes_and_this_is_reported(tmp_path, monkeypatch, content):
     monkeypatch.setattr(litellm_data, "find_litellm_folder", lambda: tmp_path)
     monkeypatch.setattr(litellm_data, "find_tokenizer_file", litellm_data.find_tokenizer_file.__wrapped__)
     if content is not None:
@@ -81,7 +81,7 @@ def test_no_request_has_more_tokens_than_the_largest(rule_and_count, found):
 @given(st.lists(words, min_size=1, max_size=3))
 @example(["¼"])
 @example(["\ufdfa"])
-def test_no_request_passes_its_bound_in_bytes(rule_and_count, texts):
+def test_no_request_exceeds_its_bound_in_bytes(rule_and_count, texts):
     rule, count = rule_and_count
     assert rule.compute_tokens(sum(map(count, texts)), texts) <= rule.bound(texts)
 
@@ -156,7 +156,7 @@ def test_a_process_that_ends_or_hangs_is_an_error_and_leaves_nothing_behind(monk
     assert token_counter.failed_tokenizers == {"cl100k_base"}
 
 
-def test_what_breaks_while_requests_are_made_is_not_taken_for_a_failure_to_count():
+def test_an_error_while_building_requests_is_not_a_count_error():
     def broken():
         yield ["hello"]
         raise RuntimeError("the database went away")

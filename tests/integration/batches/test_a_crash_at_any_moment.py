@@ -66,7 +66,7 @@ class Crasher:
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_whoever_comes_next_goes_on(provider, kind, monkeypatch):
+def test_the_next_worker_continues(provider, kind, monkeypatch):
     monkeypatch.setattr("runs_app.batches.collection.LINES_PER_CHUNK", 2)
     experiment = make_batched_run(provider.url, kind, items=TRIALS).experiment
     # The database's part is the same for all providers.

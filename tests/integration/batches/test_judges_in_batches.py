@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_verdicts_are_asked_for_in_a_batch_at_half_the_price(provider, kind):
+def test_judges_run_in_batches_at_half_the_price(provider, kind):
     answers = make_batched_run(provider.url, kind, max_usd=5)
     drive_batches()
     experiment, before = answers.experiment, provider.counters()["batch_calls"]
@@ -39,7 +39,7 @@ def test_verdicts_are_asked_for_in_a_batch_at_half_the_price(provider, kind):
     assert find_differences() == []
 
 
-def test_where_the_judges_endpoint_takes_no_batches_verdicts_are_calls(provider):
+def test_judges_make_calls_if_their_endpoint_accepts_no_batches(provider):
     answers = make_batched_run(provider.url)
     drive_batches()
     (report,) = request_verdicts(answers.experiment, [make_grader()], list(answers.experiment.waves.all()), by="test")

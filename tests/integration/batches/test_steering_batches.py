@@ -46,7 +46,7 @@ def at_work_for(provider, seconds):
 
 
 @BOTH
-def test_a_cancelled_run_cancels_its_batch_and_keeps_what_was_answered(provider, kind):
+def test_a_cancelled_run_cancels_its_batch_and_records_its_answers(provider, kind):
     run = make_batched_run(provider.url, kind, items=20)
     provider.set_faults(batch_waits={"done": 24.0})
     drive_batches(steps=4000, until=at_work_for(provider, 1.3))
@@ -96,7 +96,7 @@ def test_cancelling_one_batch_pauses_its_run(provider):
 
 
 @pytest.mark.slow
-def test_a_batch_is_no_larger_than_the_budget_pays(provider):
+def test_the_budget_limits_the_size_of_a_batch(provider):
     run = make_batched_run(provider.url, max_usd=Decimal("0.025"))
     seen = []
 
@@ -142,7 +142,7 @@ def test_the_only_free_batch_goes_to_the_experiment_of_higher_priority(provider)
 
 
 @pytest.mark.slow
-def test_what_a_cancelled_batch_had_answered_is_not_asked_again_when_its_run_goes_on(provider):
+def test_answers_of_a_cancelled_batch_are_not_repeated_when_its_run_resumes(provider):
     run = make_batched_run(provider.url, items=20)
     provider.set_faults(batch_waits={"done": 24.0})
     drive_batches(steps=4000, until=at_work_for(provider, 1.3))
@@ -179,7 +179,7 @@ def test_bounds_hold_over_all_runs_of_an_endpoint(provider):
     assert sorted(ProviderBatch.objects.values_list("n_requests", flat=True)) == [1, 2, 2, 2]
 
 
-def test_what_a_batch_holds_is_no_call_in_flight(provider):
+def test_trials_in_a_batch_are_not_calls_in_flight(provider):
     run = make_batched_run(provider.url)
     provider.set_faults(batch_waits={"done": 1000})
     drive_batches(until=is_submitted)
@@ -196,7 +196,7 @@ def test_what_a_batch_holds_is_no_call_in_flight(provider):
     assert (batch_endpoint().in_batches, batch_endpoint().in_flight) == (6, 0)
 
 
-def test_what_was_answered_before_is_not_sent(provider):
+def test_cached_answers_are_not_sent_in_a_batch(provider):
     run = make_batched_run(provider.url, cache=True, cache_buster=False)
     drive_batches()
     again = factories.make_experiment(

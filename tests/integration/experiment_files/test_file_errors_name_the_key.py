@@ -57,7 +57,7 @@ def test_what_is_wrong_is_named_by_its_path(added, problem):
     assert problems_of(GOOD + added) == [problem]
 
 
-def test_every_problem_is_told_at_once():
+def test_all_problems_are_reported_together():
     assert problems_of("experiment: Pilot 1\nprompts: [{name: plain}]\n") == [
         "experiment: string should match pattern '^[a-z0-9][a-z0-9_-]*$'",
         "dataset: field required",

@@ -29,25 +29,25 @@ def test_a_price_set_by_hand_comes_before_all_others(fake: FakeProvider) -> None
     assert (reply.cost_usd, reply.cost_source) == (Decimal("0.003"), "price list")
 
 
-def test_litellms_price_comes_before_the_providers_word(fake: FakeProvider) -> None:
+def test_litellms_price_takes_precedence_over_the_stated_cost(fake: FakeProvider) -> None:
     fake.reply = completion(usage=SAID)
     reply = call(request(fake.url, model="gpt-4o-mini"))
     assert reply.cost_source == "litellm"
     assert reply.cost_usd == Decimal("0.00021"), "0.15 and 0.60 dollars a million"
 
 
-def test_the_providers_word_comes_last(fake: FakeProvider) -> None:
+def test_the_stated_cost_is_used_last(fake: FakeProvider) -> None:
     fake.reply = completion(usage=STATED)
     reply = call(request(fake.url, provider="openrouter", model="nobody/knows"))
     assert (reply.cost_usd, reply.cost_source) == (Decimal("0.0123"), "provider")
 
 
-def test_else_the_cost_is_unknown_and_not_zero(fake: FakeProvider) -> None:
+def test_otherwise_the_cost_is_unknown_and_not_zero(fake: FakeProvider) -> None:
     reply = call(request(fake.url))
     assert (reply.cost_usd, reply.cost_source) == (None, "unknown")
 
 
-def test_half_a_price_is_no_price(fake: FakeProvider) -> None:
+def test_a_price_for_input_alone_is_not_a_price(fake: FakeProvider) -> None:
     reply = call(request(fake.url, prices=Prices(Decimal("2"), None)))
     assert reply.cost_usd is None
 

@@ -47,7 +47,7 @@ def test_a_fault_comes_out_as_its_class(
     assert simulator.counters()["requests"] == 1, "one call is one request, whatever comes of it"
 
 
-def test_a_429_says_when_to_come_back(simulator: SimulatorProcess) -> None:
+def test_a_429_states_the_time_to_wait(simulator: SimulatorProcess) -> None:
     simulator.set_faults(errors="429=1")
     assert failure_of(request(simulator.url)).retry_after_s == 7.0
 
@@ -68,7 +68,7 @@ def test_a_server_that_accepts_and_never_answers_is_a_timeout() -> None:
     assert failure.error_class == ErrorClass.TIMEOUT
 
 
-def test_a_port_where_nobody_listens_is_a_connection_failure() -> None:
+def test_a_closed_port_is_a_connection_failure() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # Kept, so that nobody else gets it; and nobody listens.
         failure = failure_of(request(f"http://127.0.0.1:{unused.getsockname()[1]}/v1"))
@@ -94,7 +94,7 @@ def test_truncated_and_empty_answers_are_replies(simulator: SimulatorProcess) ->
 
 
 @pytest.mark.slow
-def test_a_server_that_refuses_schemas_is_told_apart_so_that_one_may_ask_without() -> None:
+def test_a_refused_schema_has_its_own_error_class() -> None:
     with simulator_process(SimulatorConfig(json_schema=False)) as simulator:
         failure = failure_of(request(simulator.url, response_format=SCHEMA))
         assert failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED

@@ -42,7 +42,7 @@ def test_the_key_comes_from_the_variable_that_the_endpoint_names(
 
 
 @pytest.mark.parametrize("value", [None, "", "  "])
-def test_a_missing_key_is_a_permanent_failure_and_nothing_is_sent(
+def test_a_missing_key_is_a_permanent_failure_before_the_request(
     fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, value: str | None
 ) -> None:
     monkeypatch.delenv("LAB_KEY", raising=False)
@@ -232,7 +232,7 @@ def test_a_word_that_also_is_a_dummy_key_stays_in_answers(fake: FakeProvider, mo
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_the_door_can_be_imported_without_what_is_behind_it() -> None:
+def test_importing_the_gateway_does_not_import_litellm() -> None:
     """A web process may import the gateway: litellm, which is large, comes with the first call only."""
     code = "import sys; from runs_app.llm import gateway; print([name for name in sys.modules if 'litellm' in name])"
     done = subprocess.run(

@@ -68,7 +68,7 @@ def test_openrouter_hands_the_marks_on(fake: FakeProvider) -> None:
     assert fake.last.body["messages"][1]["content"][0]["cache_control"] == MARK
 
 
-def test_what_only_the_provider_prices_has_no_list_price(fake: FakeProvider) -> None:
+def test_a_call_priced_only_by_its_provider_has_no_list_price(fake: FakeProvider) -> None:
     fake.reply = completion(usage={"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11, "cost": 0.01})
     reply = call(request(fake.url, provider="openrouter", model="nobody/knows"))
     assert (reply.cost_usd, reply.list_usd) == (Decimal("0.01"), None)

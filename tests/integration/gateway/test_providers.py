@@ -138,7 +138,7 @@ def test_geminis_errors_say_when_to_come_back(fake: FakeProvider) -> None:
 
 
 @pytest.mark.parametrize(("parameters", "think"), [({}, False), ({"reasoning_effort": "low"}, True)])
-def test_ollamas_form_and_that_it_thinks_only_when_asked(
+def test_ollama_gets_its_own_form_and_thinks_only_on_request(
     fake: FakeProvider, parameters: dict[str, object], think: bool
 ) -> None:
     fake.reply = {
@@ -173,7 +173,7 @@ def test_ollamas_cost_is_unknown_unless_it_is_free(fake: FakeProvider) -> None:
     assert call(request(fake.url, provider="ollama_chat", model="q", is_free=True)).cost_usd == 0
 
 
-def test_openrouters_upstream_error_is_told(fake: FakeProvider) -> None:
+def test_openrouters_upstream_error_is_reported(fake: FakeProvider) -> None:
     fake.status = 400
     metadata = {"raw": "DataInspectionFailed: Input image data may contain inappropriate content", "provider_name": "A"}
     fake.reply = {"error": {"message": "Provider returned error", "code": 400, "metadata": metadata}}

@@ -45,7 +45,7 @@ def drain_for(seconds):
 
 
 @pytest.mark.slow
-def test_a_provider_that_says_nothing_is_left_is_left_alone_until_it_says():
+def test_an_exhausted_rate_stops_calls_until_its_reset():
     """The simulated one takes eight a minute, and says with each answer what is left: not one call too many is made."""
     with simulator_process(SimulatorConfig(rpm=8)) as provider:
         many(provider.url, adaptive=False, max_concurrency=2)

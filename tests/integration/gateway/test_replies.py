@@ -49,7 +49,7 @@ def test_what_the_first_call_imports_is_no_part_of_its_latency(
     assert clock.late == 3600
 
 
-def test_reasoning_that_is_set_apart_comes_apart(simulator: SimulatorProcess) -> None:
+def test_separate_reasoning_stays_separate(simulator: SimulatorProcess) -> None:
     reply = call(request(simulator.url, parameters={"reasoning_effort": "low"}))
     assert reply.reasoning.startswith("Let me think.")
     assert "think" not in reply.text
@@ -98,7 +98,7 @@ def test_a_reply_without_usage_has_unknown_tokens_and_cost(fake: FakeProvider) -
     assert reply.cost_source == "unknown"
 
 
-def test_what_the_database_cannot_hold_is_replaced(fake: FakeProvider) -> None:
+def test_characters_that_the_database_cannot_hold_are_replaced(fake: FakeProvider) -> None:
     fake.reply = completion("a\0b\ud800c", id="x" * 900, model="m" * 900)
     reply = call(request(fake.url))
     assert reply.text == "a�b�c"
@@ -123,7 +123,7 @@ def test_what_the_database_cannot_hold_is_replaced(fake: FakeProvider) -> None:
     ],
 )
 @pytest.mark.parametrize("prices", [None, Prices(Decimal(2), Decimal(10))])
-def test_what_cannot_be_counts_of_tokens_is_unknown_and_the_answer_is_kept(
+def test_impossible_token_counts_are_unknown_and_the_answer_is_kept(
     fake: FakeProvider, usage: object, prices: Prices | None
 ) -> None:
     fake.reply = completion(usage=usage)
@@ -167,7 +167,7 @@ def test_a_cost_that_no_call_can_have_is_unknown(fake: FakeProvider) -> None:
         (b"[" * 9_000, ErrorClass.MALFORMED_REPLY, Kind.TRANSIENT),
     ],
 )
-def test_a_200_that_is_no_answer_is_a_failure(
+def test_a_200_without_an_answer_is_a_failure(
     fake: FakeProvider, reply: object, error_class: ErrorClass, kind: Kind
 ) -> None:
     fake.reply = reply

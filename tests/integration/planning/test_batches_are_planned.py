@@ -17,7 +17,7 @@ def designed(**fields):
     return factories.make_experiment(models=[model], **fields)
 
 
-def test_a_run_is_batched_where_both_want_it_and_reserves_at_that_price():
+def test_a_run_is_batched_if_experiment_and_endpoint_allow_it_and_reserves_at_batch_prices():
     experiment = designed(batch=True)
     plan(experiment)
     alone = Run.objects.get()
@@ -29,7 +29,7 @@ def test_a_run_is_batched_where_both_want_it_and_reserves_at_that_price():
     assert float(batched.reserve_usd) == pytest.approx(float(alone.reserve_usd) / 2, abs=1e-8)
 
 
-def test_what_is_asked_is_the_same_condition():
+def test_batching_does_not_change_the_condition():
     experiment = designed()
     Endpoint.objects.update(batch_api="openai")
     plan(experiment)
@@ -49,7 +49,7 @@ def test_rounds_in_batches_are_planned_with_a_word_on_how_long_they_take():
     assert Run.objects.get().is_batched
 
 
-def test_a_file_says_it_and_is_written_with_it():
+def test_an_experiment_file_reads_and_writes_the_policy():
     model = factories.make_model("small")
     prompt = factories.make_prompt("plain")
     dataset = factories.make_dataset("items")

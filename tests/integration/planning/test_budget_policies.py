@@ -56,7 +56,7 @@ def test_dev_asks_the_first_items_in_every_condition_and_full_adds_only_the_rest
     assert run_control.launch(dev, by="test").trials_added == 0
 
 
-def test_the_whole_design_is_what_all_answers_anew_would_cost(dev):
+def test_the_full_cost_is_that_of_a_full_rerun(dev):
     assert estimate(dev).full_usd == estimate(dev, policy="full").full_usd > estimate(dev).ceiling_usd
 
 
@@ -66,7 +66,7 @@ def test_an_excluded_item_is_not_among_the_first():
     assert [key for key, _ in asked()] == ["q000001", "q000002"]
 
 
-def test_dev_goes_call_by_call_where_the_design_wants_batches():
+def test_the_policy_dev_makes_single_calls_instead_of_batches():
     endpoint = make_rehearsal_endpoint("batching", batch_api="openai")
     experiment = make_draft_experiment(
         models=[make_rehearsal_model("a", endpoint=endpoint)], batch=True, budget_policy="dev", dev_items=1
@@ -108,7 +108,7 @@ def test_an_adaptive_design_asks_the_items_of_dev_without_points_and_later_not_a
     assert Trial.objects.count() == 8
 
 
-def test_the_manifest_says_which_policy_was_launched(dev):
+def test_the_manifest_records_the_launched_policy(dev):
     run_control.launch(dev, by="test", approved=estimate(dev))
     run_control.launch(dev, by="test", policy="full")
     full, first = Manifest.objects.all()
@@ -140,7 +140,7 @@ def test_the_form_and_the_launch_page_offer_the_policy(dev, client):
     assert Trial.objects.count() == 60
 
 
-def test_the_outlook_is_of_what_the_policy_asks(dev):
+def test_the_summary_follows_the_budget_policy(dev):
     outlook = summarise_experiment(dev)
     assert (outlook.items, outlook.samples, outlook.estimate.trials) == (2, 1, 4)
     assert Design.load(dev).experiment is dev

@@ -30,7 +30,7 @@ from tests.factories.drafts import (
 pytestmark = pytest.mark.django_db
 
 
-def test_a_changed_sampler_behind_a_known_name_is_a_drift():
+def test_a_changed_sampler_of_the_same_name_is_drift():
     experiment = make_draft_experiment()
     plan_module.plan(experiment)
     assert find_drift_warnings(experiment) == []
@@ -52,7 +52,7 @@ def changed():
     return experiment, Condition.objects.first().prompt, new
 
 
-def test_a_changed_prompt_is_told_before_the_launch_in_the_manifest_and_in_status_and_blocks_nothing():
+def test_a_changed_prompt_is_a_warning_before_the_launch_in_the_manifest_and_in_status():
     experiment, old, new = changed()
     before = f"prompt plain has had 2 contents: {old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)"
     assert estimate(experiment).warnings == [before]
@@ -85,7 +85,7 @@ def test_a_prompt_that_was_edited_between_two_experiments_is_a_drift():
     assert "first" not in told  # It may be a private one.
 
 
-def test_a_prompt_that_was_edited_before_anybody_asked_with_it_is_no_drift():
+def test_a_prompt_edited_before_its_first_use_is_not_drift():
     make_draft_experiment("first", prompts=[make_question_prompt()])
     new = make_question_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
     assert (
@@ -101,7 +101,7 @@ def test_the_design_page_shows_it(client):
     assert f"{old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)" in page
 
 
-def test_two_names_that_read_alike_once_joined_are_a_drift_of_the_condition():
+def test_names_that_are_equal_when_joined_are_drift_of_the_condition():
     prompts = [make_question_prompt("a", [{"role": "user", "content": text}]) for text in ("{{input}}?",)]
     prompts += [make_question_prompt("x_a", [{"role": "user", "content": "{{input}}!"}])]
     experiment = make_draft_experiment(models=[make_rehearsal_model("m"), make_rehearsal_model("m_x")], prompts=prompts)
@@ -144,7 +144,7 @@ def test_a_run_looks_at_its_own_attempts(django_assert_num_queries):
         assert sample_served_models(one) == ServedModels(("a-1",))
 
 
-def test_several_providers_are_told_unless_routes_name_them():
+def test_several_providers_are_a_warning_unless_routes_name_them():
     experiment = make_draft_experiment()
     plan_module.plan(experiment)
     run = Run.objects.with_design().get()

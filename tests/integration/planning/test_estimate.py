@@ -98,7 +98,7 @@ def test_new_prices_change_the_reservation_when_it_is_planned_again():
     assert Run.objects.get().reserve_usd > 50 * before
 
 
-def test_an_unknown_price_makes_an_unknown_cost_and_is_named():
+def test_an_unknown_price_gives_an_unknown_cost_and_is_named():
     experiment = make_draft_experiment(models=[make_rehearsal_model("a"), make_rehearsal_model("b", output_price=None)])
     found = estimate(experiment)
     assert (found.ceiling_usd, found.expected_usd, found.unknown_prices) == (None, None, ["b"])
@@ -106,7 +106,7 @@ def test_an_unknown_price_makes_an_unknown_cost_and_is_named():
     assert strict.needs_confirmation(found.ceiling_usd)
 
 
-def test_prices_are_told_with_their_source_and_date():
+def test_prices_have_their_source_and_date():
     model = make_rehearsal_model(price_source="the provider's page", price_date=date(2026, 2, 1))
     (price,) = estimate(make_draft_experiment(models=[model])).prices
     assert (price.model, price.input, price.source, price.as_of) == (
@@ -117,7 +117,7 @@ def test_prices_are_told_with_their_source_and_date():
     )
 
 
-def test_what_is_done_is_not_to_do_and_what_was_seen_is_expected():
+def test_done_trials_are_not_to_do_and_observed_tokens_give_the_expected_cost():
     experiment = make_draft_experiment(
         models=[make_rehearsal_model("a"), make_rehearsal_model("b")], dataset=make_questions(10)
     )
@@ -145,7 +145,7 @@ def test_a_new_wave_is_to_do_in_full():
     assert estimate(experiment, wave_label="march").to_do == 3
 
 
-def test_the_budget_is_compared_with_what_is_left_of_it():
+def test_the_ceiling_is_compared_with_the_remaining_budget():
     experiment = make_draft_experiment(max_usd=1, spent_usd=Decimal("0.99999"))
     assert experiment.may_exceed_budget(estimate(experiment).ceiling_usd)
     experiment.spent_usd = Decimal(0)

@@ -60,7 +60,7 @@ def test_new_trials_and_their_cost_are_those_that_the_launch_then_adds(rated):
     assert preview_extension(rated, Extension()).after.to_do == 45
 
 
-def test_the_rest_of_a_pilot_is_told_apart_from_what_joins():
+def test_the_rest_of_a_pilot_is_separate_from_the_extension():
     experiment = make_draft_experiment()
     run_control.launch(experiment, by="test", pilot=1)
     preview = preview_extension(experiment, Extension(language_models=[make_rehearsal_model("other")]))
@@ -78,7 +78,7 @@ def test_a_newer_version_of_a_prompt_warns_of_drift_before_it_joins():
     assert warning.startswith("prompt plain has had 2 contents")
 
 
-def test_an_extension_goes_on_with_the_first_wave_and_a_later_one_by_its_label():
+def test_an_extension_continues_the_first_wave_or_a_later_one_by_its_label():
     experiment = make_draft_experiment()
     for label in ("march", "april"):
         run_control.launch(experiment, by="test", wave=label)
@@ -88,7 +88,7 @@ def test_an_extension_goes_on_with_the_first_wave_and_a_later_one_by_its_label()
     assert Run.objects.filter(wave__label="march").count() == 1
 
 
-def test_a_wave_that_would_run_into_the_next_one_refuses_samples_and_nothing_changes():
+def test_a_wave_whose_epochs_would_overlap_refuses_samples_and_nothing_changes():
     experiment = make_draft_experiment()
     for label in ("", "march"):
         run_control.launch(experiment, by="test", wave=label)
@@ -98,7 +98,7 @@ def test_a_wave_that_would_run_into_the_next_one_refuses_samples_and_nothing_cha
     assert (experiment.samples, experiment.history.filter(what="samples").count()) == (1, 0)
 
 
-def test_a_dimension_is_refused_where_answers_are_not_rated():
+def test_a_dimension_is_refused_if_the_experiment_has_no_ratings():
     experiment = make_draft_experiment()
     run_control.launch(experiment, by="test")
     with pytest.raises(PlanError, match="launched without any"):
@@ -125,7 +125,7 @@ def test_points_on_a_new_dimension_and_cases_of_more_samples_are_foreseen():
     assert Trial.objects.filter(dimension__name="arousal").count() == 2
 
 
-def test_an_old_prompt_that_was_archived_stays_in_the_design_and_new_models_are_asked_with_it(rated):
+def test_an_archived_prompt_stays_in_the_design_for_new_models(rated):
     rated.prompts.update(status="archived")
     extension = Extension(language_models=[make_rehearsal_model("other")])
     preview = preview_extension(rated, extension)

@@ -33,7 +33,7 @@ def same(one, other):
 
 @settings(max_examples=80, deadline=None)
 @given(contents, contents)
-def test_the_identity_changes_exactly_when_what_is_seen_changes(one, other):
+def test_the_identity_changes_exactly_if_the_content_changes(one, other):
     assert (get_condition_hash(cell(one).condition_id) == get_condition_hash(cell(other).condition_id)) == same(
         one, other
     )

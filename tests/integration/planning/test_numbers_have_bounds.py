@@ -124,7 +124,7 @@ def written(table, pk, assignment, value):
 
 
 @pytest.mark.parametrize(("table", "column"), COLUMNS)
-def test_the_database_refuses_what_lies_outside(rows, table, column):
+def test_the_database_refuses_values_out_of_range(rows, table, column):
     bound, constraint = BOUNDS[table][column], f"{table}_{column}_in_range"
     cast = TABLES[table]._meta.get_field(column).db_type(connection).split()[0].split("(")[0]
     cast = "double precision" if cast == "double" else cast

@@ -33,7 +33,7 @@ def identities():
     return set(Trial.objects.values_list("run__condition", "item__key", "dimension__name", "sample_idx"))
 
 
-def test_it_makes_as_many_trials_as_it_says_spread_over_conditions():
+def test_a_pilot_spreads_its_number_of_trials_over_the_conditions():
     experiment = wide(samples=5)
     report = plan_module.plan(experiment, pilot=20)
     assert (report.trials_added, report.trials_total, Trial.objects.count()) == (20, 20, 20)
@@ -41,7 +41,7 @@ def test_it_makes_as_many_trials_as_it_says_spread_over_conditions():
     assert set(Trial.objects.values_list("sample_idx", flat=True)) == {0}
 
 
-def test_no_item_comes_twice_in_a_run_before_every_other_came_once():
+def test_an_item_repeats_only_after_all_others():
     plan_module.plan(wide(10, models=1), pilot=12)
     times = Counter(Trial.objects.values_list("item__key", flat=True))
     assert (len(times), sorted(times.values())) == (10, [1] * 8 + [2] * 2)
@@ -59,7 +59,7 @@ def test_fewer_trials_than_conditions_make_runs_for_those_alone():
     assert list(Run.objects.values_list("n_pending", flat=True)) == [1, 1]
 
 
-def test_a_pilot_again_adds_nothing_and_a_larger_one_keeps_what_is_there():
+def test_a_repeated_pilot_adds_nothing_and_a_larger_one_keeps_its_trials():
     experiment = wide(samples=2)
     plan_module.plan(experiment, pilot=7)
     before = identities()
@@ -68,7 +68,7 @@ def test_a_pilot_again_adds_nothing_and_a_larger_one_keeps_what_is_there():
     assert before < identities()
 
 
-def test_the_launch_of_the_rest_adds_what_is_missing_and_nothing_twice():
+def test_the_full_launch_adds_only_the_missing_trials():
     experiment = wide(samples=2)
     plan_module.plan(experiment, pilot=20)
     pilot = set(Trial.objects.values_list("pk", flat=True))
@@ -91,7 +91,7 @@ def test_excluded_items_are_not_drawn():
 
 
 @pytest.mark.parametrize("n", [0, -1])
-def test_a_pilot_of_nothing_is_refused(n):
+def test_a_pilot_without_trials_is_refused(n):
     with pytest.raises(PlanError, match="a pilot must have at least one trial"):
         plan_module.plan(wide(), pilot=n)
     assert not Run.objects.exists()
@@ -106,7 +106,7 @@ def test_its_estimate_is_that_of_its_trials():
     assert [estimate(experiment, pilot=n).to_do for n in (20, 21, None)] == [20, 21, 120]
 
 
-def test_what_it_took_is_what_the_rest_is_expected_to_take():
+def test_a_pilots_tokens_give_the_expected_cost_of_the_rest():
     experiment = wide(models=1, dimensions=(), prompts=[make_question_prompt()])
     plan_module.plan(experiment, pilot=4)
     Run.objects.update(n_pending=0, n_done=4, input_tokens=400, output_tokens=40)

@@ -73,7 +73,7 @@ def refused(experiment):
         ),
     ],
 )
-def test_a_design_that_cannot_work_names_what_to_mend(given, problem):
+def test_an_invalid_design_names_the_settings_to_correct(given, problem):
     assert refused(make_draft_experiment(**given())) == [problem]
 
 
@@ -84,7 +84,7 @@ def test_a_model_that_sees_no_images_is_not_shown_one():
     assert "prompt plain@1 shows an image, and model sim-large does not see images" in refused(experiment)
 
 
-def test_nothing_is_frozen_by_a_plan_that_is_refused():
+def test_a_refused_plan_approves_no_drafts():
     sampler = make_draft_sampler()
     refused(make_draft_experiment(prompts=[make_question_prompt(status="draft")], samplers=[sampler]))
     sampler.refresh_from_db()
@@ -128,7 +128,7 @@ def test_items_of_which_only_some_can_be_asked_are_a_warning():
     assert report.warnings == ["prompt plain@1: {{meta.year}} has no value for 2 of 3 items; those trials fail"]
 
 
-def test_what_trials_refer_to_cannot_be_taken_from_under_them():
+def test_rows_that_trials_refer_to_cannot_be_deleted():
     """Their keys are not checked row by row, so what they refer to must be held in place."""
     experiment = make_draft_experiment(dimensions=[make_draft_dimension()])
     plan_module.plan(experiment)

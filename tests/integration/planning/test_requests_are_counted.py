@@ -73,7 +73,7 @@ def test_no_item_on_any_dimension_is_above_the_largest():
 
 
 @pytest.mark.slow
-def test_what_is_too_much_to_count_is_taken_at_a_token_a_byte(monkeypatch):
+def test_requests_beyond_the_limit_are_bounded_by_a_token_per_byte(monkeypatch):
     few = tokens.TextRule("o200k_base", "o200k_base", most_bytes=400)
     monkeypatch.setattr(tokens, "find_text_rule", lambda model: few)
     inputs = ["a plain sentence " * 20, *["9 8 7 6 5 4 3 2 1 0 " * 10] * 3]
@@ -91,7 +91,7 @@ def test_an_approved_dataset_is_counted_once(monkeypatch):
 
 
 @pytest.mark.slow
-def test_where_the_tokenizer_cannot_be_run_bytes_count_and_that_is_said(monkeypatch):
+def test_without_a_working_tokenizer_bytes_are_counted_and_reported(monkeypatch):
     experiment = make_draft_experiment(models=[make_rehearsal_model(model="gpt-4o")], dataset=make_questions([PLAIN]))
     counted_ceiling = estimate(experiment).ceiling_usd
     cache.clear()
@@ -135,7 +135,7 @@ def test_the_largest_image_counts_by_the_rule_of_its_model(model):
 
 
 @pytest.mark.slow
-def test_where_an_answers_length_alone_is_known_bytes_count_too():
+def test_answers_of_known_length_are_counted_by_bytes_too():
     experiment = make_draft_experiment(dataset=make_questions(["x"]), models=[make_rehearsal_model(model="gpt-4o")])
     (model,) = experiment.language_models.all()
     prompt = make_question_prompt("judge", [{"role": "user", "content": "{{input}} {{answer}}"}])

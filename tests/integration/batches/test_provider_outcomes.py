@@ -80,7 +80,7 @@ def test_a_submission_that_may_still_arrive_is_not_made_again(provider, monkeypa
 
 
 @BOTH
-def test_what_an_expired_batch_did_not_ask_is_asked_in_the_next(provider, kind):
+def test_unmade_calls_of_an_expired_batch_are_in_the_next_batch(provider, kind):
     run = make_batched_run(provider.url, kind)
     provider.set_faults(batch_faults={"expired": 1})
     drive_batches(until=lambda: ProviderBatch.objects.filter(status="expired").exists())
@@ -96,7 +96,7 @@ def test_what_an_expired_batch_did_not_ask_is_asked_in_the_next(provider, kind):
 
 
 @BOTH
-def test_what_no_line_speaks_of_costs_an_attempt_and_keeps_its_reservation(provider, kind):
+def test_a_call_without_a_result_line_uses_an_attempt_and_keeps_its_reservation(provider, kind):
     run = make_batched_run(provider.url, kind, max_usd=10, max_attempts=1)
     provider.set_faults(batch_faults={"missing": 1})
     drive_batches()
@@ -107,7 +107,7 @@ def test_what_no_line_speaks_of_costs_an_attempt_and_keeps_its_reservation(provi
     assert find_differences() == []
 
 
-def test_a_batch_that_is_refused_gives_all_back_and_its_run_says_why(provider):
+def test_a_refused_batch_releases_its_trials_and_stops_its_run_with_a_reason(provider):
     run = make_batched_run(provider.url)
     provider.set_faults(batch_faults={"invalid": 1})
     drive_batches()
@@ -121,7 +121,7 @@ def test_a_batch_that_is_refused_gives_all_back_and_its_run_says_why(provider):
     assert find_differences() == []
 
 
-def test_a_provider_without_room_is_asked_again_later(provider):
+def test_a_provider_without_capacity_gets_the_batch_later(provider):
     run = make_batched_run(provider.url)
     provider.set_faults(batch_faults={"full": 1})
     drive_batches()
@@ -151,7 +151,7 @@ def test_a_call_that_fails_within_a_batch_fails_as_any_other(provider, kind):
     assert find_differences() == []
 
 
-def test_nothing_but_its_batch_ends_a_claim(provider):
+def test_only_its_batch_ends_a_batched_claim(provider):
     make_batched_run(provider.url)
     provider.set_faults(batch_waits={"done": 1000})
     drive_batches(until=lambda: ProviderBatch.objects.filter(status="submitted").exists())
@@ -161,7 +161,7 @@ def test_nothing_but_its_batch_ends_a_claim(provider):
 
 
 @BOTH
-def test_an_answer_that_names_no_batch_is_as_good_as_lost(provider, kind, monkeypatch):
+def test_a_submission_answered_without_an_id_counts_as_lost(provider, kind, monkeypatch):
     run = make_batched_run(provider.url, kind)
     post, asked = ApiClient.post, []
 

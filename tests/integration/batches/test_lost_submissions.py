@@ -79,7 +79,7 @@ def ended_once(run, provider, *, batches):
     assert find_differences() == []
 
 
-def test_the_one_that_may_be_it_is_waited_for_and_named(provider):
+def test_a_candidate_batch_is_awaited_and_named(provider):
     run = make_batched_run(provider.url, "anthropic")
     lose_the_answer(provider)
     drive_batches(until=is_waited_for)
@@ -122,7 +122,7 @@ def test_a_strangers_batch_of_that_size_is_waited_for_and_then_the_calls_are_sub
     assert ProviderBatch.objects.get().provider_id != stranger
 
 
-def test_a_strangers_batch_of_another_size_or_of_later_keeps_nothing_waiting(provider, monkeypatch):
+def test_a_foreign_batch_of_another_size_or_time_delays_nothing(provider, monkeypatch):
     run = make_batched_run(provider.url, "anthropic")
     submit_as_a_stranger(provider, 7)
     never_arrives(monkeypatch)
@@ -137,7 +137,7 @@ def test_a_strangers_batch_of_another_size_or_of_later_keeps_nothing_waiting(pro
 
 
 @pytest.mark.slow
-def test_of_two_that_were_lost_the_one_that_arrived_is_told_by_its_calls(provider, monkeypatch):
+def test_of_two_lost_submissions_the_arrived_batch_is_identified_by_its_calls(provider, monkeypatch):
     first = make_batched_run(provider.url, "anthropic")
     never_arrives(monkeypatch)
     drive_batches(until=is_looked_for)
@@ -151,7 +151,7 @@ def test_of_two_that_were_lost_the_one_that_arrived_is_told_by_its_calls(provide
     assert "found again" in " ".join(change.reason for change in second.batches.get().history)
 
 
-def test_a_cancelled_run_waits_for_the_one_that_may_be_its_own_and_keeps_what_it_answers(provider):
+def test_a_cancelled_run_waits_for_a_candidate_batch_and_records_its_answers(provider):
     run = make_batched_run(provider.url, "anthropic")
     lose_the_answer(provider)
     run_control.cancel(Run.objects.all(), by="tester", reason="enough")
@@ -166,7 +166,7 @@ def test_a_cancelled_run_waits_for_the_one_that_may_be_its_own_and_keeps_what_it
 
 
 @pytest.mark.slow
-def test_a_batch_of_that_size_that_is_not_ours_and_has_ended_keeps_nothing_waiting(provider, monkeypatch):
+def test_an_ended_foreign_batch_of_the_same_size_delays_nothing(provider, monkeypatch):
     make_batched_run(provider.url, "anthropic")
     drive_batches()
     ProviderBatch.objects.update(provider_id="msgbatch_forgotten")  # As if another program had made it.

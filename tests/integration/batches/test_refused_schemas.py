@@ -37,7 +37,7 @@ def test_the_next_batch_asks_without_a_schema_and_the_refusal_costs_no_attempt(p
 
 
 @pytest.mark.slow
-def test_what_fails_without_a_schema_fails_as_any_other_call(provider):
+def test_a_failure_without_a_schema_counts_as_any_other(provider):
     run = rating_run(provider, stop_failure_rate=1)
     drive_batches(
         until=lambda: Trial.objects.filter(error_class="response_format_unsupported", status="pending").count() == 6
@@ -51,7 +51,7 @@ def test_what_fails_without_a_schema_fails_as_any_other_call(provider):
 
 
 @pytest.mark.slow
-def test_an_answer_of_a_batch_without_a_rating_is_asked_again_in_the_next_one(provider, monkeypatch):
+def test_an_unreadable_answer_of_a_batch_is_rerun_in_the_next_batch(provider, monkeypatch):
     run = rating_run(provider, on_unreadable="rerun")
     Experiment.objects.update(max_attempts=3)
     provider.set_faults(json_schema=True)

@@ -51,7 +51,7 @@ def test_without_dimensions_a_trial_has_none():
     assert identities() == [(0, "q000000", None), (0, "q000001", None)]
 
 
-def test_excluded_items_are_not_asked():
+def test_excluded_items_get_no_trials():
     plan_module.plan(make_draft_experiment(dataset=make_questions(3, excluded={1})))
     assert [key for _, key, _ in identities()] == ["q000000", "q000002"]
 
@@ -90,7 +90,7 @@ def test_a_further_model_adds_a_run_and_leaves_the_others():
     assert (second.trials_added, second.runs) == (3, 2)
 
 
-def test_a_done_run_that_gets_new_trials_is_planned_again_and_says_why():
+def test_a_done_run_with_new_trials_becomes_planned_with_a_reason():
     experiment = make_draft_experiment()
     run_id = plan_module.plan(experiment).run_ids[0]
     Run.objects.filter(pk=run_id).update(status="done")
@@ -132,7 +132,7 @@ def test_a_renamed_model_keeps_its_condition():
     assert Condition.objects.get().condition_id.startswith("old-name_plain_greedy--")
 
 
-def test_the_condition_is_the_snapshot_of_what_is_asked():
+def test_the_condition_is_a_snapshot_of_the_content():
     experiment = make_draft_experiment()
     plan_module.plan(experiment)
     condition, prompt = Condition.objects.get(), experiment.prompts.get()

@@ -28,7 +28,7 @@ def told():
     call_observer.get_observer_queue.cache_clear()
 
 
-def test_it_is_told_of_what_was_asked_and_of_what_came(simulator, told, monkeypatch):
+def test_the_observer_gets_the_request_and_the_reply(simulator, told, monkeypatch):
     monkeypatch.setenv("LAB_KEY", "sk-of-the-lab")
     reply = call(request(simulator.url, "What is 3 + 4?", key_env="LAB_KEY"))
     call_observer.get_observer_queue(HERE).wait()
@@ -39,7 +39,7 @@ def test_it_is_told_of_what_was_asked_and_of_what_came(simulator, told, monkeypa
     assert "sk-of-the-lab" not in repr(asked) + repr(outcome)
 
 
-def test_it_is_told_of_failures(simulator, told):
+def test_the_observer_gets_failures(simulator, told):
     simulator.set_faults(errors="500=1")
     failure = failure_of(request(simulator.url))
     call_observer.get_observer_queue(HERE).wait()
@@ -48,7 +48,7 @@ def test_it_is_told_of_failures(simulator, told):
     assert outcome.trace_id == failure.trace_id != ""
 
 
-def test_one_that_fails_changes_nothing_and_is_logged(simulator, caplog):
+def test_an_observer_that_fails_changes_nothing_and_is_logged(simulator, caplog):
     with override_settings(CALL_OBSERVER=f"{__name__}.missing_its_arguments"):
         assert isinstance(call(request(simulator.url)), CallReply)
         call_observer.get_observer_queue(f"{__name__}.missing_its_arguments").wait()
@@ -59,7 +59,7 @@ def missing_its_arguments():
     raise AssertionError("is never reached: it takes no arguments")
 
 
-def test_one_that_stands_still_keeps_no_call_waiting(caplog):
+def test_a_slow_observer_delays_no_call(caplog):
     goes_on = threading.Event()
     observer_queue = ObserverQueue(lambda asked, outcome: goes_on.wait(), max_waiting=2)
     with caplog.at_level(logging.WARNING):
@@ -72,13 +72,13 @@ def test_one_that_stands_still_keeps_no_call_waiting(caplog):
 
 
 @pytest.mark.parametrize("name", ["nowhere.at_all", f"{__name__}.TOLD", "plain"])
-def test_a_name_that_leads_nowhere_is_an_error_at_the_start(name):
+def test_an_unknown_observer_is_an_error_at_the_start(name):
     with override_settings(CALL_OBSERVER=name):
         (problem,) = check_observer(None)
     assert name in problem.msg
 
 
-def test_no_name_and_a_good_name_are_fine():
+def test_an_empty_name_and_a_valid_name_are_accepted():
     with override_settings(CALL_OBSERVER=""):
         assert check_observer(None) == []
     with override_settings(CALL_OBSERVER=HERE):

@@ -37,7 +37,7 @@ def known():
     return experiment
 
 
-def test_the_same_design_elsewhere_is_foreseen_to_cost_nothing(known):
+def test_an_equal_design_is_forecast_to_come_from_the_cache(known):
     found = estimate(same_design("again", known))
     assert (found.to_do, found.foreseen, found.expected_usd) == (3, 3, 0)
     assert found.full_usd > 0
@@ -56,7 +56,7 @@ def test_of_a_run_with_more_samples_only_the_first_are_foreseen(known):
 
 
 @pytest.mark.parametrize("fields", [{"cache": False}, {"cache_buster": True}])
-def test_nothing_is_foreseen_where_no_cache_is_read(known, fields):
+def test_no_cache_hits_are_forecast_if_the_cache_is_not_read(known, fields):
     assert estimate(same_design("again", known, **fields)).foreseen == 0
 
 
@@ -76,7 +76,7 @@ def test_nor_after_the_cache_was_emptied(known):
     assert estimate(same_design("later", known)).foreseen == 3
 
 
-def test_what_is_left_is_told_from_the_whole(known):
+def test_the_forecast_separates_the_rest_from_the_whole(known):
     type(known).objects.update(samples=2)
     known.refresh_from_db()
     found = estimate(known)
@@ -94,14 +94,14 @@ def reused(experiment, n):
     return run
 
 
-def test_what_was_reused_already_is_not_foreseen_again(known):
+def test_reused_answers_are_not_forecast_again(known):
     again = same_design("again", known, samples=2)
     reused(again, 2)
     found = estimate(again)
     assert (found.to_do, found.foreseen) == (4, 1)
 
 
-def test_answers_of_the_cache_say_nothing_of_what_a_call_takes(known):
+def test_cached_answers_do_not_change_the_expected_tokens(known):
     again = same_design("again", known, samples=2)
     reused(again, 3)
     found = estimate(again)
