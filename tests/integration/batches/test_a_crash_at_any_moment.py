@@ -47,7 +47,7 @@ class Crasher:
             raise Killed(point)
 
     def _around_requests(self, monkeypatch):
-        send, lines = ApiClient._json, ApiClient.lines
+        send, lines = ApiClient._send, ApiClient.iter_lines
 
         async def sending(door, method, path, *arguments, **named):
             self._pass(f"before {method} {path}")
@@ -61,8 +61,8 @@ class Crasher:
                 yield line
                 self._pass(f"within lines of {path}")
 
-        monkeypatch.setattr(ApiClient, "_json", sending)
-        monkeypatch.setattr(ApiClient, "lines", reading)
+        monkeypatch.setattr(ApiClient, "_send", sending)
+        monkeypatch.setattr(ApiClient, "iter_lines", reading)
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])

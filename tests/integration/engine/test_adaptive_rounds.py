@@ -82,7 +82,7 @@ def answer_a_round_and_crash():
         raise Crash
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(adaptive_rounds.RoundScheduler, "decide", lambda lookout: 0)
+        patch.setattr(adaptive_rounds.RoundScheduler, "decide_if_due", lambda scheduler: 0)
         patch.setattr(adaptive_rounds.RoundScheduler, "decide_now", crash)
         with pytest.raises(Crash):
             drain(answering(easy_is_right))

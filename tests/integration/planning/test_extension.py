@@ -101,7 +101,7 @@ def test_a_wave_whose_epochs_would_overlap_refuses_samples_and_nothing_changes()
 def test_a_dimension_is_refused_if_the_experiment_has_no_ratings():
     experiment = make_draft_experiment()
     run_control.launch(experiment, by="test")
-    with pytest.raises(PlanError, match="launched without any"):
+    with pytest.raises(PlanError, match="launched without dimensions"):
         run_control.extend(experiment, Extension(dimensions=[make_draft_dimension()]), by="test")
     assert not experiment.dimensions.exists()
 
