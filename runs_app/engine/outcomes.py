@@ -42,7 +42,7 @@ class Outcome:
     allowance: Allowance | None = None
 
 
-def build_answer_outcome(reply: CallReply, scale: Scale | None) -> Outcome:
+def build_answer_outcome(reply: CallReply, scale: RatingScale | None) -> Outcome:
     """Return the outcome of an answer. It always ends its trial: an unreadable rating is a result, not an error."""
     columns = build_reply_columns(reply) | {
         "raw_response": reply.raw_text,
@@ -58,7 +58,7 @@ def build_answer_outcome(reply: CallReply, scale: Scale | None) -> Outcome:
     return Outcome("done", columns, allowance=reply.allowance)
 
 
-def build_cached_outcome(reply: CallReply, scale: Scale | None) -> Outcome:
+def build_cached_outcome(reply: CallReply, scale: RatingScale | None) -> Outcome:
     """Return the outcome of an answer from the response cache. No call was made, and nothing was paid."""
     outcome = build_answer_outcome(reply, scale)
     outcome.trial.update({"from_cache": True, "cost_usd": 0, "latency_ms": 0})

@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 
 from datasets_app.models import Asset, Item
-from evalsite.lib.stats.scale import Scale
+from evalsite.lib.rating_scale import RatingScale
 from runs_app.engine.response_cache import build_cache_key
 from runs_app.llm import judge_prompt, prompts
 from runs_app.llm.calls import CallRequest
@@ -147,7 +147,7 @@ def build_scale(dimension: Dimension | None) -> RatingScale | None:
     if dimension is None:
         return None
     labels = {int(point): label for point, label in dimension.labels.items()}
-    return Scale(dimension.scale_min, dimension.scale_max, labels)
+    return RatingScale(dimension.scale_min, dimension.scale_max, labels)
 
 
 def build_question(item: Item, dimension: Dimension | None) -> Question:

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from runs_app.bounds import ADAPTIVE
 from runs_app.experiment_files.spec_types import INLINE, NAMED, Name, Strict, Text, choose_form_tag, within
-from runs_app.stopping.rules import SHARES, WIDTHS, Correction, StoppingRule
+from runs_app.stopping.rules import SHARE_FIELDS, WIDTH_FIELDS, Correction, StoppingRule
 
 RATING = "rating"  # This scorer gives points of a scale; other scorers give right or wrong.
 CATEGORY, POINT = "category", "point"
@@ -112,7 +112,7 @@ class AdaptiveSpec(Strict):
 
     def rule(self, maximum: int) -> StoppingRule:
         """Return the rule for a point with at most `maximum` cases."""
-        names = (*SHARES, *WIDTHS, "confidence", "correction")
+        names = (*SHARE_FIELDS, *WIDTH_FIELDS, "confidence", "correction")
         settings = {name: getattr(self, name) for name in names}
         return StoppingRule(maximum=min(self.max, maximum), widest=math.inf if self.is_rated else 1.0, **settings)
 

@@ -209,13 +209,13 @@ def make_salt(run_id: int | str, item_key: str, dimension: str, sample_idx: int)
     return content_hash([str(run_id), item_key, dimension, sample_idx])[:10]
 
 
-def format_hint(answer_format: AnswerFormat, scale: Scale | None) -> str:
+def format_hint(answer_format: AnswerFormat, scale: RatingScale | None) -> str:
     """Return the sentence that asks for the answer's form, for models without schemas; "" for a plain text."""
     hint = HINTS[answer_format]
     return substitute(hint, build_variables(key="", scale=_require_scale(scale, answer_format))) if hint else ""
 
 
-def build_response_format(answer_format: AnswerFormat, scale: Scale | None) -> dict[str, Any] | None:
+def build_response_format(answer_format: AnswerFormat, scale: RatingScale | None) -> dict[str, Any] | None:
     """Return the strict schema of a rating, for the API's `response_format`, or None if the answer has no schema.
 
     A rating with reasoning has no schema either: under a strict schema, models give no reasons.
@@ -354,13 +354,13 @@ def _split_at_image(template: str) -> list[str]:
     return [*pieces, template[start:]]
 
 
-def _build_bounds(scale: Scale) -> dict[str, Any]:
+def _build_bounds(scale: RatingScale) -> dict[str, Any]:
     if scale.maximum - scale.minimum < MAX_ENUM_POINTS:
         return {"enum": list(range(scale.minimum, scale.maximum + 1))}
     return {"minimum": scale.minimum, "maximum": scale.maximum}
 
 
-def _require_scale(scale: Scale | None, answer_format: AnswerFormat) -> Scale:
+def _require_scale(scale: RatingScale | None, answer_format: AnswerFormat) -> RatingScale:
     if scale is None:
         raise PromptError(f'the answer format "{answer_format}" needs a dimension with a scale')
     return scale

@@ -63,7 +63,7 @@ def strip_thinking(text: str) -> str:
     return "".join(visible).strip()
 
 
-def parse_rating(text: str | None, scale: Scale) -> Parsed:
+def parse_rating(text: str | None, scale: RatingScale) -> Parsed:
     """Return the rating in a reply and the step that found it. No text raises an exception.
 
     Errors: "empty" (nothing visible), "no_rating_found", "out_of_scale", "not_an_integer" (for example 3.5 in JSON).
@@ -104,7 +104,7 @@ def _list_fenced_blocks(text: str) -> list[str]:
     return [re.sub(r"\A[A-Za-z]*\s", "", block) for block in text.split(FENCE)[1::2]]
 
 
-def _parse_object(answer: dict[str, Any], step: Step, scale: Scale) -> Parsed:
+def _parse_object(answer: dict[str, Any], step: Step, scale: RatingScale) -> Parsed:
     reasoning = answer.get("reasoning")
     rating, error = _read_rating(answer["rating"], scale)
     return Parsed(rating, reasoning if isinstance(reasoning, str) else None, step, error)
@@ -120,7 +120,7 @@ def _read_rating(value: Any, scale: RatingScale) -> tuple[int | None, RatingErro
     return (int(value), None) if int(value) in scale else (None, "out_of_scale")
 
 
-def _find_first_integer(text: str, scale: Scale) -> tuple[int | None, RatingError | None]:
+def _find_first_integer(text: str, scale: RatingScale) -> tuple[int | None, RatingError | None]:
     """Return the first integer of the scale that stands alone. Mentions of the scale ("from 1 to 7") do not count."""
     mention = rf"(?<![\w.-]){scale.minimum}\s*(?:-|–|—|\.\.|to|through|and)\s*{scale.maximum}(?![\w])"
     values = [int(match.replace("−", "-")) for match in STANDALONE_INTEGER.findall(re.sub(mention, " ", text))]

@@ -167,7 +167,7 @@ def find_problems(spec: AdaptiveSpec, points: list[PointSize], dimensions: Seque
 
 
 def _find_unknown_tasks(spec: AdaptiveSpec, points: list[PointSize]) -> Iterator[str]:
-    planned = {task_of(point.key) for point in points}
+    planned = {get_task_name(point.key) for point in points}
     for name in spec.tasks:
         if name not in planned:
             yield f"adaptive.tasks.{name}: no item has this category; the items have {', '.join(sorted(planned))[:200]}"

@@ -139,7 +139,7 @@ class ExperimentBuilder(RowBuilder):
             written = entry if isinstance(entry, str) else entry.content
             if (scorer := self._read_scorer(f"grade.scorers[{at}]", written)) and scorer not in scorers:
                 scorers.append(scorer)
-        if not self.adaptive or self.adaptive["scorer"] in map(scorer_name, scorers):
+        if not self.adaptive or self.adaptive["scorer"] in map(get_scorer_name, scorers):
             return scorers
         scorer = self._read_scorer("adaptive.scorer", self.adaptive["scorer"])
         return [*scorers, scorer] if scorer else scorers

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from evalsite.lib.stats.t_interval import AT_EACH_END, student_quantile
+from evalsite.lib.stats.t_interval import VALUES_AT_EACH_END, student_quantile
 from runs_app.stopping.coverage import CONFIDENCE, MAXIMUM, ROUNDING_ERROR, CoverageRange
 
 if TYPE_CHECKING:

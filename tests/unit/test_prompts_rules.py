@@ -83,7 +83,7 @@ def test_a_rating_is_held_to_a_strict_schema_of_its_scale():
 
 
 def test_a_long_scale_is_given_by_its_ends():
-    properties = build_response_format("rating", Scale(0, 100))["json_schema"]["schema"]["properties"]
+    properties = build_response_format("rating", RatingScale(0, 100))["json_schema"]["schema"]["properties"]
     assert properties["rating"] == {"type": "integer", "minimum": 0, "maximum": 100}
 
 

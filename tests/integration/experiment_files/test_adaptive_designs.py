@@ -201,7 +201,7 @@ def test_ratings_make_a_point_of_each_dimension(rated):
 def test_a_rating_needs_a_dimension_and_less_than_its_whole_scale(rated):
     rated.adaptive = {**rated.adaptive, "targetci": 3}
     assert (
-        "adaptive.targetci: ±3 is the whole scale of valence@1, 1 to 7; ask for less"
+        "adaptive.targetci: ±3 covers the whole scale of valence@1, 1 to 7; reduce it"
         in Design.load(rated).find_problems()
     )
     rated.dimensions.clear()
