@@ -80,7 +80,7 @@ def _find_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> CoverageRange 
     return rating_coverage.find_nearest_coverage(spec.targetci, spec.round, min(lengths)) if lengths else None
 
 
-def _find_task_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> list[tuple[str, Covered]]:
+def _find_task_coverage(spec: AdaptiveSpec, lines: list[PointLine]) -> list[tuple[str, CoverageRange]]:
     """Return the coverage of each task with its own rule and half-width."""
     coverages = [(name, _find_coverage(spec.for_task(name), lines)) for name in sorted(spec.tasks)]
     return [(name, covered) for name, covered in coverages if covered]
