@@ -13,6 +13,7 @@ from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.ratings import Ratings
 from tests import factories
 from tests.factories.queues import make_queue, make_rater, rate_all, signed_in
+from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 # Ratings of things 1 to 4 by three raters; thing 0 is practice and thing 5 an attention check that wants 7.
@@ -184,7 +185,7 @@ def test_a_rating_taken_back_counts_no_more():
 
 def test_the_page_tells_all_of_it():
     queue = rated_queue()
-    html = signed_in(queue.owner).get("/ratings/queues/study/").content.decode()
+    html = page_text(signed_in(queue.owner).get("/ratings/queues/study/"))
     for text in ("4 of 4 items have 3 raters", "0 of 1", "thing-3", "6.67"):
         assert text in html
 
