@@ -24,10 +24,10 @@ def parse_command_line(line):
         parser.parse_args(arguments)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_line_has_a_command_verbs_and_options_that_exist(page):
+@pytest.mark.parametrize("document", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_command_line_has_a_command_verbs_and_options_that_exist(document):
     errors = []
-    for line in COMMAND_LINE.findall(page.read_text(encoding="utf-8")):
+    for line in COMMAND_LINE.findall(document.read_text(encoding="utf-8")):
         try:
             parse_command_line(line)
         except (CommandError, KeyError) as error:
@@ -48,8 +48,8 @@ def read_texts_of_the_site():
     return " ".join(" ".join(file.read_text(encoding="utf-8") for file in files).split()).lower()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_page_button_and_field_in_italics_is_a_text_of_the_site(page):
-    prose = re.sub(r"^    .*$|^```.*?^```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+@pytest.mark.parametrize("document", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_page_button_and_field_in_italics_is_a_text_of_the_site(document):
+    prose = re.sub(r"^    .*$|^```.*?^```|`[^`]*`", "", document.read_text(encoding="utf-8"), flags=re.M | re.S)
     named = {" ".join(text.split()) for text in TEXT_ON_A_PAGE.findall(prose)}
     assert [text for text in sorted(named) if text.lower() not in read_texts_of_the_site()] == []
