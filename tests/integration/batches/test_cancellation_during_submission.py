@@ -73,7 +73,7 @@ def test_a_batch_cancelled_while_submitted_ends_at_the_provider(provider, monkey
 
 
 @pytest.mark.parametrize("stop", [pause, take_out_of_use])
-@pytest.mark.parametrize("moment", ["before _jobs", "before save", "upload"])
+@pytest.mark.parametrize("moment", ["before _build_jobs", "before save", "upload"])
 def test_unsubmitted_trials_are_released_if_their_run_or_endpoint_stops(provider, monkeypatch, stop, moment):
     run = make_batched_run(provider.url)
     if moment == "upload":

@@ -93,7 +93,7 @@ def test_a_candidate_batch_is_awaited_and_named(provider):
     assert ProviderBatch.objects.get().sought_until is None
 
 
-@pytest.mark.parametrize("moment", ["before search_keys", "before schedule_search", "after schedule_search"])
+@pytest.mark.parametrize("moment", ["before build_search", "before schedule_search", "after schedule_search"])
 def test_workers_that_die_while_it_is_looked_for_make_no_second_one(provider, moment):
     run = make_batched_run(provider.url, "anthropic")
     lose_the_answer(provider)

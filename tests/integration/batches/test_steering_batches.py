@@ -62,7 +62,7 @@ def test_a_cancelled_run_cancels_its_batch_and_records_its_answers(provider, kin
     assert find_differences() == []
 
 
-@pytest.mark.parametrize("moment", ["before _jobs", "before save"])
+@pytest.mark.parametrize("moment", ["before _build_jobs", "before save"])
 def test_a_batch_that_was_never_submitted_is_cancelled_without_a_word_to_the_provider(provider, moment):
     run = make_batched_run(provider.url)
 
