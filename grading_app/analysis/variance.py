@@ -66,6 +66,14 @@ def _build_component_table(data: AnalysisData, components: Components) -> Result
     )
 
 
+def _describe_needed_items(components: Components, difference: float | None, repetitions: int) -> str:
+    if not difference:
+        return "Enter an equivalence margin to see the power to detect a difference of this size."
+    items = find_needed_items(components, difference, repetitions)
+    needed = "more than ten million" if items is None else f"{items:,}".replace(",", "\u202f")
+    return f"A power of 80 % for a difference of {difference:g} at {repetitions} repetitions needs {needed} items."
+
+
 def _build_design_table(data: AnalysisData, components: Components) -> ResultTable:
     """Return the precision of larger designs, and their power for the equivalence margin."""
     difference = data.scope.margin
@@ -93,15 +101,7 @@ def _build_design_table(data: AnalysisData, components: Components) -> ResultTab
         if difference:
             row["power"] = paired_power(difference, components.standard_error(items, repetitions), items)
         rows.append(row)
-    notes = []
-    if difference:
-        needed_items = find_needed_items(components, difference, repetitions_now)
-        needed = "more than ten million" if needed_items is None else f"{needed_items:,}".replace(",", "\u202f")
-        notes.append(
-            f"A power of 80 % for a difference of {difference:g} at {repetitions_now} repetitions needs {needed} items."
-        )
-    else:
-        notes.append("Enter an equivalence margin to see the power to detect a difference of this size.")
+    notes = [_describe_needed_items(components, difference, repetitions_now)]
     if components.repetition is None:
         notes.append("With one score per cell, the gain from repetitions is unknown.")
     return ResultTable(

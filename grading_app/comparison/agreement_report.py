@@ -154,23 +154,19 @@ def compute_agreement(
     level, reason = choose_level(own_ratings, are_names)
     judged_people = [person for person in people if person in present]
     judge_comparison = _compare_with_people(ratings, judge, judged_people, are_names, single)
+    first_ratings = _select_first_ratings(ratings, present, single)
+    # A mean of repeated ratings is rarely a point of the scale, so it has no confusion matrix.
+    confusion_pair = None if pair and any(single.get(rater) for rater in pair) else pair
     return AgreementReport(
         coverage=[_compute_coverage(own_ratings, rater) for rater in raters],
         shared=own_ratings.with_at_least(2).n_units,
         level=level,
         level_reason=reason,
-        measures=list(
-            _evaluate_measures(own_ratings, _select_first_ratings(ratings, present, single), level, are_names)
-        )
-        if len(present) > 1
-        else [],
+        measures=list(_evaluate_measures(own_ratings, first_ratings, level, are_names)) if len(present) > 1 else [],
         pairs=[_compare_pair(ratings, *rater_pair, are_names, single) for rater_pair in combinations(present, 2)]
         if len(present) <= MAX_PAIRED_RATERS
         else [],
-        # A mean of repeated ratings is rarely a point of the scale, so it has no confusion matrix.
-        confusion=None
-        if pair and any(single.get(rater) for rater in pair)
-        else _build_confusion_matrix(own_ratings, pair),
+        confusion=_build_confusion_matrix(own_ratings, confusion_pair),
         judge_comparison=_restrict_comparison_to_scale(judge_comparison, scale),
         references=[
             _restrict_difference_to_scale(comparison, scale)

@@ -59,7 +59,7 @@ class WaveChange:
 
 
 class ServedDifference(NamedTuple):
-    """Whether the served models, and the providers, differ between two waves."""
+    """The differences of two waves in their served models and providers."""
 
     models: bool = False
     providers: bool = False

@@ -87,17 +87,14 @@ def corrected_mean(
     if not sample.y.size:
         raise ValueError("no unit was rated by the judge and by people")
     share = (_find_best_share(sample) if tuned else 1.0) if sample.f.size else 0.0
-    fitted = int(tuned and share > 0)
     people = judged_units.drop_rater(judge)
-    common = Estimate(
-        "", None, judged_units.n_units, people.n_raters, people.n_ratings, ratings.n_units - judged_units.n_units
-    )
-    variant = ", tuned" if tuned else ""
-    corrected = replace(
-        _make_estimate(common, sample, share, confidence, fitted), formula=f"prediction-powered mean{variant}"
-    )
-    people_estimate = replace(_make_estimate(common, sample, 0.0, confidence), formula="mean of the people",
-                    units=round(float(sample.times_y.sum())))  # fmt: skip
+    n_unjudged = ratings.n_units - judged_units.n_units
+    common = Estimate("", None, judged_units.n_units, people.n_raters, people.n_ratings, n_unjudged)
+    formula = f"prediction-powered mean{', tuned' if tuned else ''}"
+    corrected = replace(_make_estimate(common, sample, share, confidence, int(tuned and share > 0)), formula=formula)
+    people_estimate = _make_estimate(common, sample, 0.0, confidence)
+    rated_units = round(float(sample.times_y.sum()))
+    people_estimate = replace(people_estimate, formula="mean of the people", units=rated_units)
     judged_mean = float(np.average(judged_units.values[:, judged_units.column(judge)], weights=judged_units.times))
     judge_estimate = replace(
         common, formula="mean of the judge", estimate=judged_mean, raters=1, ratings=judged_units.n_units

@@ -44,7 +44,26 @@ def add_steering_verbs(verbs: Any) -> None:
     )
     parser.add_argument("n", type=int, metavar="N", help="-9 to 9; higher priorities go first")
     add_reason(parser)
-    parser = add_experiment_verb(verbs, "set", "change settings that may change after the launch")
+    _add_settings(add_experiment_verb(verbs, "set", "change settings that may change after the launch"))
+    parser = add_experiment_verb(verbs, "cancel", "cancel pending trials for ever")
+    add_condition_option(parser, "only the runs of these conditions")
+    add_reason(parser, needed=True)
+    parser.add_argument("--yes", action="store_true")
+    parser = add_experiment_verb(verbs, "retry", "give failed trials a new set of attempts")
+    parser.add_argument("--error-class", metavar="CLASS", help="only trials that failed with this class")
+    add_condition_option(parser, "only the runs of these conditions")
+    add_reason(parser)
+    parser = add_experiment_verb(verbs, "share", "choose who else can read it")
+    options = parser.add_mutually_exclusive_group(required=True)
+    add_list_option(options, "--with", dest="people", metavar="USER", help="only these people")
+    for audience, text in (("group", "everyone in the group, and viewers"), ("private", "only its owner")):
+        options.add_argument(
+            f"--{audience}", dest="audience", action="store_const", const=audience, default="", help=text
+        )
+    add_reason(parser)
+
+
+def _add_settings(parser: Any) -> None:
     parser.add_argument("--budget", dest="max_usd", metavar="USD|none", help="applies from the next call")
     parser.add_argument("--confirm-above", dest="confirm_above_usd", metavar="USD|none")
     parser.add_argument("--stop-failure-rate", type=float, metavar="SHARE", help="share of failures that stops a run")
@@ -63,22 +82,6 @@ def add_steering_verbs(verbs: Any) -> None:
     parser.add_argument("--dev-samples", metavar="N|none", help="maximum samples in a dev launch")
     parser.add_argument("--on-empty", choices=["keep", "rerun", "skip"], help="how to treat blank answers")
     parser.add_argument("--on-unreadable", choices=["keep", "rerun"], help="how to treat answers without a rating")
-    add_reason(parser)
-    parser = add_experiment_verb(verbs, "cancel", "cancel pending trials for ever")
-    add_condition_option(parser, "only the runs of these conditions")
-    add_reason(parser, needed=True)
-    parser.add_argument("--yes", action="store_true")
-    parser = add_experiment_verb(verbs, "retry", "give failed trials a new set of attempts")
-    parser.add_argument("--error-class", metavar="CLASS", help="only trials that failed with this class")
-    add_condition_option(parser, "only the runs of these conditions")
-    add_reason(parser)
-    parser = add_experiment_verb(verbs, "share", "choose who else can read it")
-    options = parser.add_mutually_exclusive_group(required=True)
-    add_list_option(options, "--with", dest="people", metavar="USER", help="only these people")
-    for audience, text in (("group", "everyone in the group, and viewers"), ("private", "only its owner")):
-        options.add_argument(
-            f"--{audience}", dest="audience", action="store_const", const=audience, default="", help=text
-        )
     add_reason(parser)
 
 

@@ -98,19 +98,15 @@ def plan(
         wave = _get_or_create_wave(locked, wave_label)
         shares = [(_get_or_create_run(design, cell, wave), n) for cell, n in _list_cells_to_plan(design, pilot)]
         runs = [run for run, _ in shares]
-        added = sum(
-            [
-                add_trials(run, _choose_insertion(design, n), by=by, reason="{n} trials were added", starts=False)
-                for run, n in shares
-            ]
-        )
+        reason = "{n} trials were added"
+        added = [add_trials(run, _choose_insertion(design, n), by=by, reason=reason, starts=False) for run, n in shares]
         totals = Run.objects.filter(pk__in=[run.pk for run in runs])
         return PlanReport(
             wave=wave,
             run_ids=[run.pk for run in runs],
             conditions=len(runs),
             runs=len(runs),
-            trials_added=added,
+            trials_added=sum(added),
             trials_total=sum(run.n_trials for run in totals),
             warnings=[*design.find_warnings(), *_describe_cancelled(runs)],
         )
