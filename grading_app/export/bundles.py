@@ -92,13 +92,13 @@ def describe_scope(data: AnalysisData) -> dict[str, Any]:
     """Return the scope by names, because keys differ between sites."""
     scope = data.scope
     names = dict(scope.experiment.conditions.values_list("pk", "condition_id"))
-    left_out = scope.experiment.dataset.items.filter(pk__in=scope.without).order_by("key")
+    omitted_items = scope.experiment.dataset.items.filter(pk__in=scope.without).order_by("key")
     return {
         "measure": {"key": scope.measure.key, "label": scope.measure.label},
         "wave": scope.wave.number if scope.wave else None,
         "conditions": [names[key] for key in data.conditions],
         "category": scope.category,
-        "without": list(left_out.values_list("key", flat=True)),
+        "without": list(omitted_items.values_list("key", flat=True)),
         "exclude": sorted(scope.exclude),
         "unreadable": scope.missing,
         "baseline": names[scope.baseline] if scope.baseline else None,

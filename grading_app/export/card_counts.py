@@ -37,13 +37,13 @@ class Counts:
         return content
 
     def _add(self, amount: int | Decimal, *path: str) -> None:
-        *above, last = path
+        *above, leaf = path
         node = self._tree
         for name in above:
             node = node.setdefault(name, {})
-        node[last] = node.get(last, 0) + amount
+        node[leaf] = node.get(leaf, 0) + amount
 
-    def _span(self, name: str, moment: str | None) -> None:
+    def _extend_span(self, name: str, moment: str | None) -> None:
         if moment:
             span = self._tree.setdefault("when", {}).setdefault(name, [moment, moment])
             span[:] = [min(span[0], moment), max(span[1], moment)]
@@ -57,9 +57,9 @@ class Counts:
         if row["status"] == "failed":
             self._add(1, "failed", row["error_class"] or "without a class")
         if row["dimension"] and row["status"] == "done":
-            read = "ratings" if row["rating"] is not None else f"no rating: {row['parse_error'] or 'without a code'}"
-            self._add(1, "ratings", row["condition_id"], row["dimension"], read)
-        self._span("answers", row["completed_at"])
+            outcome = "ratings" if row["rating"] is not None else f"no rating: {row['parse_error'] or 'without a code'}"
+            self._add(1, "ratings", row["condition_id"], row["dimension"], outcome)
+        self._extend_span("answers", row["completed_at"])
 
     def rating(self, row: Row) -> None:
         if row["rating"] is not None and not row["excluded"]:
@@ -69,7 +69,7 @@ class Counts:
         self._add(1, "calls", row["stage"], row["outcome"])
         if row["error_class"]:
             self._add(1, "errors of calls", row["error_class"])
-        self._span("calls", row["finished_at"])
+        self._extend_span("calls", row["finished_at"])
 
     def grading(self, row: Row) -> None:
         where = ("gradings", row["grade_condition_id"])
@@ -107,12 +107,12 @@ def _normalise(node: Any) -> Any:
     return f"{node:f}" if isinstance(node, Decimal) else node
 
 
-def find_differences(stored: Any, counted: Any, path: str = "") -> list[str]:
+def find_differences(card: Any, tables: Any, path: str = "") -> list[str]:
     """Return the differences of two trees, such as `trials / a--1 / done: the card says 3, the tables 2`."""
-    if isinstance(stored, dict) and isinstance(counted, dict):
+    if isinstance(card, dict) and isinstance(tables, dict):
         return [
             line
-            for name in sorted(set(stored) | set(counted))
-            for line in find_differences(stored.get(name), counted.get(name), f"{path} / {name}" if path else name)
+            for name in sorted(set(card) | set(tables))
+            for line in find_differences(card.get(name), tables.get(name), f"{path} / {name}" if path else name)
         ]
-    return [] if stored == counted else [f"{path}: the card says {stored}, the tables {counted}"]
+    return [] if card == tables else [f"{path}: the card says {card}, the tables {tables}"]

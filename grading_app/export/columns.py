@@ -41,18 +41,18 @@ def spreadsheet_cell(column: Column) -> str:
     return escape_cell_sql(cell)
 
 
-def json_members(some: Sequence[Column]) -> str:
+def json_members(members: Sequence[Column]) -> str:
     """Return SQL for a JSON object without its braces.
 
     It is faster than row_to_json. That function first makes a row of the cells, and looks up the type of each cell.
     """
-    pieces = [piece for column in some for piece in (f"""',"{column.name}":'""", _json_value(column))]
+    pieces = [piece for column in members for piece in (f"""',"{column.name}":'""", _build_json_value(column))]
     pieces[0] = pieces[0].replace(",", "", 1)
     parts = (pieces[start : start + MOST_ARGUMENTS] for start in range(0, len(pieces), MOST_ARGUMENTS))
     return " || ".join(f"concat({', '.join(part)})" for part in parts)
 
 
-def _json_value(column: Column) -> str:
+def _build_json_value(column: Column) -> str:
     """Return SQL for the JSON value of a column.
 
     Integers, booleans and JSON are written as their text. Other kinds go through to_json, which quotes where needed

@@ -24,7 +24,7 @@ class CommandProcessError(RuntimeError):
 def stream_command(arguments: Sequence[str]) -> Iterator[bytes]:
     """Yield the standard output of `manage.py ARGUMENTS`. If the reader leaves early, the process ends."""
     command = [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=_environment())
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=_build_environment())
     with process:
         try:
             yield from iter(lambda: process.stdout.read(PIECE), b"")  # type: ignore[union-attr]
@@ -35,9 +35,9 @@ def stream_command(arguments: Sequence[str]) -> Iterator[bytes]:
         raise CommandProcessError(f"{' '.join(arguments[:2])} ended with {process.returncode}")
 
 
-def _environment() -> dict[str, str]:
+def _build_environment() -> dict[str, str]:
     """Return this process's environment, with the address of the database that it is connected to."""
-    known = connection.settings_dict
+    database = connection.settings_dict
     names = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
-    parts = {part: str(known[name]) for part, name in names.items() if known.get(name)}
-    return {**os.environ, "DATABASE_URL": make_conninfo(**{**known["OPTIONS"], **parts})}
+    parts = {part: str(database[name]) for part, name in names.items() if database.get(name)}
+    return {**os.environ, "DATABASE_URL": make_conninfo(**{**database["OPTIONS"], **parts})}

@@ -53,42 +53,44 @@ class Extract:
 
         `filters` may also hold the table's OPTIONS.
         """
-        given, options = dict(filters or {}), OPTIONS.get(table, ())
-        chosen = _find_table(experiment, table, {name: given.pop(name) for name in options if name in given})
-        allowed = FILTERS if chosen.has_trials else {}
-        strangers = sorted(set(given) - set(allowed))
+        row_filters, options = dict(filters or {}), OPTIONS.get(table, ())
+        definition = _find_table(
+            experiment, table, {name: row_filters.pop(name) for name in options if name in row_filters}
+        )
+        table_filters = FILTERS if definition.has_trials else {}
+        strangers = sorted(set(row_filters) - set(table_filters))
         if strangers:
-            known = ", ".join([*options, *allowed]) or "none"
-            raise ExportError(f"the table {table} has no filter {', '.join(strangers)}; it has {known}")
-        for name, value in given.items():
+            available = ", ".join([*options, *table_filters]) or "none"
+            raise ExportError(f"the table {table} has no filter {', '.join(strangers)}; it has {available}")
+        for name, value in row_filters.items():
             if fault := describe_unstorable(value):
                 raise ExportError(f"the filter {name} {fault}")
-        if "point" in given:
+        if "point" in row_filters:
             try:
-                given["point"] = json.dumps(read_parameters(given["point"]))
+                row_filters["point"] = json.dumps(read_parameters(row_filters["point"]))
             except ValueError as error:
                 raise ExportError("the filter point needs parameters as name=value, joined by &") from error
-        return cls(experiment, chosen, given)
+        return cls(experiment, definition, row_filters)
 
-    def pages(self, copy: str, joined: Callable[[Iterable[bytes]], bytes] = b"".join) -> Iterator[bytes]:
+    def pages(self, copy: str, join: Callable[[Iterable[bytes]], bytes] = b"".join) -> Iterator[bytes]:
         """Yield the output of COPY for each page. `joined` joins the messages of a page, one for each row.
 
         `copy` is a statement with `{rows}` in place of the page's FROM and WHERE.
         """
         group = f" GROUP BY {self.table.group}" if self.table.group else ""
         order = f" ORDER BY {self.table.order}" if self.table.order else ""
-        statement = copy.format(rows=self.table.rows + self._narrowed + group + order)
-        keys = self.table.keys + self._narrowed
-        for section in self._sections():
-            known = {**self.filters, "experiment": self.experiment.pk, "section": section}
-            for low, high in key_ranges(keys, known, PAGE_ROWS):
-                yield _copied(statement, {**known, "low": low, "high": high}, joined)
+        statement = copy.format(rows=self.table.rows + self._filter_sql + group + order)
+        keys = self.table.keys + self._filter_sql
+        for section in self._list_sections():
+            params = {**self.filters, "experiment": self.experiment.pk, "section": section}
+            for low, high in key_ranges(keys, params, PAGE_ROWS):
+                yield _copy_page(statement, {**params, "low": low, "high": high}, join)
 
     @property
-    def _narrowed(self) -> str:
+    def _filter_sql(self) -> str:
         return "".join(f" AND {FILTERS[name]}" for name in self.filters)
 
-    def _sections(self) -> list[int]:
+    def _list_sections(self) -> list[int]:
         with connection.cursor() as cursor:
             cursor.execute(f"{self.table.sections} ORDER BY id", {"experiment": self.experiment.pk})
             return [section for (section,) in cursor.fetchall()]
@@ -105,20 +107,22 @@ def _find_table(experiment: Experiment, name: str, options: Mapping[str, str]) -
         raise ExportError(str(error)) from error
 
 
-def _copied(statement: str, params: Mapping[str, Any], joined: Callable[[Iterable[bytes]], bytes]) -> bytes:
+def _copy_page(statement: str, params: Mapping[str, Any], join: Callable[[Iterable[bytes]], bytes]) -> bytes:
     """Return one page, read to its end. So a slow reader never keeps a statement open."""
     with bare_cursor() as cursor, cursor.copy(statement, params) as copy:
-        return joined(copy)
+        return join(copy)
 
 
-def _fields(messages: Iterable[bytes]) -> bytes:
+def _join_fields(messages: Iterable[bytes]) -> bytes:
     """Return the only field of each row of a binary COPY, joined.
 
     A row is a number of fields (2 bytes), the length of the field (4 bytes) and the field. The first message begins
     with a header. The last message is a trailer of 2 bytes, which gives nothing.
     """
-    first, *others = messages
-    return b"".join([first[BINARY_HEADER + FIELD_STARTS :], *[message[FIELD_STARTS:] for message in others]])
+    first_message, *later_messages = messages
+    return b"".join(
+        [first_message[BINARY_HEADER + FIELD_STARTS :], *[message[FIELD_STARTS:] for message in later_messages]]
+    )
 
 
 def csv_chunks(extract: Extract) -> Iterator[bytes]:
@@ -127,13 +131,15 @@ def csv_chunks(extract: Extract) -> Iterator[bytes]:
     Cells that a spreadsheet would run as a formula get an apostrophe in front.
     """
     yield (",".join(column.name for column in extract.table.columns) + "\n").encode()
-    yield from extract.pages(_copy_csv(extract.table, spreadsheet_cell))
+    yield from extract.pages(_build_csv_copy(extract.table, spreadsheet_cell))
 
 
 def jsonl_chunks(extract: Extract) -> Iterator[bytes]:
     """Yield one object per line, with the keys in the order of the columns."""
     # Binary is exact, and a quarter faster than reversing the escapes of COPY's text format.
-    yield from extract.pages(f"COPY (SELECT {_json_line(extract.table)} {{rows}}) TO STDOUT (FORMAT binary)", _fields)
+    yield from extract.pages(
+        f"COPY (SELECT {_build_json_line(extract.table)} {{rows}}) TO STDOUT (FORMAT binary)", _join_fields
+    )
 
 
 def parquet_chunks(extract: Extract) -> Iterator[bytes]:
@@ -144,7 +150,7 @@ def parquet_chunks(extract: Extract) -> Iterator[bytes]:
     from grading_app.export.parquet_writer import ParquetStream
 
     stream = ParquetStream(extract.table.columns, ROW_GROUP_ROWS)
-    for page in extract.pages(_copy_csv(extract.table, exact_cell)):
+    for page in extract.pages(_build_csv_copy(extract.table, exact_cell)):
         yield from stream.add(page)
     yield from stream.close()
 
@@ -161,13 +167,13 @@ def export_chunks(
 ) -> Iterator[bytes]:
     """Return the file in pieces of about a page each. Raise ExportError at once for anything that does not exist."""
     if table == RECORDS:
-        return _record_chunks(experiment, file_format, filters or {})
+        return _export_records(experiment, file_format, filters or {})
     if file_format not in FORMATS:
         raise ExportError(f"there is no format {file_format!r}; there are {', '.join(FORMATS)}")
     return FORMATS[file_format](Extract.of(experiment, table, filters))
 
 
-def _record_chunks(experiment: Experiment, file_format: str, filters: Mapping[str, str]) -> Iterator[bytes]:
+def _export_records(experiment: Experiment, file_format: str, filters: Mapping[str, str]) -> Iterator[bytes]:
     if file_format != "jsonl":
         raise ExportError(ONLY_JSONL)
     if filters:
@@ -182,7 +188,7 @@ def write_export(chunks: Iterator[bytes], out: str) -> None:
 
     A piece is written while the database prepares the next one.
     """
-    with _sink(out) as file, ThreadPoolExecutor(max_workers=1) as writer:
+    with _open_sink(out) as file, ThreadPoolExecutor(max_workers=1) as writer:
         writing: Future[int] | None = None
         for chunk in chunks:
             if writing:
@@ -193,7 +199,7 @@ def write_export(chunks: Iterator[bytes], out: str) -> None:
 
 
 @contextmanager
-def _sink(out: str) -> Iterator[BinaryIO]:
+def _open_sink(out: str) -> Iterator[BinaryIO]:
     if out == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -212,16 +218,16 @@ def _sink(out: str) -> Iterator[BinaryIO]:
         raise
 
 
-def _json_line(table: ExportTable) -> str:
-    shared = len(SHARED_BY_A_RUN)
-    if table.columns[:shared] == SHARED_BY_A_RUN:
-        members = f"cell.members, ',', {json_members(table.columns[shared:])}"
+def _build_json_line(table: ExportTable) -> str:
+    shared_count = len(SHARED_BY_A_RUN)
+    if table.columns[:shared_count] == SHARED_BY_A_RUN:
+        members = f"cell.members, ',', {json_members(table.columns[shared_count:])}"
     else:
         members = json_members(table.columns)
     return rf"concat('{{{{', {members}, E'}}}}\n')"
 
 
-def _copy_csv(table: ExportTable, cell: Callable[[Column], str]) -> str:
+def _build_csv_copy(table: ExportTable, cell: Callable[[Column], str]) -> str:
     cells = ", ".join(cell(column) for column in table.columns)
     return f"COPY (SELECT {cells} {{rows}}) TO STDOUT (FORMAT csv)"
 

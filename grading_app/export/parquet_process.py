@@ -15,6 +15,6 @@ def parquet_from_process(experiment: Experiment, table: str, filters: Mapping[st
     Raise ExportError at once for a table or filter that does not exist. If the reader leaves early, the process ends.
     """
     Extract.of(experiment, table, filters)
-    chosen = [f"{name}={value}" for name, value in filters.items()]
-    named = ["--table", table, "--format", "parquet", "--out", "-", "--filter", *chosen]
-    return stream_command(["export", experiment.slug, *named])
+    conditions = [f"{name}={value}" for name, value in filters.items()]
+    options = ["--table", table, "--format", "parquet", "--out", "-", "--filter", *conditions]
+    return stream_command(["export", experiment.slug, *options])

@@ -50,11 +50,11 @@ class ParquetStream:
 
     def add(self, page: bytes) -> Iterator[bytes]:
         # One block for each page: a row is never cut, however long its texts are.
-        read = pa_csv.ReadOptions(column_names=self._schema.names, block_size=len(page) + 1)
-        table = pa_csv.read_csv(io.BytesIO(page), read, self._parse, self._convert)
+        read_options = pa_csv.ReadOptions(column_names=self._schema.names, block_size=len(page) + 1)
+        table = pa_csv.read_csv(io.BytesIO(page), read_options, self._parse, self._convert)
         self._waiting.append(table.cast(self._schema))
-        rows = sum(waiting.num_rows for waiting in self._waiting)
-        if rows >= self._row_group_rows or sum(waiting.nbytes for waiting in self._waiting) >= ROW_GROUP_BYTES:
+        rows = sum(block.num_rows for block in self._waiting)
+        if rows >= self._row_group_rows or sum(block.nbytes for block in self._waiting) >= ROW_GROUP_BYTES:
             self._flush()
         yield from self._out.taken()
 

@@ -88,7 +88,7 @@ class _Check:
         for name in sorted(set(sums) & set(names)):
             self.verdict.files += 1
             try:
-                if self._digest(name, counts) != sums[name]:
+                if self._compute_digest(name, counts) != sums[name]:
                     self._report(f"{name}: its content does not match its checksum")
             except BROKEN as error:
                 self._report(f"{name}: cannot be read: {error}")
@@ -107,7 +107,7 @@ class _Check:
         content = json.loads(self.archive.read(SCHEMA_FILE))
         return int(content["schema"]), str(content.get("kind", STUDY))
 
-    def _digest(self, name: str, counts: Counts) -> str:
+    def _compute_digest(self, name: str, counts: Counts) -> str:
         """Return the sha256 of one file. Count the rows of a table on the way."""
         digest = hashlib.sha256()
         table = name.removeprefix(TABLES).removesuffix(".jsonl") if name.startswith(TABLES) else ""
@@ -116,26 +116,26 @@ class _Check:
                 digest.update(piece)
             return digest.hexdigest()
         counts.touch(table)
-        for line in self._lines(name):
+        for line in self._read_lines(name):
             digest.update(line)
             counts.take(table, line)
             self.verdict.rows += 1
         return digest.hexdigest()
 
-    def _lines(self, name: str) -> Iterator[bytes]:
+    def _read_lines(self, name: str) -> Iterator[bytes]:
         with self.archive.open(name) as part:
             while line := part.readline(MOST_LINE):
                 if len(line) == MOST_LINE:
                     raise ValueError(f"a line is longer than {MOST_LINE // 2**20} MB")
                 yield line
 
-    def _check_card(self, counted: dict[str, Any]) -> None:
+    def _check_card(self, table_counts: dict[str, Any]) -> None:
         counts, facts = (json.loads(self.archive.read(f"{name}.json")) for name in ("counts", "facts"))
-        for line in find_differences(counts, counted):
+        for line in find_differences(counts, table_counts):
             self._report(line)
         if self.verdict.kind != STUDY:
             return  # Only a snapshot has a study card.
-        if study_card(facts, counted) != self.archive.read("study-card.md").decode():
+        if study_card(facts, table_counts) != self.archive.read("study-card.md").decode():
             self._report("study-card.md: it does not match the facts and tables")
 
     def _report(self, problem: str) -> None:

@@ -45,7 +45,7 @@ def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", 
     handle, draft = tempfile.mkstemp(dir=folder, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as out:
-            digest, counts = _write(experiment, _build_facts(experiment, label, reason, by), out)
+            digest, counts = _write_archive(experiment, _build_facts(experiment, label, reason, by), out)
             out.flush()
             os.fsync(out.fileno())
         refuse_while_live(experiment)
@@ -53,13 +53,13 @@ def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", 
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise
-    return _record(experiment, digest, counts, label=label, reason=reason, by=by)
+    return _record_snapshot(experiment, digest, counts, label=label, reason=reason, by=by)
 
 
 def write_study(experiment: Experiment, out: BinaryIO, *, by: Actor) -> str:
     """Write a snapshot into a file that no row of this site records, and return its digest. Raise SnapshotError."""
     refuse_while_live(experiment)
-    return _write(experiment, _build_facts(experiment, "", "", by), out)[0]
+    return _write_archive(experiment, _build_facts(experiment, "", "", by), out)[0]
 
 
 def refuse_while_live(experiment: Experiment) -> None:
@@ -68,7 +68,7 @@ def refuse_while_live(experiment: Experiment) -> None:
         raise SnapshotError(f"{experiment} is running; pause it, or wait until it is done, and make the snapshot then")
 
 
-def _record(
+def _record_snapshot(
     experiment: Experiment, digest: str, counts: dict[str, Any], *, label: str, reason: str, by: Actor
 ) -> Snapshot:
     size = (Snapshot.folder() / f"{digest}.zip").stat().st_size
@@ -87,7 +87,7 @@ def _record(
     return snapshot
 
 
-def _write(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tuple[str, dict[str, Any]]:
+def _write_archive(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tuple[str, dict[str, Any]]:
     writer, counts = ArchiveWriter(out), Counts()
     facts = json.loads(json_part(facts))  # The same form as when read back, so that the study card comes out the same.
     for table in TABLES:
@@ -129,7 +129,7 @@ def _build_facts(experiment: Experiment, label: str, reason: str, by: Actor) -> 
     """Return facts about the site at this moment that the tables do not contain."""
     dataset, manifest = experiment.dataset, build_manifest(experiment)
     conditions = experiment.conditions.select_related("model__endpoint").order_by("pk")
-    served = _list_served_models(experiment)
+    served_models = _list_served_models(experiment)
     return {
         "snapshot": {
             "label": label,
@@ -148,7 +148,7 @@ def _build_facts(experiment: Experiment, label: str, reason: str, by: Actor) -> 
             "licence": dataset.licence,
             "hash": dataset.content_hash,
         },
-        "conditions": [_describe_condition(condition, served.get(condition.pk, [])) for condition in conditions],
+        "conditions": [_describe_condition(condition, served_models.get(condition.pk, [])) for condition in conditions],
         "manifests": list(experiment.manifests.order_by("pk").values_list("pk", flat=True)),
         "agreement": reverse("experiment_agreement", args=[experiment.slug]),
         "evalsite": manifest["evalsite"],
@@ -157,13 +157,13 @@ def _build_facts(experiment: Experiment, label: str, reason: str, by: Actor) -> 
     }
 
 
-def _describe_condition(condition: Condition, served_as: list[str]) -> dict[str, Any]:
+def _describe_condition(condition: Condition, served_models: list[str]) -> dict[str, Any]:
     return {
         "id": condition.condition_id,
         "stage": condition.stage,
         "model": condition.model.name,
         "model_id": condition.model.model,
-        "served_as": ", ".join(served_as),
+        "served_as": ", ".join(served_models),
         "endpoint": condition.model.endpoint.name,
     }
 

@@ -71,7 +71,7 @@ GRADERS = f"""(SELECT grader_id FROM grading_app_gradecondition WHERE {OF_E}
 ITEMS = "(SELECT id FROM datasets_app_item WHERE dataset_id = %(dataset)s)"
 
 
-def _axis(axis: str, column: str) -> str:
+def _build_axis_sql(axis: str, column: str) -> str:
     """Return SQL for the ids that the experiment or its conditions refer to."""
     return f"""SELECT {column} FROM runs_app_experiment_{axis} WHERE {OF_E}
         UNION SELECT {column.removeprefix("language")} FROM runs_app_condition WHERE {OF_E}"""
@@ -123,7 +123,7 @@ class StudyTable:
 VERSIONED = {"version": None, "status": "approved"}
 
 
-def _through(row: Any) -> type[models.Model]:
+def _get_through_model(row: Any) -> type[models.Model]:
     through: type[models.Model] = row.through
     return through
 
@@ -141,7 +141,7 @@ TABLES: tuple[StudyTable, ...] = (
     StudyTable(
         Endpoint,
         f"""t.id IN (SELECT m.endpoint_id FROM runs_app_languagemodel m WHERE m.id IN (
-            {_axis("language_models", "languagemodel_id")}
+            {_build_axis_sql("language_models", "languagemodel_id")}
             UNION SELECT model_id FROM runs_app_preflight WHERE id IN {PREFLIGHTS}
             UNION SELECT language_model_id FROM grading_app_grader WHERE id IN {GRADERS}))""",
         "name",
@@ -150,16 +150,16 @@ TABLES: tuple[StudyTable, ...] = (
     ),
     StudyTable(
         LanguageModel,
-        f"""t.id IN ({_axis("language_models", "languagemodel_id")}
+        f"""t.id IN ({_build_axis_sql("language_models", "languagemodel_id")}
             UNION SELECT model_id FROM runs_app_preflight WHERE id IN {PREFLIGHTS}
             UNION SELECT language_model_id FROM grading_app_grader WHERE id IN {GRADERS})""",
         "name",
         {"is_active": False, "stalls": 0, "route_changed_at": None},
     ),
-    StudyTable(Prompt, f"t.id IN ({_axis('prompts', 'prompt_id')})", "name", VERSIONED),
+    StudyTable(Prompt, f"t.id IN ({_build_axis_sql('prompts', 'prompt_id')})", "name", VERSIONED),
     StudyTable(
         Sampler,
-        f"""t.id IN ({_axis("samplers", "sampler_id")}
+        f"""t.id IN ({_build_axis_sql("samplers", "sampler_id")}
             UNION SELECT sampler_id FROM grading_app_grader WHERE id IN {GRADERS})""",
         "name",
         VERSIONED,
@@ -178,7 +178,7 @@ TABLES: tuple[StudyTable, ...] = (
         {"sharing": "private", "status": "active", "imported_from": "snapshot", "reserved_usd": 0},
     ),
     *(
-        StudyTable(_through(getattr(Experiment, axis)), f"t.{OF_E}")
+        StudyTable(_get_through_model(getattr(Experiment, axis)), f"t.{OF_E}")
         for axis in ("language_models", "prompts", "samplers", "dimensions")
     ),
     # Their costs are part of what the experiment spent.
@@ -222,11 +222,11 @@ TABLES: tuple[StudyTable, ...] = (
     ),
     StudyTable(Grader, f"t.id IN {GRADERS}", "name"),
     StudyTable(Panel, f"t.id IN {PANELS}", "name"),
-    StudyTable(_through(Panel.graders), f"t.panel_id IN {PANELS}"),
+    StudyTable(_get_through_model(Panel.graders), f"t.panel_id IN {PANELS}"),
     # Its raters are placeholders, so an imported queue is closed.
     StudyTable(RatingQueue, f"t.id IN {QUEUES}", "name", {"status": "draft"}),
-    StudyTable(_through(RatingQueue.conditions), f"t.ratingqueue_id IN {QUEUES}"),
-    StudyTable(_through(RatingQueue.dimensions), f"t.ratingqueue_id IN {QUEUES}"),
+    StudyTable(_get_through_model(RatingQueue.conditions), f"t.ratingqueue_id IN {QUEUES}"),
+    StudyTable(_get_through_model(RatingQueue.dimensions), f"t.ratingqueue_id IN {QUEUES}"),
     StudyTable(RatedAnswer, f"t.queue_id IN {QUEUES}"),
     StudyTable(RaterAssignment, f"t.queue_id IN {QUEUES}"),
     StudyTable(Rating, f"t.assignment_id IN {SEATS}"),
@@ -258,9 +258,9 @@ def translate(column: models.Field[Any, Any], row: str, lookup: str, source: str
     def find_key(model: type[models.Model], key: str) -> str:
         return f"(SELECT k.{target} FROM {lookup}{model._meta.db_table} k WHERE k.{source} = {key})"
 
-    related: Any = column.related_model
-    if related in BY_MODEL and BY_MODEL[related].has_key:
-        return find_key(related, value)
+    related_model: Any = column.related_model
+    if related_model in BY_MODEL and BY_MODEL[related_model].has_key:
+        return find_key(related_model, value)
     if (column.model, column.attname) == (Point, "items"):
         items = f"{lookup}{Item._meta.db_table}"
         return f"""(SELECT coalesce(array_agg(k.{target} ORDER BY u.place), '{{}}') FROM unnest({value})

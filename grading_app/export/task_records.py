@@ -40,34 +40,38 @@ class _Place:
 
 def record_chunks(experiment: Experiment) -> Iterator[bytes]:
     """Yield the records, a page of lines at a time. Only items with a point of a parametric task have records."""
-    places = _places(experiment)
+    places = _list_places(experiment)
     rule = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE, scorer=SCORER).order_by("-pk").first()
     runs = Run.objects.generating().filter(experiment=experiment).with_design()
     for run in runs.order_by("pk"):
         for low, high in key_ranges(DONE, {"run": run.pk}, PAGE):
-            lines = [json.dumps(one, ensure_ascii=False) + "\n" for one in _page(run, low, high, places, rule)]
+            lines = [
+                json.dumps(record, ensure_ascii=False) + "\n" for record in _build_page(run, low, high, places, rule)
+            ]
             yield "".join(lines).encode()
 
 
-def _places(experiment: Experiment) -> dict[str, _Place]:
+def _list_places(experiment: Experiment) -> dict[str, _Place]:
     with connection.cursor() as cursor:
         cursor.execute(POINTS, [experiment.dataset_id])
         return {point: _Place(step, count) for step, (point, count) in enumerate(cursor.fetchall())}
 
 
-def _page(
+def _build_page(
     run: Run, low: int, high: int, places: Mapping[str, _Place], rule: GradeCondition | None
 ) -> Iterator[dict[str, Any]]:
     design = build_run_design(run)
     trials = Trial.objects.filter(run=run, status=Trial.Status.DONE, pk__gt=low, pk__lte=high).select_related(
         "item__image"
     )
-    read = dict(Grading.objects.filter(condition=rule, trial__in=trials).values_list("trial", "detail")) if rule else {}
+    readings = (
+        dict(Grading.objects.filter(condition=rule, trial__in=trials).values_list("trial", "detail")) if rule else {}
+    )
     for trial in trials.order_by("pk"):
         place = places.get(trial.item.metadata.get("point"))
         if place is not None:
             messages = build_messages(design, build_question(trial.item, None), trial.sample_idx, None)
-            yield _record(run, trial, place, messages, read.get(trial.pk) or _read_answer(trial))
+            yield _build_record(run, trial, place, messages, readings.get(trial.pk) or _read_answer(trial))
 
 
 def _read_answer(trial: Trial) -> dict[str, Any]:
@@ -77,7 +81,7 @@ def _read_answer(trial: Trial) -> dict[str, Any]:
     return dict(SCORERS[SCORER].function(answer, item, {}).detail or {})
 
 
-def _record(run: Run, trial: Trial, place: _Place, messages: Any, detail: Mapping[str, Any]) -> dict[str, Any]:
+def _build_record(run: Run, trial: Trial, place: _Place, messages: Any, detail: Mapping[str, Any]) -> dict[str, Any]:
     """Return one record. What an imported record had beyond our columns is given back as it was."""
     item, condition, origin = trial.item, run.condition, detail.get("record") or {}
     facts = item.metadata

@@ -173,13 +173,13 @@ def make_unique_names(texts: Iterable[str]) -> list[str]:
 
     These need no quoting in SQL literals, JSON and CSV, and no spreadsheet runs them as a formula.
     """
-    taken: set[str] = set()
+    used_names: set[str] = set()
     names = []
     for text in texts:
         name = base = re.sub(r"[^\w.-]+", "_", text).lstrip("-._") or "column"
         number = 2
-        while name in taken:
+        while name in used_names:
             name, number = f"{base}_{number}", number + 1
-        taken.add(name)
+        used_names.add(name)
         names.append(name)
     return names

@@ -56,7 +56,7 @@ def test_parquet_comes_from_a_process_of_its_own(client, experiment):
 @pytest.mark.processes
 @pytest.mark.django_db(transaction=True)
 def test_a_process_that_breaks_ends_the_answer_with_an_error_rather_than_a_short_file(client, experiment, monkeypatch):
-    monkeypatch.setattr("grading_app.export.command_process._environment", lambda: {"EVALSITE_UNHEARD_OF": "1"})
+    monkeypatch.setattr("grading_app.export.command_process._build_environment", lambda: {"EVALSITE_UNHEARD_OF": "1"})
     with pytest.raises(CommandProcessError):
         got(client, file_format="parquet").getvalue()
 
