@@ -57,7 +57,7 @@ class Dendrogram:
     def draw(self, table: ResultTable, width: int) -> Figure:
         labels, joins = self.rows(table), table.data["joins"]
         grid = self._grid(table, width)
-        figure, (axis,) = grid.figure()
+        figure, (axis,) = grid.make_panels()
         order = order_leaves(len(labels), joins)
         positions = {leaf: (0.0, float(-at)) for at, leaf in enumerate(order)}
         for step, (first, second, distance) in enumerate(joins):

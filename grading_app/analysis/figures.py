@@ -73,7 +73,7 @@ class IntervalFigure:
         labels = self._labels(table, width)
         height = _choose_row_height(labels) * max(1, len(rows))
         grid = plot_style.Grid(1, 1, width, height, left=plot_style.fit_labels(labels, width, LABEL_WIDTH))
-        figure, (axis,) = grid.figure()
+        figure, (axis,) = grid.make_panels()
         positions = range(len(rows) - 1, -1, -1)
         for position, row in zip(positions, rows, strict=True):
             if row.get(self.interval) is not None:
@@ -128,7 +128,7 @@ class HeatMap:
         grid = plot_style.Grid(
             1, 1, width, ROW_HEIGHT * len(conditions), left=left, top=HEAD_HEIGHT, bottom=FOOT_HEIGHT
         )
-        figure, (axis,) = grid.figure()
+        figure, (axis,) = grid.make_panels()
         cell_width = grid.panel_width / len(categories)
         for (condition, category), mean in means.items():
             if condition not in conditions or category not in categories:
@@ -191,7 +191,7 @@ class RegressionFigure:
 
     def draw(self, table: ResultTable, width: int) -> Figure:
         grid = self._grid(table, width)
-        figure, axes = grid.figure()
+        figure, axes = grid.make_panels()
         for number, (axis, panel) in enumerate(zip(axes, self.rows(table), strict=True)):
             _draw_regression(axis, panel)
             plot_style.write_head(axis, plot_style.shorten(panel["label"], grid.panel_width))

@@ -54,7 +54,7 @@ class ResidualFigure:
     def draw(self, table: ResultTable, width: int) -> Figure:
         residuals = table.data["residuals"]
         grid = self._grid(width)
-        figure, (axis,) = grid.figure()
+        figure, (axis,) = grid.make_panels()
         marks = (("near", "o", 4, plot_style.DATA_SOFT), ("far", "D", 5, plot_style.HUMAN))
         for name, marker, size, color in marks:
             x, y = zip(*residuals[name], strict=True) if residuals[name] else ((), ())

@@ -97,7 +97,7 @@ def _make_square_grid(categories: int, width: int) -> plot_style.Grid:
 
 
 def _draw_differences(limits: LimitsOfAgreement, grid: plot_style.Grid) -> Figure:
-    figure, (axis,) = grid.figure()
+    figure, (axis,) = grid.make_panels()
     plot_style.draw_gridlines(axis, "y")
     points: Counter[tuple[float, float]] = Counter()
     for mean, difference, times in zip(limits.means, limits.differences, limits.times, strict=True):
@@ -131,7 +131,7 @@ def _draw_level(axis: Axes, value: float, text: str, *, dashed: bool) -> None:
 def _draw_confusion(
     matrix: ConfusionMatrix, categories: list[str], names: tuple[str, str], grid: plot_style.Grid
 ) -> Figure:
-    figure, (axis,) = grid.figure()
+    figure, (axis,) = grid.make_panels()
     n = len(categories)
     for at, row in enumerate(matrix.counts):
         for column, count in enumerate(row):

@@ -30,22 +30,22 @@ def list_agreement_figures(source: FigureSource) -> Iterator[PaperFigure]:
     if selection is None or not selection.raters:
         return
     roles = assign_roles(selection, {name: str(value) for name, value in source.data.items()})
-    compared = get_aggregate(AGREEMENT, source.experiment.pk, AgreementQuery(selection, roles)).value
-    if compared is None:
+    result = get_aggregate(AGREEMENT, source.experiment.pk, AgreementQuery(selection, roles)).value
+    if result is None:
         source.is_waiting = True
         return
-    yield from list_comparison_figures(selection, roles, compared)
+    yield from list_comparison_figures(selection, roles, result)
 
 
 def list_comparison_figures(
-    selection: RatingSelection, roles: RaterRoles, compared: AgreementResult
+    selection: RatingSelection, roles: RaterRoles, result: AgreementResult
 ) -> Iterator[PaperFigure]:
     """Yield the figures of a comparison."""
-    for name, picture in make_pictures(selection, roles, compared, WIDE).items():
+    for name, picture in make_pictures(selection, roles, result, WIDE).items():
         yield PaperFigure(
             f"agreement-{name}",
             picture.title,
-            partial(_draw, selection, roles, compared, name),
+            partial(_draw, selection, roles, result, name),
             partial(make_text_table, f"agreement-{name}", picture.title, picture.table),
             picture.caption,
             picture.alt,
@@ -54,40 +54,40 @@ def list_comparison_figures(
         )
 
 
-def _draw(selection: RatingSelection, roles: RaterRoles, compared: AgreementResult, name: str, width: int) -> Any:
-    return make_pictures(selection, roles, compared, width)[name].draw()
+def _draw(selection: RatingSelection, roles: RaterRoles, result: AgreementResult, name: str, width: int) -> Any:
+    return make_pictures(selection, roles, result, width)[name].draw()
 
 
 def make_pictures(
-    selection: RatingSelection, roles: RaterRoles, compared: AgreementResult, width: int
+    selection: RatingSelection, roles: RaterRoles, result: AgreementResult, width: int
 ) -> dict[str, rater_plots.RaterPlot]:
     """Return the figures of a comparison with their texts and numbers. They are drawn only on request."""
-    measured, found = compared.report, {}
-    if measured and measured.judge_comparison and measured.judge_comparison.limits and roles.judge:
-        found["differences"] = rater_plots.plot_differences(measured.judge_comparison.limits, roles.judge.label, width)
-    if measured and measured.confusion and roles.pair:
+    report, plots = result.report, {}
+    if report and report.judge_comparison and report.judge_comparison.limits and roles.judge:
+        plots["differences"] = rater_plots.plot_differences(report.judge_comparison.limits, roles.judge.label, width)
+    if report and report.confusion and roles.pair:
         names = (roles.pair[0].label, roles.pair[1].label)
         words = {value: name.removeprefix("the ") for value, name in CHOICE.points} if selection.in_pairs else None
-        found["confusion"] = rater_plots.plot_confusion(measured.confusion, names, width, words)
-    return found
+        plots["confusion"] = rater_plots.plot_confusion(report.confusion, names, width, words)
+    return plots
 
 
 def list_length_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield score by length of the answer for the grade condition in the address (`by`), or for each one."""
-    described = source.experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
-    conditions = list(described.prefetch_related("panel__graders__rubric").order_by("pk"))
-    wanted = source.data.get("by", "")
-    chosen = [one for one in conditions if wanted in ("", str(one.pk))][:MOST_GRADERS]
-    by_condition = get_aggregates_by_condition(LENGTHS, chosen, conditions)
+    queryset = source.experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
+    conditions = list(queryset.prefetch_related("panel__graders__rubric").order_by("pk"))
+    key = source.data.get("by", "")
+    selected = [condition for condition in conditions if key in ("", str(condition.pk))][:MOST_GRADERS]
+    by_condition = get_aggregates_by_condition(LENGTHS, selected, conditions)
     name = "length"
-    for one in chosen:
-        lengths = by_condition[one.pk].value
+    for condition in selected:
+        lengths = by_condition[condition.pk].value
         if isinstance(lengths, ScoresByLength) and lengths.bins:
-            yield _length_figure(name, one.label, lengths, source.frames.labels)
-            name = f"length-{one.pk}"
+            yield _make_length_figure(name, condition.label, lengths, source.frames.labels)
+            name = f"length-{condition.pk}"
 
 
-def _length_figure(name: str, grader: str, lengths: ScoresByLength, labels: dict[int, str]) -> PaperFigure:
+def _make_length_figure(name: str, grader: str, lengths: ScoresByLength, labels: dict[int, str]) -> PaperFigure:
     title = f"{grader}: score by length of the answer"
     return PaperFigure(
         name,

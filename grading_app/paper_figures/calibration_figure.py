@@ -51,20 +51,25 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """One judge against the reference. own, others: the ends of the judge's scale and of the reference's."""
+    """One judge against the reference. judge_ends, reference_ends: the ends of their scales."""
 
     judge: str
     reference: str
-    own: Bounds
-    others: Bounds
+    judge_ends: Bounds
+    reference_ends: Bounds
     bins: list[Bin]
 
     @property
     def error(self) -> float:
         """The expected calibration error: the mean distance of both scores, as shares of their scales, over answers."""
-        n = sum(one.n for one in self.bins)
+        n = sum(score_bin.n for score_bin in self.bins)
         return (
-            sum(one.n * abs(_rescale(one.score, self.own) - _rescale(one.mean, self.others)) for one in self.bins) / n
+            sum(
+                score_bin.n
+                * abs(_rescale(score_bin.score, self.judge_ends) - _rescale(score_bin.mean, self.reference_ends))
+                for score_bin in self.bins
+            )
+            / n
         )
 
 
@@ -73,18 +78,18 @@ def _rescale(value: float, ends: Bounds) -> float:
 
 
 def list_calibration_figures(source: FigureSource) -> Iterator[PaperFigure]:
-    found = load_calibrations(source.experiment)
-    if not found:
+    calibrations = load_calibrations(source.experiment)
+    if not calibrations:
         return
     yield PaperFigure(
         "calibration",
-        f"Calibration of judges against {found[0].reference}",
-        partial(_draw, found),
-        partial(_build_table, found),
+        f"Calibration of judges against {calibrations[0].reference}",
+        partial(_draw, calibrations),
+        partial(_build_table, calibrations),
         "Mean score of the reference for the answers that the judge scored alike, with 95 % intervals clustered by "
         "item. On the dashed line, both agree. Larger points stand for more answers. ECE: expected calibration "
         "error, the mean distance as a share of the scale.",
-        "; ".join(f"{one.judge}: calibration error {one.error:.3f}" for one in found),
+        "; ".join(f"{calibration.judge}: calibration error {calibration.error:.3f}" for calibration in calibrations),
         page="experiment_agreement",
         in_report=True,
     )
@@ -94,29 +99,29 @@ def load_calibrations(experiment: Any) -> list[Calibration]:
     """Return one calibration for each judge or panel that shares answers with the reference."""
     graders = list_graders(experiment)
     judges = [
-        one
-        for one in graders
-        if one.kind in (GradeCondition.Kind.JUDGE, GradeCondition.Kind.PANEL) and not one.is_pairwise
+        grader
+        for grader in graders
+        if grader.kind in (GradeCondition.Kind.JUDGE, GradeCondition.Kind.PANEL) and not grader.is_pairwise
     ]
-    found = _find_reference(experiment, graders) if judges else None
-    if found is None:
+    reference = _find_reference(experiment, graders) if judges else None
+    if reference is None:
         return []
-    key, label, ends = found
-    made = [_estimate_calibration(experiment, judge, key, label, ends) for judge in judges[:MOST_PANELS]]
-    return [one for one in made if one is not None]
+    key, label, ends = reference
+    calibrations = [_estimate_calibration(experiment, judge, key, label, ends) for judge in judges[:MOST_PANELS]]
+    return [calibration for calibration in calibrations if calibration is not None]
 
 
 def _find_reference(experiment: Any, graders: list[GradeCondition]) -> tuple[int, str, Bounds] | None:
     """Return the key, label and scale of the reference; people have the negated key of their queue."""
     kind = GradeCondition.Kind
-    for one in (one for one in graders if one.kind == kind.ADJUDICATED and one.scale):
-        return one.pk, "adjudicated scores", one.scale.ends  # type: ignore[union-attr]
-    queues = {-one.assignment.queue_id: one.scale for one in graders if one.assignment and one.scale}
+    for grader in (grader for grader in graders if grader.kind == kind.ADJUDICATED and grader.scale):
+        return grader.pk, "adjudicated scores", grader.scale.ends  # type: ignore[union-attr]
+    queues = {-grader.assignment.queue_id: grader.scale for grader in graders if grader.assignment and grader.scale}
     for key, label in load_people_labels(experiment).items():
         if key in queues:
             return key, label, queues[key].ends
-    for one in (one for one in graders if one.kind == kind.RULE):
-        return one.pk, one.label, (0.0, 1.0)
+    for grader in (grader for grader in graders if grader.kind == kind.RULE):
+        return grader.pk, grader.label, (0.0, 1.0)
     return None
 
 
@@ -127,23 +132,23 @@ def _estimate_calibration(
     if low is None or high is None or low == high:
         return None
     step = 1.0 if 1 <= high - low <= BINS and float(high - low).is_integer() else (high - low) / BINS
-    where = {
+    params = {
         "experiment": experiment.pk, "judge": judge.pk, "rules": [reference], "low": low, "step": step,
     }  # fmt: skip
-    graded = BY_PEOPLE if reference < 0 else BY_RULES
+    reference_scores = BY_PEOPLE if reference < 0 else BY_RULES
     item_filter = f"""SELECT round((j.score - %(low)s) / %(step)s)::int AS bin, t.item_id, {select_item_sums("g.score")}
-        FROM grading_app_grading j JOIN ({graded}) g ON g.trial_id = j.trial_id
+        FROM grading_app_grading j JOIN ({reference_scores}) g ON g.trial_id = j.trial_id
         JOIN runs_app_trial t ON t.id = j.trial_id
         WHERE j.condition_id = %(judge)s AND j.score IS NOT NULL GROUP BY 1, 2"""  # noqa: S608
     bins = []
-    for at, *sums in fetch_rows(f"{select_cluster_sums('bin', item_filter)} ORDER BY 1", where):
+    for index, *sums in fetch_rows(f"{select_cluster_sums('bin', item_filter)} ORDER BY 1", params):
         mean = estimate_mean(ClusterSums(*sums[:-1]), ends)
         if mean is not None:
-            bins.append(Bin(low + at * step, mean.n, mean.clusters, mean.mean, mean.low, mean.high))
+            bins.append(Bin(low + index * step, mean.n, mean.clusters, mean.mean, mean.low, mean.high))
     return Calibration(judge.label, label, (low, high), ends, bins) if bins else None
 
 
-def _build_table(found: list[Calibration]) -> ResultTable:
+def _build_table(calibrations: list[Calibration]) -> ResultTable:
     columns = [
         ResultColumn("judge", "Judge"),
         ResultColumn("score", "Judge's score", "number"),
@@ -154,44 +159,46 @@ def _build_table(found: list[Calibration]) -> ResultTable:
     ]
     rows = [
         {
-            "judge": one.judge,
-            "score": of.score,
-            "n": of.n,
-            "items": of.items,
-            "mean": of.mean,
-            "interval": (of.low, of.high) if of.low is not None else None,
+            "judge": calibration.judge,
+            "score": score_bin.score,
+            "n": score_bin.n,
+            "items": score_bin.items,
+            "mean": score_bin.mean,
+            "interval": (score_bin.low, score_bin.high) if score_bin.low is not None else None,
         }
-        for one in found
-        for of in one.bins
+        for calibration in calibrations
+        for score_bin in calibration.bins
     ]
-    return ResultTable("calibration", f"Calibration of judges against {found[0].reference}", columns, rows)
+    return ResultTable("calibration", f"Calibration of judges against {calibrations[0].reference}", columns, rows)
 
 
-def _draw(found: list[Calibration], width: int) -> Figure:
-    columns = max(1, min(3, len(found), width // 170))
+def _draw(calibrations: list[Calibration], width: int) -> Figure:
+    columns = max(1, min(3, len(calibrations), width // 170))
     grid = plot_style.Grid(
-        len(found), columns, width, panel_height=170, left=48, right=16, top=44, bottom=44, gap_x=44, gap_y=62
+        len(calibrations), columns, width, panel_height=170, left=48, right=16, top=44, bottom=44, gap_x=44, gap_y=62
     )
-    figure, axes = grid.figure()
-    for place, (axis, one) in enumerate(zip(axes, found, strict=True)):
-        axis.plot(one.own, one.others, color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)
-        most = max(of.n for of in one.bins)
-        for of in one.bins:
-            if of.low is not None and of.high is not None:
-                axis.plot([of.score] * 2, [of.low, of.high], color=plot_style.DATA, linewidth=1.4 * plot_style.PIXEL)
-            axis.plot([of.score], [of.mean], marker="o", color=plot_style.DATA, clip_on=False,
-                      markersize=(4 + 7 * (of.n / most) ** 0.5) * plot_style.PIXEL)  # fmt: skip
-        margins = [0.05 * (ends[1] - ends[0]) for ends in (one.own, one.others)]
-        axis.set_xlim(one.own[0] - margins[0], one.own[1] + margins[0])
-        axis.set_ylim(one.others[0] - margins[1], one.others[1] + margins[1])
-        plot_style.write_head(axis, plot_style.shorten(one.judge, 0.88 * grid.panel_width), offset=19)
-        answers = sum(of.n for of in one.bins)
-        text = f"ECE {format_number(one.error, 3)}, {answers} answers"
+    figure, axes = grid.make_panels()
+    for place, (axis, calibration) in enumerate(zip(axes, calibrations, strict=True)):
+        axis.plot(calibration.judge_ends, calibration.reference_ends, color=plot_style.RULE,
+                  linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)  # fmt: skip
+        max_n = max(score_bin.n for score_bin in calibration.bins)
+        for score_bin in calibration.bins:
+            if score_bin.low is not None and score_bin.high is not None:
+                axis.plot([score_bin.score] * 2, [score_bin.low, score_bin.high], color=plot_style.DATA,
+                          linewidth=1.4 * plot_style.PIXEL)  # fmt: skip
+            axis.plot([score_bin.score], [score_bin.mean], marker="o", color=plot_style.DATA, clip_on=False,
+                      markersize=(4 + 7 * (score_bin.n / max_n) ** 0.5) * plot_style.PIXEL)  # fmt: skip
+        margins = [0.05 * (ends[1] - ends[0]) for ends in (calibration.judge_ends, calibration.reference_ends)]
+        axis.set_xlim(calibration.judge_ends[0] - margins[0], calibration.judge_ends[1] + margins[0])
+        axis.set_ylim(calibration.reference_ends[0] - margins[1], calibration.reference_ends[1] + margins[1])
+        plot_style.write_head(axis, plot_style.shorten(calibration.judge, 0.88 * grid.panel_width), offset=19)
+        answers = sum(score_bin.n for score_bin in calibration.bins)
+        text = f"ECE {format_number(calibration.error, 3)}, {answers} answers"
         plot_style.write_note(axis, 0, 1, text, va="bottom", offset=5,
                         color=plot_style.TEXT)  # fmt: skip
         plot_style.draw_gridlines(axis, "y")
         if place % columns == 0:
             axis.set_ylabel("Reference", fontsize=plot_style.SMALL, color=plot_style.MUTED)
-        if place + columns >= len(found):
+        if place + columns >= len(calibrations):
             axis.set_xlabel("Judge's score", fontsize=plot_style.SMALL, color=plot_style.MUTED)
     return figure

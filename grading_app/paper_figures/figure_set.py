@@ -23,9 +23,9 @@ def iterate_figures(experiment: Experiment, data: QueryDict) -> Iterator[PaperFi
     """Yield the figures for each measure in turn; those that do not depend on the measure once."""
     seen = set()
     for measure in FigureSource(experiment).measures:
-        chosen = data.copy()
-        chosen["measure"] = measure.key
-        for figure in list_figures(FigureSource(experiment, chosen)):
+        choices = data.copy()
+        choices["measure"] = measure.key
+        for figure in list_figures(FigureSource(experiment, choices)):
             if (figure.name, figure.title) not in seen:
                 seen.add((figure.name, figure.title))
                 yield figure
@@ -36,16 +36,16 @@ def render_figures_pdf(experiment: Experiment, data: QueryDict, style: PrintStyl
     import matplotlib as mpl
     from matplotlib.backends.backend_pdf import PdfPages
 
-    out = io.BytesIO()
+    buffer = io.BytesIO()
     metadata = {"CreationDate": None, "Creator": None, "Producer": None}
     settings: Any = {"pdf.fonttype": 42, "text.parse_math": False}
-    with plot_style.DRAWING, mpl.rc_context(settings), PdfPages(out, metadata=metadata) as pages:
+    with plot_style.DRAWING, mpl.rc_context(settings), PdfPages(buffer, metadata=metadata) as pages:
         for figure in iterate_figures(experiment, data):
-            drawn = style.apply(figure.draw)
-            drawn.patch.set(visible=True, facecolor=plot_style.SURFACE)
-            drawn.suptitle(figure.title, y=1.0, va="bottom", fontsize=style.font_pt, color=plot_style.TEXT)
-            pages.savefig(drawn, bbox_inches="tight")
-    return out.getvalue()
+            drawing = style.apply(figure.draw)
+            drawing.patch.set(visible=True, facecolor=plot_style.SURFACE)
+            drawing.suptitle(figure.title, y=1.0, va="bottom", fontsize=style.font_pt, color=plot_style.TEXT)
+            pages.savefig(drawing, bbox_inches="tight")
+    return buffer.getvalue()
 
 
 def summarize_ratings(source: FigureSource) -> dict[str, Any]:
@@ -54,19 +54,21 @@ def summarize_ratings(source: FigureSource) -> dict[str, Any]:
     Correlations: with the norms, and between every two dimensions, by condition, with Fisher's 95 % interval.
     """
     experiment = source.experiment
-    found = [data for one in source.measures if one.is_rating and (data := load_rating_data(source, one))]
+    dimensions = [
+        data for measure in source.measures if measure.is_rating and (data := load_rating_data(source, measure))
+    ]
     return {
         "experiment": experiment.slug,
         "dataset": str(experiment.dataset),
         "dataset_hash": experiment.dataset.content_hash,
         "wave": source.wave.number if source.wave else None,
         "items": experiment.dataset.active_count,
-        "dimensions": {data.measure.key: _summarize_dimension(data) for data in found},
+        "dimensions": {data.measure.key: _summarize_dimension(data) for data in dimensions},
         "between_dimensions": [
             entry
-            for at, one in enumerate(found)
-            for other in found[at + 1 :]
-            for entry in _correlate_conditions(one, other)
+            for index, first in enumerate(dimensions)
+            for second in dimensions[index + 1 :]
+            for entry in _correlate_conditions(first, second)
         ],
     }
 
@@ -74,42 +76,50 @@ def summarize_ratings(source: FigureSource) -> dict[str, Any]:
 def _summarize_dimension(data: RatingData) -> dict[str, Any]:
     return {
         "scale": list(data.ends),
-        "conditions": {one.label: _summarize_condition(one, data.norms) for one in data.conditions},
+        "conditions": {series.label: _summarize_condition(series, data.norms) for series in data.conditions},
         "norms": None if data.norms is None else {"items": int(data.norms.rated.sum())},
     }
 
 
-def _summarize_condition(one: Series, norms: Series | None) -> dict[str, Any]:
-    rated = one.rated
+def _summarize_condition(series: Series, norms: Series | None) -> dict[str, Any]:
+    rated = series.rated
     content: dict[str, Any] = {
         "items": int(rated.sum()),
         "samples_per_item": {
-            "least": int(one.n[rated].min()), "most": int(one.n[rated].max()), "mean": float(one.n[rated].mean()),
+            "least": int(series.n[rated].min()),
+            "most": int(series.n[rated].max()),
+            "mean": float(series.n[rated].mean()),
         },
-        "mean": float(one.mean[rated].mean()),
-    }  # fmt: skip
+        "mean": float(series.mean[rated].mean()),
+    }
     if norms is not None:
-        both = rated & norms.rated
-        content["with_norms"] = _summarize_correlation(one.mean[both], norms.mean[both])
+        common = rated & norms.rated
+        content["with_norms"] = _summarize_correlation(series.mean[common], norms.mean[common])
     return content
 
 
 def _summarize_correlation(x: Floats, y: Floats) -> dict[str, Any]:
-    found = pearson(list(x), list(y)) if len(x) else None
-    if found is None:
+    correlation = pearson(list(x), list(y)) if len(x) else None
+    if correlation is None:
         return {"items": len(x), "r": None}
-    return {"items": found.n, "r": found.r, "low": found.low, "high": found.high, "p": found.p}
+    return {
+        "items": correlation.n,
+        "r": correlation.r,
+        "low": correlation.low,
+        "high": correlation.high,
+        "p": correlation.p,
+    }
 
 
-def _correlate_conditions(one: RatingData, other: RatingData) -> Iterator[dict[str, Any]]:
-    at_one, at_other = match_items(one, other)
-    others = {series.label: series for series in other.all_series}
-    for series in one.all_series:
-        if series.label in others:
-            x, y = series.mean[at_one], others[series.label].mean[at_other]
-            both = (x == x) & (y == y)
+def _correlate_conditions(first: RatingData, second: RatingData) -> Iterator[dict[str, Any]]:
+    first_places, second_places = match_items(first, second)
+    second_series = {series.label: series for series in second.all_series}
+    for series in first.all_series:
+        if series.label in second_series:
+            x, y = series.mean[first_places], second_series[series.label].mean[second_places]
+            common = (x == x) & (y == y)
             yield {
                 "rated_by": series.label,
-                "dimensions": [one.measure.key, other.measure.key],
-                **_summarize_correlation(x[both], y[both]),
+                "dimensions": [first.measure.key, second.measure.key],
+                **_summarize_correlation(x[common], y[common]),
             }

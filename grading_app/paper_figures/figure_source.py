@@ -58,8 +58,8 @@ class FigureSource:
     @cached_property
     def measure(self) -> Measure | None:
         """The measure in the address, or the first one."""
-        wanted = self.data.get("measure", "")
-        return next((one for one in self.measures if wanted in ("", one.key)), None)
+        key = self.data.get("measure", "")
+        return next((measure for measure in self.measures if key in ("", measure.key)), None)
 
     @cached_property
     def scope(self) -> Scope | None:
@@ -71,13 +71,13 @@ class FigureSource:
         """The tables of the analysis by name: of the sections that a worker has computed."""
         if self.scope is None:
             return {}
-        found = get_analysis(self.scope)
-        self._note_missing(found if found.is_complete else None)
-        return {table.name: table for of_section in found.tables.values() for table in of_section}
+        analysis = get_analysis(self.scope)
+        self._note_missing(analysis if analysis.is_complete else None)
+        return {table.name: table for section_tables in analysis.tables.values() for table in section_tables}
 
-    def scores(self, measure: Measure) -> ItemScores | None:
-        found = self._note_missing(get_item_scores(self.experiment, measure, self.wave).value)
-        return found.scores if found else None
+    def get_scores(self, measure: Measure) -> ItemScores | None:
+        stored_scores = self._note_missing(get_item_scores(self.experiment, measure, self.wave).value)
+        return stored_scores.scores if stored_scores else None
 
     def _note_missing(self, value: T | None) -> T | None:
         self.is_waiting = self.is_waiting or value is None

@@ -34,6 +34,6 @@ class PaperFigure:
 
 def make_text_table(name: str, title: str, table: FigureTable) -> ResultTable:
     """Return a table of texts, as the page shows it."""
-    keys = [label.lower().replace(" ", "_") or f"column_{at}" for at, label in enumerate(table.head)]
+    keys = [label.lower().replace(" ", "_") or f"column_{index}" for index, label in enumerate(table.head)]
     columns = [ResultColumn(key, label) for key, label in zip(keys, table.head, strict=True)]
     return ResultTable(name, title, columns, [dict(zip(keys, row, strict=True)) for row in table.rows])

@@ -39,18 +39,20 @@ class Plane:
     def __init__(self, x: RatingData, y: RatingData, thumbnails: dict[int, Path]) -> None:
         self.x, self.y, self.thumbnails = x, y, thumbnails
         self.at_x, self.at_y = match_items(x, y)
-        ys = {one.label: one for one in y.all_series}
-        self.pairs: list[tuple[Series, Series]] = [(one, ys[one.label]) for one in x.all_series if one.label in ys]
+        ys = {series.label: series for series in y.all_series}
+        self.pairs: list[tuple[Series, Series]] = [
+            (series, ys[series.label]) for series in x.all_series if series.label in ys
+        ]
 
     @property
     def title(self) -> str:
         return f"{self.x.measure.label} and {self.y.measure.label.lower()}"
 
-    def places(self, pair: tuple[Series, Series]) -> tuple[Any, Any, Any]:
+    def get_points(self, pair: tuple[Series, Series]) -> tuple[Any, Any, Any]:
         """Return x, y and the positions in `x.items` of the items that both have."""
         x, y = pair[0].mean[self.at_x], pair[1].mean[self.at_y]
-        both = ~np.isnan(x) & ~np.isnan(y)
-        return x[both], y[both], self.at_x[both]
+        common = ~np.isnan(x) & ~np.isnan(y)
+        return x[common], y[common], self.at_x[common]
 
 
 def list_plane_figures(source: FigureSource) -> Iterator[PaperFigure]:
@@ -69,7 +71,7 @@ def list_plane_figures(source: FigureSource) -> Iterator[PaperFigure]:
 def make_plane_figures(plane: Plane) -> Iterator[PaperFigure]:
     if not plane.pairs:
         return
-    alt = f"{plane.title}, item by item: {', '.join(one.label for one, _ in plane.pairs)}."
+    alt = f"{plane.title}, item by item: {', '.join(series.label for series, _ in plane.pairs)}."
     caption = "Each point is an item, by its mean rating on both dimensions, with Pearson's r over items."
     table = partial(_build_table, plane)
     yield PaperFigure("plane", plane.title, partial(_draw, plane), table, caption, alt, in_report=True)
@@ -86,23 +88,25 @@ def make_plane_figures(plane: Plane) -> Iterator[PaperFigure]:
 
 
 def _find_second(source: FigureSource, first: Measure | None) -> Measure | None:
-    wanted = source.data.get("second", "")
-    ratings = [one for one in source.measures if one.is_rating and one != first]
+    key = source.data.get("second", "")
+    ratings = [measure for measure in source.measures if measure.is_rating and measure != first]
     is_rating = first is not None and first.is_rating
-    return next((one for one in ratings if wanted in ("", one.key)), None) if is_rating else None
+    return next((measure for measure in ratings if key in ("", measure.key)), None) if is_rating else None
 
 
 def _find_thumbnails(data: RatingData) -> dict[int, Path]:
     """Return the files of the images of the items, by the place of the item; none for too many items."""
     if len(data.items) > MOST_IMAGES:
         return {}
-    found = {one.pk: one for one in Item.objects.filter(pk__in=data.items, image__isnull=False).select_related("image")}
-    paths = {
-        at: Path(settings.MEDIA_ROOT) / item.image.thumbnail_path
-        for at, key in enumerate(data.items)
-        if (item := found.get(key)) is not None and item.image is not None
+    items = {
+        item.pk: item for item in Item.objects.filter(pk__in=data.items, image__isnull=False).select_related("image")
     }
-    return {at: path for at, path in paths.items() if path.is_file()}
+    paths = {
+        index: Path(settings.MEDIA_ROOT) / item.image.thumbnail_path
+        for index, key in enumerate(data.items)
+        if (item := items.get(key)) is not None and item.image is not None
+    }
+    return {index: path for index, path in paths.items() if path.is_file()}
 
 
 def _build_table(plane: Plane) -> ResultTable:
@@ -115,29 +119,29 @@ def _build_table(plane: Plane) -> ResultTable:
     ]
     rows = []
     for pair in plane.pairs:
-        for x, y, at in zip(*plane.places(pair), strict=True):
-            row = {"item": plane.x.keys[at], "category": plane.x.categories[at], "rated_by": pair[0].label}
+        for x, y, index in zip(*plane.get_points(pair), strict=True):
+            row = {"item": plane.x.keys[index], "category": plane.x.categories[index], "rated_by": pair[0].label}
             rows.append({**row, "x": float(x), "y": float(y)})
     return ResultTable("plane", plane.title, columns, rows)
 
 
 def _draw(plane: Plane, width: int) -> Figure:
-    grid, shown = arrange_panels([one for one, _ in plane.pairs], width, height=190)
-    figure, axes = grid.figure()
-    for place, (axis, pair) in enumerate(zip(axes, plane.pairs[: len(shown)], strict=True)):
-        x, y, at = plane.places(pair)
+    grid, panel_series = arrange_panels([series for series, _ in plane.pairs], width, height=190)
+    figure, axes = grid.make_panels()
+    for place, (axis, pair) in enumerate(zip(axes, plane.pairs[: len(panel_series)], strict=True)):
+        x, y, positions = plane.get_points(pair)
         _draw_frame(axis, place, plane, pair, grid)
         if plane.thumbnails:
-            _draw_images(axis, x, y, [plane.thumbnails.get(int(one)) for one in at])
+            _draw_images(axis, x, y, [plane.thumbnails.get(int(position)) for position in positions])
         else:
             draw_scatter(axis, x, y, choose_color(pair[0]))
     return figure
 
 
 def _draw_frame(axis: Axes, place: int, plane: Plane, pair: tuple[Series, Series], grid: plot_style.Grid) -> None:
-    x, y, _ = plane.places(pair)
-    found = pearson(list(x), list(y)) if len(x) > 2 else None
-    text = f"r = {format_coefficient(found.r)}, {len(x)} items" if found else f"{len(x)} items"
+    x, y, _ = plane.get_points(pair)
+    correlation = pearson(list(x), list(y)) if len(x) > 2 else None
+    text = f"r = {format_coefficient(correlation.r)}, {len(x)} items" if correlation else f"{len(x)} items"
     plot_style.write_head(axis, plot_style.shorten(pair[0].label, BOLD * grid.panel_width), offset=19)
     plot_style.write_note(axis, 0, 1, text, va="bottom", offset=5, color=plot_style.TEXT)
     for data, set_ends in ((plane.x, axis.set_xlim), (plane.y, axis.set_ylim)):
@@ -157,17 +161,17 @@ def _draw_images(axis: Axes, x: Any, y: Any, files: list[Path | None]) -> None:
     from matplotlib.offsetbox import AnnotationBbox, OffsetImage
     from PIL import Image
 
-    plain = [at for at, file in enumerate(files) if file is None]
+    plain = [index for index, file in enumerate(files) if file is None]
     draw_scatter(axis, x[plain], y[plain])
-    for at, file in enumerate(files):
+    for index, file in enumerate(files):
         if file is None:
             continue
-        with Image.open(file) as opened:
-            image = opened.convert("RGB")
+        with Image.open(file) as original:
+            image = original.convert("RGB")
             image.thumbnail((4 * MARK, 4 * MARK))
             pixels = np.asarray(image)
         zoom = MARK * plot_style.PIXEL / max(pixels.shape[:2])
-        axis.add_artist(AnnotationBbox(OffsetImage(pixels, zoom=zoom), (x[at], y[at]), frameon=False, pad=0))
+        axis.add_artist(AnnotationBbox(OffsetImage(pixels, zoom=zoom), (x[index], y[index]), frameon=False, pad=0))
 
 
 def _are_many(plane: Plane) -> bool:
@@ -182,23 +186,25 @@ def _choose_colors(plane: Plane) -> dict[str, str]:
 
 def _draw_categories(plane: Plane, width: int) -> Figure:
     colors = _choose_colors(plane)
-    grid, shown = arrange_panels([one for one, _ in plane.pairs], width, height=190, top=44 + 20 * -(-len(colors) // 4))
-    figure, axes = grid.figure()
-    for place, (axis, pair) in enumerate(zip(axes, plane.pairs[: len(shown)], strict=True)):
-        x, y, at = plane.places(pair)
+    grid, panel_series = arrange_panels(
+        [series for series, _ in plane.pairs], width, height=190, top=44 + 20 * -(-len(colors) // 4)
+    )
+    figure, axes = grid.make_panels()
+    for place, (axis, pair) in enumerate(zip(axes, plane.pairs[: len(panel_series)], strict=True)):
+        x, y, positions = plane.get_points(pair)
         _draw_frame(axis, place, plane, pair, grid)
-        of = np.array([plane.x.categories[one] for one in at])
+        categories = np.array([plane.x.categories[position] for position in positions])
         for (name, color), marker in zip(colors.items(), MARKERS, strict=False):
-            draw_scatter(axis, x[of == name], y[of == name], color, marker)
-            if (of == name).any():
+            draw_scatter(axis, x[categories == name], y[categories == name], color, marker)
+            if (categories == name).any():
                 axis.plot(
-                    [x[of == name].mean()], [y[of == name].mean()], marker=marker, color=color, zorder=4,
-                    markersize=10 * plot_style.PIXEL, markeredgecolor=plot_style.SURFACE,
+                    [x[categories == name].mean()], [y[categories == name].mean()], marker=marker, color=color,
+                    zorder=4, markersize=10 * plot_style.PIXEL, markeredgecolor=plot_style.SURFACE,
                 )  # fmt: skip
-    for at, (name, color) in enumerate(colors.items()):
-        row, column = divmod(at, 4)
+    for index, (name, color) in enumerate(colors.items()):
+        row, column = divmod(index, 4)
         place_x, place_y = (grid.left + column * (width - grid.left) / 4) / grid.width, 1 - (8 + 20 * row) / grid.height
-        figure.text(place_x, place_y, SIGNS[at], color=color, fontsize=plot_style.SMALL, va="top")
+        figure.text(place_x, place_y, SIGNS[index], color=color, fontsize=plot_style.SMALL, va="top")
         label = plot_style.shorten(name or "no category", (width - grid.left) / 4 - 20)
         figure.text(
             place_x + 14 / grid.width, place_y, label, color=plot_style.TEXT, fontsize=plot_style.SMALL, va="top"

@@ -33,11 +33,11 @@ class Palette:
     def replacements(self) -> dict[str, str]:
         """The colours by the site's light colours, which stand for them while a figure is drawn."""
         lines, series = (
-            {one: self.series[at % len(self.series)] for at, one in enumerate(colors)}
+            {site_color: self.series[index % len(self.series)] for index, site_color in enumerate(colors)}
             for colors in (plot_style.LINES, plot_style.SERIES)
         )
-        named = {plot_style.DATA: self.data, plot_style.DATA_SOFT: self.soft, plot_style.HUMAN: self.human}
-        return {**lines, **series, **named}
+        role_colors = {plot_style.DATA: self.data, plot_style.DATA_SOFT: self.soft, plot_style.HUMAN: self.human}
+        return {**lines, **series, **role_colors}
 
 
 OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#b8a800")
@@ -82,8 +82,8 @@ class PrintStyle:
         figure.draw_without_rendering()  # Now all ticks exist.
         _restyle(figure, scale, PALETTES[self.palette].replacements)
         ratio = self.width_mm / MM_PER_INCH / (width * scale) if width * scale > self.width_mm / MM_PER_INCH else 1.0
-        tall = self.height_mm / MM_PER_INCH if self.height_mm else height * scale * ratio
-        figure.set_size_inches(width * scale * ratio, tall)
+        new_height = self.height_mm / MM_PER_INCH if self.height_mm else height * scale * ratio
+        figure.set_size_inches(width * scale * ratio, new_height)
         return figure
 
 
@@ -100,16 +100,21 @@ def _relabel(figure: Figure, style: PrintStyle) -> None:
 def _add_title(figure: Figure, title: str) -> None:
     """Make the figure taller at its top, and write the title there."""
     width, height = figure.get_size_inches()
-    taller = height + TITLE_PX * plot_style.PIXEL / 72
-    share = height / taller
+    new_height = height + TITLE_PX * plot_style.PIXEL / 72
+    share = height / new_height
     for axes in figure.axes:
         left, bottom, panel_width, panel_height = axes.get_position().bounds
         axes.set_position((left, bottom * share, panel_width, panel_height * share))
     for text in figure.texts:
         text.set_y(text.get_position()[1] * share)
-    figure.set_size_inches(width, taller)
-    how: dict[str, Any] = {"fontsize": plot_style.NORMAL, "color": plot_style.TEXT, "va": "top", "fontweight": "bold"}
-    figure.text(8 * plot_style.PIXEL / 72 / width, 1 - 4 * plot_style.PIXEL / 72 / taller, title, **how)
+    figure.set_size_inches(width, new_height)
+    text_style: dict[str, Any] = {
+        "fontsize": plot_style.NORMAL,
+        "color": plot_style.TEXT,
+        "va": "top",
+        "fontweight": "bold",
+    }
+    figure.text(8 * plot_style.PIXEL / 72 / width, 1 - 4 * plot_style.PIXEL / 72 / new_height, title, **text_style)
 
 
 def _restyle(figure: Figure, scale: float, colors: Mapping[str, str]) -> None:
@@ -158,10 +163,13 @@ def _recolor(artist: Any, colors: Mapping[str, str]) -> None:
 
     if isinstance(artist, Collection):
         for name in ("facecolors", "edgecolors"):
-            found: list[Any] = [tuple(one) for one in getattr(artist, f"get_{name}")()]
-            new = [(*to_rgba(colors[hexed])[:3], one[3]) if (hexed := to_hex(one)) in colors else one for one in found]
-            if found:
-                getattr(artist, f"set_{name}")(new)
+            old_colors: list[Any] = [tuple(color) for color in getattr(artist, f"get_{name}")()]
+            new_colors = [
+                (*to_rgba(colors[hex_code])[:3], color[3]) if (hex_code := to_hex(color)) in colors else color
+                for color in old_colors
+            ]
+            if old_colors:
+                getattr(artist, f"set_{name}")(new_colors)
         return
     for name in COLOR_NAMES:
         get = getattr(artist, f"get_{name}", None)

@@ -56,41 +56,41 @@ class RatingData:
         """The ends of the scale."""
         return float(self.measure.low or 0), float(self.measure.high or 1)
 
-    def pooled(self) -> Series:
+    def pool_conditions(self) -> Series:
         """Return the mean over conditions by item."""
         if len(self.conditions) == 1:
             return self.conditions[0]
-        means, sds = (np.vstack([getattr(one, name) for one in self.conditions]) for name in ("mean", "sd"))
-        n = np.sum([one.n for one in self.conditions], axis=0)
-        return Series("Mean of conditions", _nan_mean(means), _nan_mean(sds), n)
+        means, sds = (np.vstack([getattr(series, name) for series in self.conditions]) for name in ("mean", "sd"))
+        n = np.sum([series.n for series in self.conditions], axis=0)
+        return Series("Mean of conditions", _average_rows(means), _average_rows(sds), n)
 
     @cached_property
     def category_names(self) -> list[str]:
         return sorted(set(self.categories))
 
 
-def _nan_mean(rows: Floats) -> Floats:
-    counted = (~np.isnan(rows)).sum(axis=0)
+def _average_rows(rows: Floats) -> Floats:
+    counts = (~np.isnan(rows)).sum(axis=0)
     with np.errstate(invalid="ignore"):
-        found: Floats = np.where(counted > 0, np.nansum(rows, axis=0) / np.maximum(counted, 1), np.nan)
-    return found
+        means: Floats = np.where(counts > 0, np.nansum(rows, axis=0) / np.maximum(counts, 1), np.nan)
+    return means
 
 
 def load_rating_data(source: FigureSource, measure: Measure) -> RatingData | None:
     """Return the ratings of a dimension; None without a rating, or until a worker has added them up."""
-    scores = source.scores(measure)
+    scores = source.get_scores(measure)
     if scores is None or not scores.n.any():
         return None
     labels = source.frames.labels
     with np.errstate(invalid="ignore", divide="ignore"):
         sd = np.where(scores.n > 1, np.sqrt(scores.within / (scores.n - 1)), np.nan)
     conditions = [
-        Series(labels[int(key)], scores.mean[:, at], sd[:, at], scores.n[:, at].astype(np.float64))
-        for at, key in enumerate(scores.conditions)
-        if int(key) in labels and scores.n[:, at].any()
+        Series(labels[int(key)], scores.mean[:, index], sd[:, index], scores.n[:, index].astype(np.float64))
+        for index, key in enumerate(scores.conditions)
+        if int(key) in labels and scores.n[:, index].any()
     ]
-    described = Item.objects.filter(dataset=source.experiment.dataset_id).values_list("pk", "key", "category")
-    items = {pk: (key, category) for pk, key, category in described.iterator()}
+    rows = Item.objects.filter(dataset=source.experiment.dataset_id).values_list("pk", "key", "category")
+    items = {pk: (key, category) for pk, key, category in rows.iterator()}
     keys = [int(pk) for pk in scores.items]
     return RatingData(
         measure,
@@ -106,8 +106,8 @@ def _load_norms(source: FigureSource, measure: Measure, items: list[int]) -> Ser
     if measure.dimension is None:
         return None
     name = Dimension.objects.values_list("name", flat=True).get(pk=measure.dimension)
-    found = Norm.objects.filter(item__dataset=source.experiment.dataset_id, dimension=name)
-    rows: dict[int, Any] = {item: numbers for item, *numbers in found.values_list("item", "mean", "sd", "n").iterator()}
+    norms = Norm.objects.filter(item__dataset=source.experiment.dataset_id, dimension=name)
+    rows: dict[int, Any] = {item: numbers for item, *numbers in norms.values_list("item", "mean", "sd", "n").iterator()}
     if not rows:
         return None
     values = np.array([rows.get(pk, (None, None, None)) for pk in items], dtype=np.float64).reshape(-1, 3)
@@ -116,8 +116,8 @@ def _load_norms(source: FigureSource, measure: Measure, items: list[int]) -> Ser
     return Series(HUMAN, values[:, 0], values[:, 1], np.nan_to_num(values[:, 2]), is_human=True)
 
 
-def match_items(one: RatingData, other: RatingData) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def match_items(first: RatingData, second: RatingData) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the places of the common items in both."""
-    places = {key: at for at, key in enumerate(other.items)}
-    common = [(at, places[key]) for at, key in enumerate(one.items) if key in places]
+    places = {key: index for index, key in enumerate(second.items)}
+    common = [(index, places[key]) for index, key in enumerate(first.items) if key in places]
     return np.array([a for a, _ in common], dtype=np.intp), np.array([b for _, b in common], dtype=np.intp)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 HEIGHT = 240
 REPETITIONS = (1, 2, 3, 5, 10, 20, 50, 100)
 MOST_CONDITIONS = len(plot_style.SERIES)
-Found = dict[str, Repeatability]
+RepeatabilityByCondition = dict[str, Repeatability]
 
 
 def list_reliability_figures(source: FigureSource) -> Iterator[PaperFigure]:
     measure = source.measure
-    scores = source.scores(measure) if measure else None
+    scores = source.get_scores(measure) if measure else None
     if measure is None or scores is None:
         return
     figure = make_reliability_figure(scores, source.frames.labels, measure.label)
@@ -37,33 +37,39 @@ def make_reliability_figure(
     scores: ItemScores, labels: dict[int, str], measure: str, suffix: str = ""
 ) -> PaperFigure | None:
     """Return the figure of one measure; None if no condition repeats its items."""
-    found = {
-        labels[int(key)]: one
+    by_condition = {
+        labels[int(key)]: estimate
         for key in scores.conditions
-        if int(key) in labels and (one := repeatability(scores, int(key)))
+        if int(key) in labels and (estimate := repeatability(scores, int(key)))
     }
-    if not found:
+    if not by_condition:
         return None
     return PaperFigure(
         f"reliability{suffix}",
         f"{measure}: reliability by number of repetitions",
-        partial(_draw, found),
-        partial(_build_table, found, measure),
+        partial(_draw, by_condition),
+        partial(_build_table, by_condition, measure),
         "Reliability of an item's mean over k repetitions by Spearman and Brown's formula, from the one-way intraclass "
-        "correlation of single scores. The dot marks the repetitions of this experiment." + _describe_extent(found),
-        f"Reliability over repetitions. {'; '.join(f'{name}: {one.single:.2f}' for name, one in found.items())}",
+        "correlation of single scores. The dot marks the repetitions of this experiment."
+        + _describe_extent(by_condition),
+        "Reliability over repetitions. "
+        + "; ".join(f"{name}: {estimate.single:.2f}" for name, estimate in by_condition.items()),
         page="experiment_analysis",
         in_report=True,
     )
 
 
-def _describe_extent(found: Found) -> str:
-    items = sorted({one.items for one in found.values()})
+def _describe_extent(by_condition: RepeatabilityByCondition) -> str:
+    items = sorted({estimate.items for estimate in by_condition.values()})
     text = f" {items[0]} items." if len(items) == 1 else f" {items[0]} to {items[-1]} items."
-    return text + (f" The first {MOST_CONDITIONS} of {len(found)} conditions." if len(found) > MOST_CONDITIONS else "")
+    return text + (
+        f" The first {MOST_CONDITIONS} of {len(by_condition)} conditions."
+        if len(by_condition) > MOST_CONDITIONS
+        else ""
+    )
 
 
-def _build_table(found: Found, measure: str) -> ResultTable:
+def _build_table(by_condition: RepeatabilityByCondition, measure: str) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),
@@ -71,9 +77,9 @@ def _build_table(found: Found, measure: str) -> ResultTable:
         *(ResultColumn(f"k{k}", f"k = {k}", "number", 3) for k in REPETITIONS),
     ]
     rows = [
-        {"condition": name, "items": one.items, "observed": one.repetitions}
-        | {f"k{k}": one.reliability_of_mean(k) for k in REPETITIONS}
-        for name, one in found.items()
+        {"condition": name, "items": estimate.items, "observed": estimate.repetitions}
+        | {f"k{k}": estimate.reliability_of_mean(k) for k in REPETITIONS}
+        for name, estimate in by_condition.items()
     ]
     return ResultTable(
         "reliability",
@@ -84,18 +90,18 @@ def _build_table(found: Found, measure: str) -> ResultTable:
     )
 
 
-def _draw(found: Found, width: int) -> Figure:
+def _draw(by_condition: RepeatabilityByCondition, width: int) -> Figure:
     grid = plot_style.Grid(1, 1, width, HEIGHT, left=48, right=min(170, width // 3), top=16)
-    figure, (axis,) = grid.figure()
-    along = [10 ** (at / 40) for at in range(81)]
+    figure, (axis,) = grid.make_panels()
+    k_values = [10 ** (index / 40) for index in range(81)]
     ends = []
-    shown = list(found.items())[:MOST_CONDITIONS]
-    for (name, one), color, dashes in zip(shown, plot_style.SERIES, cycle(plot_style.DASHES), strict=False):
-        curve = [one.reliability_of_mean(k) for k in along]
-        axis.plot(along, curve, color=color, linewidth=1.6 * plot_style.PIXEL, linestyle=dashes)
-        axis.plot([one.repetitions], [one.reliability_of_mean(one.repetitions)], marker="o", color=color,
+    entries = list(by_condition.items())[:MOST_CONDITIONS]
+    for (name, estimate), color, dashes in zip(entries, plot_style.SERIES, cycle(plot_style.DASHES), strict=False):
+        curve = [estimate.reliability_of_mean(k) for k in k_values]
+        axis.plot(k_values, curve, color=color, linewidth=1.6 * plot_style.PIXEL, linestyle=dashes)
+        axis.plot([estimate.repetitions], [estimate.reliability_of_mean(estimate.repetitions)], marker="o", color=color,
                   markersize=6 * plot_style.PIXEL)  # fmt: skip
-        ends.append((one.reliability_of_mean(along[-1]), name, color))
+        ends.append((estimate.reliability_of_mean(k_values[-1]), name, color))
     axis.set_xscale("log")
     axis.set_xticks(REPETITIONS, [str(k) for k in REPETITIONS])
     axis.minorticks_off()
@@ -111,8 +117,8 @@ def _draw(found: Found, width: int) -> Figure:
 
 def _spread_labels(places: list[float], gap: float = 0.07) -> list[float]:
     """Return ascending places for labels, at least `gap` apart and below 1."""
-    found: list[float] = []
+    positions: list[float] = []
     for place in places:
-        found.append(max(place, found[-1] + gap) if found else place)
-    over = max(0.0, found[-1] - 1.0) if found else 0.0
-    return [place - over for place in found]
+        positions.append(max(place, positions[-1] + gap) if positions else place)
+    excess = max(0.0, positions[-1] - 1.0) if positions else 0.0
+    return [place - excess for place in positions]

@@ -39,32 +39,32 @@ def list_frame_figures(source: FigureSource) -> Iterator[PaperFigure]:
 def _describe_counts(name: str, frame: Any) -> str:
     """Return how many ratings or answers a panel or row has, for figures that do not write it."""
     if name == "ratings":
-        counts, what = {panel.n for panel in frame.panels if panel.n}, "ratings per panel"
+        counts, noun = {panel.n for panel in frame.panels if panel.n}, "ratings per panel"
     elif name == "accuracy":
-        counts, what = {line.n for line in frame.lines}, "answers per row"
+        counts, noun = {line.n for line in frame.lines}, "answers per row"
     elif name == "categories":
-        counts, what = {line.n for panel in frame.panels for line in panel.lines.values()}, "answers per row"
+        counts, noun = {line.n for panel in frame.panels for line in panel.lines.values()}, "answers per row"
     else:
         return ""
     least, most = format_count(min(counts)), format_count(max(counts))
-    return f"{least if least == most else f'{least} to {most}'} {what}."
+    return f"{least if least == most else f'{least} to {most}'} {noun}."
 
 
 def _list_numbers(kind: Any, frame: Any) -> ResultTable:
-    exact: dict[str, Callable[[str, str, Any], ResultTable]] = {
+    builders: dict[str, Callable[[str, str, Any], ResultTable]] = {
         "ratings": _build_rating_counts,
         "norms": _build_norm_points,
-        "accuracy": lambda name, title, shown: _build_score_lines(name, title, shown.lines),
-        "categories": lambda name, title, shown: _build_score_lines(
-            name, title, [line for panel in shown.panels for line in panel.lines.values()]
+        "accuracy": lambda name, title, frame: _build_score_lines(name, title, frame.lines),
+        "categories": lambda name, title, frame: _build_score_lines(
+            name, title, [line for panel in frame.panels for line in panel.lines.values()]
         ),
     }
-    if kind.name in exact:
-        return exact[kind.name](kind.name, kind.title, frame)
+    if kind.name in builders:
+        return builders[kind.name](kind.name, kind.title, frame)
     return make_text_table(kind.name, kind.title, kind.table(frame))
 
 
-def _build_rating_counts(name: str, title: str, shown: Any) -> ResultTable:
+def _build_rating_counts(name: str, title: str, frame: Any) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("dimension", "Dimension"),
@@ -74,13 +74,13 @@ def _build_rating_counts(name: str, title: str, shown: Any) -> ResultTable:
     ]
     rows = [
         {"condition": panel.condition, "dimension": panel.dimension, "rating": rating, "n": n, "share": n / panel.n}
-        for panel in shown.panels
+        for panel in frame.panels
         for rating, n in sorted(panel.counts.items())
     ]
     return ResultTable(name, title, columns, rows)
 
 
-def _build_norm_points(name: str, title: str, shown: Any) -> ResultTable:
+def _build_norm_points(name: str, title: str, frame: Any) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("dimension", "Dimension"),
@@ -98,7 +98,7 @@ def _build_norm_points(name: str, title: str, shown: Any) -> ResultTable:
             "human_mean": pair.human_mean,
             "model_mean": pair.model_mean,
         }
-        for panel in shown.panels
+        for panel in frame.panels
         for pair in panel.pairs
     ]
     return ResultTable(name, title, columns, rows)
@@ -197,9 +197,9 @@ def prepend_measure(title: str, measure: str) -> str:
 
 def _describe_extent(figure: Any, table: ResultTable) -> str:
     """Return the number of items behind the rows of the figure, and how many rows it leaves out."""
-    shown = figure.rows(table)
-    counts = {row["items"] for row in shown if isinstance(row, Mapping) and row.get("items")}
+    rows = figure.rows(table)
+    counts = {row["items"] for row in rows if isinstance(row, Mapping) and row.get("items")}
     items = f"{min(counts)} to {max(counts)} items." if len(counts) > 1 else "".join(f"{n} items." for n in counts)
     drawable = [row for row in table.rows if row.get(figure.value) is not None] if hasattr(figure, "value") else []
-    cut = f"The first {len(shown)} of {len(drawable)} rows." if len(drawable) > len(shown) else ""
-    return " ".join(filter(None, (items, cut)))
+    omission = f"The first {len(rows)} of {len(drawable)} rows." if len(drawable) > len(rows) else ""
+    return " ".join(filter(None, (items, omission)))

@@ -35,27 +35,27 @@ VIEWS: Mapping[str, tuple[str, Callable[[ExplorerQuery], ResultTable]]] = {
 """By figure: the view of the explorer that shows it, and the table of its numbers."""
 
 
-def make_figures_query(chosen: Mapping[str, str]) -> str:
+def make_figures_query(choices: Mapping[str, str]) -> str:
     """Return the query of the figures page for choices of the explorer."""
-    return urlencode({name if name == "wave" else PREFIX + name: value for name, value in chosen.items()})
+    return urlencode({name if name == "wave" else PREFIX + name: value for name, value in choices.items()})
 
 
 def read_choices(data: QueryDict) -> dict[str, str]:
     """Return the choices of the explorer in an address of the figures page."""
-    chosen = {name.removeprefix(PREFIX): value for name, value in data.items() if name.startswith(PREFIX)}
-    return {name: str(value) for name, value in {**chosen, "wave": data.get("wave", "")}.items() if value}
+    choices = {name.removeprefix(PREFIX): value for name, value in data.items() if name.startswith(PREFIX)}
+    return {name: str(value) for name, value in {**choices, "wave": data.get("wave", "")}.items() if value}
 
 
 def list_space_figures(source: FigureSource) -> Iterator[PaperFigure]:
     """Yield the figures of the explorer for one task, and the experiment's rows of the leaderboard."""
     if not source.experiment.dataset.is_parametric:
         return
-    loaded = load_explorer(source.experiment, read_choices(source.data))
-    source.is_waiting = source.is_waiting or (loaded.cached is not None and loaded.cached.value is None)
-    if loaded.query is None:
+    explorer = load_explorer(source.experiment, read_choices(source.data))
+    source.is_waiting = source.is_waiting or (explorer.cached is not None and explorer.cached.value is None)
+    if explorer.query is None:
         return
     for name, (view, table) in VIEWS.items():
-        figure, query = FIGURES[name], replace(loaded.query, view=view)
+        figure, query = FIGURES[name], replace(explorer.query, view=view)
         if not figure.is_shown(query) or (name == "difference" and len(query.labels) < 2):
             continue
         yield PaperFigure(
@@ -67,12 +67,12 @@ def list_space_figures(source: FigureSource) -> Iterator[PaperFigure]:
             figure.alt(query),
             page="explorer",
         )
-    yield from _board_figure(source)
+    yield from _list_board_figures(source)
 
 
-def _board_figure(source: FigureSource) -> Iterator[PaperFigure]:
-    counted = Experiment.objects.filter(pk=source.experiment.pk).annotate(answers=Sum("runs__n_done"))
-    board = load_board(list(counted.select_related("dataset"))).board
+def _list_board_figures(source: FigureSource) -> Iterator[PaperFigure]:
+    experiments = Experiment.objects.filter(pk=source.experiment.pk).annotate(answers=Sum("runs__n_done"))
+    board = load_board(list(experiments.select_related("dataset"))).board
     if not board.rows:
         return
     rows = board_tables.sort_rows(board, board_tables.DEFAULT_SORT)

@@ -52,7 +52,7 @@ def write_alt_text(board: Leaderboard, measure: BoardMeasure) -> str:
 
 
 def draw_cost_figure(board: Leaderboard, measure: BoardMeasure, width: int) -> Figure:
-    figure, (axis,) = _make_grid(width).figure()
+    figure, (axis,) = _make_grid(width).make_panels()
     rows, frontier = list_priced_rows(board, measure), find_efficient_frontier(board, measure)
     costs = [row.cost_per_answer or 0.0 for row in rows]
     is_logarithmic = min(costs) > 0 and max(costs) / min(costs) > LOG_SCALE_RATIO
@@ -84,7 +84,7 @@ def _get_point(row: BoardRow, measure: BoardMeasure) -> tuple[float, float]:
 
 def _write_names(
     axis: Axes,
-    named: Sequence[BoardRow],
+    named_rows: Sequence[BoardRow],
     rows: Sequence[BoardRow],
     frontier: Sequence[tuple[float, float]],
     measure: BoardMeasure,
@@ -93,8 +93,8 @@ def _write_names(
     """Write each name at the side of its point where it hides the least: other names, points and the frontier."""
 
     def to_pixels(x: float, y: float) -> tuple[float, float]:
-        found = axis.transData.transform((x, y)) / plot_style.PIXEL
-        return float(found[0]), float(found[1])
+        pixels = axis.transData.transform((x, y)) / plot_style.PIXEL
+        return float(pixels[0]), float(pixels[1])
 
     points = {row.condition: _get_point(row, measure) for row in rows}
     boxes = [(_make_box(*to_pixels(*place), 10, 10), 2) for place in points.values()]
@@ -104,7 +104,7 @@ def _write_names(
     panel = axis.bbox
     left, right = panel.x0 / plot_style.PIXEL, width
     low, high = panel.y0 / plot_style.PIXEL, panel.y1 / plot_style.PIXEL + 16
-    for row in named:
+    for row in named_rows:
         name = plot_style.shorten(row.label, width / 2.4)
         x, y = to_pixels(*points[row.condition])
         length = len(name) * NAME_LETTER
@@ -128,8 +128,8 @@ def _make_box(x: float, y: float, width: float, height: float) -> Box:
     return x - width / 2, y - height / 2, x + width / 2, y + height / 2
 
 
-def _overlap(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _overlap(first: Box, second: Box) -> bool:
+    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
 
 def _draw_point(axis: object, row: BoardRow, measure: BoardMeasure, *, is_efficient: bool) -> None:

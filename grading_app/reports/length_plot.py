@@ -27,7 +27,7 @@ def make_grid(lengths: ScoresByLength, width: int) -> plot_style.Grid:
 def draw_length_plot(lengths: ScoresByLength, labels: dict[int, str], width: int) -> Figure:
     """Draw a panel for each condition, all on the same scale. Bins of fewer than MIN_BIN_SIZE answers are not drawn."""
     grid = make_grid(lengths, width)
-    figure, axes = grid.figure()
+    figure, axes = grid.make_panels()
     all_bins = [length_bin for bins in lengths.bins.values() for length_bin in bins.values()]
     scores = [length_bin.score for length_bin in all_bins if length_bin.n >= MIN_BIN_SIZE] or [0.0, 1.0]
     margin_y = 0.08 * (max(scores) - min(scores)) or 0.5

@@ -92,7 +92,7 @@ class Grid:
     def panel_width(self) -> float:
         return (self.width - self.left - self.right - (self.columns - 1) * self.gap_x) / self.columns
 
-    def figure(self) -> tuple[Figure, list[Axes]]:
+    def make_panels(self) -> tuple[Figure, list[Axes]]:
         """Return an empty figure and its panels, row by row."""
         figure = make_figure(self.width, self.height)
         axes = [self._place(figure, number) for number in range(self.panels)]
@@ -185,17 +185,17 @@ def wrap(text: str, width: float) -> str:
     """
     if len(text) <= int(width / LETTER):
         return text
-    ends = [found.start() + 1 if found[0].startswith(" ") else found.end() for found in SEPARATOR.finditer(text)]
+    ends = [match.start() + 1 if match[0].startswith(" ") else match.end() for match in SEPARATOR.finditer(text)]
     if not ends:
         return shorten(text, width)
-    end = min(ends, key=lambda one: abs(one - len(text) / 2))
+    end = min(ends, key=lambda position: abs(position - len(text) / 2))
     return "\n".join(shorten(line.strip(), width) for line in (text[:end], text[end:]))
 
 
-def fit_labels(labels: Sequence[str], width: int, most: int) -> int:
-    """Return the space in pixels for these labels of rows, at most `most` and 42 % of the figure's width."""
+def fit_labels(labels: Sequence[str], width: int, max_width: int) -> int:
+    """Return the space in pixels for these labels of rows, at most `max_width` and 42 % of the figure's width."""
     longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
-    return round(min(longest * 1.06 * LETTER + 16, most, 0.42 * width))
+    return round(min(longest * 1.06 * LETTER + 16, max_width, 0.42 * width))
 
 
 def draw_intervals(axes: Axes, rows: Sequence[tuple[int, float, float | None, float | None]]) -> None:

@@ -49,7 +49,7 @@ class ReportSource:
         """The data of the figures, with the values that this report has computed itself."""
         found = FigureSource(self.experiment)
         found.board, found.frames = self.board, self.frames
-        found.scores = lambda measure: self.analysis(measure).scores  # type: ignore[method-assign]
+        found.get_scores = lambda measure: self.analysis(measure).scores  # type: ignore[method-assign]
         return found
 
     @cached_property

@@ -95,7 +95,7 @@ def _make_compression_table(query: ExplorerQuery, compressions: Sequence[Compres
 def _draw_compression(compressions: Sequence[Compression], width: int) -> Figure:
     left = 190 if width >= plot_style.WIDE else width // 3
     grid = plot_style.Grid(1, 1, width, 24 * max(1, len(compressions)), left=left)
-    figure, (axes,) = grid.figure()
+    figure, (axes,) = grid.make_panels()
     plot_style.draw_intervals(axes, [(index, row.mean, row.low, row.high) for index, row in enumerate(compressions)])
     names = [plot_style.shorten(f"{row.task}, {row.outcome}", left - 12) for row in compressions]
     axes.set_yticks([-index for index in range(len(compressions))], names)

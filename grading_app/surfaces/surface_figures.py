@@ -131,7 +131,7 @@ def draw_lines(
     """Draw lines with bands and their key below. A line is its label, and (x, value, low, high) for each point."""
     key = KEY_HEIGHT * len(lines)
     grid = plot_style.Grid(1, 1, width, 320 - 26 - 58, left=48, bottom=58 + key)
-    figure, (axes,) = grid.figure()
+    figure, (axes,) = grid.make_panels()
     for index, (label, points) in enumerate(lines):
         colour, dash = LINES[index % len(LINES)], DASHES[index % len(DASHES)]
         if points:
@@ -252,7 +252,7 @@ def _draw_clusters(query: ExplorerQuery, width: int) -> Figure:
     rows = make_clusters_table(query).rows[:MAX_ROWS]
     left = 190 if width >= plot_style.WIDE else width // 3
     grid = plot_style.Grid(1, 1, width, 24 * max(1, len(rows)), left=left, right=70)
-    figure, (axes,) = grid.figure()
+    figure, (axes,) = grid.make_panels()
     plot_style.draw_intervals(axes, [(index, row["accuracy"], *row["interval"]) for index, row in enumerate(rows)])
     for index, row in enumerate(rows):
         plot_style.write_beside(axes, (1, -index), row["clusters"], right=8)

@@ -91,7 +91,7 @@ def compute_size(data: CategoryData, width: int) -> tuple[int, int]:
 
 def draw_figure(data: CategoryData, width: int) -> Figure:
     grid = _make_grid(data, width)
-    figure, axes = grid.figure()
+    figure, axes = grid.make_panels()
     names = [plot_style.shorten(category or "no category", grid.left - 6) for category in data.categories]
     for place, (axis, panel) in enumerate(zip(axes, data.visible_panels, strict=True)):
         plot_style.draw_gridlines(axis, "x")

@@ -90,7 +90,7 @@ def compute_size(data: DistributionData, width: int) -> tuple[int, int]:
 
 def draw_figure(data: DistributionData, width: int) -> Figure:
     grid = _make_grid(data, width)
-    figure, axes = grid.figure()
+    figure, axes = grid.make_panels()
     for place, (axis, panel) in enumerate(zip(axes, data.visible_panels, strict=True)):
         _draw_panel(axis, panel, data.tallest, grid.panel_width)
         if place % grid.columns:

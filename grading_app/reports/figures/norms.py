@@ -106,7 +106,7 @@ def compute_size(data: NormData, width: int) -> tuple[int, int]:
 
 def draw_figure(data: NormData, width: int) -> Figure:
     grid = _make_grid(data, width)
-    figure, axes = grid.figure()
+    figure, axes = grid.make_panels()
     for place, (axis, panel) in enumerate(zip(axes, data.visible_panels, strict=True)):
         _draw_panel(axis, panel, grid.panel_width)
         if place % grid.columns == 0:
