@@ -15,23 +15,23 @@ from grading_app.study_report.typst_process import convert_figures
 
 def render_zip(document: Document) -> bytes:
     """Return the zip. The same document gives the same bytes. Raise TypesettingError if a figure takes too long."""
-    out = io.BytesIO()
-    writer = ArchiveWriter(out)
+    buffer = io.BytesIO()
+    writer = ArchiveWriter(buffer)
     writer.add("report.html", [render_html(document)])
     writer.add("report.pdf", [render_pdf(document)])
-    for block in document.blocks(TableBlock):
+    for block in document.list_blocks(TableBlock):
         name, table = _make_file_name(block.table.name), block.table
         writer.add(f"tables/{name}.tex", [block.shown_table.render("latex").encode()])
         writer.add(f"tables/{name}.csv", [table.render("csv").encode()])
-    figures = {_make_file_name(one.name): one for one in document.blocks(FigureBlock)}
-    converted = convert_figures({name: one.svg for name, one in figures.items()})
+    figures = {_make_file_name(figure.name): figure for figure in document.list_blocks(FigureBlock)}
+    figure_files = convert_figures({name: figure.svg for name, figure in figures.items()})
     for name, figure in figures.items():
         writer.add(f"figures/{name}.svg", [apply_theme(figure.svg, "light").encode()])
         writer.add(f"figures/{name}.csv", [figure.table.render("csv").encode()])
         for suffix in ("pdf", "png"):
-            writer.add(f"figures/{name}.{suffix}", [converted[f"{name}.{suffix}"]])
+            writer.add(f"figures/{name}.{suffix}", [figure_files[f"{name}.{suffix}"]])
     writer.close()
-    return out.getvalue()
+    return buffer.getvalue()
 
 
 def _make_file_name(name: str) -> str:

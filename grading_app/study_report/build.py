@@ -72,14 +72,14 @@ def build_document(experiment: Experiment, tell: StepReporter = lambda _: None) 
     state, source = compute_fingerprint(experiment), ReportSource(experiment)
     for name, title in SECTION_NAMES.items():
         tell(title.lower())
-        source.built.append(_write_section(name, title, source))
+        source.sections.append(_write_section(name, title, source))
     return Document(
         experiment.slug,
         experiment.title or experiment.slug,
         datetime.now(UTC).isoformat(timespec="seconds"),
         state,
         f"Evalsite {get_version()}",
-        source.built,
+        source.sections,
     )
 
 
@@ -97,7 +97,7 @@ def _write_section(name: str, title: str, source: ReportSource) -> Section:
 
 
 def _compute(experiments: Sequence[Experiment], tell: StepReporter) -> list[StoredReport]:
-    return [StoredReport(build_document(one, tell).dump()) for one in experiments]
+    return [StoredReport(build_document(experiment, tell).dump()) for experiment in experiments]
 
 
 REPORT: Aggregate[Experiment, StoredReport] = Aggregate(

@@ -38,14 +38,14 @@ def compose(document: Document, choices: ReportChoices) -> Document:
         sections += _make_text_section(choices, section.name)
         if section.name not in choices.left_out:
             sections.append(section)
-    composed = replace(document, sections=[*sections, *_make_text_section(choices, END)])
-    return replace(composed, sections=[*_make_problem_section(composed.failed), *composed.sections])
+    composition = replace(document, sections=[*sections, *_make_text_section(choices, END)])
+    return replace(composition, sections=[*_make_problem_section(composition.failed), *composition.sections])
 
 
-def _make_problem_section(failed: list[str]) -> list[Section]:
-    if not failed:
+def _make_problem_section(titles: list[str]) -> list[Section]:
+    if not titles:
         return []
-    text = f"This report is incomplete. These sections could not be written: {', '.join(failed)}. "
+    text = f"This report is incomplete. These sections could not be written: {', '.join(titles)}. "
     advice = "Do not publish it. The log of the site says why; write the report again after the fault is mended."
     return [Section("incomplete", "", [Paragraph([Span(text, strong=True), Span(advice)], "note")])]
 
@@ -53,9 +53,9 @@ def _make_problem_section(failed: list[str]) -> list[Section]:
 def leave_out_costs(document: Document) -> Document:
     """Return the document without the section on costs, the figures of costs, and the columns of money in tables."""
     sections = [
-        replace(one, blocks=[_drop_money_of_block(block) for block in one.blocks if not is_cost_figure(block)])
-        for one in document.sections
-        if one.name != "costs"
+        replace(section, blocks=[_drop_money_of_block(block) for block in section.blocks if not is_cost_figure(block)])
+        for section in document.sections
+        if section.name != "costs"
     ]
     return replace(document, sections=sections)
 
@@ -66,7 +66,7 @@ def is_cost_figure(figure: Any) -> bool:
 
 
 def drop_money_columns(table: ResultTable) -> ResultTable:
-    return replace(table, columns=[one for one in table.columns if one.kind != "money"])
+    return replace(table, columns=[column for column in table.columns if column.kind != "money"])
 
 
 def _drop_money_of_block(block: Block) -> Block:

@@ -77,7 +77,7 @@ class TableBlock:
     @property
     def shown_table(self) -> ResultTable:
         table = self.table
-        columns = [one for one in table.columns if not self.shown or one.name in self.shown]
+        columns = [column for column in table.columns if not self.shown or column.name in self.shown]
         return replace(table, columns=columns)
 
 
@@ -128,56 +128,56 @@ class Document:
     @property
     def failed(self) -> list[str]:
         """Return the titles of the sections that could not be written."""
-        return [one.title for one in self.sections if one.failed]
+        return [section.title for section in self.sections if section.failed]
 
-    def blocks(self, kind: type) -> Iterator[Any]:
+    def list_blocks(self, kind: type) -> Iterator[Any]:
         for section in self.sections:
             yield from (block for block in section.blocks if isinstance(block, kind))
 
-    def labelled_sections(self) -> Iterator[tuple[Section, list[tuple[str, Block]]]]:
+    def label_sections(self) -> Iterator[tuple[Section, list[tuple[str, Block]]]]:
         """Yield each section with its blocks and their labels: `Table 1`, `Figure 1`; "" for other blocks."""
         counts = {"table": 0, "figure": 0}
         for section in self.sections:
-            labelled = []
+            labelled_blocks = []
             for block in section.blocks:
                 if block.kind in counts:
                     counts[block.kind] += 1
-                    labelled.append((f"{block.kind.title()} {counts[block.kind]}", block))
+                    labelled_blocks.append((f"{block.kind.title()} {counts[block.kind]}", block))
                 else:
-                    labelled.append(("", block))
-            yield section, labelled
+                    labelled_blocks.append(("", block))
+            yield section, labelled_blocks
 
     def find_figure(self, name: str) -> FigureBlock | None:
-        return next((one for one in self.blocks(FigureBlock) if one.name == name), None)
+        return next((figure for figure in self.list_blocks(FigureBlock) if figure.name == name), None)
 
     def dump(self) -> dict[str, Any]:
-        content: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        content: dict[str, Any] = _get_adapter().dump_python(self, mode="json")
         return content
 
     @classmethod
     def load(cls, content: Any) -> Document:
         """Return the document of `dump`. Raise ValueError for other content."""
-        document: Document = _adapter().validate_python(content)
+        document: Document = _get_adapter().validate_python(content)
         return document
 
 
 @cache
-def _adapter() -> Any:
+def _get_adapter() -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(Document)
 
 
-def sentence(text: str, rows: str = "") -> Span:
+def make_sentence(text: str, rows: str = "") -> Span:
     """Return a generated sentence, with the page that shows the rows which it counts."""
     return Span(text, rows=rows)
 
 
-def paragraph(*sentences: Span | str | None, tone: Literal["", "note", "quote"] = "") -> Paragraph | None:
+def make_paragraph(*sentences: Span | str | None, tone: Literal["", "note", "quote"] = "") -> Paragraph | None:
     """Return a paragraph of the sentences that are not empty; None without one."""
-    spans = [Span(one) if isinstance(one, str) else one for one in sentences if one]
-    return Paragraph([one for one in spans if one.text], tone) if any(one.text for one in spans) else None
+    spans = [Span(sentence) if isinstance(sentence, str) else sentence for sentence in sentences if sentence]
+    return Paragraph([span for span in spans if span.text], tone) if any(span.text for span in spans) else None
 
 
-def table_block(table: ResultTable, shown: Sequence[str] = (), rows: str = "") -> TableBlock:
+def make_table_block(table: ResultTable, shown: Sequence[str] = (), rows: str = "") -> TableBlock:
     return TableBlock(table.content(), list(shown), rows)

@@ -29,12 +29,12 @@ def make_figure_block(source: ReportSource, figure: PaperFigure, **query: str) -
 
 def draw_picture(figure: PaperFigure) -> tuple[str, tuple[int, int]]:
     """Return the SVG of a figure, and its size in CSS pixels."""
-    drawn: list[Figure] = []
+    drawings: list[Figure] = []
 
     def draw() -> Figure:
-        drawn.append(figure.draw(WIDTH))
-        return drawn[0]
+        drawings.append(figure.draw(WIDTH))
+        return drawings[0]
 
     svg = plot_style.render_path_svg(draw)
-    width, height = (round(inches * 72 / plot_style.PIXEL) for inches in drawn[0].get_size_inches())
+    width, height = (round(inches * 72 / plot_style.PIXEL) for inches in drawings[0].get_size_inches())
     return svg, (width, height)

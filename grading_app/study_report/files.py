@@ -18,7 +18,7 @@ MAX_CACHED_FILES = 4
 """Files that a process caches, because readers of a shared report ask for the same one."""
 WAIT_S = 20.0
 _cached_files: OrderedDict[str, bytes] = OrderedDict()
-_one_at_a_time = threading.Lock()
+_typesetting_lock = threading.Lock()
 
 
 def write_report(document: Document, file_format: str) -> bytes:
@@ -32,7 +32,7 @@ def get_file(document: Document, file_format: str) -> bytes:
     Anonymous readers may ask for files, so a process typesets one at a time. Raise TypesettingError after WAIT_S.
     """
     key = content_hash([document.dump(), file_format])
-    if not _one_at_a_time.acquire(timeout=WAIT_S):
+    if not _typesetting_lock.acquire(timeout=WAIT_S):
         raise TypesettingError("another report is being typeset; try again in a minute")
     try:
         if key not in _cached_files:
@@ -42,4 +42,4 @@ def get_file(document: Document, file_format: str) -> bytes:
         _cached_files.move_to_end(key)
         return _cached_files[key]
     finally:
-        _one_at_a_time.release()
+        _typesetting_lock.release()

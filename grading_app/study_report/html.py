@@ -19,9 +19,9 @@ def render_html(document: Document) -> bytes:
         {
             "name": section.name,
             "title": section.title,
-            "blocks": [_prepare_block(block) | {"label": label} for label, block in labelled],
+            "blocks": [_prepare_block(block) | {"label": label} for label, block in labelled_blocks],
         }
-        for section, labelled in document.labelled_sections()
+        for section, labelled_blocks in document.label_sections()
     ]
     page = render_to_string(
         "grading_app/report/file.html",

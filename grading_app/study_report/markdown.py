@@ -61,7 +61,7 @@ class _Reader:
     def _close_list(self) -> None:
         is_ordered = self.lists.pop()
         if not self.lists:
-            self.blocks.append(Listing([one for one in self.items if one], is_ordered))
+            self.blocks.append(Listing([item for item in self.items if item], is_ordered))
             self.items = []
 
     def _add_code(self, text: str) -> None:
@@ -72,7 +72,7 @@ class _Reader:
 
     def _add_text(self, spans: list[Span]) -> None:
         if self.is_heading:
-            self.blocks.append(Heading("".join(one.text for one in spans)))
+            self.blocks.append(Heading("".join(span.text for span in spans)))
         elif self.lists:
             self.items[-1] += [Span(" "), *spans] if self.items[-1] else spans
         elif spans:

@@ -29,7 +29,7 @@ OTHER_SCRIPTS = re.compile("[\u0590-\u1dbf\u2e80-\ud7ff\uf900-\ufdff\ufe70-\ufef
 
 def render_pdf(document: Document) -> bytes:
     """Return the PDF. The same document gives the same bytes. Raise TypesettingError if it takes too long."""
-    figures = {_name_file(one): one.svg for one in document.blocks(FigureBlock)}
+    figures = {_name_file(figure): figure.svg for figure in document.list_blocks(FigureBlock)}
     data = {
         "title": _mark_controls(document.title),
         "experiment": document.experiment,
@@ -37,8 +37,11 @@ def render_pdf(document: Document) -> bytes:
         "software": document.software,
         "fonts": FONTS,
         "sections": [
-            {"title": section.title, "blocks": [_prepare_block(block) | {"label": label} for label, block in labelled]}
-            for section, labelled in document.labelled_sections()
+            {
+                "title": section.title,
+                "blocks": [_prepare_block(block) | {"label": label} for label, block in labelled_blocks],
+            }
+            for section, labelled_blocks in document.label_sections()
         ],
     }
     return typeset(TEMPLATE, data, figures, is_plain=not OTHER_SCRIPTS.search(str(data)))
@@ -55,9 +58,9 @@ def _mark_controls(text: str) -> str:
 
 def _prepare_block(block: Block) -> dict[str, Any]:
     if isinstance(block, Paragraph):
-        return {"kind": block.kind, "tone": block.tone, "spans": [_prepare_span(one) for one in block.spans]}
+        return {"kind": block.kind, "tone": block.tone, "spans": [_prepare_span(span) for span in block.spans]}
     if isinstance(block, Listing):
-        items = [[_prepare_span(one) for one in item] for item in block.items]
+        items = [[_prepare_span(span) for span in item] for item in block.items]
         return {"kind": block.kind, "is_ordered": block.is_ordered, "items": items}
     if isinstance(block, Code):
         is_short = block.text.count("\n") < MOST_LINES_TOGETHER
@@ -93,14 +96,19 @@ def _prepare_span(span: Span) -> dict[str, Any]:
 def _prepare_table(block: TableBlock) -> dict[str, Any]:
     table = block.shown_table
     cells = [[_mark_controls(_allow_breaks(cell)) for cell in row] for row in table.cells()]
-    full = [max([len(column.label), *(len(row[at]) for row in cells)]) + GAP for at, column in enumerate(table.columns)]
-    words = [max(len(word) for word in f"{column.label} .".split()) for column in table.columns]
-    texts = [max(words[at], *(len(row[at]) for row in cells), 0) for at in range(len(table.columns))]
+    full_widths = [
+        max([len(column.label), *(len(row[index]) for row in cells)]) + GAP
+        for index, column in enumerate(table.columns)
+    ]
+    word_widths = [max(len(word) for word in f"{column.label} .".split()) for column in table.columns]
+    text_widths = [
+        max(word_widths[index], *(len(row[index]) for row in cells), 0) for index in range(len(table.columns))
+    ]
     return {
         "title": _mark_controls(table.title),
         "head": [_mark_controls(column.label) for column in table.columns],
         "numbers": [column.is_number for column in table.columns],
-        "widths": [] if sum(full) <= ONE_LINE else [min(WIDEST, max(6, longest)) for longest in texts],
+        "widths": [] if sum(full_widths) <= ONE_LINE else [min(WIDEST, max(6, longest)) for longest in text_widths],
         "is_short": len(cells) <= MOST_LINES_TOGETHER,
         "rows": cells,
         "remarks": _mark_controls(" ".join(filter(None, (table.formula, table.test, table.correction, *table.notes)))),
@@ -110,8 +118,8 @@ def _prepare_table(block: TableBlock) -> dict[str, Any]:
 def _allow_breaks(text: str, longest: int = LONG_WORD) -> str:
     """Return the text with places in long words where a line may end."""
 
-    def split(found: re.Match[str]) -> str:
-        word = re.sub(r"([-_/.:@=&?,])(?=.)", rf"\1{BREAK}", found[0])
+    def split(match: re.Match[str]) -> str:
+        word = re.sub(r"([-_/.:@=&?,])(?=.)", rf"\1{BREAK}", match[0])
         return re.sub(rf"([^{BREAK}\s]{{{PIECE}}})(?=[^{BREAK}\s])", rf"\1{BREAK}", word)
 
     return re.sub(rf"\S{{{longest + 1},}}", split, text)

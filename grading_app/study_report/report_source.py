@@ -41,16 +41,16 @@ class ReportSource:
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
-        self.built: list[Section] = []
+        self.sections: list[Section] = []
         """The sections so far, in their order."""
 
     @cached_property
     def figures(self) -> FigureSource:
         """The data of the figures, with the values that this report has computed itself."""
-        found = FigureSource(self.experiment)
-        found.board, found.frames = self.board, self.frames
-        found.get_scores = lambda measure: self.analysis(measure).scores  # type: ignore[method-assign]
-        return found
+        source = FigureSource(self.experiment)
+        source.board, source.frames = self.board, self.frames
+        source.get_scores = lambda measure: self.get_analysis_data(measure).scores  # type: ignore[method-assign]
+        return source
 
     @cached_property
     def frames(self) -> Frames:
@@ -63,25 +63,25 @@ class ReportSource:
     @cached_property
     def measures(self) -> list[Measure]:
         """The measures that have a score, in the order of the leaderboard."""
-        keys = {one.key for one in self.board.measures}
-        return [one for one in list_measures(self.experiment) if one.key in keys]
+        keys = {measure.key for measure in self.board.measures}
+        return [measure for measure in list_measures(self.experiment) if measure.key in keys]
 
     @cached_property
     def graders(self) -> list[GradeCondition]:
-        return [one for one in list_graders(self.experiment) if one.kind != GradeCondition.Kind.ADJUDICATED]
+        return [grader for grader in list_graders(self.experiment) if grader.kind != GradeCondition.Kind.ADJUDICATED]
 
     @cached_property
     def conditions(self) -> list[Condition]:
-        described = self.experiment.conditions.select_related("model__endpoint", "prompt", "sampler")
-        return list(described.order_by("pk"))
+        queryset = self.experiment.conditions.select_related("model__endpoint", "prompt", "sampler")
+        return list(queryset.order_by("pk"))
 
     @cached_property
-    def generating(self) -> list[Condition]:
-        return [one for one in self.conditions if one.stage == Condition.Stage.GENERATE]
+    def generation_conditions(self) -> list[Condition]:
+        return [condition for condition in self.conditions if condition.stage == Condition.Stage.GENERATE]
 
     @cached_property
-    def judging(self) -> list[Condition]:
-        return [one for one in self.conditions if one.stage == Condition.Stage.JUDGE]
+    def judge_conditions(self) -> list[Condition]:
+        return [condition for condition in self.conditions if condition.stage == Condition.Stage.JUDGE]
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -93,18 +93,21 @@ class ReportSource:
         return build_manifest(self.experiment)
 
     @cached_property
-    def served(self) -> dict[int, list[ServedAs]]:
+    def served_models(self) -> dict[int, list[ServedAs]]:
         """The served models and providers by condition, the most frequent first."""
-        answered = Attempt.objects.filter(run__experiment=self.experiment, outcome__in=ANSWERED).order_by()
-        rows = answered.values_list("run__condition", "served_model", "served_provider").annotate(
+        attempts = Attempt.objects.filter(run__experiment=self.experiment, outcome__in=ANSWERED).order_by()
+        rows = attempts.values_list("run__condition", "served_model", "served_provider").annotate(
             calls=Count("pk"), first=Min("finished_at"), last=Max("finished_at")
         )
-        found: dict[int, list[ServedAs]] = {}
+        by_condition: dict[int, list[ServedAs]] = {}
         for condition, model, provider, calls, first, last in rows:
-            found.setdefault(condition, []).append(ServedAs(model, provider, calls, first, last))
-        return {key: sorted(of, key=lambda one: (-one.calls, one.model, one.provider)) for key, of in found.items()}
+            by_condition.setdefault(condition, []).append(ServedAs(model, provider, calls, first, last))
+        return {
+            key: sorted(entries, key=lambda entry: (-entry.calls, entry.model, entry.provider))
+            for key, entries in by_condition.items()
+        }
 
-    def analysis(self, measure: Measure) -> AnalysisData:
+    def get_analysis_data(self, measure: Measure) -> AnalysisData:
         """Return the scores of one measure over all waves."""
         if measure.key not in self._analyses:
             self._analyses[measure.key] = load_analysis_data(Scope(self.experiment, measure))
@@ -114,17 +117,17 @@ class ReportSource:
     def _analyses(self) -> dict[str, AnalysisData]:
         return {}
 
-    def page(self, name: str, **query: Any) -> str:
+    def get_url(self, name: str, **query: Any) -> str:
         """Return the address of a page of this experiment."""
         address = reverse(name, args=[self.experiment.slug])
         return f"{address}?{urlencode(query)}" if query else address
 
-    def trials(self, **filters: Any) -> str:
+    def get_trials_url(self, **filters: Any) -> str:
         """Return the address of the list of its trials with these filters."""
         return f"{reverse('trial_list')}?{urlencode({'experiment': self.experiment.slug, **filters})}"
 
-    def analysis_page(self, measure: Measure, table: str) -> str:
-        return f"{self.page('experiment_analysis', measure=measure.key)}#table-{table}"
+    def get_analysis_url(self, measure: Measure, table: str) -> str:
+        return f"{self.get_url('experiment_analysis', measure=measure.key)}#table-{table}"
 
     def count(self, name: str) -> int:
         """Return the sum of a counter of the design's runs, such as `n_done`."""

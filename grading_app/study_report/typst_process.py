@@ -49,16 +49,16 @@ def _run_job(job: Mapping[str, Any]) -> bytes:
     root = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-m", "grading_app.study_report.typst_process"]
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command, input=json.dumps(job).encode(), capture_output=True, timeout=SECONDS, cwd=root, check=False
         )
     except subprocess.TimeoutExpired:
         raise TypesettingError(f"typesetting took longer than {SECONDS} s") from None
-    if done.returncode:
+    if result.returncode:
         raise TypesettingError(
-            done.stderr.decode(errors="replace").strip()[-500:] or f"it ended with {done.returncode}"
+            result.stderr.decode(errors="replace").strip()[-500:] or f"it ended with {result.returncode}"
         )
-    return done.stdout
+    return result.stdout
 
 
 def _run_from_stdin() -> None:
@@ -66,12 +66,12 @@ def _run_from_stdin() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     job = json.load(sys.stdin)
     with tempfile.TemporaryDirectory() as folder:
-        made = (
+        output = (
             _compile_report(Path(folder), job)
             if job["do"] == "report"
             else _compile_figures(Path(folder), job["figures"])
         )
-    sys.stdout.buffer.write(made)
+    sys.stdout.buffer.write(output)
 
 
 def _compile_report(folder: Path, job: dict[str, Any]) -> bytes:
@@ -81,27 +81,27 @@ def _compile_report(folder: Path, job: dict[str, Any]) -> bytes:
     (folder / "report.json").write_text(json.dumps(job["data"]))
     for name, svg in job["figures"].items():
         (folder / name).write_text(svg)
-    made: bytes = typst.compile(
+    content: bytes = typst.compile(
         folder / "report.typ", root=folder, format="pdf", timestamp=MOMENT, ignore_system_fonts=job["plain"]
     )
-    return made
+    return content
 
 
 def _compile_figures(folder: Path, figures: Files) -> bytes:
     import typst
 
     (folder / "figure.typ").write_bytes(FIGURE)
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name, svg in figures.items():
             (folder / "figure.svg").write_text(svg)
             kinds: Any = (("pdf", {"timestamp": MOMENT}), ("png", {"ppi": PNG_PPI}))
             for suffix, options in kinds:
-                made = typst.compile(
+                content = typst.compile(
                     folder / "figure.typ", root=folder, format=suffix, ignore_system_fonts=True, **options
                 )
-                archive.writestr(f"{name}.{suffix}", made)
-    return out.getvalue()
+                archive.writestr(f"{name}.{suffix}", content)
+    return buffer.getvalue()
 
 
 if __name__ == "__main__":

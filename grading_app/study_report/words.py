@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from evalsite.lib.text.number_format import format_count
 
 
-def count_noun(n: int, one: str, many: str = "") -> str:
+def count_noun(n: int, singular: str, plural: str = "") -> str:
     """Return a text such as `1 item` or `12 items`."""
-    return f"{format_count(n)} {one if n == 1 else many or one + 's'}"
+    return f"{format_count(n)} {singular if n == 1 else plural or singular + 's'}"
 
 
 def join_words(words: Sequence[str]) -> str:

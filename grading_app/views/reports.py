@@ -88,7 +88,7 @@ def list_page_sections(document: Document, figure_address: Callable[[str], str])
             "title": section.title,
             "blocks": [_make_block_context(block, figure_address) | {"label": label} for label, block in labelled],
         }
-        for section, labelled in document.labelled_sections()
+        for section, labelled in document.label_sections()
     ]
 
 

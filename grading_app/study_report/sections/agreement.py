@@ -12,7 +12,7 @@ from grading_app.comparison.rating_selection import RatingSelection, RatingSelec
 from grading_app.paper_figures.agreement_figures import list_comparison_figures
 from grading_app.paper_figures.calibration_figure import list_calibration_figures
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
-from grading_app.study_report.document import Block, paragraph, sentence, table_block
+from grading_app.study_report.document import Block, make_paragraph, make_sentence, make_table_block
 from grading_app.study_report.figure_blocks import make_figure_block
 from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun
@@ -22,30 +22,30 @@ def write_blocks(source: ReportSource) -> list[Block | None]:
     selection = RatingSelectionForm(QueryDict(), source.experiment).get_selection()
     if selection is None or len(selection.raters) < 2:
         return [
-            paragraph(
+            make_paragraph(
                 "The same answers have scores of one rater only, so there is no agreement to report.", tone="note"
             )
         ]
     roles = assign_roles(selection, {})
-    (compared,) = AGREEMENT.compute([AgreementQuery(selection, roles)], lambda _: None)
-    page = source.page("experiment_agreement")
-    if compared.report is None:
-        return [paragraph("The raters scored no answers or items in common.", tone="note")]
-    measured = compared.report
-    found: list[Block | None] = [
-        paragraph(
-            sentence(
-                f"{count_noun(len(measured.coverage), 'rater')} scored {_describe_units(selection, compared.units)}; "
-                f"{format_count(measured.shared)} of them have at least two scores. ",
+    (result,) = AGREEMENT.compute([AgreementQuery(selection, roles)], lambda _: None)
+    page = source.get_url("experiment_agreement")
+    if result.report is None:
+        return [make_paragraph("The raters scored no answers or items in common.", tone="note")]
+    report = result.report
+    blocks: list[Block | None] = [
+        make_paragraph(
+            make_sentence(
+                f"{count_noun(len(report.coverage), 'rater')} scored {_describe_units(selection, result.units)}; "
+                f"{format_count(report.shared)} of them have at least two scores. ",
                 page,
             ),
-            sentence(f"The raters are: {'; '.join(one.label for one in selection.raters)}.", page),
+            make_sentence(f"The raters are: {'; '.join(rater.label for rater in selection.raters)}.", page),
         ),
-        _write_measures(measured, page),
-        _write_pairs(measured, selection, page),
+        _write_measures(report, page),
+        _write_pairs(report, selection, page),
     ]
-    figures = [*list_comparison_figures(selection, roles, compared), *list_calibration_figures(source.figures)]
-    return [*found, *(make_figure_block(source, one) for one in figures)]
+    figures = [*list_comparison_figures(selection, roles, result), *list_calibration_figures(source.figures)]
+    return [*blocks, *(make_figure_block(source, figure) for figure in figures)]
 
 
 def _describe_units(selection: RatingSelection, n: int) -> str:
@@ -56,7 +56,7 @@ def _describe_units(selection: RatingSelection, n: int) -> str:
     return f"{count_noun(n, 'item')} on {selection.units.partition(':')[2]}"
 
 
-def _write_measures(measured: Any, page: str) -> Block:
+def _write_measures(report: Any, page: str) -> Block:
     columns = [
         ResultColumn("measure", "Measure"),
         ResultColumn("estimate", "Estimate", "number", 3),
@@ -65,26 +65,26 @@ def _write_measures(measured: Any, page: str) -> Block:
         ResultColumn("source", "Source"),
         ResultColumn("why", "Note"),
     ]
-    rows = [_make_measure_row(line) for line in measured.measures]
-    notes = [f"Level of measurement: {measured.level}; {measured.level_reason}."]
+    rows = [_make_measure_row(line) for line in report.measures]
+    notes = [f"Level of measurement: {report.level}; {report.level_reason}."]
     table = ResultTable("agreement", "Measures of agreement", columns, rows, notes=notes)
     notes_shown = ("why",) if any(row["why"] for row in rows) else ()
-    return table_block(table, ("measure", "estimate", "interval", "units", *notes_shown), page)
+    return make_table_block(table, ("measure", "estimate", "interval", "units", *notes_shown), page)
 
 
 def _make_measure_row(line: Any) -> Row:
-    found = line.estimate
+    result = line.estimate
     return {
         "measure": line.name,
-        "estimate": found.estimate if found else None,
-        "interval": (found.low, found.high) if found and found.low is not None else None,
-        "units": found.units if found else None,
+        "estimate": result.estimate if result else None,
+        "interval": (result.low, result.high) if result and result.low is not None else None,
+        "units": result.units if result else None,
         "source": line.description.citation,
-        "why": line.reason if not found or found.estimate is None else "",
+        "why": line.reason if not result or result.estimate is None else "",
     }
 
 
-def _write_pairs(measured: Any, selection: RatingSelection, page: str) -> Block | None:
+def _write_pairs(report: Any, selection: RatingSelection, page: str) -> Block | None:
     labels = {rater.key: rater.label for rater in selection.all_raters}
     rows = [
         {
@@ -92,11 +92,11 @@ def _write_pairs(measured: Any, selection: RatingSelection, page: str) -> Block 
             "second": labels.get(str(pair.second), str(pair.second)),
             **{name: getattr(pair, name) for name in ("n", "same", "kappa", "r", "difference")},
         }
-        for pair in measured.pairs
+        for pair in report.pairs
     ]
     if not rows:
         return None
-    is_nominal = measured.level == "nominal"
+    is_nominal = report.level == "nominal"
     notes = [
         "Same score: over the single ratings, if a rater's score is the mean of several." if selection.singles else "",
         "" if is_nominal else "Kappa has quadratic weights.",
@@ -111,4 +111,6 @@ def _write_pairs(measured: Any, selection: RatingSelection, page: str) -> Block 
         ResultColumn("difference", "Second minus first", "signed"),
     ]
     title = "Agreement of pairs of raters"
-    return table_block(ResultTable("rater_pairs", title, columns, rows, notes=list(filter(None, notes))), rows=page)
+    return make_table_block(
+        ResultTable("rater_pairs", title, columns, rows, notes=list(filter(None, notes))), rows=page
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evalsite.lib.text.number_format import format_money
 from grading_app.reports.result_table import ResultColumn, ResultTable
-from grading_app.study_report.document import Block, paragraph, sentence, table_block
+from grading_app.study_report.document import Block, make_paragraph, make_sentence, make_table_block
 from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun
 from runs_app.models import LedgerEntry
@@ -15,20 +15,20 @@ def write_blocks(source: ReportSource) -> list[Block | None]:
     entries = LedgerEntry.objects.filter(filter_experiment(source.experiment))
     by_stage, by_model = sum_by_group(entries, STAGE), sum_by_group(entries, MODEL)
     if not by_stage:
-        return [paragraph("No call has been recorded.", tone="note")]
+        return [make_paragraph("No call has been recorded.", tone="note")]
     total = Sums.add_up(by_stage)
-    ledger = source.page("experiment_ledger")
-    judges = ", including those of judges" if source.judging else ""
+    ledger = source.get_url("experiment_ledger")
+    judges = ", including those of judges" if source.judge_conditions else ""
     return [
-        paragraph(
-            sentence(
+        make_paragraph(
+            make_sentence(
                 f"{count_noun(total.calls, 'call')} cost {format_money(total.paid_usd)} in all{judges}. ",
                 ledger,
             ),
-            sentence(f"At list prices, they would have cost {format_money(total.list_usd)}. ", ledger)
+            make_sentence(f"At list prices, they would have cost {format_money(total.list_usd)}. ", ledger)
             if total.saved_usd
             else None,
-            sentence(f"The cost of {count_noun(total.unpriced, 'call')} is unknown and not in these sums.", ledger)
+            make_sentence(f"The cost of {count_noun(total.unpriced, 'call')} is unknown and not in these sums.", ledger)
             if total.unpriced
             else None,
         ),
@@ -57,4 +57,4 @@ def _write_table(name: str, title: str, label: str, lines: list[Line], ledger: s
         }
         for line in lines
     ]
-    return table_block(ResultTable(name, title, columns, rows), rows=ledger)
+    return make_table_block(ResultTable(name, title, columns, rows), rows=ledger)

@@ -6,7 +6,7 @@ from django.db.models import Avg, Count
 
 from datasets_app.models import Dataset, Norm
 from grading_app.reports.result_table import ResultColumn, ResultTable
-from grading_app.study_report.document import Block, paragraph, sentence, table_block
+from grading_app.study_report.document import Block, make_paragraph, make_sentence, make_table_block
 from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun, format_day
 
@@ -26,15 +26,17 @@ def write_blocks(source: ReportSource) -> list[Block | None]:
 
 
 def _write_items(dataset: Dataset) -> Block | None:
-    images = dataset.items.active().filter(image__isnull=False).count()
-    excluded = dataset.item_count - dataset.active_count
+    n_images = dataset.items.active().filter(image__isnull=False).count()
+    n_excluded = dataset.item_count - dataset.active_count
     page = dataset.get_absolute_url()
-    pictured = f", {'all' if images == dataset.active_count else images} with an image" if images else ""
-    return paragraph(
-        sentence(f"The dataset {dataset} has {count_noun(dataset.active_count, 'active item')}{pictured}. ", page),
-        sentence(
-            f"{count_noun(excluded, 'item')} {'was' if excluded == 1 else 'were'} excluded before the approval."
-            if excluded
+    image_note = f", {'all' if n_images == dataset.active_count else n_images} with an image" if n_images else ""
+    return make_paragraph(
+        make_sentence(
+            f"The dataset {dataset} has {count_noun(dataset.active_count, 'active item')}{image_note}. ", page
+        ),
+        make_sentence(
+            f"{count_noun(n_excluded, 'item')} {'was' if n_excluded == 1 else 'were'} excluded before the approval."
+            if n_excluded
             else "No item was excluded.",
             page,
         ),
@@ -56,35 +58,35 @@ def _write_facts(dataset: Dataset) -> Block:
     }
     rows = [{"fact": name, "value": value} for name, value in facts.items() if value]
     columns = [ResultColumn("fact", "Fact"), ResultColumn("value", "Value")]
-    return table_block(ResultTable("dataset", "Dataset", columns, rows), rows=dataset.get_absolute_url())
+    return make_table_block(ResultTable("dataset", "Dataset", columns, rows), rows=dataset.get_absolute_url())
 
 
 def _write_categories(dataset: Dataset) -> Block | None:
-    counted = dataset.items.active().order_by("category").values("category").annotate(n=Count("pk"))
-    rows = [{"category": one["category"] or "none", "items": one["n"]} for one in counted[:MOST_CATEGORIES]]
+    counts = dataset.items.active().order_by("category").values("category").annotate(n=Count("pk"))
+    rows = [{"category": row["category"] or "none", "items": row["n"]} for row in counts[:MOST_CATEGORIES]]
     if len(rows) < 2:
         return None
     columns = [ResultColumn("category", "Category"), ResultColumn("items", "Items", "count")]
-    return table_block(
+    return make_table_block(
         ResultTable("item_categories", "Items by category", columns, rows), rows=dataset.get_absolute_url()
     )
 
 
 def _write_exclusions(dataset: Dataset) -> Block | None:
-    counted = dataset.items.filter(excluded=True).order_by("note").values("note").annotate(n=Count("pk"))
-    rows = [{"reason": one["note"] or "no reason stated", "items": one["n"]} for one in counted]
+    counts = dataset.items.filter(excluded=True).order_by("note").values("note").annotate(n=Count("pk"))
+    rows = [{"reason": row["note"] or "no reason stated", "items": row["n"]} for row in counts]
     if not rows:
         return None
     columns = [ResultColumn("reason", "Reason"), ResultColumn("items", "Items", "count")]
-    return table_block(
+    return make_table_block(
         ResultTable("exclusions", "Excluded items by reason", columns, rows), rows=dataset.get_absolute_url()
     )
 
 
 def _write_norms(source: ReportSource, dataset: Dataset) -> Block | None:
-    found = Norm.objects.filter(item__dataset=dataset, item__excluded=False).order_by("dimension").values("dimension")
-    counted = found.annotate(items=Count("pk"), mean=Avg("mean"), sd=Avg("sd"), n=Avg("n"))
-    rows = [dict(one) for one in counted]
+    norms = Norm.objects.filter(item__dataset=dataset, item__excluded=False).order_by("dimension").values("dimension")
+    summaries = norms.annotate(items=Count("pk"), mean=Avg("mean"), sd=Avg("sd"), n=Avg("n"))
+    rows = [dict(row) for row in summaries]
     if not rows:
         return None
     columns = [
@@ -94,4 +96,4 @@ def _write_norms(source: ReportSource, dataset: Dataset) -> Block | None:
         ResultColumn("sd", "Mean SD", "number"),
         ResultColumn("n", "Mean number of raters", "number", 1),
     ]
-    return table_block(ResultTable("norms", "Human norms", columns, rows), rows=dataset.get_absolute_url())
+    return make_table_block(ResultTable("norms", "Human norms", columns, rows), rows=dataset.get_absolute_url())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
-from grading_app.study_report.document import Block, paragraph, sentence, table_block
+from grading_app.study_report.document import Block, make_paragraph, make_sentence, make_table_block
 from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun, format_day, join_words
 from runs_app.models import Condition
@@ -12,17 +12,19 @@ UNREPORTED = "not reported"
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:
-    models = sorted({one.model.name for one in source.generating})
+    models = sorted({condition.model.name for condition in source.generation_conditions})
     return [
-        paragraph(
-            sentence(
+        make_paragraph(
+            make_sentence(
                 f"Answers come from {count_noun(len(models), 'model')}: {join_words(models)}. ",
-                source.page("experiment_progress"),
+                source.get_url("experiment_progress"),
             ),
             "Served models and providers are as the replies of the provider name them.",
         ),
-        _write_table(source, source.generating, "models", "Models that answered"),
-        _write_table(source, source.judging, "judge_models", "Models that judged") if source.judging else None,
+        _write_table(source, source.generation_conditions, "models", "Models that answered"),
+        _write_table(source, source.judge_conditions, "judge_models", "Models that judged")
+        if source.judge_conditions
+        else None,
     ]
 
 
@@ -37,24 +39,24 @@ def _write_table(source: ReportSource, conditions: list[Condition], name: str, t
         ResultColumn("first", "First call"),
         ResultColumn("last", "Last call"),
     ]
-    rows: dict[int, list[Condition]] = {}
-    for one in conditions:
-        rows.setdefault(one.model_id, []).append(one)
-    made = [_make_row(source, of_model) for of_model in rows.values()]
-    return table_block(ResultTable(name, title, columns, made), rows=source.page("experiment_progress"))
+    by_model: dict[int, list[Condition]] = {}
+    for condition in conditions:
+        by_model.setdefault(condition.model_id, []).append(condition)
+    rows = [_make_row(source, model_conditions) for model_conditions in by_model.values()]
+    return make_table_block(ResultTable(name, title, columns, rows), rows=source.get_url("experiment_progress"))
 
 
 def _make_row(source: ReportSource, conditions: list[Condition]) -> Row:
     model = conditions[0].model
-    served = [one for condition in conditions for one in source.served.get(condition.pk, [])]
-    firsts, lasts = [one.first for one in served if one.first], [one.last for one in served if one.last]
+    entries = [entry for condition in conditions for entry in source.served_models.get(condition.pk, [])]
+    firsts, lasts = [entry.first for entry in entries if entry.first], [entry.last for entry in entries if entry.last]
     return {
         "model": model.name,
         "model_id": model.model,
         "provider": model.endpoint.provider,
-        "served_as": join_words(sorted({one.model for one in served if one.model})) or UNREPORTED,
-        "served_by": join_words(sorted({one.provider for one in served if one.provider})) or UNREPORTED,
-        "calls": sum(one.calls for one in served),
+        "served_as": join_words(sorted({entry.model for entry in entries if entry.model})) or UNREPORTED,
+        "served_by": join_words(sorted({entry.provider for entry in entries if entry.provider})) or UNREPORTED,
+        "calls": sum(entry.calls for entry in entries),
         "first": format_day(min(firsts, default=None)),
         "last": format_day(max(lasts, default=None)),
     }

@@ -16,11 +16,11 @@ def write_blocks(source: ReportSource) -> list[Block | None]:
 
 def _write_prompts(source: ReportSource) -> Iterator[Block]:
     """Yield each prompt once, as the conditions froze it."""
-    seen: dict[tuple[str, str], Any] = {}
-    for condition in source.generating:
+    prompts: dict[tuple[str, str], Any] = {}
+    for condition in source.generation_conditions:
         if condition.prompt is not None:
-            seen.setdefault((str(condition.prompt), condition.prompt.content_hash), condition.content["prompt"])
-    for (name, content_hash), content in seen.items():
+            prompts.setdefault((str(condition.prompt), condition.prompt.content_hash), condition.content["prompt"])
+    for (name, content_hash), content in prompts.items():
         yield Heading(f"Prompt {name}")
         yield Paragraph([Span(f"SHA-256 {content_hash}. Answer format: {content['answer_format']}.")], "note")
         yield from _write_turns(content["messages"])
@@ -36,7 +36,7 @@ def _read_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else [content]
-    return "\n".join(str(one.get("text", "[image]")) if isinstance(one, dict) else str(one) for one in parts)
+    return "\n".join(str(part.get("text", "[image]")) if isinstance(part, dict) else str(part) for part in parts)
 
 
 def _write_dimensions(source: ReportSource) -> Iterator[Block]:
@@ -46,7 +46,7 @@ def _write_dimensions(source: ReportSource) -> Iterator[Block]:
 
 
 def _write_rubrics(source: ReportSource) -> Iterator[Block]:
-    rubrics: dict[int, Rubric] = {one.rubric.pk: one.rubric for one in source.graders if one.rubric}
+    rubrics: dict[int, Rubric] = {grader.rubric.pk: grader.rubric for grader in source.graders if grader.rubric}
     for rubric in rubrics.values():
         yield Heading(f"Rubric {rubric}")
         yield Paragraph([Span(f"SHA-256 {rubric.content_hash}. {rubric.get_kind_display()}.")], "note")

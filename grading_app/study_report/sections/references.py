@@ -13,7 +13,7 @@ from grading_app.study_report.document import (
     Section,
     Span,
     TableBlock,
-    paragraph,
+    make_paragraph,
 )
 from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import join_words
@@ -91,19 +91,19 @@ FULL = (
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:
-    words = "\n".join(text for section in source.built for text in _list_texts(section))
-    lowered = words.lower()
-    found = [(what, reference) for word, what, reference in REFERENCES if word.lower() in lowered]
-    found += [(name, one.citation) for name, one in MEASURE_DESCRIPTIONS.items() if name in words]
-    if not found:
-        return [paragraph("The report uses no statistic that needs a reference.", tone="note")]
+    words = "\n".join(text for section in source.sections for text in _list_texts(section))
+    lower_words = words.lower()
+    citations = [(statistic, reference) for word, statistic, reference in REFERENCES if word.lower() in lower_words]
+    citations += [(name, description.citation) for name, description in MEASURE_DESCRIPTIONS.items() if name in words]
+    if not citations:
+        return [make_paragraph("The report uses no statistic that needs a reference.", tone="note")]
     titles = {_identify(reference): reference for reference in FULL}
     by_work: dict[str, list[str]] = {}
-    for what, references in dict.fromkeys(found):
+    for statistic, references in dict.fromkeys(citations):
         for reference in references.split("; "):
-            by_work.setdefault(titles.get(_identify(reference), reference), []).append(what)
-    named = [(join_words(list(dict.fromkeys(names))), reference) for reference, names in by_work.items()]
-    return [Listing([[Span(f"{what}: ", strong=True), Span(f"{reference}.")] for what, reference in named])]
+            by_work.setdefault(titles.get(_identify(reference), reference), []).append(statistic)
+    entries = [(join_words(list(dict.fromkeys(names))), reference) for reference, names in by_work.items()]
+    return [Listing([[Span(f"{statistic}: ", strong=True), Span(f"{reference}.")] for statistic, reference in entries])]
 
 
 def _identify(reference: str) -> str:
@@ -116,7 +116,7 @@ def _list_texts(section: Section) -> Iterator[str]:
     them only where a table lists measures or tests."""
     for block in section.blocks:
         if isinstance(block, Paragraph) and section.name != "question":
-            yield from (one.text for one in block.spans)
+            yield from (span.text for span in block.spans)
         if isinstance(block, FigureBlock):
             yield f"{block.title}. {block.caption}"
         if isinstance(block, TableBlock) and section.name in ("results", "agreement"):

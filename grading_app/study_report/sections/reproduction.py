@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grading_app.models import Snapshot
 from grading_app.reports.result_table import ResultColumn, ResultTable
-from grading_app.study_report.document import Block, Code, paragraph, sentence, table_block
+from grading_app.study_report.document import Block, Code, make_paragraph, make_sentence, make_table_block
 from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun
 
@@ -25,10 +25,10 @@ def _write_summary(source: ReportSource) -> Block | None:
     if not launches:
         return None
     manifests = "a manifest" if launches == 1 else "one manifest each"
-    return paragraph(
-        sentence(
+    return make_paragraph(
+        make_sentence(
             f"{count_noun(launches, 'launch', 'launches')} wrote {manifests} with design, hashes, prices and versions.",
-            source.page("experiment_detail"),
+            source.get_url("experiment_detail"),
         )
     )
 
@@ -36,35 +36,40 @@ def _write_summary(source: ReportSource) -> Block | None:
 def _write_hashes(source: ReportSource) -> Block:
     rows = [{"what": f"Dataset {source.experiment.dataset}", "hash": source.experiment.dataset.content_hash}]
     rows += [
-        {"what": f"Dimension {one}", "hash": one.content_hash} for one in source.experiment.dimensions.order_by("pk")
+        {"what": f"Dimension {dimension}", "hash": dimension.content_hash}
+        for dimension in source.experiment.dimensions.order_by("pk")
     ]
-    for condition in source.generating:
+    for condition in source.generation_conditions:
         rows.append(
             {
                 "what": f"Condition {condition.condition_id.rpartition('--')[0]}",
                 "hash": condition.condition_id.rpartition("--")[2],
             }
         )
-    prompts = {str(one.prompt): one.prompt.content_hash for one in source.generating if one.prompt}
-    samplers = {str(one.sampler): one.sampler.content_hash for one in source.conditions}
-    rubrics = {str(one.rubric): one.rubric.content_hash for one in source.graders if one.rubric}
-    for kind, found in (("Prompt", prompts), ("Sampler", samplers), ("Rubric", rubrics)):
-        rows += [{"what": f"{kind} {name}", "hash": value} for name, value in found.items()]
+    prompts = {
+        str(condition.prompt): condition.prompt.content_hash
+        for condition in source.generation_conditions
+        if condition.prompt
+    }
+    samplers = {str(condition.sampler): condition.sampler.content_hash for condition in source.conditions}
+    rubrics = {str(grader.rubric): grader.rubric.content_hash for grader in source.graders if grader.rubric}
+    for kind, hashes in (("Prompt", prompts), ("Sampler", samplers), ("Rubric", rubrics)):
+        rows += [{"what": f"{kind} {name}", "hash": value} for name, value in hashes.items()]
     columns = [ResultColumn("what", "Content"), ResultColumn("hash", "SHA-256")]
     notes = ["Conditions: the first 12 digits of the hash, as in the condition ids."]
-    return table_block(
-        ResultTable("hashes", "Hashes", columns, rows, notes=notes), rows=source.page("experiment_detail")
+    return make_table_block(
+        ResultTable("hashes", "Hashes", columns, rows, notes=notes), rows=source.get_url("experiment_detail")
     )
 
 
 def _write_launches(source: ReportSource) -> Block | None:
     rows = []
-    for one in source.experiment.manifests.order_by("pk"):
-        made = one.content.get("evalsite") or {}
-        launch = "a pilot" if one.launch.get("pilot") else "all trials"
-        version, commit = made.get("version", ""), str(made.get("commit") or "")[:12]
+    for manifest in source.experiment.manifests.order_by("pk"):
+        software = manifest.content.get("evalsite") or {}
+        launch = "a pilot" if manifest.launch.get("pilot") else "all trials"
+        version, commit = software.get("version", ""), str(software.get("commit") or "")[:12]
         rows.append(
-            {"at": f"{one.created_at:%Y-%m-%d %H:%M} UTC", "launch": launch, "version": version, "commit": commit}
+            {"at": f"{manifest.created_at:%Y-%m-%d %H:%M} UTC", "launch": launch, "version": version, "commit": commit}
         )
     if not rows:
         return None
@@ -74,26 +79,33 @@ def _write_launches(source: ReportSource) -> Block | None:
         ResultColumn("version", "Evalsite"),
         ResultColumn("commit", "Commit"),
     ]
-    return table_block(ResultTable("launches", "Launches", columns, rows), rows=source.page("experiment_detail"))
+    return make_table_block(
+        ResultTable("launches", "Launches", columns, rows), rows=source.get_url("experiment_detail")
+    )
 
 
 def _write_snapshots(source: ReportSource) -> Block | None:
-    found = list(Snapshot.objects.filter(experiment=source.experiment).order_by("pk"))
-    if not found:
+    snapshots = list(Snapshot.objects.filter(experiment=source.experiment).order_by("pk"))
+    if not snapshots:
         return None
-    rows = [{"at": f"{one.created_at:%Y-%m-%d %H:%M} UTC", "label": one.label, "digest": one.digest} for one in found]
+    rows = [
+        {"at": f"{snapshot.created_at:%Y-%m-%d %H:%M} UTC", "label": snapshot.label, "digest": snapshot.digest}
+        for snapshot in snapshots
+    ]
     columns = [ResultColumn("at", "Made"), ResultColumn("label", "Label"), ResultColumn("digest", "Digest (SHA-256)")]
-    return table_block(ResultTable("snapshots", "Snapshots", columns, rows), rows=source.page("experiment_results"))
+    return make_table_block(
+        ResultTable("snapshots", "Snapshots", columns, rows), rows=source.get_url("experiment_results")
+    )
 
 
 def _write_software(source: ReportSource) -> Block:
     manifest = source.manifest
-    made = manifest["evalsite"]
-    versions = {"evalsite": made["version"], "commit of evalsite": made["commit"] or "unknown"}
+    software = manifest["evalsite"]
+    versions = {"evalsite": software["version"], "commit of evalsite": software["commit"] or "unknown"}
     versions |= {"python": manifest["python"], **manifest["packages"]}
     rows = [{"package": name, "version": version} for name, version in versions.items()]
     columns = [ResultColumn("package", "Software"), ResultColumn("version", "Version")]
-    return table_block(ResultTable("software", "Software of this report", columns, rows))
+    return make_table_block(ResultTable("software", "Software of this report", columns, rows))
 
 
 def _write_commands(source: ReportSource) -> Block:

@@ -23,7 +23,14 @@ from grading_app.reports.leaderboard import BoardMeasure
 from grading_app.reports.leaderboard_tables import make_leaderboard_table
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.score_matrix import Measure
-from grading_app.study_report.document import Block, FigureBlock, Heading, paragraph, sentence, table_block
+from grading_app.study_report.document import (
+    Block,
+    FigureBlock,
+    Heading,
+    make_paragraph,
+    make_sentence,
+    make_table_block,
+)
 from grading_app.study_report.figure_blocks import make_figure_block
 from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun, join_words
@@ -51,39 +58,39 @@ MOST_MEASURES = 12  # Beyond it, the analysis page has the further ones; the rep
 
 def write_blocks(source: ReportSource) -> list[Block | None]:
     if not source.measures:
-        return [paragraph("No answer has a score yet.", tone="note")]
-    found: list[Block | None] = [*_write_leaderboard(source), *_write_figures(source)]
+        return [make_paragraph("No answer has a score yet.", tone="note")]
+    blocks: list[Block | None] = [*_write_leaderboard(source), *_write_figures(source)]
     for measure in source.measures[:MOST_MEASURES]:
-        found += _write_measure(source, measure)
+        blocks += _write_measure(source, measure)
     if len(source.measures) > MOST_MEASURES:
-        left = len(source.measures) - MOST_MEASURES
-        found.append(paragraph(sentence(f"The analysis page has {count_noun(left, 'further measure')}.",
-                                        source.page("experiment_analysis")), tone="note"))  # fmt: skip
-    return found
+        remaining = len(source.measures) - MOST_MEASURES
+        blocks.append(make_paragraph(make_sentence(f"The analysis page has {count_noun(remaining, 'further measure')}.",
+                                        source.get_url("experiment_analysis")), tone="note"))  # fmt: skip
+    return blocks
 
 
 def _write_leaderboard(source: ReportSource) -> Iterator[Block | None]:
-    page = source.page("experiment_results")
+    page = source.get_url("experiment_results")
     yield _write_best_conditions(source, page)
     table = make_leaderboard_table(source.board)
     yield from (_write_board_part(table, measure, page) for measure in source.board.measures)
     totals = ("condition", "cost_usd", "input_tokens", "output_tokens", "latency_s")
     effort = _select_columns(table, "effort", "Effort by condition", totals)
-    yield table_block(replace(effort, formula="", correction="", notes=[]), (), page)
+    yield make_table_block(replace(effort, formula="", correction="", notes=[]), (), page)
 
 
 def _write_best_conditions(source: ReportSource, page: str) -> Block | None:
     """Return a sentence for each condition that is best on a measure, and one for the measures without a best one."""
     measures: dict[str, list[str]] = {}
     for measure in source.board.measures:
-        known = [row for row in source.board.rows if row.scores[measure.key].mean is not None]
-        if measure.is_rating or len(known) < 2:
+        scored_rows = [row for row in source.board.rows if row.scores[measure.key].mean is not None]
+        if measure.is_rating or len(scored_rows) < 2:
             continue
-        best = next((row.label for row in known if row.scores[measure.key].is_best), "No condition")
+        best = next((row.label for row in scored_rows if row.scores[measure.key].is_best), "No condition")
         measures.setdefault(best, []).append(measure.label)
-    return paragraph(
+    return make_paragraph(
         *(
-            sentence(
+            make_sentence(
                 f"{best} scores higher than every other condition on {join_words(names)}, by paired tests over common "
                 "items after Holm's correction. ",
                 page,
@@ -99,16 +106,18 @@ def _write_board_part(table: ResultTable, measure: BoardMeasure, page: str) -> B
     has_best = any(row.get(f"{key}_best") for row in table.rows)
     names = (key, f"{key}_ci", f"{key}_n", f"{key}_missing", *([f"{key}_best"] if has_best else []))
     part = _select_columns(table, f"leaderboard-{key}", f"Leaderboard: {measure.label}", ("condition", *names))
-    what = "Share" if measure.is_share else "Mean"
-    formula = f"{what} over answers, with standard errors clustered by item. n: answers with a score."
+    statistic = "Share" if measure.is_share else "Mean"
+    formula = f"{statistic} over answers, with standard errors clustered by item. n: answers with a score."
     notes = table.notes if measure.is_share else []
-    return table_block(replace(part, formula=formula, correction=BEST_NOTE if has_best else "", notes=notes), (), page)
+    return make_table_block(
+        replace(part, formula=formula, correction=BEST_NOTE if has_best else "", notes=notes), (), page
+    )
 
 
 def _select_columns(table: ResultTable, name: str, title: str, columns: tuple[str, ...]) -> ResultTable:
-    chosen = [column for column in table.columns if column.name in columns]
-    rows = [{column.name: row.get(column.name) for column in chosen} for row in table.rows]
-    return replace(table, name=name.replace(":", "-"), title=title, columns=chosen, rows=rows, links=[])
+    selected = [column for column in table.columns if column.name in columns]
+    rows = [{column.name: row.get(column.name) for column in selected} for row in table.rows]
+    return replace(table, name=name.replace(":", "-"), title=title, columns=selected, rows=rows, links=[])
 
 
 def _write_figures(source: ReportSource) -> Iterator[Block]:
@@ -118,21 +127,23 @@ def _write_figures(source: ReportSource) -> Iterator[Block]:
 
 
 def _write_measure(source: ReportSource, measure: Measure) -> list[Block | None]:
-    data = source.analysis(measure)
-    tables = [one for one in (*build_condition_tables(data), *build_norm_tables(data)) if one.name in SHOWN]
-    found: list[Block | None] = [Heading(measure.label)] if tables else []
+    data = source.get_analysis_data(measure)
+    tables = [table for table in (*build_condition_tables(data), *build_norm_tables(data)) if table.name in SHOWN]
+    blocks: list[Block | None] = [Heading(measure.label)] if tables else []
     suffix = f"-{measure.key.replace(':', '-')}"
     for table in tables:
-        page = source.analysis_page(measure, table.name)
-        found += [
-            paragraph(sentence(table.sentence, page)) if table.sentence else None,
-            table_block(_name_measure(table, measure, suffix), SHOWN[table.name], page),
+        page = source.get_analysis_url(measure, table.name)
+        blocks += [
+            make_paragraph(make_sentence(table.sentence, page)) if table.sentence else None,
+            make_table_block(_name_measure(table, measure, suffix), SHOWN[table.name], page),
         ]
-    drawn = {table.name: table for table in tables}
-    pictures = [make_table_figure(figure, table, measure.label, suffix) for figure, table in select_figures(drawn)]
+    tables_by_name = {table.name: table for table in tables}
+    pictures = [
+        make_table_figure(figure, table, measure.label, suffix) for figure, table in select_figures(tables_by_name)
+    ]
     return [
-        *found,
-        *(make_figure_block(source, one, measure=measure.key) for one in pictures),
+        *blocks,
+        *(make_figure_block(source, picture, measure=measure.key) for picture in pictures),
         *_write_further_figures(source, measure),
     ]
 
@@ -146,13 +157,13 @@ def _name_measure(table: ResultTable, measure: Measure, suffix: str) -> ResultTa
 def _write_further_figures(source: ReportSource, measure: Measure) -> Iterator[FigureBlock]:
     """Yield the further figures of a measure: of a dimension, of two dimensions, of repetitions."""
     suffix = f"-{measure.key.replace(':', '-')}"
-    found: list[PaperFigure] = []
+    figures: list[PaperFigure] = []
     if measure.is_rating and (data := load_rating_data(source.figures, measure)) is not None:
-        found += [one for one in make_dimension_figures(data, suffix) if one.in_report]
-        ratings = [one for one in source.measures if one.is_rating]
+        figures += [figure for figure in make_dimension_figures(data, suffix) if figure.in_report]
+        ratings = [rating for rating in source.measures if rating.is_rating]
         if measure == ratings[0] and len(ratings) > 1 and (other := load_rating_data(source.figures, ratings[1])):
-            found += [one for one in make_plane_figures(Plane(data, other, {})) if one.in_report]
-    scores = source.analysis(measure).scores
-    if (one := make_reliability_figure(scores, source.frames.labels, measure.label, suffix)) is not None:
-        found.append(one)
-    yield from (make_figure_block(source, one, measure=measure.key) for one in found)
+            figures += [figure for figure in make_plane_figures(Plane(data, other, {})) if figure.in_report]
+    scores = source.get_analysis_data(measure).scores
+    if (figure := make_reliability_figure(scores, source.frames.labels, measure.label, suffix)) is not None:
+        figures.append(figure)
+    yield from (make_figure_block(source, figure, measure=measure.key) for figure in figures)

@@ -6,7 +6,7 @@ import json
 
 from evalsite.lib.text.number_format import format_count, format_money, format_score
 from grading_app.reports.result_table import ResultColumn, ResultTable
-from grading_app.study_report.document import Block, table_block
+from grading_app.study_report.document import Block, make_table_block
 from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import join_words
 from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, RATING, AdaptiveSpec
@@ -22,7 +22,7 @@ def write_blocks(source: ReportSource) -> list[Block | None]:
 
 def _write_samplers(source: ReportSource) -> Block:
     rows = {}
-    for condition in [*source.generating, *source.judging]:
+    for condition in [*source.generation_conditions, *source.judge_conditions]:
         content = condition.content.get("sampler", condition.sampler.content)
         extra = {name: value for name, value in content.items() if name not in NAMED}
         rows[condition.sampler_id] = {
@@ -41,34 +41,36 @@ def _write_samplers(source: ReportSource) -> Block:
         ResultColumn("other", "Other"),
         ResultColumn("hash", "SHA-256"),
     ]
-    shown = [column.name for column in columns if column.name not in ("hash", "other")]
-    shown += ["other"] if any(row["other"] for row in rows.values()) else []
+    column_names = [column.name for column in columns if column.name not in ("hash", "other")]
+    column_names += ["other"] if any(row["other"] for row in rows.values()) else []
     notes = ["Seed: of the first repetition; each further one adds 1."]
     table = ResultTable("samplers", "Samplers", columns, list(rows.values()), notes=notes)
-    return table_block(table, shown, source.page("experiment_detail"))
+    return make_table_block(table, column_names, source.get_url("experiment_detail"))
 
 
 def _write_settings(source: ReportSource) -> Block:
-    one = source.experiment
+    experiment = source.experiment
     facts = {
-        "Repetitions of each cell": str(one.samples),
-        "Stopping rule": describe_stopping_rule(one) or "none: every cell was asked",
-        "Reuse of cached answers": "yes" if one.cache else "no",
-        "Cache buster in each request": "yes" if one.cache_buster else "no",
-        "Provider batches": "yes" if one.batch else "no",
-        "Conditions": "one after the other" if one.sequential else "in parallel",
-        "Maximum of calls in flight per condition": str(one.max_concurrency),
-        "Time-out per call": f"{one.request_timeout_s:g} s",
-        "Maximum of attempts per trial": str(one.max_attempts),
-        "Wait before the first retry": f"{one.backoff_s:g} s, doubled each time up to {one.max_backoff_s:g} s",
-        "Empty answers": one.get_on_empty_display(),
-        "Answers without a readable rating": one.get_on_unreadable_display(),
-        "Budget": format_money(one.max_usd) if one.max_usd is not None else "none",
+        "Repetitions of each cell": str(experiment.samples),
+        "Stopping rule": describe_stopping_rule(experiment) or "none: every cell was asked",
+        "Reuse of cached answers": "yes" if experiment.cache else "no",
+        "Cache buster in each request": "yes" if experiment.cache_buster else "no",
+        "Provider batches": "yes" if experiment.batch else "no",
+        "Conditions": "one after the other" if experiment.sequential else "in parallel",
+        "Maximum of calls in flight per condition": str(experiment.max_concurrency),
+        "Time-out per call": f"{experiment.request_timeout_s:g} s",
+        "Maximum of attempts per trial": str(experiment.max_attempts),
+        "Wait before the first retry": (
+            f"{experiment.backoff_s:g} s, doubled each time up to {experiment.max_backoff_s:g} s"
+        ),
+        "Empty answers": experiment.get_on_empty_display(),
+        "Answers without a readable rating": experiment.get_on_unreadable_display(),
+        "Budget": format_money(experiment.max_usd) if experiment.max_usd is not None else "none",
     }
     rows = [{"setting": name, "value": value} for name, value in facts.items()]
     columns = [ResultColumn("setting", "Setting"), ResultColumn("value", "Value")]
-    return table_block(
-        ResultTable("run_settings", "Settings of the runs", columns, rows), rows=source.page("experiment_detail")
+    return make_table_block(
+        ResultTable("run_settings", "Settings of the runs", columns, rows), rows=source.get_url("experiment_detail")
     )
 
 
@@ -84,8 +86,8 @@ def describe_stopping_rule(experiment: Experiment) -> str:
     text = f"Each condition was asked the cases of each {point} in rounds of {rule['round']}"
     if rule.get("targetci") is not None:
         width = format_score(rule["targetci"]) if is_rating else f"{100 * rule['targetci']:g} percentage points"
-        of = "mean rating" if is_rating else "accuracy"
-        text += f", until the {100 * rule['confidence']:g} % interval of the {of} had a half-width of {width}"
+        quantity = "mean rating" if is_rating else "accuracy"
+        text += f", until the {100 * rule['confidence']:g} % interval of the {quantity} had a half-width of {width}"
     text += f", with at most {format_count(rule['max'])} cases."
     if rule.get("abortht") is not None:
         text += f" A {point} was given up if more than {100 * rule['abortht']:g} % of its answers were truncated."

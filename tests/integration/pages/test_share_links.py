@@ -130,7 +130,7 @@ def test_no_part_of_a_link_names_a_user_a_rater_or_an_endpoint(client, transacti
     figures = [reverse("shared_figure", args=[token, one.name]) for one in list_figures(FigureSource(study))]
     pages = [part(name, token) for name in PARTS if name not in ("shared_figure", "shared_report_figure")]
     files = [reverse("shared_report_file", args=[token, kind]) for kind in ("html", "zip")]
-    drawn = [reverse("shared_report_figure", args=[token, one.name]) for one in document.blocks(FigureBlock)]
+    drawn = [reverse("shared_report_figure", args=[token, one.name]) for one in document.list_blocks(FigureBlock)]
     assert len(figures) > 5
     for address in [*pages, *files, *figures, *drawn]:
         answer = client.get(address)

@@ -61,7 +61,7 @@ def texts(document, name):
 
 
 def table(document, name):
-    return next(block.table for block in document.blocks(TableBlock) if block.table.name == name)
+    return next(block.table for block in document.list_blocks(TableBlock) if block.table.name == name)
 
 
 @pytest.mark.slow
@@ -80,7 +80,7 @@ def test_every_section_is_written_from_rows(study):
     assert a["valence"] == pytest.approx(sum(one.rating for one in rated) / len(rated))
     assert b["valence"] > a["valence"]
     assert table(document, "norm_agreement-valence").rows
-    assert {"norms", "analysis-differences-valence"} <= {one.name for one in document.blocks(FigureBlock)}
+    assert {"norms", "analysis-differences-valence"} <= {one.name for one in document.list_blocks(FigureBlock)}
 
 
 def test_each_statistic_of_the_report_has_its_reference(study, plain_pictures):
@@ -121,8 +121,8 @@ def test_each_generated_sentence_leads_to_its_rows(owner, study, plain_pictures)
             addresses.add(span.rows)
             counts = section.name not in WITHOUT_ROWS and re.search(r"\d", span.text)
             assert span.rows or not counts or span.text.startswith("Data were collected"), span
-    addresses |= {block.rows for block in document.blocks(TableBlock)}
-    addresses |= {block.spec for block in document.blocks(FigureBlock)}
+    addresses |= {block.rows for block in document.list_blocks(TableBlock)}
+    addresses |= {block.spec for block in document.list_blocks(FigureBlock)}
     for address in sorted(filter(None, addresses)):
         assert owner.get(address.partition("#")[0]).status_code == 200, address
     assert reverse("trial_list") + "?experiment=study&status=failed" in addresses
@@ -137,7 +137,7 @@ def test_a_report_names_who_served_the_models(study, plain_pictures):
 
 
 def test_tables_of_a_measure_name_it(study, plain_pictures):
-    titles = [block.table.title for block in build_document(study).blocks(TableBlock)]
+    titles = [block.table.title for block in build_document(study).list_blocks(TableBlock)]
     assert {"Leaderboard: Valence", "Valence: differences between conditions"} <= set(titles)
     assert len(titles) == len(set(titles)), "no two tables have the same title"
 
@@ -211,7 +211,7 @@ def test_a_page_does_not_wait_for_ever_for_another_file(owner, study, plain_pict
     owner.get(address())
     compute()
     monkeypatch.setattr(files, "WAIT_S", 0.01)
-    with files._one_at_a_time:
+    with files._typesetting_lock:
         refused = owner.get(reverse("report_file", args=["study", "pdf"]))
     assert refused.status_code == 503
     assert "another report is being typeset" in refused.content.decode()

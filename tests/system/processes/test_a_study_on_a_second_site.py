@@ -57,9 +57,9 @@ def numbers_of_report(experiment):
     """Each sentence and each table of the report, but what is about the site or its keys."""
     document = build_document(experiment)
     assert not document.failed
-    spans = [span.text for block in document.blocks(Paragraph) for span in block.spans]
+    spans = [span.text for block in document.list_blocks(Paragraph) for span in block.spans]
     sentences = [text for text in spans if not text.startswith("The answers were imported from")]
-    tables = [one.content for one in document.blocks(TableBlock) if one.table.name not in OWN_TABLES]
+    tables = [one.content for one in document.list_blocks(TableBlock) if one.table.name not in OWN_TABLES]
     return json.loads(re.sub(r"\b(g|people)\d+", r"\1", json.dumps([sentences, tables])))
 
 
