@@ -39,11 +39,11 @@ def reuse_rows(names: Names) -> list[str]:
     remarks = []
     for model in REUSED:
         for old, line in _read_lines(model):
-            found = _find(model, str(names[model._meta.db_table][str(old)]), line)
-            if found is None:
+            row = _find_same_row(model, str(names[model._meta.db_table][str(old)]), line)
+            if row is None:
                 continue
-            _reuse(found, old)
-            remarks.append(f"The {model._meta.verbose_name} {found} is here already and is used.")
+            _reuse_row(row, old)
+            remarks.append(f"The {model._meta.verbose_name} {row} is here already and is used.")
     _execute(
         f"""DELETE FROM {ROWS_OF}{Endpoint._meta.db_table} e WHERE NOT EXISTS (
         SELECT FROM {ROWS_OF}{LanguageModel._meta.db_table} m WHERE m.line ->> 'endpoint_id' = e.line ->> 'id')"""
@@ -51,45 +51,45 @@ def reuse_rows(names: Names) -> list[str]:
     return remarks
 
 
-def _reuse(found: models.Model, old: int) -> None:
+def _reuse_row(row: models.Model, old: int) -> None:
     """Use this row for the row of the file with the key `old`, and drop the rows that belong to that one."""
-    table = found._meta.db_table
-    _execute(f"UPDATE {KEYS}{table} SET new = %s WHERE old = %s", [found.pk, old])
+    table = row._meta.db_table
+    _execute(f"UPDATE {KEYS}{table} SET new = %s WHERE old = %s", [row.pk, old])
     _execute(f"DELETE FROM {ROWS_OF}{table} WHERE (line ->> 'id')::bigint = %s", [old])
-    if isinstance(found, Dataset):
+    if isinstance(row, Dataset):
         # Item rubrics of the file may refer to these items.
         _execute(
             f"""UPDATE {KEYS}{Item._meta.db_table} k SET new = i.id
             FROM {ROWS_OF}{Item._meta.db_table} r JOIN {Item._meta.db_table} i ON i.key = r.line ->> 'key'
             WHERE i.dataset_id = %s AND (r.line ->> 'id')::bigint = k.old""",
-            [found.pk],
+            [row.pk],
         )
         for model in OF_DATASET:
             _execute(f"DELETE FROM {ROWS_OF}{model._meta.db_table}")
-    for whole, parts, column in PARTS:
-        if isinstance(found, whole):
+    for whole_model, parts, column in PARTS:
+        if isinstance(row, whole_model):
             _execute(f"DELETE FROM {ROWS_OF}{parts} WHERE (line ->> '{column}')::bigint = %s", [old])
 
 
-def _find(model: type[models.Model], name: str, line: Mapping[str, Any]) -> models.Model | None:
+def _find_same_row(model: type[models.Model], name: str, line: Mapping[str, Any]) -> models.Model | None:
     """Return the row of this site that is the same as the one in the file, or None."""
     rows: Any = model._default_manager
-    found: models.Model | None
+    row: models.Model | None
     if model is LanguageModel:
         providers = {old: endpoint["provider"] for old, endpoint in _read_lines(Endpoint)}
-        wanted = {"model": line["model"], "endpoint__provider": providers[line["endpoint_id"]]}
-        found = rows.filter(name=name, **wanted).first()
+        identity = {"model": line["model"], "endpoint__provider": providers[line["endpoint_id"]]}
+        row = rows.filter(name=name, **identity).first()
     elif model is Grader:
-        found = rows.filter(name=name, archived_at=None, **_translate_grader(line)).first()
+        row = rows.filter(name=name, archived_at=None, **_translate_grader(line)).first()
     elif model is Panel:
-        found = rows.filter(name=name, rule=line["rule"], quorum=line["quorum"]).first()
-        found = found if isinstance(found, Panel) and _has_members(found, line["id"]) else None
+        row = rows.filter(name=name, rule=line["rule"], quorum=line["quorum"]).first()
+        row = row if isinstance(row, Panel) and _has_members(row, line["id"]) else None
     else:
-        same = rows.filter(content_hash=line["content_hash"], status="approved").exclude(content_hash="")
+        versions = rows.filter(content_hash=line["content_hash"], status="approved").exclude(content_hash="")
         if model is TextSet:
-            same = same.filter(dataset=_translate(Dataset, line["dataset_id"]))
-        found = (same if model is Dataset else same.filter(name=name)).order_by("-version").first()
-    return found
+            versions = versions.filter(dataset=_translate(Dataset, line["dataset_id"]))
+        row = (versions if model is Dataset else versions.filter(name=name)).order_by("-version").first()
+    return row
 
 
 def _translate_grader(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,8 +101,8 @@ def _translate_grader(line: Mapping[str, Any]) -> dict[str, Any]:
 
 def _has_members(panel: Panel, old: int) -> bool:
     members = [line["grader_id"] for _, line in _read_lines(PANEL_GRADERS) if line["panel_id"] == old]
-    wanted = {_translate(Grader, member) for member in members}
-    return set(panel.graders.values_list("pk", flat=True)) == wanted
+    grader_keys = {_translate(Grader, member) for member in members}
+    return set(panel.graders.values_list("pk", flat=True)) == grader_keys
 
 
 def _translate(model: type[models.Model], old: int | None) -> int | None:
@@ -111,8 +111,8 @@ def _translate(model: type[models.Model], old: int | None) -> int | None:
         return None
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT new FROM {KEYS}{model._meta.db_table} WHERE old = %s", [old])
-        found = cursor.fetchone()
-    return int(found[0]) if found else 0
+        row = cursor.fetchone()
+    return int(row[0]) if row else 0
 
 
 def complete_design(experiment: Experiment, names: Names) -> list[str]:
@@ -121,16 +121,19 @@ def complete_design(experiment: Experiment, names: Names) -> list[str]:
     names: of rows by table and number, as in the file. Files of schema 3 hold no judges; the design then keeps those
     that this site has under the same name.
     """
-    here = _list_graders_by_name(names)
-    others = set(experiment.graders) - set(here)
-    here |= {name: name for name in Grader.objects.filter(name__in=others).values_list("name", flat=True)}
-    missing = [name for name in experiment.graders if name not in here]
-    experiment.graders = [here[name] for name in experiment.graders if name in here]
+    local_names = _list_graders_by_name(names)
+    unmatched_names = set(experiment.graders) - set(local_names)
+    local_names |= {
+        name: name for name in Grader.objects.filter(name__in=unmatched_names).values_list("name", flat=True)
+    }
+    unknown_graders = [name for name in experiment.graders if name not in local_names]
+    experiment.graders = [local_names[name] for name in experiment.graders if name in local_names]
     Experiment.objects.filter(pk=experiment.pk).update(graders=experiment.graders)
     remarks = []
-    if missing:
+    if unknown_graders:
         remarks.append(
-            f"Judges that are neither in the file nor on this site were left out of the design: {', '.join(missing)}."
+            "Judges that are neither in the file nor on this site were left out of the design: "
+            f"{', '.join(unknown_graders)}."
         )
     remarks += _describe_placeholders(experiment)
     if queues := RatingQueue.objects.filter(experiment=experiment).order_by("name").values_list("name", flat=True):
@@ -156,12 +159,12 @@ def _describe_placeholders(experiment: Experiment) -> list[str]:
         graders = [key for (key,) in cursor.fetchall()]
     remarks = []
     if answering := _list_inactive(experiment.language_models.all()):
-        named = ", ".join(answering)
-        remarks.append(f"Models without an active endpoint: {named}. Choose models of this site before the launch.")
+        names = ", ".join(answering)
+        remarks.append(f"Models without an active endpoint: {names}. Choose models of this site before the launch.")
     if judging := _list_inactive(LanguageModel.objects.filter(graders__in=graders)):
-        named = ", ".join(judging)
+        names = ", ".join(judging)
         remarks.append(
-            f"Models of judges without an active endpoint: {named}. Give them an endpoint with a key and prices, and "
+            f"Models of judges without an active endpoint: {names}. Give them an endpoint with a key and prices, and "
             "activate them, before they judge."
         )
     return remarks

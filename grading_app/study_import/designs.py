@@ -42,12 +42,12 @@ class Design:
 
 def read_design(path: Path, names: DesignNames) -> Design | None:
     """Return the design of a YAML file, or of a folder with one; None if there is none. Raise StudyError."""
-    chosen = {"name": names.experiment, "dataset": names.dataset, "endpoint": names.endpoint}
+    options = {"name": names.experiment, "dataset": names.dataset, "endpoint": names.endpoint}
     if is_run_config(path):
-        return Design("OASIS-LLM", *read_run_config(path, **chosen))
-    if (found := find_config_file(path)) is not None:
-        config = read_config(*found, root=path if path.is_dir() else path.parent)
-        return Design("itemeval", *build_design(config, **chosen))
+        return Design("OASIS-LLM", *read_run_config(path, **options))
+    if (config_file := find_config_file(path)) is not None:
+        config = read_config(*config_file, root=path if path.is_dir() else path.parent)
+        return Design("itemeval", *build_design(config, **options))
     if spaces := find_space_files(path):
         raise StudyError([f"{name}: an experiment of ReasonScape has tasks, but no models. {SPACE}" for name in spaces])
     return None

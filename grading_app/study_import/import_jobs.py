@@ -84,8 +84,8 @@ def run_import(user_key: int, token: str, key: str) -> str:
 
 
 def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
-    if (stored := _find_earlier_import(upload, job, user)) is not None:
-        return finish(upload, job, **stored)
+    if (earlier_import := _find_earlier_import(upload, job, user)) is not None:
+        return finish(upload, job, **earlier_import)
     job = replace(job, state="reading", seen_at=time.time())
     upload.store_job(job)
     try:
@@ -100,8 +100,8 @@ def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
         finish(upload, job, state="failed", error=FAILED)
         raise
     upload.store(REPORT, asdict(report))
-    done = {"experiment": report.experiment, "dataset": report.dataset} if job.kind == "import" else {}
-    return finish(upload, upload.job or job, **done)
+    result = {"experiment": report.experiment, "dataset": report.dataset} if job.kind == "import" else {}
+    return finish(upload, upload.job or job, **result)
 
 
 def _import(upload: PendingUpload, job: UploadJob, user: User) -> StudyReport:
@@ -117,7 +117,7 @@ def _import(upload: PendingUpload, job: UploadJob, user: User) -> StudyReport:
     if reading.study is None:
         return _take_snapshot(place_files(list(upload.files.values()), reading.scratch.path / "archive"), job, user)
     try:
-        return _take_study(_with_progress(reading.study, upload, job), job, user)
+        return _take_study(_report_progress(reading.study, upload, job), job, user)
     except (DataError, IntegrityError, ValueError) as error:
         raise StudyError([f"the database refuses a value of the study: {str(error).splitlines()[0][:300]}"]) from error
 
@@ -191,14 +191,14 @@ def _make_progress_watcher(upload: PendingUpload, job: UploadJob) -> Callable[[i
     return watch
 
 
-def _with_progress(study: Study, upload: PendingUpload, job: UploadJob) -> Study:
+def _report_progress(study: Study, upload: PendingUpload, job: UploadJob) -> Study:
     """Return the study; reading its trials updates the progress of the job."""
 
     def trials() -> Iterator[StudyTrial]:
-        due = time.monotonic() + EVERY_S
+        next_report = time.monotonic() + EVERY_S
         for number, trial in enumerate(study.trials(), start=1):
-            if time.monotonic() >= due:
-                due = time.monotonic() + EVERY_S
+            if time.monotonic() >= next_report:
+                next_report = time.monotonic() + EVERY_S
                 upload.store_job(replace(job, rows=number, seen_at=time.time()))
             yield trial
 
@@ -214,8 +214,8 @@ def _find_earlier_import(upload: PendingUpload, job: UploadJob, user: User) -> d
         return None
     since = datetime.fromtimestamp(job.saving_since, UTC)
     name = safe_name(upload.file_names[0])
-    mine = StatusChange.objects.filter(what=WHAT, by=user, at__gte=since, reason__endswith=name)
-    for change in mine.select_related("content_type").order_by("pk")[:1]:
+    changes = StatusChange.objects.filter(what=WHAT, by=user, at__gte=since, reason__endswith=name)
+    for change in changes.select_related("content_type").order_by("pk")[:1]:
         row: Any = change.content_type.get_object_for_this_type(pk=change.object_id)
         return {"experiment": row.slug} if isinstance(row, Experiment) else {"dataset": [row.slug, row.version]}
     return None

@@ -21,7 +21,9 @@ from grading_app.study_import.oasis_llm import OASIS_LLM
 from grading_app.study_import.reasonscape import REASONSCAPE
 from grading_app.study_import.study import Study, StudyError, StudyFormat
 
-FORMATS: dict[str, StudyFormat] = {one.name: one for one in (OASIS_DUCKDB, OASIS_LLM, ITEMEVAL, INSPECT, REASONSCAPE)}
+FORMATS: dict[str, StudyFormat] = {
+    study_format.name: study_format for study_format in (OASIS_DUCKDB, OASIS_LLM, ITEMEVAL, INSPECT, REASONSCAPE)
+}
 DESIGN_FORMATS = (OASIS_LLM.name, ITEMEVAL.name, REASONSCAPE.name)  # The tools whose design has a file of its own.
 BROKEN = (OSError, UnicodeError, csv.Error)
 
@@ -55,19 +57,19 @@ def _read(path: Path, format_name: str, names: DesignNames) -> Study | Design:
     if path.is_dir():
         _check_folder(path)
     _require_content(path)
-    fitting = [candidate for candidate in FORMATS.values() if candidate.recognises(path)]
-    if not fitting and format_name in ("", *DESIGN_FORMATS) and (design := read_design(path, names)) is not None:
+    formats = [candidate for candidate in FORMATS.values() if candidate.recognises(path)]
+    if not formats and format_name in ("", *DESIGN_FORMATS) and (design := read_design(path, names)) is not None:
         return design
-    if not fitting and not format_name:
+    if not formats and not format_name:
         raise StudyError([f"{path.name}: no known format; name one with --format: {', '.join(FORMATS)}"])
-    chosen = FORMATS[format_name] if format_name else fitting[0]
-    study = chosen.read(path)
-    others = [
+    study_format = FORMATS[format_name] if format_name else formats[0]
+    study = study_format.read(path)
+    notes = [
         f"Files of {candidate.label} are here, too. They are not taken."
-        for candidate in fitting
-        if candidate is not chosen
+        for candidate in formats
+        if candidate is not study_format
     ]
-    return replace(study, notes=[*study.notes, *others])
+    return replace(study, notes=[*study.notes, *notes])
 
 
 def _require_content(path: Path) -> None:

@@ -88,10 +88,10 @@ def read_inspect(path: Path) -> Study:
             with refuse_unreadable(where):
                 item = _build_item(sample, where)
                 is_multi_turn = is_multi_turn or len(sample.get("messages") or []) > 3
-            first = items.setdefault(item.key, item)
-            if (first.input, first.target) != (item.input, item.target):
+            earlier_item = items.setdefault(item.key, item)
+            if (earlier_item.input, earlier_item.target) != (item.input, item.target):
                 raise StudyError([f"{where}: sample {item.key!r} has another input or target than in an earlier log"])
-    conditions, separated = separate_equal(list(conditions_by_key.values()))
+    conditions, separation_notes = separate_equal(list(conditions_by_key.values()))
     if is_multi_turn:
         notes.append("Some samples have several turns: only their last answer is taken.")
     notes.append("Costs are taken only if inspect_ai had prices; unknown costs stay unknown.")
@@ -101,7 +101,7 @@ def read_inspect(path: Path) -> Study:
         items=list(items.values()),
         conditions=conditions,
         trials=partial(_read_trials, sorted(logs, key=lambda log: log.created_at, reverse=True)),
-        notes=[*notes, *separated],
+        notes=[*notes, *separation_notes],
     )
 
 
@@ -177,8 +177,8 @@ def _unpack_member(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) 
         raw.seek(info.header_offset)
         *_, name_length, extra_length = LOCAL_HEADER.unpack(raw.read(LOCAL_HEADER.size))
         raw.seek(name_length + extra_length, io.SEEK_CUR)
-        packed = raw.read(info.compress_size)
-    with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+        compressed = raw.read(info.compress_size)
+    with pa.CompressedInputStream(pa.BufferReader(compressed), "zstd") as stream:
         content: bytes = stream.read(MOST_BYTES + 1)
     if len(content) != info.file_size:
         raise ValueError("another size than declared")
@@ -193,12 +193,12 @@ def _read_json_log(file: Path) -> Log:
 
 def _parse(content: bytes, where: str) -> Log:
     try:
-        parsed = json.loads(content)
+        log = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise StudyError([f"{where}: no JSON"]) from error
-    if not isinstance(parsed, dict):
+    if not isinstance(log, dict):
         raise StudyError([f"{where}: not an object"])
-    return parsed
+    return log
 
 
 # --- content ----------------------------------------------------------------------------------------------------------
@@ -258,12 +258,12 @@ def _build_item(sample: Log, where: str) -> StudyItem:
 
 def _read_trials(logs: Sequence[LogFile]) -> Iterator[StudyTrial]:
     """Yield the samples of the logs, newest log first: a retried log repeats samples, and has the later outcome."""
-    read = KeyIndex()
+    identities = KeyIndex()
     for log in logs:
         for where, sample in _read_samples(log.path):
             with refuse_unreadable(where):
                 trial = _build_trial(where, log.condition, sample)
-            if read.add((log.condition, trial.item, trial.sample_idx)):
+            if identities.add((log.condition, trial.item, trial.sample_idx)):
                 yield trial
 
 
@@ -275,7 +275,7 @@ def _build_trial(where: str, condition: str, sample: Log) -> StudyTrial:
     error = sample.get("error") or {}
     text = _read_text(message.get("content"), sample)
     stop = str(choice.get("stop_reason") or "")
-    cached = usage.get("input_tokens_cache_read")
+    cached_tokens = usage.get("input_tokens_cache_read")
     tokens = usage.get("input_tokens")
     return StudyTrial(
         where=where,
@@ -290,7 +290,7 @@ def _build_trial(where: str, condition: str, sample: Log) -> StudyTrial:
         is_truncated=stop in ("max_tokens", "model_length"),
         is_refused=stop == "content_filter",
         attempts=1 + len(sample.get("error_retries") or []),
-        input_tokens=tokens + (cached or 0) if tokens is not None else None,
+        input_tokens=tokens + (cached_tokens or 0) if tokens is not None else None,
         output_tokens=usage.get("output_tokens"),
         reasoning_tokens=usage.get("reasoning_tokens"),
         cost_usd=Decimal(str(usage["total_cost"])) if usage.get("total_cost") is not None else None,

@@ -92,11 +92,11 @@ def read_itemeval(path: Path) -> Study:
     manifests = _read_manifests(store)
     items = _read_items(tables)
     answers = KeyIndex()
-    found, waves = _read_conditions(tables, {item.key for item in items}, answers, manifests, _read_templates(path))
-    conditions, equal = separate_equal(list(found.values()))
+    by_key, waves = _read_conditions(tables, {item.key for item in items}, answers, manifests, _read_templates(path))
+    conditions, notes = separate_equal(list(by_key.values()))
     offsets = {wave.number: wave.epoch_offset for wave in waves}
     scores = read_scores(tables, answers)
-    config, planned, design_notes = _read_study_design(path, manifests, found)
+    config, planned_conditions, design_notes = _read_study_design(path, manifests, by_key)
     return Study(
         name=str(manifests.config.get("study") or store.name) if config is None else config.content.study,
         tool=TOOL,
@@ -104,9 +104,9 @@ def read_itemeval(path: Path) -> Study:
         conditions=conditions,
         trials=partial(_read_trials, tables, offsets, scores, manifests),
         waves=waves,
-        planned=planned,
+        planned=planned_conditions,
         settings={} if config is None else build_settings(config.content),
-        notes=[*_list_notes(tables, found), *design_notes, *equal, *scores.notes, *_list_ledger_notes(tables)],
+        notes=[*_list_notes(tables, by_key), *design_notes, *notes, *scores.notes, *_list_ledger_notes(tables)],
         source=_describe_source(tables),
         graders=scores.graders,
         scratch=(tables.scratch,),
@@ -156,17 +156,17 @@ def _read_study_design(
         config = read_config(file, content, path)
     except StudyError as error:
         return None, [], [f"The design is not taken. {problem}." for problem in error.problems[:MOST_PROBLEMS]]
-    solved = [(condition.model_id, condition.prompt, condition.sampler) for condition in conditions.values()]
-    planned = [
+    run_cells = [(condition.model_id, condition.prompt, condition.sampler) for condition in conditions.values()]
+    planned_conditions = [
         condition
         for condition in list_conditions(config)
         if not any(
             (condition.model_id, condition.sampler) == (model, sampler)
             and (condition.prompt == prompt or (not condition.messages and prompt.startswith(condition.prompt)))
-            for model, prompt, sampler in solved
+            for model, prompt, sampler in run_cells
         )
     ]
-    return config, planned, list(list_results_notes(config, planned))
+    return config, planned_conditions, list(list_results_notes(config, planned_conditions))
 
 
 def _read_templates(path: Path) -> dict[str, str]:
@@ -266,8 +266,8 @@ def _find_solution_problems(where: str, row: TableRow, items: set[str], answers:
 
 def _build_wave(number: int, first_epoch: int, manifests: Manifests) -> StudyWave:
     """Return the wave as its manifest has it, or with the epochs before its first one as offset."""
-    recorded = manifests.waves.get(number)
-    return recorded or StudyWave(number, "" if number == 0 else f"wave {number}", first_epoch - 1 if number else 0)
+    wave = manifests.waves.get(number)
+    return wave or StudyWave(number, "" if number == 0 else f"wave {number}", first_epoch - 1 if number else 0)
 
 
 def _build_condition(row: TableRow, templates: Mapping[str, str]) -> StudyCondition:
@@ -308,7 +308,7 @@ def _build_trial(
     wave = row.get("wave") or 0
     is_done = row["error"] is None
     stop = row["stop_reason"] or ""
-    written = datetime.fromisoformat(row["created_at"])
+    created_at = datetime.fromisoformat(row["created_at"])
     return StudyTrial(
         where=where,
         condition=row["condition_id"],
@@ -321,7 +321,7 @@ def _build_trial(
         finish_reason=STOPS.get(stop, stop)[:40],
         is_truncated=stop in STOPS,
         is_refused=stop == "content_filter",
-        input_tokens=_sum_known(row["input_tokens"], row["cache_read_tokens"]),
+        input_tokens=_sum_tokens(row["input_tokens"], row["cache_read_tokens"]),
         output_tokens=row["output_tokens"],
         reasoning_tokens=row["reasoning_tokens"],
         cache_read_tokens=row["cache_read_tokens"],
@@ -331,14 +331,14 @@ def _build_trial(
         served_model=manifests.served.get((row["run_id"], row["condition_id"]), "")[:200],
         error_class="" if is_done else "unknown",
         error=row["error"] or "",
-        completed_at=written if written.tzinfo else written.replace(tzinfo=UTC),
+        completed_at=created_at if created_at.tzinfo else created_at.replace(tzinfo=UTC),
         scores=scores.find(row["condition_id"], row["item_id"], row["epoch"]) if is_done else (),
     )
 
 
-def _sum_known(tokens: int | None, cached: int | None) -> int | None:
+def _sum_tokens(tokens: int | None, cached_tokens: int | None) -> int | None:
     """Return all input tokens. The store has those that were read from the provider's cache apart."""
-    return None if tokens is None else tokens + (cached or 0)
+    return None if tokens is None else tokens + (cached_tokens or 0)
 
 
 def _read_cost(row: TableRow) -> Decimal | None:
@@ -370,8 +370,8 @@ def _list_notes(tables: StoredTables, conditions: Mapping[str, StudyCondition]) 
     notes += [f"{counts['error']} solutions are errors: failed trials."] if counts["error"] else []
     notes += [f"{counts['empty']} solutions are empty answers."] if counts["empty"] else []
     notes += [f"The cost of {counts['unknown']} solutions is unknown."] if counts["unknown"] else []
-    changed = [name for name, hashes in configs.items() if len(hashes) > 1]
-    notes += [f"The prompt {name} changed during the study: each version is a condition." for name in changed]
+    changed_prompts = [name for name, hashes in configs.items() if len(hashes) > 1]
+    notes += [f"The prompt {name} changed during the study: each version is a condition." for name in changed_prompts]
     return notes
 
 

@@ -194,8 +194,8 @@ def find_config_file(path: Path) -> tuple[Path, Mapping[str, Any]] | None:
 
     path: the file, or a folder that has it.
     """
-    found = [(file, content) for file, content in read_yaml_files(path) if content.keys() >= KEYS]
-    return found[0] if len(found) == 1 else None
+    matches = [(file, content) for file, content in read_yaml_files(path) if content.keys() >= KEYS]
+    return matches[0] if len(matches) == 1 else None
 
 
 def read_yaml_files(path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:

@@ -129,18 +129,18 @@ def _build_turns(config: StudyConfig, prompt: Template) -> Turns:
 
 
 def _split(text: str, at: str, variables: Mapping[str, str]) -> Turns:
-    head, found, tail = text.partition(at) if at else ("", "", text)
-    if not found or not head:
+    head, separator, tail = text.partition(at) if at else ("", "", text)
+    if not separator or not head:
         return ({"role": "user", "content": _replace(text, variables)},)
     return (
         {"role": "system", "content": _replace(head, variables)},
-        {"role": "user", "content": _replace(found + tail, variables)},
+        {"role": "user", "content": _replace(separator + tail, variables)},
     )
 
 
 def _replace(text: str, variables: Mapping[str, str]) -> str:
-    for written, variable in variables.items():
-        text = text.replace(written, variable)
+    for placeholder, variable in variables.items():
+        text = text.replace(placeholder, variable)
     return text
 
 
@@ -149,20 +149,20 @@ def _require_texts(config: StudyConfig, prompts: Sequence[Template], rubrics: Se
         ("prompt", prompts, f"{config.content.prompts_dir}/solver"),
         ("rubric", rubrics, config.content.rubrics_dir),
     )
-    if missing := [
+    if problems := [
         f"{config.file.name}: the {kind} {template.label} is not in {folder}: add its file, or choose the whole folder"
         for kind, templates, folder in folders
         for template in templates
         if template.text is None
     ]:
-        raise StudyError(missing)
+        raise StudyError(problems)
 
 
 def _build_model(model: str, endpoint: str) -> dict[str, Any]:
-    provider, slash, rest = model.partition("/")
+    provider, slash, name = model.partition("/")
     return {
         "name": slugify_name(model.rpartition("/")[2]),
-        "model": rest if slash else model,
+        "model": name if slash else model,
         "endpoint": endpoint or slugify_name(provider),
     }
 

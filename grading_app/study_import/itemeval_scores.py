@@ -68,10 +68,10 @@ def read_scores(tables: StoredTables, answers: KeyIndex) -> ScoreStore:
     problems: list[str] = []
     counts: Counter[str] = Counter()
     slugs: dict[str, dict[str, TableRow]] = defaultdict(dict)
-    seen = KeyIndex()
+    identities = KeyIndex()
     place = 0
     for (where, row), length in zip(tables.rows(GRADINGS), _measure_lines(tables.file(GRADINGS)), strict=True):
-        row_problems = _find_problems(where, row, seen)
+        row_problems = _find_problems(where, row, identities)
         problems += row_problems
         if len(problems) > 10 * MOST_PROBLEMS:
             break
@@ -92,25 +92,25 @@ def _measure_lines(file: Path) -> Iterator[int]:
         yield from map(len, lines)
 
 
-def _find_problems(where: str, row: TableRow, seen: KeyIndex) -> list[str]:
+def _find_problems(where: str, row: TableRow, identities: KeyIndex) -> list[str]:
     problems = require_columns(where, row, COLUMNS)
-    required = ("grade_condition_id", "grade_condition_slug", "gen_condition_id", "item_id", "epoch", "parse_ok")
-    problems += [f"{where}: {name} must not be empty" for name in required if row.get(name) in (None, "")]
+    keys = ("grade_condition_id", "grade_condition_slug", "gen_condition_id", "item_id", "epoch", "parse_ok")
+    problems += [f"{where}: {name} must not be empty" for name in keys if row.get(name) in (None, "")]
     if problems:
         return problems
     identity = (row["grade_condition_id"], row["gen_condition_id"], row["item_id"], row["epoch"])
-    return [] if seen.add(identity) else [f"{where}: this grade condition, answer and epoch are there twice"]
+    return [] if identities.add(identity) else [f"{where}: this grade condition, answer and epoch are there twice"]
 
 
 def _is_taken(row: TableRow, answers: KeyIndex, counts: Counter[str]) -> bool:
     """Return whether the row grades an answer of the study. `counts` gets the reasons for notes."""
-    written = answers.get((row["gen_condition_id"], row["item_id"], row["epoch"]))
+    answer_time = answers.get((row["gen_condition_id"], row["item_id"], row["epoch"]))
     if row["error"] is not None:
         counts["pending"] += 1
-    elif written is None:
+    elif answer_time is None:
         counts["without answer"] += 1
     else:
-        counts["older"] += (row["created_at"] or "") < written
+        counts["older"] += (row["created_at"] or "") < answer_time
         counts["unreadable"] += not row["parse_ok"]
         return True
     return False

@@ -76,11 +76,11 @@ def read_oasis_duckdb(path: Path) -> Study:
     facts = check_rows(rows())
     configs = _read_configs(tables)
     sets = _read_image_sets(tables, {str(config.get("image_set") or "") for config in configs.values()})
-    conditions, equal = separate_equal(
+    conditions, separation_notes = separate_equal(
         [_build_condition(run, facts, configs.get(run, {})) for run in _list_runs(configs, facts)]
     )
     folder = path if path.is_dir() else path.parent
-    items, missing = find_items(
+    items, norm_notes = find_items(
         folder, dict.fromkeys([*facts.images, *(key for image_set in sets.values() for key in image_set.images)])
     )
     return Study(
@@ -90,7 +90,7 @@ def read_oasis_duckdb(path: Path) -> Study:
         conditions=conditions,
         trials=partial(read_trials, rows),
         dimensions=[StudyDimension(name, LOW, HIGH) for name in sorted(facts.dimensions)],
-        notes=[*NOTES, *missing, *facts.notes, *equal, *_list_notes(tables, configs, facts, sets)],
+        notes=[*NOTES, *norm_notes, *facts.notes, *separation_notes, *_list_notes(tables, configs, facts, sets)],
         recipe=next(iter(sets.values())).recipe if len(sets) == 1 else {"image_sets": ", ".join(sorted(sets))},
         scratch=(tables.scratch,),
     )
@@ -99,8 +99,8 @@ def read_oasis_duckdb(path: Path) -> Study:
 def _find_database(path: Path) -> Path | None:
     """Return the database at the path, or the only one in the folder."""
     files = sorted(path.rglob("*.duckdb")) if path.is_dir() else [path]
-    found = [file for file in files if file.is_file() and is_duckdb(file)]
-    return found[0] if len(found) == 1 else None
+    databases = [file for file in files if file.is_file() and is_duckdb(file)]
+    return databases[0] if len(databases) == 1 else None
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -117,17 +117,17 @@ def _read_trial_rows(tables: StoredTables) -> Rows:
 
 def _read_configs(tables: StoredTables) -> dict[str, dict[str, Any]]:
     """Return the configuration of each run, in the order of their creation, with the run's status as `run_status`."""
-    created: list[tuple[str, str, dict[str, Any]]] = []
+    runs: list[tuple[str, str, dict[str, Any]]] = []
     for where, row in tables.rows("runs"):
         with refuse_unreadable(where):
-            stored = row.get("config_json")
-            config = json.loads(stored) if isinstance(stored, str) and stored else stored or {}
+            content = row.get("config_json")
+            config = json.loads(content) if isinstance(content, str) and content else content or {}
             if not isinstance(config, dict):
                 raise StudyError([f"{where}: config_json is no object"])
-            created.append(
+            runs.append(
                 (str(row.get("created_at") or ""), str(row["run_id"]), config | {"run_status": row.get("status")})
             )
-    return {run: config for _, run, config in sorted(created, key=lambda run: run[:2])}
+    return {run: config for _, run, config in sorted(runs, key=lambda run: run[:2])}
 
 
 def _list_runs(configs: Mapping[str, Any], facts: TrialFacts) -> Iterator[str]:
@@ -156,12 +156,12 @@ def _build_condition(run: str, facts: TrialFacts, config: Mapping[str, Any]) -> 
 # --- image sets -------------------------------------------------------------------------------------------------------
 
 
-def _read_image_sets(tables: StoredTables, named: set[str]) -> dict[str, ImageSet]:
+def _read_image_sets(tables: StoredTables, names: set[str]) -> dict[str, ImageSet]:
     """Return the image sets that runs name, as far as the database has them."""
     sets = {}
     for where, row in tables.rows("datasets"):
         with refuse_unreadable(where):
-            if row["dataset_id"] in named:
+            if row["dataset_id"] in names:
                 sets[str(row["dataset_id"])] = ImageSet(recipe=_build_recipe(row))
     for where, row in tables.rows("dataset_images"):
         with refuse_unreadable(where):
@@ -199,10 +199,10 @@ def _list_notes(
     notes += [f"{len(empty_runs)} runs without trials are left out."] if empty_runs else []
     states = Counter(str(config["run_status"]) for run, config in configs.items() if config["run_status"] != "done")
     notes += [f"{n} runs were {status}: their finished trials are taken." for status, n in sorted(states.items())]
-    excluded_later = sum(1 for image_set in sets.values() for key in image_set.excluded if key in facts.images)
+    late_exclusions = sum(1 for image_set in sets.values() for key in image_set.excluded if key in facts.images)
     notes += (
-        [f"{excluded_later} images were excluded after they were asked: their answers are taken."]
-        if excluded_later
+        [f"{late_exclusions} images were excluded after they were asked: their answers are taken."]
+        if late_exclusions
         else []
     )
     counts = {table: tables.count(table) for table in NOT_TAKEN}

@@ -61,22 +61,22 @@ def read_oasis_llm(path: Path) -> Study:
     if problems := [f"{name}: the header has no column {names}" for name, names in absent.items() if names]:
         raise StudyError(problems)
     rows = partial(_read_files, trial_files)
-    found = check_rows(rows())
+    facts = check_rows(rows())
     template = next(iter(sorted(folder.rglob("prompt_template.md"))), None)
     messages = ({"role": "user", "content": template.read_text(encoding="utf-8")},) if template else ()
-    conditions, equal = separate_equal([
+    conditions, separation_notes = separate_equal([
         StudyCondition(run, model, model, prompt="oasis-llm-rating", messages=messages)
-        for run, model in found.models.items()
+        for run, model in facts.models.items()
     ])  # fmt: skip
-    items, missing = find_items(folder, found.images)
+    items, norm_notes = find_items(folder, facts.images)
     return Study(
         name=path.stem if path.is_file() else path.name,
         tool=TOOL,
         items=items,
         conditions=conditions,
         trials=partial(read_trials, rows),
-        dimensions=[StudyDimension(name, LOW, HIGH) for name in sorted(found.dimensions)],
-        notes=[*NOTES, *([] if template else [NO_PROMPT]), *missing, *found.notes, *equal],
+        dimensions=[StudyDimension(name, LOW, HIGH) for name in sorted(facts.dimensions)],
+        notes=[*NOTES, *([] if template else [NO_PROMPT]), *norm_notes, *facts.notes, *separation_notes],
     )
 
 
@@ -123,10 +123,12 @@ def find_items(folder: Path, images: Iterable[str]) -> tuple[list[StudyItem], li
                 norms[item.key] = item
     if problems:
         raise StudyError(problems)
-    trimmed = {key.strip(): item for key, item in norms.items()}  # Two published names end in a blank.
-    found = {key: norms.get(key) or trimmed.get(key.strip()) for key in images}
-    without = sum(item is None for item in found.values())
-    items = [replace(item, key=key, input=key) if item else StudyItem(key, input=key) for key, item in found.items()]
+    items_by_stripped_key = {key.strip(): item for key, item in norms.items()}  # Two published names end in a blank.
+    items_by_image = {key: norms.get(key) or items_by_stripped_key.get(key.strip()) for key in images}
+    without = sum(item is None for item in items_by_image.values())
+    items = [
+        replace(item, key=key, input=key) if item else StudyItem(key, input=key) for key, item in items_by_image.items()
+    ]
     return items, [f"{without} images have no human means."] if without else []
 
 
@@ -146,8 +148,8 @@ def _read_rows(file: Path) -> Rows:
         with file.open(newline="", encoding="utf-8-sig") as text:
             rows = csv.reader(text)
             header = next(rows, [])
-            filled = filter(None, rows)  # Blank lines are no rows.
-            for number, cells in enumerate(filled, start=2):
+            content_rows = filter(None, rows)  # Blank lines are no rows.
+            for number, cells in enumerate(content_rows, start=2):
                 if len(cells) != len(header):
                     raise StudyError([f"{file.name}, row {number}: {len(cells)} cells, but {len(header)} columns"])
                 yield f"{file.name}, row {number}", dict(zip(header, cells, strict=True))
@@ -164,13 +166,13 @@ def _read_items_with_norms(file: Path, problems: list[str]) -> Iterator[StudyIte
     """Yield the items of an image set (image_id, human_<dimension>_mean) or of the norms (Theme, <Dimension>_mean)."""
     columns = _read_columns(file)
     key = next((name for name in ("image_id", "Theme") if name in columns), "")
-    measured = {name: prefix for name in DIMENSIONS if (prefix := _find_norm_prefix(name, columns))}
-    if not key or not measured:
+    prefixes = {name: prefix for name in DIMENSIONS if (prefix := _find_norm_prefix(name, columns))}
+    if not key or not prefixes:
         return
     for where, row in _read_rows(file):
-        found = [norm for name, prefix in measured.items() for norm in _read_norms(where, row, name, prefix, problems)]
+        norms = [norm for name, prefix in prefixes.items() for norm in _read_norms(where, row, name, prefix, problems)]
         category = row.get("Category", "").strip()
-        yield StudyItem(row[key], input=row[key], category=category, norms=tuple(found))
+        yield StudyItem(row[key], input=row[key], category=category, norms=tuple(norms))
 
 
 def _find_norm_prefix(dimension: str, columns: set[str]) -> str:
@@ -210,11 +212,11 @@ def _check(where: str, row: Row, problems: list[str]) -> None:
             _read(_read_time, row[name], f"{where}: {name}", problems)
 
 
-def _read(kind: Callable[[str], T], text: str, what: str, problems: list[str]) -> T | None:
+def _read(kind: Callable[[str], T], text: str, place: str, problems: list[str]) -> T | None:
     try:
         return kind(text)
     except (ValueError, InvalidOperation):
-        problems.append(f"{what} cannot be read: {text!r}")
+        problems.append(f"{place} cannot be read: {text!r}")
         return None
 
 
@@ -224,8 +226,8 @@ def _read_integer(text: str) -> int:
 
 
 def _read_time(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def read_trials(rows: Callable[[], Rows]) -> Iterator[StudyTrial]:
@@ -236,15 +238,15 @@ def read_trials(rows: Callable[[], Rows]) -> Iterator[StudyTrial]:
 
 
 def _build_trial(where: str, row: Row) -> StudyTrial:
-    def number(name: str) -> int | None:
+    def read_number(name: str) -> int | None:
         return _read_integer(row[name]) if row.get(name) else None
 
-    def time(name: str) -> datetime | None:
+    def read_time(name: str) -> datetime | None:
         return _read_time(row[name]) if row.get(name) else None
 
     is_done = row["status"] == "done"
     error = row.get("error", "")
-    refused = not is_done and any(sign.lower() in error.lower() for sign in REFUSALS)
+    is_refusal = not is_done and any(sign.lower() in error.lower() for sign in REFUSALS)
     text = row.get("raw_response", "")
     return StudyTrial(
         where=where,
@@ -256,20 +258,20 @@ def _build_trial(where: str, row: Row) -> StudyTrial:
         answer=text,
         raw_response=text if is_done else None,
         reasoning=row.get("reasoning", ""),
-        rating=number("rating"),
+        rating=read_number("rating"),
         finish_reason=row.get("finish_reason", ""),
         is_truncated=row.get("finish_reason") == "length",
         is_refused=False,
-        attempts=number("attempts") or 1,
-        input_tokens=number("input_tokens"),
-        output_tokens=number("output_tokens"),
+        attempts=read_number("attempts") or 1,
+        input_tokens=read_number("input_tokens"),
+        output_tokens=read_number("output_tokens"),
         cost_usd=Decimal(row["cost_usd"]) if row.get("cost_usd") else None,
-        latency_ms=number("latency_ms"),
+        latency_ms=read_number("latency_ms"),
         response_id=row.get("response_id", ""),
-        error_class="" if is_done else "content_refused" if refused else "unknown",
+        error_class="" if is_done else "content_refused" if is_refusal else "unknown",
         error=error,
-        claimed_at=time("claimed_at"),
-        completed_at=time("completed_at"),
+        claimed_at=read_time("claimed_at"),
+        completed_at=read_time("completed_at"),
     )
 
 

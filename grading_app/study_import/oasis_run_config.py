@@ -99,8 +99,8 @@ def _complete(path: Path, at: int, entry: Mapping[str, Any], content: Mapping[st
     """Return a configuration with the tool's defaults. Null is a default, too."""
     config = DEFAULTS | {key: value for key, value in entry.items() if value is not None}
     where = f"{path.name}, configs[{at}]" if "configs" in content else path.name
-    if missing := [key for key in ("provider", "model") if not config.get(key)]:
-        raise StudyError([f"{where}: {', '.join(missing)} is missing"])
+    if missing_keys := [key for key in ("provider", "model") if not config.get(key)]:
+        raise StudyError([f"{where}: {', '.join(missing_keys)} is missing"])
     if not isinstance(config["dimensions"], list) or not set(map(str, config["dimensions"])) <= DIMENSIONS.keys():
         raise StudyError([f"{where}: dimensions must be a list of {', '.join(DIMENSIONS)}"])
     if config["modality"] not in ("vision", "text"):
@@ -122,7 +122,7 @@ def _check_shared(path: Path, configs: Sequence[Mapping[str, Any]]) -> None:
 
 def _build_design(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the design whose conditions are the configurations. Raise StudyError if they are no full crossing."""
-    first = configs[0]
+    shared_config = configs[0]
     models, prompts, samplers = (
         _list_unique(map(build, configs)) for build in (_build_model, _build_prompt, _build_sampler)
     )
@@ -136,15 +136,15 @@ def _build_design(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "models": models,
         "prompts": _add_numbers(prompts),
         "samplers": _add_numbers(samplers),
-        "dimensions": [_build_dimension(str(name)) for name in first["dimensions"]],
-        "samples": first["samples_per_image"],
-        "cache_buster": first["cache_buster"],
-        "max_concurrency": first["max_concurrency"],
-        "request_timeout_s": first["request_timeout_s"],
-        "max_attempts": first["max_retries"] + 1,
-        "backoff_s": first["retry_backoff_base_s"],
-        "stop_failure_rate": first["max_permanent_failure_rate"],
-        "stop_after_attempts": first["permanent_failure_warmup"],
+        "dimensions": [_build_dimension(str(name)) for name in shared_config["dimensions"]],
+        "samples": shared_config["samples_per_image"],
+        "cache_buster": shared_config["cache_buster"],
+        "max_concurrency": shared_config["max_concurrency"],
+        "request_timeout_s": shared_config["request_timeout_s"],
+        "max_attempts": shared_config["max_retries"] + 1,
+        "backoff_s": shared_config["retry_backoff_base_s"],
+        "stop_failure_rate": shared_config["max_permanent_failure_rate"],
+        "stop_after_attempts": shared_config["permanent_failure_warmup"],
     }
 
 
@@ -163,12 +163,12 @@ def _build_model(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build_prompt(config: Mapping[str, Any]) -> dict[str, Any]:
-    shown = "{{image}}" if config["modality"] == "vision" else "{{input}}"
+    stimulus = "{{image}}" if config["modality"] == "vision" else "{{input}}"
     suffix = f"\n\n{config['format_hint_suffix']}" if config["format_hint_suffix"] else ""
     return {
         "name": "oasis-llm-design",
         "system": str(config["system_prompt_override"] or SYSTEM),
-        "user": f"{shown}\n{QUESTION}{suffix}",
+        "user": f"{stimulus}\n{QUESTION}{suffix}",
         "answer_format": "rating_with_reasoning" if config["capture_reasoning"] else "rating",
     }
 
@@ -201,6 +201,6 @@ def _list_notes(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _find_unknown_keys(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    known = {*DEFAULTS, *NOT_TAKEN, *RUN, *EXPERIMENT, "config_name", "description"}
-    names = sorted({str(key) for entry in entries for key in entry} - known)
+    known_keys = {*DEFAULTS, *NOT_TAKEN, *RUN, *EXPERIMENT, "config_name", "description"}
+    names = sorted({str(key) for entry in entries for key in entry} - known_keys)
     return [f"Unknown keys are not taken: {', '.join(names)[:300]}."] if names else []

@@ -66,10 +66,10 @@ def is_reasonscape(path: Path) -> bool:
         with file.open(encoding="utf-8", errors="replace") as lines:
             line = lines.readline(LONGEST_LINE)
         try:
-            first = json.loads(line)
+            record = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(first, dict) and first.keys() >= REQUIRED_TO_RECOGNISE:
+        if isinstance(record, dict) and record.keys() >= REQUIRED_TO_RECOGNISE:
             return True
     return False
 
@@ -232,9 +232,9 @@ def _build_frames(record: Record) -> dict[str, str]:
     stem = re.sub(r"\W", "_", record["template"])
     parts: dict[str, str] = {}
     for place, turn in enumerate(record["messages"]):
-        before, found, after = turn["content"].rpartition(record["input"])
-        parts[f"{stem}_{place}"] = before if found else turn["content"]
-        if found:
+        before, separator, after = turn["content"].rpartition(record["input"])
+        parts[f"{stem}_{place}"] = before if separator else turn["content"]
+        if separator:
             parts[f"{stem}_{place}_end"] = after
     return parts
 
@@ -243,8 +243,8 @@ def _build_condition(record: Record) -> StudyCondition:
     stem, turns = re.sub(r"\W", "_", record["template"]), []
     for place, turn in enumerate(record["messages"]):
         around = f"{{{{meta.{stem}_{place}}}}}"
-        is_asked = record["input"] in turn["content"]
-        content = f"{around}{{{{input}}}}{{{{meta.{stem}_{place}_end}}}}" if is_asked else around
+        has_input = record["input"] in turn["content"]
+        content = f"{around}{{{{input}}}}{{{{meta.{stem}_{place}_end}}}}" if has_input else around
         turns.append({"role": turn["role"], "content": content})
     return StudyCondition(
         key=_build_condition_key(record),
@@ -265,10 +265,10 @@ def _build_condition_key(record: Record) -> str:
 
 def _read_trials(files: list[Path]) -> Iterator[StudyTrial]:
     """Yield a trial for each record. A repeated case of a condition is its next repetition."""
-    seen = KeyIndex()
+    identities = KeyIndex()
     for where, record in _read_records(files):
         identity = (_build_condition_key(record), _build_item_key(record))
-        yield _build_trial(where, record, *identity, seen.count(identity))
+        yield _build_trial(where, record, *identity, identities.count(identity))
 
 
 def _build_trial(where: str, record: Record, condition: str, item: str, sample_idx: int) -> StudyTrial:

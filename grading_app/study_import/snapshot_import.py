@@ -124,8 +124,8 @@ def _check_size(path: Path) -> None:
             parts = archive.infolist()
     except BROKEN as error:
         raise SnapshotFileError(f"{path.name} is not a complete snapshot: {error}") from None
-    whole = [part.file_size for part in parts if not part.filename.startswith((ROWS, TABLE_PARTS))]
-    is_large = sum(part.file_size for part in parts) > MOST_BYTES or max(whole, default=0) > MOST_PART
+    part_sizes = [part.file_size for part in parts if not part.filename.startswith((ROWS, TABLE_PARTS))]
+    is_large = sum(part.file_size for part in parts) > MOST_BYTES or max(part_sizes, default=0) > MOST_PART
     if is_large or len(parts) > MOST_PARTS:
         raise SnapshotFileError(f"{path.name} is too large: at most {MOST_PARTS:,} parts, {MOST_BYTES // 2**30} GB")
 
@@ -144,16 +144,16 @@ class _Import:
 
     def run(self, *, write_files: bool) -> SnapshotImport:
         names = set(self.archive.namelist())
-        if unknown := [
+        if unknown_parts := [
             name for name in names if name.startswith(ROWS) and name not in {part.file_name for part in self.tables}
         ]:
-            raise SnapshotFileError(f"{self.file_name} holds unknown rows: {', '.join(sorted(unknown)[:3])}")
+            raise SnapshotFileError(f"{self.file_name} holds unknown rows: {', '.join(sorted(unknown_parts)[:3])}")
         self._drop()
         for part in self.tables:
             self._load(part, part.file_name in names)
         remarks = reuse_rows(self.names) if self.kind == DESIGN else []
         for part in self.tables:
-            (self.rows[part.model._meta.verbose_name_plural.__str__()],) = self._column(
+            (self.rows[part.model._meta.verbose_name_plural.__str__()],) = self._select(
                 f"SELECT count(*) FROM {ROWS_OF}{part.table}"
             )
         self._take_images(write_files=write_files)
@@ -169,14 +169,14 @@ class _Import:
         if self.kind == DESIGN and experiment is not None:
             remarks += complete_design(experiment, self.names)
         self._drop()
-        named = "snapshot" if self.kind == STUDY else f"bundle of kind {self.kind}"
-        reason = f"Imported from the {named} {self.file_name}"[:500]
+        source = "snapshot" if self.kind == STUDY else f"bundle of kind {self.kind}"
+        reason = f"Imported from the {source} {self.file_name}"[:500]
         record_changes([(experiment or dataset, "", self.content[:12])], by=self.owner, reason=reason, what=WHAT)
         return SnapshotImport(self.kind, dataset, experiment, self.content, self.rows, self.renamed, remarks)
 
     def _get_only(self, model: type[models.Model]) -> Any:
         """Return the only row of this model. Raise SnapshotFileError if the file has another number of them."""
-        keys = self._column(f"SELECT new FROM {KEYS}{model._meta.db_table}")
+        keys = self._select(f"SELECT new FROM {KEYS}{model._meta.db_table}")
         if len(keys) != 1:
             raise SnapshotFileError(f"{self.file_name} holds {len(keys)} rows of {model._meta.db_table} instead of one")
         return model._default_manager.get(pk=keys[0])
@@ -189,7 +189,7 @@ class _Import:
         self._execute(f"CREATE TEMPORARY TABLE {rows} (place bigint GENERATED ALWAYS AS IDENTITY, line jsonb)")
         if is_there:
             with bare_cursor() as cursor, cursor.copy(f"COPY {rows} (line) FROM STDIN") as copy:
-                for line in self._lines(part.file_name):
+                for line in self._read_lines(part.file_name):
                     copy.write_row((line,))
         key = part.model._meta.pk.attname
         if part.has_key:
@@ -201,7 +201,7 @@ class _Import:
             self._execute(f"ANALYZE {keys}")
         self._execute(f"ANALYZE {rows}")
 
-    def _lines(self, part: str) -> Iterator[str]:
+    def _read_lines(self, part: str) -> Iterator[str]:
         with self.archive.open(part) as file:
             while line := file.readline(MOST_LINE):
                 yield line.decode()
@@ -209,7 +209,7 @@ class _Import:
     def _take_images(self, *, write_files: bool) -> None:
         """Check each image, and store the ones that this site does not have."""
         rows_by_name = {}
-        for line in self._column(f"SELECT line FROM {ROWS_OF}{Asset._meta.db_table}"):
+        for line in self._select(f"SELECT line FROM {ROWS_OF}{Asset._meta.db_table}"):
             row = json.loads(line) if isinstance(line, str) else line
             rows_by_name[f"{IMAGES}{row['sha256']}.{row['format']}"] = row
         for name, row in rows_by_name.items():
@@ -223,14 +223,14 @@ class _Import:
             self._store(data, row, write_files=write_files)
 
     def _store(self, data: bytes, row: Mapping[str, Any], *, write_files: bool) -> None:
-        known = {name: row[name] for name in ("sha256", "format", "width", "height")} | {"size": len(data)}
+        facts = {name: row[name] for name in ("sha256", "format", "width", "height")} | {"size": len(data)}
         if not write_files:
-            Asset.objects.bulk_create([Asset(**known)], ignore_conflicts=True)
+            Asset.objects.bulk_create([Asset(**facts)], ignore_conflicts=True)
             return
         with tempfile.NamedTemporaryFile(suffix=f".{row['format']}") as file:
             file.write(data)
             file.flush()
-            store_images([BufferedImage(path=Path(file.name), original_name="", **known)])
+            store_images([BufferedImage(path=Path(file.name), original_name="", **facts)])
 
     # --- names --------------------------------------------------------------------------------------------------------
 
@@ -239,35 +239,35 @@ class _Import:
         if not part.name:
             return
         names = self.names.get(part.table, {})
-        for old in self._column(
+        for old in self._select(
             f"""SELECT old FROM {KEYS}{part.table} k
             WHERE EXISTS (SELECT FROM {ROWS_OF}{part.table} x WHERE (x.line ->> 'id')::bigint = k.old) ORDER BY old"""
         ):
-            name, version = self._free_name(part, str(names[str(old)]))
+            name, version = self._find_free_name(part, str(names[str(old)]))
             self._execute(
                 f"UPDATE {KEYS}{part.table} SET name = %s, version = %s WHERE old = %s",
                 [name, version, old],
             )
 
-    def _free_name(self, part: StudyTable, name: str) -> tuple[str, int | None]:
+    def _find_free_name(self, part: StudyTable, name: str) -> tuple[str, int | None]:
         try:
             slug_validator(name)
         except ValidationError as error:
             raise SnapshotFileError(f"{self.file_name}: {name[:80]!r} is not a valid name") from error
-        taken = set(self._column(f"SELECT name FROM {KEYS}{part.table} WHERE name IS NOT NULL"))
+        names_in_file = set(self._select(f"SELECT name FROM {KEYS}{part.table} WHERE name IS NOT NULL"))
         manager: Any = part.model._default_manager
         if issubclass(part.model, Versioned):
-            here = self._column(f"SELECT version FROM {KEYS}{part.table} WHERE name = %s", [name])
-            last = max([*manager.filter(name=name).values_list("version", flat=True), *here], default=0)
-            if last:
-                self.renamed.append((f"{part.model._meta.verbose_name} {name}", f"version {last + 1}"))
-            return name, last + 1
-        free, number = name, 2
-        while free in taken or manager.filter(**{part.name: free}).exists():
-            free, number = f"{name[: 79 - len(str(number))]}-{number}", number + 1
-        if free != name:
-            self.renamed.append((f"{part.model._meta.verbose_name} {name}", free))
-        return free, None
+            versions = self._select(f"SELECT version FROM {KEYS}{part.table} WHERE name = %s", [name])
+            latest = max([*manager.filter(name=name).values_list("version", flat=True), *versions], default=0)
+            if latest:
+                self.renamed.append((f"{part.model._meta.verbose_name} {name}", f"version {latest + 1}"))
+            return name, latest + 1
+        candidate, number = name, 2
+        while candidate in names_in_file or manager.filter(**{part.name: candidate}).exists():
+            candidate, number = f"{name[: 79 - len(str(number))]}-{number}", number + 1
+        if candidate != name:
+            self.renamed.append((f"{part.model._meta.verbose_name} {name}", candidate))
+        return candidate, None
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class _Import:
         if column.attname == "owner_id":
             return self.owner.pk
         if part.model is RaterAssignment:
-            seats = self._column(f"SELECT new FROM {KEYS}{part.table}")
+            seats = self._select(f"SELECT new FROM {KEYS}{part.table}")
             User.objects.bulk_create(
                 [User(username=f"{PLACEHOLDER}-rater-{seat}", is_active=False, password="!") for seat in seats]  # noqa: S106
             )
@@ -333,12 +333,12 @@ class _Import:
             target = next((candidate for candidate in self.tables if candidate.model is column.related_model), None)
             if target is None:
                 continue
-            known = f"SELECT FROM {KEYS}{target.table} k WHERE k.old = (x.line ->> '{column.attname}')::bigint"
+            target_sql = f"SELECT FROM {KEYS}{target.table} k WHERE k.old = (x.line ->> '{column.attname}')::bigint"
             if not target.has_key:
-                known = f"SELECT FROM {target.table} a WHERE a.sha256 = x.line ->> '{column.attname}'"
-            if self._column(
+                target_sql = f"SELECT FROM {target.table} a WHERE a.sha256 = x.line ->> '{column.attname}'"
+            if self._select(
                 f"""SELECT place FROM {ROWS_OF}{part.table} x
-                WHERE x.line ->> '{column.attname}' IS NOT NULL AND NOT EXISTS ({known}) LIMIT 1"""
+                WHERE x.line ->> '{column.attname}' IS NOT NULL AND NOT EXISTS ({target_sql}) LIMIT 1"""
             ):
                 raise SnapshotFileError(
                     f"{self.file_name}: {part.file_name} refers to a missing row ({column.attname})"
@@ -355,21 +355,21 @@ class _Import:
         if (move := moves.get(part.model)) is not None:
             model, status = move
             table = model._meta.db_table
-            approved = "AND approved_at IS NOT NULL" if status == "approved" else ""
+            approval_filter = "AND approved_at IS NOT NULL" if status == "approved" else ""
             self._execute(
                 f"""UPDATE {table} SET status = %s
-                WHERE status <> %s AND id IN (SELECT new FROM {KEYS}{table}) {approved}""",
+                WHERE status <> %s AND id IN (SELECT new FROM {KEYS}{table}) {approval_filter}""",
                 [status, status],
             )
 
     def _check_hashes(self) -> None:
         """Raise SnapshotFileError unless the hash of each definition is the hash of its content."""
         for part in self.tables:
-            keys = self._column(f"SELECT new FROM {KEYS}{part.table}") if issubclass(part.model, Versioned) else []
+            keys = self._select(f"SELECT new FROM {KEYS}{part.table}") if issubclass(part.model, Versioned) else []
             for row in part.model._default_manager.filter(pk__in=keys):
                 if content_hash(row.content) != row.content_hash:  # type: ignore[attr-defined]
                     raise SnapshotFileError(f"{self.file_name}: {row} is not what its hash says")
-        for dataset in Dataset.objects.filter(pk__in=self._column(f"SELECT new FROM {KEYS}{Dataset._meta.db_table}")):
+        for dataset in Dataset.objects.filter(pk__in=self._select(f"SELECT new FROM {KEYS}{Dataset._meta.db_table}")):
             if dataset.approved_at and hash_stored_items(dataset) != dataset.content_hash:
                 raise SnapshotFileError(f"{self.file_name}: the items of {dataset} are not what its hash says")
 
@@ -379,7 +379,7 @@ class _Import:
         with connection.cursor() as cursor:
             cursor.execute(statement, params)
 
-    def _column(self, statement: str, params: Any = None) -> list[Any]:
+    def _select(self, statement: str, params: Any = None) -> list[Any]:
         with connection.cursor() as cursor:
             cursor.execute(statement, params)
             return [value for (value,) in cursor.fetchall()]

@@ -96,8 +96,8 @@ def separate_equal(conditions: Sequence[StudyCondition]) -> tuple[list[StudyCond
 
     Two runs of a tool with the same model and settings stay two conditions, so that no answer hides another.
     """
-    seen: dict[str, str] = {}
-    separated, notes = [], []
+    first_keys: dict[str, str] = {}
+    distinct_conditions, notes = [], []
     for condition in conditions:
         content = repr(
             (
@@ -109,14 +109,14 @@ def separate_equal(conditions: Sequence[StudyCondition]) -> tuple[list[StudyCond
                 sorted(condition.settings.items()),
             )
         )
-        first = seen.setdefault(content, condition.key)
-        if first == condition.key:
-            separated.append(condition)
+        first_key = first_keys.setdefault(content, condition.key)
+        if first_key == condition.key:
+            distinct_conditions.append(condition)
             continue
         digest = hashlib.sha256(condition.key.encode()).hexdigest()[:12]
-        separated.append(replace(condition, sampler=f"{condition.sampler[:36]}-{digest}"))
-        notes.append(f"{condition.key} has the model and settings of {first}: it is a condition of its own.")
-    return separated, notes
+        distinct_conditions.append(replace(condition, sampler=f"{condition.sampler[:36]}-{digest}"))
+        notes.append(f"{condition.key} has the model and settings of {first_key}: it is a condition of its own.")
+    return distinct_conditions, notes
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,9 @@ BATCH = 500
 
 def write_study_files(study: Study, folder: Path, watch: Callable[[int], None]) -> None:
     """Write the study into the folder. `watch` is called with the number of trials so far."""
-    content = {each.name: to_json_value(getattr(study, each.name)) for each in fields(Study) if each.name not in LIVE}
+    content = {
+        field.name: to_json_value(getattr(study, field.name)) for field in fields(Study) if field.name not in LIVE
+    }
     (folder / DESIGN).write_text(json.dumps(content), encoding="utf-8")
     trials, number = study.trials(), 0
     with (folder / TRIALS).open("w", encoding="utf-8") as out:
@@ -48,7 +50,7 @@ def _read_trials(path: Path) -> Iterator[StudyTrial]:
 def to_json_value(value: Any) -> Any:
     """Return the value as JSON types. Decimals and times become text."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: to_json_value(getattr(value, each.name)) for each in fields(value)}
+        return {field.name: to_json_value(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): to_json_value(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

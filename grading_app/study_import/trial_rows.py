@@ -116,16 +116,16 @@ def write_batch(batch: list[StudyTrial], rows: StudyRows, experiment: Experiment
     Raise StudyError if the files have two different answers to a trial.
     """
     trials = [_build_trial(study_trial, rows) for study_trial in batch]
-    stored = _find_stored_trials(trials)
-    new: list[tuple[StudyTrial, Trial]] = []
-    repeated: list[tuple[StudyTrial, Trial]] = []
+    trials_by_identity = _find_stored_trials(trials)
+    new_trials: list[tuple[StudyTrial, Trial]] = []
+    repeated_trials: list[tuple[StudyTrial, Trial]] = []
     problems: list[str] = []
     for study_trial, trial in zip(batch, trials, strict=True):
-        earlier = stored.setdefault(_get_identity(trial), trial)
+        earlier = trials_by_identity.setdefault(_get_identity(trial), trial)
         if earlier is trial:
-            new.append((study_trial, trial))
+            new_trials.append((study_trial, trial))
             continue
-        repeated.append((study_trial, earlier))
+        repeated_trials.append((study_trial, earlier))
         if _has_same_outcome(trial, earlier):
             continue
         if earlier.pk is None or earlier.pk > rows.last_trial:
@@ -134,19 +134,21 @@ def write_batch(batch: list[StudyTrial], rows: StudyRows, experiment: Experiment
             _count_change(study_trial, earlier, report)
     if problems:
         raise StudyError(problems)
-    Trial.objects.bulk_create([trial for _, trial in new])
-    attempts = [attempt for study_trial, trial in new for attempt in _build_attempts(study_trial, trial)]
+    Trial.objects.bulk_create([trial for _, trial in new_trials])
+    attempts = [attempt for study_trial, trial in new_trials for attempt in _build_attempts(study_trial, trial)]
     Attempt.objects.bulk_create(attempts)
     gradings = [
-        _build_grading(score, trial.pk, rows, experiment) for study_trial, trial in new for score in study_trial.scores
+        _build_grading(score, trial.pk, rows, experiment)
+        for study_trial, trial in new_trials
+        for score in study_trial.scores
     ]
     Grading.objects.bulk_create(gradings)
-    later_gradings = _build_later_gradings(repeated, rows, experiment)
+    later_gradings = _build_later_gradings(repeated_trials, rows, experiment)
     Grading.objects.bulk_create(later_gradings)
     report.samples = max(report.samples, *(study_trial.sample_idx + 1 for study_trial in batch))
-    report.trials += len(new)
-    report.skipped += len(repeated)
-    report.failed += sum(not study_trial.is_done for study_trial, _ in new)
+    report.trials += len(new_trials)
+    report.skipped += len(repeated_trials)
+    report.failed += sum(not study_trial.is_done for study_trial, _ in new_trials)
     report.attempts += len(attempts)
     report.gradings += len(gradings) + len(later_gradings)
 
@@ -167,13 +169,13 @@ def _find_stored_trials(trials: list[Trial]) -> dict[Identity, Trial]:
         }
 
 
-def _has_same_outcome(trial: Trial, stored: Trial) -> bool:
-    return (trial.status, trial.answer, trial.rating) == (stored.status, stored.answer, stored.rating)
+def _has_same_outcome(trial: Trial, stored_trial: Trial) -> bool:
+    return (trial.status, trial.answer, trial.rating) == (stored_trial.status, stored_trial.answer, stored_trial.rating)
 
 
-def _count_change(study_trial: StudyTrial, stored: Trial, report: ImportReport) -> None:
+def _count_change(study_trial: StudyTrial, stored_trial: Trial, report: ImportReport) -> None:
     """Count a trial whose outcome in the files is not the stored one. The stored one stays."""
-    if study_trial.is_done and stored.status == Trial.Status.FAILED:
+    if study_trial.is_done and stored_trial.status == Trial.Status.FAILED:
         report.recovered += 1
         return
     report.changed += 1
@@ -182,18 +184,18 @@ def _count_change(study_trial: StudyTrial, stored: Trial, report: ImportReport) 
 
 
 def _build_later_gradings(
-    repeated: list[tuple[StudyTrial, Trial]], rows: StudyRows, experiment: Experiment
+    repeated_trials: list[tuple[StudyTrial, Trial]], rows: StudyRows, experiment: Experiment
 ) -> list[Grading]:
     """Return the scores that stored trials do not have yet, because the tool gave them after an earlier import."""
-    scored = [(score, trial.pk) for study_trial, trial in repeated for score in study_trial.scores]
-    if not scored:
+    scores = [(score, trial.pk) for study_trial, trial in repeated_trials for score in study_trial.scores]
+    if not scores:
         return []
     gradings = {
         (grading.trial_id, grading.condition_id): grading
-        for grading in (_build_grading(score, trial, rows, experiment) for score, trial in scored)
+        for grading in (_build_grading(score, trial, rows, experiment) for score, trial in scores)
     }
-    graded = Grading.objects.filter(trial__in={trial for _, trial in scored}).values_list("trial", "condition")
-    for key in graded:
+    graded_pairs = Grading.objects.filter(trial__in={trial for _, trial in scores}).values_list("trial", "condition")
+    for key in graded_pairs:
         gradings.pop(key, None)
     return list(gradings.values())
 
@@ -231,10 +233,10 @@ def _build_trial(study_trial: StudyTrial, rows: StudyRows) -> Trial:
 
 def _build_attempts(study_trial: StudyTrial, trial: Trial) -> Iterator[Attempt]:
     """Yield the calls of a trial. The source has the cost of the last study_trial only; earlier ones are unknown."""
-    finished = study_trial.completed_at or study_trial.claimed_at or timezone.now()
+    finished_at = study_trial.completed_at or study_trial.claimed_at or timezone.now()
     for _ in range(study_trial.attempts - 1):
         yield Attempt(
-            trial=trial, run_id=trial.run_id, token=uuid.uuid4(), finished_at=finished, error_class="unknown",
+            trial=trial, run_id=trial.run_id, token=uuid.uuid4(), finished_at=finished_at, error_class="unknown",
             outcome=Attempt.Outcome.TRANSIENT, error="" if study_trial.is_done else study_trial.error,
         )  # fmt: skip
     yield Attempt(
@@ -249,7 +251,7 @@ def _build_attempts(study_trial: StudyTrial, trial: Trial) -> Iterator[Attempt]:
         error_class=study_trial.error_class,
         error=study_trial.error,
         started_at=study_trial.claimed_at,
-        finished_at=finished,
+        finished_at=finished_at,
         **{name: getattr(study_trial, name) for name in USAGE},
     )
 
@@ -291,5 +293,5 @@ def refresh_samples(experiment: Experiment, samples: int) -> None:
 
 def refresh_spending(experiment: Experiment) -> None:
     """Set what was spent. There is no budget: imported costs were paid elsewhere, and nothing more is called."""
-    spent = experiment.runs.aggregate(all=Sum("spent_usd", default=Decimal(0)))["all"]
-    Experiment.objects.filter(pk=experiment.pk).update(spent_usd=spent)
+    total_usd = experiment.runs.aggregate(all=Sum("spent_usd", default=Decimal(0)))["all"]
+    Experiment.objects.filter(pk=experiment.pk).update(spent_usd=total_usd)

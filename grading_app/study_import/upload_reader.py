@@ -83,7 +83,7 @@ def read(request: Mapping[str, Any], out: Path, limits: Limits) -> None:
             else:
                 write_study_files(source, out, report_progress(out))
     except StudyError as error:
-        (out / PROBLEMS).write_text(json.dumps(_without_paths(error.problems, out)), encoding="utf-8")
+        (out / PROBLEMS).write_text(json.dumps(_remove_paths(error.problems, out)), encoding="utf-8")
 
 
 def is_snapshot(path: Path) -> bool:
@@ -107,7 +107,7 @@ def _check_size(file: FileToRead, limits: Limits) -> None:
 def place_files(files: list[FileToRead], folder: Path) -> Path:
     """Put the files into a folder under names like their own. Return the path of the only file, or of the folder."""
     folder.mkdir()
-    placed = []
+    targets = []
     for number, file in enumerate(files, start=1):
         target = folder / safe_name(file.name)
         if target.exists():
@@ -116,8 +116,8 @@ def place_files(files: list[FileToRead], folder: Path) -> Path:
             os.link(file.path, target)  # A reader refuses symbolic links.
         except OSError:
             shutil.copyfile(file.path, target)
-        placed.append(target)
-    return placed[0] if len(placed) == 1 else folder
+        targets.append(target)
+    return targets[0] if len(targets) == 1 else folder
 
 
 def safe_name(name: str) -> str:
@@ -127,7 +127,7 @@ def safe_name(name: str) -> str:
     return plain if len(plain) <= LONGEST_NAME or not dot else f"{stem[: LONGEST_NAME - 20]}.{suffix[:18]}"
 
 
-def _without_paths(problems: list[str], out: Path) -> list[str]:
+def _remove_paths(problems: list[str], out: Path) -> list[str]:
     """Return the problems without the path of the temporary folder."""
     return [
         problem.replace(f"{out / STUDY}/", "").replace("name one with --format", "choose one") for problem in problems

@@ -116,8 +116,8 @@ def _check_items(study: Study, dataset: Dataset) -> None:
     if dataset.status != Dataset.Status.APPROVED:
         raise StudyError([f"the dataset {dataset} is not approved"])
     keys = set(dataset.items.values_list("key", flat=True))
-    if missing := [f"the dataset {dataset} has no item {item.key!r}" for item in study.items if item.key not in keys]:
-        raise StudyError(missing)
+    if problems := [f"the dataset {dataset} has no item {item.key!r}" for item in study.items if item.key not in keys]:
+        raise StudyError(problems)
 
 
 def _create_dataset(study: Study, slug: str, owner: User) -> Dataset:
@@ -189,9 +189,9 @@ def _create_referenced_rows(study: Study, experiment: Experiment, owner: User) -
             conditions[part.key] = _create_condition(experiment, model, prompt, sampler)
     items = dict(experiment.dataset.items.values_list("key", "pk"))
     waves = {part.number: _create_wave(experiment, part) for part in study.waves}
-    rated = {name: row.pk for name, row in dimensions.items()}
+    dimension_keys = {name: row.pk for name, row in dimensions.items()}
     last_trial = Trial.objects.aggregate(last=Max("pk"))["last"] or 0
-    rows = StudyRows(items, rated, conditions, waves, last_trial, graders=study.graders)
+    rows = StudyRows(items, dimension_keys, conditions, waves, last_trial, graders=study.graders)
     for key in conditions:
         rows.get_run(key, study.waves[0].number)
     return rows
@@ -223,8 +223,8 @@ def _create_model(condition: StudyCondition, tool: str, owner: User) -> Language
 def _create_versioned(row: Any, owner: User, tool: str) -> Any:
     """Return the approved version with this name and content, or create it."""
     kind = type(row)
-    same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content), status="approved")
-    if (version := same.order_by("-version").first()) is not None:
+    versions = kind.objects.filter(name=row.name, content_hash=content_hash(row.content), status="approved")
+    if (version := versions.order_by("-version").first()) is not None:
         return version
     row.version, row.created_by = kind.next_version(row.name), owner
     row.save()
