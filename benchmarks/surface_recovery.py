@@ -78,7 +78,7 @@ def run_rule(answers: Sequence[Answer], per_round: int, rule: StoppingRule) -> T
     """Return the tally at which the rule stops."""
     for cases in range(per_round, rule.maximum + 1, per_round):
         tally = count_answers(answers[:cases])
-        if rule.decide(tally, asked=cases).kind != "more":
+        if rule.decide(tally, n_planned=cases).kind != "more":
             break
     return tally
 

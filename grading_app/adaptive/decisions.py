@@ -143,7 +143,7 @@ class CountedPoint:
         point_spec = spec.for_point(read_key(self.key))
         n_planned, max_answers = points[self.point], min(point_spec.max, self.items * samples)
         tally = self.tally(point_spec.confidence)
-        decision = point_spec.rule(max_answers).decide(tally, asked=n_planned)
+        decision = point_spec.rule(max_answers).decide(tally, n_planned=n_planned)
         next_planned, rule_id = min(n_planned + point_spec.round, max_answers), rule.grade_condition_id
         return PointDecision(self.point, n_planned, tally, self.unread, self.failed, decision, next_planned, rule_id)
 

@@ -79,10 +79,10 @@ def find_due_points() -> dict[CounterKeys, dict[int, int]]:
     """Return the number of cases of each open point without pending or running trials, by run and point id."""
     with connection.cursor() as cursor:
         cursor.execute(FIND_DUE, {"most": MAX_POINTS_PER_LOOK})
-        due: dict[CounterKeys, dict[int, int]] = defaultdict(dict)
+        cases_by_run: dict[CounterKeys, dict[int, int]] = defaultdict(dict)
         for point, cases, *counter_keys in cursor.fetchall():
-            due[CounterKeys(*counter_keys)][point] = cases
-    return dict(due)
+            cases_by_run[CounterKeys(*counter_keys)][point] = cases
+    return dict(cases_by_run)
 
 
 def write_decisions(counter_keys: CounterKeys, decisions: Sequence[PointDecision]) -> int:
@@ -96,8 +96,8 @@ def write_decisions(counter_keys: CounterKeys, decisions: Sequence[PointDecision
         current = [row for row in decisions if cases_by_point.get(row.point) == row.cases]
         continuing = {row.point: row.upto for row in current if row.decision.kind == "more" and status != "cancelled"}
         _write(current, is_cancelled=status == "cancelled")
-        if added := add_cases(continuing):
-            add_pending(counter_keys.run_id, added)
+        if n_new := add_cases(continuing):
+            add_pending(counter_keys.run_id, n_new)
         finish_runs({counter_keys.run_id})
     return len(current)
 
@@ -147,12 +147,12 @@ def add_cases(upto: Mapping[int, int]) -> int:
     """
     if not upto:
         return 0
-    wanted = {"points": list(upto), "upto": list(upto.values())}
+    params = {"points": list(upto), "upto": list(upto.values())}
     with connection.cursor() as cursor:
-        cursor.execute(ADD_CASES, wanted)
-        added = int(cursor.rowcount)
-        cursor.execute(COUNT_CASES, wanted)
-    return added
+        cursor.execute(ADD_CASES, params)
+        n_new = int(cursor.rowcount)
+        cursor.execute(COUNT_CASES, params)
+    return n_new
 
 
 STATUS = {
@@ -228,8 +228,8 @@ class RoundScheduler:
         return self.decide_now() if time.monotonic() >= self.next_at else 0
 
     def decide_now(self) -> int:
-        started = time.monotonic()
+        start = time.monotonic()
         n_points = grading().decide_rounds()
-        ended = time.monotonic()
-        self.next_at = ended + max(CHECK_S, 10 * (ended - started)) if n_points < MAX_POINTS_PER_LOOK else ended
+        end = time.monotonic()
+        self.next_at = end + max(CHECK_S, 10 * (end - start)) if n_points < MAX_POINTS_PER_LOOK else end
         return n_points

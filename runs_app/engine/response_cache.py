@@ -65,13 +65,15 @@ def take_cache_keys(keys: Mapping[int, str]) -> set[int]:
     `keys` maps trials to cache keys. A trial whose answer has just arrived is returned, too. It finds the answer when
     it is claimed again.
     """
-    wanted = [{"trial": trial, "key": key} for trial, key in keys.items()]
-    missing = [{"trial": trial, "key": key} for key, trial in fetch_rows(TAKE, to_pg_json(wanted))] if wanted else []
-    return {trial for (trial,) in fetch_rows(TAKE_OVER, to_pg_json(missing))} if missing else set()
+    requests = [{"trial": trial, "key": key} for trial, key in keys.items()]
+    missing_keys = (
+        [{"trial": trial, "key": key} for key, trial in fetch_rows(TAKE, to_pg_json(requests))] if requests else []
+    )
+    return {trial for (trial,) in fetch_rows(TAKE_OVER, to_pg_json(missing_keys))} if missing_keys else set()
 
 
 def _build_reply(trial: Trial) -> CallReply:
-    stored = {name: getattr(trial, name) for name in REPLY_FIELDS}
+    fields = {name: getattr(trial, name) for name in REPLY_FIELDS}
     return CallReply(
         text=trial.answer,
         raw_text=trial.raw_response or "",
@@ -79,5 +81,5 @@ def _build_reply(trial: Trial) -> CallReply:
         refused=trial.refused,
         cost_source="unknown",
         trace_id="",
-        **(stored | {"latency_ms": 0}),
+        **(fields | {"latency_ms": 0}),
     )

@@ -147,16 +147,16 @@ def _draw_names(spec: DrawSpec, strata: Sequence[Stratum]) -> list[str]:
 def _select_candidates(spec: DrawSpec, site: Iterable[Candidate]) -> list[Candidate]:
     """Return the models that `from` selects, by name. A model must match one entry of each kind."""
     by_name = sorted(site, key=lambda candidate: candidate.name)
-    wanted: dict[str, list[str]] = {}
+    values_by_kind: dict[str, list[str]] = {}
     for index, entry in enumerate(spec.wanted):
         kind, value = _parse_entry(f"from[{index}]", entry)
         if not any(candidate.matches(kind, value) for candidate in by_name):
             raise DrawError(f"from[{index}]", f"no active model has the {kind} {value}")
-        wanted.setdefault(kind, []).append(value)
+        values_by_kind.setdefault(kind, []).append(value)
     matches = [
         candidate
         for candidate in by_name
-        if all(any(candidate.matches(kind, value) for value in values) for kind, values in wanted.items())
+        if all(any(candidate.matches(kind, value) for value in values) for kind, values in values_by_kind.items())
     ]
     if not matches:
         raise DrawError("from", "there is no active model to draw from")
@@ -193,17 +193,17 @@ def _build_price_bands(candidates: Sequence[Candidate], bands: int) -> list[Stra
 
     Models of equal price stay in one band, so there may be fewer bands.
     """
-    if unknown := [candidate.name for candidate in candidates if candidate.price is None]:
+    if unpriced := [candidate.name for candidate in candidates if candidate.price is None]:
         raise DrawError(
             "by",
-            f"the price is unknown of {', '.join(unknown)}; enter prices, exclude them with from: [price:known], "
+            f"the price is unknown of {', '.join(unpriced)}; enter prices, exclude them with from: [price:known], "
             "or draw by provider, family or none",
         )
     groups: dict[int, list[Candidate]] = {}
-    ordered = sorted(candidates, key=lambda candidate: (candidate.price, candidate.name))
+    candidates_by_price = sorted(candidates, key=lambda candidate: (candidate.price, candidate.name))
     band_of: dict[Decimal | None, int] = {}
-    for index, candidate in enumerate(ordered):
-        band = band_of.setdefault(candidate.price, index * bands // len(ordered))
+    for index, candidate in enumerate(candidates_by_price):
+        band = band_of.setdefault(candidate.price, index * bands // len(candidates_by_price))
         groups.setdefault(band, []).append(candidate)
     return [
         Stratum(name=_format_band_name(number, group), candidates=group)

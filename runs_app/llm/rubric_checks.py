@@ -79,13 +79,13 @@ def list_variables(kind: AnyKind) -> tuple[Variable, ...]:
 
 def find_template_problems(kind: AnyKind, messages: Any) -> list[str]:
     """Return the errors of a template, with turn and variable; empty if it is valid."""
-    listed = [variable.name for variable in list_variables(kind)]
+    variable_names = [variable.name for variable in list_variables(kind)]
     if kind == WRITER:
-        return prompts.validate(messages, judge_prompt.FOR_WRITERS, listed)
-    if problems := judge_prompt.find_problems(kind, messages, listed):
+        return prompts.validate(messages, judge_prompt.FOR_WRITERS, variable_names)
+    if problems := judge_prompt.find_problems(kind, messages, variable_names):
         return problems
     unavailable = judge_prompt.OF_RUBRIC - {variable.name for variable in list_variables(kind)}
-    names = ", ".join(map(prompts.format_placeholder, listed))
+    names = ", ".join(map(prompts.format_placeholder, variable_names))
     return [
         f"{prompts.format_placeholder(name)} has no value in a rubric of this kind. It may name {names}."
         for name in sorted(unavailable)
@@ -151,9 +151,9 @@ def _find_part_problems(parts: Any, keys: set[str], noun: str) -> list[str]:
         return [f"Must be a list of at least one {noun}, each a mapping with a name."]
     if len(parts) > MAX_PARTS:
         return [f"At most {MAX_PARTS} {plural}, not {len(parts)}."]
-    unknown = sorted({str(key) for part in parts for key in set(part) - keys})
-    if unknown:
-        return [f"A {noun} has {', '.join(sorted(keys))}; not {', '.join(unknown)}."]
+    unknown_keys = sorted({str(key) for part in parts for key in set(part) - keys})
+    if unknown_keys:
+        return [f"A {noun} has {', '.join(sorted(keys))}; not {', '.join(unknown_keys)}."]
     return _find_name_problems([part.get("name") for part in parts], noun)
 
 
@@ -162,8 +162,8 @@ def _find_name_problems(names: Sequence[Any], noun: str) -> list[str]:
     bad = [repr(name) for name in names if not (isinstance(name, str) and NAME.match(name))]
     if bad:
         return [f"The name of a {noun} starts with a letter and has letters, digits, spaces, - and _; not {bad[0]}."]
-    folded = [name.casefold() for name in names]
-    duplicates = sorted({name for name in names if folded.count(name.casefold()) > 1})
+    folded_names = [name.casefold() for name in names]
+    duplicates = sorted({name for name in names if folded_names.count(name.casefold()) > 1})
     return [f"Duplicate names: {', '.join(duplicates)}."] if duplicates else []
 
 

@@ -76,7 +76,7 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
 def _sum_cells(design: Design, parts: Sequence[_CellCost]) -> Estimate:
     to_do = sum(part.to_do for part in parts)
     basis = _count_by_basis(parts)
-    observed = sum(trials for name, trials in basis.items() if name != "ceiling")
+    observed_trials = sum(trials for name, trials in basis.items() if name != "ceiling")
     return Estimate(
         trials=design.trials_per_cell * len(parts),
         to_do=to_do,
@@ -84,7 +84,7 @@ def _sum_cells(design: Design, parts: Sequence[_CellCost]) -> Estimate:
         ceiling_usd=sum_costs((part.to_do, part.ceiling) for part in parts),
         expected_usd=sum_costs((part.likely - part.cached, part.usd_per_call) for part in parts),
         basis=basis,
-        coverage=observed / to_do if to_do else 1.0,
+        coverage=observed_trials / to_do if to_do else 1.0,
         prices=[describe_price(model, shows_images=design.shows_images) for model in design.models],
         unknown_prices=design.unknown_prices,
         problems=design.find_problems(),
@@ -122,8 +122,8 @@ def _estimate_cells(design: Design, wave_label: str, pilot: int | None) -> list[
         dev=_count_planned_dev_trials(design, runs) if design.is_dev and pilot is None else {},
         counts_pilots=pilot is not None and _has_dev_trials(design),
     )
-    wanted = [design.trials_per_cell] * len(design.cells) if pilot is None else pilot_module.share_pilot(design, pilot)
-    return [estimator.estimate_cell(cell, n) for cell, n in zip(design.cells, wanted, strict=True)]
+    sizes = [design.trials_per_cell] * len(design.cells) if pilot is None else pilot_module.share_pilot(design, pilot)
+    return [estimator.estimate_cell(cell, n) for cell, n in zip(design.cells, sizes, strict=True)]
 
 
 def _fetch_runs(experiment: Experiment) -> list[Run]:
@@ -168,27 +168,29 @@ class _CellEstimator:
     dev: Mapping[int, int]
     counts_pilots: bool
 
-    def estimate_cell(self, cell: Cell, wanted: int) -> _CellCost:
-        own = self._select_runs(cell)
-        in_wave = [run for run in own if run.wave.label == self.wave_label]
-        n_planned = sum(self._count_planned(run, wanted) for run in in_wave)
-        to_do = _count_to_do(in_wave, wanted, n_planned, self.remaining)
+    def estimate_cell(self, cell: Cell, n_trials: int) -> _CellCost:
+        cell_runs = self._select_runs(cell)
+        in_wave = [run for run in cell_runs if run.wave.label == self.wave_label]
+        n_planned = sum(self._count_planned(run, n_trials) for run in in_wave)
+        to_do = _count_to_do(in_wave, n_trials, n_planned, self.remaining)
         likely = round(to_do * self.share)
         # All runs make their calls in the same order. So the trials done here are the first ones in the cache.
-        cached = self.cached_by_cell.get(get_condition_hash(cell.condition_id), 0) - sum(run.n_done for run in in_wave)
+        n_cached = self.cached_by_cell.get(get_condition_hash(cell.condition_id), 0) - sum(
+            run.n_done for run in in_wave
+        )
         return _CellCost(
             to_do,
             likely,
             ceiling=self.design.get_ceiling(cell),
-            expected=self._compute_expected(cell, own),
+            expected=self._compute_expected(cell, cell_runs),
             discount=self.design.get_discount(cell),
-            cached=max(0, min(cached, likely)),
+            cached=max(0, min(n_cached, likely)),
         )
 
-    def _count_planned(self, run: Run, wanted: int) -> int:
-        """Return how many of this run's wanted trials are planned."""
+    def _count_planned(self, run: Run, n_trials: int) -> int:
+        """Return how many of this run's `n_trials` are planned."""
         if self.counts_pilots:
-            return wanted - pilot_module.count_missing(self.design, run, wanted)
+            return n_trials - pilot_module.count_missing(self.design, run, n_trials)
         return self.dev.get(run.pk, 0) if self.design.is_dev else run.n_trials
 
     def _select_runs(self, cell: Cell) -> list[Run]:
@@ -203,25 +205,25 @@ class _CellEstimator:
             if run.condition.model_id == model and get_condition_hash(run.condition.condition_id) == hash12
         ]
 
-    def _compute_expected(self, cell: Cell, own: list[Run]) -> Expectation | None:
+    def _compute_expected(self, cell: Cell, cell_runs: list[Run]) -> Expectation | None:
         return costs.compute_expected_cost(
             self.design.get_prices(cell),
             self.design.get_ceiling(cell),
-            own=compute_observed_tokens(own),
+            own=compute_observed_tokens(cell_runs),
             group=compute_observed_tokens(run for run in self.runs if run.condition.model_id == cell.model.key),
             pooled=compute_observed_tokens(self.runs),
         )
 
 
-def _count_to_do(runs: list[Run], wanted: int, planned: int, remaining: Mapping[int, int]) -> int:
+def _count_to_do(runs: list[Run], n_trials: int, n_planned: int, remaining: Mapping[int, int]) -> int:
     """Return the calls still to make: planned trials that have not ended, plus trials that planning would add.
 
-    `planned` of the `wanted` trials exist already. `remaining` has the cases that open points may still get, by run;
+    `n_planned` of the `n_trials` exist already. `remaining` has the cases that open points may still get, by run;
     decided points get none.
     """
     waiting = sum(run.n_pending + run.n_running for run in runs)
     in_rounds = [remaining[run.pk] for run in runs if run.pk in remaining]
-    return waiting + (sum(in_rounds) if in_rounds else max(0, wanted - planned))
+    return waiting + (sum(in_rounds) if in_rounds else max(0, n_trials - n_planned))
 
 
 def compute_observed_tokens(runs: Iterable[Run]) -> ObservedTokens | None:
@@ -252,5 +254,5 @@ def sum_costs(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
 
 def describe_price(model: LanguageModel, *, shows_images: bool = False) -> Price:
     prices = model.prices
-    counted = token_bounds.describe_token_rules(model, shows_images=shows_images)
-    return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.free, counted)
+    token_rules = token_bounds.describe_token_rules(model, shows_images=shows_images)
+    return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.free, token_rules)

@@ -94,10 +94,10 @@ class Tally(Cases):
         excess_total = self.total - self.guess_chances
         if excess_total <= 1e-9:
             return None
-        worth = 1.0 if self.effective is None else self.effective / self.total
+        weight = 1.0 if self.effective is None else self.effective / self.total
         if correction == "excess_counts":
-            return wilson(max(0.0, self.correct - self.guess_chances) * worth, excess_total * worth, confidence)
-        share = wilson(self.correct * worth, self.total * worth, confidence)
+            return wilson(max(0.0, self.correct - self.guess_chances) * weight, excess_total * weight, confidence)
+        share = wilson(self.correct * weight, self.total * weight, confidence)
         return share.beyond_guessing(self.guess_chances / self.total)
 
 
@@ -197,9 +197,12 @@ class StoppingRule:
         accuracy = counts.interval(self.confidence, self.correction)
         return None if accuracy is None else accuracy.margin
 
-    def decide(self, tally: Tally | Ratings, *, asked: int = 0) -> Decision:
-        """Return the decision about a point whose round is complete. `asked` also counts cases without an answer."""
-        if not tally.cases and asked < self.maximum:
+    def decide(self, tally: Tally | Ratings, *, n_planned: int = 0) -> Decision:
+        """Return the decision about a point whose round is complete.
+
+        `n_planned` also counts cases without an answer.
+        """
+        if not tally.cases and n_planned < self.maximum:
             return Decision("more", "there is no answer yet")
         width = self.half_width(tally)
         if self.abortht is not None and tally.truncation > self.abortht:
@@ -210,7 +213,7 @@ class StoppingRule:
         counts = f"{_describe_width(width, tally)} after {tally.cases:,} cases{_describe_effective_size(tally)}"
         if width is not None and width <= target:
             return Decision("enough", f"{counts}, within ±{target:g}", width)
-        if max(tally.cases, asked) >= self.maximum:
+        if max(tally.cases, n_planned) >= self.maximum:
             return Decision("exhausted", f"{counts}, the maximum; the target is ±{target:g}", width)
         return Decision("more", f"{counts}, the target is ±{target:g}", width)
 

@@ -73,7 +73,7 @@ def test_a_round_of_ratings_is_followed_by_what_it_says(known, kind, told):
 
 
 def test_a_point_without_any_rating_ends_at_its_maximum():
-    found = StoppingRule(targetci=0.3, **WIDE).decide(rated(0), asked=512)
+    found = StoppingRule(targetci=0.3, **WIDE).decide(rated(0), n_planned=512)
     assert (found.kind, found.reason) == (
         "exhausted",
         "no rating was read after 0 cases, the maximum; the target is ±0.3",

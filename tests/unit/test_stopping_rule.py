@@ -109,9 +109,9 @@ def test_every_point_ends_by_its_maximum(total, data):
 
 
 def test_cases_that_brought_no_answer_count_towards_the_maximum():
-    assert RULE.decide(Tally(0, 0), asked=96).kind == "more"
-    assert RULE.decide(Tally(0, 0), asked=512).kind == "exhausted"
-    assert RULE.decide(Tally(40, 80), asked=512).kind == "exhausted"
+    assert RULE.decide(Tally(0, 0), n_planned=96).kind == "more"
+    assert RULE.decide(Tally(0, 0), n_planned=512).kind == "exhausted"
+    assert RULE.decide(Tally(40, 80), n_planned=512).kind == "exhausted"
 
 
 @given(st.integers(1, 400), st.data())
