@@ -79,25 +79,27 @@ def allocate_uniformly(sizes: Mapping[str, int], n: int) -> dict[str, int]:
     return dict.fromkeys(sorted(sizes), share)
 
 
-def replace_one(pool: Iterable[tuple[str, str]], chosen: Sequence[str], key: str, seed: int) -> list[str]:
+def replace_one(pool: Iterable[tuple[str, str]], selection: Sequence[str], key: str, seed: int) -> list[str]:
     """Return the chosen keys with `key` replaced, at its position, by an unchosen key of the same category."""
     categories = _index_categories(pool)
-    _require_known(categories, chosen)
-    if key not in chosen:
+    _require_known(categories, selection)
+    if key not in selection:
         raise SamplingError(f"{key} is not among the chosen items")
-    chosen_keys, category = set(chosen), categories[key]
+    selected_keys, category = set(selection), categories[key]
     order = _shuffle(categories, seed)
-    candidates = [other for other in order if categories[other] == category and other not in chosen_keys]
+    candidates = [
+        candidate for candidate in order if categories[candidate] == category and candidate not in selected_keys
+    ]
     if not candidates:
         raise SamplingError(f"no other item of the category {category or '(none)'} is left to replace {key}")
-    return [candidates[0] if old == key else old for old in chosen]
+    return [candidates[0] if old == key else old for old in selection]
 
 
-def reshuffle(pool: Iterable[tuple[str, str]], chosen: Sequence[str], seed: int) -> list[str]:
-    """Return a new draw with the same number of each category as in `chosen`."""
+def reshuffle(pool: Iterable[tuple[str, str]], selection: Sequence[str], seed: int) -> list[str]:
+    """Return a new draw with the same number of each category as in `selection`."""
     categories = _index_categories(pool)
-    _require_known(categories, chosen)
-    return _take_first(_shuffle(categories, seed), categories, Counter(categories[key] for key in chosen))
+    _require_known(categories, selection)
+    return _take_first(_shuffle(categories, seed), categories, Counter(categories[key] for key in selection))
 
 
 def _index_categories(pool: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -109,11 +111,11 @@ def _index_categories(pool: Iterable[tuple[str, str]]) -> dict[str, str]:
     return categories
 
 
-def _require_known(categories: Mapping[str, str], chosen: Sequence[str]) -> None:
-    unknown = sorted(set(chosen) - set(categories))
-    if unknown:
-        raise SamplingError(f"not in the pool: {', '.join(unknown[:5])}{' ...' if len(unknown) > 5 else ''}")
-    if len(set(chosen)) < len(chosen):
+def _require_known(categories: Mapping[str, str], selection: Sequence[str]) -> None:
+    unknown_keys = sorted(set(selection) - set(categories))
+    if unknown_keys:
+        raise SamplingError(f"not in the pool: {', '.join(unknown_keys[:5])}{' ...' if len(unknown_keys) > 5 else ''}")
+    if len(set(selection)) < len(selection):
         raise SamplingError("an item is chosen twice")
 
 

@@ -95,27 +95,27 @@ def _move_by_attribute(row: Row, person: str, rng: Random) -> tuple[str, int]:
 
 
 def _move_by_person(row: Row, person: str, rng: Random) -> tuple[str, int]:
-    other = rng.choice([name for name in row.people if name != person])
-    other_place = row.people[other]
+    passenger = rng.choice([name for name in row.people if name != person])
+    passenger_place = row.people[passenger]
     sides = [(0, "")]
-    sides += [(-1, "directly to the left of ")] if other_place > 0 else []
-    sides += [(1, "directly to the right of ")] if other_place < len(row.colours) - 1 else []
+    sides += [(-1, "directly to the left of ")] if passenger_place > 0 else []
+    sides += [(1, "directly to the right of ")] if passenger_place < len(row.colours) - 1 else []
     step, side = rng.choice(sides)
-    car = f"{side}{other}" if side else f"that {other} is in"
-    return f"moves to the car {car}", other_place + step
+    car = f"{side}{passenger}" if side else f"that {passenger} is in"
+    return f"moves to the car {car}", passenger_place + step
 
 
 def _draw_distractor(row: Row, people: list[str], rng: Random) -> str:
     """Return a sentence that moves nobody."""
-    person, other = rng.sample(people, 2)
+    person, companion = rng.sample(people, 2)
     place = rng.randrange(len(row.colours))
     return rng.choice((
         f"{person} opens a window.",
-        f"{person} waves to {other}.",
+        f"{person} waves to {companion}.",
         f"{person} thinks about car {place + 1}, but stays.",
         f"The {row.brands[place]} gets a new number plate.",
-        f"{person} remembers that {other} once drove the {row.colours[place]} car.",
-        f"{person} asks {other} for the time.",
+        f"{person} remembers that {companion} once drove the {row.colours[place]} car.",
+        f"{person} asks {companion} for the time.",
     ))  # fmt: skip
 
 

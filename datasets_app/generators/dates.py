@@ -80,10 +80,10 @@ def _make_opening(template: str, shift: int) -> Opening:
 
 
 def _open_with_nth_weekday(rng: Random, write: Write) -> tuple[str, date]:
-    first = _draw_day(rng).replace(day=1)
+    month = _draw_day(rng).replace(day=1)
     nth, weekday = rng.randint(1, 4), rng.randrange(7)
-    today = first + timedelta(days=(weekday - first.weekday()) % 7 + 7 * (nth - 1))
-    return f"Today is the {format_ordinal(nth)} {WEEKDAYS[weekday]} of {MONTHS[first.month - 1]} {first.year}.", today
+    today = month + timedelta(days=(weekday - month.weekday()) % 7 + 7 * (nth - 1))
+    return f"Today is the {format_ordinal(nth)} {WEEKDAYS[weekday]} of {MONTHS[month.month - 1]} {month.year}.", today
 
 
 def _open_with_new_year(rng: Random, write: Write) -> tuple[str, date]:
@@ -106,8 +106,8 @@ def _draw_common_day(rng: Random) -> date:
 def _open_with_moved_flight(rng: Random, write: Write) -> tuple[str, date]:
     day, earlier = _draw_day(rng), rng.randint(2, 30)
     person = rng.choice(PEOPLE)
-    moved = f"The flight was moved to today, {_format_count(earlier)} earlier."
-    return f"{person} booked a flight for {write(day)}. {moved}", day - timedelta(days=earlier)
+    sentence = f"The flight was moved to today, {_format_count(earlier)} earlier."
+    return f"{person} booked a flight for {write(day)}. {sentence}", day - timedelta(days=earlier)
 
 
 def _open_with_contract(rng: Random, write: Write) -> tuple[str, date]:
@@ -159,9 +159,9 @@ def _ask_weeks_after_tomorrow(rng: Random, today: date) -> tuple[str, date]:
 
 def _ask_weeks_after_weekday(rng: Random, today: date) -> tuple[str, date]:
     weekday, weeks = rng.randrange(7), rng.randint(1, 8)
-    first = today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1)
+    start = today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1)
     text = f"What is the date {_format_count(weeks, 'week')} after the first {WEEKDAYS[weekday]} after today?"
-    return text, first + timedelta(weeks=weeks)
+    return text, start + timedelta(weeks=weeks)
 
 
 def _ask_days_before_month_end(rng: Random, today: date) -> tuple[str, date]:

@@ -23,23 +23,23 @@ def draw_groups(rng: Random, length: int, max_depth: int, prob_open: float, prob
     starts: list[int] = []  # The operand at which each open group began.
     groups = []
     for index in range(length):
-        opened = closed = 0
+        openings = closings = 0
         while len(starts) < max_depth and index < length - 1 and rng.random() < prob_open:
             starts.append(index)
-            opened += 1
+            openings += 1
         while starts and starts[-1] < index and (index == length - 1 or rng.random() < prob_close):
             starts.pop()
-            closed += 1
-        groups.append((opened, closed))
+            closings += 1
+        groups.append((openings, closings))
     return groups
 
 
 def assemble(operands: Sequence[Any], operators: Sequence[str], groups: Iterable[tuple[int, int]]) -> list[Any]:
     """Return the tokens of an expression: operands, operators and parentheses in the order of reading."""
     tokens: list[Any] = []
-    for index, (operand, (opened, closed)) in enumerate(zip(operands, groups, strict=True)):
+    for index, (operand, (openings, closings)) in enumerate(zip(operands, groups, strict=True)):
         tokens += [operators[index - 1]] if index else []
-        tokens += [OPEN] * opened + [operand] + [CLOSE] * closed
+        tokens += [OPEN] * openings + [operand] + [CLOSE] * closings
     return tokens
 
 
@@ -81,8 +81,8 @@ def evaluate(
 def measure_depth(groups: Iterable[tuple[int, int]]) -> int:
     """Return how deep the parentheses nest."""
     depth = deepest = 0
-    for opened, closed in groups:
-        depth += opened
+    for openings, closings in groups:
+        depth += openings
         deepest = max(deepest, depth)
-        depth -= closed
+        depth -= closings
     return deepest

@@ -33,19 +33,19 @@ class LettersParams(Params):
 
 def draw(params: LettersParams, rng: Random) -> Case:
     letters = "".join(sorted(rng.sample(POOLS[params.rarity], params.target_letters)))
-    with_letters, without = _split(letters)
+    with_letters, without = _split_dictionary(letters)
     words = rng.choices(with_letters, k=params.words) + rng.choices(without, k=params.confounders)
     rng.shuffle(words)
-    named = join_phrases([f'"{letter}"' for letter in letters])
+    letter_names = join_phrases([f'"{letter}"' for letter in letters])
     noun = "letter" if len(letters) == 1 else "letters"
     verb = "does the" if len(letters) == 1 else "do the"
     total = sum(word.count(letter) for word in words for letter in letters)
-    question = f"How many times {verb} {noun} {named} occur in these words: {', '.join(words)}?"
+    question = f"How many times {verb} {noun} {letter_names} occur in these words: {', '.join(words)}?"
     return Case(question, str(total), genresult={"letters": list(letters), "words": words})
 
 
 @lru_cache(maxsize=1024)
-def _split(letters: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _split_dictionary(letters: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the dictionary's words with one of the letters, and its words without any."""
     targets = set(letters)
     matches = tuple(word for word in load_dictionary() if targets & set(word))

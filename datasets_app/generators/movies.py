@@ -69,8 +69,8 @@ class FilmTable:
             names = sorted(film.properties)
             for choice in [*((name,) for name in names), *combinations(names, 2)]:
                 matching.setdefault(choice, []).append(film)
-        ordered = sorted(matching.items(), key=lambda selection: (len(selection[0]), selection[0]))
-        return [(choice, films) for choice, films in ordered if len(films) >= reference_count]
+        selections = sorted(matching.items(), key=lambda selection: (len(selection[0]), selection[0]))
+        return [(choice, films) for choice, films in selections if len(films) >= reference_count]
 
     @lru_cache(maxsize=4096)  # noqa: B019
     def list_films_without(self, properties: frozenset[tuple[str, str]]) -> list[Film]:
@@ -97,9 +97,9 @@ def read_films(text: str) -> tuple[Film, ...]:
         raise FilmsError(f"row 1: the columns are {', '.join(COLUMNS)}")
     films = [_read_film(number, row) for number, row in enumerate(rows[1:], 2) if row]
     titles = [film.title for film in films]
-    repeated = sorted({title for title in titles if titles.count(title) > 1})
-    if repeated:
-        raise FilmsError(f"the title {repeated[0]!r} occurs twice")
+    duplicates = sorted({title for title in titles if titles.count(title) > 1})
+    if duplicates:
+        raise FilmsError(f"the title {duplicates[0]!r} occurs twice")
     return tuple(films)
 
 
@@ -135,32 +135,32 @@ def draw_from(table: FilmTable, params: MoviesParams, rng: Random) -> Case:
     """Return a case from these films. Raise FilmsError if they are too few or too much alike."""
     selections = table.list_selections(params.reference_count)
     for _ in range(MOST_DRAWS if selections else 0):
-        selected, matching = rng.choice(selections)
+        properties, matching = rng.choice(selections)
         *reference_films, target = rng.sample(matching, params.reference_count)
-        shared = frozenset.intersection(*(film.properties for film in reference_films))
-        candidates = table.list_films_without(shared)
+        common_properties = frozenset.intersection(*(film.properties for film in reference_films))
+        candidates = table.list_films_without(common_properties)
         if len(candidates) >= params.choice_count - 1:
             options = [target, *rng.sample(candidates, params.choice_count - 1)]
             rng.shuffle(options)
-            return _make_case(reference_films, target, options, selected, params, rng)
+            return _make_case(reference_films, target, options, properties, params, rng)
     raise FilmsError("the table has too few films, or too similar ones, for these parameters")
 
 
 def _make_case(
-    reference_films: list[Film], target: Film, options: list[Film], selected: tuple[tuple[str, str], ...],
+    reference_films: list[Film], target: Film, options: list[Film], properties: tuple[tuple[str, str], ...],
     params: MoviesParams, rng: Random,
 ) -> Case:  # fmt: skip
     template = rng.randrange(len(TEMPLATES))
     titles = [film.title for film in options]
     question = TEMPLATES[template].format(films=", ".join(film.title for film in reference_films))
     if params.hints:
-        question += f"\nHint: they have in common {join_phrases([f'the {kind} {name}' for kind, name in selected])}."
+        question += f"\nHint: they have in common {join_phrases([f'the {kind} {name}' for kind, name in properties])}."
     choices = list_letters(len(options))
     facts = {
         "reference_movies": [film.title for film in reference_films],
         "choices": titles,
-        "selected_genres": [name for kind, name in selected if kind == "genre"],
-        "selected_themes": [name for kind, name in selected if kind == "theme"],
+        "selected_genres": [name for kind, name in properties if kind == "genre"],
+        "selected_themes": [name for kind, name in properties if kind == "theme"],
         "template": template,
     }
     return Case(f"{question}\n\n{format_options(titles)}", choices[options.index(target)], choices, facts)

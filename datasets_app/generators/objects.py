@@ -81,9 +81,11 @@ class ObjectsParams(Params):
 
 def draw(params: ObjectsParams, rng: Random) -> Case:
     categories = rng.sample(sorted(CATEGORIES), len(CATEGORIES))
-    target_groups, other_groups = categories[: params.target_groups], categories[params.target_groups :]
+    target_groups, distractor_groups = categories[: params.target_groups], categories[params.target_groups :]
     targets = rng.sample([thing for name in target_groups for thing in CATEGORIES[name]], params.target_items)
-    distractors = rng.sample([thing for name in other_groups for thing in CATEGORIES[name]], params.distractor_count)
+    distractors = rng.sample(
+        [thing for name in distractor_groups for thing in CATEGORIES[name]], params.distractor_count
+    )
     low = min(1, params.max_count)
     quantities = [(thing, rng.randint(low, params.max_count), True) for thing in targets]
     quantities += [(thing, rng.randint(0, params.max_count), False) for thing in distractors]

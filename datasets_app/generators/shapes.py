@@ -56,8 +56,8 @@ def draw(params: ShapesParams, rng: Random) -> Case:
         return f"{_format_number(across)},{_format_number(down)}"
 
     path = _draw_path(kind, place, size, rng)
-    others = rng.sample([name for name in NAMES if name != kind], params.choice_count - 1)
-    options = rng.sample([kind, *others], params.choice_count)
+    distractors = rng.sample([name for name in NAMES if name != kind], params.choice_count - 1)
+    options = rng.sample([kind, *distractors], params.choice_count)
     choices = list_letters(params.choice_count)
     text = f'Which shape does this SVG path element draw?\n\n<path d="{path}"/>\n\n{format_options(options)}'
     facts = {"kind": kind, "options": options, "degrees": round(math.degrees(turn), 3), "corners": CORNERS.get(kind)}
@@ -96,8 +96,8 @@ def _draw_corners(kind: str, rng: Random) -> list[Point]:
 
 def _draw_polygon(corners: list[str], rng: Random) -> str:
     """Return the path of a polygon from a random corner, either way round, closed in either way."""
-    first = rng.randrange(len(corners))
-    corners = corners[first:] + corners[:first]
+    start = rng.randrange(len(corners))
+    corners = corners[start:] + corners[:start]
     if rng.random() < 0.5:
         corners.reverse()
     closing = "Z" if rng.random() < 0.5 else f"L {corners[0]}"

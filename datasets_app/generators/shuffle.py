@@ -134,22 +134,22 @@ def draw(params: ShuffleParams, rng: Random) -> Case:
     people = rng.sample(PEOPLE, params.length)
     things = rng.sample(domain.things, params.length)
     swaps = [tuple(rng.sample(people, 2)) for _ in range(params.max_depth)]
-    held = dict(zip(people, things, strict=True))
+    possessions = dict(zip(people, things, strict=True))
     trace = []
     for a, b in swaps:
-        held[a], held[b] = held[b], held[a]
-        trace.append([a, held[a], b, held[b]])
-    asked = rng.choice(people)
+        possessions[a], possessions[b] = possessions[b], possessions[a]
+        trace.append([a, possessions[a], b, possessions[b]])
+    person = rng.choice(people)
     options = rng.sample(things, len(things))
     choices = list_letters(len(options))
-    starts = [domain.start.format(who=who, thing=thing) for who, thing in zip(people, things, strict=True)]
+    starts = [domain.start.format(who=owner, thing=thing) for owner, thing in zip(people, things, strict=True)]
     text = "\n".join([
         f"{domain.opening.format(people=join_phrases(people))} At the start, {join_phrases(starts)}.",
         *_write_events(domain, swaps, people, params, rng),
-        f"{domain.question.format(who=asked)}\n\n{format_options(options)}",
+        f"{domain.question.format(who=person)}\n\n{format_options(options)}",
     ])  # fmt: skip
-    facts = {"asked": asked, "start": dict(zip(people, things, strict=True)), "trace": trace, "options": options}
-    return Case(text, choices[options.index(held[asked])], choices, facts)
+    facts = {"asked": person, "start": dict(zip(people, things, strict=True)), "trace": trace, "options": options}
+    return Case(text, choices[options.index(possessions[person])], choices, facts)
 
 
 def _write_events(

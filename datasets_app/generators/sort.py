@@ -42,9 +42,9 @@ def draw(params: SortParams, rng: Random) -> Case:
         run = run or _draw_run(params.run_length, rng)
         words.append(run.pop())
     rng.shuffle(words)
-    shown = [_mutate(word, rng) if rng.random() < params.prob_mutation else word for word in words]
-    facts = {"distinct": len(set(words)), "mutated": sum(a != b for a, b in zip(shown, words, strict=True))}
-    return Case(" ".join(shown), " ".join(sorted(words)), genresult=facts)
+    variants = [_mutate(word, rng) if rng.random() < params.prob_mutation else word for word in words]
+    facts = {"distinct": len(set(words)), "mutated": sum(a != b for a, b in zip(variants, words, strict=True))}
+    return Case(" ".join(variants), " ".join(sorted(words)), genresult=facts)
 
 
 def _draw_run(run_length: int, rng: Random) -> list[str]:

@@ -73,11 +73,11 @@ def _ask_lookup(table: Table, column: str, rng: Random) -> Answer:
 
 def _ask_count(table: Table, column: str, rng: Random) -> Answer:
     limit = rng.choice(table)[column] + rng.randint(-20, 20)
-    found = [row["name"] for row in table if row[column] > limit]
+    names = [row["name"] for row in table if row[column] > limit]
     return (
         f"How many rows have a value of {column} above {limit}?",
-        str(len(found)),
-        f"Rows: {', '.join(found) or 'none'}.",
+        str(len(names)),
+        f"Rows: {', '.join(names) or 'none'}.",
     )
 
 
@@ -90,12 +90,12 @@ def _ask_sum(table: Table, column: str, rng: Random) -> Answer:
 
 
 def _ask_max(table: Table, column: str, rng: Random) -> Answer:
-    row = max(table, key=lambda one: one[column])
+    row = max(table, key=lambda candidate: candidate[column])
     return f"Which name has the highest value of {column}?", row["name"], f"The highest {column} is {row[column]}."
 
 
 def _ask_difference(table: Table, column: str, rng: Random) -> Answer:
-    low, high = sorted(rng.sample(table, 2), key=lambda one: one[column])
+    low, high = sorted(rng.sample(table, 2), key=lambda row: row[column])
     result = high[column] - low[column]
     question = f"How much higher is the value of {column} for {high['name']} than for {low['name']}?"
     return question, str(result), f"{high[column]} - {low[column]} = {result}"

@@ -31,7 +31,7 @@ def _format_code(character: str) -> str:
 
 def mark_text(text: str) -> str:
     """Replace each control character with a visible mark such as ⟦U+202E⟧."""
-    return _ON_A_PAGE.sub(lambda found: f"⟦{_format_code(found[0])}⟧", text)
+    return _ON_A_PAGE.sub(lambda match: f"⟦{_format_code(match[0])}⟧", text)
 
 
 def mark_html(page: str) -> str:
@@ -64,8 +64,8 @@ def _mark_elements(text: str, most: int) -> tuple[str, int]:
     """
     if not most:
         return mark_text(text), 0
-    marked, count = _ON_A_PAGE.subn(lambda found: _render_element(found[0]), text, count=most)
-    return (mark_text(marked), 0) if count == most else (marked, most - count)
+    result, count = _ON_A_PAGE.subn(lambda match: _render_element(match[0]), text, count=most)
+    return (mark_text(result), 0) if count == most else (result, most - count)
 
 
 def _render_element(character: str) -> str:
@@ -79,4 +79,4 @@ def escape_for_terminal(text: str) -> str:
 
     Text in JSON keeps its meaning, and no text can move the cursor of the terminal.
     """
-    return _IN_A_TERMINAL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _IN_A_TERMINAL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
