@@ -64,27 +64,29 @@ def computed(client: Client, address: str) -> None:
     """Measure a first visit, and the worker's task that it starts."""
     start = time.perf_counter()
     assert client.get(address).status_code == 200
-    first = time.perf_counter() - start
-    (asked,) = [queued.task for queued in OrmQ.objects.all() if queued.task["func"] == TASK]
+    first_s = time.perf_counter() - start
+    (task,) = [row.task for row in OrmQ.objects.all() if row.task["func"] == TASK]
     OrmQ.objects.all().delete()
     start = time.perf_counter()
-    compute_aggregates(*asked["args"])
+    compute_aggregates(*task["args"])
     took = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(f"{address}: first visit {1000 * first:.0f} ms, computed by a worker in {took:.1f} s, {peak} MB", flush=True)
+    print(
+        f"{address}: first visit {1000 * first_s:.0f} ms, computed by a worker in {took:.1f} s, {peak} MB", flush=True
+    )
 
 
 def pages(experiment: Experiment, row: CachedAggregate) -> dict[str, str]:
     agreement = reverse("experiment_agreement", args=[experiment.slug])
-    listed = reverse("experiment_disagreements", args=[experiment.slug])
+    disagreements = reverse("experiment_disagreements", args=[experiment.slug])
     middle = row.disagreements.order_by("minus_range", "unit")[int(row.value or 0) // 2]
     cursor = f"{-middle.minus_range!r}_{middle.unit}"
     return {
         "agreement": agreement,
-        "disagreements": listed,
-        "by variance": f"{listed}?by=variance",
-        "from the middle": f"{listed}?after={cursor}",
-        "and back": f"{listed}?before={cursor}",
+        "disagreements": disagreements,
+        "by variance": f"{disagreements}?by=variance",
+        "from the middle": f"{disagreements}?after={cursor}",
+        "and back": f"{disagreements}?before={cursor}",
         "grading": reverse("experiment_grading", args=[experiment.slug]),
         "length": reverse("grading_length", args=[experiment.slug]),
         "the middle one": reverse("disagreement", args=[experiment.slug, middle.unit]),

@@ -44,23 +44,23 @@ SETTLE = """UPDATE bare_run SET reserved = reserved - 0.001 * %(n)s, spent = spe
         n_running = n_running - %(n)s, n_done = n_done + %(n)s WHERE id = 1"""
 
 
-def make(connected_by: dict[str, Any], trials: int) -> None:
-    with psycopg.connect(**connected_by, autocommit=True, cursor_factory=psycopg.ClientCursor) as session:
+def make(params: dict[str, Any], trials: int) -> None:
+    with psycopg.connect(**params, autocommit=True, cursor_factory=psycopg.ClientCursor) as session:
         session.execute(TABLES, {"trials": trials})
         session.execute("ANALYZE")
 
 
-def work(connected_by: dict[str, Any], batch: int) -> tuple[int, float, float]:
+def work(params: dict[str, Any], batch: int) -> tuple[int, float, float]:
     """Claim and record until nothing is left. Return the number of results, and the wall times of start and end."""
-    written = 0
-    with psycopg.connect(**connected_by, prepare_threshold=0) as session:
-        started = time.time()
-        while claimed := _claimed(session, batch):
-            written += _recorded(session, *claimed)
-        return written, started, time.time()
+    n_written = 0
+    with psycopg.connect(**params, prepare_threshold=0) as session:
+        start = time.time()
+        while claim := _claim_batch(session, batch):
+            n_written += _record_batch(session, *claim)
+        return n_written, start, time.time()
 
 
-def _claimed(session: psycopg.Connection[Any], batch: int) -> tuple[list[int], uuid.UUID] | None:
+def _claim_batch(session: psycopg.Connection[Any], batch: int) -> tuple[list[int], uuid.UUID] | None:
     token = uuid.uuid4()
     with session.transaction():
         (free,) = session.execute(LOCK).fetchone() or (0,)
@@ -69,10 +69,10 @@ def _claimed(session: psycopg.Connection[Any], batch: int) -> tuple[list[int], u
     return (ids, token) if ids else None
 
 
-def _recorded(session: psycopg.Connection[Any], ids: list[int], token: uuid.UUID) -> int:
+def _record_batch(session: psycopg.Connection[Any], ids: list[int], token: uuid.UUID) -> int:
     with session.transaction():
-        written = session.execute(WRITE, [ids, token]).rowcount
+        n_written = session.execute(WRITE, [ids, token]).rowcount
         session.execute(CALLS, [ids, token])
         session.execute(LAND, {"n": len(ids)})
         session.execute(SETTLE, {"n": len(ids)})
-    return written
+    return n_written

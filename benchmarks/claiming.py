@@ -36,16 +36,16 @@ def work(database: str, batch: int) -> tuple[int, float, float]:
     from runs_app.engine.worker_registration import WorkerRegistration
     from runs_app.models import Run
 
-    worker, written = WorkerRegistration().worker_id, 0
+    worker, n_written = WorkerRegistration().worker_id, 0
     results: list[Result] = []
-    started = time.time()
+    start = time.time()
     while True:
-        done = run_cycle(results, worker, WorkerCapacity(batch))
-        written += done.recorded
-        results = [Result(claim, "done", dict(ANSWER), [dict(CALL)]) for claim in done.claims]
+        cycle = run_cycle(results, worker, WorkerCapacity(batch))
+        n_written += cycle.recorded
+        results = [Result(claim, "done", dict(ANSWER), [dict(CALL)]) for claim in cycle.claims]
         if not results:  # At the end, or at the start, while the endpoint's limit still grows from its first few slots.
             if not Run.objects.filter(n_pending__gt=0).exists():
-                return written, started, time.time()
+                return n_written, start, time.time()
             time.sleep(0.002)
 
 
@@ -75,8 +75,8 @@ def bare(options: argparse.Namespace) -> float:
 
     from benchmarks import bare_claiming
 
-    known = connection.get_connection_params()
-    where = {name: known[name] for name in ("dbname", "user", "password", "host", "port") if known.get(name)}
+    params = connection.get_connection_params()
+    where = {name: params[name] for name in ("dbname", "user", "password", "host", "port") if params.get(name)}
     bare_claiming.make(where, options.trials)
     with get_context("spawn").Pool(options.workers) as pool:
         a_second = rate(pool.starmap(bare_claiming.work, [(where, options.batch)] * options.workers))

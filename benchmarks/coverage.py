@@ -93,51 +93,51 @@ TESTS: dict[str, Callable[[Draw, int, int], float]] = {
 }
 
 
-def coverage(name: str, items: int, each: int, samples: int = SAMPLES) -> tuple[float, float]:
+def coverage(name: str, items: int, repetitions: int, samples: int = SAMPLES) -> tuple[float, float]:
     """Return the lowest coverage over the truths, and the largest share of samples without an interval.
 
     Samples without an interval do not count for the coverage.
     """
-    draw = np.random.default_rng([SEED, items, each])
-    rates, missing = [float("nan")], [0.0]
-    for truth, once in DESIGNS[name].truths(draw, items, each):
+    draw = np.random.default_rng([SEED, items, repetitions])
+    rates, shares = [float("nan")], [0.0]
+    for truth, once in DESIGNS[name].truths(draw, items, repetitions):
         ends = [once() for _ in range(samples)]
-        given = [(low, high) for low, high in ends if low is not None and high is not None]
-        missing.append(1 - len(given) / samples)
-        if given:
-            rates.append(float(np.mean([low - 1e-9 <= truth <= high + 1e-9 for low, high in given])))
-    return float(np.nanmin(rates)) if len(rates) > 1 else float("nan"), max(missing)
+        intervals = [(low, high) for low, high in ends if low is not None and high is not None]
+        shares.append(1 - len(intervals) / samples)
+        if intervals:
+            rates.append(float(np.mean([low - 1e-9 <= truth <= high + 1e-9 for low, high in intervals])))
+    return float(np.nanmin(rates)) if len(rates) > 1 else float("nan"), max(shares)
 
 
 def row_of(name: str, samples: int = SAMPLES) -> str:
     """Return the row of the document's table, in per cent."""
     design = DESIGNS[name]
-    used = max(1, samples // design.part)
+    n_samples = max(1, samples // design.part)
     cells = []
     for items in ITEMS:
-        for each in REPETITIONS:
-            if each > 1 and not design.repeated:
+        for repetitions in REPETITIONS:
+            if repetitions > 1 and not design.repeated:
                 cells.append("-")
                 continue
-            rate, missing = coverage(name, items, each, used)
-            without = f" ({100 * missing:.0f} none)" if missing > FEW_INTERVALS else ""
+            rate, share = coverage(name, items, repetitions, n_samples)
+            without = f" ({100 * share:.0f} none)" if share > FEW_INTERVALS else ""
             cells.append("none" if np.isnan(rate) else f"{100 * rate:.1f}{without}")
     return f"| {name} | {' | '.join(cells)} |"
 
 
 def level_of(name: str, samples: int = SAMPLES) -> str:
     """Return the row of a test: how often it errs, or how much its power differs from the formula, in per cent."""
-    found = (TESTS[name](np.random.default_rng([SEED, items]), items, 10 * samples) for items in ITEMS)
-    return f"| {name} | {' | '.join(f'{100 * one:.1f}' for one in found)} |"
+    rates = (TESTS[name](np.random.default_rng([SEED, items]), items, 10 * samples) for items in ITEMS)
+    return f"| {name} | {' | '.join(f'{100 * rate:.1f}' for rate in rates)} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Simulate the coverage of the intervals on pages.")
     parser.add_argument("samples", nargs="?", type=int, default=SAMPLES)
     parser.add_argument("--row", action="append", choices=[*DESIGNS, *TESTS], help="only this row; several are allowed")
-    asked = parser.parse_args()
-    for name in asked.row or [*DESIGNS, *TESTS]:
-        print(level_of(name, asked.samples) if name in TESTS else row_of(name, asked.samples), flush=True)
+    options = parser.parse_args()
+    for name in options.row or [*DESIGNS, *TESTS]:
+        print(level_of(name, options.samples) if name in TESTS else row_of(name, options.samples), flush=True)
 
 
 if __name__ == "__main__":

@@ -50,18 +50,20 @@ def draw_numbers(draw: Draw, noise: float, items: int, levels: Any = 0.0, raters
     return Ratings.from_table(draw.standard_normal((items, 1)) + levels + noise * draw.standard_normal((items, raters)))
 
 
-def bias(draw: Draw, items: int, each: int) -> Truths:
+def bias(draw: Draw, items: int, repetitions: int) -> Truths:
     def once() -> Ends:
-        judge = draw.normal(0.3, 0.5, (items, 1)) + draw.normal(0, 0.5, (items, each))
-        table = np.stack([judge.ravel(), np.zeros(items * each)], axis=1)
+        judge = draw.normal(0.3, 0.5, (items, 1)) + draw.normal(0, 0.5, (items, repetitions))
+        table = np.stack([judge.ravel(), np.zeros(items * repetitions)], axis=1)
         return ends_of(
-            judge_bias(Ratings.from_table(table), 0, {at: at // each for at in range(items * each)}).result()
+            judge_bias(
+                Ratings.from_table(table), 0, {at: at // repetitions for at in range(items * repetitions)}
+            ).result()
         )
 
     yield 0.3, once
 
 
-def alpha(draw: Draw, items: int, each: int) -> Truths:
+def alpha(draw: Draw, items: int, repetitions: int) -> Truths:
     for noise in (1.0, 0.5):
         yield (
             1 / (1 + noise**2),
@@ -71,7 +73,7 @@ def alpha(draw: Draw, items: int, each: int) -> Truths:
         yield sure**2, lambda sure=sure: interval(krippendorff_alpha(draw_names(draw, sure, items), "nominal"))
 
 
-def cohen(draw: Draw, items: int, each: int) -> Truths:
+def cohen(draw: Draw, items: int, repetitions: int) -> Truths:
     for sure in (0.3**0.5, 0.7**0.5):
         for weights in ("none", "quadratic"):
             yield (
@@ -80,14 +82,14 @@ def cohen(draw: Draw, items: int, each: int) -> Truths:
             )
 
 
-def fleiss(draw: Draw, items: int, each: int) -> Truths:
+def fleiss(draw: Draw, items: int, repetitions: int) -> Truths:
     for sure in (0.5, 0.9):
         yield sure**2, lambda sure=sure: interval(fleiss_kappa(draw_names(draw, sure, items)))
 
 
-def percent(draw: Draw, items: int, each: int) -> Truths:
+def percent(draw: Draw, items: int, repetitions: int) -> Truths:
     for shares, sure in ((CATEGORIES, 0.5), (CATEGORIES, 0.9), ((0.95, 0.05), 0.9)):
-        by_chance = sum(one**2 for one in shares)
+        by_chance = sum(share**2 for share in shares)
         yield (
             sure**2 + (1 - sure**2) * by_chance,
             lambda shares=shares, sure=sure: interval(percent_agreement(draw_names(draw, sure, items, 3, shares))),
@@ -95,7 +97,7 @@ def percent(draw: Draw, items: int, each: int) -> Truths:
 
 
 def icc(form: Form) -> Callable[[Draw, int, int], Truths]:
-    def truths(draw: Draw, items: int, each: int) -> Truths:
+    def truths(draw: Draw, items: int, repetitions: int) -> Truths:
         levels = LEVELS if form[0] != "1" else 0.0
         between = float(LEVELS.var(ddof=1)) if form[0] == "2" else 0.0
         for noise in (1.0, 0.5):
@@ -109,13 +111,13 @@ def icc(form: Form) -> Callable[[Draw, int, int], Truths]:
     return truths
 
 
-def concordance_w(draw: Draw, items: int, each: int) -> Truths:
+def concordance_w(draw: Draw, items: int, repetitions: int) -> Truths:
     for noise in (1.0, 0.5):
         rho = 6 / np.pi * np.arcsin(1 / (1 + noise**2) / 2)
         yield (1 + 2 * rho) / 3, lambda noise=noise: interval(kendalls_w(draw_numbers(draw, noise, items)))
 
 
-def lin(draw: Draw, items: int, each: int) -> Truths:
+def lin(draw: Draw, items: int, repetitions: int) -> Truths:
     for shift in (0.0, 0.5):
         levels = np.array([shift, 0.0])
         yield (
@@ -124,19 +126,19 @@ def lin(draw: Draw, items: int, each: int) -> Truths:
         )
 
 
-def slope(draw: Draw, items: int, each: int) -> Truths:
+def slope(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield Deming's slope of a judge over one person, with equal errors."""
     for noise in (0.3, 0.6):
 
         def once(noise: float = noise) -> Ends:
-            own = draw.standard_normal(items)
-            table = np.stack([0.8 * own, own], axis=1) + noise * draw.standard_normal((items, 2))
+            person = draw.standard_normal(items)
+            table = np.stack([0.8 * person, person], axis=1) + noise * draw.standard_normal((items, 2))
             return interval(judge_slope(Ratings.from_table(table), 0))
 
         yield 0.8, once
 
 
-def limits(draw: Draw, items: int, each: int) -> Truths:
+def limits(draw: Draw, items: int, repetitions: int) -> Truths:
     for side, truth in (("low", 0.3 - 1.96), ("high", 0.3 + 1.96)):
 
         def once(side: str = side) -> Ends:
@@ -148,44 +150,46 @@ def limits(draw: Draw, items: int, each: int) -> Truths:
         yield truth, once
 
 
-def standing(draw: Draw, items: int, each: int) -> Truths:
+def standing(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield the agreement of a judge with three people, theirs with each other, and the difference."""
     for measure in ("concordance", "same answer"):
-        whole = compute_comparison(_judged(draw, 40_000), 0, measure)
-        for at, one in enumerate(whole):
+        comparisons = compute_comparison(_draw_judge_and_people(draw, 40_000), 0, measure)
+        for at, comparison in enumerate(comparisons):
             yield (
-                one.estimate or 0.0,
-                lambda measure=measure, at=at: interval(compute_comparison(_judged(draw, items), 0, measure)[at]),
+                comparison.estimate or 0.0,
+                lambda measure=measure, at=at: interval(
+                    compute_comparison(_draw_judge_and_people(draw, items), 0, measure)[at]
+                ),
             )
 
 
-def _judged(draw: Draw, items: int) -> Ratings:
+def _draw_judge_and_people(draw: Draw, items: int) -> Ratings:
     """Return ratings from 1 to 7 by a judge and three people."""
-    own = draw.normal(4, 1.3, (items, 1))
+    quality = draw.normal(4, 1.3, (items, 1))
     noise = draw.standard_normal((items, 4)) * np.array([1.0, 0.8, 0.8, 0.8])
-    return Ratings.from_table((own + noise + np.array([0.3, 0, 0, 0])).round().clip(1, 7))
+    return Ratings.from_table((quality + noise + np.array([0.3, 0, 0, 0])).round().clip(1, 7))
 
 
-def corrected(share: bool, which: str = "corrected") -> Callable[[Draw, int, int], Truths]:
+def corrected(share: bool, field: str = "corrected") -> Callable[[Draw, int, int], Truths]:
     """Return truths of the people's mean, of so many items that people rated and four times as many others."""
 
-    def truths(draw: Draw, items: int, each: int) -> Truths:
+    def truths(draw: Draw, items: int, repetitions: int) -> Truths:
         for at in (0.7, 0.9, 0.97) if share else (4.0, 6.5):
 
             def table_of(n: int, at: float = at) -> Any:
                 if share:
                     people = (draw.random(n) < at).astype(float)
                     return np.stack([np.where(draw.random(n) < 0.8, people, draw.random(n) < 0.8), people], axis=1)
-                own = draw.normal(at, 1.2, (n, 1))
-                return (own + draw.normal(0, 0.7, (n, 2)) + np.array([0.4, 0])).round().clip(1, 7)
+                quality = draw.normal(at, 1.2, (n, 1))
+                return (quality + draw.normal(0, 0.7, (n, 2)) + np.array([0.4, 0])).round().clip(1, 7)
 
             def once(table_of: Any = table_of) -> Ends:
                 table = table_of(5 * items)
                 table[items:, 1] = np.nan
-                found = corrected_mean(Ratings.from_table(table), 0, tuned=True)
-                fitted = int(found.judge_share > 0) if which == "corrected" else 0
-                one = getattr(found, which)
-                return ends_of(restrict_to_scale(one, (0, 1) if share else (1, 7), one.clusters - fitted))
+                result = corrected_mean(Ratings.from_table(table), 0, tuned=True)
+                n_fitted = int(result.judge_share > 0) if field == "corrected" else 0
+                estimate = getattr(result, field)
+                return ends_of(restrict_to_scale(estimate, (0, 1) if share else (1, 7), estimate.clusters - n_fitted))
 
             yield float(table_of(400_000)[:, 1].mean()), once
 
@@ -195,7 +199,7 @@ def corrected(share: bool, which: str = "corrected") -> Callable[[Draw, int, int
 def against_reference(field: str) -> Callable[[Draw, int, int], Truths]:
     """Return truths of a rater compared with norms: r, or concordance."""
 
-    def truths(draw: Draw, items: int, each: int) -> Truths:
+    def truths(draw: Draw, items: int, repetitions: int) -> Truths:
         truth = 1 / 1.25**0.5 if field == "r" else 2 / (2.25 + 0.3**2)
 
         def once() -> Ends:
@@ -209,37 +213,37 @@ def against_reference(field: str) -> Callable[[Draw, int, int], Truths]:
     return truths
 
 
-def strength(draw: Draw, items: int, each: int) -> Truths:
-    """Yield the strengths of three answers, each compared with each other `each` times on every item."""
+def strength(draw: Draw, items: int, repetitions: int) -> Truths:
+    """Yield the strengths of three answers, each compared with each other `repetitions` times on every item."""
     truth = {"a": 0.6, "b": 0.0, "c": -0.6}
-    for name, own in truth.items():
+    for name, log_odds in truth.items():
 
         def once(name: str = name) -> Ends:
             of_item = {key: value + draw.normal(0, 0.5, items) for key, value in truth.items()}
             tallies = []
             for at in range(items):
                 wins = []
-                for one, other in (("a", "b"), ("a", "c"), ("b", "c")):
-                    chance = 1 / (1 + np.exp(of_item[other][at] - of_item[one][at]))
-                    won = int(draw.binomial(each, chance))
-                    wins.append(PairTally(one, other, won, each - won))
+                for first, second in (("a", "b"), ("a", "c"), ("b", "c")):
+                    chance = 1 / (1 + np.exp(of_item[second][at] - of_item[first][at]))
+                    won = int(draw.binomial(repetitions, chance))
+                    wins.append(PairTally(first, second, won, repetitions - won))
                 tallies.append((1, wins))
             try:
-                fitted = bradley_terry_by_items(Comparisons.from_tallies(tallies), seed=1, resamples=RESAMPLES)
+                fit = bradley_terry_by_items(Comparisons.from_tallies(tallies), seed=1, resamples=RESAMPLES)
             except ValueError:
                 return NONE
-            return ends_of(next(found for found in fitted.strengths if found.name == name))
+            return ends_of(next(row for row in fit.strengths if row.name == name))
 
-        yield own * ATTENUATED, once
+        yield log_odds * ATTENUATED, once
 
 
-def _attenuation() -> float:
+def _simulate_attenuation() -> float:
     """Return by how much the spread of items (SD .5 for each name) shrinks the log-odds of all comparisons together."""
-    draw, shrunk = np.random.default_rng(1), []
+    draw, ratios = np.random.default_rng(1), []
     for gap in (0.6, 1.2):
         chance = (1 / (1 + np.exp(-(gap + draw.normal(0, 0.5**0.5, 2_000_000))))).mean()
-        shrunk.append(float(np.log(chance / (1 - chance)) / gap))
-    return float(np.mean(shrunk))
+        ratios.append(float(np.log(chance / (1 - chance)) / gap))
+    return float(np.mean(ratios))
 
 
-ATTENUATED = _attenuation()
+ATTENUATED = _simulate_attenuation()

@@ -12,42 +12,42 @@ from grading_app.statistics.ratings import Ratings
 from grading_app.statistics.variance_components import Components, paired_power
 
 
-def difference(draw: Draw, items: int, each: int) -> Truths:
+def difference(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield the mean of differences from the norms: normal, and skewed."""
     for skewed in (False, True):
 
         def once(skewed: bool = skewed) -> Ends:
             apart = (draw.gamma(2, 0.5, items) - 0.6) if skewed else draw.normal(0.4, 0.7, items)
-            apart = apart + draw.normal(0, 0.5 / each**0.5, items)
+            apart = apart + draw.normal(0, 0.5 / repetitions**0.5, items)
             norms = draw.normal(4, 1, items)
-            found = reference.paired_difference(norms + apart, norms)
-            return found.interval if found else NONE
+            result = reference.paired_difference(norms + apart, norms)
+            return result.interval if result else NONE
 
         yield 0.4, once
 
 
-def effect(draw: Draw, items: int, each: int) -> Truths:
+def effect(draw: Draw, items: int, repetitions: int) -> Truths:
     for truth in (0.0, 0.5, 1.5):
 
         def once(truth: float = truth) -> Ends:
             norms = draw.normal(4, 1, items)
-            found = reference.paired_difference(norms + draw.normal(truth, 1, items), norms)
-            return found.effect_interval if found else NONE
+            result = reference.paired_difference(norms + draw.normal(truth, 1, items), norms)
+            return result.effect_interval if result else NONE
 
         yield truth, once
 
 
-def correlation(draw: Draw, items: int, each: int) -> Truths:
+def correlation(draw: Draw, items: int, repetitions: int) -> Truths:
     for kind, r in (("normal", 0.6), ("exponential", 0.6), ("exponential", 0.9), ("lognormal", 0.8)):
 
         def once(kind: str = kind, r: float = r) -> Ends:
-            x, e = (_values(draw, kind, items) for _ in range(2))
+            x, e = (_draw_values(draw, kind, items) for _ in range(2))
             return ends_of(pearson(list(x), list(r * x + (1 - r * r) ** 0.5 * e)))
 
         yield r, once
 
 
-def normal_correlation(draw: Draw, items: int, each: int) -> Truths:
+def normal_correlation(draw: Draw, items: int, repetitions: int) -> Truths:
     for r in (0.0, 0.6, 0.95):
 
         def once(r: float = r) -> Ends:
@@ -57,24 +57,24 @@ def normal_correlation(draw: Draw, items: int, each: int) -> Truths:
         yield r, once
 
 
-def _values(draw: Draw, kind: str, items: int) -> reference.Floats:
+def _draw_values(draw: Draw, kind: str, items: int) -> reference.Floats:
     if kind == "normal":
         return draw.standard_normal(items)
     return draw.exponential(1, items) if kind == "exponential" else draw.lognormal(0, 0.6, items)
 
 
-def rank_correlation(draw: Draw, items: int, each: int) -> Truths:
+def rank_correlation(draw: Draw, items: int, repetitions: int) -> Truths:
     for r in (0.3, 0.6, 0.95):
 
         def once(r: float = r) -> Ends:
             x, e = draw.standard_normal(items), draw.standard_normal(items)
-            found = reference.spearman(x, r * x + (1 - r * r) ** 0.5 * e)
-            return found[1] if found and found[1] else NONE
+            result = reference.spearman(x, r * x + (1 - r * r) ** 0.5 * e)
+            return result[1] if result and result[1] else NONE
 
         yield 6 / np.pi * np.arcsin(r / 2), once
 
 
-def lin_by_formula(draw: Draw, items: int, each: int) -> Truths:
+def lin_by_formula(draw: Draw, items: int, repetitions: int) -> Truths:
     for shift in (0.0, 0.5):
 
         def once(shift: float = shift) -> Ends:
@@ -87,7 +87,7 @@ def lin_by_formula(draw: Draw, items: int, each: int) -> Truths:
 def error(statistic: str) -> object:
     """Return truths of the mean absolute error or the root mean square error."""
 
-    def truths(draw: Draw, items: int, each: int) -> Truths:
+    def truths(draw: Draw, items: int, repetitions: int) -> Truths:
         for bias in (0.0, 0.5):
             many = draw.normal(bias, 0.8, 2_000_000)
             truth = float(np.abs(many).mean() if statistic == "mae" else np.sqrt((many**2).mean()))
@@ -105,13 +105,13 @@ def error(statistic: str) -> object:
 def line(method: str, name: str) -> object:
     """Return truths of the intercept or the slope of a line; Deming's line has equal errors in both."""
 
-    def truths(draw: Draw, items: int, each: int) -> Truths:
+    def truths(draw: Draw, items: int, repetitions: int) -> Truths:
         def once() -> Ends:
-            own = draw.normal(4, 1, items)
-            x = own + (0.4 * draw.standard_normal(items) if method == "deming" else 0)
-            y = 0.5 + 0.8 * own + 0.4 * draw.standard_normal(items)
-            found = reference.deming(x, y) if method == "deming" else reference.least_squares(x, y)
-            return (getattr(found, f"{name}_interval") or NONE) if found else NONE
+            values = draw.normal(4, 1, items)
+            x = values + (0.4 * draw.standard_normal(items) if method == "deming" else 0)
+            y = 0.5 + 0.8 * values + 0.4 * draw.standard_normal(items)
+            fit = reference.deming(x, y) if method == "deming" else reference.least_squares(x, y)
+            return (getattr(fit, f"{name}_interval") or NONE) if fit else NONE
 
         yield {"intercept": 0.5, "slope": 0.8}[name], once
 
@@ -133,10 +133,10 @@ def power_error(draw: Draw, items: int, samples: int) -> float:
     """Return the share of samples in which a t-test finds a difference, less the power that `paired_power` gives."""
     components = Components(items, 2, 1, 1.0, 0.0, 0.5, None)
     se = components.standard_error(items, 1)
-    wanted = 2.5 * se
-    found = 0
+    true_difference = 2.5 * se
+    hits = 0
     for _ in range(samples):
-        apart = draw.normal(wanted, se * items**0.5, items)
+        apart = draw.normal(true_difference, se * items**0.5, items)
         test = reference.paired_difference(apart, np.zeros(items))
-        found += test is not None and test.p < 0.05
-    return found / samples - paired_power(wanted, se, items)
+        hits += test is not None and test.p < 0.05
+    return hits / samples - paired_power(true_difference, se, items)

@@ -32,156 +32,164 @@ SHAPES = ((0.02, 0.08, 0.2, 0.4, 0.2, 0.08, 0.02), (0.5, 0, 0, 0, 0, 0, 0.5), (0
 CHANGES = ((0.02, 0.0), (0.1, 0.02), (0.3, 0.05), (0.2, 0.2))
 
 
-def ends_of(found: Any) -> Ends:
-    return (found.low, found.high) if found else NONE
+def ends_of(interval: Any) -> Ends:
+    return (interval.low, interval.high) if interval else NONE
 
 
 def sums_of(values: Any) -> ClusterSums:
     """Return the sums of a table of items x repetitions."""
-    items, each = values.shape
+    items, repetitions = values.shape
     totals = values.sum(axis=1)
     total = float(totals.sum())
     squares = float((values**2).sum())
-    return ClusterSums(items * each, total, squares, items, float(totals @ totals), each * total, items * each**2)
+    return ClusterSums(
+        items * repetitions, total, squares, items, float(totals @ totals), repetitions * total, items * repetitions**2
+    )
 
 
-def draw_right(draw: Draw, p: float, alike: float, items: int, each: int) -> Any:
-    """Return answers of 0 and 1, (items, each); those of one item have the correlation `alike`."""
+def draw_right(draw: Draw, p: float, alike: float, items: int, repetitions: int) -> Any:
+    """Return answers of 0 and 1, (items, repetitions); those of one item have the correlation `alike`."""
     more = 1 / alike - 1 if alike else 0.0
     chances = draw.beta(p * more, (1 - p) * more, items) if alike else np.full(items, p)
-    return (draw.random((items, each)) < chances[:, None]).astype(float)
+    return (draw.random((items, repetitions)) < chances[:, None]).astype(float)
 
 
-def draw_ratings(draw: Draw, shape: tuple[float, ...], items: int, each: int) -> Any:
+def draw_ratings(draw: Draw, shape: tuple[float, ...], items: int, repetitions: int) -> Any:
     """Return ratings of which an item keeps its own value seven times in ten."""
-    own = draw.choice(SCALE, p=shape, size=(items, 1))
-    others = draw.choice(SCALE, p=shape, size=(items, each))
-    return np.where(draw.random((items, each)) < 0.7, own, others).astype(float)
+    item_values = draw.choice(SCALE, p=shape, size=(items, 1))
+    new_values = draw.choice(SCALE, p=shape, size=(items, repetitions))
+    return np.where(draw.random((items, repetitions)) < 0.7, item_values, new_values).astype(float)
 
 
-def share(draw: Draw, items: int, each: int) -> Truths:
+def share(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield each truth with a function that draws a sample and returns its interval."""
     for p in SHARES:
-        for alike in CORRELATIONS if each > 1 else (0.0,):
+        for alike in CORRELATIONS if repetitions > 1 else (0.0,):
 
             def once(p: float = p, alike: float = alike) -> Ends:
-                return ends_of(estimate_mean(sums_of(draw_right(draw, p, alike, items, each)), (0, 1)))
+                return ends_of(estimate_mean(sums_of(draw_right(draw, p, alike, items, repetitions)), (0, 1)))
 
             yield p, once
 
 
-def rating(draw: Draw, items: int, each: int) -> Truths:
+def rating(draw: Draw, items: int, repetitions: int) -> Truths:
     for shape in SHAPES:
 
         def once(shape: tuple[float, ...] = shape) -> Ends:
-            return ends_of(estimate_mean(sums_of(draw_ratings(draw, shape, items, each)), (1, 7)))
+            return ends_of(estimate_mean(sums_of(draw_ratings(draw, shape, items, repetitions)), (1, 7)))
 
         yield float(SCALE @ shape), once
 
 
-def free_mean(draw: Draw, items: int, each: int) -> Truths:
+def free_mean(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield normal and skewed scores without a scale."""
     for skewed in (False, True):
 
         def once(skewed: bool = skewed) -> Ends:
-            own = draw.gamma(2.0, 1.0, (items, 1)) if skewed else draw.normal(2, 1, (items, 1))
-            return ends_of(estimate_mean(sums_of(own + draw.normal(0, 0.7, (items, each)))))
+            item_means = draw.gamma(2.0, 1.0, (items, 1)) if skewed else draw.normal(2, 1, (items, 1))
+            return ends_of(estimate_mean(sums_of(item_means + draw.normal(0, 0.7, (items, repetitions)))))
 
         yield 2.0, once
 
 
-def rated_point(draw: Draw, items: int, each: int) -> Truths:
+def rated_point(draw: Draw, items: int, repetitions: int) -> Truths:
     for shape in SHAPES:
 
         def once(shape: tuple[float, ...] = shape) -> Ends:
-            means = draw_ratings(draw, shape, items, each).mean(axis=1)
+            means = draw_ratings(draw, shape, items, repetitions).mean(axis=1)
             return ends_of(compute_bounded_interval(items, float(means.mean()), float(means.std(ddof=1)), (1, 7)))
 
         yield float(SCALE @ shape), once
 
 
-def guessed_point(draw: Draw, items: int, each: int, correction: Correction = "mapped") -> Truths:
+def guessed_point(draw: Draw, items: int, repetitions: int, correction: Correction = "mapped") -> Truths:
     """Yield accuracies beyond a guess chance of one in four, from none to nearly perfect."""
     guess = 0.25
     for skill in (0.0, 0.3, 0.7, 0.95):
-        for alike in CORRELATIONS if each > 1 else (0.0,):
+        for alike in CORRELATIONS if repetitions > 1 else (0.0,):
 
             def once(p: float = guess + (1 - guess) * skill, alike: float = alike) -> Ends:
-                right = draw_right(draw, p, alike, items, each)
-                totals, n = right.sum(axis=1), items * each
+                right = draw_right(draw, p, alike, items, repetitions)
+                totals, n = right.sum(axis=1), items * repetitions
                 effective = None
-                if each > 1:
-                    sums = AnswerSums(n, items, n * each, totals.sum(), totals @ totals, each * totals.sum())
+                if repetitions > 1:
+                    sums = AnswerSums(
+                        n, items, n * repetitions, totals.sum(), totals @ totals, repetitions * totals.sum()
+                    )
                     effective = float(estimate_effective_size(sums))
-                found = Tally(int(totals.sum()), n, guess_chances=guess * n, effective=effective).interval(
+                interval = Tally(int(totals.sum()), n, guess_chances=guess * n, effective=effective).interval(
                     correction=correction
                 )
-                return ends_of(found)
+                return ends_of(interval)
 
             yield skill, once
 
 
-def excess_counts(draw: Draw, items: int, each: int) -> Truths:
-    return guessed_point(draw, items, each, "excess_counts")
+def excess_counts(draw: Draw, items: int, repetitions: int) -> Truths:
+    return guessed_point(draw, items, repetitions, "excess_counts")
 
 
-def changed_share(draw: Draw, items: int, each: int) -> Truths:
-    for gained, lost in CHANGES:
+def changed_share(draw: Draw, items: int, repetitions: int) -> Truths:
+    for gain, loss in CHANGES:
 
-        def once(gained: float = gained, lost: float = lost) -> Ends:
-            kinds = draw.choice([1.0, -1.0, 0.0], size=items, p=[gained, lost, 1 - gained - lost])
+        def once(gain: float = gain, loss: float = loss) -> Ends:
+            kinds = draw.choice([1.0, -1.0, 0.0], size=items, p=[gain, loss, 1 - gain - loss])
             # An item that changes does so in all repetitions; the others are right half of the time.
-            noise = (draw.binomial(each, 0.5, items) - draw.binomial(each, 0.5, items)) / each if each > 1 else 0.0
-            return _change(np.where(kinds, kinds, noise), 1.0, once=each == 1)
+            noise = (
+                (draw.binomial(repetitions, 0.5, items) - draw.binomial(repetitions, 0.5, items)) / repetitions
+                if repetitions > 1
+                else 0.0
+            )
+            return _estimate_change(np.where(kinds, kinds, noise), 1.0, once=repetitions == 1)
 
-        yield gained - lost, once
+        yield gain - loss, once
 
 
-def changed_rating(draw: Draw, items: int, each: int) -> Truths:
+def changed_rating(draw: Draw, items: int, repetitions: int) -> Truths:
     for shift, spread in ((0.0, 0.0), (0.5, 0.5), (1.0, 1.5)):
 
         def once(shift: float = shift, spread: float = spread) -> Ends:
-            return _change(draw.normal(shift, np.sqrt(spread**2 + 0.5 / each), items), 6.0)
+            return _estimate_change(draw.normal(shift, np.sqrt(spread**2 + 0.5 / repetitions), items), 6.0)
 
         yield shift, once
 
 
-def odds_ratio(draw: Draw, items: int, each: int) -> Truths:
-    for gained, lost in ((0.1, 0.02), (0.3, 0.05), (0.2, 0.2)):
+def odds_ratio(draw: Draw, items: int, repetitions: int) -> Truths:
+    for gain, loss in ((0.1, 0.02), (0.3, 0.05), (0.2, 0.2)):
 
-        def once(gained: float = gained, lost: float = lost) -> Ends:
-            counts = draw.multinomial(items, [gained, lost, 1 - gained - lost])
+        def once(gain: float = gain, loss: float = loss) -> Ends:
+            counts = draw.multinomial(items, [gain, loss, 1 - gain - loss])
             low, high = odds_ratio_interval(int(counts[0]), int(counts[1]))
             return low, float("inf") if high is None else high
 
-        yield gained / lost, once
+        yield gain / loss, once
 
 
-def variance_share(draw: Draw, items: int, each: int) -> Truths:
+def variance_share(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield the shares of variance of items, of three conditions, and of their interaction.
 
     The conditions are the same in all samples: the interval is over items.
     """
     levels = np.array([-0.5, 0.0, 0.5])
     parts = {"item": 1.0, "condition": float(levels.var(ddof=1)), "interaction": 0.3}
-    repetition = 0.5 if each > 1 else 0.0
+    repetition = 0.5 if repetitions > 1 else 0.0
     total = sum(parts.values()) + repetition
-    for name, part in {**parts, **({"repetition": repetition} if each > 1 else {})}.items():
+    for name, part in {**parts, **({"repetition": repetition} if repetitions > 1 else {})}.items():
 
         def once(name: str = name) -> Ends:
             means = draw.normal(0, 1, (items, 1)) + levels + draw.normal(0, np.sqrt(0.3), (items, 3))
             within = np.zeros((items, 3))
-            if each > 1:
-                means = means + draw.normal(0, np.sqrt(0.5 / each), (items, 3))
-                within = 0.5 * draw.chisquare(each - 1, (items, 3))
-            n = np.full((items, 3), each)
+            if repetitions > 1:
+                means = means + draw.normal(0, np.sqrt(0.5 / repetitions), (items, 3))
+                within = 0.5 * draw.chisquare(repetitions - 1, (items, 3))
+            n = np.full((items, 3), repetitions)
             scores = ItemScores(np.arange(items), np.arange(3), n, 0 * n, means, within, False)
             return share_intervals(scores).get(name, NONE)
 
         yield part / total, once
 
 
-def reason_score(draw: Draw, items: int, each: int) -> Truths:
+def reason_score(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield the second ReasonScore over so many tasks; tasks are drawn from all tasks, with known chances."""
     chances = np.exp(draw.normal(-0.5, 0.5, 400_000)).clip(0.01, 1)
 
@@ -191,21 +199,21 @@ def reason_score(draw: Draw, items: int, each: int) -> Truths:
     yield float(np.exp(np.log(chances).mean())), once
 
 
-def _change(differences: Any, span: float, *, once: bool = False) -> Ends:
+def _estimate_change(differences: Any, span: float, *, once: bool = False) -> Ends:
     n = len(differences)
     few = differences.tolist() if n <= MAX_EXACT_ITEMS else ()
     sd = float(differences.std(ddof=1))
     return ends_of(estimate_change(n, float(differences.mean()), sd, few, span=span, is_single_answer=once))
 
 
-def marginal_mean(draw: Draw, items: int, each: int) -> Truths:
+def marginal_mean(draw: Draw, items: int, repetitions: int) -> Truths:
     """A level of a factor of two models x two prompts; a tenth of the cells have no score."""
     for shape in SHAPES:
 
         def once(shape: tuple[float, ...] = shape) -> Ends:
-            own = draw.choice(SCALE, p=shape, size=(items, 1))
-            rated = (draw_ratings(draw, shape, items, each) for _ in range(4))
-            cells = [np.where(draw.random((items, 1)) < 0.5, own, one) for one in rated]
+            item_values = draw.choice(SCALE, p=shape, size=(items, 1))
+            ratings = (draw_ratings(draw, shape, items, repetitions) for _ in range(4))
+            cells = [np.where(draw.random((items, 1)) < 0.5, item_values, cell) for cell in ratings]
             scores = np.stack(cells, axis=1).mean(axis=2)
             scores[draw.random(scores.shape) < 0.1] = np.nan
             fit = fit_factors(scores, {"model": (0, 0, 1, 1), "prompt": (0, 1, 0, 1)}, (1, 7))

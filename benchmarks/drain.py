@@ -55,8 +55,8 @@ def drain(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
             await gateway.close_session()
 
     barrier.wait()
-    started = time.process_time()
-    return asyncio.run(run()), time.process_time() - started
+    start = time.process_time()
+    return asyncio.run(run()), time.process_time() - start
 
 
 def drains(workers: int, url: str, options: argparse.Namespace) -> dict[str, float]:
@@ -83,10 +83,10 @@ def drains(workers: int, url: str, options: argparse.Namespace) -> dict[str, flo
             " JOIN runs_app_run r ON r.id = t.run_id WHERE r.experiment_id = %s AND t.status = 'done'",
             [experiment.pk],
         )
-        done, seconds = cursor.fetchone()
-    if find_differences() or done != experiment.samples * 1000:
+        n_done, seconds = cursor.fetchone()
+    if find_differences() or n_done != experiment.samples * 1000:
         raise SystemExit("the counters do not equal the rows")
-    return {"calls_per_s": done / float(seconds), "processor_ms": 1000 * sum(row[1] for row in rows) / done}
+    return {"calls_per_s": n_done / float(seconds), "processor_ms": 1000 * sum(row[1] for row in rows) / n_done}
 
 
 def designed(slug: str, url: str, trials: int, in_flight: int) -> Any:

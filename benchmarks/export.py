@@ -26,9 +26,9 @@ def measure(rows: int, table: str, file_format: str, name: str) -> None:
     experiment = Experiment.objects.get(slug="stored")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / f"{table}.{file_format}"
-        started = time.perf_counter()
+        start = time.perf_counter()
         write_export(export_chunks(experiment, table, file_format), str(out))
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - start
         size = out.stat().st_size / 2**20
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     pace = f"{rows / seconds:,.0f}/s"

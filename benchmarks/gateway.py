@@ -72,8 +72,8 @@ def tuned_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
 class Inline:
     """An executor that runs its work at once."""
 
-    def submit(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> None:
-        work(*arguments, **named)
+    def submit(self, work: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
+        work(*arguments, **keywords)
 
 
 def our_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
@@ -104,38 +104,38 @@ async def measure(call: Callable[[int], Awaitable[Any]], calls: int, in_flight: 
         await asyncio.gather(*(worker() for _ in range(in_flight)))
 
     await take_turns(range(calls, calls + WARM_UP))
-    started, processor = time.perf_counter(), time.process_time()
+    start, processor = time.perf_counter(), time.process_time()
     await take_turns(range(calls))
-    seconds, processor = time.perf_counter() - started, time.process_time() - processor
+    seconds, processor = time.perf_counter() - start, time.process_time() - processor
     return {"calls_per_s": calls / seconds, "processor_ms": processor / calls * 1000}
 
 
-def one_round(who: str, url: str, options: argparse.Namespace) -> None:
+def one_round(kind: str, url: str, options: argparse.Namespace) -> None:
     """Measure one way in the child process, and print the numbers."""
     image = base64.b64encode(os.urandom(options.image_kb * 1024)).decode()
-    caller = {"default": default_caller, "ours": our_caller}[who](url, image)
+    caller = {"default": default_caller, "ours": our_caller}[kind](url, image)
     print(json.dumps(asyncio.run(measure(caller, options.calls, options.in_flight))))
 
 
-def in_a_fresh_process(who: str, url: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.gateway", *sys.argv[1:], "--who", who, "--url", url]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    numbers: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+def in_a_fresh_process(kind: str, url: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.gateway", *sys.argv[1:], "--who", kind, "--url", url]
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    numbers: dict[str, float] = json.loads(process.stdout.strip().splitlines()[-1])
     return numbers
 
 
 def compare(options: argparse.Namespace) -> None:
-    found: dict[str, list[dict[str, float]]] = {"default": [], "ours": []}
+    rounds_by_kind: dict[str, list[dict[str, float]]] = {"default": [], "ours": []}
     with simulator_process(SimulatorConfig(latency_ms=options.latency_ms)) as simulator:
         for _ in range(options.rounds):
-            for who, rounds in found.items():
-                rounds.append(in_a_fresh_process(who, simulator.url))
-    best = {who: max(rounds, key=lambda numbers: numbers["calls_per_s"]) for who, rounds in found.items()}
+            for kind, rounds in rounds_by_kind.items():
+                rounds.append(in_a_fresh_process(kind, simulator.url))
+    best = {kind: max(rounds, key=lambda numbers: numbers["calls_per_s"]) for kind, rounds in rounds_by_kind.items()}
     names = {"default": "litellm.acompletion, defaults", "ours": "our gateway"}
-    for who, rounds in found.items():
+    for kind, rounds in rounds_by_kind.items():
         rates = ", ".join(f"{numbers['calls_per_s']:,.0f}" for numbers in rounds)
         middle = statistics.median(numbers["processor_ms"] for numbers in rounds)
-        print(f"{names[who]:31} {rates} calls/s; {middle:.2f} ms of processor a call")
+        print(f"{names[kind]:31} {rates} calls/s; {middle:.2f} ms of processor a call")
     ratio = best["ours"]["calls_per_s"] / best["default"]["calls_per_s"]
     print(f"best of {options.rounds} rounds: {ratio:.2f} x the default, at {options.in_flight} in flight")
 

@@ -48,13 +48,13 @@ def largest(generator: Generator) -> dict[str, Any]:
 
 def measure(name: str, points: Sequence[dict[str, Any]], cases: int) -> tuple[float, int]:
     """Return the seconds and the characters for this many cases, spread over the points."""
-    started, size = time.perf_counter(), 0
+    start, size = time.perf_counter(), 0
     for at, params in enumerate(points):
         count = cases * (at + 1) // len(points) - cases * at // len(points)
         point = Point(at, name, name, params, count, 0, "normal")
         for item in generate_point(point):
             size += len(item.key) + len(item.case.input) + len(item.case.target) + len(json.dumps(item.metadata()))
-    return time.perf_counter() - started, size
+    return time.perf_counter() - start, size
 
 
 def main() -> None:
@@ -64,19 +64,19 @@ def main() -> None:
     options = parser.parse_args()
     generators = load_generators()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    total, drawn = 0.0, 0
+    total, n_cases = 0.0, 0
     processor = time.process_time()
     for at, (name, generator) in enumerate(generators.items()):
         cases = options.cases * (at + 1) // len(generators) - options.cases * at // len(generators)
         points: list[dict[str, Any]] = [largest(generator)] if options.hard else [{}, *HARDER[name]]
         seconds, size = measure(name, points, cases)
-        total, drawn = total + seconds, drawn + cases
-        each = f"{1e6 * seconds / cases:>6.0f} us and {size / cases:>7.0f} B a case"
-        print(f"{name:<12} {cases:>7,} cases {seconds:>7.2f} s {each}")
-    used = time.process_time() - processor
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"{'all':<12} {drawn:>7,} cases {total:>7.2f} s")
-    print(f"processor time {used:.2f} s; memory grew by {grown:.0f} MB")
+        total, n_cases = total + seconds, n_cases + cases
+        cost = f"{1e6 * seconds / cases:>6.0f} us and {size / cases:>7.0f} B a case"
+        print(f"{name:<12} {cases:>7,} cases {seconds:>7.2f} s {cost}")
+    processor_s = time.process_time() - processor
+    growth_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"{'all':<12} {n_cases:>7,} cases {total:>7.2f} s")
+    print(f"processor time {processor_s:.2f} s; memory grew by {growth_mb:.0f} MB")
 
 
 if __name__ == "__main__":

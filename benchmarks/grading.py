@@ -16,11 +16,11 @@ from grading_app.scoring.grading import grade
 def main(rows: int) -> None:
     experiment = stored_answers(rows)
     for scorer in ("numeric", "exact_match"):
-        for what in ("first", "again"):
-            started = time.perf_counter()
+        for label in ("first", "again"):
+            start = time.perf_counter()
             (report,) = grade(experiment, scorers=[scorer], by="benchmark")
-            seconds = time.perf_counter() - started
-            print(f"{scorer}, {what}: {report} in {seconds:.1f} s ({report.graded / seconds:,.0f}/s)", flush=True)
+            seconds = time.perf_counter() - start
+            print(f"{scorer}, {label}: {report} in {seconds:.1f} s ({report.graded / seconds:,.0f}/s)", flush=True)
     print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB of memory")
 
 

@@ -45,8 +45,8 @@ def worker(database: str, in_flight: int) -> tuple[int, float]:
 
     limits = DrainLimits(concurrency=in_flight, until_idle=True)
     drain = Drain(call, WorkerRegistration(), limits, make_batch_worker=BatchWorker)
-    started = time.process_time()
-    return asyncio.run(drain.run()), time.process_time() - started
+    start = time.process_time()
+    return asyncio.run(drain.run()), time.process_time() - start
 
 
 def main() -> None:
@@ -82,24 +82,24 @@ def live(options: argparse.Namespace) -> None:
 def designed(options: argparse.Namespace) -> Any:
     from tests import factories
 
-    everything = options.workers * options.in_flight
-    endpoint = factories.make_endpoint("at-once", is_free=True, max_concurrency=everything, adaptive=False)
+    capacity = options.workers * options.in_flight
+    endpoint = factories.make_endpoint("at-once", is_free=True, max_concurrency=capacity, adaptive=False)
     return factories.make_experiment(
         "million",
         dataset=factories.make_dataset("many", ITEMS),
         models=[factories.make_model(f"m{at}", endpoint=endpoint, model=f"m{at}") for at in range(MODELS)],
         samples=max(1, options.trials // ITEMS // MODELS),
-        max_concurrency=everything,
+        max_concurrency=capacity,
         cache=False,
         max_usd=None,
     )
 
 
-def timed(what: str, n: int, work: Callable[[], Any]) -> Any:
-    started = time.perf_counter()
+def timed(label: str, n: int, work: Callable[[], Any]) -> Any:
+    start = time.perf_counter()
     result = work()
-    seconds = time.perf_counter() - started
-    print(f"{what}: {seconds:,.1f} s, {n / seconds:,.0f} trials/s", flush=True)
+    seconds = time.perf_counter() - start
+    print(f"{label}: {seconds:,.1f} s, {n / seconds:,.0f} trials/s", flush=True)
     return result
 
 
@@ -116,8 +116,8 @@ def reconciled() -> None:
     from runs_app.models import Run
     from runs_app.monitoring.consistency_check import find_differences
 
-    if found := find_differences() or list(Run.objects.exclude(status="done")):
-        raise SystemExit(f"not all is done, or counters do not equal the rows: {found[:3]}")
+    if problems := find_differences() or list(Run.objects.exclude(status="done")):
+        raise SystemExit(f"not all is done, or counters do not equal the rows: {problems[:3]}")
 
 
 def browse(experiment: Any) -> None:
@@ -131,9 +131,9 @@ def browse(experiment: Any) -> None:
     pages = [f"/experiments/{experiment.slug}/", f"/trials/?experiment={experiment.pk}", f"/runs/{run.pk}/"]
     for page in pages:
         client.get(page, HTTP_HOST="localhost")
-        started = time.perf_counter()
+        start = time.perf_counter()
         response = client.get(page, HTTP_HOST="localhost")
-        print(f"page {page}: {1000 * (time.perf_counter() - started):,.0f} ms, status {response.status_code}")
+        print(f"page {page}: {1000 * (time.perf_counter() - start):,.0f} ms, status {response.status_code}")
 
 
 def export(experiment: Any, n: int) -> None:

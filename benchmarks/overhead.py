@@ -45,9 +45,11 @@ def one_round(number: int, options: argparse.Namespace) -> float:
         return await Drain(call, registration, DrainLimits(until_idle=True), make_batch_worker=BatchWorker).run()
 
     wall, processor = time.perf_counter(), time.process_time()
-    done = asyncio.run(run())
-    milliseconds = 1000 * (time.process_time() - processor) / done
-    print(f"{done:,} trials, {done / (time.perf_counter() - wall):,.0f}/s, {milliseconds:.3f} ms of processor a trial")
+    n_done = asyncio.run(run())
+    milliseconds = 1000 * (time.process_time() - processor) / n_done
+    print(
+        f"{n_done:,} trials, {n_done / (time.perf_counter() - wall):,.0f}/s, {milliseconds:.3f} ms of processor a trial"
+    )
     return milliseconds
 
 

@@ -131,8 +131,8 @@ class Measured:
 
     def __str__(self) -> str:
         middle = [f"{statistics.median(self.wall):8.0f}", f"{max(self.wall):8.0f}"]
-        rest = [f"{statistics.median(self.processor):10.0f}", f"{self.sql:6.0f}", f"{self.queries:8}"]
-        return " ".join([*middle, *rest, f"{self.size / 1000:5.0f}"])
+        totals = [f"{statistics.median(self.processor):10.0f}", f"{self.sql:6.0f}", f"{self.queries:8}"]
+        return " ".join([*middle, *totals, f"{self.size / 1000:5.0f}"])
 
 
 def timed(client: Client, address: str) -> Measured:
@@ -157,10 +157,10 @@ def main(trials: int) -> None:
     late.owner = factories.make_user("researcher", permissions.RESEARCHER)
     late.save()
     people = {"operator, who sees all": factories.make_user("operator", permissions.OPERATOR), "researcher": late.owner}
-    for who, user in people.items():
+    for role, user in people.items():
         client = Client(headers={"host": "localhost"})
         client.force_login(user)
-        print(f"\n{who}\n{'page':18} median ms  slowest  processor    SQL  queries    kB")
+        print(f"\n{role}\n{'page':18} median ms  slowest  processor    SQL  queries    kB")
         for name, address in pages(late).items():
             print(f"{name:18} {timed(client, address)}", flush=True)
 

@@ -25,22 +25,24 @@ def build(cases: int, *, profiled: bool) -> None:
     from datasets_app.parametric.spec import read_space
 
     tasks = [{"name": name, "mode": "list", "params": [{}, *points]} for name, points in HARDER.items()]
-    each = -(-cases // sum(len(task["params"]) for task in tasks))
-    text = json.dumps({"name": "big", "precision": {"all": {"count": each}}, "tasks": tasks})
+    count = -(-cases // sum(len(task["params"]) for task in tasks))
+    text = json.dumps({"name": "big", "precision": {"all": {"count": count}}, "tasks": tasks})
     space = resolve(read_space(text))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     profile = cProfile.Profile()
-    started, processor = time.perf_counter(), time.process_time()
+    start, processor = time.perf_counter(), time.process_time()
     if profiled:
         profile.enable()
     dataset = create_parametric_dataset(space, SpaceFiles(text), slug="big", by="benchmark")
     profile.disable()
-    used = (time.perf_counter() - started, time.process_time() - processor)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"{dataset.item_count:,} items in {used[0]:.1f} s, processor {used[1]:.1f} s; memory grew by {grown:.0f} MB")
-    started = time.perf_counter()
+    times = (time.perf_counter() - start, time.process_time() - processor)
+    growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(
+        f"{dataset.item_count:,} items in {times[0]:.1f} s, processor {times[1]:.1f} s; memory grew by {growth:.0f} MB"
+    )
+    start = time.perf_counter()
     curation.approve(dataset, by="benchmark", reason="measured")
-    print(f"approved and hashed in {time.perf_counter() - started:.1f} s")
+    print(f"approved and hashed in {time.perf_counter() - start:.1f} s")
     if profiled:
         pstats.Stats(profile).sort_stats("cumulative").print_stats(40)
 

@@ -41,14 +41,14 @@ class Peer:
     command: Callable[[Path, int, int, str], list[str]]
 
 
-def _pip(*packages: str) -> Callable[[Path], list[list[str]]]:
+def _install_with_pip(*packages: str) -> Callable[[Path], list[list[str]]]:
     return lambda folder: [
         [sys.executable, "-m", "venv", str(folder / "venv")],
         [str(folder / "venv/bin/pip"), "install", "-q", *packages],
     ]
 
 
-def _script(name: str) -> Callable[[Path, int, int, str], list[str]]:
+def _run_script(name: str) -> Callable[[Path, int, int, str], list[str]]:
     """Return a command that runs one of `peer_scripts` with the tool's Python.
 
     The environment has the provider's URL.
@@ -63,11 +63,11 @@ def _script(name: str) -> Callable[[Path, int, int, str], list[str]]:
     return command
 
 
-def _npm(folder: Path) -> list[list[str]]:
+def _install_with_npm(folder: Path) -> list[list[str]]:
     return [["npm", "install", "--silent", "--prefix", str(folder / "npm"), "promptfoo"]]
 
 
-def _promptfoo(folder: Path, n: int, in_flight: int, url: str) -> list[str]:
+def _build_promptfoo_command(folder: Path, n: int, in_flight: int, url: str) -> list[str]:
     provider = {"id": "openai:chat:sim-a", "config": {"apiBaseUrl": url, "apiKey": "none", "max_tokens": 64}}
     tests = [
         {"vars": {"a": str(at)}, "assert": [{"type": "icontains", "value": str(at + 1), "weight": 0}]}
@@ -80,9 +80,9 @@ def _promptfoo(folder: Path, n: int, in_flight: int, url: str) -> list[str]:
 
 
 PEERS = [
-    Peer("inspect_ai", _pip("inspect-ai", "openai"), _script("inspect_questions.py")),
-    Peer("itemeval", _pip("itemeval", "openai"), _script("itemeval_questions.py")),
-    Peer("promptfoo", _npm, _promptfoo),
+    Peer("inspect_ai", _install_with_pip("inspect-ai", "openai"), _run_script("inspect_questions.py")),
+    Peer("itemeval", _install_with_pip("itemeval", "openai"), _run_script("itemeval_questions.py")),
+    Peer("promptfoo", _install_with_npm, _build_promptfoo_command),
 ]
 
 
@@ -90,12 +90,12 @@ def installed(peer: Peer, folder: Path) -> bool:
     folder.mkdir(parents=True, exist_ok=True)
     for command in peer.install(folder):
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            process = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as error:
             print(f"  {peer.name} is left out: {error}")
             return False
-        if done.returncode:
-            print(f"  {peer.name} is left out, it cannot be installed: {done.stderr.strip()[-300:]}")
+        if process.returncode:
+            print(f"  {peer.name} is left out, it cannot be installed: {process.stderr.strip()[-300:]}")
             return False
     return True
 
@@ -118,13 +118,13 @@ def _run(command: list[str], folder: Path) -> tuple[float, float]:
     }
     keys = {"OPENAI_API_KEY": "none", "SIM_API_KEY": "none"}
     environment = {**os.environ, **quiet, **keys, "PROMPTFOO_CONFIG_DIR": str(folder / "state")}
-    started, before = time.perf_counter(), os.times()
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, check=False)
-    if done.returncode:
-        raise Failed((done.stderr or done.stdout).strip()[-1000:])
+    start, before = time.perf_counter(), os.times()
+    process = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, check=False)
+    if process.returncode:
+        raise Failed((process.stderr or process.stdout).strip()[-1000:])
     after = os.times()
-    children = after.children_user + after.children_system - before.children_user - before.children_system
-    return time.perf_counter() - started, children
+    processor_s = after.children_user + after.children_system - before.children_user - before.children_system
+    return time.perf_counter() - start, processor_s
 
 
 class Failed(Exception):
@@ -148,7 +148,7 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
     from benchmarks.stored import database_of_its_own
     from runs_app.simulator import SimulatorConfig, simulator_process
 
-    there = [peer for peer in PEERS if installed(peer, folder / peer.name)]
+    peers = [peer for peer in PEERS if installed(peer, folder / peer.name)]
     rows: dict[str, list[dict[str, float]]] = {}
     with database_of_its_own(), simulator_process(SimulatorConfig(latency_ms=options.latency_ms)) as provider:
         for _ in range(options.rounds):
@@ -161,15 +161,15 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
             ):
                 rows.setdefault(name, []).append(ours[name]())
                 print(f"  {name}: {rows[name][-1]['calls_per_s']:,.0f}/s", flush=True)
-            for peer in [*there]:
+            for peer in [*peers]:
                 try:
-                    measured = asked(peer, folder / peer.name, provider.url, options)
+                    figures = asked(peer, folder / peer.name, provider.url, options)
                 except Failed as failure:
                     print(f"  {peer.name} is left out, it failed: {failure}")
-                    there.remove(peer)
+                    peers.remove(peer)
                     continue
-                rows.setdefault(peer.name, []).append(measured)
-                print(f"  {peer.name}: {measured['calls_per_s']:,.0f}/s", flush=True)
+                rows.setdefault(peer.name, []).append(figures)
+                print(f"  {peer.name}: {figures['calls_per_s']:,.0f}/s", flush=True)
     report(rows)
 
 

@@ -45,12 +45,12 @@ def main(trials: int) -> None:
     print(f"{Trial.objects.count():,} rows; this process took {memory} MB")
 
 
-def timed(what: str, experiment: Experiment) -> None:
+def timed(label: str, experiment: Experiment) -> None:
     start = time.perf_counter()
     report = plan_module.plan(experiment)
     seconds = time.perf_counter() - start
     print(
-        f"{what}: {report.trials_added:,} trials in {seconds:.2f} s ({report.trials_added / seconds:,.0f}/s)",
+        f"{label}: {report.trials_added:,} trials in {seconds:.2f} s ({report.trials_added / seconds:,.0f}/s)",
         flush=True,
     )
 

@@ -91,9 +91,9 @@ def make_rated(trials: int) -> Experiment:
         samples=samples,
     )
     runs = [run for wave in range(WAVES) for run in factories.make_runs(experiment, wave=wave, status="done")]
-    known = {"dimension": dimension.pk, "samples": samples, "experiment": experiment.pk, "dataset": dataset.pk}
+    params = {"dimension": dimension.pk, "samples": samples, "experiment": experiment.pk, "dataset": dataset.pk}
     with connection.cursor() as cursor:
-        cursor.execute(RATED, known)
+        cursor.execute(RATED, params)
     for run in runs:
         factories.refresh_counters(run)
     return experiment
@@ -102,33 +102,33 @@ def make_rated(trials: int) -> Experiment:
 def pages(graded: Experiment, rated: Experiment) -> dict[str, str]:
     """Return the address of each page by its name. Keys of conditions are those of this database."""
     first, second = rated.conditions.order_by("pk").values_list("pk", flat=True)[:2]
-    one, other = graded.conditions.order_by("pk").values_list("pk", flat=True)[:2]
+    condition, rival = graded.conditions.order_by("pk").values_list("pk", flat=True)[:2]
     item = rated.dataset.items.order_by("position").values_list("pk", flat=True)[7]
-    matrix, of_ratings = (reverse("experiment_matrix", args=[each.slug]) for each in (graded, rated))
-    found = {"experiments": reverse("experiment_list")}
-    for each, baseline in ((graded, one), (rated, first)):
-        results = reverse("experiment_results", args=[each.slug])
-        found |= {
-            f"results, {each.slug}": results,
-            f"results, {each.slug}, baseline": f"{results}?baseline={baseline}",
-            f"results, {each.slug}, no score wrong": f"{results}?unreadable=wrong",
+    matrix, of_ratings = (reverse("experiment_matrix", args=[experiment.slug]) for experiment in (graded, rated))
+    addresses = {"experiments": reverse("experiment_list")}
+    for experiment, baseline in ((graded, condition), (rated, first)):
+        results = reverse("experiment_results", args=[experiment.slug])
+        addresses |= {
+            f"results, {experiment.slug}": results,
+            f"results, {experiment.slug}, baseline": f"{results}?baseline={baseline}",
+            f"results, {experiment.slug}, no score wrong": f"{results}?unreadable=wrong",
         }
-    found["cost figure"] = f"{reverse('cost_figure', args=[graded.slug])}?measure=exact_match"
+    addresses["cost figure"] = f"{reverse('cost_figure', args=[graded.slug])}?measure=exact_match"
     for name, stem in (("graded", matrix), ("rated", of_ratings)):
         for sort in ("", "disagreement", "repetitions", "difficulty", "easiest", "norm"):
-            found[f"matrix, {name}, sort {sort or 'of dataset'}"] = f"{stem}?sort={sort}"
+            addresses[f"matrix, {name}, sort {sort or 'of dataset'}"] = f"{stem}?sort={sort}"
         for show in ("different", "failures", "unsolved"):
-            found[f"matrix, {name}, {show}"] = f"{stem}?show={show}"
+            addresses[f"matrix, {name}, {show}"] = f"{stem}?show={show}"
         for display in ("answer", "length", "cost", "latency"):
-            found[f"matrix, {name}, display {display}"] = f"{stem}?display={display}"
-        found[f"matrix, {name}, category"] = f"{stem}?category=even"
-        found[f"matrix, {name}, page 10"] = f"{stem}?page=10"
-    found |= {
-        "matrix, graded, A right, B wrong": f"{matrix}?a={other}&b={one}",
+            addresses[f"matrix, {name}, display {display}"] = f"{stem}?display={display}"
+        addresses[f"matrix, {name}, category"] = f"{stem}?category=even"
+        addresses[f"matrix, {name}, page 10"] = f"{stem}?page=10"
+    addresses |= {
+        "matrix, graded, A right, B wrong": f"{matrix}?a={rival}&b={condition}",
         "matrix, rated, A higher": f"{of_ratings}?a={second}&b={first}",
         "side panel": reverse("matrix_cell", args=[rated.slug, item, first]),
-        "compare conditions, graded": f"{reverse('compare')}?a=graded:{one}&b=graded:{other}",
-        "compare, lost": f"{reverse('compare')}?a=graded:{one}&b=graded:{other}&filter=lost",
+        "compare conditions, graded": f"{reverse('compare')}?a=graded:{condition}&b=graded:{rival}",
+        "compare, lost": f"{reverse('compare')}?a=graded:{condition}&b=graded:{rival}&filter=lost",
         "compare conditions, rated": f"{reverse('compare')}?a=rated:{first}&b=rated:{second}&margin=0.2",
         "compare one condition's waves": f"{reverse('compare')}?a=rated:{first}:0&b=rated:{first}:1",
         "trials, graded": f"{reverse('trial_list')}?experiment={graded.slug}",
@@ -138,17 +138,17 @@ def pages(graded: Experiment, rated: Experiment) -> dict[str, str]:
         "analysis, rated, a table": f"{reverse('experiment_analysis', args=[rated.slug])}?table=differences&format=csv",
         "analysis figure": reverse("analysis_figure", args=[rated.slug, "means"]),
     }
-    return found
+    return addresses
 
 
 def compute_asked() -> float | None:
     """Do what a worker would do now, and return its seconds; None if no page asked for a computation."""
-    asked = [queued for queued in OrmQ.objects.all() if queued.task["func"] == TASK]
+    rows = [row for row in OrmQ.objects.all() if row.task["func"] == TASK]
     start = time.perf_counter()
-    for queued in asked:
-        compute_aggregates(*queued.task["args"])
-        queued.delete()
-    return time.perf_counter() - start if asked else None
+    for row in rows:
+        compute_aggregates(*row.task["args"])
+        row.delete()
+    return time.perf_counter() - start if rows else None
 
 
 def empty_caches() -> None:
@@ -167,8 +167,14 @@ class Measured:
     memory: int
 
     def __str__(self) -> str:
-        times = [statistics.median(one) for each in (self.cold, self.warm) for one in zip(*each, strict=True)]
-        return " ".join(f"{each:7.0f}" for each in times) + f" {self.queries:8} {self.size / 1000:7.0f} {self.memory:7}"
+        times = [
+            statistics.median(values)
+            for measurements in (self.cold, self.warm)
+            for values in zip(*measurements, strict=True)
+        ]
+        return (
+            " ".join(f"{value:7.0f}" for value in times) + f" {self.queries:8} {self.size / 1000:7.0f} {self.memory:7}"
+        )
 
 
 def request(client: Client, address: str) -> tuple[float, float]:
@@ -192,7 +198,7 @@ def measured(client: Client, address: str) -> Measured:
     return Measured(cold, warm, len(queries), len(response.content), int(peak.split()[1]) // 1024)
 
 
-def main(trials: int, wanted: str) -> None:
+def main(trials: int, name_part: str) -> None:
     graded = Experiment.objects.filter(slug="graded").first() or timed("graded", lambda: make_graded(trials // 2))
     rated = Experiment.objects.filter(slug="rated").first() or timed("rated", lambda: make_rated(trials))
     with connection.cursor() as cursor:
@@ -205,18 +211,18 @@ def main(trials: int, wanted: str) -> None:
     client.force_login(user or factories.make_user("operator", permissions.OPERATOR))
     print(f"{'page':36} {'worker s':>8}  first ms    cpu   later     cpu  queries      kB      MB")
     for name, address in pages(graded, rated).items():
-        if wanted not in name:
+        if name_part not in name:
             continue
         client.get(address)
         worker = compute_asked()
         print(f"{name:36} {worker or 0:8.1f}   {measured(client, address)}", flush=True)
 
 
-def timed(what: str, work: Callable[[], Any]) -> Any:
+def timed(label: str, work: Callable[[], Any]) -> Any:
     start = time.perf_counter()
-    made = work()
-    print(f"{what}: made in {time.perf_counter() - start:.0f} s", flush=True)
-    return made
+    result = work()
+    print(f"{label}: made in {time.perf_counter() - start:.0f} s", flush=True)
+    return result
 
 
 if __name__ == "__main__":

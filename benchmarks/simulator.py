@@ -23,12 +23,12 @@ def bodies(count: int, image_kb: int) -> list[bytes]:
     """Return requests for a rating that differ by their salt, with an image if `image_kb` is above 0."""
     image = base64.b64encode(os.urandom(image_kb * 1024)).decode()
     parts = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}] if image_kb else []
-    made = []
+    requests = []
     for number in range(count):
         text = f'Rate the valence of this from 1 to 7. Answer with JSON alone: {{"rating": N}}.\n\n[{number:010x}]'
         messages = [{"role": "user", "content": [{"type": "text", "text": text}, *parts]}]
-        made.append(json.dumps({"model": "sim/a", "messages": messages, "temperature": 1.0}).encode())
-    return made
+        requests.append(json.dumps({"model": "sim/a", "messages": messages, "temperature": 1.0}).encode())
+    return requests
 
 
 async def ask_all(url: str, requests: list[bytes], in_flight: int) -> float:
@@ -47,9 +47,9 @@ async def ask_all(url: str, requests: list[bytes], in_flight: int) -> float:
                     assert response.status == 200, await response.text()
                     await response.read()
 
-        started = time.perf_counter()
+        start = time.perf_counter()
         await asyncio.gather(*(ask() for _ in range(in_flight)))
-        return time.perf_counter() - started
+        return time.perf_counter() - start
 
 
 def processor_s(pid: int) -> float:
@@ -67,10 +67,10 @@ def main() -> None:
     requests = bodies(options.requests, options.image_kb)
     with simulator_process(SimulatorConfig()) as simulator:
         asyncio.run(ask_all(simulator.url, requests[:200], options.in_flight))
-        before, own = processor_s(simulator.pid), resource.getrusage(resource.RUSAGE_SELF).ru_utime
+        before, client_before = processor_s(simulator.pid), resource.getrusage(resource.RUSAGE_SELF).ru_utime
         seconds = asyncio.run(ask_all(simulator.url, requests, options.in_flight))
         server_ms = (processor_s(simulator.pid) - before) / len(requests) * 1000
-        client_ms = (resource.getrusage(resource.RUSAGE_SELF).ru_utime - own) / len(requests) * 1000
+        client_ms = (resource.getrusage(resource.RUSAGE_SELF).ru_utime - client_before) / len(requests) * 1000
     print(
         f"{len(requests) / seconds:,.0f} requests/s at {options.in_flight} in flight; "
         f"processor time a request: server {server_ms:.3f} ms ({1000 / server_ms:,.0f}/s a core), "

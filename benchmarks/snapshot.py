@@ -73,9 +73,9 @@ def step(name: str, slug: str, folder: str, database: str, results: object) -> N
     settings.MEDIA_ROOT = Path(folder) / "media"
     work = prepare(name, slug, Path(folder))
     before = peak_mb()
-    started = time.perf_counter()
+    start = time.perf_counter()
     work()
-    results.put((time.perf_counter() - started, before, peak_mb()))  # type: ignore[attr-defined]
+    results.put((time.perf_counter() - start, before, peak_mb()))  # type: ignore[attr-defined]
 
 
 def prepare(name: str, slug: str, folder: Path) -> Callable[[], object]:
@@ -91,14 +91,14 @@ def prepare(name: str, slug: str, folder: Path) -> Callable[[], object]:
     from grading_app.study_import.writer import write_study
     from runs_app.models import Experiment
 
-    experiment, made = Experiment.objects.get(slug=slug), folder / "made.zip"
+    experiment, archive = Experiment.objects.get(slug=slug), folder / "made.zip"
     if name == "snapshot":
-        return lambda: write_export(read_file(make_snapshot(experiment, by="benchmark").path), str(made))
+        return lambda: write_export(read_file(make_snapshot(experiment, by="benchmark").path), str(archive))
     if name == "verify":
-        return lambda: verify(made)
+        return lambda: verify(archive)
     owner = User.objects.get_or_create(username="benchmark")[0]
     if name == "import":
-        return lambda: import_snapshot(made, owner)
+        return lambda: import_snapshot(archive, owner)
     records = folder / "records.jsonl"  # The step `import-records` needs the step `records` before it.
     if name == "import-records":
         return lambda: write_study(read_study(records), f"{slug}-records", owner)
@@ -132,19 +132,19 @@ def main(sizes: list[int], steps: list[str]) -> None:
                     if process.exitcode:
                         sys.exit(f"{name} failed")
                     seconds, before, peak = results.get()
-                    each = seconds / trials * 1e6
+                    per_trial_us = seconds / trials * 1e6
                     print(
-                        f"{name}: {trials:,} trials in {seconds:.1f} s, {each:.0f} us each; "
+                        f"{name}: {trials:,} trials in {seconds:.1f} s, {per_trial_us:.0f} us each; "
                         f"memory {peak} MB, {before} MB before",
                         flush=True,
                     )
-                if (made := Path(folder) / "made.zip").exists():
-                    print(f"snapshot file: {made.stat().st_size / 2**20:,.0f} MB", flush=True)
+                if (archive := Path(folder) / "made.zip").exists():
+                    print(f"snapshot file: {archive.stat().st_size / 2**20:,.0f} MB", flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("trials", type=int, nargs="*", default=list(SIZES))
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
-    given = parser.parse_args()
-    main(given.trials, given.steps)
+    options = parser.parse_args()
+    main(options.trials, options.steps)

@@ -76,10 +76,10 @@ def stored_verdicts(experiment: Experiment) -> None:
     condition = grade_conditions.get_or_create_condition(experiment, grader)
     assert condition.judge_condition is not None
     judge = experiment.runs.create(condition=condition.judge_condition, wave=experiment.waves.get(), status="done")
-    known = {"experiment": experiment.pk, "judge": judge.pk, "condition": condition.pk}
+    params = {"experiment": experiment.pk, "judge": judge.pk, "condition": condition.pk}
     with connection.cursor() as cursor:
-        cursor.execute(VERDICTS, known)
-        cursor.execute(JUDGED, known)
+        cursor.execute(VERDICTS, params)
+        cursor.execute(JUDGED, params)
         cursor.execute("ANALYZE")
 
 

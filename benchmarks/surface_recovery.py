@@ -70,8 +70,13 @@ def answer_point(point: Point, model: str, seed: int) -> Iterator[Answer]:
 
 
 def count_answers(answers: Sequence[Answer]) -> Tally:
-    kept = [(right, guess) for right, cut, guess in answers if not cut]
-    return Tally(sum(right for right, _ in kept), len(kept), len(answers) - len(kept), sum(guess for _, guess in kept))
+    outcomes = [(right, guess) for right, cut, guess in answers if not cut]
+    return Tally(
+        sum(right for right, _ in outcomes),
+        len(outcomes),
+        len(answers) - len(outcomes),
+        sum(guess for _, guess in outcomes),
+    )
 
 
 def run_rule(answers: Sequence[Answer], per_round: int, rule: StoppingRule) -> Tally:
@@ -88,8 +93,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="spaces with other seeds")
     options = parser.parse_args()
     points = resolve(read_space(SPACE)).points
-    covered, known, cases = (dict.fromkeys(RULES, 0) for _ in range(3))
-    started = time.process_time()
+    hits, counts, cases = (dict.fromkeys(RULES, 0) for _ in range(3))
+    start = time.process_time()
     for seed in range(options.repeats):
         for model in PROFILES:
             for point in points:
@@ -101,15 +106,13 @@ def main() -> None:
                     interval = tally.interval() if tally.total else None
                     cases[name] += tally.cases
                     if interval and interval.low is not None and interval.high is not None:
-                        covered[name] += interval.low <= truth <= interval.high
-                        known[name] += 1
+                        hits[name] += interval.low <= truth <= interval.high
+                        counts[name] += 1
     print(f"{len(points)} points, {len(PROFILES)} models, {options.repeats} spaces")
     for name in RULES:
-        share = 100 * covered[name] / known[name]
-        print(
-            f"{name:<18} {covered[name]:>5} of {known[name]:>5} intervals cover ({share:.1f} %), {cases[name]:,} cases"
-        )
-    print(f"processor time {time.process_time() - started:.1f} s")
+        share = 100 * hits[name] / counts[name]
+        print(f"{name:<18} {hits[name]:>5} of {counts[name]:>5} intervals cover ({share:.1f} %), {cases[name]:,} cases")
+    print(f"processor time {time.process_time() - start:.1f} s")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def fill(trials: int) -> list[Any]:
     cursor = connection.cursor()
     cursor.execute(ITEMS, {"dataset": dataset.pk, "tasks": TASKS, "side": SIDE, "cases": cases})
     factories.approve(Dataset.objects.get(pk=dataset.pk))
-    found = []
+    experiments = []
     for number in range(EXPERIMENTS):
         models = [factories.make_model(f"model-{number}-{at}") for at in range(MODELS)]
         experiment = factories.make_experiment(f"large-{number}", dataset=dataset, models=models, status="active")
@@ -64,9 +64,9 @@ def fill(trials: int) -> list[Any]:
             cursor.execute(TRIALS, where)
             cursor.execute(GRADINGS, where)
             factories.refresh_counters(run)
-        found.append(experiment)
+        experiments.append(experiment)
     cursor.execute("VACUUM ANALYZE")
-    return found
+    return experiments
 
 
 def count_all(client: Any, addresses: list[str]) -> None:
@@ -78,17 +78,17 @@ def count_all(client: Any, addresses: list[str]) -> None:
         for address in addresses:
             client.get(address)
         for row in CachedAggregate.objects.filter(computed_at=None):
-            started = time.perf_counter()
+            start = time.perf_counter()
             compute_rows([row.pk], seconds=600)
-            print(f"a worker computes {row.name}: {time.perf_counter() - started:.1f} s", flush=True)
+            print(f"a worker computes {row.name}: {time.perf_counter() - start:.1f} s", flush=True)
 
 
 def pages(experiment: Any) -> dict[str, str]:
     from django.urls import reverse
 
-    one, other = experiment.conditions.order_by("pk")[:2]
+    condition, rival = experiment.conditions.order_by("pk")[:2]
     explorer, board = reverse("explorer", args=[experiment.slug]), reverse("leaderboard")
-    cell = f"experiment={experiment.slug}&condition={one.pk}&category=task-3&point=length%3D8%26max_depth%3D2"
+    cell = f"experiment={experiment.slug}&condition={condition.pk}&category=task-3&point=length%3D8%26max_depth%3D2"
     return {
         "leaderboard": board,
         "leaderboard, sorted": f"{board}?sort=task-task-4",
@@ -97,7 +97,7 @@ def pages(experiment: Any) -> dict[str, str]:
         "heat map, averaged": f"{explorer}?task=task-2&y=-",
         "curves": f"{explorer}?view=curves&task=task-2",
         "side by side": f"{explorer}?view=models&task=task-2",
-        "difference": f"{explorer}?view=difference&condition={one.pk}&against={other.pk}",
+        "difference": f"{explorer}?view=difference&condition={condition.pk}&against={rival.pk}",
         "tasks": f"{explorer}?view=tasks",
         "clusters": f"{explorer}?view=clusters",
         "compression": f"{explorer}?view=compression",
@@ -113,9 +113,9 @@ def main(trials: int) -> None:
 
     from runs_app.models import Trial
 
-    started = time.perf_counter()
+    fill_start = time.perf_counter()
     experiments = fill(trials)
-    print(f"{Trial.objects.count():,} trials, filled in {time.perf_counter() - started:.0f} s", flush=True)
+    print(f"{Trial.objects.count():,} trials, filled in {time.perf_counter() - fill_start:.0f} s", flush=True)
     client = Client(headers={"host": "localhost"})
     client.force_login(experiments[0].owner)
     addresses = pages(experiments[0])
@@ -126,8 +126,8 @@ def main(trials: int) -> None:
         cache.clear()
         start = time.perf_counter()
         client.get(address)
-        first = 1000 * (time.perf_counter() - start)
-        print(f"{name:20} {timed(client, address)}  {first:8.0f}", flush=True)
+        first_ms = 1000 * (time.perf_counter() - start)
+        print(f"{name:20} {timed(client, address)}  {first_ms:8.0f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -59,9 +59,9 @@ study = {
 }
 config = folder / "config.yaml"
 config.write_text(yaml.safe_dump(study))
-said = io.StringIO()
-with contextlib.redirect_stdout(said):
+output = io.StringIO()
+with contextlib.redirect_stdout(output):
     status = cli.main(["generate", str(config), "-C", str(folder), "--yes", "--force", "--display", "none", "--json"])
-(condition,) = json.loads(said.getvalue())["conditions"]
+(condition,) = json.loads(output.getvalue())["conditions"]
 if status or condition["errors"] or condition["rows_written"] != n:
     sys.exit(f"status {status}: {condition['rows_written']} of {n} answers, {condition['errors']} errors")
