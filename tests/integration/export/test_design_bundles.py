@@ -156,7 +156,7 @@ def test_a_judge_with_the_same_name_and_parts_is_used(tmp_path, owner):
     assert made.renamed == [("experiment pilot", "pilot-2"), ("rating queue reading", "reading-2")]
     assert (Grader.objects.count(), Panel.objects.count(), Rubric.objects.count()) == (3, 2, 5)
     assert (TextSet.objects.count(), ItemText.objects.count()) == (1, 3)
-    assert "The grader strict is here already and is used." in made.remarks
+    assert "The judge strict is here already and is used." in made.remarks
     assert "The panel both is here already and is used." in made.remarks
     assert made.experiment.graders == ["strict", "own"]
 
@@ -166,7 +166,7 @@ def test_another_judge_of_the_same_name_is_not_used_and_the_design_names_the_new
     Panel.objects.create(name="both").graders.set([mine])
     made = import_snapshot(sent, owner)
     assert made.experiment.graders == ["strict-2", "own"]
-    assert {("grader strict", "strict-2"), ("panel both", "both-2"), ("rubric standard", "version 2")} <= set(
+    assert {("judge strict", "strict-2"), ("panel both", "both-2"), ("rubric standard", "version 2")} <= set(
         made.renamed
     )
     mine.refresh_from_db()
@@ -203,7 +203,7 @@ def test_judges_that_graded_answers_without_being_named_by_the_design_are_in_the
 def test_a_dry_run_lists_judges_and_queues_and_writes_nothing(sent, owner, capsys):
     call_command("import_snapshot", str(sent), "--dry-run", "--user", owner.username)
     shown = capsys.readouterr().out
-    for text in ("2 graders", "1 panels", "4 rubrics", "1 rating queues", "3 item texts", "Rating queues are drafts"):
+    for text in ("2 judges", "1 panels", "4 rubrics", "1 rating queues", "3 item texts", "Rating queues are drafts"):
         assert text in shown, text
     for model in (Experiment, Dataset, Grader, Panel, Rubric, RatingQueue, LanguageModel, TextSet):
         assert not model.objects.exists()

@@ -127,7 +127,7 @@ def test_nobody_can_start_or_change_an_imported_run(sent, owner, client):
 def test_the_command_says_why_it_resumes_nothing(sent, owner, capsys):
     import_snapshot(sent, owner)
     call_command("experiment", "resume", "pilot", "--user", owner.username)
-    assert "0 runs resumed\npilot holds results from snapshot and is never run here" in capsys.readouterr().out
+    assert "0 runs resumed\npilot holds results from snapshot and cannot run here" in capsys.readouterr().out
 
 
 def test_the_progress_pages_show_the_status_without_buttons(sent, owner, client):
