@@ -74,7 +74,7 @@ def test_no_item_on_any_dimension_is_above_the_largest():
 
 @pytest.mark.slow
 def test_requests_beyond_the_limit_are_bounded_by_a_token_per_byte(monkeypatch):
-    few = tokens.TextRule("o200k_base", "o200k_base", most_bytes=400)
+    few = tokens.TextRule("o200k_base", "o200k_base", max_bytes=400)
     monkeypatch.setattr(tokens, "find_text_rule", lambda model: few)
     inputs = ["a plain sentence " * 20, *["9 8 7 6 5 4 3 2 1 0 " * 10] * 3]
     most = largest("gpt-4o", inputs)

@@ -28,7 +28,7 @@ def never(request):
 
 
 def ask(experiment):
-    (row,) = Preflight.objects.ask([LanguageModel.objects.get().pk], by="a test", experiment=experiment)
+    (row,) = Preflight.objects.request([LanguageModel.objects.get().pk], by="a test", experiment=experiment)
     return row
 
 
