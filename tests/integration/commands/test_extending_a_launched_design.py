@@ -119,7 +119,7 @@ def test_an_extension_above_the_budget_exits_with_4_or_warns_with_yes(manage, la
     assert launched.language_models.count() == 1
     done = manage("experiment", "extend", "pilot", "--model", "second", "--yes")
     assert done.code == 0
-    assert "the ceiling is above the budget" in done.err
+    assert "the maximum cost is above the budget" in done.err
 
 
 @pytest.mark.slow

@@ -106,4 +106,4 @@ def test_a_call_whose_verdict_was_replaced_says_that_a_newer_one_counts(client, 
     client.force_login(answered.owner)
     page = client.get(old.get_absolute_url())
     assert page.context["preferences"] == []
-    assert "a newer reply counts" in page.content.decode()
+    assert "a newer reply replaced it" in page.content.decode()

@@ -48,7 +48,7 @@ def judged(experiment, grader, call):
 @pytest.mark.slow
 def test_a_judge_is_added_and_its_scores_are_seen(web, answered, wave):
     make_grader("strict")
-    assert "Nothing is graded yet" in web.get(tab(answered)).content.decode()
+    assert "No grades yet" in web.get(tab(answered)).content.decode()
     shown = web.get(asking(answered), {"grader": "strict"})
     assert (shown.context["estimate"].to_do, shown.context["estimate"].ceiling_usd > 0) == (12, True)
     assert Trial.objects.filter(subject__isnull=False).count() == 0

@@ -89,7 +89,7 @@ def test_a_judge_for_whom_all_answers_are_scored_without_a_call_says_so(client, 
     client.force_login(odd.owner)
     told = client.post(reverse("experiment_judge", args=[odd.slug]), {"grader": "strict"}, follow=True)
     assert "3 answers were scored without a call." in told.content.decode()
-    assert "Nothing was left to ask" not in told.content.decode()
+    assert "Nothing was requested" not in told.content.decode()
 
 
 def bench_of_two(answered):

@@ -31,6 +31,7 @@ from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_scale_rubric
 from tests.factories.queues import make_answer_queue, make_rater, rate_all, signed_in
 from tests.factories.tampering import deleting_anything
+from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 GOOD = {"title": "Good answer", "instructions": "How good is this answer?", "low": 1, "high": 5}
@@ -261,7 +262,7 @@ def test_what_comes_of_it_is_by_answer(client):
     assert {(line.n, line.mean) for line in means} == {(2, 3.0)}
     assert queue_results.count_complete(queue) == (12, 12)
     client.force_login(queue.owner)
-    text = client.get(queue.get_absolute_url()).content.decode()
+    text = page_text(client.get(queue.get_absolute_url()))
     assert "12 of 12 answers have 2 raters" in text
     assert "small / reading-study-prompt" in text
     rows = list(csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue)))))

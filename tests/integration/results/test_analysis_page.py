@@ -171,7 +171,7 @@ def test_an_outlier_is_shown_with_its_answers_and_leads_to_the_view_without_it(o
     rows = owner.get(address(without=str(item.pk), table="descriptives", format="csv")).content.decode().split()
     assert [line.split(",")[1] for line in rows[1:]] == ["11", "11"]
     choices = owner.get(address(without=str(item.pk), table="robustness", format="csv")).content.decode()
-    assert "With the items that are left out,12," in choices
+    assert "Including the excluded items,12," in choices
 
 
 @pytest.mark.parametrize("wrong", ["x", "0", "9" * 19, "-1"])

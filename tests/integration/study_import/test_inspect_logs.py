@@ -64,7 +64,7 @@ def test_the_page_says_that_the_results_were_imported_and_offers_no_launch(clien
     assert "These results were imported from inspect." in page
     assert "cannot be launched yet" not in page
     assert "/experiments/sums/launch/" not in page
-    assert "stood for" not in page, "the imported condition is that of the design"
+    assert "has had" not in page, "the imported condition is that of the design"
 
 
 def test_scores_are_those_of_the_log():
