@@ -1,5 +1,6 @@
 """Memory of an import: it must not grow with the number of trials, neither in the readers nor in the writer."""
 
+import gc
 import json
 import shutil
 import tracemalloc
@@ -39,13 +40,20 @@ def study_of(trials):
 
 
 def peak_of(work):
-    """Return the largest number of bytes that Python held during the work, beyond those from before."""
+    """Return the largest number of bytes that Python held during the work, beyond those from before.
+
+    Objects of earlier tests are frozen: beside many of them, Python collects cycles so rarely that garbage piles up.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.collect()  # It counts the objects that are not frozen, from which Python derives when to collect again.
     tracemalloc.start()
     try:
         work()
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+        gc.unfreeze()
 
 
 def drain(path):
