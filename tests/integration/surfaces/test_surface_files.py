@@ -60,8 +60,8 @@ def test_the_command_takes_the_choices_of_the_explorer(study, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--task", "chess"], "--task: 'chess' is not among brackets, swaps"),
-        (["--x", "colour"], "--x: 'colour' is not among"),
+        (["--task", "chess"], "--task: 'chess' is not one of brackets, swaps"),
+        (["--x", "colour"], "--x: 'colour' is not one of"),
         (["--condition", "nobody"], "--condition: there is no condition 'nobody'"),
         (["--at", "length"], "--at: write NAME=VALUE"),
         (["--at", "colour=red"], "--at colour: 'red'"),
