@@ -148,7 +148,7 @@ def test_of_two_lost_submissions_the_arrived_batch_is_identified_by_its_calls(pr
     drive_batches()
     ended_once(first, provider, batches=2)
     ended_once(second, provider, batches=2)
-    assert "found again" in " ".join(change.reason for change in second.batches.get().history)
+    assert "found by its key" in " ".join(change.reason for change in second.batches.get().history)
 
 
 def test_a_cancelled_run_waits_for_a_candidate_batch_and_records_its_answers(provider):

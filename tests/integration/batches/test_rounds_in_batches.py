@@ -97,7 +97,7 @@ def test_no_batch_is_made_while_a_point_waits_to_be_decided(launched, monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["after record_each", "after _end"])
+@pytest.mark.parametrize("moment", ["after record_each", "after _end_batch"])
 def test_a_worker_that_dies_while_it_collects_or_decides_loses_no_decision(launched, provider, moment):
     with pytest.raises(Killed):
         drive_batches(crash=kill_at(moment))

@@ -13,6 +13,7 @@ from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet
 from tests.factories import NOON, make_user
 from tests.factories.engine import drain
 from tests.factories.judges import judging, make_grader, make_rubric
+from tests.page_text import page_text
 
 OWN = [{"role": "user", "content": "{{input}}\n{{item_rubric}}\n{{answer}}"}]
 
@@ -46,7 +47,7 @@ def corrected(texts, curator, key="item-1"):
 
 def offers(client, experiment):
     shown = client.get(reverse("experiment_grading", args=[experiment.slug])).context["rows"]
-    return {line["row"].condition.grader.name: line["newer"] for line in shown}
+    return {line["row"].condition.grader.name: line["upgrade"] for line in shown}
 
 
 @pytest.mark.slow
@@ -91,7 +92,7 @@ def test_a_newer_rubric_is_offered_once_it_is_approved_even_where_the_older_one_
     type(second).objects.filter(pk=grader.rubric.pk).update(status="archived")
     newer = offers(client, answered)["judge-a"]
     assert newer.parts == (second,)
-    assert "Judge with standard@2" in client.get(reverse("experiment_grading", args=["pilot"])).content.decode()
+    assert "Judge with standard@2" in page_text(client.get(reverse("experiment_grading", args=["pilot"])))
     assert client.get(newer.address).context["estimate"].problems == []
     client.post(reverse("experiment_judge", args=["pilot"]), {"grader": "judge-a", "rubric": second.pk})
     assert Grader.objects.get(rubric=second).name == "judge-a-standard-v2"

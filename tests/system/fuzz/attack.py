@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.datastructures import MultiValueDict
 
 MOST_BYTES = 3_000_000
-MOST_QUERIES = 120
+MOST_QUERIES = 200  # A design bundle makes a constant number per table of its schema: 158.
 MOST_SECONDS = 15
 FORM = "application/x-www-form-urlencoded"
 

@@ -11,7 +11,7 @@ from tests.factories.files import archive, picture, upload
 from tests.integration.datasets.test_damaged_files import WHOLE
 from tests.system.fuzz.pages import parse_page
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.ignore_template_errors]  # Templates of Django use undefined variables.
 IMPORTS = Path(__file__).parents[2] / "integration" / "study_import"
 OASIS = (
     b"model,run_id,image_id,dimension,sample_idx,status,rating,attempts,cost_usd,completed_at,error,raw_response\n"
