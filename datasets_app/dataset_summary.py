@@ -82,7 +82,7 @@ def describe_recipe(dataset: Dataset) -> list[tuple[str, str]]:
     return [(label, str(value)) for label, value in values if value not in (None, "")]
 
 
-MOST_USES = 50
+MAX_USES = 50
 
 
 def find_related_datasets(dataset: Dataset, user: Any) -> dict[str, list[Any]]:
@@ -92,7 +92,7 @@ def find_related_datasets(dataset: Dataset, user: Any) -> dict[str, list[Any]]:
     return {
         "versions": list(visible.filter(slug=dataset.slug).exclude(pk=dataset.pk)[:20]),
         "children": list(visible.filter(parent=dataset).order_by("slug", "version")[:20]),
-        "uses": list(experiments.visible_to(user).order_by("slug")[:MOST_USES]),
+        "uses": list(experiments.visible_to(user).order_by("slug")[:MAX_USES]),
     }
 
 

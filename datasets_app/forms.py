@@ -14,7 +14,7 @@ from django.utils.text import slugify
 from datasets_app.importing import FIELDS, hub_dataset
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import slug_validator
-from datasets_app.pending_uploads import MIB, MOST_BYTES, PendingUpload
+from datasets_app.pending_uploads import MAX_BYTES, MIB, PendingUpload
 from datasets_app.sampling import Strategy
 
 TABLES = ".csv,.tsv,.txt,.jsonl,.ndjson,.json,.parquet"
@@ -52,7 +52,7 @@ class UploadField(forms.FileField):
     """An upload field with a limit on the size of the file."""
 
     def __init__(self, part: str, accept: str, **kwargs: Any) -> None:
-        self.most_bytes = MOST_BYTES[part]
+        self.most_bytes = MAX_BYTES[part]
         super().__init__(widget=forms.FileInput(attrs={"accept": accept}), **kwargs)
 
     def clean(self, data: Any, initial: Any = None) -> Any:

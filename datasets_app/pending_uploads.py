@@ -30,10 +30,10 @@ from datasets_app.importing.records import ImportReport, Remark
 
 TOKEN = re.compile(r"[0-9a-f]{32}\Z")
 PARTS = ("items", "images", "norms")
-MOST_BYTES = {"items": LIMITS.file_bytes, "images": LIMITS.file_bytes, "norms": LIMITS.table_bytes}
+MAX_BYTES = {"items": LIMITS.file_bytes, "images": LIMITS.file_bytes, "norms": LIMITS.table_bytes}
 RESULTS = ("columns", "report", "job")
 UPLOAD_LIFETIME_S = 24 * 3600
-MOST_UPLOADS_PER_USER = 5
+MAX_UPLOADS_PER_USER = 5
 MIB = 2**20
 READ_UPLOAD = "datasets_app.tasks.read_upload"
 TASK_SECONDS = LIMITS.reader_seconds + 900  # Time to read the upload, and to store 100,000 items.
@@ -51,7 +51,7 @@ class TooLarge(Exception):
 
 def get_most_bytes(part: str) -> int:
     """Return the size limit of a part. A file of a study may have as many bytes as a file of items."""
-    return MOST_BYTES.get(part, LIMITS.file_bytes)
+    return MAX_BYTES.get(part, LIMITS.file_bytes)
 
 
 @dataclass(frozen=True)
@@ -362,7 +362,7 @@ def _delete_old_uploads(user: Any) -> None:
     mine = sorted(_user_folder(user).glob("*"), key=_measure_age)
     everyone = _uploads_folder().glob("*/*")
     old = [folder for folder in everyone if _measure_age(folder) > UPLOAD_LIFETIME_S]
-    for folder in {*old, *mine[MOST_UPLOADS_PER_USER - 1 :]}:
+    for folder in {*old, *mine[MAX_UPLOADS_PER_USER - 1 :]}:
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -15,7 +15,7 @@ from datasets_app.models import Item
 from runs_app.models import Annotation, Experiment, Trial
 from runs_app.models.annotations import MAX_TAG_LENGTH, MAX_TEXT_LENGTH
 
-MOST_TAGS = 20
+MAX_TAGS = 20
 """Tags that one form may add."""
 Kind = Annotation.Kind
 MISSING = {Kind.NOTE: "Enter a note.", Kind.FLAG: "Enter the reason for the flag.", Kind.TAG: "Enter at least one tag."}
@@ -42,8 +42,8 @@ def read_tags(text: str) -> list[str]:
     tags = list(dict.fromkeys(tag for part in text.split(",") if (tag := normalize_tag(part))))
     if not tags:
         raise AnnotationError(MISSING[Kind.TAG])
-    if len(tags) > MOST_TAGS:
-        raise AnnotationError(f"Enter at most {MOST_TAGS} tags at a time.")
+    if len(tags) > MAX_TAGS:
+        raise AnnotationError(f"Enter at most {MAX_TAGS} tags at a time.")
     return tags
 
 

@@ -31,7 +31,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "YES_NO": ("YES", "NO"),
 }
 PRECEDENCE = {"or": 1, "and": 2}
-MOST_NOTS = 8  # In a row.
+MAX_NOTS = 8  # In a row.
 NOT = "not"
 UNLIKE = "unlike"  # Exclusive or, which never occurs in a text.
 
@@ -80,7 +80,7 @@ def _insert_nots(tokens: list[Any], params: BooleanParams, rng: Random) -> list[
     for token in tokens:
         if token == OPEN or isinstance(token, bool):
             nots = 1 if rng.random() < params.prob_not else 0
-            while 0 < nots < MOST_NOTS and rng.random() < params.prob_not_after_not:
+            while 0 < nots < MAX_NOTS and rng.random() < params.prob_not_after_not:
                 nots += 1
             result += [NOT] * nots
         result.append(token)

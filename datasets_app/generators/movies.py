@@ -41,7 +41,7 @@ TEMPLATES = (
     "A viewer liked {films}. Which movie should the viewer watch next?",
     "Which of the options has most in common with {films}?",
 )
-MOST_DRAWS = 1000
+MAX_DRAWS = 1000
 
 
 class Film(NamedTuple):
@@ -134,7 +134,7 @@ def draw(params: MoviesParams, rng: Random) -> Case:
 def draw_from(table: FilmTable, params: MoviesParams, rng: Random) -> Case:
     """Return a case from these films. Raise FilmsError if they are too few or too much alike."""
     selections = table.list_selections(params.reference_count)
-    for _ in range(MOST_DRAWS if selections else 0):
+    for _ in range(MAX_DRAWS if selections else 0):
         properties, matching = rng.choice(selections)
         *reference_films, target = rng.sample(matching, params.reference_count)
         common_properties = frozenset.intersection(*(film.properties for film in reference_films))

@@ -64,7 +64,7 @@ CATEGORIES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
 }  # fmt: skip
 ADJECTIVES = ("red", "blue", "green", "tiny", "huge", "old", "new", "shiny", "dusty", "heavy", "plain", "lovely")
-MOST_GROUPS = 4
+MAX_GROUPS = 4
 
 
 class ObjectsParams(Params):
@@ -73,7 +73,7 @@ class ObjectsParams(Params):
     distractor_count: int = declare_param(
         2, "Number of different things of other categories.", harder="higher", ge=0, le=48
     )
-    target_groups: int = declare_param(1, "Number of categories asked for.", harder="higher", ge=1, le=MOST_GROUPS)
+    target_groups: int = declare_param(1, "Number of categories asked for.", harder="higher", ge=1, le=MAX_GROUPS)
     prob_adjective: float = declare_param(
         0.0, "Probability that a thing has an adjective, which changes nothing.", harder="higher", ge=0.0, le=1.0
     )

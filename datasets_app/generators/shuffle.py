@@ -27,7 +27,7 @@ from datasets_app.generators.base import Case, Generator, Instructions, Params, 
 from datasets_app.generators.vocabulary import PEOPLE, join_phrases
 
 Anchors = Literal["NONE", "NUMERIC", "ASCII", "ROMAN", "ALPHA", "SKIP_2", "REVERSE", "HEX", "ELEMENTS"]
-MOST_PEOPLE = 16
+MAX_PEOPLE = 16
 
 
 class Domain(NamedTuple):
@@ -112,7 +112,7 @@ NUMERALS = ((100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"), (9, "IX"),
 
 
 class ShuffleParams(Params):
-    length: int = declare_param(3, "Number of people.", harder="higher", ge=3, le=MOST_PEOPLE)
+    length: int = declare_param(3, "Number of people.", harder="higher", ge=3, le=MAX_PEOPLE)
     max_depth: int = declare_param(3, "Number of swaps.", harder="higher", ge=1, le=100)
     confounding_count: int = declare_param(0, "Number of sentences that change nothing.", harder="higher", ge=0, le=100)
     domain: Literal["dancing", "books", "soccer", "gifts", "balls"] = declare_param(

@@ -28,7 +28,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 SHARDS = "items"
 TIMEOUT_S = 30.0
-MOST_SHARDS = 100
+MAX_SHARDS = 100
 MISSING = "this needs the package huggingface_hub, which is not installed: run `pip install huggingface-hub`"
 ELSEWHERE = "or download the file elsewhere and import it"
 REPORT_S = 1.0
@@ -247,10 +247,10 @@ def _select_files(
             f"{repository}: no file of {_describe(configuration, split, data_file)} was found; choose a "
             f"data file: {listed}{', ...' if len(tables) > 10 else ''}"
         )
-    if len(matches) > 1 and (not parquet or len(matches) > MOST_SHARDS):
+    if len(matches) > 1 and (not parquet or len(matches) > MAX_SHARDS):
         raise FileError(
             f"{repository}: {len(matches)} files fit {_describe(configuration, split, data_file)}; only up to "
-            f"{MOST_SHARDS} Parquet files are joined; choose a data file: {', '.join(matches[:10])}"
+            f"{MAX_SHARDS} Parquet files are joined; choose a data file: {', '.join(matches[:10])}"
         )
     return tuple(matches)
 

@@ -20,7 +20,7 @@ from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import Space, resolve
 from datasets_app.parametric.spec import SpaceError, find_task_files, read_space
 
-MOST_BYTES = 5_000_000
+MAX_BYTES = 5_000_000
 
 
 def add_parametric_verb(verbs: Any) -> None:
@@ -107,9 +107,9 @@ def _read_files(path: Path) -> SpaceFiles:
 def _read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise SpaceError([f"{path.name}: has more than {MOST_BYTES:,} bytes"])
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise SpaceError([f"{path.name}: has more than {MAX_BYTES:,} bytes"])
         return content.decode("utf-8-sig")
     except OSError as error:
         raise SpaceError([f"{path.name}: cannot be read: {error.strerror}"]) from None

@@ -24,7 +24,7 @@ from datasets_app.parametric.prompt_parts import make_prompt_parts
 from datasets_app.parametric.spaces import Point, Space
 
 BATCH = 5000
-MOST_HELD = 5000  # Cases of a point that are held in memory, to choose its examples without drawing the cases again.
+MAX_HELD = 5000  # Cases of a point that are held in memory, to choose its examples without drawing the cases again.
 COLUMNS = (
     "dataset_id", "key", "position", "input", "target", "choices", "category", "metadata", "grading_scheme", "note",
     "excluded",
@@ -169,7 +169,7 @@ def _iterate_rows(dataset: Dataset, points: Iterable[Point], *, seed: int) -> It
 def _iterate_cases(points: Iterable[Point], *, seed: int) -> Iterator[tuple[dict[str, str], Iterable[GeneratedItem]]]:
     """Yield the texts and the cases of each point. Only a large point is drawn twice, to keep memory flat."""
     for point in points:
-        if point.most > MOST_HELD:
+        if point.most > MAX_HELD:
             yield make_prompt_parts(point, seed=seed), generate_point(point, seed=seed)
         else:
             cases = list(generate_point(point, seed=seed))

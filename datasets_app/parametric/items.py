@@ -14,7 +14,7 @@ from datasets_app.parametric.spaces import Point, Space
 from datasets_app.parametric.spec import SpaceError
 
 EXAMPLES_SEED = 1042  # Not the default of cases. A user may choose it for cases too, so equal examples are skipped.
-MOST_TRIES = 200  # Draws for each example, before a space counts as too small for it.
+MAX_TRIES = 200  # Draws for each example, before a space counts as too small for it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def draw_examples(
     Fewer examples come back if the parameters allow too few different cases.
     """
     examples: dict[str, Case] = {}
-    for case in islice(draw_cases(base_task, params, seed=seed), MOST_TRIES * count):
+    for case in islice(draw_cases(base_task, params, seed=seed), MAX_TRIES * count):
         if case.input not in avoid:
             examples.setdefault(case.input, case)
         if len(examples) == count:

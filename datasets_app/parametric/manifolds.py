@@ -23,10 +23,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 Density = Literal["normal", "medium", "lowdef", "corner"]
 DENSITIES: tuple[Density, ...] = ("normal", "medium", "lowdef", "corner")
-MOST_VALUES = 1000
+MAX_VALUES = 1000
 RESAMPLE = "resample:"
 DEGREE = "degree"
-MOST_DEGREE = 99
+MAX_DEGREE = 99
 
 
 class StrictModel(BaseModel):
@@ -42,14 +42,14 @@ def _check_scalar(value: Any) -> Any:
 
 
 def _check_step(value: Any) -> Any:
-    if value != DEGREE and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_VALUES):
-        raise ValueError(f'a whole number from 0 to {MOST_VALUES}, or "{DEGREE}"')
+    if value != DEGREE and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_VALUES):
+        raise ValueError(f'a whole number from 0 to {MAX_VALUES}, or "{DEGREE}"')
     return value
 
 
 Scalar = Annotated[Any, AfterValidator(_check_scalar)]
 Step = Annotated[Any, AfterValidator(_check_step)]
-Values = Annotated[list[Scalar], Field(min_length=1, max_length=MOST_VALUES)]
+Values = Annotated[list[Scalar], Field(min_length=1, max_length=MAX_VALUES)]
 
 
 class Window(StrictModel):
@@ -73,8 +73,8 @@ class Window(StrictModel):
 
 
 class Resample(StrictModel):
-    first: int = Field(0, ge=0, le=MOST_VALUES)
-    last: int = Field(0, ge=0, le=MOST_VALUES)
+    first: int = Field(0, ge=0, le=MAX_VALUES)
+    last: int = Field(0, ge=0, le=MAX_VALUES)
 
     @model_validator(mode="after")
     def _require_size(self) -> Resample:
@@ -157,8 +157,8 @@ def _expand_range(content: Mapping[str, Any]) -> list[Any]:
         raise ValueError("from, to and step are numbers")
     if not step > 0 or not start <= stop:
         raise ValueError("a range runs upwards: from is at most to, and step is above 0")
-    if not (stop - start) / step < MOST_VALUES:
-        raise ValueError(f"a range has at most {MOST_VALUES} values")
+    if not (stop - start) / step < MAX_VALUES:
+        raise ValueError(f"a range has at most {MAX_VALUES} values")
     count = int((stop - start) / step + 1e-9) + 1
     is_integer = all(isinstance(value, int) for value in (start, step))
     return [start + at * step if is_integer else round(start + at * step, 9) for at in range(count)]

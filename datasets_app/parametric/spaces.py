@@ -16,8 +16,8 @@ from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.manifolds import DENSITIES, Axis
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spec import (
-    MOST_COUNT,
-    MOST_PROBLEMS,
+    MAX_COUNT,
+    MAX_PROBLEMS,
     GridTask,
     ListTask,
     ManifoldTask,
@@ -27,8 +27,8 @@ from datasets_app.parametric.spec import (
     TaskSpec,
 )
 
-MOST_POINTS = 20_000
-MOST_CASES = 5_000_000
+MAX_POINTS = 20_000
+MAX_CASES = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def resolve(
 
     precision: the name of a block; None for the first.
     Raise SpaceError, which names the field: for parameters that a task does not take, for an axis without values, and
-    for more than MOST_POINTS points or MOST_CASES cases.
+    for more than MAX_POINTS points or MAX_CASES cases.
     """
     if density not in DENSITIES:
         raise SpaceError([f"density: choose {', '.join(DENSITIES)}, not {density[:40]!r}"])
@@ -149,8 +149,8 @@ def resolve(
         problems += resolver.problems
     if problems:
         unique = list(dict.fromkeys(problems))
-        more = [f"and {len(unique) - MOST_PROBLEMS:,} more problems"] if len(unique) > MOST_PROBLEMS else []
-        raise SpaceError(unique[:MOST_PROBLEMS] + more)
+        more = [f"and {len(unique) - MAX_PROBLEMS:,} more problems"] if len(unique) > MAX_PROBLEMS else []
+        raise SpaceError(unique[:MAX_PROBLEMS] + more)
     points = tuple(replace(point, index=index) for index, point in enumerate(points_by_identity.values()))
     space = Space(spec, name, degree, density, seed, points, total - len(points))
     _check_size(len(points), space.max_cases)
@@ -217,7 +217,7 @@ class _Resolver:
             except ParamError as error:
                 self.problems += [f"{path}.{problem}" for problem in error.problems]
                 continue
-            if count is None or len(self.problems) > MOST_PROBLEMS:
+            if count is None or len(self.problems) > MAX_PROBLEMS:
                 continue
             yield Point(
                 index=0,
@@ -251,8 +251,8 @@ class _Resolver:
         count = params.get(COUNT, self.block.count if self.block else None)
         if count is None:
             self.problems.append(f"{path}.{COUNT}: is required, because the file has no precision block")
-        elif isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_COUNT:
-            self.problems.append(f"{path}.{COUNT}: a whole number from 1 to {MOST_COUNT:,}, not {count!r}")
+        elif isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_COUNT:
+            self.problems.append(f"{path}.{COUNT}: a whole number from 1 to {MAX_COUNT:,}, not {count!r}")
         elif self.stopping.get("maximum", count) < count:
             self.problems.append(f"{self.path}.maximum: {self.stopping['maximum']:,} is below the count of {count:,}")
         else:
@@ -265,7 +265,7 @@ def _drop_count(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_size(points: int, cases: int) -> None:
-    if points > MOST_POINTS:
-        raise SpaceError([f"tasks: {points:,} points; at most {MOST_POINTS:,} are resolved"])
-    if cases > MOST_CASES:
-        raise SpaceError([f"precision: {cases:,} cases at most; at most {MOST_CASES:,} are drawn"])
+    if points > MAX_POINTS:
+        raise SpaceError([f"tasks: {points:,} points; at most {MAX_POINTS:,} are resolved"])
+    if cases > MAX_CASES:
+        raise SpaceError([f"precision: {cases:,} cases at most; at most {MAX_CASES:,} are drawn"])

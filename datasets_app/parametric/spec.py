@@ -40,7 +40,7 @@ from pydantic import (
 
 from datasets_app.generators.registry import UnknownTask, get_generator
 from datasets_app.parametric.manifolds import (
-    MOST_DEGREE,
+    MAX_DEGREE,
     RESAMPLE,
     Axis,
     Density,
@@ -58,10 +58,10 @@ STATIC = (
     "static is no mode here: a fixed file of questions has no parameters to explore. "
     "Import such a file as a dataset, or use grid, list or manifold"
 )
-MOST_PROBLEMS = 20
-MOST_COUNT = 100_000
+MAX_PROBLEMS = 20
+MAX_COUNT = 100_000
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]*$")]
-Count = Annotated[int, Field(ge=1, le=MOST_COUNT)]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -106,7 +106,7 @@ class TaskSpec(StoppingFields):
     task: str | None = None
     file: str | None = None
     label: str = Field("", max_length=200)
-    degree: int | None = Field(None, ge=0, le=MOST_DEGREE)
+    degree: int | None = Field(None, ge=0, le=MAX_DEGREE)
     density: Density | None = None
 
     @property
@@ -178,11 +178,11 @@ Task = Annotated[
 class SpaceSpec(StrictModel):
     """The whole file."""
 
-    MOST_TASKS: ClassVar[int] = 100
+    MAX_TASKS: ClassVar[int] = 100
 
     name: Name
     precision: dict[str, Precision] = Field(default_factory=dict, max_length=20)
-    tasks: list[Task] = Field(min_length=1, max_length=MOST_TASKS)
+    tasks: list[Task] = Field(min_length=1, max_length=MAX_TASKS)
 
     @field_validator("tasks")
     @classmethod
@@ -210,7 +210,7 @@ class TaskFile(StoppingFields):
     name: Name
     manifold: dict[str, ManifoldAxis] | None = None
     manifolds: list[dict[str, ManifoldAxis]] = Field(default_factory=list, max_length=100)
-    degree: int | None = Field(None, ge=0, le=MOST_DEGREE)
+    degree: int | None = Field(None, ge=0, le=MAX_DEGREE)
     density: Density | None = None
 
 
@@ -254,8 +254,8 @@ def _validate(kind: type[Spec], content: Any, prefix: str) -> Spec:
         return kind.model_validate(content)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
-        more = [f"and {len(problems) - MOST_PROBLEMS:,} more problems"] if len(problems) > MOST_PROBLEMS else []
-        lines = [prefix + _describe_problem(problem, kind) for problem in problems[:MOST_PROBLEMS]]
+        more = [f"and {len(problems) - MAX_PROBLEMS:,} more problems"] if len(problems) > MAX_PROBLEMS else []
+        lines = [prefix + _describe_problem(problem, kind) for problem in problems[:MAX_PROBLEMS]]
         raise SpaceError(lines + more) from None
 
 

@@ -11,8 +11,8 @@ from django.forms.fields import InvalidJSONInput
 
 from evalsite.lib.text.pg_text import describe_unstorable
 
-MOST_CHARACTERS = 1_000_000
-MOST_LEVELS = 50
+MAX_CHARACTERS = 1_000_000
+MAX_LEVELS = 50
 LARGEST_INTEGER = 2**63 - 1
 
 
@@ -21,8 +21,8 @@ def read_json(text: str) -> Any:
 
     Raise ValueError if the text is not valid JSON or exceeds a limit. The message names the line or the limit.
     """
-    if len(text) > MOST_CHARACTERS:
-        raise ValueError(f"This is too long: {len(text):,} characters, at most {MOST_CHARACTERS:,} are read.")
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"This is too long: {len(text):,} characters, at most {MAX_CHARACTERS:,} are read.")
     try:
         value = json.loads(text, parse_int=_read_integer)
     except json.JSONDecodeError as error:
@@ -42,12 +42,12 @@ def _read_integer(digits: str) -> int:
 
 
 def _check_depth(value: Any) -> None:
-    """Raise ValueError if the value is nested deeper than MOST_LEVELS.
+    """Raise ValueError if the value is nested deeper than MAX_LEVELS.
 
     The walk goes level by level without recursion, so that no input can exhaust the stack.
     """
     level = [value]
-    for _ in range(MOST_LEVELS):
+    for _ in range(MAX_LEVELS):
         level = [part for outer in level if isinstance(outer, dict | list) for part in _parts(outer)]
         if not level:
             return
@@ -59,7 +59,7 @@ def _parts(outer: dict[str, Any] | list[Any]) -> list[Any]:
 
 
 def _too_deep() -> str:
-    return f"This is nested too deeply: at most {MOST_LEVELS} brackets stand within each other."
+    return f"This is nested too deeply: at most {MAX_LEVELS} brackets stand within each other."
 
 
 class BoundedJSONField(forms.JSONField):

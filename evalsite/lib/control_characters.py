@@ -21,7 +21,7 @@ _HTML_PARTS = re.compile(
     r"|(?P<tag><[^>]*>)",
     re.DOTALL | re.IGNORECASE,
 )
-MOST_ELEMENTS = 1_000  # Maximum per page, so that a text full of controls cannot make the page ten times as large.
+MAX_ELEMENTS = 1_000  # Maximum per page, so that a text full of controls cannot make the page ten times as large.
 _VALUES = re.compile(r"""(\bvalue=(?:"[^"]*"|'[^']*'))""")
 
 
@@ -37,12 +37,12 @@ def mark_text(text: str) -> str:
 def mark_html(page: str) -> str:
     """Replace control characters in an HTML page with marks that show the character's name on hover.
 
-    After MOST_ELEMENTS marks, further marks are plain text. The values of form fields stay unchanged. The page must
+    After MAX_ELEMENTS marks, further marks are plain text. The values of form fields stay unchanged. The page must
     escape every `<` that is not markup, because a tag is taken to end at the next `>`.
     """
     if not _ON_A_PAGE.search(page):
         return page
-    pieces, end, remaining = [], 0, MOST_ELEMENTS
+    pieces, end, remaining = [], 0, MAX_ELEMENTS
     for part in _HTML_PARTS.finditer(page):
         text, remaining = _mark_elements(page[end : part.start()], remaining)
         pieces += [text, _mark_part(part)]

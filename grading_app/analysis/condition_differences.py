@@ -85,7 +85,7 @@ def _list_columns(data: AnalysisData) -> list[ResultColumn]:
 
 
 def _build_rows(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> list[dict[str, Any]]:
-    """Return the rows of the pairs with the smallest p, at most MOST_PAIRS."""
+    """Return the rows of the pairs with the smallest p, at most MAX_PAIRS."""
     rates = benjamini_hochberg([pair.change.p_or_one for pair in pairs])
     listed = sorted(zip(pairs, corrected, rates, strict=True), key=lambda one: one[0].change.p_or_one)
     listed = listed[:MAX_PAIRS]  # Resampling is slow, so only the pairs of the table are resampled.

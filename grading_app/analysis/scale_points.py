@@ -48,7 +48,7 @@ def _find_ends(data: AnalysisData) -> tuple[int, int]:
 
 
 def _list_ranges(data: AnalysisData) -> list[range]:
-    """Return the points of each column: one point, or several if the scale has more than MOST_COLUMNS."""
+    """Return the points of each column: one point, or several if the scale has more than MAX_COLUMNS."""
     low, high = _find_ends(data)
     step = ceil((high - low + 1) / MAX_COLUMNS)
     return [range(start, min(start + step, high + 1)) for start in range(low, high + 1, step)]

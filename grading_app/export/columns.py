@@ -11,7 +11,7 @@ from evalsite.lib.text.spreadsheet import escape_cell_sql
 Kind = Literal["text", "integer", "decimal", "real", "flag", "time", "json"]
 
 UTC_TEXT = 'YYYY-MM-DD"T"HH24:MI:SS.US'
-MOST_ARGUMENTS = 100  # The limit of PostgreSQL for the arguments of a function.
+MAX_ARGUMENTS = 100  # The limit of PostgreSQL for the arguments of a function.
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def json_members(members: Sequence[Column]) -> str:
     """
     pieces = [piece for column in members for piece in (f"""',"{column.name}":'""", _build_json_value(column))]
     pieces[0] = pieces[0].replace(",", "", 1)
-    parts = (pieces[start : start + MOST_ARGUMENTS] for start in range(0, len(pieces), MOST_ARGUMENTS))
+    parts = (pieces[start : start + MAX_ARGUMENTS] for start in range(0, len(pieces), MAX_ARGUMENTS))
     return " || ".join(f"concat({', '.join(part)})" for part in parts)
 
 

@@ -20,7 +20,7 @@ from grading_app.export.study_card import study_card
 TABLES, ROWS, IMAGES = "tables/", "rows/", "images/"
 SCHEMA_FILE = "schema.json"
 STUDY = "study"  # The kind of a snapshot. Bundles have other kinds.
-MOST_LINE = 256 * 2**20
+MAX_LINE = 256 * 2**20
 SCHEMA = 4  # The version of the format that this site writes, and the newest that it reads.
 # The errors of zipfile for a damaged archive. RuntimeError: encrypted, or by an unknown method.
 BROKEN = (
@@ -124,9 +124,9 @@ class _Check:
 
     def _read_lines(self, name: str) -> Iterator[bytes]:
         with self.archive.open(name) as part:
-            while line := part.readline(MOST_LINE):
-                if len(line) == MOST_LINE:
-                    raise ValueError(f"a line is longer than {MOST_LINE // 2**20} MB")
+            while line := part.readline(MAX_LINE):
+                if len(line) == MAX_LINE:
+                    raise ValueError(f"a line is longer than {MAX_LINE // 2**20} MB")
                 yield line
 
     def _check_card(self, table_counts: dict[str, Any]) -> None:

@@ -25,8 +25,8 @@ from runs_app.models import Experiment, Trial
 Options = Mapping[str, str]
 PARTICIPANT_ITEMS = 20
 PARTICIPANT_SEED = 42
-MOST_ITEMS = 100_000
-MOST_COLUMNS = 1_500  # PostgreSQL allows 1,664 expressions in a SELECT list.
+MAX_ITEMS = 100_000
+MAX_COLUMNS = 1_500  # PostgreSQL allows 1,664 expressions in a SELECT list.
 NO_PARTICIPANTS = (
     "Rows are repetitions of a model, not participants: they share one model, so they are not independent people."
 )
@@ -87,8 +87,8 @@ def build_participants(experiment: Experiment, options: Options) -> ExportTable:
         raise WideTableError("participants: the experiment has no ratings; the table answers has its scores")
     items = choose_items(experiment, options)
     pairs = [(item, dimension) for item in items for dimension in dimensions]
-    if len(pairs) > MOST_COLUMNS:
-        raise WideTableError(f"participants: at most {MOST_COLUMNS // len(dimensions)} items fit; lower n_items")
+    if len(pairs) > MAX_COLUMNS:
+        raise WideTableError(f"participants: at most {MAX_COLUMNS // len(dimensions)} items fit; lower n_items")
     names = make_unique_names([f"{item.key}_{dimensions[dimension]}" for item, dimension in pairs])
     ratings = [
         Column(name, "integer", f"max(t.rating) FILTER (WHERE t.item_id = {item.pk} AND t.dimension_id = {dimension})")
@@ -152,7 +152,7 @@ def choose_items(experiment: Experiment, options: Options) -> list[Item]:
     trials = Trial.objects.filter(item=OuterRef("pk"), run__experiment=experiment)
     pool = Item.objects.filter(Exists(trials), dataset=experiment.dataset_id, excluded=False).order_by("position", "pk")
     categories = dict(pool.values_list("key", "category"))
-    n = min(_read_number("n_items", options, PARTICIPANT_ITEMS, 1, MOST_ITEMS), len(categories))
+    n = min(_read_number("n_items", options, PARTICIPANT_ITEMS, 1, MAX_ITEMS), len(categories))
     seed = _read_number("seed", options, PARTICIPANT_SEED, 0, 2**63)
     try:
         keys = set(sample(categories.items(), "stratified", n, seed)) if categories else set()

@@ -15,7 +15,7 @@ from grading_app.study_import.itemeval_config import SUFFIXES as CONFIGS
 from grading_app.study_import.upload_reader import SNAPSHOT
 
 PART = "study"
-MOST_FILES = 50
+MAX_FILES = 50
 DETECT = ("", "Detect the format")
 SUFFIXES = (".zip", *CONFIGS, *(suffix for one in FORMATS.values() for suffix in one.suffixes))
 
@@ -33,8 +33,8 @@ class FilesField(forms.FileField):
     def clean(self, data: Any, initial: Any = None) -> list[Any]:
         """Return the files that were sent. Raise ValidationError for too many, or for too many bytes."""
         files = [super(FilesField, self).clean(one, initial) for one in data or [None]]
-        if len(files) > MOST_FILES:
-            raise forms.ValidationError(f"At most {MOST_FILES} files. Choose a zip of their folder instead.")
+        if len(files) > MAX_FILES:
+            raise forms.ValidationError(f"At most {MAX_FILES} files. Choose a zip of their folder instead.")
         if sum(file.size for file in files if file) > get_most_bytes(PART):
             most = get_most_bytes(PART) // MIB
             raise forms.ValidationError(

@@ -18,7 +18,7 @@ from grading_app.reports.length_bias import LENGTHS, MIN_BIN_SIZE, ScoresByLengt
 from grading_app.reports.plot_style import WIDE
 from grading_app.reports.verdict_aggregates import get_aggregates_by_condition
 
-MOST_GRADERS = 12  # Beyond it, `by` in the address chooses one.
+MAX_GRADERS = 12  # Beyond it, `by` in the address chooses one.
 
 if TYPE_CHECKING:
     from grading_app.comparison.agreement_report import AgreementResult
@@ -77,7 +77,7 @@ def list_length_figures(source: FigureSource) -> Iterator[PaperFigure]:
     queryset = source.experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
     conditions = list(queryset.prefetch_related("panel__graders__rubric").order_by("pk"))
     key = source.data.get("by", "")
-    selected = [condition for condition in conditions if key in ("", str(condition.pk))][:MOST_GRADERS]
+    selected = [condition for condition in conditions if key in ("", str(condition.pk))][:MAX_GRADERS]
     by_condition = get_aggregates_by_condition(LENGTHS, selected, conditions)
     name = "length"
     for condition in selected:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 BINS = 10
 """Scores are rounded to this many steps of the judge's scale; a scale with fewer points keeps them."""
-MOST_PANELS = 12
+MAX_PANELS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def load_calibrations(experiment: Any) -> list[Calibration]:
     if reference is None:
         return []
     key, label, ends = reference
-    calibrations = [_estimate_calibration(experiment, judge, key, label, ends) for judge in judges[:MOST_PANELS]]
+    calibrations = [_estimate_calibration(experiment, judge, key, label, ends) for judge in judges[:MAX_PANELS]]
     return [calibration for calibration in calibrations if calibration is not None]
 
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_IMAGES = 300
+MAX_IMAGES = 300
 """More items are drawn as dots: their images would hide each other."""
 MARK = 22  # CSS pixels of an image used as a mark.
-MOST_CATEGORIES = len(plot_style.SERIES)
+MAX_CATEGORIES = len(plot_style.SERIES)
 MARKERS, SIGNS = "os^DvPX*", "●■▲◆▼✚✖★"
 """The marks of categories, which grey prints need too, and their signs in the legend."""
 
@@ -82,7 +82,7 @@ def make_plane_figures(plane: Plane) -> Iterator[PaperFigure]:
             partial(_draw_categories, plane),
             table,
             "Each point is an item. The large marks are the means of the categories."
-            + (f" The {MOST_CATEGORIES} largest categories have a colour and a mark." if _are_many(plane) else ""),
+            + (f" The {MAX_CATEGORIES} largest categories have a colour and a mark." if _are_many(plane) else ""),
             alt,
         )
 
@@ -96,7 +96,7 @@ def _find_second(source: FigureSource, first: Measure | None) -> Measure | None:
 
 def _find_thumbnails(data: RatingData) -> dict[int, Path]:
     """Return the files of the images of the items, by the place of the item; none for too many items."""
-    if len(data.items) > MOST_IMAGES:
+    if len(data.items) > MAX_IMAGES:
         return {}
     items = {
         item.pk: item for item in Item.objects.filter(pk__in=data.items, image__isnull=False).select_related("image")
@@ -175,13 +175,13 @@ def _draw_images(axis: Axes, x: Any, y: Any, files: list[Path | None]) -> None:
 
 
 def _are_many(plane: Plane) -> bool:
-    return len(plane.x.category_names) > MOST_CATEGORIES
+    return len(plane.x.category_names) > MAX_CATEGORIES
 
 
 def _choose_colors(plane: Plane) -> dict[str, str]:
     """Return the colours of the largest categories."""
     names = sorted(plane.x.category_names, key=lambda name: (-plane.x.categories.count(name), name))
-    return dict(zip(sorted(names[:MOST_CATEGORIES]), plot_style.SERIES, strict=False))
+    return dict(zip(sorted(names[:MAX_CATEGORIES]), plot_style.SERIES, strict=False))
 
 
 def _draw_categories(plane: Plane, width: int) -> Figure:

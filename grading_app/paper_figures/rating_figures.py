@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_PANELS = 24
+MAX_PANELS = 24
 BINS = 24
 MANY_POINTS = 1500
 FEWEST = 3
@@ -72,9 +72,9 @@ def make_dimension_figures(data: RatingData, suffix: str = "") -> Iterator[Paper
 def _describe_extent(data: RatingData, name: str) -> str:
     """Return the number of items where the panels do not say it, and how many panels are left out."""
     if name == "conditions":
-        n, limit, noun = len(data.all_series), 2 * MOST_PANELS, "rows"
+        n, limit, noun = len(data.all_series), 2 * MAX_PANELS, "rows"
     else:
-        n, limit, noun = len(data.all_series), MOST_PANELS, "panels"
+        n, limit, noun = len(data.all_series), MAX_PANELS, "panels"
     items = f"{len(data.items)} items." if name == "conditions" else ""
     return " ".join(filter(None, (items, f"The first {limit} of {n} {noun}." if n > limit else "")))
 
@@ -111,7 +111,7 @@ def _build_item_table(data: RatingData, name: str, title: str) -> ResultTable:
 def arrange_panels(
     series: Sequence[Series], width: int, *, height: int = 150, top: int = 44
 ) -> tuple[plot_style.Grid, Any]:
-    panels = series[:MOST_PANELS]
+    panels = series[:MAX_PANELS]
     columns = max(1, min(3 if width >= plot_style.WIDE else 2, len(panels), width // 150))
     grid = plot_style.Grid(
         len(panels), columns, width, panel_height=height, left=48, right=14, top=top, bottom=44, gap_x=40, gap_y=62
@@ -255,7 +255,7 @@ def _draw_regression(axis: Axes, x: Any, y: Any) -> str:
 
 
 def _draw_conditions(data: RatingData, width: int) -> Figure:
-    all_series = data.all_series[: 2 * MOST_PANELS]
+    all_series = data.all_series[: 2 * MAX_PANELS]
     names = [plot_style.wrap(series.label, min(190, 0.42 * width) - 14) for series in reversed(all_series)]
     left = plot_style.fit_labels(names, width, 190)
     grid = plot_style.Grid(1, 1, width, 32 * len(all_series), left=left)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HEIGHT = 240
 REPETITIONS = (1, 2, 3, 5, 10, 20, 50, 100)
-MOST_CONDITIONS = len(plot_style.SERIES)
+MAX_CONDITIONS = len(plot_style.SERIES)
 RepeatabilityByCondition = dict[str, Repeatability]
 
 
@@ -63,9 +63,7 @@ def _describe_extent(by_condition: RepeatabilityByCondition) -> str:
     items = sorted({estimate.items for estimate in by_condition.values()})
     text = f" {items[0]} items." if len(items) == 1 else f" {items[0]} to {items[-1]} items."
     return text + (
-        f" The first {MOST_CONDITIONS} of {len(by_condition)} conditions."
-        if len(by_condition) > MOST_CONDITIONS
-        else ""
+        f" The first {MAX_CONDITIONS} of {len(by_condition)} conditions." if len(by_condition) > MAX_CONDITIONS else ""
     )
 
 
@@ -95,7 +93,7 @@ def _draw(by_condition: RepeatabilityByCondition, width: int) -> Figure:
     figure, (axis,) = grid.make_panels()
     k_values = [10 ** (index / 40) for index in range(81)]
     ends = []
-    entries = list(by_condition.items())[:MOST_CONDITIONS]
+    entries = list(by_condition.items())[:MAX_CONDITIONS]
     for (name, estimate), color, dashes in zip(entries, plot_style.SERIES, cycle(plot_style.DASHES), strict=False):
         curve = [estimate.reliability_of_mean(k) for k in k_values]
         axis.plot(k_values, curve, color=color, linewidth=1.6 * plot_style.PIXEL, linestyle=dashes)

@@ -9,7 +9,7 @@ import numpy as np
 
 from grading_app.statistics.item_scores import Floats
 
-RESAMPLES, FEWEST_RESAMPLES, MOST_SUMS = 10_000, 1_000, 400_000_000
+RESAMPLES, FEWEST_RESAMPLES, MAX_SUMS = 10_000, 1_000, 400_000_000
 TOLERANCE = 1e-9
 
 
@@ -48,7 +48,7 @@ def category_interaction(scores: Floats, categories: Sequence[str], seed: int = 
     if total - between <= TOLERANCE * max(1.0, total):
         return None
     df = (len(names) - 1) * (conditions - 1), (items - len(names)) * (conditions - 1)
-    resamples = max(FEWEST_RESAMPLES, min(RESAMPLES, MOST_SUMS // deviations.size))
+    resamples = max(FEWEST_RESAMPLES, min(RESAMPLES, MAX_SUMS // deviations.size))
     random, extreme = np.random.default_rng(seed), 1
     for _ in range(resamples):
         extreme += _sum_squares_between(deviations[random.permutation(items)], sizes) >= between * (1 - TOLERANCE)

@@ -25,7 +25,7 @@ from grading_app.export.snapshot_check import STUDY, SnapshotFileError
 from grading_app.study_import.designs import Design, DesignNames
 from grading_app.study_import.importers import FORMATS
 from grading_app.study_import.snapshot_import import WHAT, import_snapshot
-from grading_app.study_import.study import MOST_PROBLEMS, Study, StudyError, StudyTrial
+from grading_app.study_import.study import MAX_PROBLEMS, Study, StudyError, StudyTrial
 from grading_app.study_import.upload_reader import place_files, read_study_upload, safe_name
 from grading_app.study_import.writer import write_study
 from runs_app.experiment_files.spec_errors import SpecError
@@ -36,7 +36,7 @@ from runs_app.planning.spec_io import create_experiment
 TASK = "grading_app.tasks.import_uploaded_study"
 REPORT = "report"
 EVERY_S = 1.0
-MOST_NOTES = 200
+MAX_NOTES = 200
 SOURCES = {
     STUDY: "Evalsite snapshot",
     DATASET: "Bundle of a dataset",
@@ -92,7 +92,7 @@ def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
         report = _import(upload, job, user)
     except (StudyError, SnapshotFileError, FileError) as error:
         problems = error.problems if isinstance(error, StudyError) else [str(error)]
-        upload.store(REPORT, asdict(StudyReport(problems=problems[:MOST_PROBLEMS], problem_count=len(problems))))
+        upload.store(REPORT, asdict(StudyReport(problems=problems[:MAX_PROBLEMS], problem_count=len(problems))))
         return finish(upload, job)
     except FileNotFoundError:
         raise
@@ -134,9 +134,7 @@ def _take_design(design: Design, job: UploadJob, user: User) -> StudyReport:
             transaction.set_rollback(job.kind == "check")
     except SpecError as error:
         raise StudyError(error.problems) from error
-    return StudyReport(
-        f"Design of {design.tool}", experiment.slug, counts=counts, notes=list(design.notes)[:MOST_NOTES]
-    )
+    return StudyReport(f"Design of {design.tool}", experiment.slug, counts=counts, notes=list(design.notes)[:MAX_NOTES])
 
 
 def _take_study(study: Study, job: UploadJob, user: User) -> StudyReport:
@@ -160,7 +158,7 @@ def _take_study(study: Study, job: UploadJob, user: User) -> StudyReport:
         source=FORMATS[study.tool].label if study.tool in FORMATS else study.tool,
         experiment=report.experiment.slug,
         counts=list(counts.items()),
-        notes=notes[:MOST_NOTES],
+        notes=notes[:MAX_NOTES],
     )
 
 

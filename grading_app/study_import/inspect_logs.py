@@ -31,7 +31,7 @@ from grading_app.study_import.study import (
 )
 
 ZSTANDARD = 93  # zipfile of this Python refuses it.
-MOST_BYTES = 256 * 2**20  # Of one member, unpacked.
+MAX_BYTES = 256 * 2**20  # Of one member, unpacked.
 # Most errors of pyarrow derive from these.
 DAMAGED = (
     zipfile.BadZipFile,
@@ -160,8 +160,8 @@ def _open(file: Path) -> zipfile.ZipFile:
 
 def _read_member(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     """Return the content of a member. Raise StudyError if it is too large or damaged."""
-    if info.file_size > MOST_BYTES:
-        raise StudyError([f"{file.name}, {info.filename}: larger than {MOST_BYTES // 2**20} MB"])
+    if info.file_size > MAX_BYTES:
+        raise StudyError([f"{file.name}, {info.filename}: larger than {MAX_BYTES // 2**20} MB"])
     try:
         return _unpack_member(file, archive, info)
     except DAMAGED as error:
@@ -179,15 +179,15 @@ def _unpack_member(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) 
         raw.seek(name_length + extra_length, io.SEEK_CUR)
         compressed = raw.read(info.compress_size)
     with pa.CompressedInputStream(pa.BufferReader(compressed), "zstd") as stream:
-        content: bytes = stream.read(MOST_BYTES + 1)
+        content: bytes = stream.read(MAX_BYTES + 1)
     if len(content) != info.file_size:
         raise ValueError("another size than declared")
     return content
 
 
 def _read_json_log(file: Path) -> Log:
-    if file.stat().st_size > MOST_BYTES:
-        raise StudyError([f"{file.name}: larger than {MOST_BYTES // 2**20} MB"])
+    if file.stat().st_size > MAX_BYTES:
+        raise StudyError([f"{file.name}: larger than {MAX_BYTES // 2**20} MB"])
     return _parse(file.read_bytes(), file.name)
 
 

@@ -36,7 +36,7 @@ from grading_app.study_import.itemeval_scores import ScoreStore, read_scores
 from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.stored_tables import StoredTables, TableRow, read_parquet_files, require_columns
 from grading_app.study_import.study import (
-    MOST_PROBLEMS,
+    MAX_PROBLEMS,
     Study,
     StudyCondition,
     StudyError,
@@ -155,7 +155,7 @@ def _read_study_design(
     try:
         config = read_config(file, content, path)
     except StudyError as error:
-        return None, [], [f"The design is not taken. {problem}." for problem in error.problems[:MOST_PROBLEMS]]
+        return None, [], [f"The design is not taken. {problem}." for problem in error.problems[:MAX_PROBLEMS]]
     run_cells = [(condition.model_id, condition.prompt, condition.sampler) for condition in conditions.values()]
     planned_conditions = [
         condition
@@ -231,7 +231,7 @@ def _read_conditions(
         row_problems = list(_find_solution_problems(where, row, items, answers))
         problems += row_problems
         if row_problems:
-            if len(problems) > 10 * MOST_PROBLEMS:
+            if len(problems) > 10 * MAX_PROBLEMS:
                 break
             continue
         wave = row.get("wave") or 0

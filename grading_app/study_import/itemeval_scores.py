@@ -12,7 +12,7 @@ from typing import Any
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.stored_tables import StoredTables, TableRow, require_columns
-from grading_app.study_import.study import MOST_PROBLEMS, StudyError, StudyScore
+from grading_app.study_import.study import MAX_PROBLEMS, StudyError, StudyScore
 
 GRADINGS = "gradings"
 LONGEST_SCORER = 40
@@ -73,7 +73,7 @@ def read_scores(tables: StoredTables, answers: KeyIndex) -> ScoreStore:
     for (where, row), length in zip(tables.rows(GRADINGS), _measure_lines(tables.file(GRADINGS)), strict=True):
         row_problems = _find_problems(where, row, identities)
         problems += row_problems
-        if len(problems) > 10 * MOST_PROBLEMS:
+        if len(problems) > 10 * MAX_PROBLEMS:
             break
         if not row_problems and _is_taken(row, answers, counts):
             answer = (row["gen_condition_id"], row["item_id"], row["epoch"])

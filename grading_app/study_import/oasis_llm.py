@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from grading_app.study_import.study import (
-    MOST_PROBLEMS,
+    MAX_PROBLEMS,
     HumanNorm,
     Study,
     StudyCondition,
@@ -102,7 +102,7 @@ def check_rows(rows: Rows) -> TrialFacts:
     problems: list[str] = []
     for where, row in rows:
         _check(where, row, problems)
-        if len(problems) > 10 * MOST_PROBLEMS:
+        if len(problems) > 10 * MAX_PROBLEMS:
             break
         facts.models.setdefault(row["run_id"], row.get("model") or row["run_id"].rpartition("__")[2])
         facts.images.setdefault(row["image_id"])

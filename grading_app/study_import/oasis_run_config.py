@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import canonical_json, slugify_name
-from evalsite.lib.text.strict_yaml import MOST_CHARS, FileError, parse_yaml
+from evalsite.lib.text.strict_yaml import MAX_CHARS, FileError, parse_yaml
 from grading_app.study_import.study import StudyError
 
 SUFFIXES = (".yaml", ".yml")
@@ -90,7 +90,7 @@ def read_run_config(
 def _read(path: Path) -> Any:
     try:
         with path.open(encoding="utf-8-sig") as text:
-            return parse_yaml(text.read(MOST_CHARS + 1))
+            return parse_yaml(text.read(MAX_CHARS + 1))
     except (FileError, UnicodeError) as error:
         raise StudyError([f"{path.name}: {error}"]) from error
 

@@ -19,7 +19,7 @@ from evalsite.lib.text.hashing import slugify_name
 from grading_app.study_import.itemeval_config import read_yaml_files
 from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.study import (
-    MOST_PROBLEMS,
+    MAX_PROBLEMS,
     Study,
     StudyCondition,
     StudyError,
@@ -86,7 +86,7 @@ def read_reasonscape(path: Path) -> Study:
     for where, record in _read_records(files):
         record_problems = list(_find_problems(record))
         problems += [f"{where}: {problem}" for problem in record_problems]
-        if len(problems) > 10 * MOST_PROBLEMS:
+        if len(problems) > 10 * MAX_PROBLEMS:
             break
         if not record_problems:
             _add_item(where, record, items, facts, problems)

@@ -39,7 +39,7 @@ from grading_app.export.bundle_kinds import DATASET, DESIGN, KINDS
 from grading_app.export.snapshot_check import (
     BROKEN,
     IMAGES,
-    MOST_LINE,
+    MAX_LINE,
     ROWS,
     SCHEMA,
     STUDY,
@@ -55,10 +55,10 @@ from grading_app.study_import.study_completion import complete_study
 from runs_app.models import DeletedRun, Experiment, ItemText, TextSet
 from runs_app.models.designs import Versioned
 
-MOST_BYTES = 64 * 2**30  # Unpacked, of all parts.
-MOST_PARTS = 200_000
-MOST_PART = 256 * 2**20  # Of a part that is read as a whole: all but tables and rows.
-MOST_IMAGE = 64 * 2**20
+MAX_BYTES = 64 * 2**30  # Unpacked, of all parts.
+MAX_PARTS = 200_000
+MAX_PART = 256 * 2**20  # Of a part that is read as a whole: all but tables and rows.
+MAX_IMAGE = 64 * 2**20
 IMAGE_NAME = re.compile(rf"{IMAGES}([0-9a-f]{{64}})\.(jpeg|png)\Z")
 PLACEHOLDER = "imported"
 WHAT = "import"  # Of the history's row.
@@ -125,9 +125,9 @@ def _check_size(path: Path) -> None:
     except BROKEN as error:
         raise SnapshotFileError(f"{path.name} is not a complete snapshot: {error}") from None
     part_sizes = [part.file_size for part in parts if not part.filename.startswith((ROWS, TABLE_PARTS))]
-    is_large = sum(part.file_size for part in parts) > MOST_BYTES or max(part_sizes, default=0) > MOST_PART
-    if is_large or len(parts) > MOST_PARTS:
-        raise SnapshotFileError(f"{path.name} is too large: at most {MOST_PARTS:,} parts, {MOST_BYTES // 2**30} GB")
+    is_large = sum(part.file_size for part in parts) > MAX_BYTES or max(part_sizes, default=0) > MAX_PART
+    if is_large or len(parts) > MAX_PARTS:
+        raise SnapshotFileError(f"{path.name} is too large: at most {MAX_PARTS:,} parts, {MAX_BYTES // 2**30} GB")
 
 
 class _Import:
@@ -203,7 +203,7 @@ class _Import:
 
     def _read_lines(self, part: str) -> Iterator[str]:
         with self.archive.open(part) as file:
-            while line := file.readline(MOST_LINE):
+            while line := file.readline(MAX_LINE):
                 yield line.decode()
 
     def _take_images(self, *, write_files: bool) -> None:
@@ -213,7 +213,7 @@ class _Import:
             row = json.loads(line) if isinstance(line, str) else line
             rows_by_name[f"{IMAGES}{row['sha256']}.{row['format']}"] = row
         for name, row in rows_by_name.items():
-            if IMAGE_NAME.match(name) is None or self.archive.getinfo(name).file_size > MOST_IMAGE:
+            if IMAGE_NAME.match(name) is None or self.archive.getinfo(name).file_size > MAX_IMAGE:
                 raise SnapshotFileError(f"{self.file_name}: {name[:100]} is not an image of a snapshot")
             data = self.archive.read(name)
             with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:

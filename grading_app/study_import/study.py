@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-MOST_PROBLEMS = 20
+MAX_PROBLEMS = 20
 UNREADABLE = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -20,7 +20,7 @@ class StudyError(Exception):
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
-        shown = self.problems[:MOST_PROBLEMS]
+        shown = self.problems[:MAX_PROBLEMS]
         more = len(self.problems) - len(shown)
         super().__init__("\n".join([*shown, *([f"and {more} more"] if more else [])]))
 

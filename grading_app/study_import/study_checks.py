@@ -11,11 +11,11 @@ from evalsite.lib.text.pg_text import describe_unstorable
 from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyItem, StudyTrial
 from runs_app.bounds import BOUNDS
 
-MOST_INTEGER = 2**31 - 1
-MOST_SAMPLES = 10_000
-MOST_ATTEMPTS = 1000  # Each is a row.
-MOST_USD = Decimal(1_000_000)  # Of one trial.
-MOST_TEXT = 2_000_000
+MAX_INTEGER = 2**31 - 1
+MAX_SAMPLES = 10_000
+MAX_ATTEMPTS = 1000  # Each is a row.
+MAX_USD = Decimal(1_000_000)  # Of one trial.
+MAX_TEXT = 2_000_000
 LONGEST_KEY = 200
 LONGEST_EFFORT = 20
 INTEGERS = (
@@ -62,7 +62,7 @@ def _find_item_problems(item: StudyItem) -> Iterator[str]:
     for norm in item.norms:
         if not all(math.isfinite(value) for value in (norm.mean, norm.sd or 0)):
             yield f"the norm of {norm.dimension} is not a number"
-        if (norm.sd or 0) < 0 or not 0 <= (norm.n or 0) <= MOST_INTEGER:
+        if (norm.sd or 0) < 0 or not 0 <= (norm.n or 0) <= MAX_INTEGER:
             yield f"the norm of {norm.dimension} has a negative sd or n"
 
 
@@ -79,18 +79,18 @@ def _find_setting_problems(condition: StudyCondition) -> Iterator[str]:
 
 
 def _find_trial_problems(trial: StudyTrial) -> Iterator[str]:
-    if not 0 <= trial.sample_idx < MOST_SAMPLES:
-        yield f"the repetition {trial.sample_idx} is not between 0 and {MOST_SAMPLES - 1:,}"
-    if not 1 <= trial.attempts <= MOST_ATTEMPTS:
-        yield f"attempts is {trial.attempts}, not between 1 and {MOST_ATTEMPTS:,}"
+    if not 0 <= trial.sample_idx < MAX_SAMPLES:
+        yield f"the repetition {trial.sample_idx} is not between 0 and {MAX_SAMPLES - 1:,}"
+    if not 1 <= trial.attempts <= MAX_ATTEMPTS:
+        yield f"attempts is {trial.attempts}, not between 1 and {MAX_ATTEMPTS:,}"
     for name in INTEGERS:
         value = getattr(trial, name)
-        if value is not None and not 0 <= value <= MOST_INTEGER:
-            yield f"{name} is {value}, not between 0 and {MOST_INTEGER:,}"
-    if trial.rating is not None and abs(trial.rating) > MOST_INTEGER:
+        if value is not None and not 0 <= value <= MAX_INTEGER:
+            yield f"{name} is {value}, not between 0 and {MAX_INTEGER:,}"
+    if trial.rating is not None and abs(trial.rating) > MAX_INTEGER:
         yield f"rating is {trial.rating}"
-    if trial.cost_usd is not None and not (trial.cost_usd.is_finite() and 0 <= trial.cost_usd <= MOST_USD):
-        yield f"cost_usd is {trial.cost_usd}, not between 0 and {MOST_USD:,}"
+    if trial.cost_usd is not None and not (trial.cost_usd.is_finite() and 0 <= trial.cost_usd <= MAX_USD):
+        yield f"cost_usd is {trial.cost_usd}, not between 0 and {MAX_USD:,}"
     for name in TEXTS:
         yield from _find_text_problems(name, getattr(trial, name))
     for score in trial.scores:
@@ -100,7 +100,7 @@ def _find_trial_problems(trial: StudyTrial) -> Iterator[str]:
 
 
 def _find_text_problems(name: str, value: Any) -> Iterator[str]:
-    if isinstance(value, str) and len(value) > MOST_TEXT:
-        yield f"{name} is longer than {MOST_TEXT:,} characters"
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        yield f"{name} is longer than {MAX_TEXT:,} characters"
     elif fault := describe_unstorable(value):
         yield f"{name} {fault}"

@@ -22,7 +22,7 @@ TALLEST = 1.25  # The height of a figure as a multiple of the text's width: its 
 ONE_LINE, GAP, WIDEST = 112, 3, 66
 """Characters of a table whose columns are as wide as their texts, between two columns, and of the widest column of a
 wider table."""
-MOST_LINES_TOGETHER = 16  # Shorter tables and code stay on one page.
+MAX_LINES_TOGETHER = 16  # Shorter tables and code stay on one page.
 OTHER_SCRIPTS = re.compile("[\u0590-\u1dbf\u2e80-\ud7ff\uf900-\ufdff\ufe70-\ufeff\U00010000-\U0010ffff]")
 """Scripts that the fonts in the wheel do not have. Documents with them use the fonts of the system too."""
 
@@ -63,7 +63,7 @@ def _prepare_block(block: Block) -> dict[str, Any]:
         items = [[_prepare_span(span) for span in item] for item in block.items]
         return {"kind": block.kind, "is_ordered": block.is_ordered, "items": items}
     if isinstance(block, Code):
-        is_short = block.text.count("\n") < MOST_LINES_TOGETHER
+        is_short = block.text.count("\n") < MAX_LINES_TOGETHER
         return {
             "kind": block.kind,
             "text": _mark_controls(_allow_breaks(block.text, 80)),
@@ -109,7 +109,7 @@ def _prepare_table(block: TableBlock) -> dict[str, Any]:
         "head": [_mark_controls(column.label) for column in table.columns],
         "numbers": [column.is_number for column in table.columns],
         "widths": [] if sum(full_widths) <= ONE_LINE else [min(WIDEST, max(6, longest)) for longest in text_widths],
-        "is_short": len(cells) <= MOST_LINES_TOGETHER,
+        "is_short": len(cells) <= MAX_LINES_TOGETHER,
         "rows": cells,
         "remarks": _mark_controls(" ".join(filter(None, (table.formula, table.test, table.correction, *table.notes)))),
     }

@@ -47,10 +47,10 @@ from grading_app.views.reports import (
 from grading_app.views.svg_figures import read_theme, svg_policy
 from runs_app.views.permissions import editable_experiment, get_posted_data
 
-MOST_GUESSES = 100
+MAX_GUESSES = 100
 """Tokens that one address may try in vain within FailedSignIn.WINDOW."""
 DESIGN = ("question", "data", "models", "prompts", "settings")
-MOST_SHOWN = 200  # Links on the page.
+MAX_SHOWN = 200  # Links on the page.
 HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -72,7 +72,7 @@ def share_links(request: HttpRequest, slug: str) -> HttpResponse:
         _, token = ShareLink.create(experiment, cleaned["scope"], form.expires_at, by=request.user, **chosen)
         address = request.build_absolute_uri(reverse("shared", args=[token]))
         form = ShareLinkForm()
-    links = list(ShareLink.objects.filter(experiment=experiment).select_related("created_by")[:MOST_SHOWN])
+    links = list(ShareLink.objects.filter(experiment=experiment).select_related("created_by")[:MAX_SHOWN])
     context = {"experiment": experiment, "form": form, "links": links, "address": address}
     response = render(request, "grading_app/share_links.html", context)
     response["Cache-Control"] = "private, no-store"
@@ -117,7 +117,7 @@ def link_required(scope: str) -> Callable[[Public], Public]:
 def _find_link(request: HttpRequest, token: str) -> ShareLink | HttpResponse | None:
     """Return the usable link of the token, None, or 429 for an address with too many wrong tokens."""
     try:
-        guess = FailedSignIn.objects.begin({f"shared {get_client_address(request)}": MOST_GUESSES})
+        guess = FailedSignIn.objects.begin({f"shared {get_client_address(request)}": MAX_GUESSES})
     except TooManyFailures as refusal:
         response = _render_page(request, "gone", {}, status=429)
         response["Retry-After"] = str(refusal.seconds)

@@ -15,7 +15,7 @@ from runs_app.stopping.rules import SHARE_FIELDS, WIDTH_FIELDS, Correction, Stop
 
 RATING = "rating"  # This scorer gives points of a scale; other scorers give right or wrong.
 CATEGORY, POINT = "category", "point"
-MOST_TASKS = 100
+MAX_TASKS = 100
 Parameters = Annotated[list[Annotated[Text, Field(min_length=1, max_length=80)]], Field(min_length=1, max_length=6)]
 TaskName = Annotated[Text, Field(min_length=1, max_length=200)]
 
@@ -47,7 +47,7 @@ class AdaptiveSpec(Strict):
         Discriminator(choose_form_tag),
     ]
     scorer: Name
-    tasks: dict[TaskName, TaskRule] = Field(default={}, max_length=MOST_TASKS)
+    tasks: dict[TaskName, TaskRule] = Field(default={}, max_length=MAX_TASKS)
     round: Annotated[int, within(ADAPTIVE["round"])] = 32
     max: Annotated[int, within(ADAPTIVE["max"])] = 512
     targetci: Annotated[float | None, within(ADAPTIVE["targetci"])] = Field(default=None, validate_default=True)

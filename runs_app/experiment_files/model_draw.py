@@ -22,7 +22,7 @@ By = Literal["price", "provider", "family", "none"]
 STRATA: tuple[By, ...] = get_args(By)
 DEFAULT_SEED = 42
 DEFAULT_BANDS = 3
-MOST = 100  # Models in one draw.
+MAX_DRAWN_MODELS = 100  # Models in one draw.
 KINDS = ("name", "endpoint", "provider", "family", "price", "sees")  # The kinds of a `from` entry.
 FIXED_VALUES = {"price": "known", "sees": "images"}  # The only value of these kinds.
 
@@ -79,11 +79,11 @@ class Candidate(Strict):
 class DrawSpec(Strict):
     """The request for a draw: the number of models, the seed, the strata, and the models to draw from."""
 
-    draw: int = Field(ge=1, le=MOST)
+    draw: int = Field(ge=1, le=MAX_DRAWN_MODELS)
     seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**63)
     by: By = "price"
-    bands: int | None = Field(default=None, ge=1, le=MOST)
-    wanted: list[Text] = Field(default=[], max_length=MOST, alias="from")
+    bands: int | None = Field(default=None, ge=1, le=MAX_DRAWN_MODELS)
+    wanted: list[Text] = Field(default=[], max_length=MAX_DRAWN_MODELS, alias="from")
 
     @model_validator(mode="after")
     def _check_bands(self) -> DrawSpec:

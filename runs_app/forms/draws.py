@@ -10,7 +10,14 @@ from django.core import signing
 from pydantic import ValidationError
 
 from evalsite.lib.web.choice_fields import get_offered_rows
-from runs_app.experiment_files.model_draw import DEFAULT_BANDS, DEFAULT_SEED, MOST, Draw, DrawError, DrawSpec
+from runs_app.experiment_files.model_draw import (
+    DEFAULT_BANDS,
+    DEFAULT_SEED,
+    MAX_DRAWN_MODELS,
+    Draw,
+    DrawError,
+    DrawSpec,
+)
 from runs_app.experiment_files.row_builder import draw_models
 from runs_app.forms.fields import split_names
 from runs_app.models import LanguageModel
@@ -29,14 +36,14 @@ STRATA_CHOICES = [
 class DrawForm(forms.Form):
     """The settings of a draw. A hidden field holds the finished draw, signed so that the browser cannot change it."""
 
-    draw = forms.IntegerField(min_value=1, max_value=MOST, required=False, label="How many")
+    draw = forms.IntegerField(min_value=1, max_value=MAX_DRAWN_MODELS, required=False, label="How many")
     seed = forms.IntegerField(min_value=0, max_value=2**63 - 1, required=False, initial=DEFAULT_SEED)
     by = forms.ChoiceField(
         choices=STRATA_CHOICES, required=False, label="Strata by", help_text="At least one model each"
     )
     bands = forms.IntegerField(
         min_value=1,
-        max_value=MOST,
+        max_value=MAX_DRAWN_MODELS,
         required=False,
         label="Bands",
         help_text=f"Number of price bands with equally many models. Empty: {DEFAULT_BANDS}",

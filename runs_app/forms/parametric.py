@@ -9,7 +9,7 @@ from django import forms
 from datasets_app.forms import LARGEST_SEED, SlugField
 from datasets_app.generators.base import Generator
 from datasets_app.generators.registry import get_generator, load_generators
-from datasets_app.parametric.manifolds import DENSITIES, MOST_DEGREE
+from datasets_app.parametric.manifolds import DENSITIES, MAX_DEGREE
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import Space, resolve
 from datasets_app.parametric.spec import SpaceError, SpaceSpec, read_space
@@ -57,7 +57,7 @@ class SpaceForm(forms.Form):
         required=False, label="Task", help_text="Set its parameters in a form, or append it with its defaults"
     )
     degree = forms.IntegerField(
-        min_value=0, max_value=MOST_DEGREE, required=False, help_text="For tasks without a degree"
+        min_value=0, max_value=MAX_DEGREE, required=False, help_text="For tasks without a degree"
     )
     density = forms.ChoiceField(
         choices=[(name, name) for name in DENSITIES], required=False, help_text="For tasks without a density"

@@ -10,7 +10,7 @@ from django import forms
 from pydantic import ValidationError
 
 from datasets_app.generators.base import Generator, ParamInfo
-from datasets_app.parametric.manifolds import DEGREE, MOST_VALUES, Axis, Window
+from datasets_app.parametric.manifolds import DEGREE, MAX_VALUES, Axis, Window
 from runs_app.forms.task_text import DESIGN, WINDOW, dump_task, list_entries, list_samples
 
 RANGE = re.compile(r"\s*(-?[0-9.]{1,20})\s*(?:\.\.|to)\s*(-?[0-9.]{1,20})(?:\s*step\s*([0-9.]{1,20}))?\s*\Z")
@@ -25,8 +25,8 @@ class StepField(forms.CharField):
         text = str(super().clean(value)).strip().lower()
         if text in ("", DEGREE):
             return text or None
-        if not (text.isascii() and text.isdecimal() and int(text[:9]) <= MOST_VALUES):
-            raise forms.ValidationError(f'Enter a whole number from 0 to {MOST_VALUES:,}, or "{DEGREE}".')
+        if not (text.isascii() and text.isdecimal() and int(text[:9]) <= MAX_VALUES):
+            raise forms.ValidationError(f'Enter a whole number from 0 to {MAX_VALUES:,}, or "{DEGREE}".')
         return int(text)
 
 
@@ -146,8 +146,8 @@ def read_values(info: ParamInfo, text: str) -> Any:
             _check_bounds(info, value)
         return axis
     values = [_read_value(info, part.strip()) for part in text.split(",") if part.strip()]
-    if not 1 <= len(values) <= MOST_VALUES:
-        raise ValueError(f"Enter 1 to {MOST_VALUES:,} values.")
+    if not 1 <= len(values) <= MAX_VALUES:
+        raise ValueError(f"Enter 1 to {MAX_VALUES:,} values.")
     return values[0] if len(values) == 1 else values
 
 

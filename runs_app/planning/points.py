@@ -38,26 +38,26 @@ ON CONFLICT (run_id, key, dimension_id) DO NOTHING
 SIZES = f"SELECT {{key}}, count(*), avg({GUESS})::float8 {ITEMS} GROUP BY 1 ORDER BY min(i.position), 1"
 
 # The settings of the point's task, else those of the design.
-MOST, ROUND = (
+MAX_ANSWERS, ROUND = (
     f"coalesce((%(tasks)s::jsonb -> coalesce(p.key ->> 'task', p.key ->> 'category') ->> '{name}')::int, %({name})s)"
     for name in ("max", "round")
 )
 # If the design gets more samples, an exhausted point has more cases.
 REOPEN_EXHAUSTED = f"""
 UPDATE runs_app_point p SET status = 'open' WHERE run_id = %(run)s AND status = 'exhausted'
-    AND n_planned < least({MOST}, n_items * %(samples)s)
+    AND n_planned < least({MAX_ANSWERS}, n_items * %(samples)s)
 """  # noqa: S608 - constants
 NEXT_ROUND = f"""
-SELECT id, least(n_planned + {ROUND}, {MOST}, n_items * %(samples)s) FROM runs_app_point p
+SELECT id, least(n_planned + {ROUND}, {MAX_ANSWERS}, n_items * %(samples)s) FROM runs_app_point p
 WHERE run_id = %(run)s AND status = 'open' AND (n_planned = 0 OR id = ANY(%(reopened)s))
 """  # noqa: S608 - constants
 
 
 # The cases that points may still get: those of open points, and of points that were exhausted before the design grew.
 COUNT_REMAINING = f"""
-SELECT p.run_id, p.dimension_id, coalesce(sum(least({MOST}, p.n_items * %(samples)s) - p.n_planned)
+SELECT p.run_id, p.dimension_id, coalesce(sum(least({MAX_ANSWERS}, p.n_items * %(samples)s) - p.n_planned)
     FILTER (WHERE p.status = 'open'
-        OR (p.status = 'exhausted' AND p.n_planned < least({MOST}, p.n_items * %(samples)s))), 0)
+        OR (p.status = 'exhausted' AND p.n_planned < least({MAX_ANSWERS}, p.n_items * %(samples)s))), 0)
 FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id WHERE r.experiment_id = %(experiment)s GROUP BY 1, 2
 """  # noqa: S608 - constants
 
@@ -209,7 +209,7 @@ def _get_key_sql(spec: AdaptiveSpec) -> str:
 
 
 def _build_limit_parameters(spec: AdaptiveSpec) -> dict[str, Any]:
-    """Return the parameters of MOST and ROUND."""
+    """Return the parameters of MAX_ANSWERS and ROUND."""
     return {"max": spec.max, "round": spec.round, "tasks": json.dumps(spec.limits())}
 
 

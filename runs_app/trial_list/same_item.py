@@ -10,7 +10,7 @@ from django.db.models.functions import Left
 
 from runs_app.models import Run, Trial
 
-MOST_SHOWN = 12
+MAX_SHOWN = 12
 """Repetitions and other conditions together. The keys `[` and `]` step through all of them."""
 EXCERPT = 100
 
@@ -38,7 +38,7 @@ def list_other_answers(user: Any, trial: Trial) -> list[OtherAnswer]:
         .annotate(excerpt=Left("answer", EXCERPT))
         .select_related("run__wave", *labels)
         .defer("answer", "raw_response", "reasoning", "error", "run__condition__content", "run__errors")
-        .order_by(first, "run", "sample_idx", "pk")[:MOST_SHOWN]
+        .order_by(first, "run", "sample_idx", "pk")[:MAX_SHOWN]
     )
     answers = {other.pk: OtherAnswer(other, other.run_id == trial.run_id) for other in trials}
     for grading in _load_gradings(list(answers)):

@@ -10,7 +10,7 @@ from runs_app.models import Condition, Experiment, Trial
 from runs_app.trial_list import trial_order
 from runs_app.trial_list.trial_pagination import Search
 
-MOST_OFFERED = 5
+MAX_OFFERED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class NarrowerFilter:
 
 
 def suggest_filters(search: Search, experiment: Experiment | None) -> list[NarrowerFilter]:
-    """Return filters that leave at most MOST_SORTED trials, with two queries at any number of runs.
+    """Return filters that leave at most MAX_SORTED trials, with two queries at any number of runs.
 
     Statuses come first, then conditions. Without an experiment, experiments replace conditions.
     """
@@ -34,8 +34,8 @@ def suggest_filters(search: Search, experiment: Experiment | None) -> list[Narro
     statuses = [NarrowerFilter("status", name, Trial.Status(name).label, n) for name, n in by_status if _is_sortable(n)]
     if experiment is None:
         sums = _sum_by(rows, "experiment__slug", names)
-        return [*statuses, *(NarrowerFilter("experiment", slug, slug, n) for slug, n in sums[:MOST_OFFERED])]
-    sums = _sum_by(rows, "condition", names)[:MOST_OFFERED]
+        return [*statuses, *(NarrowerFilter("experiment", slug, slug, n) for slug, n in sums[:MAX_OFFERED])]
+    sums = _sum_by(rows, "condition", names)[:MAX_OFFERED]
     conditions = Condition.objects.select_related("model", "prompt", "sampler").in_bulk([pk for pk, _ in sums])
     return [*statuses, *(NarrowerFilter("condition", str(pk), conditions[pk].label, n) for pk, n in sums)]
 
@@ -48,4 +48,4 @@ def _sum_by(rows: Iterable[dict[str, Any]], key: str, names: list[str]) -> list[
 
 
 def _is_sortable(n: int) -> bool:
-    return 0 < n <= trial_order.MOST_SORTED
+    return 0 < n <= trial_order.MAX_SORTED

@@ -1,7 +1,7 @@
 """Orders of the trial list other than by key, with keyset pagination. A cursor is a value and a key.
 
 The index of runs and items serves the orders by status and by item at any size. Other orders read every trial of the
-search, so the page offers them only for searches with at most MOST_SORTED trials.
+search, so the page offers them only for searches with at most MAX_SORTED trials.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runs_app.models import Trial
 from runs_app.monitoring.progress import Totals
 from runs_app.trial_list.trial_pagination import PAGE, Page, Search, Unnest, collect_keys
 
-MOST_SORTED = 50_000
+MAX_SORTED = 50_000
 INDEXED = {"item": F("item_id"), "status": F("status")}
 COLUMNS: dict[str, Any] = {
     "sample_idx": F("sample_idx"),
@@ -89,18 +89,18 @@ def _select_score(grader: int) -> Subquery:
 def count_matches(search: Search, totals: Totals | None = None) -> tuple[int | None, int]:
     """Return the number of matching trials and its upper bound.
 
-    The number is None if counting would read more than MOST_SORTED trials. Without an indexed condition, the bound
+    The number is None if counting would read more than MAX_SORTED trials. Without an indexed condition, the bound
     comes from the counters of the runs (`totals`, if they are loaded).
     """
     if search.is_indexed:
-        bound = search.narrow(_select_trials(search), with_rest=False).order_by()[: MOST_SORTED + 1].count()
-        if bound > MOST_SORTED:
+        bound = search.narrow(_select_trials(search), with_rest=False).order_by()[: MAX_SORTED + 1].count()
+        if bound > MAX_SORTED:
             return None, bound
     else:
         bound = _sum_counters(search, totals)
     if not search.rest:
         return bound, bound
-    return (search.narrow(_select_trials(search)).order_by().count() if bound <= MOST_SORTED else None), bound
+    return (search.narrow(_select_trials(search)).order_by().count() if bound <= MAX_SORTED else None), bound
 
 
 def _select_trials(search: Search) -> QuerySet[Trial]:

@@ -26,7 +26,7 @@ from runs_app.trial_list import trial_pagination
 from runs_app.trial_list.same_item import list_other_answers
 from runs_app.trial_list.sort_limits import suggest_filters
 from runs_app.trial_list.trial_order import (
-    MOST_SORTED,
+    MAX_SORTED,
     TrialOrder,
     count_matches,
     find_ordered,
@@ -50,7 +50,7 @@ def trial_list(request: HttpRequest) -> HttpResponse:
     totals = Totals.of(experiment.runs.generating()) if experiment else None
     is_whole = not {"run", "condition"} & set(filter_.form.changed_data)
     count, bound = count_matches(search, totals if is_whole else None) if search is not None else (0, 0)
-    listing = Listing.from_request(request, search, scores, sorts_all=bound <= MOST_SORTED)
+    listing = Listing.from_request(request, search, scores, sorts_all=bound <= MAX_SORTED)
     page = listing.fetch_page(request)
     rows = list(trial_pagination.load_rows(page.keys)) if page.keys else []
     rows.sort(key=lambda trial: page.keys.index(trial.pk))
@@ -73,7 +73,7 @@ def trial_list(request: HttpRequest) -> HttpResponse:
         "page": page,
         **_build_page_urls(request, page),
         "count_label": "" if search is None else _format_count_label(count, bound),
-        "most_sorted": MOST_SORTED,
+        "most_sorted": MAX_SORTED,
         "kept_columns": request.GET.getlist("column"),
         "kept_parameters": [(name, value) for name, values in request.GET.lists() for value in values if value
                             and name not in (*CURSORS, "column")],
@@ -170,9 +170,9 @@ def _format_count_label(count: int | None, bound: int) -> str:
     """Return the number of matches. If counting takes too long, return the number of trials that were searched."""
     if count is not None:
         return f"{format_count(count)} trial{'' if count == 1 else 's'}"
-    if bound > MOST_SORTED + 1:
+    if bound > MAX_SORTED + 1:
         return f"among {format_count(bound)} trials"
-    return f"more than {format_count(MOST_SORTED)} trials"
+    return f"more than {format_count(MAX_SORTED)} trials"
 
 
 @require_safe
@@ -300,7 +300,7 @@ def _build_neighbour_context(request: HttpRequest, trial: Trial) -> dict[str, An
     filter_ = TrialFilter(request.GET, request=request)
     search = filter_.search
     scores = _list_score_conditions(trial.run.experiment) if "score_" in request.GET.get("sort", "") else []
-    is_small = bool(request.GET.get("sort")) and search is not None and count_matches(search)[1] <= MOST_SORTED
+    is_small = bool(request.GET.get("sort")) and search is not None and count_matches(search)[1] <= MAX_SORTED
     listing = Listing.from_request(request, search, scores, sorts_all=is_small)
     same_item = replace(listing, search=_restrict_to_item(search, trial, filter_) if search is not None else None)
     return {

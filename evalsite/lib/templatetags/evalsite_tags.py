@@ -338,7 +338,7 @@ def rest_of_text(text: str | None, url: str = "", *, post_to: str = "") -> dict[
     length = len(text or "")
     return {
         "cut": long_text.is_shortened(text),
-        "shown": long_text.MOST_SHOWN,
+        "shown": long_text.MAX_SHOWN,
         "length": length,
         "url": url,
         "post_to": post_to,

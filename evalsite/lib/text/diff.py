@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 SPACED_WORDS = re.compile(r"\w+\s*|[^\w\s]\s*|\s+")
-MOST_PAIRS = 40_000  # Pairs of equal words that are compared: the work grows with them, not with the length.
+MAX_PAIRS = 40_000  # Pairs of equal words that are compared: the work grows with them, not with the length.
 ALIKE = 0.3  # Below this similarity, two lines count as one removed and one added, not as one changed.
 
 
@@ -77,7 +77,7 @@ def compare_words(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Pie
     old, new = SPACED_WORDS.findall(before), SPACED_WORDS.findall(after)
     counts, others = Counter(old), Counter(new)
     codes: Sequence[tuple[str, int, int, int, int]]
-    if sum(n * others[word] for word, n in counts.items()) > MOST_PAIRS:
+    if sum(n * others[word] for word, n in counts.items()) > MAX_PAIRS:
         codes = _split_common_ends(old, new)
     else:
         codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-MOST_CHARS = 1_000_000
-MOST_NODES = 20_000  # YAML scalars, lists and mappings. The parser takes about 0.1 ms for each.
+MAX_CHARS = 1_000_000
+MAX_NODES = 20_000  # YAML scalars, lists and mappings. The parser takes about 0.1 ms for each.
 
 
 class FileError(ValueError):
@@ -18,8 +18,8 @@ class FileError(ValueError):
 
 def parse_yaml(text: str) -> Any:
     """Return the content of a YAML or JSON text. Raise FileError."""
-    if len(text) > MOST_CHARS:
-        raise FileError(f"the file has {len(text):,} characters; at most {MOST_CHARS:,} are read")
+    if len(text) > MAX_CHARS:
+        raise FileError(f"the file has {len(text):,} characters; at most {MAX_CHARS:,} are read")
     try:
         return _parse(text)
     except yaml.YAMLError as error:
@@ -56,8 +56,8 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         self.nodes += 1
-        if self.nodes > MOST_NODES:
-            raise yaml.YAMLError(f"more than {MOST_NODES:,} values are not read; write a file this large as JSON")
+        if self.nodes > MAX_NODES:
+            raise yaml.YAMLError(f"more than {MAX_NODES:,} values are not read; write a file this large as JSON")
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases (*name) are not taken")
         return super().compose_node(parent, index)

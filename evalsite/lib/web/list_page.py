@@ -13,7 +13,7 @@ from django_tables2 import RequestConfig, Table
 
 from evalsite.lib.web.choice_fields import fetch_choices
 
-MOST_ROWS = 500
+MAX_ROWS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class ListPage:
 def paginate_table(request: HttpRequest, table: Table, per_page: int) -> None:
     """Sort the table and select its page from the query string.
 
-    `per_page` in the query string may be 1 to MOST_ROWS; otherwise the argument applies. A page that does not exist is
+    `per_page` in the query string may be 1 to MAX_ROWS; otherwise the argument applies. A page that does not exist is
     replaced by the nearest existing page.
     """
     RequestConfig(request, paginate=False).configure(table)
     rows = _whole_number(request, table.prefixed_per_page_field, per_page)
-    table.paginate(page=1, per_page=rows if 1 <= rows <= MOST_ROWS else per_page)
+    table.paginate(page=1, per_page=rows if 1 <= rows <= MAX_ROWS else per_page)
     page_number = _whole_number(request, table.prefixed_page_field, 1)
     table.page = table.paginator.get_page(max(1, page_number))
 

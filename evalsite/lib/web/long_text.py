@@ -7,18 +7,18 @@ from collections.abc import Iterable
 
 from django.http import Http404, HttpResponse
 
-MOST_SHOWN = 20_000
+MAX_SHOWN = 20_000
 """Characters of one text that a page shows."""
 
 
 def shorten(text: str | None) -> str:
     """Return the part of the text that a page shows."""
-    return (text or "")[:MOST_SHOWN]
+    return (text or "")[:MAX_SHOWN]
 
 
 def is_shortened(text: str | None) -> bool:
     """Return whether a page shows only the first part of this text."""
-    return len(text or "") > MOST_SHOWN
+    return len(text or "") > MAX_SHOWN
 
 
 def numbered_file(texts: Iterable[str], number: str, name: str) -> HttpResponse:

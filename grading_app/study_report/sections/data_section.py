@@ -11,7 +11,7 @@ from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.words import count_noun, format_day
 
 NOT_STATED = "not stated"
-MOST_CATEGORIES = 40
+MAX_CATEGORIES = 40
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:
@@ -63,7 +63,7 @@ def _write_facts(dataset: Dataset) -> Block:
 
 def _write_categories(dataset: Dataset) -> Block | None:
     counts = dataset.items.active().order_by("category").values("category").annotate(n=Count("pk"))
-    rows = [{"category": row["category"] or "none", "items": row["n"]} for row in counts[:MOST_CATEGORIES]]
+    rows = [{"category": row["category"] or "none", "items": row["n"]} for row in counts[:MAX_CATEGORIES]]
     if len(rows) < 2:
         return None
     columns = [ResultColumn("category", "Category"), ResultColumn("items", "Items", "count")]

@@ -53,17 +53,17 @@ SHOWN = {
     ),
     "norm_agreement": ("condition", "items", "r", "r_ci", "rho", "ccc", "icc21"),
 }
-MOST_MEASURES = 12  # Beyond it, the analysis page has the further ones; the report says so.
+MAX_MEASURES = 12  # Beyond it, the analysis page has the further ones; the report says so.
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:
     if not source.measures:
         return [make_paragraph("No answer has a score yet.", tone="note")]
     blocks: list[Block | None] = [*_write_leaderboard(source), *_write_figures(source)]
-    for measure in source.measures[:MOST_MEASURES]:
+    for measure in source.measures[:MAX_MEASURES]:
         blocks += _write_measure(source, measure)
-    if len(source.measures) > MOST_MEASURES:
-        remaining = len(source.measures) - MOST_MEASURES
+    if len(source.measures) > MAX_MEASURES:
+        remaining = len(source.measures) - MAX_MEASURES
         blocks.append(make_paragraph(make_sentence(f"The analysis page has {count_noun(remaining, 'further measure')}.",
                                         source.get_url("experiment_analysis")), tone="note"))  # fmt: skip
     return blocks

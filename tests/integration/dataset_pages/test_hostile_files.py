@@ -114,7 +114,7 @@ def test_an_empty_file_is_refused(member):
 
 
 def test_a_table_that_is_too_large_is_refused_while_it_is_copied(member, settings, monkeypatch):
-    monkeypatch.setitem(pending_uploads.MOST_BYTES, "items", 100)
+    monkeypatch.setitem(pending_uploads.MAX_BYTES, "items", 100)
     response = send(member)
     assert response.context["form"].errors["file"] == ["This file has more than 0 MiB."]
     assert waiting_folders(settings) == []
@@ -123,7 +123,7 @@ def test_a_table_that_is_too_large_is_refused_while_it_is_copied(member, setting
 def test_a_file_that_hides_its_size_is_refused_by_the_form(member, settings):
     field = forms.UploadField("norms", ".csv")
     file = upload("id,joy_mean\n", "norms.csv")
-    file.size = pending_uploads.MOST_BYTES["norms"] + 1
+    file.size = pending_uploads.MAX_BYTES["norms"] + 1
     with pytest.raises(forms.forms.ValidationError, match="more than 128 MiB"):
         field.clean(file)
 

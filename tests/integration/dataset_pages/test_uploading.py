@@ -302,9 +302,9 @@ def test_an_upload_is_deleted_after_a_day(member, settings):
 
 @pytest.mark.slow
 def test_the_number_of_uploads_per_user_is_limited(member, settings):
-    for _ in range(pending_uploads.MOST_UPLOADS_PER_USER + 3):
+    for _ in range(pending_uploads.MAX_UPLOADS_PER_USER + 3):
         send(member)
-    assert len(waiting_folders(settings)) == pending_uploads.MOST_UPLOADS_PER_USER
+    assert len(waiting_folders(settings)) == pending_uploads.MAX_UPLOADS_PER_USER
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ NAMES = ("grampus", "narwhal", "skerry", "gemini", "fathom")
 OF_THE_SITE = re.compile(r"/(endpoints|workers)/|/experiments/new/|/datasets/new/parametric/")
 """Pages of the site's models, from which people choose: they belong to no experiment."""
 QUESTION = "This page shows the names of models. Reveal them first."
-MOST_ADDRESSES = 200
+MAX_ADDRESSES = 200
 
 
 @pytest.fixture(autouse=True)
@@ -180,7 +180,7 @@ def test_no_link_figure_or_file_of_an_open_page_names_a_model(lab, as_):
     ]
     waiting += with_choices(lab)
     seen, opened, pictures, files = set(waiting), 0, 0, 0
-    while waiting and (opened := opened + 1) < MOST_ADDRESSES:
+    while waiting and (opened := opened + 1) < MAX_ADDRESSES:
         address = waiting.pop(0)
         response = aggregated(reader, address)
         text = bytes_of(response)

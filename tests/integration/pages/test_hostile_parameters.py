@@ -9,7 +9,7 @@ from django.forms import JSONField
 from django.test import RequestFactory
 from django.urls import reverse
 
-from evalsite.lib.bounded_json import LARGEST_INTEGER, MOST_CHARACTERS, MOST_LEVELS, BoundedJSONField, read_json
+from evalsite.lib.bounded_json import LARGEST_INTEGER, MAX_CHARACTERS, MAX_LEVELS, BoundedJSONField, read_json
 from evalsite.middleware import StorableRequestMiddleware
 from runs_app.models import Endpoint, Sampler
 from tests import factories
@@ -123,12 +123,12 @@ def test_a_rating_that_exists_is_still_found(lab, as_):
 
 REFUSED = {
     "[" * 3000: "valid JSON",
-    "[" * 3000 + "]" * 3000: f"at most {MOST_LEVELS} brackets",
-    "[" * 200_000 + "]" * 200_000: f"at most {MOST_LEVELS} brackets",
-    '{"a":' * 60 + "1" + "}" * 60: f"at most {MOST_LEVELS} brackets",
+    "[" * 3000 + "]" * 3000: f"at most {MAX_LEVELS} brackets",
+    "[" * 200_000 + "]" * 200_000: f"at most {MAX_LEVELS} brackets",
+    '{"a":' * 60 + "1" + "}" * 60: f"at most {MAX_LEVELS} brackets",
     '{"a": ' + "9" * 5000 + "}": "at most 64 bits",
     f"[{LARGEST_INTEGER + 1}]": "at most 64 bits",
-    '"' + "x" * MOST_CHARACTERS + '"': "too long",
+    '"' + "x" * MAX_CHARACTERS + '"': "too long",
     '{"a": "\\ud800"}': "is not Unicode text",
     '{"\\u0000": 1}': "contains a NUL character",
     "[NaN]": "no number of JSON",

@@ -3,13 +3,13 @@
 import pytest
 from django.urls import reverse
 
-from evalsite.lib.web.long_text import MOST_SHOWN
+from evalsite.lib.web.long_text import MAX_SHOWN
 from grading_app.rating import queues, session
 from tests import factories
 from tests.factories.queues import make_queue
 
 LONG = "Begin. " + "é<b>\u202e" * 300_000 + " The end."
-MOST_OF_A_PAGE = 1_500_000
+MAX_OF_A_PAGE = 1_500_000
 LINK = "Show the whole text"
 
 
@@ -33,7 +33,7 @@ def test_a_trials_long_texts_are_cut_and_offered_as_files(long_trial, as_, name)
     page = as_("owner").get(reverse("trial_detail", args=[long_trial.pk]))
     text = page.content.decode()
     address = reverse("trial_text", args=[long_trial.pk, name])
-    assert len(text) < MOST_OF_A_PAGE
+    assert len(text) < MAX_OF_A_PAGE
     assert "The end." not in text
     assert f'<a href="{address}" download>{LINK}</a>' in text
     file = as_("owner").get(address)
@@ -49,9 +49,9 @@ def test_the_page_says_how_much_it_shows(long_trial, as_):
 
 
 def test_a_text_that_fits_is_whole_and_has_no_link(people, as_):
-    trial = answered_with(people, answer="x" * MOST_SHOWN)
+    trial = answered_with(people, answer="x" * MAX_SHOWN)
     text = as_("owner").get(reverse("trial_detail", args=[trial.pk])).content.decode()
-    assert "x" * MOST_SHOWN in text
+    assert "x" * MAX_SHOWN in text
     assert LINK not in text
 
 
@@ -84,7 +84,7 @@ def test_an_items_long_texts_are_cut_and_offered_as_files(long_item, as_, name):
     page = as_("owner").get(reverse("item_detail", args=of)).content.decode()
     address = reverse("item_text", args=[*of, name])
     assert address in page
-    assert len(page) < MOST_OF_A_PAGE
+    assert len(page) < MAX_OF_A_PAGE
     assert as_("owner").get(address).content.decode() == LONG
     assert as_("owner").get(reverse("item_text", args=[*of, "key"])).status_code == 404
 

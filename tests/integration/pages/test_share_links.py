@@ -296,7 +296,7 @@ def test_only_editors_list_create_and_revoke_links(client, study):
 
 
 def test_an_address_with_wrong_tokens_must_wait(client, study, monkeypatch):
-    monkeypatch.setattr(share_links, "MOST_GUESSES", 3)
+    monkeypatch.setattr(share_links, "MAX_GUESSES", 3)
     _, token = make_link(study, "leaderboard")
     for _ in range(5):
         assert client.get(part("shared_leaderboard", token)).status_code == 200, "right tokens do not count"

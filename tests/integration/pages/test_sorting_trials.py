@@ -115,8 +115,8 @@ def test_a_header_sorts_and_begins_at_the_first_page(sums, as_):
 
 
 def test_an_order_without_an_index_is_offered_for_few_trials_only(sums, as_, monkeypatch):
-    monkeypatch.setattr("runs_app.views.trials.MOST_SORTED", 10)
-    monkeypatch.setattr(trial_order, "MOST_SORTED", 10)
+    monkeypatch.setattr("runs_app.views.trials.MAX_SORTED", 10)
+    monkeypatch.setattr(trial_order, "MAX_SORTED", 10)
     response = as_("owner").get(f"{ADDRESS}?experiment=sums&sort=rating")
     assert response.context["page"].keys == sorted(response.context["page"].keys)
     text = page_text(response)
@@ -129,8 +129,8 @@ def test_an_order_without_an_index_is_offered_for_few_trials_only(sums, as_, mon
 
 
 def test_a_list_too_large_for_an_order_says_which_filters_make_it_small_enough(sums, as_, monkeypatch):
-    monkeypatch.setattr("runs_app.views.trials.MOST_SORTED", 12)
-    monkeypatch.setattr(trial_order, "MOST_SORTED", 12)
+    monkeypatch.setattr("runs_app.views.trials.MAX_SORTED", 12)
+    monkeypatch.setattr(trial_order, "MAX_SORTED", 12)
     client = as_("owner")
     response = client.get(f"{ADDRESS}?experiment=sums&sort=-cost_usd&after=3")
     offered = [(one["label"].split(" / ")[0], one["trials"]) for one in response.context["narrower"]]
@@ -170,8 +170,8 @@ def test_every_list_says_how_many_trials_match(sums, as_):
 
 
 def test_a_list_too_large_to_count_states_its_upper_bound(sums, as_, monkeypatch):
-    monkeypatch.setattr("runs_app.views.trials.MOST_SORTED", 10)
-    monkeypatch.setattr(trial_order, "MOST_SORTED", 10)
+    monkeypatch.setattr("runs_app.views.trials.MAX_SORTED", 10)
+    monkeypatch.setattr(trial_order, "MAX_SORTED", 10)
     client = as_("owner")
     with CaptureQueriesContext(connection) as queries:
         response = client.get(f"{ADDRESS}?experiment=sums&contains=99")

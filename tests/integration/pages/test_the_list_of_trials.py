@@ -160,7 +160,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(many, as_, monkeypatc
 @pytest.mark.slow
 def test_no_page_counts_or_skips_trials_of_a_large_search(many, as_, monkeypatch):
     """Set the runs' counters to those of a large experiment."""
-    monkeypatch.setattr("runs_app.trial_list.trial_order.MOST_SORTED", 50)
+    monkeypatch.setattr("runs_app.trial_list.trial_order.MAX_SORTED", 50)
     with CaptureQueriesContext(connection) as queries:
         as_("owner").get(ADDRESS, {"contains": "Answer", "after": "3"})
     said = [query["sql"].upper() for query in queries if "RUNS_APP_TRIAL" in query["sql"].upper()]

@@ -274,7 +274,7 @@ def test_parts_that_do_not_belong_are_refused(sent, owner, tmp_path, changes, sa
         import_snapshot(rewritten(sent, tmp_path, **changes), owner)
 
 
-@pytest.mark.parametrize("limit", ["MOST_BYTES", "MOST_PART", "MOST_PARTS"])
+@pytest.mark.parametrize("limit", ["MAX_BYTES", "MAX_PART", "MAX_PARTS"])
 def test_an_archive_that_unpacks_to_too_much_is_refused(sent, owner, monkeypatch, limit):
     monkeypatch.setattr(f"grading_app.study_import.snapshot_import.{limit}", 20)
     with pytest.raises(SnapshotFileError, match="too large"):

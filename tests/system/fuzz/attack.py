@@ -13,9 +13,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils.datastructures import MultiValueDict
 
-MOST_BYTES = 3_000_000
-MOST_QUERIES = 200  # A design bundle makes a constant number per table of its schema: 158.
-MOST_SECONDS = 15
+MAX_BYTES = 3_000_000
+MAX_QUERIES = 200  # A design bundle makes a constant number per table of its schema: 158.
+MAX_SECONDS = 15
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -102,11 +102,11 @@ class Attack:
         self.slowest = max(self.slowest, (seconds, told))
         if answer.problem:
             self.findings.append(f"{told}\n    {answer.problem}")
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             self.findings.append(f"{told}\n    answered with {size:,} characters")
-        if queries > MOST_QUERIES:
+        if queries > MAX_QUERIES:
             self.findings.append(f"{told}\n    made {queries} queries")
-        if seconds > MOST_SECONDS:
+        if seconds > MAX_SECONDS:
             self.findings.append(f"{told}\n    took {seconds:.1f} s")
         if role not in self.insiders and self.private in answer.text:
             at = answer.text.index(self.private)
