@@ -1,4 +1,4 @@
-"""The analysis in a browser: every section, the names of models hidden and revealed, an outlier left out."""
+"""The analysis in a browser: every section, hidden and revealed model names, and an excluded outlier."""
 
 from concurrent.futures import ThreadPoolExecutor
 

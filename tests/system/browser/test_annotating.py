@@ -60,7 +60,7 @@ def test_a_note_and_a_flag_are_added_without_leaving_the_page(trial, owner, visi
     checked_in_all_views(page, "trial-annotated")
 
 
-def test_an_error_keeps_what_was_typed(trial, owner, visitor):
+def test_an_error_keeps_the_entered_text(trial, owner, visitor):
     page = visitor(owner)
     page.goto(reverse("trial_detail", args=[trial.pk]))
     panel = page.locator("#annotations")
@@ -70,7 +70,7 @@ def test_an_error_keeps_what_was_typed(trial, owner, visitor):
     expect(panel.get_by_label("Tags")).to_have_value("fine, " + "x" * 41)
 
 
-def test_what_was_typed_survives_an_expired_session(trial, owner, visitor, live_server):
+def test_entered_text_survives_an_expired_session(trial, owner, visitor, live_server):
     page = visitor(owner)
     page.goto(reverse("trial_detail", args=[trial.pk]))
     page.locator("#annotations").get_by_role("textbox", name="Note").fill("A long thought.")
@@ -87,7 +87,7 @@ def test_what_was_typed_survives_an_expired_session(trial, owner, visitor, live_
     expect(page.locator("#annotations").get_by_role("textbox", name="Note")).to_have_value("")
 
 
-def test_it_works_without_scripts(trial, owner, visitor):
+def test_annotations_work_without_scripts(trial, owner, visitor):
     page = visitor(owner, java_script_enabled=False)
     page.goto(reverse("trial_detail", args=[trial.pk]))
     page.get_by_role("button", name="Flag").click()
@@ -105,7 +105,7 @@ def test_it_works_without_scripts(trial, owner, visitor):
     expect(page.locator(".annotation")).to_have_count(0)
 
 
-def test_from_a_flag_to_a_draft_dataset(graded, trial, owner, visitor, checked_in_all_views):
+def test_flagged_items_become_a_draft_dataset(graded, trial, owner, visitor, checked_in_all_views):
     annotate(trial, "flag", "The target is wrong.", by=owner)
     annotate(trial.item, "note", "Asked in another way in the second version.", by=owner)
     annotate(graded.dataset.items.get(key="item-3"), "flag", "Ambiguous", by=owner)
@@ -121,7 +121,7 @@ def test_from_a_flag_to_a_draft_dataset(graded, trial, owner, visitor, checked_i
     expect(page.get_by_text("2 items").first).to_be_visible()
 
 
-def test_the_page_of_an_item_looks_right(graded, trial, owner, visitor, checked_in_all_views):
+def test_the_item_page_looks_right(graded, trial, owner, visitor, checked_in_all_views):
     annotate(trial.item, "flag", "Ambiguous", by=owner)
     page = visitor(owner)
     page.goto(reverse("item_page", args=[trial.item_id]))
@@ -129,7 +129,7 @@ def test_the_page_of_an_item_looks_right(graded, trial, owner, visitor, checked_
     checked_in_all_views(page, "item-answers")
 
 
-def test_the_list_is_sorted_and_narrowed_by_its_own_controls(graded, trial, owner, visitor, checked_in_all_views):
+def test_the_trial_list_is_sorted_and_filtered_by_its_controls(graded, trial, owner, visitor, checked_in_all_views):
     annotate(trial, "flag", "The target is wrong.", by=owner)
     page = visitor(owner)
     page.goto(reverse("trial_list") + "?experiment=sums&status=done")
@@ -154,7 +154,7 @@ def test_the_list_is_sorted_and_narrowed_by_its_own_controls(graded, trial, owne
     expect(page.get_by_role("heading", name="Other answers to this item")).to_be_visible()
 
 
-def test_the_matrix_shows_flagged_items_by_keyboard(graded, trial, owner, visitor, checked_in_all_views):
+def test_flagged_items_in_the_matrix_open_by_keyboard(graded, trial, owner, visitor, checked_in_all_views):
     annotate(trial, "flag", "The target is wrong.", by=owner)
     page = visitor(owner)
     page.goto(reverse("experiment_matrix", args=["sums"]) + "?show=flagged")

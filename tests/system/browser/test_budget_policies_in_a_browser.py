@@ -22,7 +22,7 @@ def draft(owner):
     )
 
 
-def test_the_first_items_are_launched_and_then_the_rest(draft, owner, visitor, checked_in_all_views):
+def test_dev_items_are_launched_before_the_remaining_items(draft, owner, visitor, checked_in_all_views):
     page = visitor(owner)
     page.goto(reverse("experiment_edit", args=["capitals"]))
     page.get_by_label("Policy").select_option("dev")

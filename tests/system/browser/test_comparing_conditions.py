@@ -40,7 +40,7 @@ def worked(item, right):
 
 
 @pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
-def test_a_reader_finds_out_who_is_better_and_on_which_items(quiz, visitor, checked, viewport):
+def test_a_reader_finds_the_better_condition_and_the_items_that_differ(quiz, visitor, checked, viewport):
     page = visitor(quiz.owner, viewport)
     page.goto(reverse("experiment_results", args=[quiz.slug]))
     expect(page.locator(".board-best")).to_have_text("Best")
@@ -76,7 +76,7 @@ def test_two_conditions_are_chosen_by_keyboard(quiz, visitor):
     expect(page.locator(".compare-result")).to_contain_text(SENTENCE)
 
 
-def test_two_ticked_experiments_are_compared(quiz, visitor, checked):
+def test_two_selected_experiments_are_compared(quiz, visitor, checked):
     other = factories.make_experiment(
         "pears",
         owner=quiz.owner,

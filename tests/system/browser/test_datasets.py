@@ -1,4 +1,4 @@
-"""Curation as a person does it: the shipped photographs from the upload to the frozen sample."""
+"""Curation in a browser: the shipped photographs, from upload to frozen sample."""
 
 import io
 import re
@@ -61,7 +61,7 @@ def upload(page, images):
     page.get_by_role("button", name="Upload and map columns").click()
 
 
-def test_from_the_upload_to_the_frozen_sample(curator, visitor, checked, photographs_zip):
+def test_an_upload_becomes_a_frozen_sample(curator, visitor, checked, photographs_zip):
     page = visitor(curator)
     upload(page, photographs_zip)
     expect(page.get_by_label("Image: Column")).to_have_value("1")
@@ -138,7 +138,7 @@ def test_an_item_is_excluded_and_included_on_its_own_page_without_a_script(curat
     assert not item.excluded
 
 
-def test_items_are_turned_over_with_the_keyboard_under_the_filter(curator, visitor, photographs):
+def test_the_keyboard_moves_through_filtered_items(curator, visitor, photographs):
     page = visitor(curator)
     animals = list(photographs.items.filter(category="Animal"))
     page.goto(reverse("item_detail", args=["photographs", 1, animals[0].pk]) + "?category=Animal")
@@ -150,7 +150,7 @@ def test_items_are_turned_over_with_the_keyboard_under_the_filter(curator, visit
     expect(page.locator("#note").get_by_label("Note")).to_be_focused()
 
 
-def test_items_of_the_table_are_excluded_and_included_from_the_keyboard(curator, visitor, photographs):
+def test_table_rows_are_excluded_and_included_by_keyboard(curator, visitor, photographs):
     page = visitor(curator)
     page.goto(reverse("dataset_table", args=["photographs", 1]) + "?category=Scene&excluded=false")
     before = page.locator("tbody tr").count()
@@ -184,7 +184,7 @@ def test_the_dialog_closes_without_a_note(curator, visitor, photographs):
     assert not photographs.items.filter(excluded=True).exists()
 
 
-def test_an_import_goes_on_by_itself_and_shows_the_name_and_long_cells(curator, visitor, checked, monkeypatch):
+def test_an_import_continues_by_itself_and_shows_the_name_and_long_cells(curator, visitor, checked, monkeypatch):
     queued = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda function, *args, **how: queued.append((function, args)))
     page = visitor(curator)
@@ -248,7 +248,7 @@ def busy(photographs, curator):
     return photographs, sample
 
 
-def test_every_page_of_datasets_looks_right(busy, curator, visitor, checked_in_all_views):
+def test_every_dataset_page_looks_right(busy, curator, visitor, checked_in_all_views):
     page = visitor(curator)
     for name, address in addresses(*busy).items():
         page.goto(address)
@@ -256,7 +256,7 @@ def test_every_page_of_datasets_looks_right(busy, curator, visitor, checked_in_a
 
 
 @pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
-def test_a_wrong_file_is_reported_row_by_row(curator, visitor, checked, viewport):
+def test_an_invalid_file_is_reported_row_by_row(curator, visitor, checked, viewport):
     page = visitor(curator, viewport)
     table = "id,question,answer,topic\nq1,One?,1,a\nq1,Two?,2,a\n,Three?,3,b\nq4,,4,b\n"
     page.goto(reverse("dataset_new"))
@@ -275,7 +275,7 @@ def test_a_wrong_file_is_reported_row_by_row(curator, visitor, checked, viewport
 
 
 @pytest.mark.parametrize(("viewport", "scheme"), [(LAPTOP, "light"), (PHONE, "dark")], ids=["laptop", "phone"])
-def test_what_opens_over_a_page_looks_right(busy, curator, visitor, checked, viewport, scheme):
+def test_popups_and_dialogs_look_right(busy, curator, visitor, checked, viewport, scheme):
     page = visitor(curator, viewport, color_scheme=scheme)
     page.goto(busy[1].get_absolute_url())
     view = f"{viewport['width']}-{scheme}"
@@ -293,7 +293,7 @@ def test_what_opens_over_a_page_looks_right(busy, curator, visitor, checked, vie
     checked(page, f"datasets-excluding-{view}")
 
 
-def test_warnings_stay_with_the_dataset(curator, visitor, checked):
+def test_import_warnings_remain_on_the_dataset_page(curator, visitor, checked):
     page = visitor(curator)
     table = "id,question,answer,topic,\n q1,One?,1,a,x\nq2,Two?,2,a,y\n"
     page.goto(reverse("dataset_new"))

@@ -1,4 +1,4 @@
-"""A space of parametric tasks as a person designs it: the preview follows the text, and a worker builds the dataset."""
+"""The design of a space of parametric tasks: the preview follows the text, and a worker builds the dataset."""
 
 import re
 

@@ -174,14 +174,14 @@ def addresses(experiment):
     }
 
 
-def test_every_page_of_a_busy_site(busy_site, operator, visitor, checked_in_all_views):
+def test_every_page_of_a_busy_site_looks_right(busy_site, operator, visitor, checked_in_all_views):
     page = visitor(operator)
     for name, address in addresses(busy_site).items():
         assert page.goto(address).ok, address
         checked_in_all_views(page, name)
 
 
-def test_an_empty_site_says_what_comes_next(operator, visitor, checked_in_all_views):
+def test_an_empty_site_names_the_next_step(operator, visitor, checked_in_all_views):
     page = visitor(operator)
     for name in ("home", "experiment_list", "trial_list", "endpoint_list"):
         page.goto(reverse(name))
@@ -189,7 +189,7 @@ def test_an_empty_site_says_what_comes_next(operator, visitor, checked_in_all_vi
     assert not Experiment.objects.exists()
 
 
-def test_the_way_in(transactional_db, visitor, checked_in_all_views):
+def test_the_login_pages_look_right(transactional_db, visitor, checked_in_all_views):
     page = visitor()
     page.goto(reverse("login"))
     checked_in_all_views(page, "login")

@@ -33,7 +33,7 @@ def finished(owner):
     return experiment
 
 
-def test_a_finished_experiment_gets_a_model_and_asks_only_what_is_new(finished, owner, visitor):
+def test_extending_a_finished_experiment_calls_only_the_added_model(finished, owner, visitor):
     page = visitor(owner)
     page.goto(finished.get_absolute_url())
     page.get_by_role("link", name="Extend design").click()
@@ -63,7 +63,7 @@ def test_a_finished_experiment_gets_a_model_and_asks_only_what_is_new(finished, 
     expect(page.get_by_role("row", name="Is the large one better?").first).to_be_visible()
 
 
-def test_the_page_works_without_a_script(finished, owner, visitor):
+def test_the_extend_page_works_without_a_script(finished, owner, visitor):
     page = visitor(owner, java_script_enabled=False)
     page.goto(reverse("experiment_extend", args=["capitals"]))
     page.get_by_label("terse").check()
@@ -74,7 +74,7 @@ def test_the_page_works_without_a_script(finished, owner, visitor):
     expect(page.get_by_text("Extended: 6 new trials, 12 in all, in 2 runs.")).to_be_visible()
 
 
-def test_the_page_looks_right_everywhere(finished, owner, visitor, checked_in_all_views):
+def test_the_extend_page_looks_right_in_all_views(finished, owner, visitor, checked_in_all_views):
     page = visitor(owner)
     page.goto(reverse("experiment_extend", args=["capitals"]))
     page.wait_for_load_state("load")

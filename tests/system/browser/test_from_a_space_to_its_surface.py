@@ -27,7 +27,9 @@ tasks:
 PROFILES = {"sharp": {"*": {"start": 4, "falls": {"length": 0.1}, "tokens": 30}}}
 
 
-def test_a_space_is_designed_run_adaptively_and_read(transactional_db, visitor, checked, tmp_path, capsys, monkeypatch):
+def test_a_space_is_designed_run_adaptively_and_explored(
+    transactional_db, visitor, checked, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr("django_q.tasks.async_task", do_now)
     create_shipped_designs()
     page = visitor(factories.make_user("researcher", permissions.RESEARCHER))

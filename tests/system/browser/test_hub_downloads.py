@@ -14,7 +14,7 @@ pytest.importorskip("huggingface_hub", reason="the optional package huggingface_
 CSV = "id,question,answer\na,1 + 1?,2\nb,2 + 2?,4\n"
 
 
-def test_a_split_of_the_hub_becomes_a_draft(
+def test_a_hub_split_becomes_a_draft_dataset(
     transactional_db, visitor, checked, checked_in_all_views, monkeypatch, tmp_path
 ):
     monkeypatch.setattr("django_q.tasks.async_task", do_now)

@@ -1,4 +1,4 @@
-"""Earlier work brought along in the browser: recorded trials of another tool, from the files to their results."""
+"""The import of a study in a browser: recorded trials of another tool, from the files to their results."""
 
 import re
 
@@ -22,7 +22,7 @@ def worker(monkeypatch):
     monkeypatch.setattr("django_q.tasks.async_task", do_now)
 
 
-def test_recorded_trials_are_checked_imported_and_read(owner, visitor, checked_in_all_views):
+def test_recorded_trials_are_checked_imported_and_shown_as_results(owner, visitor, checked_in_all_views):
     page = visitor(owner)
     page.goto(reverse("experiment_list"))
     page.get_by_role("link", name="Import a study").first.click()
@@ -44,7 +44,7 @@ def test_recorded_trials_are_checked_imported_and_read(owner, visitor, checked_i
     assert Trial.objects.count() == 1600
 
 
-def test_files_that_cannot_be_imported_say_why_and_keep_the_entries(owner, visitor, checked_in_all_views):
+def test_an_invalid_import_names_the_faults_and_keeps_the_form_entries(owner, visitor, checked_in_all_views):
     page = visitor(owner)
     page.goto(reverse("study_import_new"))
     page.get_by_label("Name").fill("pilot")
@@ -70,7 +70,7 @@ def media(settings, monkeypatch, tmp_path):
     monkeypatch.setenv("EVALSITE_DATA_DIR", str(tmp_path))
 
 
-def test_a_dataset_goes_from_its_page_into_a_bundle_and_back(owner, visitor, checked_in_all_views, tmp_path, media):
+def test_a_dataset_is_exported_as_a_bundle_and_imported_again(owner, visitor, checked_in_all_views, tmp_path, media):
     original = make_numbered_items("photos", 4, images=True, approved=False)
     curation.approve(original, by=owner, reason="Looked through")
     page = visitor(owner)

@@ -102,7 +102,7 @@ def look_at_panels(page):
     page.wait_for_function(CHOSEN_CAN_BE_READ)
 
 
-def test_a_rubric_from_the_first_word_to_the_scores(visitor, checked, curator, experiment):
+def test_a_rubric_is_written_tried_approved_and_used_for_scores(visitor, checked, curator, experiment):
     page = visitor(curator)
     write_a_rubric(page, checked)
     approve_it(page)
@@ -139,7 +139,7 @@ def test_a_rubric_from_the_first_word_to_the_scores(visitor, checked, curator, e
     checked(researcher, "judges drawn, phone")
 
 
-def test_rubrics_of_items_are_read_and_corrected(visitor, checked, curator, experiment):
+def test_item_rubrics_are_reviewed_and_corrected(visitor, checked, curator, experiment):
     starter = STARTERS["writer"]
     turns = [{"role": "system", "content": starter.system}, {"role": "user", "content": starter.user}]
     template = Rubric.objects.create(name="by-reference", kind="writer", messages=turns, status="approved")
@@ -185,7 +185,7 @@ def test_rubrics_of_items_are_read_and_corrected(visitor, checked, curator, expe
     expect(author.get_by_role("heading", name="pilot-rubrics@1")).to_be_visible()
 
 
-def test_versions_and_tries_of_a_rubric_are_seen(visitor, checked, curator, experiment):
+def test_a_rubric_shows_its_versions_and_test_verdicts(visitor, checked, curator, experiment):
     turns = [{"role": "user", "content": "Judge fairly.\n{{input}}\n{{answer}}\n{{target}}"}]
     Rubric.objects.create(name="fair", messages=turns, status="approved")
     turns = [{"role": "user", "content": "Judge strictly.\n{{input}}\n{{answer}}\n{{target}}\n{{verdict_form}}"}]

@@ -89,7 +89,7 @@ def test_keys_move_between_cells_and_open_their_answers(graded, visitor, checked
     assert here(page).startswith("item-2, ")
 
 
-def test_the_head_and_the_first_column_stay_while_it_scrolls(graded, visitor):
+def test_the_header_and_first_column_stay_visible_while_scrolling(graded, visitor):
     page = visitor(graded.owner, PHONE)
     page.goto(reverse("experiment_matrix", args=[graded.slug]))
     wrap = page.locator(".matrix-wrap")

@@ -1,4 +1,4 @@
-"""A design that stops early, from the form to what is known at each point."""
+"""A design with adaptive stopping, from the form to the estimate of each point."""
 
 import re
 from decimal import Decimal
@@ -51,7 +51,7 @@ def answer_everything():
     drain_beside(call)
 
 
-def test_a_researcher_lets_points_stop_early_and_reads_what_is_known(design, visitor, checked):
+def test_a_researcher_sets_adaptive_stopping_and_reads_the_estimates(design, visitor, checked):
     page = visitor(design.owner)
     page.goto(reverse("experiment_edit", args=[design.slug]))
     page.get_by_text("Adaptive stopping").click()
@@ -77,7 +77,7 @@ def test_a_researcher_lets_points_stop_early_and_reads_what_is_known(design, vis
     expect(page).to_have_url(re.compile("status="))
 
 
-def test_the_pages_of_points_look_right(design, visitor, checked_in_all_views):
+def test_the_point_pages_look_right(design, visitor, checked_in_all_views):
     rule = {"by": "category", "scorer": "exact_match", "targetci": 0.13, "round": 16, "max": 96}
     Experiment.objects.update(adaptive=rule, scorers=["exact_match"])
     run_control.launch(Experiment.objects.get(), by=design.owner)
@@ -91,7 +91,7 @@ def test_the_pages_of_points_look_right(design, visitor, checked_in_all_views):
         checked_in_all_views(page, name)
 
 
-def test_the_fold_of_the_form_looks_right_on_a_phone(design, visitor, checked):
+def test_the_adaptive_stopping_section_of_the_form_looks_right_on_a_phone(design, visitor, checked):
     Experiment.objects.update(adaptive={"by": "category", "scorer": "exact_match", "targetci": 0.13})
     page = visitor(design.owner, PHONE)
     page.goto(reverse("experiment_edit", args=[design.slug]))

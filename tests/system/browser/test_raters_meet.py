@@ -99,7 +99,7 @@ def see_numbers(page):
     assert between_people[4].strip() == format_number(both.estimate)
 
 
-def test_two_people_and_a_judge_meet(visitor, queue, owner):
+def test_two_raters_and_a_judge_appear_on_the_agreement_page(visitor, queue, owner):
     rate_by_touch(visitor, make_rater(queue))
     rate_by_keys(visitor, make_rater(queue))
     page = visitor(owner)
@@ -118,7 +118,7 @@ def test_two_people_and_a_judge_meet(visitor, queue, owner):
     expect(page).to_have_url(re.compile("rater=g"))
 
 
-def test_a_disagreement_is_settled_by_keys(visitor, queue, owner):
+def test_a_disagreement_is_decided_by_keyboard(visitor, queue, owner):
     make_gradings(
         queue.experiment,
         "judge-b-harsh",
@@ -147,7 +147,7 @@ def test_a_disagreement_is_settled_by_keys(visitor, queue, owner):
     assert f"/disagreements/{Grading.objects.get(condition__kind='adjudicated').trial_id}/" in first
 
 
-def test_every_page_looks_right(visitor, checked_in_all_views, queue, owner):
+def test_every_agreement_page_looks_right(visitor, checked_in_all_views, queue, owner):
     make_gradings(
         queue.experiment, "judge-b", lambda trial: 1 + (trial.item.position * 3) % 5, rubric=Rubric.objects.get()
     )

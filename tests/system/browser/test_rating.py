@@ -49,7 +49,7 @@ def expect_place(page, done):
     page.wait_for_load_state("load")  # A key that is pressed before the script is there is nobody's.
 
 
-def test_twenty_images_by_touch_on_a_phone(visitor, queue):
+def test_twenty_images_are_rated_by_touch_on_a_phone(visitor, queue):
     rater = make_rater(queue)
     page = visitor(rater.user, PHONE, **TOUCH)
     page.goto("/")
@@ -62,7 +62,7 @@ def test_twenty_images_by_touch_on_a_phone(visitor, queue):
     assert [rating.value for rating in rater.ratings.order_by("position")] == [1 + done % 7 for done in range(20)]
 
 
-def test_twenty_images_by_keys_with_second_thoughts(visitor, queue):
+def test_twenty_images_are_rated_and_corrected_by_keyboard(visitor, queue):
     rater = make_rater(queue)
     page = visitor(rater.user, PHONE)
     page.goto("/ratings/first-impressions/")
@@ -80,7 +80,7 @@ def test_twenty_images_by_keys_with_second_thoughts(visitor, queue):
     assert values == [(7, 1) if done in (2, 10) else (3, 0) for done in range(20)]
 
 
-def test_a_closed_browser_goes_on_where_it_stopped(visitor, queue):
+def test_a_rater_continues_after_closing_the_browser(visitor, queue):
     """Somebody by a link, who has no password: after closing the browser only cookies with a date are left."""
     (token,) = queues.invite(queue, 1, by=queue.owner)
     page = visitor(None, PHONE, **TOUCH)
@@ -101,7 +101,7 @@ def test_a_closed_browser_goes_on_where_it_stopped(visitor, queue):
     expect(later.locator(".rating-image")).to_have_attribute("src", image)
 
 
-def test_the_image_is_large(visitor, queue):
+def test_the_image_fills_at_least_half_of_the_window(visitor, queue):
     """At least half of what the window has between its bars, on a phone from edge to edge."""
     rater = make_rater(queue, started=True)
     for viewport in (LAPTOP, PHONE):
@@ -113,7 +113,7 @@ def test_the_image_is_large(visitor, queue):
         assert page.locator(".rating-point").last.bounding_box()["y"] < viewport["height"]
 
 
-def test_keys_that_are_no_points_do_nothing(visitor, queue):
+def test_keys_outside_the_scale_do_nothing(visitor, queue):
     rater = make_rater(queue, started=True)
     page = visitor(rater.user)
     page.goto("/ratings/first-impressions/")
@@ -126,7 +126,7 @@ def test_keys_that_are_no_points_do_nothing(visitor, queue):
     expect_place(page, 1)
 
 
-def test_without_a_script_everything_still_works(visitor, queue):
+def test_rating_works_without_scripts(visitor, queue):
     rater = make_rater(queue)
     page = visitor(rater.user, PHONE, java_script_enabled=False)
     page.goto("/ratings/first-impressions/")
@@ -140,7 +140,7 @@ def test_without_a_script_everything_still_works(visitor, queue):
     assert [rating.value for rating in rater.ratings.given()] == [5]
 
 
-def test_the_scale_is_under_the_thumb_without_scrolling(visitor, queue):
+def test_the_scale_fits_the_phone_window_without_scrolling(visitor, queue):
     rater = make_rater(queue, started=True)
     page = visitor(rater.user, PHONE, **TOUCH)
     page.goto("/ratings/first-impressions/")
@@ -150,7 +150,7 @@ def test_the_scale_is_under_the_thumb_without_scrolling(visitor, queue):
         assert box["y"] + box["height"] <= PHONE["height"]
 
 
-def test_somebody_comes_by_a_link_and_rates(visitor, queue):
+def test_an_invited_person_rates_by_link(visitor, queue):
     (token,) = queues.invite(queue, 1, by=queue.owner)
     page = visitor(None, PHONE, **TOUCH)
     page.goto(f"/ratings/join/{token}/")
@@ -161,7 +161,7 @@ def test_somebody_comes_by_a_link_and_rates(visitor, queue):
     assert queue.assignments.get().ratings.given().count() == 1
 
 
-def test_a_queue_is_made_opened_and_read_in_the_browser(visitor, queue, owner):
+def test_a_queue_is_created_opened_and_reviewed_in_the_browser(visitor, queue, owner):
     page = visitor(owner)
     page.goto("/ratings/queues/new/")
     page.get_by_label("Title").fill("How lively?")
@@ -179,7 +179,7 @@ def test_a_queue_is_made_opened_and_read_in_the_browser(visitor, queue, owner):
     assert page.locator("#links").inner_text().count("/ratings/join/") == 2
 
 
-def test_every_page_looks_right(visitor, checked_in_all_views, queue, owner):
+def test_every_rating_page_looks_right(visitor, checked_in_all_views, queue, owner):
     new = make_rater(queue, "new-rater")
     going = make_rater(queue, started=True)
     for position in range(1, 8):

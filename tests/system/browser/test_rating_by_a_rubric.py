@@ -89,7 +89,7 @@ def rate_by_keys(visitor, rater, *, lenient):
     page.get_by_role("heading", name="Thank you").wait_for()
 
 
-def test_two_people_and_a_judge_of_one_rubric_meet(visitor, queue, owner):
+def test_two_raters_and_a_judge_of_one_rubric_appear_on_the_agreement_page(visitor, queue, owner):
     """Ten answers each by keys; the numbers on the page are those of the pure measures on the stored rows."""
     for lenient in (True, False):
         rate_by_keys(visitor, make_rater(queue), lenient=lenient)
@@ -118,7 +118,7 @@ def see_numbers(page, triples):
     assert 0 < expected["Percent agreement"].estimate < 1
 
 
-def test_a_pair_is_chosen_by_arrows(visitor, study):
+def test_arrow_keys_choose_an_answer_of_a_pair(visitor, study):
     queue = make_rubric_queue(study, "pairwise")
     rater = make_rater(queue, started=True)
     page = visitor(rater.user)
@@ -137,7 +137,7 @@ def test_a_pair_is_chosen_by_arrows(visitor, study):
     assert list(Preference.objects.order_by("pk").values_list("winner", flat=True)) == ["a", "b", "tie"]
 
 
-def test_a_criterion_is_under_the_thumb_without_scrolling(visitor, queue):
+def test_a_criterion_fits_the_phone_window_without_scrolling(visitor, queue):
     rater = make_rater(queue, started=True)
     page = visitor(rater.user, PHONE, **TOUCH)
     page.goto("/ratings/reading/")
@@ -154,7 +154,7 @@ FIELDS = {"criteria": {"criteria": CRITERIA}, "label": {"labels": LABELS}, "pair
 
 
 @pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
-def test_every_page_looks_right(visitor, checked, study, owner, viewport, scheme):
+def test_every_rubric_rating_page_looks_right(visitor, checked, study, owner, viewport, scheme):
     device = f"{'phone' if viewport is PHONE else 'laptop'}-{scheme}"
     kind = dict(zip(IDS, FIELDS, strict=True))[device]
     queue = make_rubric_queue(study, kind, **FIELDS[kind])

@@ -44,7 +44,7 @@ def study(owner, monkeypatch):
     )
 
 
-def test_a_reader_goes_from_the_leaderboard_to_the_trials_of_a_cell(study, visitor, checked):
+def test_a_reader_follows_links_from_the_leaderboard_to_the_trials_of_a_cell(study, visitor, checked):
     page = visitor(study.owner, LAPTOP)
     page.goto(reverse("home"))
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Leaderboard").click()

@@ -24,7 +24,7 @@ def study(owner):
     return made
 
 
-def test_the_pages_look_right(study, owner, visitor, checked_in_all_views):
+def test_report_and_link_pages_look_right(study, owner, visitor, checked_in_all_views):
     page = visitor(owner)
     for name in ("experiment_report", "report_edit", "share_links", "experiment_figures"):
         assert page.goto(reverse(name, args=["study"])).ok
@@ -41,7 +41,7 @@ def test_shared_pages_look_right_without_an_account(study, visitor, checked_in_a
         checked_in_all_views(page, f"shared-{name}")
 
 
-def test_a_report_is_readable_on_a_phone_at_night(study, visitor):
+def test_a_report_is_readable_on_a_phone_in_the_dark_theme(study, visitor):
     _, token = ShareLink.create(study, "report", timezone.now() + timedelta(days=7), by=study.owner)
     page = visitor()
     page.set_viewport_size({"width": 390, "height": 800})
@@ -54,7 +54,7 @@ def test_a_report_is_readable_on_a_phone_at_night(study, visitor):
     assert table.locator("td").first.evaluate("one => getComputedStyle(one).display") == "table-cell"
 
 
-def test_an_author_writes_shares_and_ends_a_link(study, owner, visitor):
+def test_an_author_edits_a_report_shares_it_and_revokes_the_link(study, owner, visitor):
     page = visitor(owner)
     page.goto(reverse("experiment_report", args=["study"]))
     page.get_by_role("link", name="Edit sections and text").click()

@@ -66,7 +66,7 @@ def test_waves_look_right(experiment, visitor, checked_in_all_views):
     checked_in_all_views(page, "waves")
 
 
-def test_the_numbers_behind_a_figure_open_beneath_it(experiment, visitor, checked):
+def test_the_values_of_a_figure_open_below_it(experiment, visitor, checked):
     page = visitor(experiment.owner, PHONE)
     page.goto(reverse("experiment_results", args=[experiment.slug]))
     card = page.locator("#figure-accuracy")
@@ -76,7 +76,7 @@ def test_the_numbers_behind_a_figure_open_beneath_it(experiment, visitor, checke
     checked(page, "results-numbers")
 
 
-def test_a_saved_figure_opens_by_itself(experiment, visitor):
+def test_a_saved_figure_opens_on_its_own(experiment, visitor):
     page = visitor(experiment.owner)
     page.goto(reverse("experiment_figure", args=[experiment.slug, "norms"]) + "?theme=dark")
     expect(page.locator("svg text", has_text="Valence").first).to_be_visible()

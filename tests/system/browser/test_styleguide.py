@@ -28,11 +28,11 @@ def visit(chromium, live_server):
     assert complaints == []
 
 
-def test_it_is_accessible_and_never_wider_than_the_window(visit, request):
+def test_the_page_is_accessible_and_never_wider_than_the_window(visit, request):
     check_views(visit(reduced_motion="reduce"), "style guide", request.config.getoption("--screenshot"))
 
 
-def test_the_theme_is_kept_and_applied_before_the_page_is_seen(visit):
+def test_the_theme_is_stored_and_applied_before_the_first_paint(visit):
     page = visit(color_scheme="light")
     light = page.locator("body").evaluate("body => getComputedStyle(body).backgroundColor")
     button = page.locator("[data-theme-toggle]")
@@ -44,14 +44,14 @@ def test_the_theme_is_kept_and_applied_before_the_page_is_seen(visit):
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
-def test_times_are_in_the_browsers_zone_from_the_second_page_on(visit):
+def test_times_use_the_browsers_time_zone_from_the_second_page(visit):
     page = visit(timezone_id="Asia/Tokyo")
     page.reload()
     expect(page.locator("footer")).to_contain_text("Times in Asia/Tokyo")
     expect(page.locator("time").first).to_have_text("2025-03-14 18:26")
 
 
-def test_the_keyboard_moves_over_rows_goes_to_the_filter_and_shows_its_help(visit):
+def test_keys_move_between_rows_focus_the_filter_and_show_help(visit):
     page = visit()
     links = page.locator("[data-rows] tbody tr a")
     for key, row in [("j", 0), ("j", 1), ("j", 2), ("k", 1)]:
@@ -70,7 +70,7 @@ def test_the_keyboard_moves_over_rows_goes_to_the_filter_and_shows_its_help(visi
     expect(page.get_by_role("dialog", name="Keyboard")).to_be_hidden()
 
 
-def test_a_dangerous_form_asks_first(visit):
+def test_a_destructive_form_asks_for_confirmation(visit):
     page = visit()
     page.evaluate("document.querySelector('[data-confirm]').action = '/guide/'")
     page.get_by_role("button", name="Delete draft").click()
@@ -84,13 +84,13 @@ def test_a_dangerous_form_asks_first(visit):
     expect(page.locator("body")).to_have_text("posted")
 
 
-def test_a_choice_filters_at_once_and_leaves_empty_fields_out_of_the_address(visit):
+def test_a_select_filters_immediately_and_omits_empty_fields_from_the_url(visit):
     page = visit()
     page.select_option("select[name=status]", "done")
     page.wait_for_url("**/guide/?status=done")
 
 
-def test_what_a_toast_says_is_text(visit):
+def test_a_toast_shows_markup_as_text(visit):
     page = visit()
     page.evaluate("document.dispatchEvent(new CustomEvent('toast', {detail: {text: '<b>Paused</b>', tone: 'good'}}))")
     expect(page.get_by_role("status").filter(has_text="<b>Paused</b>")).to_be_visible()
@@ -104,7 +104,7 @@ def test_filters_are_folded_on_a_phone_and_open_on_a_laptop(visit):
     expect(phone.locator("input[name=q]")).to_be_visible()
 
 
-def test_heads_of_tables_stick_to_the_window(visit):
+def test_table_headers_stick_to_the_window(visit):
     page = visit({"width": 1280, "height": 400}, reduced_motion="reduce")
     page.locator("[data-rows] tbody tr").nth(2).evaluate("row => window.scrollTo(0, row.offsetTop + 700)")
     settle(page)
@@ -114,7 +114,7 @@ def test_heads_of_tables_stick_to_the_window(visit):
     assert row < top + 40
 
 
-def test_everything_is_there_without_a_script(visit):
+def test_all_content_is_available_without_scripts(visit):
     page = visit(java_script_enabled=False, color_scheme="dark")
     page.locator("summary", has_text="Pause").click()
     expect(page.get_by_text("No new calls start.")).to_be_visible()

@@ -46,7 +46,7 @@ def fill_design(page):
     page.locator("#id_max_usd").fill("5")
 
 
-def test_design_launch_watch_and_read(ready, visitor):
+def test_a_researcher_designs_launches_watches_and_reads_an_experiment(ready, visitor):
     page = visitor()
     sign_in(page, ready)
     page.get_by_role("link", name="New experiment").first.click()
@@ -118,7 +118,7 @@ def test_everything_works_without_a_script(ready, visitor):
     assert Run.objects.get().status == "cancelled"
 
 
-def test_an_error_in_the_design_is_said_at_its_field(ready, visitor, checked):
+def test_a_design_error_appears_at_its_field(ready, visitor, checked):
     page = visitor(ready)
     page.goto("/experiments/new/")
     page.get_by_label("Name", exact=True).fill("Not A Name")
@@ -154,7 +154,7 @@ def test_trials_are_read_by_filter_and_keyboard(ready, visitor):
     expect(page.get_by_label("Status (optional)")).to_have_value("failed")
 
 
-def test_an_answer_with_markup_is_text(ready, visitor):
+def test_markup_in_an_answer_is_shown_as_text(ready, visitor):
     experiment = factories.make_experiment("hostile", owner=ready, status="active")
     (run,) = factories.make_runs(experiment, status="done")
     nasty = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>"
@@ -168,7 +168,7 @@ def test_an_answer_with_markup_is_text(ready, visitor):
         assert page.title() != "owned"
 
 
-def test_a_test_call_is_followed_on_its_row(ready, visitor):
+def test_a_test_call_reports_its_progress_in_its_row(ready, visitor):
     page = visitor(ready)
     page.goto("/endpoints/")
     model = LanguageModel.objects.get(name="small")
@@ -180,7 +180,7 @@ def test_a_test_call_is_followed_on_its_row(ready, visitor):
     expect(row).not_to_have_attribute("hx-trigger", re.compile("."))
 
 
-def test_signing_out_ends_the_visit(ready, visitor):
+def test_signing_out_ends_the_session(ready, visitor):
     page = visitor()
     sign_in(page, ready)
     page.locator("summary", has_text="owner").click()

@@ -138,7 +138,7 @@ def test_2_and_3_every_entry_of_a_menu_opens(walked, look, person):
         look(page, f"menu-{person}")
 
 
-def test_12_13_and_18_an_import_keeps_the_file_the_lines_and_the_rest_of_a_column(walked, look):
+def test_12_13_and_18_an_import_keeps_the_file_line_breaks_and_the_rest_of_a_column(walked, look):
     long_cell = " ".join(f"word{number}" for number in range(120))
     table = f"""id,question,answer
 q1,"One?
@@ -354,7 +354,7 @@ def listed(page, link):
     return rows
 
 
-def test_16_brackets_lead_through_the_trials_of_one_item(walked):
+def test_16_bracket_keys_move_through_the_trials_of_one_item(walked):
     walked.answer()
     walked.create_experiment("repeated", "samples: 2")
     with progress_of(walked, "repeated") as page:
@@ -370,7 +370,7 @@ def test_16_brackets_lead_through_the_trials_of_one_item(walked):
         assert urls[0] != urls[1]
 
 
-def test_11_a_preflight_is_outdated_once_its_endpoint_changed(walked, look):
+def test_11_a_preflight_is_outdated_after_its_endpoint_changes(walked, look):
     walked.answer()
     walked.create_experiment("checked", launch=False)
     with walked.visit("researcher") as page:
@@ -391,7 +391,7 @@ def test_11_a_preflight_is_outdated_once_its_endpoint_changed(walked, look):
         look(page, "outdated-preflight")
 
 
-def test_20_an_export_that_head_cuts_off_ends_quietly(walked):
+def test_20_an_export_truncated_by_head_ends_quietly(walked):
     walked.answer()
     walked.create_experiment("exported")
     with progress_of(walked, "exported") as page:

@@ -24,7 +24,7 @@ def at(page, trial):
     expect(page).to_have_url(re.compile(rf"/trials/{trial.pk}/\?status=done$"))
 
 
-def test_keys_lead_through_the_list_and_through_one_item(trials, owner, visitor):
+def test_keys_move_through_the_list_and_through_one_item(trials, owner, visitor):
     page = visitor(owner)
     page.goto(reverse("trial_detail", args=[trials[0].pk]) + "?status=done")
     for key, trial in (("j", trials[1]), ("ArrowRight", trials[2]), ("k", trials[1]), ("ArrowLeft", trials[0])):
@@ -51,7 +51,7 @@ def leads_away(page, key):
     return page.evaluate("window.leaves")
 
 
-def test_keys_are_not_taken_while_a_dialog_is_open_or_when_they_are_off(trials, owner, visitor):
+def test_shortcuts_are_inactive_in_an_open_dialog_and_when_turned_off(trials, owner, visitor):
     page = visitor(owner)
     page.goto(reverse("trial_detail", args=[trials[0].pk]) + "?status=done")
     assert leads_away(page, "j")
@@ -68,7 +68,7 @@ def test_keys_are_not_taken_while_a_dialog_is_open_or_when_they_are_off(trials, 
     at(page, trials[0])
 
 
-def test_keys_are_not_taken_while_a_person_types(trials, owner, visitor):
+def test_shortcuts_are_inactive_while_typing(trials, owner, visitor):
     page = visitor(owner)
     page.goto(reverse("trial_list") + "?status=done")
     page.evaluate(

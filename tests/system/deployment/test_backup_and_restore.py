@@ -1,4 +1,4 @@
-"""A backup that was restored into an empty database is the same site: every row, every image, every promise."""
+"""A backup restored into an empty database gives the same site: every row, every image, every promise."""
 
 import io
 import stat
@@ -61,7 +61,7 @@ def empty_server():
         yield embedded
 
 
-def test_what_is_restored_is_the_same_site(site, empty_server, settings, tmp_path):
+def test_a_restored_backup_is_the_same_site(site, empty_server, settings, tmp_path):
     said = command("backup", tmp_path / "backups")
     assert "1 new images" in said
     (dump,) = (tmp_path / "backups").glob("*.dump")
@@ -87,7 +87,7 @@ def test_what_is_restored_is_the_same_site(site, empty_server, settings, tmp_pat
     assert not (settings.MEDIA_ROOT / "uploads").exists()
 
 
-def test_a_backup_holds_no_session_and_is_for_its_owner_alone(site, empty_server, tmp_path):
+def test_a_backup_contains_no_session_and_is_readable_by_its_owner_only(site, empty_server, tmp_path):
     Session.objects.create(session_key="k" * 32, session_data="secret", expire_date=timezone.now() + timedelta(days=1))
     earlier = tmp_path / "backups" / "evalsite-20200101T000000.dump"
     write(earlier, b"of an earlier version")
@@ -118,7 +118,7 @@ def test_a_damaged_dump_restores_nothing(site, empty_server, tmp_path):
         assert Trial.objects.count() == 12
 
 
-def test_the_newest_dumps_are_kept_and_images_are_copied_once(site, tmp_path, time_machine):
+def test_old_dumps_are_deleted_and_images_are_copied_once(site, tmp_path, time_machine):
     backups = tmp_path / "backups"
     for hour in range(4):
         time_machine.move_to(f"2026-03-01T0{hour}:00Z")
@@ -131,7 +131,7 @@ def test_the_newest_dumps_are_kept_and_images_are_copied_once(site, tmp_path, ti
     assert list(backups.rglob("*.part")) == []
 
 
-def test_a_folder_that_cannot_be_written_and_a_file_that_is_not_there_are_said(site, tmp_path):
+def test_an_unwritable_folder_and_a_missing_file_are_reported(site, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(CommandError, match="file") as refused:
         command("backup", tmp_path / "file")

@@ -55,7 +55,7 @@ def unknown_settings(names):
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze (Debian: systemd)")
-def test_systemd_finds_no_fault_with_the_units(tmp_path):
+def test_systemd_accepts_the_units(tmp_path):
     """With the checkout in the place of /opt/evalsite, so that what they start is found."""
     for unit in UNITS:
         (tmp_path / unit.name).write_text(unit.read_text().replace("/opt/evalsite", str(ROOT)))
@@ -69,7 +69,7 @@ def test_systemd_finds_no_fault_with_the_units(tmp_path):
 
 
 @pytest.mark.parametrize("unit", SERVICES, ids=name_of)
-def test_a_unit_starts_a_command_that_exists_with_options_that_it_knows(unit):
+def test_a_unit_starts_an_existing_command_with_valid_options(unit):
     (line,) = values(unit, "ExecStart")
     python, manage, name, *arguments = shlex.split(line)
     assert (python, manage) == ("/opt/evalsite/.venv/bin/python", "manage.py")
@@ -77,11 +77,11 @@ def test_a_unit_starts_a_command_that_exists_with_options_that_it_knows(unit):
 
 
 @pytest.mark.parametrize("unit", SERVICES, ids=name_of)
-def test_a_unit_keeps_its_guards(unit):
+def test_a_unit_contains_every_hardening_option(unit):
     assert set(unit.read_text().splitlines()) >= HARDENING
 
 
-def test_a_worker_has_longer_to_stop_than_it_waits_for_calls():
+def test_the_stop_timeout_of_a_worker_exceeds_its_grace_period():
     (unit,) = [unit for unit in UNITS if unit.name == "evalsite-drain.service"]
     options = parsed("drain", *shlex.split(values(unit, "ExecStart")[0])[3:])
     assert options["grace"] < float(values(unit, "TimeoutStopSec")[0])
@@ -90,14 +90,14 @@ def test_a_worker_has_longer_to_stop_than_it_waits_for_calls():
     assert parsed(*compose["command"])["grace"] < float(compose["stop_grace_period"].removesuffix("s"))
 
 
-def test_the_environment_file_names_settings_that_exist():
+def test_the_environment_file_names_existing_settings():
     names = re.findall(r"^#?([A-Z_]+)=", (DEPLOY / "evalsite.env.example").read_text(), re.MULTILINE)
     assert {"DATABASE_URL", "EVALSITE_SECRET_KEY", "EVALSITE_DATA_DIR"} <= set(names)
     assert unknown_settings(names) == set()
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_a_service_of_the_compose_file_runs_a_command_that_exists_with_settings_that_exist(name):
+def test_a_compose_service_runs_an_existing_command_with_existing_settings(name):
     service = SITES[name]
     assert parsed(*service["command"])
     assert unknown_settings(service["environment"]) == set()
@@ -105,7 +105,7 @@ def test_a_service_of_the_compose_file_runs_a_command_that_exists_with_settings_
     assert service["read_only"] is True
 
 
-def test_what_the_compose_file_refers_to_is_there():
+def test_references_of_the_compose_file_exist():
     services, volumes = COMPOSE["services"], set(COMPOSE["volumes"])
     for service in services.values():
         assert set(service.get("depends_on", ())) <= set(services)
@@ -123,7 +123,7 @@ def test_what_the_compose_file_refers_to_is_there():
     assert PINNED.fullmatch(f"python:3@{build['args']['PYTHON_DIGEST']}")
 
 
-def test_the_image_is_built_on_an_image_with_a_digest_that_has_no_default():
+def test_the_base_image_has_a_digest_without_a_default():
     lines = (DEPLOY / "Dockerfile").read_text().splitlines()
     bases = [line.removeprefix("FROM ") for line in lines if line.startswith("FROM ")]
     assert bases
@@ -132,7 +132,7 @@ def test_the_image_is_built_on_an_image_with_a_digest_that_has_no_default():
     assert [line for line in lines if line.startswith("ARG ")] == ["ARG PYTHON_DIGEST"], "no default that is no digest"
 
 
-def test_the_digests_that_an_operator_has_to_give_are_documented():
+def test_required_image_digests_are_documented():
     asked = set(re.findall(r"\{(\w+_DIGEST):\?", (DEPLOY / "compose.yaml").read_text()))
     assert asked == {"POSTGRES_DIGEST", "CADDY_DIGEST", "PYTHON_DIGEST"}
     documented = (ROOT / "docs" / "deploy.md").read_text()
@@ -142,7 +142,7 @@ def test_the_digests_that_an_operator_has_to_give_are_documented():
     assert all(f"{image}@${{{name}" in used for name, image in looked_up.items())
 
 
-def test_the_image_is_built_from_the_hashed_lock_and_does_not_run_as_root():
+def test_the_image_installs_the_hashed_lock_file_and_does_not_run_as_root():
     lines = (DEPLOY / "Dockerfile").read_text().splitlines()
     sources = [word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1]]
     assert [source for source in sources if not (ROOT / source).exists()] == []
@@ -153,7 +153,7 @@ def test_the_image_is_built_from_the_hashed_lock_and_does_not_run_as_root():
     assert (ROOT / "requirements.lock").read_text().count("--hash=sha256:") > 50
 
 
-def test_proxies_keep_the_host_say_https_and_let_an_import_pass():
+def test_proxies_forward_host_and_scheme_and_allow_large_imports():
     nginx = (DEPLOY / "nginx.conf").read_text()
     assert "proxy_set_header Host $host;" in nginx
     assert "proxy_set_header X-Forwarded-Proto $scheme;" in nginx
@@ -162,7 +162,7 @@ def test_proxies_keep_the_host_say_https_and_let_an_import_pass():
     assert int(re.search(r"max_size (\d+)MB", caddy)[1]) * 10**6 >= settings.UPLOAD_BYTES
 
 
-def test_proxies_collect_every_request_but_imports_and_give_up_slow_heads():
+def test_proxies_buffer_every_request_except_imports_and_time_out_slow_headers():
     nginx, caddy = ((DEPLOY / name).read_text() for name in ("nginx.conf", "Caddyfile"))
     (streamed,) = re.findall(r"location ~ (\S+) \{\s+proxy_request_buffering off;", nginx)
     assert nginx.count("proxy_request_buffering off;") == 1
@@ -176,7 +176,7 @@ def test_proxies_collect_every_request_but_imports_and_give_up_slow_heads():
         assert not re.search(pattern, reverse("experiment_new"))
 
 
-def test_a_command_by_hand_gets_the_settings_of_the_services(tmp_path):
+def test_a_command_run_by_hand_uses_the_settings_of_the_services(tmp_path):
     """The wrapper reads the environment file and runs manage.py of its own checkout, from any folder."""
     (tmp_path / "site.env").write_text(f"EVALSITE_DATA_DIR={tmp_path}/data\nEVALSITE_MISSPELT=1\n")
     told = subprocess.run(

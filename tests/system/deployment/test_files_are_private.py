@@ -1,4 +1,4 @@
-"""What the site writes is for its own account alone, whatever the umask of the shell that started it."""
+"""Files of the site are readable by its own account only, whatever the umask of the shell that started it."""
 
 import os
 import stat
@@ -51,7 +51,7 @@ def worked(prepared: Path) -> Iterator[Path]:
 
 
 @pytest.mark.processes
-def test_media_exports_snapshots_and_backups_are_closed_to_other_accounts(worked: Path) -> None:
+def test_other_accounts_cannot_read_media_exports_snapshots_or_backups(worked: Path) -> None:
     made = [path for path in (worked / "data" / "media").rglob("*")] + [path for path in (worked / "out").rglob("*")]
     names = {path.suffix for path in made if path.is_file()}
     assert {".csv", ".zip", ".dump", ".txt"} < names
@@ -61,19 +61,19 @@ def test_media_exports_snapshots_and_backups_are_closed_to_other_accounts(worked
 
 
 @pytest.mark.processes
-def test_the_rest_of_the_data_folder_is_closed_too(worked: Path) -> None:
+def test_other_accounts_cannot_read_the_rest_of_the_data_folder(worked: Path) -> None:
     folder = worked / "data"
     open_to_others = {path.name for path in folder.iterdir() if bits_for_others(path)}
     assert open_to_others <= {"postgres"}, "root's server, of another account, has to reach its own folder"
 
 
-def test_a_data_folder_is_private_but_passable_where_root_makes_it(tmp_path: Path) -> None:
+def test_a_data_folder_is_private_but_traversable_if_root_creates_it(tmp_path: Path) -> None:
     make_data_folder(tmp_path / "var" / "data")
     mode = 0o711 if os.geteuid() == 0 else 0o700
     assert [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "var", tmp_path / "var" / "data")] == [mode] * 2
 
 
-def test_a_folder_that_an_earlier_version_left_open_is_closed(tmp_path: Path) -> None:
+def test_permissions_of_a_folder_of_an_earlier_version_are_tightened(tmp_path: Path) -> None:
     for name, mode in (("media", 0o755), ("closed", 0o500)):
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(mode)

@@ -1,4 +1,4 @@
-"""Leases, waits and rates go by the database's clock: a worker whose own clock is off works like any other."""
+"""Leases, waits and rates use the database's clock: a worker with a wrong clock works like any other."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ def clock_off_by(**off):
 
 
 @pytest.mark.parametrize("hours", [-1, 1, 24])
-def test_every_trial_is_asked_once_by_a_worker_whose_clock_is_off(run, monkeypatch, hours):  # noqa: F811
+def test_a_worker_with_a_wrong_clock_calls_each_trial_once(run, monkeypatch, hours):  # noqa: F811
     """Each call outlives two leases, which its worker must renew and nobody may sweep; one waits for its retry."""
     monkeypatch.setattr("runs_app.engine.worker.SWEEP_S", 0.2)
     monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.2)
@@ -46,7 +46,7 @@ def test_every_trial_is_asked_once_by_a_worker_whose_clock_is_off(run, monkeypat
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_an_endpoint_is_left_alone_for_as_long_as_it_asked(run, hours):  # noqa: F811
+def test_an_endpoint_is_paused_for_the_requested_time(run, hours):  # noqa: F811
     async def call(request):
         raise CallFailure(ErrorClass.RATE_LIMITED, "slow down", http_status=429, retry_after_s=600)
 
@@ -58,7 +58,7 @@ def test_an_endpoint_is_left_alone_for_as_long_as_it_asked(run, hours):  # noqa:
 
 
 @pytest.mark.django_db
-def test_a_batch_that_a_clock_ahead_made_is_begun_at_once_by_anybody():
+def test_a_batch_created_by_a_fast_clock_can_be_leased_immediately():
     make_batched_run("http://127.0.0.1:9/v1")
     with clock_off_by(minutes=10):
         (made,) = admit_batches()
@@ -66,7 +66,7 @@ def test_a_batch_that_a_clock_ahead_made_is_begun_at_once_by_anybody():
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_a_run_ends_after_it_began_whoever_ends_it(run, hours):  # noqa: F811
+def test_a_run_finishes_after_its_start_whatever_the_clock(run, hours):  # noqa: F811
     with clock_off_by(hours=hours):
         run_control.cancel(Run.objects.all(), by="tester", reason="enough")
     assert abs(Run.objects.get().finished_at - datetime.now(UTC)) < timedelta(minutes=5)

@@ -1,4 +1,4 @@
-"""PostgreSQL killed in the middle of the work, or connections cut: workers wait, go on, and ask nothing twice."""
+"""PostgreSQL killed during the work, or connections cut: workers wait, resume, and repeat no call."""
 
 import os
 import signal
@@ -55,7 +55,7 @@ def assert_all_is_done_once(provider):
     assert find_differences() == []
 
 
-def test_a_server_killed_and_started_again_loses_nothing_and_costs_nothing_twice(mortal, provider):
+def test_a_killed_and_restarted_server_loses_no_result_and_repeats_no_cost(mortal, provider):
     """It is away for longer than a lease, and one of the two workers is told to stop meanwhile."""
     make_launched_run(provider.url, lease_s=LEASE_S)
     with drain_process() as stopped, drain_process() as worker:
@@ -71,7 +71,7 @@ def test_a_server_killed_and_started_again_loses_nothing_and_costs_nothing_twice
     assert_all_is_done_once(provider)
 
 
-def test_connections_cut_for_seconds_lose_nothing_and_cost_nothing_twice(provider):
+def test_lost_connections_lose_no_result_and_repeat_no_cost(provider):
     make_launched_run(provider.url)
     with drain_process() as one, drain_process() as other:
         wait_for_work(provider)
@@ -93,7 +93,7 @@ def cut_connections():
         return cursor.fetchone()[0]
 
 
-def test_the_claims_of_a_worker_that_died_with_the_server_return_after_a_lease(mortal, provider):
+def test_claims_of_a_worker_that_died_with_the_server_expire_after_one_lease(mortal, provider):
     run = make_launched_run(provider.url, lease_s=LEASE_S)
     with drain_process() as dead:
         wait_for_work(provider, workers=1)

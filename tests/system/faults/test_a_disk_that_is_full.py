@@ -1,4 +1,4 @@
-"""The database's disk is full for a while: workers say so, wait, and go on. Nothing is lost, nothing is asked twice."""
+"""The database's disk is full for a while: workers report it, wait and resume. No result is lost, no call repeated."""
 
 import os
 import select
@@ -78,7 +78,7 @@ def wait_for_words(process, words, seconds=90):
     return said
 
 
-def test_work_waits_for_room_and_goes_on(cramped):
+def test_workers_wait_for_disk_space_and_resume(cramped):
     embedded, disk = cramped
     with simulator_process(SimulatorConfig(latency_ms=200)) as provider:
         make_launched_run(provider.url)

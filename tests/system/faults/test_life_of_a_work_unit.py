@@ -339,7 +339,7 @@ def design(transactional_db, monkeypatch):
     )
 
 
-def test_nothing_is_lost_doubled_or_overspent_whatever_happens_in_whatever_order(design):
+def test_no_event_order_loses_or_duplicates_a_trial_or_exceeds_the_budget(design):
     run_state_machine_as_test(
         LifeOfAWorkUnit,
         settings=settings(

@@ -65,7 +65,7 @@ def n_of(worker):
     return Attempt.objects.filter(worker__host=worker.name, outcome="ok").count()
 
 
-def test_a_machine_cut_off_for_longer_than_a_lease_costs_only_its_calls_in_flight(lab):
+def test_a_machine_disconnected_for_longer_than_a_lease_repeats_only_its_calls_in_flight(lab):
     database_url, url, counters, (near, far) = lab
     run = make_launched_run(url, items=40, samples=TRIALS // 40, lease_s=LEASE_S)
     known = {"DATABASE_URL": database_url, "EVALSITE_LLM_ALLOWED_HOSTS": url.split("/")[2]}
@@ -132,7 +132,7 @@ def free_rows():
         return {row[0] for row in cursor.fetchall()}
 
 
-def test_locks_of_a_machine_that_vanished_or_froze_within_a_transaction_come_free(prepared):
+def test_locks_of_a_vanished_or_frozen_machine_are_released(prepared):
     """Else one machine that loses its power at the wrong moment would stop all the others for hours."""
     probes, timeout = PROBES
     with database_among(prepared, "vanishing", "freezing") as (database_url, (vanishing, freezing)):

@@ -1,4 +1,4 @@
-"""Many workers and people at the same instant: what is shared is counted once, and nobody waits for ever."""
+"""Simultaneous actions of many workers and people: shared limits hold, and no lock waits forever."""
 
 import random
 import time
@@ -42,7 +42,7 @@ def planned(items=40, samples=5, **fields):
     return run
 
 
-def test_workers_that_reach_the_budget_in_the_same_instant_never_pass_it(transactional_db):
+def test_workers_that_reach_the_budget_simultaneously_never_exceed_it(transactional_db):
     run = planned(max_usd=Decimal("4.00"))  # It pays forty of two hundred.
     overdrawn = []
 
@@ -68,7 +68,7 @@ def test_workers_that_reach_the_budget_in_the_same_instant_never_pass_it(transac
     assert find_differences() == []
 
 
-def test_slots_of_an_endpoint_hold_over_workers_that_claim_in_the_same_instant(transactional_db):
+def test_simultaneous_claims_never_exceed_the_slots_of_an_endpoint(transactional_db):
     planned()
     Endpoint.objects.update(max_concurrency=11)
     workers = [WorkerRegistration().worker_id for _ in range(WORKERS)]
@@ -79,7 +79,7 @@ def test_slots_of_an_endpoint_hold_over_workers_that_claim_in_the_same_instant(t
     assert find_differences() == []
 
 
-def test_launches_in_the_same_instant_make_one_row_a_trial(transactional_db):
+def test_simultaneous_launches_create_one_row_per_trial(transactional_db):
     models = [factories.make_model(name) for name in ("small", "large")]
     experiment = factories.make_experiment(
         "twice", dataset=factories.make_dataset("twice", 30), models=models, samples=4, max_usd=None
@@ -92,7 +92,7 @@ def test_launches_in_the_same_instant_make_one_row_a_trial(transactional_db):
     assert find_differences() == []
 
 
-def test_workers_and_people_in_each_others_way_never_wait_for_each_other_for_ever(transactional_db, monkeypatch):
+def test_concurrent_workers_and_people_never_deadlock(transactional_db, monkeypatch):
     """Every verb there is, over and over, in ten threads: locks in another order would deadlock within a second."""
     monkeypatch.setattr("runs_app.run_control.enqueue_drains", lambda *_: None)
     models = [factories.make_model(name, max_output_tokens=9) for name in ("a", "b", "c")]

@@ -1,4 +1,4 @@
-"""Whatever a provider does, its trials end as rows that say so, and those of its neighbours are answered."""
+"""Whatever a provider does, its trials end with a recorded outcome, and trials of other providers are answered."""
 
 import socket
 
@@ -60,7 +60,7 @@ def run_of(experiment):
     return run
 
 
-def test_every_kind_of_reply_ends_as_a_row_and_harms_no_other():
+def test_every_kind_of_reply_is_recorded_and_affects_no_other_trial():
     endless = [*SILENT, DRIPPING]
     with misbehaving_provider() as provider:
         for name, behaviours, timeout_s in (("odd", REPLIES, 60), ("endless", endless, 3)):
@@ -81,7 +81,7 @@ def test_every_kind_of_reply_ends_as_a_row_and_harms_no_other():
     assert find_differences() == []
 
 
-def test_a_provider_that_is_down_costs_nothing_and_what_failed_is_tried_again_when_it_is_back():
+def test_an_outage_costs_nothing_and_failed_trials_are_retried_after_it():
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # Kept, so that nobody else gets it; and nobody listens.
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"

@@ -1,4 +1,4 @@
-"""Every form of every page takes any value of one field while the others are as the page offers them."""
+"""Every form of every page accepts any value of one field, with default values in the others."""
 
 import io
 from itertools import islice
@@ -46,7 +46,7 @@ def send(attack, role, form, fields):
     return attack.post(role, address, encode_multipart(BOUNDARY, {**data, form.files[0]: table}), MULTIPART_CONTENT)
 
 
-def test_a_field_is_never_a_server_error(attack, addresses, requests_wanted, seed, chance):
+def test_no_field_value_causes_a_server_error(attack, addresses, requests_wanted, seed, chance):
     forms = forms_of(attack, addresses)
     targets = [(role, form, name) for role, form in forms for name in form.names]
     assert len(targets) > 300, "the pages' forms were not found"

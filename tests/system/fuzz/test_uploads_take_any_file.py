@@ -1,4 +1,4 @@
-"""Every upload takes any file: damaged, of another kind than its name says, or of two kinds at once."""
+"""Every upload accepts any file: damaged, of a kind that differs from its extension, or of two kinds at once."""
 
 import json
 from pathlib import Path
@@ -147,7 +147,7 @@ def send_import(attack, address, page):
     return made
 
 
-def test_an_uploaded_table_is_never_a_server_error(attack, requests_wanted, chance):
+def test_no_uploaded_table_causes_a_server_error(attack, requests_wanted, chance):
     """The file is offered, and the page that follows is opened and sent as it stands."""
     address = reverse("dataset_new")
     field, others = field_of(attack, address)
@@ -165,7 +165,7 @@ def test_an_uploaded_table_is_never_a_server_error(attack, requests_wanted, chan
     assert not attack.findings, attack.report()
 
 
-def test_uploaded_norms_are_never_a_server_error(attack, world, requests_wanted, chance):
+def test_no_uploaded_norms_file_causes_a_server_error(attack, world, requests_wanted, chance):
     address = reverse("dataset_norms", args=[world.draft.slug, world.draft.version])
     field, others = field_of(attack, address)
     files = list(files_of(chance, requests_wanted // 6))
@@ -174,7 +174,7 @@ def test_uploaded_norms_are_never_a_server_error(attack, world, requests_wanted,
     assert not attack.findings, attack.report()
 
 
-def test_an_uploaded_design_is_never_a_server_error(attack, world, requests_wanted, chance):
+def test_no_uploaded_design_causes_a_server_error(attack, world, requests_wanted, chance):
     address = reverse("experiment_from_file")
     field, others = field_of(attack, address)
     whole = attack.get("owner", reverse("experiment_yaml", args=[world.experiment.slug])).text.encode()
@@ -192,7 +192,7 @@ def test_an_uploaded_design_is_never_a_server_error(attack, world, requests_want
     assert not attack.findings, attack.report()
 
 
-def test_an_uploaded_study_is_never_a_server_error(attack, requests_wanted, chance):
+def test_no_uploaded_study_causes_a_server_error(attack, requests_wanted, chance):
     """Each file is offered, and its report is opened and sent as each button would."""
     address = reverse("study_import_new")
     field, _ = field_of(attack, address)

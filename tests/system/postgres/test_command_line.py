@@ -1,4 +1,4 @@
-"""`manage.py` holds the embedded server while a command runs."""
+"""`manage.py` keeps the embedded server running during a command."""
 
 import os
 import signal
@@ -35,12 +35,12 @@ def test_a_command_without_rows_needs_no_database(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["migrate", "up --port 8001", "drain", "makemigrations", "demo --no-serve"])
-def test_any_other_command_needs_it(line: str) -> None:
+def test_any_other_command_needs_the_database(line: str) -> None:
     assert needs_database(line.split())
 
 
 @pytest.mark.processes
-def test_a_command_finds_the_database_and_leaves_nothing(place: Path, embedded: Embedded) -> None:
+def test_a_command_reaches_the_database_and_stops_it_at_its_end(place: Path, embedded: Embedded) -> None:
     code = "from django.db import connection as c; c.ensure_connection(); print(c.settings_dict['HOST'])"
     command = manage(place, "shell", "--no-imports", "-c", code)
     output, _ = command.communicate(timeout=60)
@@ -50,7 +50,9 @@ def test_a_command_finds_the_database_and_leaves_nothing(place: Path, embedded: 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_command_ended_by_a_signal_leaves_nothing(place: Path, embedded: Embedded, number: signal.Signals) -> None:
+def test_a_command_ended_by_a_signal_stops_the_database(
+    place: Path, embedded: Embedded, number: signal.Signals
+) -> None:
     command = manage(place, "shell", "--no-imports", "-c", "print('on', flush=True); import time; time.sleep(60)")
     assert line_of(command) == "on"
     assert query(embedded, "SELECT 1") == 1
@@ -61,7 +63,7 @@ def test_a_command_ended_by_a_signal_leaves_nothing(place: Path, embedded: Embed
 
 
 @pytest.mark.processes
-def test_a_database_that_cannot_start_is_one_line_and_no_traceback(place: Path) -> None:
+def test_a_failed_database_start_is_reported_in_one_line(place: Path) -> None:
     (place / "postgres").write_text("a file, where a folder should be")
     command = manage(place, "migrate")
     _, errors = command.communicate(timeout=60)

@@ -28,7 +28,7 @@ def stranger(embedded: Embedded) -> Iterator["subprocess.Popen[bytes]"]:
         process.kill()
 
 
-def test_a_killed_server_starts_again_with_all_that_was_committed(embedded: Embedded) -> None:
+def test_a_killed_server_restarts_with_all_committed_rows(embedded: Embedded) -> None:
     embedded.start()
     query(embedded, "CREATE TABLE kept AS SELECT generate_series(1, 1000)")
     kill_server(embedded)
@@ -36,14 +36,14 @@ def test_a_killed_server_starts_again_with_all_that_was_committed(embedded: Embe
     assert query(embedded, "SELECT count(*) FROM kept") == 1000
 
 
-def test_a_killed_server_does_not_hinder_a_stop(embedded: Embedded) -> None:
+def test_a_stop_succeeds_after_the_server_was_killed(embedded: Embedded) -> None:
     embedded.start()
     kill_server(embedded)
     embedded.stop()
     assert leaves_nothing(embedded)
 
 
-def test_a_recycled_process_id_is_not_taken_for_the_server(
+def test_a_recycled_process_id_is_not_mistaken_for_the_server(
     embedded: Embedded, stranger: "subprocess.Popen[bytes]"
 ) -> None:
     killed = postmaster(embedded)
@@ -68,7 +68,7 @@ def test_a_stop_never_signals_a_recycled_process_id(embedded: Embedded, stranger
     assert leaves_nothing(embedded)
 
 
-def test_a_start_goes_on_where_a_killed_one_left_the_server(embedded: Embedded, spawn: Spawn) -> None:
+def test_a_start_resumes_after_a_killed_start(embedded: Embedded, spawn: Spawn) -> None:
     embedded.start()
     embedded.stop()
     starter = spawn(USE + "e.start()", embedded.data_dir)
@@ -78,7 +78,7 @@ def test_a_start_goes_on_where_a_killed_one_left_the_server(embedded: Embedded, 
     assert query(embedded, "SELECT 1") == 1
 
 
-def test_a_server_out_of_reach_is_left_alone_and_reported(
+def test_an_unreachable_server_is_not_stopped_and_is_reported(
     embedded: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedded.start()

@@ -27,12 +27,12 @@ def test_a_stop_leaves_no_process_and_no_socket(embedded: Embedded) -> None:
     assert leaves_nothing(embedded)
 
 
-def test_stopping_what_does_not_run_is_no_error(embedded: Embedded) -> None:
+def test_stopping_a_stopped_server_is_no_error(embedded: Embedded) -> None:
     embedded.stop()
     assert leaves_nothing(embedded)
 
 
-def test_the_last_user_out_stops_the_server(embedded: Embedded, hold: Hold) -> None:
+def test_the_last_user_to_leave_stops_the_server(embedded: Embedded, hold: Hold) -> None:
     first, second = hold(embedded), hold(embedded)
     running = postmaster(embedded)
     leave(first)
@@ -42,7 +42,7 @@ def test_the_last_user_out_stops_the_server(embedded: Embedded, hold: Hold) -> N
     assert leaves_nothing(embedded)
 
 
-def test_a_block_inside_a_block_keeps_the_server(embedded: Embedded) -> None:
+def test_a_nested_block_keeps_the_server_running(embedded: Embedded) -> None:
     with embedded.running():
         with Embedded(embedded.data_dir).running():
             pass
@@ -56,7 +56,7 @@ def test_an_error_within_the_block_stops_the_server_too(embedded: Embedded) -> N
     assert leaves_nothing(embedded)
 
 
-def test_a_killed_user_does_not_keep_the_server_for_ever(embedded: Embedded, hold: Hold) -> None:
+def test_a_killed_user_does_not_keep_the_server_running(embedded: Embedded, hold: Hold) -> None:
     killed, next_one = hold(embedded), hold(embedded)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
@@ -65,7 +65,7 @@ def test_a_killed_user_does_not_keep_the_server_for_ever(embedded: Embedded, hol
     assert leaves_nothing(embedded)
 
 
-def test_a_server_that_a_killed_user_left_is_taken_over_by_the_next(embedded: Embedded, hold: Hold) -> None:
+def test_the_next_user_takes_over_the_server_of_a_killed_user(embedded: Embedded, hold: Hold) -> None:
     killed = hold(embedded)
     running = postmaster(embedded)
     killed.send_signal(signal.SIGKILL)
@@ -83,7 +83,7 @@ def test_a_forked_child_that_unwinds_the_block_does_not_stop_the_server(embedded
     assert leaves_nothing(embedded)
 
 
-def test_an_orphaned_child_of_a_user_does_not_lock_out_the_next(embedded: Embedded, spawn: Spawn, hold: Hold) -> None:
+def test_an_orphaned_child_process_does_not_block_the_next_user(embedded: Embedded, spawn: Spawn, hold: Hold) -> None:
     fork = "os.fork() or (print(os.getpid(), flush=True), os.close(1), os.close(2), sys.stdin.read(), os._exit(0))"
     parent = spawn(f"{USE}\nwith e.running():\n    {fork}", embedded.data_dir)
     orphan = int(line_of(parent))
@@ -93,7 +93,7 @@ def test_an_orphaned_child_of_a_user_does_not_lock_out_the_next(embedded: Embedd
     assert leaves_nothing(embedded)
 
 
-def test_a_server_that_dies_while_held_is_started_again_by_the_next_start(embedded: Embedded, hold: Hold) -> None:
+def test_the_next_start_restarts_a_server_that_died_in_use(embedded: Embedded, hold: Hold) -> None:
     holder = hold(embedded)
     os.kill(postmaster(embedded), signal.SIGKILL)
     embedded.start()
@@ -107,7 +107,7 @@ def waits_for_a_lock(process: "subprocess.Popen[str]") -> bool:
     return any(f" {process.pid} " in line for line in waiting)
 
 
-def test_joining_and_leaving_wait_while_another_starts_or_stops(embedded: Embedded, spawn: Spawn) -> None:
+def test_users_join_and_leave_only_after_a_pending_start_or_stop(embedded: Embedded, spawn: Spawn) -> None:
     with (embedded.data_dir / "gate.lock").open() as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
         user = spawn(HOLD, embedded.data_dir)
@@ -124,7 +124,7 @@ def test_joining_and_leaving_wait_while_another_starts_or_stops(embedded: Embedd
     assert leaves_nothing(embedded)
 
 
-def test_users_that_come_and_go_at_once_always_find_it_running(embedded: Embedded, spawn: Spawn) -> None:
+def test_concurrent_users_always_find_the_server_running(embedded: Embedded, spawn: Spawn) -> None:
     embedded.start()
     turn = "with e.running(): psycopg.connect(**e.connection()).execute('SELECT 1')"
     code = f"{USE}\nimport psycopg\nfor _ in range(8):\n    {turn}\nprint('fine')"

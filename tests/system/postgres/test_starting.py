@@ -13,7 +13,7 @@ from tests.system.postgres.conftest import USE, Spawn, leaves_nothing, postmaste
 pytestmark = pytest.mark.processes
 
 
-def test_the_first_start_makes_a_database_that_accepts_connections(fresh: Embedded) -> None:
+def test_the_first_start_creates_a_database_that_accepts_connections(fresh: Embedded) -> None:
     fresh.start()
     assert query(fresh, "SELECT current_user || ' in ' || current_database()") == "evalsite in evalsite"
     wanted = {
@@ -29,26 +29,26 @@ def test_the_first_start_makes_a_database_that_accepts_connections(fresh: Embedd
     assert {name: query(fresh, f"SHOW {name}") for name in wanted} == wanted
 
 
-def test_only_the_owner_may_enter_the_socket_folder(embedded: Embedded) -> None:
+def test_only_the_owner_can_enter_the_socket_folder(embedded: Embedded) -> None:
     embedded.start()
     assert stat.S_IMODE(embedded.socket_dir.stat().st_mode) == 0o700
 
 
-def test_knowing_the_connection_starts_and_makes_nothing(fresh: Embedded) -> None:
+def test_connection_parameters_are_available_without_starting_the_server(fresh: Embedded) -> None:
     assert fresh.connection() == Embedded(fresh.data_dir).connection()
     assert fresh.connection()["host"] == str(fresh.socket_dir)
     assert not fresh.data_dir.exists()
     assert not fresh.socket_dir.exists()
 
 
-def test_starting_twice_keeps_the_server(embedded: Embedded) -> None:
+def test_a_second_start_keeps_the_server(embedded: Embedded) -> None:
     embedded.start()
     first = postmaster(embedded)
     Embedded(embedded.data_dir).start()
     assert postmaster(embedded) == first
 
 
-def test_four_processes_may_start_it_at_once(fresh: Embedded, spawn: Spawn) -> None:
+def test_four_processes_can_start_the_server_simultaneously(fresh: Embedded, spawn: Spawn) -> None:
     code = USE + "e.start(); import psycopg; psycopg.connect(**e.connection()).execute('SELECT 1'); print('connected')"
     starters = [spawn(code, fresh.data_dir) for _ in range(4)]
     assert [starter.communicate(timeout=60) for starter in starters] == [("connected\n", "")] * 4
@@ -57,7 +57,7 @@ def test_four_processes_may_start_it_at_once(fresh: Embedded, spawn: Spawn) -> N
     assert log.count("ready to accept connections") == 1
 
 
-def test_a_path_may_hold_any_character(place: Path) -> None:
+def test_a_path_may_contain_any_character(place: Path) -> None:
     embedded = Embedded(place / """it's a "$HOME" `folder`; é, ü""" / "postgres")
     embedded.start()
     assert query(embedded, "SELECT 1") == 1
@@ -66,7 +66,7 @@ def test_a_path_may_hold_any_character(place: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["long" * 25, "with,comma"])
-def test_a_temp_folder_that_a_socket_path_cannot_hold_is_passed_over(
+def test_a_temp_folder_unfit_for_a_socket_path_is_skipped(
     embedded: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     unfit = place / name
@@ -80,7 +80,7 @@ def test_a_temp_folder_that_a_socket_path_cannot_hold_is_passed_over(
     assert query(moved, "SELECT 1") == 1
 
 
-def test_the_environment_neither_disturbs_nor_reaches_the_server(
+def test_the_server_ignores_and_does_not_inherit_the_environment(
     embedded: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"PGPORT": "1", "PGHOST": "nowhere", "PGDATA": "/nowhere", "PGDATABASE": "none"}.items():
@@ -91,7 +91,7 @@ def test_the_environment_neither_disturbs_nor_reaches_the_server(
     assert b"secret-of-the-provider" not in Path(f"/proc/{postmaster(embedded)}/environ").read_bytes()
 
 
-def test_an_interrupted_first_start_is_made_good(fresh: Embedded, spawn: Spawn) -> None:
+def test_an_interrupted_first_start_is_repaired(fresh: Embedded, spawn: Spawn) -> None:
     starter = spawn(USE + "e.start()", fresh.data_dir)
     wait_for(lambda: list(fresh.data_dir.glob("data.new-*/base/1")))
     os.killpg(starter.pid, 9)
@@ -102,7 +102,7 @@ def test_an_interrupted_first_start_is_made_good(fresh: Embedded, spawn: Spawn) 
     assert not list(fresh.data_dir.glob("data.new-*"))
 
 
-def test_data_once_made_are_never_made_again(embedded: Embedded) -> None:
+def test_an_existing_cluster_is_never_created_again(embedded: Embedded) -> None:
     embedded.start()
     query(embedded, "CREATE TABLE kept AS SELECT 42 AS answer")
     embedded.stop()
@@ -111,7 +111,7 @@ def test_data_once_made_are_never_made_again(embedded: Embedded) -> None:
     assert query(embedded, "SELECT answer FROM kept") == 42
 
 
-def test_a_start_that_fails_says_why(embedded: Embedded) -> None:
+def test_a_failed_start_reports_the_reason(embedded: Embedded) -> None:
     embedded.start()
     embedded.stop()
     with (embedded.data_dir / "data" / "postgresql.conf").open("a") as conf:
@@ -121,7 +121,7 @@ def test_a_start_that_fails_says_why(embedded: Embedded) -> None:
     assert not servers_in(embedded.data_dir)
 
 
-def test_a_folder_without_programs_is_refused_by_name(
+def test_a_folder_without_programs_is_rejected_by_name(
     embedded: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVALSITE_POSTGRES_BIN", str(place / "nothing"))
@@ -129,7 +129,7 @@ def test_a_folder_without_programs_is_refused_by_name(
         embedded.start()
 
 
-def test_another_postgresql_serves_where_the_wheel_is_missing(fresh: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_postgresql_is_used_without_the_wheel(fresh: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
     others = postgres_programs._find_system_programs()
     if not others:
         pytest.skip("this machine has no PostgreSQL of its own")

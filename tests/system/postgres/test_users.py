@@ -1,4 +1,4 @@
-"""Root and others. PostgreSQL refuses root, so its programs then run as someone else."""
+"""The operating system user of the server. PostgreSQL refuses root, so root runs its programs as another user."""
 
 import os
 import pwd
@@ -45,7 +45,7 @@ def as_someone() -> dict[str, object]:
     return {"user": SOMEONE, "group": SOMEONE, "extra_groups": []}
 
 
-def test_root_runs_it_as_nobody(fresh: Embedded) -> None:
+def test_root_runs_the_server_as_nobody(fresh: Embedded) -> None:
     fresh.start()
     nobody = pwd.getpwnam("nobody").pw_uid
     assert owner_of(postmaster(fresh)) == nobody
@@ -95,7 +95,7 @@ def test_another_process_of_nobody_cannot_connect_to_roots_server(fresh: Embedde
     assert query(fresh, "SELECT current_user") == "evalsite"
 
 
-def test_nobody_cannot_change_who_may_connect(fresh: Embedded) -> None:
+def test_nobody_cannot_change_the_connection_rules(fresh: Embedded) -> None:
     fresh.start()
     for name in ("hba_file", "ident_file"):
         path = Path(str(query(fresh, f"SHOW {name}")))
@@ -104,7 +104,7 @@ def test_nobody_cannot_change_who_may_connect(fresh: Embedded) -> None:
     assert "Peer authentication failed" not in fresh.log.read_text(), "the site's own programs are let in"
 
 
-def test_the_owner_of_a_folder_and_root_may_connect_and_nobody_else(place: Path) -> None:
+def test_only_the_folder_owner_and_root_can_connect(place: Path) -> None:
     folder = place / "home"
     folder.mkdir(mode=0o700)
     os.chown(folder, SOMEONE, SOMEONE)
@@ -122,7 +122,7 @@ def test_the_owner_of_a_folder_and_root_may_connect_and_nobody_else(place: Path)
         assert as_account(SOMEONE, lambda: Embedded(folder / "postgres").stop()) == "None"
 
 
-def test_a_folder_of_an_earlier_version_gets_the_rules_at_its_next_start(embedded: Embedded) -> None:
+def test_the_next_start_updates_the_connection_rules_of_an_earlier_version(embedded: Embedded) -> None:
     (embedded.data_dir / "data" / "pg_hba.conf").write_text("local all all trust\n")
     for name in ("pg_hba.conf", "pg_ident.conf"):
         (embedded.data_dir / name).write_text("local all all trust\n")
@@ -131,7 +131,7 @@ def test_a_folder_of_an_earlier_version_gets_the_rules_at_its_next_start(embedde
     assert rules == "local peer"
 
 
-def test_a_strict_umask_of_root_is_no_hindrance(place: Path) -> None:
+def test_the_server_starts_under_a_strict_umask_of_root(place: Path) -> None:
     before = os.umask(0o077)
     try:
         embedded = Embedded(place / "var" / "postgres")
@@ -141,7 +141,7 @@ def test_a_strict_umask_of_root_is_no_hindrance(place: Path) -> None:
         os.umask(before)
 
 
-def test_a_folder_closed_to_that_user_is_named_with_a_remedy(place: Path) -> None:
+def test_a_folder_inaccessible_to_the_server_user_is_named_with_a_remedy(place: Path) -> None:
     closed = place / "closed home"
     closed.mkdir(mode=0o700)
     with pytest.raises(PostgresError, match=r"nobody .*cannot enter .*/closed home\..*EVALSITE_DATA_DIR"):
@@ -149,7 +149,7 @@ def test_a_folder_closed_to_that_user_is_named_with_a_remedy(place: Path) -> Non
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
 
 
-def test_programs_closed_to_that_user_are_copied(
+def test_programs_inaccessible_to_the_server_user_are_copied(
     embedded: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel = postgres_programs._find_wheel_programs()
@@ -168,7 +168,7 @@ def test_programs_closed_to_that_user_are_copied(
     assert query(embedded, "SELECT 1") == 1
 
 
-def test_an_ordinary_user_runs_it_as_oneself(own_folder: Path, spawn: Spawn) -> None:
+def test_an_ordinary_user_runs_the_server_as_that_user(own_folder: Path, spawn: Spawn) -> None:
     holder = spawn(HOLD, own_folder / "postgres", **as_someone())
     assert line_of(holder) == "in"
     embedded = Embedded(own_folder / "postgres")
@@ -177,7 +177,7 @@ def test_an_ordinary_user_runs_it_as_oneself(own_folder: Path, spawn: Spawn) -> 
     assert leaves_nothing(embedded)
 
 
-def test_root_goes_on_as_the_owner_of_an_existing_cluster(own_folder: Path, spawn: Spawn) -> None:
+def test_root_runs_an_existing_cluster_as_its_owner(own_folder: Path, spawn: Spawn) -> None:
     own = spawn(USE + "e.start(); e.stop()", own_folder / "postgres", **as_someone())
     assert own.communicate(timeout=60) == ("", "")
     embedded = Embedded(own_folder / "postgres")
@@ -188,7 +188,7 @@ def test_root_goes_on_as_the_owner_of_an_existing_cluster(own_folder: Path, spaw
     assert own_again.communicate(timeout=60) == ("", "")
 
 
-def test_the_folder_of_another_user_is_refused_with_a_remedy(
+def test_the_folder_of_another_user_is_rejected_with_a_remedy(
     embedded: Embedded, own_folder: Path, spawn: Spawn
 ) -> None:
     embedded.start()
@@ -199,7 +199,7 @@ def test_the_folder_of_another_user_is_refused_with_a_remedy(
     assert query(embedded, "SELECT 1") == 1
 
 
-def test_a_socket_folder_planted_by_someone_else_is_refused(embedded: Embedded) -> None:
+def test_a_socket_folder_of_another_user_is_rejected(embedded: Embedded) -> None:
     embedded.socket_dir.mkdir()
     os.chown(embedded.socket_dir, SOMEONE, SOMEONE)
     with pytest.raises(PostgresError, match="belongs to someone else"):

@@ -1,4 +1,4 @@
-"""A preflight as an operator makes it, over HTTP: killed with -9 in its call, it gives its slot back, and is a row."""
+"""A preflight over HTTP, killed with -9 during its call: its slot is released and it stays recorded."""
 
 import os
 import signal
@@ -49,7 +49,7 @@ def killed_in_its_call(provider):
         process.wait()
 
 
-def test_its_slot_returns_after_its_lease_and_the_ledger_holds_both_calls():
+def test_its_slot_is_released_after_its_lease_and_both_calls_are_recorded():
     with simulator_process(SimulatorConfig(latency_ms=25_000)) as provider:
         endpoint = factories.make_endpoint("rehearsal", base_url=provider.url, max_concurrency=1, adaptive=False)
         draft = factories.make_experiment("draft", models=[factories.make_model("sim", endpoint=endpoint)])

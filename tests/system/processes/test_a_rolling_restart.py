@@ -1,4 +1,4 @@
-"""Workers replaced in the middle of a run, as at an upgrade: new ones join, old ones are told to stop."""
+"""Workers replaced during a run, as in an upgrade: new workers join, old workers receive a stop signal."""
 
 from contextlib import ExitStack
 
@@ -34,7 +34,7 @@ def leave(processes):
     return [process.wait(timeout=90) for process in processes]
 
 
-def test_a_rolling_restart_loses_nothing_doubles_nothing_and_pays_nothing_twice():
+def test_a_rolling_restart_neither_loses_nor_repeats_a_call():
     """Two workers are told to stop, with calls in flight, once a third one works."""
     with simulator_process(SimulatorConfig(latency_ms=4000)) as provider, ExitStack() as stack:
         run = make_launched_run(provider.url, items=30, samples=TRIALS // 30)

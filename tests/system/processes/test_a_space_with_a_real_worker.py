@@ -37,7 +37,7 @@ PROFILES = {
 }
 
 
-def test_a_space_is_sampled_by_its_own_rules_and_the_surface_covers_the_truth(tmp_path, capsys):
+def test_a_space_follows_its_sampling_rules_and_its_intervals_cover_the_true_values(tmp_path, capsys):
     dataset = make_parametric_dataset(SPACE)
     answers, profiles = tmp_path / "answers.jsonl", tmp_path / "profiles.json"
     call_command("dataset", "answers", str(dataset))

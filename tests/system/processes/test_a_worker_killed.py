@@ -1,4 +1,4 @@
-"""Two worker processes on one experiment, one killed with -9: nothing is lost, doubled, or paid twice but what flew."""
+"""Two worker processes on one experiment, one killed with -9: only calls in flight are repeated and paid twice."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def done():
 
 
 @pytest.mark.quick
-def test_every_trial_is_written_once_and_only_what_was_in_flight_is_asked_again():
+def test_every_trial_is_recorded_once_and_only_calls_in_flight_are_repeated():
     """Half a day apart by their own clocks, and this process, which looks at them, in between."""
     with simulator_process(SimulatorConfig(latency_ms=50)) as provider:
         run = launched(provider.url)
@@ -86,7 +86,7 @@ def nobody_writes():
         yield
 
 
-def test_answers_that_had_come_in_are_written_by_another_and_not_asked_again():
+def test_another_worker_records_the_received_answers_without_new_calls():
     """However many: their slots were handed on, so that they may be more than were ever in flight at once."""
     with simulator_process(SimulatorConfig(latency_ms=50)) as provider:
         run = launched(provider.url, lease_s=120.0)
@@ -109,7 +109,7 @@ def test_answers_that_had_come_in_are_written_by_another_and_not_asked_again():
     assert find_differences() == []
 
 
-def test_a_worker_told_to_stop_ends_what_it_began_and_gives_nothing_away():
+def test_a_stopping_worker_finishes_its_calls_and_leaves_no_claim():
     with simulator_process(SimulatorConfig(latency_ms=50)) as provider:
         run = launched(provider.url)
         with drain_process() as worker:

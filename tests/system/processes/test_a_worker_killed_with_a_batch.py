@@ -1,4 +1,4 @@
-"""Workers killed with -9 while they submit and collect one batch: it is made once, paid once, and written once."""
+"""Workers killed with -9 while they submit and collect one batch: it is created once, paid once, and recorded once."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def kill_once(is_reached):
         worker.wait()
 
 
-def test_one_batch_outlives_three_workers():
+def test_a_batch_survives_three_killed_workers():
     with simulator_process(SimulatorConfig(batch_waits={"create": 120})) as provider:
         run = make_batched_run(provider.url, items=CALLS)
 

@@ -1,4 +1,4 @@
-"""Two workers judge 400 answers; one is killed with -9. Each verdict is read once, whatever shape it came in."""
+"""Two workers judge 400 answers; one is killed with -9. Each verdict is recorded once, whatever its format."""
 
 import os
 import random
@@ -47,7 +47,7 @@ def expected_code(trial):
     return vary_format(RequestedVerdict("score"), (0, 1), dice)[1]
 
 
-def test_a_judge_loses_and_doubles_nothing_and_every_shape_gets_its_code():
+def test_no_verdict_is_lost_or_duplicated_and_every_format_gets_its_code():
     with simulator_process(SimulatorConfig(latency_ms=50, seed=SEED, judge="assorted")) as provider:
         experiment, run = judged(provider.url)
         with drain_process() as killed, drain_process() as survivor:

@@ -1,4 +1,4 @@
-"""`manage.py COMMAND | head`: a command whose reader has left ends quietly, and what it did is done."""
+"""`manage.py COMMAND | head`: a command ends quietly when its output is closed, and its changes are complete."""
 
 import os
 import signal
@@ -65,30 +65,30 @@ def worked(place: Path) -> dict[str, "subprocess.CompletedProcess[str]"]:
 
 
 @pytest.mark.parametrize("line", WORK)
-def test_a_command_that_changes_something_ends_quietly_once_it_is_done(worked, line: str) -> None:
+def test_a_writing_command_ends_quietly_after_completing_its_work(worked, line: str) -> None:
     assert (worked[line].stderr, worked[line].returncode) == ("", QUIET)
 
 
-def test_what_they_did_is_there(worked, place: Path) -> None:
+def test_changes_of_commands_without_a_reader_are_stored(worked, place: Path) -> None:
     server = Embedded(place / "data" / "postgres")
     assert query(server, "SELECT status FROM datasets_app_dataset") == "approved"
     assert query(server, "SELECT count(*) FROM runs_app_experiment WHERE slug = 'questions-pilot'") == 1
 
 
 @pytest.mark.parametrize("line", LOOKS)
-def test_a_command_that_shows_something_ends_quietly(worked, place: Path, line: str) -> None:
+def test_a_reading_command_ends_quietly(worked, place: Path, line: str) -> None:
     ended = run_unread(place, line)
     assert ("Traceback" in ended.stderr, "Broken" in ended.stderr, ended.returncode) == (False, False, QUIET)
 
 
-def test_head_gets_its_line_and_no_more_is_written(worked, place: Path) -> None:
+def test_head_receives_its_line_and_no_error_is_written(worked, place: Path) -> None:
     shell = f'"{sys.executable}" manage.py experiment show questions-pilot 2>&1 | head -n 1'
     said = subprocess.run(["/bin/sh", "-c", shell], cwd=ROOT, env=environment(place), capture_output=True, text=True)
     assert said.stdout == "# draft, of rita\n"
     assert said.stderr == ""
 
 
-def test_errors_that_nobody_reads_end_quietly_too(place: Path) -> None:
+def test_a_closed_error_stream_ends_a_command_quietly(place: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -98,7 +98,7 @@ def test_errors_that_nobody_reads_end_quietly_too(place: Path) -> None:
     assert (ended.stdout, ended.returncode) == ("", QUIET)
 
 
-def test_a_command_whose_output_is_read_ends_as_before(worked, place: Path) -> None:
+def test_a_command_with_a_reader_ends_normally(worked, place: Path) -> None:
     assert run(place, "status", capture_output=True).returncode == 0
     refused = run(place, "status nothing", capture_output=True)
     assert (refused.stdout, refused.returncode) == ("", 2)

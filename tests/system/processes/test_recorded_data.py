@@ -1,4 +1,4 @@
-"""Recorded answers of real models, replayed over HTTP: from import to grade, what was published is found."""
+"""Recorded answers of real models, replayed over HTTP: import, run and grading reproduce the published numbers."""
 
 import csv
 import io
@@ -94,7 +94,7 @@ def recorded_answer(row, image):
     return match | {"status": 400, "error": "content_policy_violation: inappropriate content"}
 
 
-def test_uniform40_ratings_equal_the_recorded_ones_and_refusals_end_after_one_attempt(tmp_path):
+def test_uniform40_ratings_equal_the_recorded_ratings_and_refusals_end_after_one_attempt(tmp_path):
     items = csv_rows("uniform40-items.csv")
     rows = csv_rows("uniform40-trials-gemma.csv") + csv_rows("uniform40-trials-qwen.csv")
     folder = pictures(tmp_path / "pictures", [item["image_id"] for item in items])

@@ -70,7 +70,7 @@ def check(experiment):
     assert find_differences() == []
 
 
-def test_a_worker_stops_early_and_pays_for_what_it_asked_alone(questions):
+def test_a_worker_stops_early_and_pays_only_for_its_calls(questions):
     rows, answers = questions
     config = SimulatorConfig(latency_ms=5, answers=(answers,), skills={"sharp": 0.99, "dull": 0.5})
     with simulator_process(config) as provider:
@@ -92,7 +92,7 @@ def test_a_worker_stops_early_and_pays_for_what_it_asked_alone(questions):
     assert found.saved_usd > 0
 
 
-def test_a_worker_killed_in_the_middle_loses_no_decision_and_makes_none_twice(questions):
+def test_a_killed_worker_loses_and_repeats_no_stopping_decision(questions):
     rows, answers = questions
     config = SimulatorConfig(latency_ms=20, answers=(answers,), skills={"sharp": 0.99, "dull": 0.5})
     with simulator_process(config) as provider:

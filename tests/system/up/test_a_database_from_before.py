@@ -1,4 +1,4 @@
-"""A database that was made before the migrations were restarted is refused with the remedy, and stays as it is."""
+"""A database older than the restarted migrations is rejected with a remedy, and is not changed."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def former(place):
 
 
 @pytest.mark.parametrize("command", ["migrate", "up --port {port}", "demo --no-serve", "drain --until-idle"])
-def test_a_command_that_needs_the_present_tables_refuses_it_with_the_remedy(place, former, command):
+def test_a_command_that_needs_the_current_tables_rejects_it_with_a_remedy(place, former, command):
     before = query(former, CONTENT)
     line = command.format(port=free_port()).split()
     ended = subprocess.run(

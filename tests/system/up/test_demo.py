@@ -1,4 +1,4 @@
-"""`make demo`, on a machine with nothing but the code."""
+"""`make demo`, on a machine with only the code."""
 
 import csv
 import re
@@ -29,7 +29,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def test_the_whole_job_is_done_once_and_its_numbers_are_published(place: Path) -> None:
+def test_the_demo_runs_all_trials_once_and_shows_the_published_numbers(place: Path) -> None:
     first = demo(place, "--no-serve", OPENAI_API_KEY="sk-of-someone")
     said, _ = first.communicate(timeout=300)
     assert first.returncode == 0, said

@@ -1,4 +1,4 @@
-"""Whoever can write the tables of the task queue makes the site run nothing but its own tasks."""
+"""An attacker who can write to the task queue tables cannot make the site run code other than its own tasks."""
 
 import base64
 import os
@@ -55,7 +55,7 @@ def waiting(payload):
 
 
 @pytest.mark.django_db
-def test_the_database_takes_no_schedule_and_the_queue_runs_none():
+def test_the_database_rejects_schedules_and_the_queue_runs_none():
     columns = "func, args, schedule_type, repeats, next_run, name"
     with pytest.raises(IntegrityError, match="django_q_schedule_stays_empty"), transaction.atomic():
         connection.cursor().execute(
@@ -65,7 +65,7 @@ def test_the_database_takes_no_schedule_and_the_queue_runs_none():
 
 
 @pytest.mark.django_db
-def test_the_database_takes_no_hook_and_a_saved_task_calls_none(tmp_path):
+def test_the_database_rejects_hooks_and_a_saved_task_calls_none(tmp_path):
     task = Task(id="1" * 32, name="one", func=TEND_TASK, started=timezone.now(), stopped=timezone.now(), success=True)
     task.save()
     with pytest.raises(IntegrityError, match="django_q_task_has_no_hook"), transaction.atomic():
@@ -95,7 +95,7 @@ def test_the_database_takes_no_hook_and_a_saved_task_calls_none(tmp_path):
     ],
     ids=repr,
 )
-def test_a_signed_task_that_asks_for_other_code_is_refused_and_removed(quick, changes, caplog):
+def test_a_signed_task_that_names_other_code_is_rejected_and_removed(quick, changes, caplog):
     waiting(signed(**changes))
     waiting(signed(id="2"))
     assert Broker().dequeue() == []
@@ -104,7 +104,7 @@ def test_a_signed_task_that_asks_for_other_code_is_refused_and_removed(quick, ch
     assert OrmQ.objects.get().pk == pk, "the next task is taken"
 
 
-def test_a_signed_pickle_runs_nothing_when_it_is_loaded(quick, tmp_path):
+def test_loading_a_signed_pickle_runs_no_code(quick, tmp_path):
     waiting(signed(args=(MakesFolder(tmp_path / "made"),)))
     assert Broker().dequeue() == []
     assert not OrmQ.objects.exists()
@@ -112,7 +112,7 @@ def test_a_signed_pickle_runs_nothing_when_it_is_loaded(quick, tmp_path):
 
 
 @pytest.mark.parametrize("payload", ["", "no payload", "a:b:c"])
-def test_an_unsigned_payload_is_refused_and_removed(quick, payload):
+def test_an_unsigned_payload_is_rejected_and_removed(quick, payload):
     waiting(payload)
     assert Broker().dequeue() == []
     assert not OrmQ.objects.exists()
@@ -130,7 +130,7 @@ def planted(db, tmp_path):
     return tmp_path / "made"
 
 
-def test_a_planted_result_runs_nothing_when_the_next_task_is_saved(planted, monkeypatch):
+def test_a_forged_result_runs_no_code_when_the_next_task_is_saved(planted, monkeypatch):
     monkeypatch.setattr("django_q.monitor.close_old_django_connections", lambda: None)
     task = SignedPackage.loads(signed(result=3, success=True, stopped=timezone.now()))
     save_task(task, Broker())
@@ -138,7 +138,7 @@ def test_a_planted_result_runs_nothing_when_the_next_task_is_saved(planted, monk
     assert not planted.exists()
 
 
-def test_a_planted_result_runs_nothing_when_a_superuser_looks_at_it_or_queues_it_again(planted, client):
+def test_a_forged_result_runs_no_code_when_a_superuser_views_or_requeues_it(planted, client):
     client.force_login(User.objects.create_superuser("root", password="x"))
     listed = client.get(reverse("admin:django_q_success_changelist"))
     shown = client.get(reverse("admin:django_q_success_change", args=["f" * 32]))
@@ -151,7 +151,7 @@ def test_a_planted_result_runs_nothing_when_a_superuser_looks_at_it_or_queues_it
     assert not planted.exists()
 
 
-def test_a_superuser_queues_a_task_of_the_list_again_and_no_other(db, client):
+def test_a_superuser_can_requeue_only_listed_tasks(db, client):
     client.force_login(User.objects.create_superuser("root", password="x"))
     for key, function in (("a", TEND_TASK), ("b", "os.system")):
         Success.objects.create(
@@ -168,14 +168,14 @@ def test_a_superuser_queues_a_task_of_the_list_again_and_no_other(db, client):
 
 
 @pytest.mark.django_db
-def test_a_function_outside_the_list_cannot_even_be_queued():
+def test_an_unlisted_function_cannot_be_queued():
     with pytest.raises(TaskRefused, match=r"os\.getpid"):
         async_task("os.getpid")
     assert not OrmQ.objects.exists()
 
 
 @pytest.mark.django_db
-def test_a_task_of_the_list_passes_with_its_arguments(quick):
+def test_a_listed_task_is_accepted_with_its_arguments(quick):
     async_task(TEND_TASK, 7, ["text", None], by={"a": 1.5}, timeout=60, save=False, cluster="evalsite")
     ((_, payload),) = Broker().dequeue()
     task = SignedPackage.loads(payload)
@@ -183,7 +183,7 @@ def test_a_task_of_the_list_passes_with_its_arguments(quick):
     assert (task["func"], task["args"], task["kwargs"]) == (TEND_TASK, (7, ["text", None]), {"by": {"a": 1.5}})
 
 
-def test_every_task_that_the_code_names_is_in_the_list_and_exists():
+def test_every_task_named_in_the_code_is_listed_and_exists():
     code = [
         path
         for app in ("evalsite", "datasets_app", "runs_app", "grading_app")
@@ -196,11 +196,11 @@ def test_every_task_that_the_code_names_is_in_the_list_and_exists():
 
 
 @pytest.mark.parametrize("value", [None, 1, "text", b"bytes", (1, [2.5, {"a": {3}}]), timezone.now(), True])
-def test_plain_values_come_back_as_they_were(value):
+def test_plain_values_survive_pickling(value):
     assert load_plain(pickle.dumps(value, protocol=-1)) == value
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage", pickle.dumps("text")[:-3], pickle.dumps(os.system)])
-def test_a_damaged_pickle_or_one_that_names_code_is_refused(data):
+def test_a_pickle_that_is_damaged_or_names_code_is_rejected(data):
     with pytest.raises(TaskRefused):
         load_plain(data)

@@ -1,4 +1,4 @@
-"""The task queue: who takes what, and when a cluster counts as hanging."""
+"""The task queue: which cluster takes a task, and when a cluster counts as hanging."""
 
 import asyncio
 import subprocess
@@ -61,7 +61,7 @@ def busy(board, n):
 # --- what a cluster takes --------------------------------------------------------------------------------------------
 
 
-def test_a_cluster_takes_a_shared_task_once_and_marks_it_as_its_own(board):
+def test_a_cluster_dequeues_a_shared_task_once_and_moves_it_to_its_own_queue(board):
     async_task(broker.TEND_TASK)
     ((pk, payload),) = Broker().dequeue()
     row = OrmQ.objects.get()
@@ -70,7 +70,7 @@ def test_a_cluster_takes_a_shared_task_once_and_marks_it_as_its_own(board):
     assert Broker().dequeue() == []
 
 
-def test_a_cluster_without_a_noticeboard_takes_from_the_shared_queue_alone(board, monkeypatch):
+def test_a_cluster_without_a_supervisor_uses_only_the_shared_queue(board, monkeypatch):
     async_task(broker.TEND_TASK, cluster=board.queue)
     async_task(broker.TEND_TASK)
     monkeypatch.delenv(VARIABLE)
@@ -79,7 +79,7 @@ def test_a_cluster_without_a_noticeboard_takes_from_the_shared_queue_alone(board
     assert keys() == [board.queue, Conf.CLUSTER_NAME]
 
 
-def test_what_a_dead_cluster_had_taken_is_there_for_the_next(board):
+def test_tasks_of_a_dead_cluster_return_to_the_shared_queue(board):
     async_task(broker.TEND_TASK)
     assert Broker().dequeue()
     requeue_tasks(board)
@@ -87,7 +87,7 @@ def test_what_a_dead_cluster_had_taken_is_there_for_the_next(board):
     assert len(Broker().dequeue()) == 1
 
 
-def test_the_board_of_a_killed_one_is_found_and_that_of_a_living_one_is_not(board, tmp_path):
+def test_only_the_channel_of_a_killed_supervisor_is_found_orphaned(board, tmp_path):
     (tmp_path / "up-killed").mkdir()
     (tmp_path / "up-killed" / "in-use").touch()
     assert [left.queue for left in SupervisorChannel.find_orphaned(tmp_path)] == ["up-killed"]
@@ -96,7 +96,7 @@ def test_the_board_of_a_killed_one_is_found_and_that_of_a_living_one_is_not(boar
 # --- when it hangs ---------------------------------------------------------------------------------------------------
 
 
-def test_a_cluster_is_asked_to_tend_the_work_by_its_own_queue(board, pulse):
+def test_a_pulse_queues_one_tend_task_for_its_cluster(board, pulse):
     pulse()
     row = OrmQ.objects.get()
     assert row.key == board.pulse_queue
@@ -105,7 +105,7 @@ def test_a_cluster_is_asked_to_tend_the_work_by_its_own_queue(board, pulse):
     assert OrmQ.objects.count() == 1, "nothing is asked twice"
 
 
-def test_one_that_answers_is_asked_again_only_after_a_while(pulse, monkeypatch):
+def test_an_answered_pulse_is_repeated_only_after_an_interval(pulse, monkeypatch):
     pulse()
     OrmQ.objects.all().delete()
     pulse()
@@ -116,7 +116,7 @@ def test_one_that_answers_is_asked_again_only_after_a_while(pulse, monkeypatch):
     assert OrmQ.objects.count() == 1
 
 
-def test_one_that_leaves_a_request_undone_with_a_worker_idle_is_replaced_once(board, pulse, replaced):
+def test_a_cluster_that_ignores_a_pulse_with_an_idle_worker_is_replaced_once(board, pulse, replaced):
     sleepers = busy(board, 1)
     try:
         for _ in range(MAX_LATE_CHECKS):
@@ -128,7 +128,7 @@ def test_one_that_leaves_a_request_undone_with_a_worker_idle_is_replaced_once(bo
         _end(sleepers)
 
 
-def test_a_request_whose_answer_was_lost_is_asked_once_more(pulse, replaced):
+def test_a_pulse_with_a_lost_answer_is_repeated_once(pulse, replaced):
     pulse()
     lost = OrmQ.objects.get().pk
     while OrmQ.objects.get().pk == lost:
@@ -139,7 +139,7 @@ def test_a_request_whose_answer_was_lost_is_asked_once_more(pulse, replaced):
     assert replaced == []
 
 
-def test_one_whose_workers_are_all_busy_is_left_alone(board, pulse, replaced):
+def test_a_cluster_with_only_busy_workers_is_not_replaced(board, pulse, replaced):
     sleepers = busy(board, 2)
     try:
         for _ in range(3 * MAX_LATE_CHECKS):
@@ -150,7 +150,7 @@ def test_one_whose_workers_are_all_busy_is_left_alone(board, pulse, replaced):
     assert board.count_busy() == 0, "the notices of workers that were killed do not count"
 
 
-def test_a_database_that_is_away_is_not_held_against_the_cluster(pulse, replaced, monkeypatch):
+def test_database_errors_do_not_count_against_the_cluster(pulse, replaced, monkeypatch):
     for _ in range(MAX_LATE_CHECKS - 1):
         pulse()
     with monkeypatch.context() as away:
@@ -162,7 +162,7 @@ def test_a_database_that_is_away_is_not_held_against_the_cluster(pulse, replaced
     assert replaced == []
 
 
-def test_a_new_cluster_starts_with_nothing_held_against_it(board, pulse, replaced):
+def test_a_new_cluster_starts_without_late_checks(board, pulse, replaced):
     async_task(broker.TEND_TASK)
     Broker().dequeue()
     for _ in range(MAX_LATE_CHECKS - 1):
@@ -183,7 +183,7 @@ def _end(sleepers):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_drain_told_to_stop_claims_no_more_and_gives_its_place_back(board, run, monkeypatch):  # noqa: F811
+def test_a_stopping_drain_claims_no_more_trials_and_frees_its_queue_worker(board, run, monkeypatch):  # noqa: F811
     from runs_app.llm import gateway
 
     stop, is_told = Drain.stop, []

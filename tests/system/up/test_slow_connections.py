@@ -1,4 +1,4 @@
-"""Clients that send or read slowly keep nobody else waiting; those that make progress are served."""
+"""Clients that send or read slowly delay no other client; slow clients that make progress are served."""
 
 import http.client
 import json
@@ -80,23 +80,23 @@ def is_closed(client: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("beginning", [b"", SLOW_HEAD, SLOW_BODY, LARGE_BODY, CHUNKED_BODY, BLANK_LINES])
-def test_pages_answer_beside_many_clients_that_send_slowly(lasting_site: Site, beginning: bytes) -> None:
+def test_pages_are_served_despite_many_slow_senders(lasting_site: Site, beginning: bytes) -> None:
     with slow_clients(lasting_site, beginning):
         assert seconds_for_pages(lasting_site) < SOON_S
 
 
-def test_a_head_that_does_not_end_is_given_up(lasting_site: Site) -> None:
+def test_a_request_with_an_endless_header_is_closed(lasting_site: Site) -> None:
     with slow_clients(lasting_site, SLOW_HEAD) as clients:
         until(lambda: all(is_closed(client) for client in clients), HEAD_S + 10)
 
 
-def test_a_large_body_of_a_stranger_is_refused_before_it_is_sent(lasting_site: Site) -> None:
+def test_a_large_body_of_an_anonymous_client_is_rejected_before_it_is_sent(lasting_site: Site) -> None:
     with socket.create_connection(("127.0.0.1", lasting_site.port), timeout=20) as client:
         client.sendall(LARGE_BODY)
         assert client.recv(4096).startswith(b"HTTP/1.1 403 ")
 
 
-def test_pages_answer_beside_many_clients_that_do_not_read(lasting_site: Site) -> None:
+def test_pages_are_served_despite_many_clients_that_do_not_read(lasting_site: Site) -> None:
     """The style sheet is larger than what a client with a small buffer takes without reading."""
     request = b"GET /static/vendor/bootstrap/bootstrap.min.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with ExitStack() as stack:
@@ -117,7 +117,7 @@ print(f"/trials/{{trial.pk}}/text/response/")
 """
 
 
-def test_pages_and_downloads_go_on_beside_many_clients_that_do_not_read_a_download(lasting_site: Site) -> None:
+def test_pages_and_downloads_continue_despite_many_unread_downloads(lasting_site: Site) -> None:
     """It is far longer than what the server keeps in memory or the kernel in its buffers."""
     lasting_site.manage("shell", "--no-imports", "-c", MAKE_USER)
     path = lasting_site.manage("shell", "--no-imports", "-c", MAKE_ANSWER).strip()
@@ -136,7 +136,7 @@ def test_pages_and_downloads_go_on_beside_many_clients_that_do_not_read_a_downlo
         assert connection.getresponse().read().count(b"x") >= 12 * 2**20
 
 
-def test_a_page_that_is_read_slowly_arrives_whole(lasting_site: Site) -> None:
+def test_a_slow_reader_receives_the_complete_page(lasting_site: Site) -> None:
     path = "/static/vendor/bootstrap/bootstrap.min.css"
     whole = lasting_site.get(path)
     with socket.socket() as client:
@@ -149,7 +149,7 @@ def test_a_page_that_is_read_slowly_arrives_whole(lasting_site: Site) -> None:
         assert response.read() == whole
 
 
-def test_requests_on_one_connection_are_answered_in_turn(lasting_site: Site) -> None:
+def test_requests_on_one_connection_are_answered_in_order(lasting_site: Site) -> None:
     """Also where the second arrives together with the first."""
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with socket.create_connection(("127.0.0.1", lasting_site.port), timeout=20) as client:
@@ -161,7 +161,7 @@ def test_requests_on_one_connection_are_answered_in_turn(lasting_site: Site) -> 
         assert client.recv(4096).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_form_that_waits_to_be_asked_for_its_body_is_read(lasting_site: Site) -> None:
+def test_a_form_that_expects_100_continue_is_read(lasting_site: Site) -> None:
     head = b"POST /accounts/login/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
     with socket.create_connection(("127.0.0.1", lasting_site.port), timeout=20) as client:
         client.sendall(head)
@@ -172,7 +172,7 @@ def test_a_form_that_waits_to_be_asked_for_its_body_is_read(lasting_site: Site) 
             answer += client.recv(4096)
 
 
-def test_an_upload_that_takes_its_time_beside_slow_clients_is_taken(lasting_site: Site) -> None:
+def test_a_slow_upload_is_accepted_despite_other_slow_clients(lasting_site: Site) -> None:
     """It is under way for longer than a head may take."""
     lasting_site.manage("shell", "--no-imports", "-c", MAKE_USER)
     cookies, token = signed_in(lasting_site)

@@ -1,4 +1,4 @@
-"""Children of a supervisor, as small shells."""
+"""A supervisor and its child processes, with small shells as children."""
 
 import os
 import signal
@@ -40,19 +40,19 @@ def stop_when(condition) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def test_a_child_that_ends_is_started_again(tmp_path):
+def test_a_child_that_exits_is_restarted(tmp_path):
     starts = tmp_path / "starts"
     stop_when(lambda: starts.exists() and starts.read_text().count("\n") >= 3)
     Supervisor([shell(f"echo >> '{starts}'; [ $(wc -l < '{starts}') -ge 3 ] && sleep 60; exit 1")]).run()
     assert starts.read_text().count("\n") == 3
 
 
-def test_one_that_never_comes_up_is_given_up_with_its_name_and_ending():
+def test_repeated_start_failures_end_with_the_childs_name_and_exit_code():
     with pytest.raises(GivingUp, match="small ended with 3, 4 times in a row"):
         Supervisor([shell("exit 3")]).run()
 
 
-def test_what_a_child_forked_ends_with_it(tmp_path):
+def test_forked_processes_end_with_their_child(tmp_path):
     forked = tmp_path / "forked"
     child = shell(f"sleep 60 & echo $! > '{forked}.new'; mv '{forked}.new' '{forked}'; kill -9 $$")
     child.check(time.monotonic())
@@ -63,7 +63,7 @@ def test_what_a_child_forked_ends_with_it(tmp_path):
     until(lambda: not is_running(orphan))
 
 
-def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path):
+def test_a_child_that_ignores_the_stop_signal_is_killed_after_its_grace_period(tmp_path):
     ready = tmp_path / "ready"
     child = Child("deaf", ["/bin/sh", "-c", f"trap '' TERM; touch '{ready}'; while :; do sleep 0.1; done"], grace_s=0.3)
     stop_when(ready.exists)
@@ -73,7 +73,7 @@ def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path):
     assert time.monotonic() - began < 30
 
 
-def test_every_line_of_a_child_is_passed_on_with_its_name(capfd, tmp_path):
+def test_every_output_line_of_a_child_is_prefixed_with_its_name(capfd, tmp_path):
     child = shell("echo first; echo second >&2; touch done; sleep 60", directory=tmp_path)
     with run_forever(child):
         until((tmp_path / "done").exists)
@@ -82,7 +82,7 @@ def test_every_line_of_a_child_is_passed_on_with_its_name(capfd, tmp_path):
     assert "".join(said) == "small | first\nsmall | second\n"
 
 
-def test_a_child_told_to_be_replaced_is(tmp_path):
+def test_a_child_is_replaced_on_request(tmp_path):
     pids = tmp_path / "pids"
     child = shell(f"echo $$ >> '{pids}'; sleep 60")
 
@@ -96,7 +96,7 @@ def test_a_child_told_to_be_replaced_is(tmp_path):
     assert not any(is_running(int(pid)) for pid in pids.read_text().split())
 
 
-def test_a_chore_that_fails_is_said_and_tried_again(caplog, tmp_path):
+def test_a_failed_chore_is_logged_and_repeated(caplog, tmp_path):
     calls = []
 
     def chore():
@@ -109,14 +109,14 @@ def test_a_chore_that_fails_is_said_and_tried_again(caplog, tmp_path):
     assert [record.getMessage() for record in caplog.records] == ["RuntimeError: the first line"]
 
 
-def test_a_block_is_ended_when_the_child_beside_it_cannot_run():
+def test_a_block_ends_when_its_child_cannot_run():
     began = time.monotonic()
     with pytest.raises(GivingUp, match="ended with 7"), run_forever(shell("exit 7")):
         time.sleep(120)
     assert time.monotonic() - began < 60
 
 
-def test_a_keyboard_interrupt_in_the_block_stays_one():
+def test_a_keyboard_interrupt_in_the_block_is_reraised():
     child = shell("sleep 60")
 
     def interrupted():

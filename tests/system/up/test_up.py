@@ -35,7 +35,7 @@ def workers_are_ready(site: Site) -> bool:
     return idle_worker(cluster) is not None
 
 
-def test_what_is_killed_is_replaced_and_works_again(lasting_site: Site) -> None:
+def test_killed_processes_are_replaced_and_work_again(lasting_site: Site) -> None:
     site = lasting_site
     assert b"<form" in site.get("/accounts/login/")
 
@@ -56,7 +56,7 @@ def test_what_is_killed_is_replaced_and_works_again(lasting_site: Site) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/wchan").exists(), reason="/proc does not tell what a process waits for")
-def test_a_cluster_that_hangs_is_replaced_and_what_it_had_taken_is_done(lasting_site: Site) -> None:
+def test_a_hanging_cluster_is_replaced_and_its_task_is_completed(lasting_site: Site) -> None:
     site = lasting_site
     until(lambda: workers_are_ready(site))
     cluster = site.child("qcluster")
@@ -69,11 +69,11 @@ def test_a_cluster_that_hangs_is_replaced_and_what_it_had_taken_is_done(lasting_
     assert time.monotonic() - began < 50
 
 
-def test_a_site_that_runs_as_root_says_so(lasting_site: Site) -> None:
+def test_a_site_run_by_root_logs_a_warning(lasting_site: Site) -> None:
     assert ("the site runs as root" in lasting_site.said()) is (os.geteuid() == 0)
 
 
-def test_a_client_that_does_not_hang_up_delays_nobody(lasting_site: Site) -> None:
+def test_a_client_that_keeps_its_connection_open_delays_no_other_client(lasting_site: Site) -> None:
     site = lasting_site
     site.get("/healthz")
     delays = [delay_beside_lazy_clients(site) for _ in range(3)]  # One may be slow because the machine is.
@@ -92,7 +92,7 @@ def delay_beside_lazy_clients(site: Site) -> float:
     return time.monotonic() - began
 
 
-def test_an_embedded_database_that_is_killed_is_started_again(lasting_site: Site) -> None:
+def test_a_killed_embedded_database_is_restarted(lasting_site: Site) -> None:
     site = lasting_site
     server = Embedded(site.place / "data" / "postgres")
     killed = postmaster(server)
@@ -110,7 +110,7 @@ def test_a_stop_leaves_no_process_behind(site: Site, place: Path) -> None:
     assert "Traceback" not in site.said()
 
 
-def test_a_second_signal_stops_at_once(site: Site, place: Path) -> None:
+def test_a_second_signal_stops_immediately(site: Site, place: Path) -> None:
     until(lambda: workers_are_ready(site))
     os.kill(site.child("gunicorn"), signal.SIGSTOP)  # will not end when asked to
     site.process.send_signal(signal.SIGINT)
@@ -120,7 +120,7 @@ def test_a_second_signal_stops_at_once(site: Site, place: Path) -> None:
     until(lambda: not processes_of(place))
 
 
-def test_when_it_is_killed_itself_neither_its_children_nor_its_database_outlive_it(site: Site, place: Path) -> None:
+def test_children_and_database_end_when_the_supervisor_is_killed(site: Site, place: Path) -> None:
     until(lambda: workers_are_ready(site))
     children_of_it = children(site.process.pid)
     site.process.kill()
@@ -130,7 +130,7 @@ def test_when_it_is_killed_itself_neither_its_children_nor_its_database_outlive_
 
 
 @pytest.mark.parametrize("command", ["up", "demo"])
-def test_debugging_is_never_served_to_others(place: Path, command: str) -> None:
+def test_debug_mode_is_never_served_to_other_hosts(place: Path, command: str) -> None:
     line = [sys.executable, str(ROOT / "manage.py"), command, "--host=0.0.0.0", f"--port={free_port()}"]
     debugging = environment(place) | {"EVALSITE_DEBUG": "1"}
     ended = subprocess.run(line, env=debugging, capture_output=True, text=True, timeout=60)
@@ -140,7 +140,7 @@ def test_debugging_is_never_served_to_others(place: Path, command: str) -> None:
     assert "Evalsite is at" not in ended.stdout
 
 
-def test_a_port_in_use_is_said_in_one_line(place: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line(place: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [sys.executable, str(ROOT / "manage.py"), "up", f"--port={port}"]

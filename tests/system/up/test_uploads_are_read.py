@@ -30,7 +30,7 @@ def shell(site: Site, code: str) -> str:
     return site.manage("shell", "--no-imports", "-c", code).strip()
 
 
-def test_a_worker_of_the_site_finds_the_columns_and_imports_the_items(lasting_site: Site) -> None:
+def test_a_queue_worker_detects_the_columns_and_imports_the_items(lasting_site: Site) -> None:
     site = lasting_site
     folder = site.place / "data" / "media" / "uploads" / "/".join(shell(site, STAGE).split("/")[-2:])
 
