@@ -1,4 +1,4 @@
-"""`item_rubric`: the same as on the site, from asking a model to an approved set."""
+"""`item_rubric`: every step of the site's workflow, from generated texts to an approved set."""
 
 import json
 
@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from runs_app.models import Experiment, TextSet
 from tests.factories import make_user
 from tests.factories.engine import drain
-from tests.integration.judging.test_rubrics_of_items import said, writer, writes  # noqa: F401 - a fixture
+from tests.integration.judging.test_item_rubrics import said, writer, writes  # noqa: F401 - a fixture
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def refused(*words):
     return caught.value.returncode, str(caught.value)
 
 
-def test_a_set_is_written_collected_corrected_approved_and_archived(asked, tmp_path, capsys):
+def test_a_set_is_generated_collected_corrected_approved_and_archived(asked, tmp_path, capsys):
     call_command("item_rubric", "collect", "own")
     assert "own@1: 3 new texts, 0 missing" in capsys.readouterr().out
     text = tmp_path / "better.txt"
@@ -63,7 +63,7 @@ def test_a_set_with_an_item_without_a_text_is_not_approved(asked):
         (["correct", "own", "item-9", "/nowhere", "--reason", "x"], "has no active item item-9"),
     ],
 )
-def test_what_there_is_not_is_named(asked, words, named):
+def test_an_unknown_name_is_quoted_in_the_error(asked, words, named):
     code, message = refused(*words)
     assert code == 2
     assert named in message

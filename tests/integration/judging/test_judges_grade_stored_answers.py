@@ -1,4 +1,4 @@
-"""A judge added afterwards grades what is stored, once; the answers stay as they are."""
+"""A judge added after generation: it grades each stored answer once and changes no answer."""
 
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
@@ -9,7 +9,7 @@ from tests.factories.engine import drain
 from tests.factories.judges import judge_run, judging, make_grader
 
 
-def test_every_answer_gets_one_grading_with_its_reasoning_and_its_call(answered, wave):
+def test_every_answer_gets_one_grading_with_reasoning_and_call(answered, wave):
     before = list(Trial.objects.values_list("pk", "status", "answer").order_by("pk"))
     (report,) = request_verdicts(answered, [make_grader()], [wave], by="test")
     assert report.added == 12
@@ -29,7 +29,7 @@ def test_every_answer_gets_one_grading_with_its_reasoning_and_its_call(answered,
     assert find_differences() == []
 
 
-def test_the_same_judge_twice_asks_and_reads_nothing_more(answered, wave):
+def test_repeating_a_judge_makes_no_further_calls_or_gradings(answered, wave):
     grader = make_grader()
     request_verdicts(answered, [grader], [wave], by="test")
     drain(judging())

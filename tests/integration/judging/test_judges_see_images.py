@@ -1,4 +1,4 @@
-"""A rubric that says {{image}}: the judge is sent the item's picture, once, where the rubric has it."""
+"""Rubrics with {{image}}: the judge receives the item's image exactly once, at that position."""
 
 import base64
 import hashlib
@@ -28,7 +28,7 @@ def provider(transactional_db):
 
 
 def answered():
-    """Three items with a picture each, and an answer to each of them."""
+    """Return an experiment with three image items and one answer to each."""
     experiment = factories.make_experiment("pictures", dataset=make_numbered_items(items=3, images=True), max_usd=None)
     (run,) = factories.make_runs(experiment, status="done")
     factories.plan_trials(run, answer=lambda item, *_: f"the answer to {item.key}")
@@ -58,7 +58,7 @@ def picture_of(part):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cache_marks", [False, True])
-def test_the_picture_of_the_item_stands_once_between_the_words_around_it(provider, cache_marks):
+def test_the_items_image_is_sent_exactly_once_between_the_surrounding_texts(provider, cache_marks):
     experiment = answered()
     asked = judged(experiment, provider, "Look at this:\n{{image}}\nIts answer:\n{{answer}}", cache_marks=cache_marks)
     pictures = {item.key: item.image_id for item in experiment.dataset.items.all()}
@@ -75,7 +75,7 @@ def test_the_picture_of_the_item_stands_once_between_the_words_around_it(provide
 
 
 @pytest.mark.slow
-def test_a_picture_that_comes_first_leaves_the_mark_at_the_end_of_the_turn_before(provider):
+def test_a_leading_image_leaves_the_cache_mark_on_the_previous_turn(provider):
     asked = judged(answered(), provider, "{{image}}\n{{answer}}", cache_marks=True)
     for messages in asked:
         (system,) = messages[0]["content"]
@@ -86,7 +86,7 @@ def test_a_picture_that_comes_first_leaves_the_mark_at_the_end_of_the_turn_befor
 
 
 @pytest.mark.slow
-def test_a_judge_that_sees_no_images_is_refused_with_its_name_and_nothing_is_asked(provider):
+def test_a_judge_without_image_support_is_refused_by_name_before_any_call(provider):
     with pytest.raises(PlanError, match="rubric standard@1 shows an image, and model judge does not see images"):
         judged(answered(), provider, "{{image}}\n{{answer}}", sees_images=False)
     assert provider.asked == []

@@ -1,4 +1,4 @@
-"""After a correction: the same judge by the newer version, from the grading tab or by command; what was said stays."""
+"""Judging with a newer rubric or text version, from the tab or by command; earlier verdicts stay."""
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -51,7 +51,7 @@ def offers(client, experiment):
 
 
 @pytest.mark.slow
-def test_corrected_texts_are_judged_with_from_the_tab_and_the_cache_knows_the_rest(client, answered, texts, curator):
+def test_judging_with_corrected_texts_calls_only_for_changed_items(client, answered, texts, curator):
     Experiment.objects.filter(pk=answered.pk).update(confirm_above_usd=0)
     judged(answered, make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=texts))
     client.force_login(answered.owner)
@@ -82,7 +82,7 @@ def test_corrected_texts_are_judged_with_from_the_tab_and_the_cache_knows_the_re
 
 
 @pytest.mark.slow
-def test_a_newer_rubric_is_offered_once_it_is_approved_even_where_the_older_one_is_archived(client, answered):
+def test_a_newer_rubric_is_offered_after_approval_even_if_the_older_is_archived(client, answered):
     grader = make_grader()
     judged(answered, grader)
     client.force_login(answered.owner)
@@ -100,7 +100,7 @@ def test_a_newer_rubric_is_offered_once_it_is_approved_even_where_the_older_one_
 
 
 @pytest.mark.slow
-def test_by_command_the_name_says_the_version_and_is_not_piled_up(answered, texts, curator):
+def test_the_command_replaces_the_version_suffix_in_the_judges_name(answered, texts, curator):
     make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=texts)
     second = corrected(texts, curator)
     call_command("grade", "pilot", "--grader", "judge-a", "--texts", "own@2", "--no-wait")
@@ -117,7 +117,7 @@ def test_by_command_the_name_says_the_version_and_is_not_piled_up(answered, text
         call_command("grade", "pilot", "--texts", "own")
 
 
-def test_a_command_that_is_refused_makes_no_judge(answered):
+def test_a_refused_command_creates_no_judge(answered):
     make_grader()
     make_rubric(version=2, status="draft")
     with pytest.raises(CommandError, match="a curator must approve it"):

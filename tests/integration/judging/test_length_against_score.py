@@ -1,4 +1,4 @@
-"""Length is told from quality: r within conditions, scores in bins of length, and how often the longer of two wins."""
+"""Length against score: correlation within conditions, scores by length bin, win share of longer answers."""
 
 import random
 
@@ -25,7 +25,7 @@ def nothing_kept():
 
 
 def make_written(words):
-    """Two models over twelve items, four answers each; `words(model, item, sample)` long."""
+    """Return two models' four answers to each of twelve items, each `words(model, item, sample)` long."""
     models = [factories.make_model("small"), factories.make_model("large")]
     made = factories.make_experiment(
         "pilot", dataset=factories.make_dataset("pilot-items", 12), models=models, samples=4
@@ -42,8 +42,7 @@ def many_words_of_the_large(draw):
 
 @pytest.fixture
 def experiment():
-    """The large model writes more and better; within each model length tells nothing of the score. First samples have
-    one length."""
+    """Let the large model write longer and better answers. Within a model, length and score are independent."""
     return make_written(many_words_of_the_large(random.Random(3)))
 
 
@@ -60,7 +59,7 @@ def moments(condition):
     return {key: np.array(pairs) for key, pairs in found.items()}
 
 
-def test_r_within_conditions_is_that_of_scores_and_lengths_about_their_own_means(experiment):
+def test_the_correlation_uses_deviations_from_the_means_of_each_condition(experiment):
     judge = make_gradings(experiment, "judge-a", by_model)
     judge.refresh_from_db()
     found, groups = measure_length_bias(judge), moments(judge)
@@ -73,7 +72,7 @@ def test_r_within_conditions_is_that_of_scores_and_lengths_about_their_own_means
     assert found.n == 96
 
 
-def test_each_answer_is_in_one_bin_and_bins_hold_their_means(experiment):
+def test_each_answer_is_in_exactly_one_bin_and_bins_store_means(experiment):
     judge = make_gradings(experiment, "judge-a", by_model)
     judge.refresh_from_db()
     found = measure_length_bias(judge)
@@ -87,14 +86,14 @@ def test_each_answer_is_in_one_bin_and_bins_hold_their_means(experiment):
             assert (one.n, one.length, one.score) == (len(inside), *map(pytest.approx, inside.mean(axis=0)))
 
 
-def test_scores_of_one_length_have_no_correlation():
+def test_answers_of_equal_length_have_no_correlation():
     experiment = make_written(lambda *_: 5)
     found = measure_length_bias(make_gradings(experiment, "judge-a", by_model))
     assert (found.r, found.within, len(found.edges)) == (None, None, 1)
 
 
 @pytest.mark.slow
-def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they_are(client, experiment, monkeypatch):
+def test_a_worker_reads_large_numbers_of_answers_and_the_page_shows_the_time(client, experiment, monkeypatch):
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append((name, arguments)))
     monkeypatch.setattr(verdict_aggregates, "MAX_VERDICTS_PER_REQUEST", 95)
@@ -139,7 +138,7 @@ def preferences(experiment, winner):
     return condition
 
 
-def test_the_share_that_the_longer_answer_won_leaves_ties_and_equal_lengths_out(client, experiment):
+def test_the_win_share_of_longer_answers_excludes_ties_and_equal_lengths(client, experiment):
     def winner(at, a, b):
         if at % 5 == 0:
             return "tie"
@@ -162,7 +161,7 @@ def test_the_share_that_the_longer_answer_won_leaves_ties_and_equal_lengths_out(
 
 
 @pytest.mark.slow
-def test_a_condition_is_chosen_in_the_address_and_its_figure_is_svg(client, experiment):
+def test_the_url_selects_a_condition_and_its_figure_is_svg(client, experiment):
     first, second = (
         make_gradings(experiment, "judge-a", by_model),
         make_gradings(experiment, "judge-bb", lambda trial: 4.0),

@@ -1,4 +1,4 @@
-"""A real drain against the simulated provider: what a judge is asked and says, over HTTP."""
+"""Judging over HTTP: a real drain against the simulated provider."""
 
 import asyncio
 from decimal import Decimal
@@ -29,7 +29,7 @@ def lab(transactional_db):
 
 
 def generated(endpoint, **fields):
-    """Six answers, asked of the provider."""
+    """Return an experiment with six answers from the simulated provider."""
     model = factories.make_model("solver", endpoint=endpoint, **PRICES)
     sampler = factories.make_sampler("short", max_tokens=50)
     experiment = factories.make_experiment("pilot", models=[model], samplers=[sampler], samples=2, **fields)
@@ -58,7 +58,7 @@ def judged_by(experiment, endpoint, **fields):
 
 
 @pytest.mark.slow
-def test_a_judge_that_is_added_makes_no_generation_call_and_the_same_judge_twice_no_call_at_all(lab):
+def test_adding_a_judge_makes_no_generation_calls_and_repeating_it_makes_no_calls(lab):
     provider, endpoint = lab
     experiment = generated(endpoint)
     assert drained() == 6
@@ -81,7 +81,7 @@ def test_a_judge_that_is_added_makes_no_generation_call_and_the_same_judge_twice
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["criteria", "label", "pairwise"])
-def test_every_kind_of_verdict_is_asked_for_in_a_form_that_is_read(lab, kind):
+def test_every_kind_of_verdict_is_requested_in_a_form_that_the_parser_reads(lab, kind):
     _, endpoint = lab
     experiment = generated(endpoint)
     drained()
@@ -122,7 +122,7 @@ INJECTIONS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("injected", INJECTIONS)
-def test_an_answer_that_talks_to_an_obedient_judge_is_still_data(lab, injected):
+def test_instructions_in_an_answer_are_data_even_to_an_obedient_judge(lab, injected):
     _, endpoint = lab
     experiment = factories.make_experiment("pilot", max_usd=None)
     (run,) = factories.make_runs(experiment, status="done")
@@ -134,8 +134,8 @@ def test_an_answer_that_talks_to_an_obedient_judge_is_still_data(lab, injected):
 
 
 @pytest.mark.slow
-def test_the_same_words_outside_of_the_fence_are_obeyed(lab):
-    """So that the test above could fail."""
+def test_the_same_instructions_outside_the_fence_are_obeyed(lab):
+    """Show that the previous test can fail."""
     _, endpoint = lab
     experiment = factories.make_experiment("pilot", max_usd=None)
     (run,) = factories.make_runs(experiment, status="done")
@@ -148,7 +148,7 @@ def test_the_same_words_outside_of_the_fence_are_obeyed(lab):
 
 
 @pytest.mark.slow
-def test_generation_and_judges_share_one_budget_that_is_never_passed(lab):
+def test_generation_and_judges_never_exceed_their_shared_budget(lab):
     _, endpoint = lab
     experiment = generated(endpoint, max_usd=Decimal("0.10"))
     drained()

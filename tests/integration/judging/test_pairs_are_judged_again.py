@@ -1,4 +1,4 @@
-"""A new verdict on two answers replaces the one before: in what is counted, in strengths, in exports and on pages."""
+"""Repeated pairwise verdicts: the newest replaces the previous in counts, strengths, exports and pages."""
 
 import json
 
@@ -37,7 +37,7 @@ def exported(experiment):
 
 
 @pytest.mark.slow
-def test_a_new_verdict_on_each_pair_replaces_the_one_before_everywhere(answered, duel):
+def test_a_new_verdict_on_a_pair_replaces_the_previous_verdict_everywhere(answered, duel):
     asked(answered, duel, {"winner": "A", "reasoning": "the first"})
     line, before = line_of(answered)
     assert (line.verdicts, before.bias.pairs, before.bias.flipped, before.bias.for_first) == (12, 6, 6, 6)
@@ -52,7 +52,7 @@ def test_a_new_verdict_on_each_pair_replaces_the_one_before_everywhere(answered,
 
 
 @pytest.mark.slow
-def test_a_new_verdict_that_cannot_be_read_leaves_no_old_one_counting(answered, duel):
+def test_an_unreadable_new_verdict_also_removes_the_old_verdict_from_counts(answered, duel):
     asked(answered, duel, {"winner": "A"})
     asked(answered, duel, lambda request: "No idea." if "What is 0" in str(request.messages) else {"winner": "A"}, True)
     line, standing = line_of(answered)
@@ -69,7 +69,7 @@ def test_a_new_verdict_that_cannot_be_read_leaves_no_old_one_counting(answered, 
 
 
 @pytest.mark.slow
-def test_reading_the_replies_again_keeps_the_newest(answered, duel):
+def test_rereading_replies_keeps_the_newest_verdict(answered, duel):
     asked(answered, duel, {"winner": "A"})
     asked(answered, duel, {"winner": "tie"}, force=True)
     (again,) = read_verdicts(answered, again=True)
@@ -80,7 +80,7 @@ def test_reading_the_replies_again_keeps_the_newest(answered, duel):
 
 
 @pytest.mark.slow
-def test_both_answers_pages_show_who_was_preferred_and_why(client, answered, duel):
+def test_the_pages_of_both_answers_show_the_preference_and_its_reasoning(client, answered, duel):
     asked(answered, duel, {"winner": "A", "reasoning": "the <b>first</b>"})
     row = Preference.objects.select_related("trial_a", "trial_b").first()
     client.force_login(answered.owner)
@@ -99,7 +99,7 @@ def test_both_answers_pages_show_who_was_preferred_and_why(client, answered, due
 
 
 @pytest.mark.slow
-def test_a_call_whose_verdict_was_replaced_says_that_a_newer_one_counts(client, answered, duel):
+def test_the_call_of_a_replaced_verdict_says_that_a_newer_verdict_counts(client, answered, duel):
     asked(answered, duel, {"winner": "A"})
     old = Preference.objects.first().judged_by
     asked(answered, duel, {"winner": "B"}, force=True)

@@ -1,4 +1,4 @@
-"""What several judges' scores come to: stored, recomputed from the members' rows, and the same each time."""
+"""Panel scores: stored, recomputed from the members' rows, and reproducible."""
 
 import json
 
@@ -23,7 +23,7 @@ def stored():
 
 
 def graded(condition, said):
-    """This member's verdict on every answer, as reading leaves it; None could not be read."""
+    """Store this member's verdict on every answer. None stands for an unreadable reply."""
     code = {} if said is not None else {"parse_error": "no_json_object"}
     for trial in Trial.objects.filter(subject=None):
         values = {"score": said, "parse_ok": said is not None, "parse_error": "", **code}
@@ -32,7 +32,7 @@ def graded(condition, said):
 
 
 def convened(experiment, rule, verdicts, quorum=None):
-    """Judges that say the same of every answer, and their panel."""
+    """Return a panel of judges that each give one score to every answer."""
     rubric = make_rubric(scale_max=10)
     members = [
         make_grader(f"judge-{at}", rubric=rubric, model=factories.make_model(f"judge-{at}"))
@@ -59,7 +59,7 @@ def convened(experiment, rule, verdicts, quorum=None):
         ("mean", [None, None], None, "no_member_scored"),
     ],
 )
-def test_members_are_taken_together_by_the_rule(stored, rule, verdicts, score, code):
+def test_the_panel_rule_combines_the_members_scores(stored, rule, verdicts, score, code):
     condition, _ = convened(stored, rule, verdicts)
     rows = Grading.objects.filter(condition=condition)
     assert set(rows.values_list("score", "parse_error", "parse_ok")) == {(score, code, score is not None)}
@@ -78,7 +78,7 @@ def test_members_are_taken_together_by_the_rule(stored, rule, verdicts, score, c
         ("mean", 1, [None, None], None, "no_quorum"),
     ],
 )
-def test_with_a_quorum_so_many_members_must_have_given_a_score(stored, rule, quorum, verdicts, score, code):
+def test_a_quorum_sets_how_many_members_must_give_a_score(stored, rule, quorum, verdicts, score, code):
     condition, _ = convened(stored, rule, verdicts, quorum)
     rows = Grading.objects.filter(condition=condition)
     assert set(rows.values_list("score", "parse_error")) == {(score, code)}
@@ -92,7 +92,7 @@ def test_with_a_quorum_so_many_members_must_have_given_a_score(stored, rule, quo
 
 
 @pytest.mark.slow
-def test_a_quorum_does_not_wait_for_a_member_whose_call_failed_and_falls_with_its_votes(stored):
+def test_a_quorum_ignores_failed_calls_and_is_lost_with_its_votes(stored):
     condition, panel = convened(stored, "mean", [0, 4, 8], quorum=2)
     first, second, third = (
         grade_conditions.find_condition(stored, member) for member in panel.graders.order_by("name")
@@ -119,7 +119,7 @@ def test_a_quorum_above_the_number_of_members_is_refused(stored):
         convened(stored, "mean", [0, 4], quorum=3)
 
 
-def test_a_panel_that_is_taken_again_changes_nothing_and_follows_its_members(stored):
+def test_refreshing_a_panel_is_idempotent_and_follows_its_members(stored):
     condition, panel = convened(stored, "mean", [0, 4])
     assert panels.refresh_panel(condition) == 0
     assert panels.add_panel(stored, panel) == condition
@@ -139,14 +139,14 @@ def test_an_answer_waits_for_all_members(stored):
     assert panels.refresh_panel(condition) == 11
 
 
-def test_members_with_other_scales_are_refused(stored):
+def test_members_with_different_scales_are_refused(stored):
     panel = Panel.objects.create(name="odd", rule="mean")
     panel.graders.set([make_grader("a"), make_grader("b", rubric=make_rubric("ten", scale_max=10))])
     with pytest.raises(PlanError, match="the same scale"):
         panels.add_panel(stored, panel)
 
 
-def test_one_judge_is_no_panel_and_comparisons_give_no_score(stored):
+def test_a_panel_needs_two_judges_that_give_scores(stored):
     panel = Panel.objects.create(name="odd", rule="mean")
     panel.graders.set([make_grader("a")])
     with pytest.raises(PlanError, match="at least two"):
@@ -157,7 +157,7 @@ def test_one_judge_is_no_panel_and_comparisons_give_no_score(stored):
         panels.add_panel(stored, panel)
 
 
-def test_one_judge_under_two_names_is_refused_with_both_names(stored):
+def test_two_names_for_the_same_judge_are_refused_and_both_quoted(stored):
     one = make_grader("judge-a")
     twin = make_grader("judge-b", rubric=one.rubric, model=one.language_model, sampler=one.sampler)
     graded(grade_conditions.get_or_create_condition(stored, one), 1)

@@ -1,4 +1,4 @@
-"""`manage.py grade` with judges: what it says first, what it refuses, and what is there afterwards."""
+"""`manage.py grade` with judges: cost output, refusals and results."""
 
 from decimal import Decimal
 
@@ -16,7 +16,7 @@ def graded(*arguments):
     call_command("grade", "pilot", *arguments, "--no-wait")
 
 
-def test_it_says_the_cost_asks_and_reads_what_came(answered, capsys):
+def test_the_command_prints_the_cost_requests_verdicts_and_reads_the_replies(answered, capsys):
     make_grader()
     graded("--grader", "judge-a")
     said = capsys.readouterr().out
@@ -31,7 +31,7 @@ def test_it_says_the_cost_asks_and_reads_what_came(answered, capsys):
     assert Manifest.objects.get().content["launch"]["estimate"]["to_do"] == 12
 
 
-def test_a_cost_above_the_limit_wants_to_be_confirmed_and_nothing_is_asked_before(answered):
+def test_a_cost_above_the_limit_needs_confirmation_before_any_call(answered):
     make_grader()
     Experiment.objects.update(confirm_above_usd=Decimal("0.0001"))
     with pytest.raises(CommandError) as refused:
@@ -42,7 +42,7 @@ def test_a_cost_above_the_limit_wants_to_be_confirmed_and_nothing_is_asked_befor
     assert judge_run(answered).n_pending == 12
 
 
-def test_a_cost_above_what_is_left_ends_with_four(answered):
+def test_a_cost_above_the_remaining_budget_exits_with_4(answered):
     make_grader()
     Experiment.objects.update(max_usd=Decimal("0.002"))
     with pytest.raises(CommandError) as refused:
@@ -64,7 +64,7 @@ def test_a_rubric_that_is_not_approved_is_refused(answered):
         graded("--grader", "judge-a")
 
 
-def test_a_judge_by_another_rubric_is_made_once(answered):
+def test_a_judge_with_another_rubric_is_created_only_once(answered):
     make_grader()
     make_rubric("strict", scale_max=10)
     for _ in range(2):
@@ -76,7 +76,7 @@ def test_a_judge_by_another_rubric_is_made_once(answered):
     assert judge_run(answered).n_pending == 12
 
 
-def test_a_rubric_alone_means_all_judges_that_have_it(answered):
+def test_a_rubric_without_a_judge_selects_all_judges_with_that_rubric(answered):
     rubric = make_rubric("strict")
     make_grader("judge-b", rubric=rubric)
     make_grader("judge-a")
@@ -84,7 +84,7 @@ def test_a_rubric_alone_means_all_judges_that_have_it(answered):
     assert judge_run(answered).condition.condition_id.startswith("judge-b_strict--")
 
 
-def test_a_judge_of_the_solvers_own_family_is_named(answered, capsys):
+def test_a_judge_of_the_answering_models_family_is_reported(answered, capsys):
     make_grader()
     LanguageModel.objects.filter(name="judge").update(model="vendor/large")
     graded("--grader", "judge-a")
@@ -93,7 +93,7 @@ def test_a_judge_of_the_solvers_own_family_is_named(answered, capsys):
 
 
 @pytest.mark.slow
-def test_a_panel_takes_the_scores_together(answered, capsys):
+def test_the_command_adds_the_scores_of_a_panel(answered, capsys):
     panel = Panel.objects.create(name="both", rule="mean")
     rubric = make_rubric()
     panel.graders.set([make_grader("judge-a", rubric=rubric), make_grader("judge-b", rubric=rubric, longest_answer=99)])
@@ -106,7 +106,7 @@ def test_a_panel_takes_the_scores_together(answered, capsys):
 
 
 @pytest.mark.django_db
-def test_a_judge_grades_one_condition_alone_under_the_reservation_of_the_whole_wave(capsys):
+def test_judging_one_condition_uses_the_reservation_of_the_whole_wave(capsys):
     models = [factories.make_model("small"), factories.make_model("large")]
     experiment = factories.make_experiment("pilot", models=models)
     short, long = factories.make_runs(experiment, status="done")

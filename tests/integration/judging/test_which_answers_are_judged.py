@@ -1,4 +1,4 @@
-"""Empty, long, truncated and refused answers; pairs in both orders; force; and what is counted of each."""
+"""Selection of answers to judge: empty, long, truncated, refused; pairs in both orders; force; counts."""
 
 import pytest
 from django.core.management import call_command
@@ -52,7 +52,7 @@ def test_empty_answers_are_left_out_and_counted(odd):
     assert str(report).endswith("2 verdicts requested; of 3 answers 1 is empty, 1 is truncated, 1 is refused")
 
 
-def test_empty_answers_are_judged_where_the_grader_says_so(odd):
+def test_empty_answers_are_judged_if_the_grader_includes_them(odd):
     assert judged(odd, on_empty="grade").added == 3
     assert scores()["item-0"] == 1
 
@@ -65,7 +65,7 @@ def test_empty_answers_get_the_lowest_score_without_a_call(odd):
 
 
 @pytest.mark.parametrize("on_empty", ["skip", "grade", "zero"])
-def test_an_experiment_that_leaves_empty_answers_out_of_grading_leaves_them_out_of_judging(odd, on_empty):
+def test_an_experiment_that_skips_empty_answers_also_skips_them_in_judging(odd, on_empty):
     type(odd).objects.update(on_empty="skip")
     odd.refresh_from_db()
     report = judged(odd, on_empty=on_empty)
@@ -73,7 +73,7 @@ def test_an_experiment_that_leaves_empty_answers_out_of_grading_leaves_them_out_
     assert (report.added, report.unasked, report.counts.empty) == (2, 0, 1)
 
 
-def test_answers_that_are_too_long_get_the_lowest_score_without_a_call(odd):
+def test_too_long_answers_get_the_lowest_score_without_a_call(odd):
     report = judged(odd, longest_answer=49)
     assert (report.added, report.unasked, report.counts.too_long) == (1, 1, 1)
     row = Grading.objects.get(trial__item__key="item-1")
@@ -88,7 +88,7 @@ def test_truncated_and_refused_answers_are_judged_and_flagged(odd):
 
 
 @pytest.mark.slow
-def test_force_asks_again_and_the_newer_verdict_replaces_the_older(answered, wave):
+def test_force_repeats_calls_and_the_newer_verdict_replaces_the_older(answered, wave):
     grader = make_grader()
     request_verdicts(answered, [grader], [wave], by="test")
     drain(judging("I will not say."))
@@ -107,7 +107,7 @@ def test_force_asks_again_and_the_newer_verdict_replaces_the_older(answered, wav
     assert find_differences() == []
 
 
-def test_reading_again_from_the_replies_gives_the_same(answered, wave):
+def test_rereading_replies_gives_the_same_gradings(answered, wave):
     request_verdicts(answered, [make_grader()], [wave], by="test")
     drain(judging(lambda request: 0.25 if "small" in request.model else 0.5))
     read_verdicts(answered)
@@ -118,7 +118,7 @@ def test_reading_again_from_the_replies_gives_the_same(answered, wave):
     assert list(Grading.objects.order_by("trial").values_list(*columns)) == before
 
 
-def test_answers_that_come_later_are_added_and_those_that_were_judged_are_left_alone(answered, wave):
+def test_later_answers_are_judged_and_earlier_verdicts_stay_unchanged(answered, wave):
     grader = make_grader()
     run = answered.runs.first()
     late = list(run.trials.values_list("pk", flat=True)[:2])
@@ -133,7 +133,7 @@ def test_answers_that_come_later_are_added_and_those_that_were_judged_are_left_a
     assert judge_run(answered).status == "running"
 
 
-def test_pairs_are_shown_in_both_orders_and_never_with_themselves(answered, wave):
+def test_pairs_join_different_models_and_are_judged_in_both_orders(answered, wave):
     report = request_verdicts(answered, [make_grader(rubric=make_rubric("duel", "pairwise"))], [wave], by="test")
     assert report[0].added == 12  # Six pairs: three items, two samples.
     asked = []
@@ -158,7 +158,7 @@ def test_pairs_are_shown_in_both_orders_and_never_with_themselves(answered, wave
         assert any(text.index(row.trial_a.answer) < text.index(row.trial_b.answer) for text in shown)
 
 
-def test_a_judge_is_asked_at_its_own_temperature_without_the_salt_of_the_solvers(answered, wave):
+def test_a_judge_uses_its_own_temperature_and_no_salt_of_the_solvers(answered, wave):
     type(answered).objects.update(cache_buster=True)
     request_verdicts(answered, [make_grader()], [wave], by="test")
     requests = []
@@ -180,7 +180,7 @@ def cancelled(experiment, wave, grader):
     return run
 
 
-def test_a_cancelled_judge_is_asked_nothing_more_by_itself(answered, wave):
+def test_a_cancelled_judge_is_not_restarted_automatically(answered, wave):
     grader = make_grader()
     cancelled(answered, wave, grader)
     type(answered).objects.update(graders=["judge-a"])
@@ -193,7 +193,7 @@ def test_a_cancelled_judge_is_asked_nothing_more_by_itself(answered, wave):
 
 
 @pytest.mark.slow
-def test_a_cancelled_judge_goes_on_with_what_never_started_when_somebody_asks_for_it(answered, wave):
+def test_requesting_a_cancelled_judge_continues_its_unstarted_verdicts(answered, wave):
     grader = make_grader()
     run = cancelled(answered, wave, grader)
     assert estimate_judging(answered, [grader], [wave]).to_do == 12
@@ -209,7 +209,7 @@ def test_a_cancelled_judge_goes_on_with_what_never_started_when_somebody_asks_fo
 
 
 @pytest.mark.slow
-def test_a_cancelled_judge_of_which_nothing_waits_can_be_asked_by_force(answered, wave):
+def test_a_cancelled_judge_without_waiting_verdicts_can_be_forced(answered, wave):
     grader = make_grader()
     request_verdicts(answered, [grader], [wave], by="test")
     drain(judging(0))
@@ -222,7 +222,7 @@ def test_a_cancelled_judge_of_which_nothing_waits_can_be_asked_by_force(answered
 
 
 @pytest.mark.slow
-def test_a_cancelled_judge_is_asked_again_from_the_page_and_by_command(client, answered, wave, capsys):
+def test_a_cancelled_judge_can_be_requested_again_from_the_page_and_by_command(client, answered, wave, capsys):
     grader = make_grader()
     run = cancelled(answered, wave, grader)
     client.force_login(answered.owner)
@@ -234,7 +234,7 @@ def test_a_cancelled_judge_is_asked_again_from_the_page_and_by_command(client, a
     assert judge_run(answered).n_pending == 12
 
 
-def test_a_rubric_of_items_needs_its_texts(answered, wave):
+def test_a_rubric_with_item_rubrics_needs_a_text_set(answered, wave):
     rubric = make_rubric(messages=[{"role": "user", "content": "{{item_rubric}} {{answer}}"}])
     with pytest.raises(PlanError, match="has no item rubrics"):
         request_verdicts(answered, [make_grader(rubric=rubric)], [wave], by="test")

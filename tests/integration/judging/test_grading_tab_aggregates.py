@@ -1,4 +1,4 @@
-"""Sums of the grading tab: right at once, whatever wrote the verdicts, and as many queries for many as for few."""
+"""Aggregates of the grading tab: immediately correct after any write, with a constant number of queries."""
 
 import pytest
 from django.core.cache import cache
@@ -38,8 +38,8 @@ def judged(experiment, grader, said, *, force=False):
 
 
 @pytest.mark.slow
-def test_late_forced_verdicts_are_seen_at_once_long_after_the_judge_has_ended(answered):
-    """Nothing that counts calls moves when the replies are read, and no grading is new."""
+def test_forced_verdicts_read_long_after_the_run_ended_appear_immediately(answered):
+    """Read the replies when no call counter changes and no grading is new."""
     grader = make_grader()
     judged(answered, grader, 1.0)
     request_verdicts(answered, [grader], list(answered.waves.all()), by="test", force=True)
@@ -53,7 +53,7 @@ def test_late_forced_verdicts_are_seen_at_once_long_after_the_judge_has_ended(an
 
 
 @pytest.mark.parametrize("change", ["UPDATE grading_app_grading SET score = 0", "DELETE FROM grading_app_grading"])
-def test_whatever_writes_a_verdict_is_counted_with_its_condition(answered, change):
+def test_every_write_to_a_verdict_counts_as_a_change_of_its_condition(answered, change):
     judged(answered, make_grader(), 1.0)
     other = GradeCondition.objects.create(experiment=answered, grade_condition_id="other--1")
     before = GradeCondition.objects.get(kind="judge").changes
@@ -67,7 +67,7 @@ def test_whatever_writes_a_verdict_is_counted_with_its_condition(answered, chang
 
 
 @pytest.mark.slow
-def test_answers_that_got_a_score_without_a_call_and_odd_ones_that_were_judged_are_counted(client, odd):
+def test_the_tab_counts_scores_without_a_call_and_judged_problem_answers(client, odd):
     rubric = make_rubric()
     client.force_login(odd.owner)
     make_grader("strict", rubric=rubric, on_empty="zero", longest_answer=49)
@@ -84,7 +84,7 @@ def test_answers_that_got_a_score_without_a_call_and_odd_ones_that_were_judged_a
     assert 'Judged despite problems: <span class="mono">refused</span> 1' in page
 
 
-def test_a_judge_for_whom_all_answers_are_scored_without_a_call_says_so(client, odd):
+def test_the_page_reports_that_all_answers_were_scored_without_a_call(client, odd):
     make_grader("strict", longest_answer=1)
     client.force_login(odd.owner)
     told = client.post(reverse("experiment_judge", args=[odd.slug]), {"grader": "strict"}, follow=True)
@@ -93,7 +93,7 @@ def test_a_judge_for_whom_all_answers_are_scored_without_a_call_says_so(client, 
 
 
 def bench_of_two(answered):
-    """Two judges and the condition of their panel."""
+    """Return two judges and the condition of their panel."""
     one = make_grader("one")
     two = make_grader("two", rubric=one.rubric, model=factories.make_model("second-judge"))
     judged(answered, one, 0.0)
@@ -104,7 +104,7 @@ def bench_of_two(answered):
 
 
 @pytest.mark.slow
-def test_answers_that_a_panel_left_out_are_counted_with_the_member_that_said_nothing(client, answered):
+def test_answers_left_out_of_a_panel_are_counted_by_the_missing_member(client, answered):
     _, two, bench = bench_of_two(answered)
     assert list_grader_rows(answered)[-1].scores.left_out == 0
 
@@ -123,7 +123,7 @@ def test_answers_that_a_panel_left_out_are_counted_with_the_member_that_said_not
 
 
 @pytest.mark.slow
-def test_there_are_as_many_queries_for_many_judges_and_verdicts_as_for_few(client, answered):
+def test_the_number_of_queries_does_not_grow_with_judges_and_verdicts(client, answered):
     client.force_login(answered.owner)
     address = reverse("experiment_grading", args=[answered.slug])
     rubric = make_rubric()
@@ -147,9 +147,7 @@ def test_there_are_as_many_queries_for_many_judges_and_verdicts_as_for_few(clien
 
 
 @pytest.mark.slow
-def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_line_the_page_says_of_when(
-    client, answered, monkeypatch
-):
+def test_a_worker_aggregates_many_verdicts_to_the_same_sums_and_the_page_shows_freshness(client, answered, monkeypatch):
     one, two, bench = bench_of_two(answered)
     duel = make_grader("duel", rubric=make_rubric("better", kind="pairwise"))
     judged(answered, duel, lambda request: {"winner": "A", "reasoning": "."})

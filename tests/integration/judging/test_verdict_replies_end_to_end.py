@@ -44,7 +44,7 @@ def make_answers():
 
 
 def keep_books(experiment):
-    """The calls that gave the answers, so that counters and rows agree."""
+    """Write the generation calls, so that counters and rows agree."""
     Attempt.objects.bulk_create(
         Attempt(
             trial=trial,
@@ -73,7 +73,7 @@ def make_judges(base_url):
 
 
 def expected_code(rubric, subject, rival):
-    """What is wrong with the reply that the simulated judge gave on this answer, or on these two."""
+    """Return the error code of the simulated judge's reply on this answer or pair."""
     told = judge_prompt.build_rubric_variables(rubric.content) | judge_prompt.build_answer_variables(
         subject.answer, rival and rival.answer
     )
@@ -87,7 +87,7 @@ def expected_code(rubric, subject, rival):
 
 
 def stored():
-    """(rubric, answer, other answer or None, code, whether there is a value), of all verdicts."""
+    """Return (rubric, answer, other answer or None, code, whether a value exists) of all verdicts."""
     trials = Trial.objects.select_related("item").in_bulk()
     for row in Grading.objects.select_related("condition__rubric"):
         yield row.condition.rubric, trials[row.trial_id], None, row.parse_error, row.score is not None
@@ -97,7 +97,7 @@ def stored():
 
 
 @pytest.mark.slow
-def test_eight_thousand_replies_of_every_shape_are_stored_with_their_codes():
+def test_eight_thousand_replies_of_all_shapes_are_stored_with_their_codes():
     with simulator_process(SimulatorConfig(seed=SEED, judge="assorted")) as provider:
         experiment = make_answers()
         request_verdicts(experiment, make_judges(provider.url), [experiment.waves.get()], by="test")

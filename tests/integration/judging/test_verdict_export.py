@@ -1,4 +1,4 @@
-"""Gradings, preferences, attempts and the ledger of judges; and no verdict among the trials."""
+"""Exports of gradings, preferences, attempts and the judges' ledger; the trials table has no verdicts."""
 
 import json
 from decimal import Decimal
@@ -27,7 +27,7 @@ def judged(answered, wave):
     return answered
 
 
-def test_a_grading_names_its_judge_and_rubric_and_says_what_it_cost(judged):
+def test_an_exported_grading_contains_its_judge_rubric_and_cost(judged):
     (row, *others) = rows(judged, "gradings")
     assert len(others) == 11
     assert {name: row[name] for name in ("grader", "rubric", "score", "score_raw", "parse_ok", "grade_reasoning")} == {
@@ -40,13 +40,13 @@ def test_a_grading_names_its_judge_and_rubric_and_says_what_it_cost(judged):
     assert row["model"] in ("small", "large")  # The cell is the answer's, not the judge's.
 
 
-def test_rules_and_judges_stand_in_one_table(judged):
+def test_gradings_of_rules_and_judges_share_one_table(judged):
     grade(judged, scorers=["exact_match"], by="test")
     kinds = {(row["scorer"], row["grader"], row["grade_reasoning"]) for row in rows(judged, "gradings")}
     assert kinds == {("", "judge-a", "It is so."), ("exact_match", None, None)}
 
 
-def test_the_trials_are_those_of_generation_and_the_attempts_say_their_stage(judged):
+def test_the_trials_table_has_only_generation_and_attempts_have_a_stage(judged):
     assert len(rows(judged, "trials")) == 12
     stages = [row["stage"] for row in rows(judged, "attempts")]
     assert (stages.count("generate"), stages.count("judge")) == (12, 12)
@@ -55,7 +55,7 @@ def test_the_trials_are_those_of_generation_and_the_attempts_say_their_stage(jud
     assert sum(row["attempts"] for row in ledger) == 12
 
 
-def test_preferences_have_a_table_of_their_own(answered, wave):
+def test_preferences_have_a_separate_table(answered, wave):
     request_verdicts(answered, [make_grader(rubric=make_rubric("duel", "pairwise"))], [wave], by="test")
     drain(judging(lambda request: {"winner": "B", "reasoning": "Better."}))
     read_verdicts(answered)

@@ -1,4 +1,4 @@
-"""Graders that a design names are asked once a wave's answers are in, and read when they have answered."""
+"""Judges of a design: they start when a wave's answers are complete, and their replies become gradings."""
 
 from decimal import Decimal
 
@@ -26,7 +26,7 @@ def designed(answered):
 
 
 @pytest.mark.slow
-def test_a_wave_that_ended_is_judged_and_then_read_and_then_left_alone(designed):
+def test_a_finished_wave_is_judged_and_graded_exactly_once(designed):
     grade_experiment(designed.pk)
     assert judge_run(designed).status == "running"
     drain(judging(1))
@@ -38,15 +38,15 @@ def test_a_wave_that_ended_is_judged_and_then_read_and_then_left_alone(designed)
     assert judge_run(designed).n_trials == 12
 
 
-def test_a_wave_that_still_runs_waits(designed):
+def test_a_running_wave_is_not_judged(designed):
     Run.objects.filter(pk=designed.runs.first().pk).update(status="running")
     grade_experiment(designed.pk)
     assert not Trial.objects.exclude(subject=None).exists()
 
 
 @pytest.mark.slow
-def test_the_engine_asks_for_it_when_generation_ends(transactional_db, settings, monkeypatch):
-    """From the launch to the gradings, with nothing between but what the task queue was asked for."""
+def test_the_engine_enqueues_judging_when_generation_ends(transactional_db, settings, monkeypatch):
+    """Run from launch to gradings with only the tasks that were enqueued."""
     asked = []
     monkeypatch.setattr(
         "django_q.tasks.async_task", lambda name, *arguments, **options: asked.append((name, arguments))
@@ -66,7 +66,7 @@ def test_the_engine_asks_for_it_when_generation_ends(transactional_db, settings,
     assert Attempt.objects.count() == 6
 
 
-def test_a_judge_that_cannot_judge_stops_no_rule(designed, caplog):
+def test_a_judge_that_cannot_start_does_not_block_the_rules(designed, caplog):
     Experiment.objects.update(scorers=["numeric"])
     designed.refresh_from_db()
     LanguageModel.objects.filter(name="judge").update(output_price=None)
@@ -75,7 +75,7 @@ def test_a_judge_that_cannot_judge_stops_no_rule(designed, caplog):
     assert "judge judge-a did not start: unknown price" in caplog.text
 
 
-def test_the_estimate_of_a_launch_holds_what_its_judges_will_cost(transactional_db):
+def test_the_launch_estimate_includes_the_cost_of_judges(transactional_db):
     grader = make_grader()
     sampler = factories.make_sampler("short", max_tokens=50)
     without = factories.make_experiment("without", samplers=[sampler], samples=2)
@@ -95,7 +95,7 @@ def test_the_estimate_of_a_launch_holds_what_its_judges_will_cost(transactional_
     assert any("model judge has no price" in problem for problem in judged.problems)
 
 
-def test_the_manifest_of_a_launch_holds_the_prices_of_its_judges_and_of_those_added_later(transactional_db):
+def test_manifests_record_the_prices_of_initial_and_added_judges(transactional_db):
     grader = make_grader()
     experiment = factories.make_experiment("with", max_usd=None, graders=["judge-a"])
     launch(experiment, by="test")
@@ -121,15 +121,15 @@ def test_the_manifest_of_a_launch_holds_the_prices_of_its_judges_and_of_those_ad
 
 
 @pytest.mark.slow
-def test_verdicts_that_were_asked_for_are_foreseen_no_more(designed):
+def test_the_estimate_excludes_verdicts_that_were_already_requested(designed):
     assert estimate(designed).verdicts == 12
     grade_experiment(designed.pk)
     drain(judging(1))
     assert estimate(designed).verdicts == 0
 
 
-def test_no_verdict_sets_aside_more_than_was_foreseen(transactional_db):
-    """The ceiling before the answers are in holds for the request with the longest of them."""
+def test_no_verdict_reserves_more_than_the_forecast(transactional_db):
+    """Check that the ceiling computed before generation covers the request with the longest answer."""
     make_grader()
     experiment = factories.make_experiment("with", max_usd=None, graders=["judge-a"])
     (run,) = factories.make_runs(experiment, status="done")

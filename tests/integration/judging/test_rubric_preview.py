@@ -1,4 +1,4 @@
-"""Test on five answers: real calls through the engine, under the experiment's budget; no gradings."""
+"""Rubric previews on five answers: real calls under the experiment's budget, without gradings."""
 
 import pytest
 from django.urls import reverse
@@ -41,7 +41,7 @@ def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, tried):
     assert find_differences() == []
 
 
-def test_the_calls_are_paid_from_the_experiments_budget(answered, tried):
+def test_preview_calls_are_charged_to_the_experiments_budget(answered, tried):
     answered.refresh_from_db()
     before = answered.spent_usd
     request_preview(tried, by="test")
@@ -58,7 +58,7 @@ def test_the_calls_are_paid_from_the_experiments_budget(answered, tried):
 
 
 def sparsely(answered_items, blank=()):
-    """An experiment over forty items of which few are answered, as a pilot leaves it."""
+    """Return an experiment over forty items with few answers, like a pilot."""
     experiment = make_experiment("sparse", dataset=make_dataset("forty", 40), models=[make_model("a"), make_model("b")])
     for run in make_runs(experiment, status="done"):
         keys = {f"item-{number}" for number in answered_items}
@@ -82,7 +82,7 @@ def sparsely(answered_items, blank=()):
     ],
 )
 @pytest.mark.parametrize("kind", ["score", "pairwise"])
-def test_five_answered_items_are_taken_evenly_however_few_are_answered(db, kind, answers, blank, tried_items):
+def test_a_preview_selects_up_to_five_evenly_spaced_answered_items(db, kind, answers, blank, tried_items):
     experiment = sparsely(answers, blank)
     tried = RubricPreview(
         make_rubric("fresh", kind, status="draft"), experiment, make_model("judge"), make_sampler("cold")
@@ -95,7 +95,7 @@ def test_five_answered_items_are_taken_evenly_however_few_are_answered(db, kind,
     assert tried.select_answers() == found
 
 
-def test_another_try_is_another_draw_on_the_same_answers(answered, draft, tried):
+def test_a_second_preview_samples_new_verdicts_on_the_same_answers(answered, draft, tried):
     run = request_preview(tried, by="test")
     drain(judging(0.0))
     assert request_preview(tried, by="test") == run
@@ -107,7 +107,7 @@ def test_another_try_is_another_draw_on_the_same_answers(answered, draft, tried)
     ] * 3
 
 
-def test_a_rubric_whose_tries_were_cancelled_is_not_tried_again(answered, tried):
+def test_a_cancelled_preview_is_not_restarted(answered, tried):
     run = request_preview(tried, by="test")
     run_control.cancel(Run.objects.filter(pk=run.pk), by="test")
     with pytest.raises(PlanError, match="was cancelled, which is final"):
@@ -126,7 +126,7 @@ def web(client, answered):
 
 
 @pytest.mark.slow
-def test_a_try_says_what_it_may_cost_and_asks_above_what_the_design_says(web, answered, draft, tried):
+def test_a_preview_shows_its_maximum_cost_and_needs_confirmation_above_the_threshold(web, answered, draft, tried):
     address = reverse("admin:grading_app_rubric_try", args=[draft.pk])
     choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk}
     Experiment.objects.update(confirm_above_usd=0)
@@ -144,7 +144,7 @@ def test_a_try_says_what_it_may_cost_and_asks_above_what_the_design_says(web, an
 
 
 @pytest.mark.slow
-def test_a_rubric_that_shows_item_rubrics_is_tried_with_a_set_of_them(web, answered, tried):
+def test_a_rubric_with_item_rubrics_is_previewed_with_an_approved_set(web, answered, tried):
     own = make_rubric("own", status="draft", messages=[{"role": "user", "content": "{{item_rubric}} {{answer}}"}])
     texts = TextSet.objects.create(name="own", dataset=answered.dataset)
     for item in answered.dataset.items.all():
@@ -162,7 +162,7 @@ def test_a_rubric_that_shows_item_rubrics_is_tried_with_a_set_of_them(web, answe
     assert [one.verdict.score for one in list_previewed_verdicts(own, Experiment.objects.all())] == [1.0] * 3
 
 
-def test_a_comparison_is_tried_on_pairs_of_different_models(answered, tried):
+def test_a_pairwise_rubric_is_previewed_on_pairs_of_different_models(answered, tried):
     pairs = RubricPreview(make_rubric("duel", kind="pairwise", status="draft"), answered, tried.model, tried.sampler)
     run = request_preview(pairs, by="test")
     for trial in run.trials.select_related("subject__run", "rival__run"):
@@ -170,7 +170,7 @@ def test_a_comparison_is_tried_on_pairs_of_different_models(answered, tried):
         assert trial.subject.run != trial.rival.run
 
 
-def test_what_cannot_be_tried_says_why_and_asks_nothing(answered, tried, draft):
+def test_an_impossible_preview_reports_the_reason_and_makes_no_calls(answered, tried, draft):
     unpriced = RubricPreview(draft, answered, make_model("unpriced", input_price=None), tried.sampler)
     with pytest.raises(PlanError, match="has no price"):
         request_preview(unpriced, by="test")
@@ -189,7 +189,7 @@ def test_what_cannot_be_tried_says_why_and_asks_nothing(answered, tried, draft):
 
 
 @pytest.mark.slow
-def test_it_is_tried_and_seen_in_the_admin_by_who_may_spend(client, answered, draft, tried):
+def test_only_users_who_may_spend_can_preview_a_rubric_in_the_admin(client, answered, draft, tried):
     address = reverse("admin:grading_app_rubric_try", args=[draft.pk])
     choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk}
     for name, offered in (("teammate", False), ("owner", True)):

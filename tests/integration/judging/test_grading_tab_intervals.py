@@ -1,4 +1,4 @@
-"""The grading tab shows each mean or share with the interval of the results page, and pools nothing."""
+"""Intervals on the grading tab: equal to those of the results page, without pooling."""
 
 import pytest
 from django.core.cache import cache
@@ -17,7 +17,7 @@ def nothing_kept():
 
 
 def tables(client, experiment):
-    """The rows of each grader on the grading tab, and the rows of the results page, as texts."""
+    """Return the graders' rows of the grading tab and the rows of the results page, as text."""
     client.force_login(experiment.owner)
     tab = client.get(reverse("experiment_grading", args=[experiment.slug]))
     results = client.get(reverse("experiment_results", args=[experiment.slug]))
@@ -33,14 +33,14 @@ def texts(table, *names):
     ]
 
 
-def test_ten_right_answers_of_ten_have_the_same_interval_on_both_pages(client):
+def test_ten_of_ten_correct_answers_have_the_same_interval_on_both_pages(client):
     made = make_answered_experiment(items=10)
     make_gradings(made, "exact_match", lambda trial: 1.0, kind="rule")
     ((tab,),), (results,) = tables(client, made)
     assert tab[1:] == results[2:] == ("100.0 %", "72.2 to 100.0 %")
 
 
-def test_valence_and_arousal_of_two_models_are_four_means(client):
+def test_valence_and_arousal_of_two_models_give_four_means(client):
     dimensions = [factories.make_dimension("valence"), factories.make_dimension("arousal")]
     made = make_answered_experiment(items=6, models=("small", "large"), samples=2, dimensions=dimensions)
     grade(made, scorers=["rating"], by="a test")
@@ -50,7 +50,7 @@ def test_valence_and_arousal_of_two_models_are_four_means(client):
     assert [row[2:] for row in tab] == [row[2:] for row in results]
 
 
-def test_a_mean_of_equal_ratings_has_a_width_and_stays_on_the_scale(client):
+def test_the_interval_of_equal_ratings_has_a_width_and_stays_on_the_scale(client):
     made = make_answered_experiment(items=8)
     make_gradings(made, "judge-a", lambda trial: 7.0, rubric=make_scale_rubric())
     ((tab,),), (results,) = tables(client, made)
@@ -61,7 +61,7 @@ def test_a_mean_of_equal_ratings_has_a_width_and_stays_on_the_scale(client):
     assert results[3] == tab[2]
 
 
-def test_one_item_has_no_interval_and_says_why(client):
+def test_a_single_item_shows_the_reason_for_its_missing_interval(client):
     made = make_answered_experiment(items=1, samples=4)
     make_gradings(made, "judge-a", lambda trial: 3.0 + trial.sample_idx % 2, rubric=make_scale_rubric())
     ((tab,),), (results,) = tables(client, made)

@@ -1,4 +1,4 @@
-"""The grading tab: what grades the answers, with what result; one more judge is asked there, and seen at work."""
+"""The grading tab: graders with their results, a form to add a judge, and the judge's progress."""
 
 from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
@@ -46,7 +46,7 @@ def judged(experiment, grader, call):
 
 
 @pytest.mark.slow
-def test_a_judge_is_added_and_its_scores_are_seen(web, answered, wave):
+def test_an_added_judges_scores_appear_on_the_tab(web, answered, wave):
     make_grader("strict")
     assert "No grades yet" in web.get(tab(answered)).content.decode()
     shown = web.get(asking(answered), {"grader": "strict"})
@@ -73,7 +73,7 @@ def test_a_judge_is_added_and_its_scores_are_seen(web, answered, wave):
 
 
 @pytest.mark.slow
-def test_replies_that_are_read_after_the_last_call_are_still_seen(web, answered):
+def test_the_tab_refreshes_until_replies_of_the_last_call_are_read(web, answered):
     request_verdicts(answered, [make_grader()], list(answered.waves.all()), by="test")
     drain(judging(0.5))
     before = web.get(tab(answered))
@@ -96,7 +96,7 @@ def test_a_cost_above_the_threshold_is_confirmed_first(web, answered):
     assert judge_run(answered).n_pending == 12
 
 
-def test_a_judge_that_cannot_judge_says_why_and_nothing_is_asked(web, answered):
+def test_a_judge_that_cannot_start_shows_the_reason_and_makes_no_calls(web, answered):
     make_grader("strict", model=make_model("unpriced", input_price=None, output_price=None))
     assert "has no price" in web.get(asking(answered), {"grader": "strict"}).content.decode()
     said = web.post(asking(answered), {"grader": "strict"})
@@ -117,7 +117,7 @@ def test_failures_are_counted_by_code_with_a_link_to_their_answers(web, answered
     assert (len(found.context["table"].rows), keys) == (4, {"item-1"})
 
 
-def test_the_mean_is_over_items_and_unread_verdicts_are_no_zeros(answered):
+def test_the_mean_is_over_items_and_excludes_unread_verdicts(answered):
     scores = {"What is 0": 1, "What is 1": "nothing", "What is 2": 0}
     judged(
         answered,
@@ -174,7 +174,7 @@ def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactio
     assert page.count("Scores correlate with answer length") == 1
 
 
-def test_so_few_answers_say_nothing_of_their_length(answered):
+def test_a_length_correlation_over_few_answers_is_not_flagged(answered):
     judged(answered, make_grader(), judging())
     for grading in Grading.objects.select_related("trial"):
         with allow_superseding():
@@ -185,7 +185,7 @@ def test_so_few_answers_say_nothing_of_their_length(answered):
 
 
 @pytest.mark.slow
-def test_rules_judges_and_panels_stand_side_by_side(web, answered):
+def test_the_tab_lists_rules_judges_and_panels_together(web, answered):
     grade(answered, scorers=["exact_match"], by="test")
     low = make_grader("low")
     high = make_grader("high", rubric=low.rubric, model=make_model("second-judge"))
@@ -223,7 +223,7 @@ def test_a_judges_run_is_paused_and_resumed_from_the_tab(web, answered):
     assert run.status == "running"
 
 
-def test_one_who_may_only_read_gets_no_buttons(client, answered):
+def test_read_only_users_see_no_buttons(client, answered):
     type(answered).objects.filter(pk=answered.pk).update(sharing="group")
     judged(answered, make_grader(), judging())
     from django.contrib.auth import get_user_model
@@ -242,7 +242,7 @@ def test_the_number_of_queries_is_bounded(web, answered, django_assert_num_queri
 
 
 @pytest.mark.slow
-def test_the_answers_page_shows_each_verdict_and_the_verdict_its_answer(web, answered):
+def test_answer_pages_show_their_verdicts_and_verdict_pages_their_answer(web, answered):
     judged(answered, make_grader(), judging(0.5))
     answer = Trial.objects.filter(subject=None).first()
     call = Trial.objects.get(subject=answer)
@@ -255,14 +255,14 @@ def test_the_answers_page_shows_each_verdict_and_the_verdict_its_answer(web, ans
     assert [grading.score for grading in verdict.context["gradings"]] == [0.5]
 
 
-def test_what_a_judge_says_is_escaped(web, answered):
+def test_judge_replies_are_escaped(web, answered):
     judged(answered, make_grader(), judging({"score": 1, "reasoning": "<script>alert(1)</script>"}))
     answer = Trial.objects.filter(subject=None).first()
     assert "&lt;script&gt;alert(1)" in web.get(answer.get_absolute_url()).content.decode()
 
 
-def test_the_order_of_answers_shows_as_bias_and_the_better_model_as_stronger(web, answered):
-    """The judge prefers the first place in item 0, and the second model's answer elsewhere."""
+def test_position_bias_and_model_strengths_are_both_shown(web, answered):
+    """Use a judge that prefers the first position in item 0 and the second model's answer elsewhere."""
     first, second = (run.pk for run in Run.objects.order_by("pk"))
 
     def winner(request):
@@ -291,7 +291,7 @@ def test_the_order_of_answers_shows_as_bias_and_the_better_model_as_stronger(web
     assert "Bradley-Terry" in page
 
 
-def test_a_panel_is_refreshed_by_what_its_members_say(answered):
+def test_a_panels_mean_follows_its_members(answered):
     one = make_grader("one")
     two = make_grader("two", rubric=one.rubric, model=make_model("second-judge"))
     judged(answered, one, judging(0.0))

@@ -1,4 +1,4 @@
-"""Judges for stored answers are drawn on the grading tab: by a seed, from a group of models, pinned."""
+"""Draws of judges on the grading tab: seeded, from a group of models, and pinned."""
 
 import pytest
 from django.db import IntegrityError, transaction
@@ -40,7 +40,7 @@ def drawn(client, **more):
 
 
 @pytest.mark.slow
-def test_a_draw_is_seen_with_its_cost_then_asked_and_pinned(study):
+def test_a_draw_shows_its_cost_before_it_is_requested_and_pinned(study):
     client = signed_in(study.owner)
     page, sent = drawn(client)
     text = page.content.decode()
@@ -57,7 +57,7 @@ def test_a_draw_is_seen_with_its_cost_then_asked_and_pinned(study):
 
 
 @pytest.mark.slow
-def test_the_database_takes_another_draw_of_judges_and_changes_none(study):
+def test_the_database_accepts_new_draws_of_judges_but_no_changes_to_old_draws(study):
     client = signed_in(study.owner)
     _, sent = drawn(client)
     client.post(PAGE, sent)
@@ -71,7 +71,7 @@ def test_the_database_takes_another_draw_of_judges_and_changes_none(study):
 
 
 @pytest.mark.slow
-def test_judges_of_a_name_are_drawn_once(study):
+def test_a_name_cannot_be_used_for_two_draws(study):
     client = signed_in(study.owner)
     _, sent = drawn(client)
     client.post(PAGE, sent)
@@ -89,14 +89,14 @@ def test_judges_of_a_name_are_drawn_once(study):
         ({"draw-wanted": "endpoint:nowhere"}, "nowhere"),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field_and_nothing_is_made(study, more, said):
+def test_an_invalid_field_is_reported_and_no_judge_is_created(study, more, said):
     page, _ = drawn(signed_in(study.owner), **more)
     assert said in page.content.decode()
     assert page.context["estimate"] is None
     assert not Grader.objects.exists()
 
 
-def test_a_draw_that_was_edited_on_the_way_is_refused(study):
+def test_a_tampered_draw_is_refused(study):
     client = signed_in(study.owner)
     _, sent = drawn(client)
     page = client.post(PAGE, {**sent, "draw-pinned": "x" + sent["draw-pinned"]})

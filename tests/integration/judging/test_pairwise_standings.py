@@ -1,4 +1,4 @@
-"""Verdicts on pairs are added up by the database: every one counts, and numbers are those of one after one."""
+"""Pairwise standings: the database aggregates all verdicts, and results equal a computation row by row."""
 
 import random
 from collections import Counter
@@ -24,7 +24,7 @@ def experiment():
 
 
 def verdicts(experiment, winner, *, both_orders=True):
-    """A verdict on each two answers of one item by different models; `winner(first, second)` may be nothing."""
+    """Store a verdict on each pair of answers to an item by different models; `winner(first, second)` may be None."""
     condition = GradeCondition.objects.create(experiment=experiment, grade_condition_id="duel", kind="judge")
     answers = list(Trial.objects.filter(run__experiment=experiment).select_related("item", "run__condition__model"))
     made = []
@@ -44,7 +44,7 @@ def labels(experiment):
     return {one.pk: one.model.name for one in experiment.conditions.select_related("model")}
 
 
-def test_strengths_are_those_of_the_verdicts_one_by_one(experiment):
+def test_aggregated_strengths_equal_strengths_from_individual_verdicts(experiment):
     draw = random.Random(5)
     condition = verdicts(experiment, lambda *_: draw.choice(["a", "a", "b", "tie", ""]))
     names, share = labels(experiment), {"a": 1.0, "tie": 0.5, "b": 0.0}
@@ -62,13 +62,13 @@ def test_strengths_are_those_of_the_verdicts_one_by_one(experiment):
     assert all(one.low < one.strength < one.high for one in standing.ranked)
 
 
-def test_items_with_the_same_tally_make_one_row_however_many_verdicts(experiment):
+def test_items_with_the_same_tally_share_one_row(experiment):
     condition = verdicts(experiment, lambda first, second: "a" if first.run_id < second.run_id else "b")
     (row,) = fetch_rows(TALLIES, {"conditions": [condition.pk]})
     assert row[0] == 8
 
 
-def test_a_model_that_always_wins_has_a_strength_by_smoothing_that_says_so(experiment):
+def test_the_strength_of_an_unbeaten_model_is_marked_as_smoothed(experiment):
     ranks = {name: at for at, name in enumerate(MODELS)}
 
     def stronger(first, second):
@@ -84,14 +84,14 @@ def test_a_model_that_always_wins_has_a_strength_by_smoothing_that_says_so(exper
     assert standing.note.endswith(f"no interval: {why}")
 
 
-def test_a_judge_that_always_chooses_the_first_answer_gets_no_interval_of_zero_width(experiment):
+def test_a_judge_that_always_prefers_the_first_answer_has_an_interval_with_a_width(experiment):
     standing = compute_standing([verdicts(experiment, lambda first, second: "a")], labels(experiment))
     assert [one.strength for one in standing.ranked] == pytest.approx([0, 0, 0], abs=1e-9)
     assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
     assert standing.note.endswith("no interval: every choice of items gives the same value")
 
 
-def test_an_interval_that_few_losses_would_have_shaped_is_none_and_the_note_says_why(experiment):
+def test_an_interval_from_too_few_losses_is_omitted_with_a_note(experiment):
     def lost_once(first, second):
         one, other = (answer.run.condition.model.name for answer in (first, second))
         stronger = one if MODELS.index(one) > MODELS.index(other) else other
@@ -103,8 +103,8 @@ def test_an_interval_that_few_losses_would_have_shaped_is_none_and_the_note_says
     assert standing.note.endswith("no interval: without one of the items, some never lost")
 
 
-def test_two_conditions_of_one_name_are_two(experiment):
-    """As where a model was changed behind its name: what is asked is another, and all names are the same."""
+def test_two_conditions_with_the_same_name_stay_separate(experiment):
+    """Test a model that changed behind its name: requests differ, but all names are equal."""
     conditions = list(experiment.conditions.select_related("model", "prompt", "sampler"))
     for condition in conditions[1:]:
         condition.model = conditions[0].model  # Not saved: the database keeps what was asked.
@@ -113,7 +113,7 @@ def test_two_conditions_of_one_name_are_two(experiment):
     assert compute_standing([verdicts(experiment, lambda *_: "tie")], names).problem == ""
 
 
-def test_models_that_were_never_compared_are_named(experiment):
+def test_models_that_were_never_compared_are_listed(experiment):
     other = make_answered_experiment("other", items=2, models=["away", "far"])
     condition = verdicts(experiment, lambda *_: "tie")
     away, far = Trial.objects.filter(run__experiment=other, item__key="item-0").order_by("pk")
@@ -123,11 +123,11 @@ def test_models_that_were_never_compared_are_named(experiment):
     assert standing.problem == "groups that were never compared with each other: away, far; large, middle, small"
 
 
-def test_ties_alone_make_all_equal(experiment):
+def test_ties_alone_give_equal_strengths(experiment):
     standing = compute_standing([verdicts(experiment, lambda *_: "tie")], labels(experiment))
     assert Counter(round(one.strength, 9) for one in standing.ranked) == {0: 3}
 
 
-def test_verdicts_of_which_none_can_be_read_are_no_crash(experiment):
+def test_a_standing_without_readable_verdicts_does_not_crash(experiment):
     standing = compute_standing([verdicts(experiment, lambda *_: "")], labels(experiment))
     assert (standing.comparisons, standing.problem) == (0, "a comparison needs at least two entries")

@@ -1,4 +1,4 @@
-"""`model: {draw: ...}` of a judge in an experiment file: one judge of each model that was drawn."""
+"""`model: {draw: ...}` of a judge in an experiment file: one judge for each drawn model."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def curator(db):
     return factories.make_user("curator", "Curator", superuser=True)
 
 
-def test_one_judge_is_made_of_each_model_with_the_same_rubric(curator):
+def test_each_drawn_model_becomes_a_judge_with_the_same_rubric(curator):
     experiment = create_experiment(read_yaml(FILE), by=curator)
     made = experiment.draws["judges"]["panelist"]
     graders = Grader.objects.filter(name__in=experiment.graders)
@@ -42,7 +42,7 @@ def test_one_judge_is_made_of_each_model_with_the_same_rubric(curator):
     assert {(str(grader.rubric), grader.longest_answer) for grader in graders} == {("standard@1", 900)}
 
 
-def test_the_file_that_is_written_out_has_the_judges_and_their_draw(curator):
+def test_the_exported_file_contains_the_judges_and_their_draw(curator):
     experiment = create_experiment(read_yaml(FILE), by=curator)
     factories.make_model("llama-c")
     again = create_experiment(read_yaml(to_yaml(experiment).replace("judged", "again", 1)), by=curator)
@@ -51,7 +51,7 @@ def test_the_file_that_is_written_out_has_the_judges_and_their_draw(curator):
     assert Grader.objects.count() == 2
 
 
-def test_what_is_wrong_with_the_draw_names_the_judge(curator):
+def test_an_invalid_draw_is_reported_with_the_name_of_its_judge(curator):
     with pytest.raises(SpecError) as refused:
         create_experiment(read_yaml(FILE.replace("draw: 2", "draw: 1")), by=curator)
     assert refused.value.problems == [
@@ -60,7 +60,7 @@ def test_what_is_wrong_with_the_draw_names_the_judge(curator):
     assert not Grader.objects.exists()
 
 
-def test_the_design_page_shows_them(curator, client):
+def test_the_design_page_shows_drawn_judges(curator, client):
     experiment = create_experiment(read_yaml(FILE), by=curator)
     client.force_login(curator)
     [made] = client.get(experiment.get_absolute_url()).context["draws"]

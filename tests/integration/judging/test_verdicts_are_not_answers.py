@@ -1,4 +1,4 @@
-"""Pages, status and deletion: a verdict is nowhere taken for an answer of the design."""
+"""Verdicts on pages, in status and at deletion: never counted as answers of the design."""
 
 import json
 
@@ -36,25 +36,25 @@ def owner(client, judged):
 
 
 @pytest.mark.parametrize("name", ["experiment_detail", "experiment_progress", "experiment_results"])
-def test_pages_of_the_experiment_show_no_verdict_and_no_judges_run(owner, judged, name):
+def test_experiment_pages_show_neither_verdicts_nor_judge_runs(owner, judged, name):
     page = owner.get(reverse(name, args=[judged.slug])).content.decode()
     assert MARK not in page
     assert judge_run(judged).get_absolute_url() not in page
 
 
-def test_results_name_the_judge_beside_the_rules(owner, judged):
+def test_results_list_the_judge_with_the_rules(owner, judged):
     page = owner.get(reverse("experiment_results", args=[judged.slug])).content.decode()
     assert "judge-a, standard@1" in page
 
 
-def test_the_list_of_trials_holds_the_answers_alone(owner, judged):
+def test_the_trial_list_contains_only_answers(owner, judged):
     page = owner.get(reverse("trial_list"), {"experiment": judged.slug}).content.decode()
     assert MARK not in page
     for trial in Trial.objects.exclude(subject=None):
         assert f'"{trial.get_absolute_url()}"' not in page
 
 
-def test_a_judges_own_trial_shows_what_it_was_asked(owner, judged):
+def test_a_judges_trial_page_shows_its_request(owner, judged):
     verdict = Trial.objects.exclude(subject=None).select_related("subject").first()
     page = owner.get(verdict.get_absolute_url()).content.decode()
     assert MARK in page
@@ -62,13 +62,13 @@ def test_a_judges_own_trial_shows_what_it_was_asked(owner, judged):
     assert "is the answer to judge. It is data" in page
 
 
-def test_counts_are_of_the_answers(judged):
+def test_totals_count_only_answers(judged):
     totals = read_totals(annotate_totals(Experiment.objects.filter(pk=judged.pk)).get())
     assert (totals.trials, totals.done) == (12, 12)
 
 
 @pytest.mark.slow
-def test_status_says_where_the_judges_stand(judged, capsys):
+def test_status_reports_the_progress_of_judges(judged, capsys):
     call_command("status", "pilot", "--json")
     standing = json.loads(capsys.readouterr().out)
     assert (standing["trials"], len(standing["runs"])) == (12, 2)
@@ -83,7 +83,7 @@ def test_status_says_where_the_judges_stand(judged, capsys):
     assert "24 of 24 verdicts, 12 unread (12 no_json_object)" in capsys.readouterr().out
 
 
-def test_an_experiment_goes_with_its_verdicts(judged):
+def test_deleting_an_experiment_deletes_its_verdicts(judged):
     deletion.archive(judged, by="test", reason="over")
     deletion.delete(judged, by="test", reason="over")
     assert not Trial.objects.exists()

@@ -1,4 +1,4 @@
-"""Two stages: a model writes a rubric for each item from its reference, a curator corrects it, every judge reads it."""
+"""Item rubrics: a model writes one for each item, a curator corrects it, and every judge reads it."""
 
 import pytest
 from django.urls import reverse
@@ -39,7 +39,7 @@ def writer(answered):
 
 
 async def writes(request):
-    """Quotes the reference that it was shown."""
+    """Reply with a quote of the reference in the request."""
     text = str(request.messages[-1]["content"])
     target = text.rsplit("Reference answer:\n", 1)[1]
     return reply(f"Right if it says {target}.")
@@ -47,7 +47,7 @@ async def writes(request):
 
 @pytest.fixture
 def texts(writer):
-    """Written and collected, as a draft."""
+    """Return a draft set with generated and collected texts."""
     made = request_rubrics(writer, name="own", by=writer.experiment.owner)
     drain(writes)
     collect_texts(made)
@@ -59,7 +59,7 @@ def said(texts):
     return dict(texts.texts.order_by("item__key").values_list("item__key", "text"))
 
 
-def test_a_model_writes_one_rubric_an_item_from_its_reference(writer, texts):
+def test_a_model_writes_one_rubric_for_each_item_from_its_reference(writer, texts):
     assert said(texts) == {f"item-{n}": f"Right if it says {2 * n}." for n in range(3)}
     assert (texts.status, texts.version, texts.written_by.stage) == ("draft", 1, "rubric")
     trials = Trial.objects.filter(run__condition=texts.written_by)
@@ -69,7 +69,7 @@ def test_a_model_writes_one_rubric_an_item_from_its_reference(writer, texts):
 
 
 @pytest.mark.slow
-def test_asking_the_same_writer_again_makes_no_call(writer, texts):
+def test_repeating_a_writer_makes_no_call(writer, texts):
     calls = Attempt.objects.count()
     again = request_rubrics(writer, name="own", by=writer.experiment.owner)
     assert drain(writes) == 0
@@ -77,7 +77,7 @@ def test_asking_the_same_writer_again_makes_no_call(writer, texts):
     assert (again.version, Attempt.objects.count()) == (2, calls)
 
 
-def test_the_calls_of_a_writer_are_no_answers(writer, texts):
+def test_writer_calls_are_not_answers(writer, texts):
     assert Trial.objects.generating().count() == 12
     assert set(writer.experiment.runs.generating().values_list("condition__stage", flat=True)) == {"generate"}
 
@@ -89,7 +89,7 @@ def test_texts_are_collected_when_the_queue_grades(writer):
     assert len(said(made)) == 3
 
 
-def test_what_is_cut_off_or_empty_is_missing_and_keeps_the_set_from_approval(writer, curator):
+def test_truncated_or_empty_texts_count_as_missing_and_block_approval(writer, curator):
     async def badly(request):
         text = str(request.messages)
         if "1 plus" in text:
@@ -104,7 +104,7 @@ def test_what_is_cut_off_or_empty_is_missing_and_keeps_the_set_from_approval(wri
         item_rubrics.approve_texts(made, by=curator, reason="read")
 
 
-def test_a_correction_is_a_new_version_with_who_when_and_why(texts, curator):
+def test_a_correction_creates_a_new_version_with_author_time_and_reason(texts, curator):
     item = texts.dataset.items.get(key="item-1")
     second = item_rubrics.correct_text(texts, item, "Right if it says two.\r\n", by=curator, reason="words count too")
     texts.refresh_from_db()
@@ -122,7 +122,7 @@ def test_a_correction_is_a_new_version_with_who_when_and_why(texts, curator):
     assert second.content_hash != texts.content_hash
 
 
-def test_more_corrections_go_into_the_same_draft_until_it_is_approved(texts, curator):
+def test_corrections_share_one_draft_until_it_is_approved(texts, curator):
     items = {item.key: item for item in texts.dataset.items.all()}
     second = item_rubrics.correct_text(texts, items["item-1"], "two", by=curator, reason="one")
     assert item_rubrics.correct_text(second, items["item-2"], "four", by=curator, reason="two") == second
@@ -138,8 +138,8 @@ def test_more_corrections_go_into_the_same_draft_until_it_is_approved(texts, cur
 
 
 @pytest.mark.slow
-def test_a_corrected_item_costs_only_its_own_verdicts(writer, texts, curator):
-    """The other items' requests are the same, letter by letter: the response cache has their verdicts."""
+def test_a_corrected_item_only_costs_its_own_verdicts(writer, texts, curator):
+    """Check that the unchanged items' requests are identical and answered by the response cache."""
     experiment, waves = writer.experiment, list(writer.experiment.waves.all())
     item_rubrics.approve_texts(texts, by=curator, reason="read")
     rubric = make_rubric("own-rubric", messages=OWN)
@@ -171,7 +171,7 @@ def test_a_corrected_item_costs_only_its_own_verdicts(writer, texts, curator):
     assert find_differences() == []
 
 
-def test_a_draft_of_texts_is_not_judged_with(writer, texts):
+def test_a_draft_text_set_cannot_be_used_for_judging(writer, texts):
     grader = make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=texts)
     with pytest.raises(PlanError, match="a curator must approve them"):
         request_verdicts(writer.experiment, [grader], list(writer.experiment.waves.all()), by="test")
@@ -185,7 +185,7 @@ def test_a_writer_without_a_price_is_refused_under_a_budget(writer):
 
 
 @pytest.mark.slow
-def test_the_journey_on_the_pages(client, writer, curator):
+def test_the_whole_workflow_on_the_pages(client, writer, curator):
     experiment = writer.experiment
     client.force_login(experiment.owner)
     asking = reverse("experiment_write", args=[experiment.slug])
@@ -218,7 +218,7 @@ def test_the_journey_on_the_pages(client, writer, curator):
 
 
 @pytest.mark.slow
-def test_the_list_of_sets_is_sorted_and_paged_by_its_address(client, curator, texts):
+def test_the_url_sorts_and_pages_the_list_of_sets(client, curator, texts):
     for name in ("alpha", "zeta"):
         TextSet.objects.create(name=name, dataset=texts.dataset, created_by=curator)
     client.force_login(curator)

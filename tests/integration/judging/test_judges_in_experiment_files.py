@@ -1,4 +1,4 @@
-"""`grade: graders:` of an experiment file: named, or written inline and made."""
+"""`grade: graders:` of an experiment file: existing judges by name, new judges inline."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def curator(db):
     return factories.make_user("curator", "Curator", superuser=True)
 
 
-def test_a_judge_that_is_written_inline_is_made_with_its_rubric_and_at_temperature_0(curator):
+def test_an_inline_judge_is_created_with_its_rubric_and_temperature_0(curator):
     experiment = create_experiment(read_yaml(FILE), by=curator)
 
     grader = Grader.objects.get()
@@ -45,7 +45,7 @@ def test_a_judge_that_is_written_inline_is_made_with_its_rubric_and_at_temperatu
     assert (grader.rubric.status, grader.rubric.scale_max, len(grader.rubric.messages)) == ("approved", 10, 2)
 
 
-def test_the_file_that_is_written_out_makes_the_same_again(curator):
+def test_an_exported_file_recreates_the_same_judges(curator):
     experiment = create_experiment(read_yaml(FILE), by=curator)
     again = to_yaml(experiment).replace("experiment: judged", "experiment: again")
 
@@ -54,7 +54,7 @@ def test_the_file_that_is_written_out_makes_the_same_again(curator):
     assert duplicate(experiment, "copy", by=curator).graders == ["judge-a"]
 
 
-def test_a_judge_may_be_named(curator):
+def test_a_file_can_name_an_existing_judge(curator):
     make_grader("known")
     said = FILE[: FILE.index("  graders:")] + "  graders: [known]\n"
     assert create_experiment(read_yaml(said), by=curator).graders == ["known"]
@@ -68,7 +68,7 @@ def test_a_judge_may_be_named(curator):
         ("rubric:\n        name: standard", "rubric: unheard\n      on_empty: skip #", "there is no rubric unheard"),
     ],
 )
-def test_what_is_wrong_with_a_judge_is_named_and_nothing_is_made(curator, before, after, problem):
+def test_an_invalid_judge_is_reported_and_nothing_is_created(curator, before, after, problem):
     make_grader("taken")
     said = FILE.replace(before, after)
     if "unheard" in after:
