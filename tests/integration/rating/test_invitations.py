@@ -1,4 +1,4 @@
-"""A link makes one rater, once; it never opens an account of somebody else."""
+"""Invitation links: each creates one rater and never gives access to another account."""
 
 import csv
 import io
@@ -44,7 +44,7 @@ def test_a_link_makes_an_account_that_can_only_rate():
         assert client.get(beyond).status_code == 404
 
 
-def test_whoever_comes_by_a_link_goes_by_an_alias_of_their_own():
+def test_an_invited_rater_chooses_an_alias():
     queue = make_queue()
     token = token_of(queue)
     assert 'name="alias"' in Client().get(f"/ratings/join/{token}/").content.decode()
@@ -62,7 +62,7 @@ def test_whoever_comes_by_a_link_goes_by_an_alias_of_their_own():
     assert "North" not in signed_in(other.user).get("/ratings/study/").content.decode()
 
 
-def test_a_rater_who_comes_again_keeps_the_alias():
+def test_a_returning_rater_keeps_the_alias():
     queue = make_queue()
     Client().post(f"/ratings/join/{token_of(queue)}/", {"alias": "North wind"})
     again = queues.invite_again(queue.assignments.get(), by=queue.owner)
@@ -71,7 +71,7 @@ def test_a_rater_who_comes_again_keeps_the_alias():
     assert queue.assignments.get().alias == "North wind"
 
 
-def test_an_alias_that_is_too_long_uses_nothing_up():
+def test_a_too_long_alias_does_not_use_the_link():
     queue = make_queue()
     token = token_of(queue)
     page = Client().post(f"/ratings/join/{token}/", {"alias": "x" * 41})
@@ -80,7 +80,7 @@ def test_an_alias_that_is_too_long_uses_nothing_up():
     assert join(token)[1].status_code == 200
 
 
-def test_whoever_came_by_a_link_can_rate_to_the_end():
+def test_an_invited_rater_can_complete_a_session():
     queue = make_queue()
     client, _ = join(token_of(queue))
     client.post("/ratings/study/start/")
@@ -88,7 +88,7 @@ def test_whoever_came_by_a_link_can_rate_to_the_end():
     assert "Thank you" in client.get("/ratings/study/").content.decode()
 
 
-def test_opening_a_link_uses_nothing_up():
+def test_opening_a_link_does_not_use_it():
     queue = make_queue()
     token = token_of(queue)
     for _ in range(3):
@@ -97,7 +97,7 @@ def test_opening_a_link_uses_nothing_up():
     assert join(token)[1].status_code == 200
 
 
-def test_a_link_that_comes_before_the_queue_opens_says_so_and_stays_good():
+def test_a_link_opened_before_its_queue_reports_this_and_stays_valid():
     queue = make_queue(opened=False)
     token = token_of(queue)
     _, early = join(token)
@@ -117,7 +117,7 @@ def test_a_link_works_once():
     assert queue.assignments.count() == 1
 
 
-def test_an_old_link_is_refused():
+def test_an_expired_link_is_refused():
     queue = make_queue()
     token = token_of(queue)
     RaterInvitation.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
@@ -132,7 +132,7 @@ def test_a_link_to_a_closed_queue_is_refused():
     assert join(token)[1].status_code == 404
 
 
-def test_the_database_knows_only_the_hash():
+def test_the_database_stores_only_the_hash_of_a_link():
     queue = make_queue()
     token = token_of(queue)
     row = str(RaterInvitation.objects.values().get())
@@ -140,7 +140,7 @@ def test_the_database_knows_only_the_hash():
     assert hash_token(token) in row
 
 
-def test_a_new_link_leads_back_to_the_same_session():
+def test_a_new_link_resumes_the_same_session():
     queue = make_queue()
     join(token_of(queue))
     rater = queue.assignments.get()
@@ -152,7 +152,7 @@ def test_a_new_link_leads_back_to_the_same_session():
     assert queue.assignments.count() == 1
 
 
-def test_a_link_is_never_made_for_an_account_with_a_password():
+def test_accounts_with_a_password_never_get_a_link():
     queue = make_queue()
     rater = make_rater(queue)
     with pytest.raises(queues.QueueError, match="their own account"):
@@ -160,7 +160,7 @@ def test_a_link_is_never_made_for_an_account_with_a_password():
 
 
 @pytest.mark.parametrize("change", ["role", "password", "superuser"])
-def test_a_link_is_worth_nothing_once_its_account_can_do_more(change):
+def test_a_link_is_invalid_after_its_account_gains_permissions(change):
     queue = make_queue()
     join(token_of(queue))
     rater = queue.assignments.get()
@@ -178,7 +178,7 @@ def test_a_link_is_worth_nothing_once_its_account_can_do_more(change):
     assert "_auth_user_id" not in client.session
 
 
-def test_links_are_shown_once_and_never_kept_by_a_cache():
+def test_links_are_shown_once_and_never_cached():
     queue = make_queue()
     member = signed_in(queue.owner)
     response = member.post("/ratings/queues/study/invite/", {"count": 3})
@@ -191,7 +191,7 @@ def test_links_are_shown_once_and_never_kept_by_a_cache():
 
 
 @pytest.mark.parametrize("count", ["0", "201", "", "many"])
-def test_a_strange_number_of_links_is_refused(count):
+def test_an_invalid_number_of_links_is_refused(count):
     queue = make_queue()
     signed_in(queue.owner).post("/ratings/queues/study/invite/", {"count": count})
     assert not queue.invitations.exists()

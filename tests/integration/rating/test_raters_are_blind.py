@@ -1,4 +1,4 @@
-"""All that the server sends to a rater, read from the first page to the last: nothing tells what others know."""
+"""Blinding of raters: no response, from the first page to the last, contains a secret of the study."""
 
 import re
 
@@ -16,7 +16,7 @@ ITEMS = 8
 
 
 def secretive_items():
-    """Each with every field that could give it away, in words that occur nowhere else."""
+    """Return items whose revealing fields contain words that occur nowhere else."""
     return [
         {
             "key": f"keyword-{number}",
@@ -34,7 +34,7 @@ def secretive_items():
 
 @pytest.fixture
 def study(db):
-    """Images with norms and answers of a model, and another rater who is through."""
+    """Return a study of images with norms and model answers, and another rater who has finished."""
     dataset = factories.make_dataset("slugged-set", secretive_items(), description="describable")
     dimension = factories.make_dimension(
         "valence-internal", title="Valence", instructions="How pleasant?", labels={"1": "Low", "7": "High"}
@@ -63,19 +63,19 @@ def secrets_of(queue):
 
 
 def tells(everything, word):
-    """Whether a secret stands there. A number only as a number: the time 1795177745.037 does not tell 5.037."""
+    """Return whether the text contains the secret. Numbers match as a whole: 1795177745.037 does not contain 5.037."""
     if not re.fullmatch(r"[0-9]+\.[0-9]+", word):
         return bool(word) and word in everything
     return re.search(rf"(?<![0-9]){re.escape(word)}", everything) is not None
 
 
 def without_tokens(text):
-    """Without the tokens of forms: in 64 random letters and digits any short word may stand. A digest is no token."""
+    """Remove form tokens, because 64 random characters may contain any short word. Keep digests."""
     return re.sub(r"\b(?![0-9a-f]{64}\b)[A-Za-z0-9]{64}\b", "", text)
 
 
 class Listener:
-    """A rater's browser that keeps every byte: addresses it is sent to, headers, cookies and bodies."""
+    """A rater's browser that records every byte: redirect addresses, headers, cookies and bodies."""
 
     def __init__(self, user):
         self.client, self.heard = signed_in(user), []
@@ -125,7 +125,7 @@ def whole_session(queue, user):
 
 
 @pytest.mark.slow
-def test_nothing_that_is_sent_gives_anything_away(study):
+def test_no_response_to_a_rater_contains_a_secret(study):
     me = make_rater(study, "blind-person")
     rater = whole_session(study, me.user)
     me.refresh_from_db()
@@ -136,8 +136,8 @@ def test_nothing_that_is_sent_gives_anything_away(study):
     assert sorted(word for word in secrets_of(study) if tells(everything, word)) == []
 
 
-def test_the_reader_of_everything_would_notice(study):
-    """The same reading, of a member's page, finds what it looks for."""
+def test_the_leak_check_finds_secrets_on_a_members_page(study):
+    """Show that the same check finds the secrets on a member's page."""
     member = Listener(factories.make_user("member", permissions.RESEARCHER))
     member.get(f"/ratings/queues/{study.name}/")
     found = [word for word in secrets_of(study) if tells("\n".join(member.heard), word)]
@@ -145,8 +145,8 @@ def test_the_reader_of_everything_would_notice(study):
 
 
 @pytest.mark.slow
-def test_checks_and_items_look_alike(study):
-    """Only practice is marked; a check's page differs from an item's by nothing but its place."""
+def test_check_pages_look_like_item_pages(study):
+    """Check that only practice is marked; a check's page differs from an item's only by its position."""
     me = make_rater(study, started=True)
     pages = {}
     while waiting := me.find_next_rating():
@@ -160,14 +160,14 @@ def test_checks_and_items_look_alike(study):
     assert pages["practice"] != pages["item"]
 
 
-def test_an_image_is_shown_when_it_is_due_and_never_before(study):
+def test_an_image_is_served_only_when_its_item_is_due(study):
     me = make_rater(study, started=True)
     client, name = signed_in(me.user), study.name
     answers = [client.get(f"/ratings/{name}/image/{place}/").status_code for place in (0, 1, 2, 8, 9)]
     assert answers == [404, 200, 404, 404, 404]
 
 
-def test_the_image_is_the_one_that_is_rated(study):
+def test_the_served_image_belongs_to_the_item_being_rated(study):
     me = make_rater(study, started=True)
     due = me.find_next_rating()
     sent = b"".join(signed_in(me.user).get(f"/ratings/{study.name}/image/{due.position}/").streaming_content)
@@ -179,7 +179,7 @@ def make_image_bytes(rating):
     return rating.item.image.file.read_bytes()
 
 
-def test_an_image_is_kept_by_no_cache(study):
+def test_images_are_never_cached(study):
     me = make_rater(study, started=True)
     response = signed_in(me.user).get(f"/ratings/{study.name}/image/1/")
     assert "no-store" in response["Cache-Control"]
@@ -187,7 +187,7 @@ def test_an_image_is_kept_by_no_cache(study):
     assert response["X-Content-Type-Options"] == "nosniff"
 
 
-def test_one_rater_never_reaches_anothers_place(study):
+def test_raters_cannot_access_the_positions_of_other_raters(study):
     mine, other = (make_rater(study, started=True) for _ in range(2))
     page = signed_in(mine.user).get(f"/ratings/{study.name}/")
     shown, _ = page_parts(page)
@@ -195,7 +195,7 @@ def test_one_rater_never_reaches_anothers_place(study):
     assert not Rating.objects.given().filter(assignment__in=[mine, other]).exists()
 
 
-def test_an_image_that_was_rated_while_it_still_loaded_is_sent_all_the_same(study):
+def test_an_image_rated_before_it_finished_loading_is_still_sent(study):
     me = make_rater(study, started=True)
     assert session.rate(me, position=1, value=4, seconds=1.0)
     client, name = signed_in(me.user), study.name

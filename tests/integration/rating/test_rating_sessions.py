@@ -1,4 +1,4 @@
-"""Rating, taking back, going on: what the rows say after each."""
+"""Rating sessions: the stored rows after a rating, an undo and a resume."""
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -23,14 +23,14 @@ def test_every_item_is_rated_exactly_once():
     assert rater.find_next_rating() is None
 
 
-def test_two_raters_meet_the_same_things_in_different_orders():
+def test_two_raters_see_the_same_items_in_different_orders():
     queue = make_queue(items=30)
     orders = [list(make_rater(queue, started=True).ratings.values_list("item", flat=True)) for _ in range(2)]
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1])
 
 
-def test_starting_again_changes_nothing():
+def test_starting_a_session_is_idempotent():
     queue = make_queue()
     rater = make_rater(queue, started=True)
     rate_all(rater)
@@ -46,26 +46,26 @@ def test_a_rating_sent_twice_is_recorded_once():
     assert [rating.value for rating in rater.ratings.given()] == [3]
 
 
-def test_nobody_rates_out_of_turn():
+def test_a_rating_out_of_turn_is_refused():
     rater = make_rater(make_queue(), started=True)
     assert not session.rate(rater, position=4, value=3, seconds=2)
     assert not rater.ratings.given().exists()
 
 
 @pytest.mark.parametrize("value", [0, 8, -1, 10**9])
-def test_a_value_beside_the_scale_is_refused(value):
+def test_a_value_outside_the_scale_is_refused(value):
     rater = make_rater(make_queue(), started=True)
     with pytest.raises(session.RatingError, match="scale"):
         session.rate(rater, position=1, value=value, seconds=2)
 
 
-def test_the_database_itself_holds_a_value_to_the_scale():
+def test_the_database_refuses_a_value_outside_the_scale():
     rater = make_rater(make_queue(), started=True)
     with pytest.raises(IntegrityError, match="not on the scale from 1 to 7"), transaction.atomic():
         rater.ratings.filter(position=1).update(value=8, seconds=1, rated_at=rater.started_at)
 
 
-def test_taking_back_makes_the_last_one_due_again_and_is_counted():
+def test_undo_makes_the_last_rating_due_again_and_counts_the_revision():
     rater = make_rater(make_queue(), started=True)
     for position in (1, 2):
         session.rate(rater, position=position, value=3, seconds=2)
@@ -76,7 +76,7 @@ def test_taking_back_makes_the_last_one_due_again_and_is_counted():
     assert (last.value, last.revisions) == (6, 1)
 
 
-def test_taking_back_goes_on_to_the_start_and_no_further():
+def test_undo_works_back_to_the_first_rating():
     rater = make_rater(make_queue(), started=True)
     for position in (1, 2):
         session.rate(rater, position=position, value=3, seconds=2)
@@ -84,7 +84,7 @@ def test_taking_back_goes_on_to_the_start_and_no_further():
     assert rater.find_next_rating().position == 1
 
 
-def test_taking_back_the_very_last_reopens_the_session():
+def test_undoing_the_last_rating_reopens_the_session():
     rater = make_rater(make_queue(), started=True)
     rate_all(rater)
     assert session.undo(rater)
@@ -93,7 +93,7 @@ def test_taking_back_the_very_last_reopens_the_session():
     assert rater.find_next_rating().position == 6
 
 
-def test_practice_comes_first_and_checks_are_mixed_in():
+def test_practice_items_are_first_and_checks_are_mixed_in():
     queue = make_queue(items=9, practice_items=2, attention_checks={"thing-8": [7]})
     rater = make_rater(queue, started=True)
     kinds = list(rater.ratings.values_list("kind", "item__key"))
@@ -105,14 +105,14 @@ def test_practice_comes_first_and_checks_are_mixed_in():
 # --- how many raters an item gets ------------------------------------------------------------------------------------
 
 
-def test_an_item_gets_no_more_raters_than_it_wants():
+def test_an_item_never_gets_more_raters_than_requested():
     queue = make_queue(items=4, raters_wanted=2)
     makes = [session.start_session(make_rater(queue)) for _ in range(3)]
     assert makes == [True, True, False]
     assert Rating.objects.filter(assignment__queue=queue).count() == 8
 
 
-def test_with_a_limit_a_rater_the_items_fill_up_evenly():
+def test_with_a_limit_for_each_rater_items_get_equal_numbers_of_ratings():
     queue = make_queue(items=6, raters_wanted=2, items_per_rater=3)
     for _ in range(4):
         assert session.start_session(make_rater(queue))
@@ -121,7 +121,7 @@ def test_with_a_limit_a_rater_the_items_fill_up_evenly():
     assert counts == [2] * 6
 
 
-def test_raters_are_spread_evenly_over_the_dimensions():
+def test_raters_are_distributed_evenly_over_dimensions():
     dimensions = [factories.make_dimension(name) for name in ("arousal", "valence")]
     queue = make_queue(dimensions=dimensions, one_dimension_per_rater=True, raters_wanted=2)
     raters = [make_rater(queue, started=True) for _ in range(4)]
@@ -130,7 +130,7 @@ def test_raters_are_spread_evenly_over_the_dimensions():
     assert not session.start_session(make_rater(queue))
 
 
-def test_who_stops_early_leaves_the_rest_to_others():
+def test_the_unrated_items_of_a_released_rater_are_reassigned():
     queue = make_queue(items=4, raters_wanted=1)
     first = make_rater(queue, started=True)
     session.rate(first, position=1, value=3, seconds=2)
@@ -141,7 +141,7 @@ def test_who_stops_early_leaves_the_rest_to_others():
     assert not set(first.ratings.values_list("item")) & set(second.ratings.values_list("item"))
 
 
-def test_an_excluded_rater_is_replaced_and_their_rows_stay():
+def test_an_excluded_rater_is_replaced_but_their_ratings_stay():
     queue = make_queue(items=4, raters_wanted=1)
     first = make_rater(queue, started=True)
     rate_all(first)
@@ -151,7 +151,7 @@ def test_an_excluded_rater_is_replaced_and_their_rows_stay():
     assert queue.history.get(what="excluded").reason == "always 4"
 
 
-def test_whoever_was_added_by_mistake_never_begins():
+def test_a_rater_excluded_before_the_start_cannot_start():
     queue = make_queue()
     rater, asker = make_rater(queue), signed_in(queue.owner)
     button = f"/ratings/queues/study/raters/{rater.number}/exclude/"
@@ -173,7 +173,7 @@ def test_excluding_needs_a_reason():
 # --- what the database refuses ---------------------------------------------------------------------------------------
 
 
-def test_a_closed_queue_takes_no_rating():
+def test_a_closed_queue_refuses_ratings():
     queue = make_queue()
     rater = make_rater(queue, started=True)
     queues.close_queue(queue, by=queue.owner, reason="enough")
@@ -182,25 +182,25 @@ def test_a_closed_queue_takes_no_rating():
 
 
 @pytest.mark.parametrize("change", [{"practice_items": 3}, {"instructions": "Other"}, {"status": "draft"}])
-def test_what_was_asked_never_changes(change):
+def test_the_design_of_an_open_queue_cannot_change(change):
     queue = make_queue()
     with pytest.raises(IntegrityError, match="was open"), transaction.atomic():
         RatingQueue.objects.filter(pk=queue.pk).update(**change)
 
 
-def test_more_raters_may_be_wanted_later():
+def test_the_number_of_requested_raters_can_grow_later():
     queue = make_queue()
     assert RatingQueue.objects.filter(pk=queue.pk).update(raters_wanted=9) == 1
 
 
-def test_the_dimensions_of_an_open_queue_stay():
+def test_the_dimensions_of_an_open_queue_cannot_change():
     queue = make_queue()
     for change in (queue.dimensions.clear, lambda: queue.dimensions.add(factories.make_dimension("arousal"))):
         with pytest.raises(IntegrityError, match="keeps its dimensions"), transaction.atomic():
             change()
 
 
-def test_a_rating_that_was_given_cannot_be_deleted_or_moved():
+def test_a_given_rating_cannot_be_deleted_or_moved():
     rater = make_rater(make_queue(), started=True)
     rate_all(rater)
     with pytest.raises(IntegrityError, match="it stays"), transaction.atomic():
@@ -209,13 +209,13 @@ def test_a_rating_that_was_given_cannot_be_deleted_or_moved():
         cursor.execute("UPDATE grading_app_rating SET position = position + 100")
 
 
-def test_a_queue_over_answers_names_their_experiment():
+def test_a_queue_of_answers_needs_an_experiment():
     queue = make_queue(opened=False)
     with pytest.raises(IntegrityError, match="rating_queue_subject"), transaction.atomic():
         RatingQueue.objects.filter(pk=queue.pk).update(subject="answers")
 
 
-def test_opening_freezes_the_dimensions_and_leaves_its_history():
+def test_opening_approves_the_dimensions_and_is_recorded_in_the_history():
     dimension = factories.make_dimension("valence", status="draft")
     queue = make_queue(dimensions=[dimension])
     dimension.refresh_from_db()
@@ -228,7 +228,7 @@ def test_a_queue_with_nothing_to_rate_does_not_open():
         make_queue(items=2, practice_items=2)
 
 
-def test_a_dataset_that_was_archived_meanwhile_is_not_rated():
+def test_a_queue_over_an_archived_dataset_cannot_open():
     queue = make_queue(opened=False)
     curation.archive(queue.dataset, by=queue.owner, reason="superseded")
     with pytest.raises(queues.QueueError, match="approved datasets"):

@@ -1,4 +1,4 @@
-"""Answers of models: which are drawn, how a rater meets them, and what comes of it."""
+"""Ratings of model answers: the draw, the presentation order and the results."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ GOOD = {"title": "Good answer", "instructions": "How good is this answer?", "low
 # --- what is drawn ---------------------------------------------------------------------------------------------------
 
 
-def test_every_condition_gives_as_many_answers_to_each_drawn_item():
+def test_each_drawn_item_has_equally_many_answers_from_every_condition():
     queue = make_answer_queue(sample_items=4)
     drawn = RatedAnswer.objects.filter(queue=queue).values_list("item", "trial__run__condition")
     assert len({item for item, _ in drawn}) == 4
@@ -48,7 +48,7 @@ def test_every_condition_gives_as_many_answers_to_each_drawn_item():
     assert len(drawn) == 8
 
 
-def test_the_same_seed_draws_the_same_and_another_does_not():
+def test_equal_seeds_draw_the_same_answers_and_different_seeds_do_not():
     study = make_answered_experiment(items=20, models=["small", "large"], samples=3)
     dimension = factories.make_dimension("goodness", **GOOD)
 
@@ -60,7 +60,7 @@ def test_the_same_seed_draws_the_same_and_another_does_not():
     assert drawn("third", 2) != drawn("fourth", 1)
 
 
-def test_only_chosen_conditions_and_only_done_answers_with_text():
+def test_only_existing_answers_of_selected_conditions_are_drawn():
     study = make_answered_experiment(items=4, models=["small", "large"])
     small = study.conditions.get(model__name="small")
     queue = make_answer_queue(experiment=study, conditions=[small], opened=False)
@@ -75,8 +75,8 @@ def test_only_chosen_conditions_and_only_done_answers_with_text():
 BLANK = ("", "   ", "\n\t \r\n")
 
 
-def test_blank_answers_are_never_asked_about_by_anybody():
-    """Neither of people nor of judges, nor of who tries a rubric: one rule for all."""
+def test_blank_answers_are_never_rated_judged_or_previewed():
+    """Check that raters, judges and rubric previews follow one rule."""
     study = factories.make_experiment("blanks", dataset=factories.make_dataset("blanks", 6))
     (run,) = factories.make_runs(study)
     factories.plan_trials(run, answer=lambda item, *_: (*BLANK, "said", " said ", "\n0")[item.position])
@@ -95,7 +95,7 @@ def test_blank_answers_are_never_asked_about_by_anybody():
     assert form.fetch_answers()[0].item.key == "item-3"
 
 
-def test_empty_answers_are_never_asked_about():
+def test_empty_answers_are_never_drawn():
     study = factories.make_experiment("gaps", dataset=factories.make_dataset("gaps", 4))
     (run,) = factories.make_runs(study)
     factories.plan_trials(run, answer=lambda item, *_: None if item.position == 3 else "x" * item.position)
@@ -103,7 +103,7 @@ def test_empty_answers_are_never_asked_about():
     assert sorted(one.item.position for one in queue.answers.select_related("item")) == [1, 2]
 
 
-def test_practice_and_checks_get_one_answer_each_and_are_set_apart():
+def test_practice_items_and_checks_get_one_answer_each_and_no_normal_rating():
     queue = make_answer_queue(practice_items=1, attention_checks={"item-3": [1]})
     kinds = Counter(queue.answers.values_list("kind", flat=True))
     assert kinds == {"practice": 1, "check": 1, "item": 8}
@@ -125,7 +125,7 @@ def test_a_queue_without_an_answer_to_rate_is_refused():
     assert not queue.answers.exists()
 
 
-def test_what_was_drawn_stays():
+def test_drawn_answers_cannot_change():
     queue = make_answer_queue()
     statements = [
         "DELETE FROM grading_app_ratedanswer",
@@ -142,7 +142,7 @@ def test_what_was_drawn_stays():
     assert set(queue.answers.values_list("trial", flat=True)) == before
 
 
-def test_the_experiment_cannot_be_deleted_under_the_ratings():
+def test_an_experiment_with_rated_answers_cannot_be_deleted():
     queue = make_answer_queue()
     rate_all(make_rater(queue, started=True))
     study = queue.experiment
@@ -154,7 +154,7 @@ def test_the_experiment_cannot_be_deleted_under_the_ratings():
 
 @pytest.mark.slow
 @given(st.lists(st.integers(0, 99), unique=True), st.integers(1, 50), st.integers(0, 9))
-def test_a_sample_is_a_part_and_knows_no_order(keys, n, seed):
+def test_a_sample_is_a_subset_and_independent_of_order(keys, n, seed):
     found = draw_keys(keys, n, seed=seed)
     assert set(found) <= set(keys)
     assert len(found) == min(n, len(keys))
@@ -165,7 +165,7 @@ def test_a_sample_is_a_part_and_knows_no_order(keys, n, seed):
 @given(
     st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 5)), st.integers(1, 6), min_size=1), st.integers(1, 4)
 )
-def test_each_cell_gives_as_many_as_it_has_and_at_most_so_many(sizes, each):
+def test_each_cell_contributes_up_to_the_requested_number_of_answers(sizes, each):
     cells = {(item, model, None): [(100 * item + 10 * model + at, item) for at in range(size)]
              for (item, model), size in sizes.items()}  # fmt: skip
     found = draw_single_answers(cells, each, seed=3)
@@ -180,7 +180,7 @@ def test_each_cell_gives_as_many_as_it_has_and_at_most_so_many(sizes, each):
 
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=40), st.integers(0, 999))
-def test_answers_to_one_item_are_never_neighbours_where_that_can_be(groups, seed):
+def test_answers_to_one_item_are_adjacent_only_if_unavoidable(groups, seed):
     alike = dict(enumerate(groups))
     order = shuffle_apart(list(alike), alike, Random(seed))
     assert sorted(order) == sorted(alike)
@@ -189,7 +189,7 @@ def test_answers_to_one_item_are_never_neighbours_where_that_can_be(groups, seed
     assert neighbours == max(0, 2 * largest - 1 - len(groups))
 
 
-def test_orders_differ_between_raters_and_repeat_for_one():
+def test_each_seed_gives_a_different_but_reproducible_order():
     alike = {key: key // 3 for key in range(30)}
     material = SessionItems([], list(alike), [], alike)
 
@@ -200,7 +200,7 @@ def test_orders_differ_between_raters_and_repeat_for_one():
     assert len({tuple(order(seed)) for seed in range(40)}) == 40
 
 
-def test_no_answer_is_first_more_often_than_others():
+def test_all_answers_are_equally_likely_to_be_first():
     alike = {key: key // 2 for key in range(10)}
     firsts = Counter(shuffle_apart(list(alike), alike, Random(seed))[0] for seed in range(2000))
     assert len(firsts) < 6  # The keys come in order: each group begins with its first key, groups at random.
@@ -212,14 +212,14 @@ def test_no_answer_is_first_more_often_than_others():
 # --- a session -------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_has_every_answer_once_and_no_two_of_an_item_in_a_row():
+def test_a_session_has_every_answer_once_and_separates_answers_to_one_item():
     rater = make_rater(make_answer_queue(), started=True)
     order = list(rater.ratings.order_by("position").values_list("trial", "item"))
     assert len(order) == len({trial for trial, _ in order}) == 12
     assert all(one[1] != other[1] for one, other in pairwise(order))
 
 
-def test_no_answer_gets_more_raters_than_it_wants():
+def test_an_answer_never_gets_more_raters_than_requested():
     queue = make_answer_queue(raters_wanted=2)
     first, second, third = (make_rater(queue) for _ in range(3))
     assert session.start_session(first)
@@ -229,7 +229,7 @@ def test_no_answer_gets_more_raters_than_it_wants():
     assert set(per_answer.values()) == {2}
 
 
-def test_a_given_rating_keeps_its_answer():
+def test_the_answer_of_a_given_rating_cannot_change():
     rater = make_rater(make_answer_queue(), started=True)
     with pytest.raises(IntegrityError, match="keeps its"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("UPDATE grading_app_rating SET trial_id = NULL")
@@ -253,7 +253,7 @@ def test_undo_resume_and_checks_work_as_with_items():
 
 
 @pytest.mark.slow
-def test_what_comes_of_it_is_by_answer(client):
+def test_results_are_computed_for_each_answer(client):
     queue = make_answer_queue()
     for value in (2, 4):
         rate_all(make_rater(queue, started=True), lambda due, value=value: value)
@@ -274,7 +274,7 @@ def test_what_comes_of_it_is_by_answer(client):
     assert len({row["trial_id"] for row in rows}) == 12
 
 
-def test_what_people_gave_is_a_table_of_the_experiments_exports():
+def test_the_experiments_exports_include_ratings():
     queue = make_answer_queue(practice_items=1)
     first, second = (make_rater(queue, started=True) for _ in range(2))
     rate_all(first, 2)
@@ -293,7 +293,7 @@ def test_what_people_gave_is_a_table_of_the_experiments_exports():
     assert len(some) == 1 + 2
 
 
-def test_norms_are_of_items_and_never_of_answers():
+def test_answer_queues_cannot_produce_norms():
     queue = make_answer_queue()
     rate_all(make_rater(queue, started=True))
     with pytest.raises(queues.QueueError, match="norms describe items"):
@@ -303,7 +303,7 @@ def test_norms_are_of_items_and_never_of_answers():
 # --- who asks --------------------------------------------------------------------------------------------------------
 
 
-def test_a_queue_is_made_from_the_experiment(client):
+def test_an_answer_queue_is_created_from_its_experiment(client):
     study = make_answered_experiment(items=6, models=["small", "large"])
     dimension = factories.make_dimension("goodness", **GOOD)
     condition = study.conditions.first()
@@ -330,7 +330,7 @@ def test_conditions_of_another_experiment_cannot_be_chosen():
     assert "conditions" in form.errors
 
 
-def test_who_does_not_see_the_experiment_does_not_see_its_queue(client):
+def test_users_without_access_to_the_experiment_cannot_see_its_queue(client):
     queue = make_answer_queue()
     stranger = factories.make_user("stranger", permissions.RESEARCHER)
     client.force_login(stranger)
@@ -343,7 +343,7 @@ def test_who_does_not_see_the_experiment_does_not_see_its_queue(client):
     assert queue.name not in client.get(reverse("rating_queue_list")).content.decode()
 
 
-def test_the_rater_reads_question_choices_and_answer():
+def test_the_rater_sees_question_choices_and_answer():
     dataset = factories.make_dataset(
         "choosing", [{"key": "k", "input": "Which one?", "choices": ["Left", "Right"], "target": "A"}]
     )

@@ -1,4 +1,4 @@
-"""Progress, means, agreement, the exported rows, and norms: each from ratings that count, and checked by hand."""
+"""Results of a queue: progress, means, agreement, exported rows and norms, compared with hand computations."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ def _value(due, column):
     return 7 if column < 2 else 2
 
 
-def test_means_are_of_the_items_alone():
+def test_means_exclude_practice_and_checks():
     queue = rated_queue()
     keys = dict(queue.dataset.items.values_list("pk", "key"))
     found = {keys[line.item]: (line.n, line.mean, line.sd) for line in queue_results.list_item_means(queue)}
@@ -42,7 +42,7 @@ def test_means_are_of_the_items_alone():
     }
 
 
-def test_agreement_is_that_of_the_table():
+def test_agreement_equals_the_agreement_of_the_table():
     queue = rated_queue()
     (line,) = queue_results.list_question_results(queue)
     expected = krippendorff_alpha(Ratings.from_table(list(TABLE.values())), "ordinal").estimate
@@ -52,7 +52,7 @@ def test_agreement_is_that_of_the_table():
     assert line.mean == pytest.approx(mean(mean(values) for values in TABLE.values()))
 
 
-def test_raters_who_always_say_the_same_agree_on_nothing():
+def test_constant_ratings_have_zero_agreement_without_an_interval():
     queue = make_queue()
     for value in (2, 5):
         rate_all(make_rater(queue, started=True), value=value)
@@ -62,7 +62,7 @@ def test_raters_who_always_say_the_same_agree_on_nothing():
     assert signed_in(queue.owner).get("/ratings/queues/study/").status_code == 200
 
 
-def test_one_rater_alone_agrees_with_nobody():
+def test_a_single_rater_has_no_agreement():
     queue = make_queue()
     rate_all(make_rater(queue, started=True))
     (line,) = queue_results.list_question_results(queue)
@@ -70,8 +70,8 @@ def test_one_rater_alone_agrees_with_nobody():
     assert line.icc is None
 
 
-def test_more_people_are_asked_for_until_their_shares_cover_all():
-    """Six items want two raters each, and a rater is given four of them: three people do it."""
+def test_more_raters_are_requested_until_their_shares_cover_all_items():
+    """Use six items with two raters each and four items for each rater, which needs three raters."""
     queue = make_queue(raters_wanted=2, items_per_rater=4, practice_items=0)
     assert queue_results.count_missing_raters(queue, 6) == 3
     queues.invite(queue, 1, by=queue.owner)
@@ -85,7 +85,7 @@ def test_more_people_are_asked_for_until_their_shares_cover_all():
     assert queue_results.count_missing_raters(queue, 6) == 1
 
 
-def test_who_asks_is_told_when_nothing_is_left_to_rate():
+def test_the_owner_sees_when_no_ratings_are_missing():
     queue = make_queue(raters_wanted=1)
     rate_all(make_rater(queue, started=True))
     assert "has enough ratings" in _page_of(queue)
@@ -97,7 +97,7 @@ def _page_of(queue):
     return signed_in(queue.owner).get(queue.get_absolute_url()).content.decode()
 
 
-def test_checks_passed_and_progress_are_told_for_each_rater():
+def test_passed_checks_and_progress_are_reported_for_each_rater():
     queue = rated_queue()
     late = make_rater(make_queue("other", dimensions=[factories.make_dimension("arousal")]))
     lines = queue_results.list_rater_progress(queue)
@@ -106,7 +106,7 @@ def test_checks_passed_and_progress_are_told_for_each_rater():
     assert [(line.done, line.total) for line in queue_results.list_rater_progress(late.queue)] == [(0, 0)]
 
 
-def test_excluded_raters_count_nowhere_but_in_the_export():
+def test_excluded_raters_count_only_in_the_export():
     queue = rated_queue()
     last = queue.assignments.last()
     queues.exclude(last, by=queue.owner, reason="failed the check")
@@ -121,7 +121,7 @@ def exported(queue):
     return list(csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue)))))
 
 
-def test_the_export_holds_every_rating_and_recomputes_the_means():
+def test_the_export_contains_every_rating_and_reproduces_the_means():
     queue = rated_queue()
     rows = exported(queue)
     assert len(rows) == 18
@@ -140,7 +140,7 @@ def test_the_export_is_defused_for_spreadsheets():
     assert (row["item_key"], row["category"]) == ("'=1+1", "'@now")
 
 
-def test_norms_go_to_a_new_draft_and_the_approved_dataset_stays():
+def test_norms_are_added_to_a_new_draft_and_not_to_the_approved_dataset():
     queue = rated_queue()
     queues.close_queue(queue, by=queue.owner, reason="")
     draft = rated_norms.make_norms(queue, by=queue.owner, reason="norming study")
@@ -157,7 +157,7 @@ def test_norms_go_to_a_new_draft_and_the_approved_dataset_stays():
     assert rated_norms.find_outdated_norms(queue) is None
 
 
-def test_norms_replace_those_of_the_dimension_and_keep_the_others():
+def test_new_norms_replace_only_norms_of_the_same_dimension():
     dataset = factories.make_dataset("normed", [{"key": "a", "input": "x", "norms": {"valence": 2.0, "arousal": 3.0}}])
     queue = make_queue(dataset=dataset)
     rate_all(make_rater(queue, started=True), value=6)
@@ -167,14 +167,14 @@ def test_norms_replace_those_of_the_dimension_and_keep_the_others():
     assert found == {"valence": (6, None, 1), "arousal": (3.0, 1.0, 100)}
 
 
-def test_without_ratings_there_are_no_norms():
+def test_norms_cannot_be_created_without_ratings():
     queue = make_queue()
     queues.close_queue(queue, by=queue.owner, reason="")
     with pytest.raises(queues.QueueError, match="no counted ratings yet"):
         rated_norms.make_norms(queue, by=queue.owner, reason="")
 
 
-def test_a_rating_taken_back_counts_no_more():
+def test_an_undone_rating_is_not_counted():
     queue = make_queue(items=2)
     rater = make_rater(queue, started=True)
     session.rate(rater, position=1, value=3, seconds=1)
@@ -183,7 +183,7 @@ def test_a_rating_taken_back_counts_no_more():
     assert exported(queue) == []
 
 
-def test_the_page_tells_all_of_it():
+def test_the_queue_page_shows_all_results():
     queue = rated_queue()
     html = page_text(signed_in(queue.owner).get("/ratings/queues/study/"))
     for text in ("4 of 4 items have 3 raters", "0 of 1", "thing-3", "6.67"):
@@ -191,7 +191,7 @@ def test_the_page_tells_all_of_it():
 
 
 @pytest.mark.slow
-def test_the_page_costs_the_same_queries_for_any_number_of_raters(django_assert_max_num_queries):
+def test_the_number_of_queries_does_not_grow_with_raters(django_assert_max_num_queries):
     queue = make_queue(items=5, raters_wanted=20)
     for _ in range(12):
         rate_all(make_rater(queue, started=True))

@@ -1,4 +1,4 @@
-"""Raters who start at once never give an item more raters than it wants; a double tap is one rating."""
+"""Concurrent raters: an item never gets more raters than requested, and a double tap is one rating."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +25,7 @@ def at_once(work, arguments):
         return list(pool.map(one, arguments))
 
 
-def test_items_never_get_more_raters_than_they_want():
+def test_concurrent_starts_never_exceed_the_requested_raters():
     queue = make_queue(items=12, raters_wanted=2, items_per_rater=6)
     raters = [make_rater(queue) for _ in range(8)]
     started = at_once(session.start_session, raters)
@@ -34,7 +34,7 @@ def test_items_never_get_more_raters_than_they_want():
     assert list(counts) == [2] * 12
 
 
-def test_one_rater_who_starts_twice_has_one_session():
+def test_concurrent_starts_of_one_rater_create_one_session():
     queue = make_queue(items=5)
     rater = make_rater(queue)
     again = type(rater).objects.get(pk=rater.pk)
@@ -42,14 +42,14 @@ def test_one_rater_who_starts_twice_has_one_session():
     assert rater.ratings.count() == 5
 
 
-def test_a_double_tap_is_one_rating():
+def test_a_double_tap_records_one_rating():
     rater = make_rater(make_queue(), started=True)
     recorded = at_once(lambda value: session.rate(rater, position=1, value=value, seconds=1), [2, 3, 4, 5])
     assert recorded.count(True) == 1
     assert rater.ratings.given().count() == 1
 
 
-def test_a_rating_that_meets_a_release_waits_and_neither_fails():
+def test_a_rating_during_a_release_waits_and_both_succeed():
     queue = make_queue()
     rater = make_rater(queue, started=True)
     with ThreadPoolExecutor(1) as pool, transaction.atomic():  # Commits before it waits for the pool.

@@ -1,4 +1,4 @@
-"""A rater of answers learns what was asked and what was said, and nothing of who said it."""
+"""Blinding of raters of answers: they see question and answer, and never the author."""
 
 import re
 
@@ -19,7 +19,7 @@ ITEMS = 4
 
 @pytest.fixture
 def study(db, settings, tmp_path):
-    """Two models, judged and rated already, on questions with images, targets and categories."""
+    """Return a judged and rated study of two models on questions with images, targets and categories."""
     settings.MEDIA_ROOT = tmp_path
     items = [
         {
@@ -91,7 +91,7 @@ def whole_session(queue, user):
 
 
 @pytest.mark.slow
-def test_nothing_that_is_sent_tells_whose_answer_it_is(study):
+def test_no_response_reveals_the_author_of_an_answer(study):
     rate_all(make_rater(study, "somebody-else", started=True), value=2)
     me = make_rater(study, "blind-person")
     rater = whole_session(study, me.user)
@@ -104,7 +104,7 @@ def test_nothing_that_is_sent_tells_whose_answer_it_is(study):
     assert sorted(word for word in secrets_of(study) if tells(everything, word)) == []
 
 
-def test_pages_that_would_tell_are_not_there_for_a_rater(study):
+def test_raters_cannot_open_pages_that_reveal_the_author(study):
     rater = signed_in(make_rater(study).user)
     trial, slug = study.answers.first().trial_id, study.experiment.slug
     telling = (f"/trials/{trial}/", "/trials/", f"/experiments/{slug}/", f"/experiments/{slug}/agreement/",
@@ -112,7 +112,7 @@ def test_pages_that_would_tell_are_not_there_for_a_rater(study):
     assert [rater.get(address).status_code for address in telling] == [404] * len(telling)
 
 
-def test_the_reader_of_everything_would_notice(study):
+def test_the_leak_check_finds_secrets_on_a_members_page(study):
     teammate = factories.make_user("member", permissions.RESEARCHER)
     study.experiment.shared_with.add(teammate)
     member = Listener(teammate)
@@ -123,8 +123,8 @@ def test_the_reader_of_everything_would_notice(study):
     assert found & {"alphonsina", "bettina"}
 
 
-def test_answers_of_both_models_look_alike(study):
-    """Two pages differ by the words of question and answer, and by nothing else."""
+def test_the_pages_of_both_models_answers_look_alike(study):
+    """Check that two pages differ only by the words of question and answer."""
     me = make_rater(study, started=True)
     pages = {}
     while waiting := me.find_next_rating():

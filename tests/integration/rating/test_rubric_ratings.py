@@ -1,4 +1,4 @@
-"""People rate answers by a judge's rubric: what they say becomes a grading, by the function that reads a judge."""
+"""Ratings by a judge's rubric: they become gradings through the function that reads judge replies."""
 
 import csv
 import io
@@ -38,7 +38,7 @@ KINDS = {
 
 
 def level_of(rating):
-    """Something that differs from answer to answer: the second criterion is met by every other one."""
+    """Return a value that alternates between answers and is reversed for the second criterion."""
     return float((rating.trial_id + bool(rating.criterion == "complete")) % 2)
 
 
@@ -46,14 +46,14 @@ def level_of(rating):
 
 
 @given(met=st.lists(st.booleans(), min_size=2, max_size=2))
-def test_weights_count_as_a_judges_do(met):
+def test_criteria_weights_apply_to_people_as_to_judges(met):
     rubric = Rubric(kind="criteria", criteria=CRITERIA)
     said = build_verdict_object(rubric, {"correct": float(met[0]), "complete": float(met[1])})
     assert read_verdict(json.dumps(said), rubric.content).score == pytest.approx((3 * met[0] + met[1]) / 4)
 
 
 @pytest.mark.parametrize("kind", ["criteria", "label", "score", "pairwise"])
-def test_everything_that_a_person_can_press_is_a_verdict(kind):
+def test_every_choice_on_the_page_is_a_valid_verdict(kind):
     rubric = Rubric(kind=kind, **KINDS[kind])
     for question in build_rubric_questions(rubric):
         assert len({point.key for point in question.points}) == len(question.points)
@@ -63,7 +63,7 @@ def test_everything_that_a_person_can_press_is_a_verdict(kind):
             assert not read_verdict(json.dumps(build_verdict_object(rubric, values)), rubric.content).error
 
 
-def test_a_criterion_after_the_other_makes_the_grading_that_a_judge_would_get():
+def test_rating_all_criteria_creates_the_same_grading_as_a_judges_reply():
     queue = make_rubric_queue()
     rater = make_rater(queue, started=True)
     first = rater.find_next_rating()
@@ -80,7 +80,7 @@ def test_a_criterion_after_the_other_makes_the_grading_that_a_judge_would_get():
     assert [(use.assignment, use.n_verdicts) for use in list_uses(queue.rubric, queue.owner)] == [(rater, 1)]
 
 
-def test_what_is_taken_back_is_no_grading_until_it_is_said_again():
+def test_undo_removes_the_grading_until_the_answer_is_rated_again():
     rater = make_rater(make_rubric_queue(), started=True)
     for position in (1, 2):
         session.rate(rater, position=position, value=1, seconds=1)
@@ -96,14 +96,14 @@ def test_what_is_taken_back_is_no_grading_until_it_is_said_again():
 
 
 @pytest.mark.parametrize(("kind", "value", "score"), [("label", 2, 0.25), ("label", 3, 1), ("score", 4, 4)])
-def test_labels_and_scores_are_read_as_a_judges(kind, value, score):
+def test_labels_and_scores_are_graded_like_a_judges(kind, value, score):
     rater = make_rater(make_rubric_queue(kind), started=True)
     rate_all(rater, value)
     assert set(Grading.objects.values_list("score", flat=True)) == {score}
     assert Grading.objects.count() == 8
 
 
-def test_a_score_between_two_whole_numbers_is_typed_where_a_judge_may_give_it():
+def test_fractional_scores_can_be_typed_if_a_judge_could_give_them():
     rubric = make_strict_rubric("score", scale_min=0, scale_max=1)
     queue = make_rubric_queue(rubric=rubric)
     rater = make_rater(queue, started=True)
@@ -119,11 +119,11 @@ def test_a_score_between_two_whole_numbers_is_typed_where_a_judge_may_give_it():
 
 
 def page_of(client, address):
-    """What is on the page, without the line breaks of its template."""
+    """Return the page's HTML without the line breaks of its template."""
     return re.sub(r"\n\s*", " ", client.get(address).content.decode())
 
 
-def test_practice_and_attention_checks_are_no_gradings():
+def test_practice_and_attention_checks_create_no_gradings():
     queue = make_rubric_queue(practice_items=1, attention_checks={"item-3": [1]})
     rater = make_rater(queue, started=True)
     rate_all(rater, lambda due: 0 if due.criterion == "complete" else 1)
@@ -132,7 +132,7 @@ def test_practice_and_attention_checks_are_no_gradings():
     assert (line.passed, line.checked, line.failed) == (1, 2, ("item-3",))
 
 
-def test_an_excluded_persons_verdicts_go_and_their_ratings_stay():
+def test_excluding_a_rater_deletes_their_gradings_but_keeps_their_ratings():
     queue = make_rubric_queue()
     rater = make_rater(queue, started=True)
     rate_all(rater, 1)
@@ -145,7 +145,7 @@ def test_an_excluded_persons_verdicts_go_and_their_ratings_stay():
 # --- pairs -----------------------------------------------------------------------------------------------------------
 
 
-def test_two_answers_to_an_item_meet_in_an_order_of_each_raters_own():
+def test_the_order_within_a_pair_is_drawn_for_each_rater():
     queue = make_rubric_queue("pairwise", items=40)  # So many that two raters never meet all in the same order.
     raters = [make_rater(queue, started=True) for _ in range(2)]
     orders = [{frozenset((r.trial_id, r.rival_id)): r.trial_id for r in rater.ratings.all()} for rater in raters]
@@ -157,7 +157,7 @@ def test_two_answers_to_an_item_meet_in_an_order_of_each_raters_own():
 
 
 @pytest.mark.slow
-def test_who_won_is_a_preference_whatever_the_order():
+def test_a_preference_names_the_winner_in_either_order():
     queue = make_rubric_queue("pairwise", items=6)
     large = queue.experiment.conditions.get(model__name="large")
 
@@ -185,7 +185,7 @@ def winner_of(preference):
     return preference.trial_a if preference.winner == "a" else preference.trial_b
 
 
-def test_a_preference_is_taken_back_with_its_rating():
+def test_undoing_a_rating_removes_its_preference():
     rater = make_rater(make_rubric_queue("pairwise"), started=True)
     session.rate(rater, position=1, value=0, seconds=1)
     assert Preference.objects.get().winner == "tie"
@@ -193,7 +193,7 @@ def test_a_preference_is_taken_back_with_its_rating():
     assert not Preference.objects.exists()
 
 
-def test_each_two_conditions_meet_on_an_item_and_never_one_with_itself():
+def test_pairs_join_every_two_different_conditions_of_an_item():
     cells = {(1, c, None): [(10 * c + n, 1) for n in range(3)] for c in (1, 2, 3)} | {(2, 1, None): [(99, 2)]}
     pairs = draw_pairs(cells, 2, seed=1)
     assert len(pairs) == 3 * 2
@@ -210,7 +210,7 @@ def test_pairs_without_a_second_condition_are_refused_with_the_reason():
 # --- what is frozen, refused, exported -------------------------------------------------------------------------------
 
 
-def test_a_rubric_that_people_rate_by_never_changes():
+def test_a_rubric_used_by_a_queue_cannot_change():
     queue = make_rubric_queue()
     for statement in ("UPDATE grading_app_rubric SET criteria = '[]'", "DELETE FROM grading_app_rubric",
                       "UPDATE grading_app_rubric SET status = 'draft'"):  # fmt: skip
@@ -220,7 +220,7 @@ def test_a_rubric_that_people_rate_by_never_changes():
         type(queue).objects.filter(pk=queue.pk).update(rubric=None)
 
 
-def test_the_database_opens_no_queue_by_a_draft():
+def test_the_database_refuses_to_open_a_queue_with_a_draft_rubric():
     queue = make_rubric_queue(rubric=make_strict_rubric(status="draft"), opened=False)
     with pytest.raises(IntegrityError, match="approve it first"), transaction.atomic():
         type(queue).objects.filter(pk=queue.pk).update(status="open")
@@ -230,7 +230,7 @@ def test_the_database_opens_no_queue_by_a_draft():
 
 @pytest.mark.parametrize(("kind", "value"), [("criteria", 2), ("criteria", 0.5), ("label", 4), ("label", 0),
                                              ("score", 5.5), ("pairwise", 3)])  # fmt: skip
-def test_the_database_refuses_what_is_not_on_the_rubrics_scale(kind, value):
+def test_the_database_refuses_values_outside_the_rubrics_scale(kind, value):
     rater = make_rater(make_rubric_queue(kind), started=True)
     with pytest.raises(session.RatingError, match="not on the scale"):
         session.rate(rater, position=1, value=value, seconds=1)
@@ -238,7 +238,7 @@ def test_the_database_refuses_what_is_not_on_the_rubrics_scale(kind, value):
         rater.ratings.filter(position=1).update(value=value, seconds=1, rated_at=factories.NOON)
 
 
-def test_a_queue_that_asks_for_nothing_or_for_both_is_refused():
+def test_a_queue_needs_either_dimensions_or_a_rubric():
     queue = make_rubric_queue(opened=False)
     queue.dimensions.set([factories.make_dimension("goodness")])
     with pytest.raises(queues.QueueError, match="remove one of them"):
@@ -267,7 +267,7 @@ def entered():
         ({"rubric": "draft"}, "rubric", "not one of the available"),
     ],
 )  # fmt: skip
-def test_an_error_is_at_its_field(entered, fields, field, said):
+def test_a_form_error_appears_at_its_field(entered, fields, field, said):
     study = make_answered_experiment()
     rubrics = {
         "pairwise": lambda: make_strict_rubric("pairwise"),
@@ -281,7 +281,7 @@ def test_an_error_is_at_its_field(entered, fields, field, said):
 
 
 @pytest.mark.slow
-def test_a_queue_by_a_rubric_is_made_in_the_form_opened_and_says_whom_it_lacks(entered):
+def test_a_rubric_queue_is_created_opened_and_shows_how_many_raters_are_missing(entered):
     study, rubric = make_answered_experiment(models=["small", "large"]), make_strict_rubric()
     client = signed_in(study.owner)
     asked = client.get(f"/experiments/{study.slug}/ratings/new/")
@@ -298,7 +298,7 @@ def test_a_queue_by_a_rubric_is_made_in_the_form_opened_and_says_whom_it_lacks(e
 
 
 @pytest.mark.slow
-def test_the_queues_page_tells_criteria_totals_checks_and_seconds():
+def test_the_queue_page_shows_criteria_totals_checks_and_seconds():
     queue = make_rubric_queue(attention_checks={"item-3": [1]})
     for _ in range(2):
         rate_all(make_rater(queue, started=True), level_of)
@@ -312,7 +312,7 @@ def test_the_queues_page_tells_criteria_totals_checks_and_seconds():
         assert told in text
 
 
-def test_exports_carry_the_rubric_beside_what_people_gave():
+def test_exports_contain_the_rubric_with_the_ratings():
     queue = make_rubric_queue(items=2)
     rate_all(make_rater(queue, started=True), level_of)
     by_rubric = {"rubric": queue.rubric.name, "rubric_hash": queue.rubric.content_hash}
@@ -343,7 +343,7 @@ def test_preferences_are_exported_with_both_answers():
 
 
 def offered(experiment):
-    """The tables that the page of results offers as files."""
+    """Return the tables that the results page offers as files."""
     page = signed_in(experiment.owner).get(f"/experiments/{experiment.slug}/results/")
     return {export["address"].split("/")[-1].split(".")[0] for export in page.context["exports"]}
 

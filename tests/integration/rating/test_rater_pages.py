@@ -1,4 +1,4 @@
-"""The rater's pages over HTTP: one thing at a time, resumed where it stopped, safe with hostile words."""
+"""The rater's pages over HTTP: one item at a time, resumable, and safe with hostile texts."""
 
 import re
 
@@ -27,7 +27,7 @@ def begin(client, name="study"):
     return client.post(f"/ratings/{name}/start/", follow=True)
 
 
-def test_a_rater_with_one_queue_is_led_straight_into_it():
+def test_a_rater_with_one_queue_is_redirected_to_it():
     client = signed_in(make_rater(make_queue()).user)
     response = client.get("/", follow=True)
     assert response.redirect_chain[-1][0] == "/ratings/study/"
@@ -43,18 +43,18 @@ def test_a_rater_with_two_queues_chooses():
     assert 'href="/ratings/other/"' in html
 
 
-def test_a_rater_without_anything_is_told_so():
+def test_a_rater_without_queues_sees_a_message():
     user = factories.make_user("idle", permissions.RATER)
     assert "No tasks yet" in signed_in(user).get("/ratings/").content.decode()
 
 
-def test_nothing_is_laid_out_before_the_rater_begins():
+def test_no_ratings_are_prepared_before_the_rater_starts():
     rater = make_rater(make_queue())
     signed_in(rater.user).get("/ratings/study/")
     assert not rater.ratings.exists()
 
 
-def test_a_session_goes_on_where_it_stopped_on_another_device():
+def test_a_session_resumes_on_another_device():
     rater = make_rater(make_queue())
     phone = signed_in(rater.user)
     begin(phone)
@@ -65,7 +65,7 @@ def test_a_session_goes_on_where_it_stopped_on_another_device():
     assert [rating.value for rating in rater.ratings.given()] == [3, 5]
 
 
-def test_a_whole_session_ends_with_thanks():
+def test_a_complete_session_ends_with_thanks():
     rater = make_rater(make_queue(items=3))
     client = signed_in(rater.user)
     begin(client)
@@ -74,7 +74,7 @@ def test_a_whole_session_ends_with_thanks():
     assert "Your 3 ratings are saved" in rate(client, 4).content.decode()
 
 
-def test_a_tap_that_comes_twice_rates_once():
+def test_a_repeated_tap_records_one_rating():
     rater = make_rater(make_queue())
     client = signed_in(rater.user)
     begin(client)
@@ -85,7 +85,7 @@ def test_a_tap_that_comes_twice_rates_once():
     assert "already rated" in response.content.decode()
 
 
-def test_a_tap_after_a_release_is_told_as_lost():
+def test_a_tap_after_a_release_shows_that_it_was_not_saved():
     rater = make_rater(make_queue(), started=True)
     client = signed_in(rater.user)
     html = rate(client, 2).content.decode()
@@ -96,7 +96,7 @@ def test_a_tap_after_a_release_is_told_as_lost():
 
 
 @pytest.mark.parametrize("value", ["", "0", "8", "4.5", "four", "9" * 40, "٤"])
-def test_what_is_no_point_of_the_scale_is_refused(value):
+def test_a_value_that_is_not_on_the_scale_is_refused(value):
     rater = make_rater(make_queue())
     client = signed_in(rater.user)
     begin(client)
@@ -130,7 +130,7 @@ def test_a_long_scale_asks_for_a_number():
     assert rater.ratings.given().get().value == 83
 
 
-def test_hostile_words_are_text():
+def test_hostile_texts_are_escaped():
     dimension = factories.make_dimension("valence", title=NASTY, instructions=NASTY, labels={"1": NASTY, "7": NASTY})
     dataset = factories.make_dataset("nasty", [{"key": NASTY, "input": NASTY, "category": NASTY}])
     queue = make_queue(dataset=dataset, dimensions=[dimension], title=NASTY, instructions=NASTY)
@@ -145,7 +145,7 @@ def test_hostile_words_are_text():
         assert "<img src=x" not in html
 
 
-def test_whoever_was_not_asked_finds_nothing():
+def test_users_without_an_assignment_get_404():
     queue = make_queue()
     for stranger in (queue.owner, factories.make_user("passer-by", permissions.RATER), factories.make_user("nobody")):
         client = signed_in(stranger)
@@ -153,7 +153,7 @@ def test_whoever_was_not_asked_finds_nothing():
         assert client.post("/ratings/study/start/").status_code == 404
 
 
-def test_an_excluded_rater_finds_nothing_more():
+def test_an_excluded_rater_gets_404():
     queue = make_queue()
     rater = make_rater(queue, started=True)
     queues.exclude(rater, by=queue.owner, reason="did not look")
@@ -162,7 +162,7 @@ def test_an_excluded_rater_finds_nothing_more():
     assert client.post("/ratings/study/rate/").status_code == 404
 
 
-def test_a_closed_queue_is_not_there():
+def test_a_closed_queue_returns_404():
     queue = make_queue()
     rater = make_rater(queue, started=True)
     queues.close_queue(queue, by=queue.owner, reason="enough")
@@ -171,7 +171,7 @@ def test_a_closed_queue_is_not_there():
 
 
 @pytest.mark.parametrize("verb", ["rate", "undo", "start", ""])
-def test_whoever_was_at_it_when_the_queue_was_closed_learns_that_nothing_is_lost(verb):
+def test_a_rater_of_a_closed_queue_learns_that_all_ratings_are_saved(verb):
     queue = make_queue()
     rater = make_rater(queue, started=True)
     session.rate(rater, position=1, value=3, seconds=2)
@@ -184,21 +184,21 @@ def test_whoever_was_at_it_when_the_queue_was_closed_learns_that_nothing_is_lost
     assert rater.ratings.given().count() == 1
 
 
-def test_when_all_is_rated_a_new_rater_is_thanked_for_the_offer():
+def test_a_new_rater_of_a_complete_queue_sees_that_no_ratings_are_needed():
     queue = make_queue(raters_wanted=1)
     rate_all(make_rater(queue, started=True))
     html = begin(signed_in(make_rater(queue).user)).content.decode()
     assert "All ratings are complete" in html
 
 
-def test_the_navigation_of_a_rater_holds_ratings_alone():
+def test_the_navigation_of_a_rater_contains_only_ratings():
     rater = make_rater(make_queue(), started=True)
     html = signed_in(rater.user).get("/ratings/study/").content.decode()
     nav = html.split('<nav class="mainnav"')[1].split("</nav>")[0]
     assert re.findall(r'href="([^"]+)"', nav) == ["/ratings/"]
 
 
-def test_a_page_costs_the_same_queries_at_any_place(django_assert_max_num_queries):
+def test_a_page_needs_the_same_queries_at_any_position(django_assert_max_num_queries):
     rater = make_rater(make_queue(items=60), started=True)
     client = signed_in(rater.user)
     client.get("/ratings/study/")

@@ -1,4 +1,4 @@
-"""The order is pure: the same seed, the same order; another seed, another."""
+"""Presentation order: a pure function of its seed."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ def test_a_seed_always_gives_the_same_order():
     assert order_steps(MATERIAL, [1], seed=5, in_blocks=False) == order_steps(MATERIAL, [1], seed=5, in_blocks=False)
 
 
-def test_the_order_in_which_rows_came_does_not_matter():
+def test_the_presentation_order_does_not_depend_on_the_row_order():
     other = SessionItems(PRACTICE, ITEMS[::-1], CHECKS[::-1])
     assert order_steps(other, [1], seed=5, in_blocks=False) == order_steps(MATERIAL, [1], seed=5, in_blocks=False)
 
@@ -27,14 +27,14 @@ def test_raters_get_different_orders():
     assert len(orders) == 50
 
 
-def test_every_place_of_the_order_is_equally_likely():
+def test_every_item_is_equally_likely_to_be_first():
     first = [items_of(order_steps(MATERIAL, [1], seed=seed, in_blocks=False))[0] for seed in range(2000)]
     most = max(first.count(item) for item in ITEMS)
     assert most < 85  # 50 are expected; seven standard deviations are 99 less 50.
 
 
 @given(st.integers(0, 2**31), st.sets(st.integers(0, 500), min_size=1, max_size=40), st.integers(0, 5), st.booleans())
-def test_each_thing_comes_once_on_each_dimension(seed, keys, n_checks, in_blocks):
+def test_each_item_appears_once_on_each_dimension(seed, keys, n_checks, in_blocks):
     keys = sorted(keys)
     material = SessionItems([1001, 1002], keys, [2000 + at for at in range(n_checks)])
     order = order_steps(material, [7, 8], seed=seed, in_blocks=in_blocks)
@@ -44,14 +44,14 @@ def test_each_thing_comes_once_on_each_dimension(seed, keys, n_checks, in_blocks
     }
 
 
-def test_practice_comes_first_and_in_its_own_order():
+def test_practice_items_are_first_and_keep_their_order():
     order = order_steps(MATERIAL, [1], seed=9, in_blocks=False)
     assert [step.item for step in order[:2]] == PRACTICE
     assert {step.kind for step in order[2:]} == {"item", "check"}
 
 
 @given(st.integers(0, 2**31))
-def test_checks_are_spread_and_never_come_before_the_first_item(seed):
+def test_checks_are_spread_and_never_precede_the_first_item(seed):
     order = [step.kind for step in order_steps(MATERIAL, [1], seed=seed, in_blocks=False)][2:]
     at = [place for place, kind in enumerate(order) if kind == "check"]
     thirds = [place * 3 // len(order) for place in at]
@@ -67,7 +67,7 @@ def test_without_blocks_an_item_is_rated_on_every_dimension_before_the_next():
     assert all(one.item == two.item and (one.question, two.question) == (1, 2) for one, two in pairs)
 
 
-def test_in_blocks_each_dimension_has_its_practice_and_an_order_of_its_own():
+def test_in_blocks_each_dimension_has_practice_and_a_separate_order():
     order = order_steps(MATERIAL, [1, 2], seed=3, in_blocks=True)
     half = len(order) // 2
     assert {step.question for step in order[:half]} == {1}
@@ -77,7 +77,7 @@ def test_in_blocks_each_dimension_has_its_practice_and_an_order_of_its_own():
 
 
 @given(st.dictionaries(st.integers(0, 99), st.integers(-2, 4), max_size=30), st.integers(0, 9), st.integers(0, 99))
-def test_new_raters_get_what_misses_the_most_ratings(missing, most, seed):
+def test_new_raters_get_the_items_with_the_most_missing_ratings(missing, most, seed):
     given_out = choose_most_wanted(missing, limit=most, seed=seed)
     wanting = {item for item, count in missing.items() if count > 0}
     assert len(given_out) == min(most, len(wanting))
@@ -87,5 +87,5 @@ def test_new_raters_get_what_misses_the_most_ratings(missing, most, seed):
         assert min(missing[item] for item in given_out) >= max(missing[item] for item in left)
 
 
-def test_the_dimension_with_the_fewest_raters_is_next():
+def test_the_dimension_with_the_fewest_raters_is_assigned_next():
     assert find_least_used({1: 2, 2: 1, 3: 1}) == 2

@@ -1,4 +1,4 @@
-"""A queue from the form to closing, over HTTP, by its owner; others of the group look and change nothing."""
+"""The life of a queue over HTTP, from the form to closing; group members have read-only access."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def entered(db):
     }
 
 
-def test_the_form_makes_a_draft_of_ones_own(asker, entered):
+def test_the_form_creates_a_draft_owned_by_the_user(asker, entered):
     response = signed_in(asker).post("/ratings/queues/new/", entered)
     queue = RatingQueue.objects.get()
     assert response.url == "/ratings/queues/first-study/"
@@ -57,14 +57,14 @@ def test_the_form_makes_a_draft_of_ones_own(asker, entered):
         ("practice_items", "3", "No items are left to rate"),
     ],
 )
-def test_an_error_is_at_its_field_and_nothing_is_saved(asker, entered, field, value, said):
+def test_a_form_error_appears_at_its_field_and_nothing_is_saved(asker, entered, field, value, said):
     response = signed_in(asker).post("/ratings/queues/new/", {**entered, field: value})
     assert response.status_code == 200
     assert said in " ".join(response.context["form"].errors[field])
     assert not RatingQueue.objects.exists()
 
 
-def test_two_versions_of_one_dimension_are_refused(asker, entered):
+def test_two_versions_of_the_same_dimension_are_refused(asker, entered):
     second = factories.make_dimension("valence", version=2)
     response = signed_in(asker).post(
         "/ratings/queues/new/", {**entered, "dimensions": [*entered["dimensions"], second.pk]}
@@ -78,7 +78,7 @@ def test_only_approved_datasets_can_be_chosen(asker, entered):
     assert response.context["form"].errors["dataset"]
 
 
-def test_a_draft_is_edited_with_what_was_entered(asker, entered):
+def test_the_form_of_a_draft_shows_and_changes_its_values(asker, entered):
     client = signed_in(asker)
     client.post("/ratings/queues/new/", entered)
     page = client.get("/ratings/queues/first-study/edit/").content.decode()
@@ -87,7 +87,7 @@ def test_a_draft_is_edited_with_what_was_entered(asker, entered):
     assert RatingQueue.objects.get().title == "Better"
 
 
-def test_opening_and_closing_take_a_reason_into_the_history(asker, entered):
+def test_opening_and_closing_record_their_reason_in_the_history(asker, entered):
     client = signed_in(asker)
     client.post("/ratings/queues/new/", entered)
     for verb, status in (("open", "open"), ("close", "closed"), ("open", "open")):
@@ -103,7 +103,7 @@ def test_opening_and_closing_take_a_reason_into_the_history(asker, entered):
         assert RatingQueue.objects.get().status == "open"
 
 
-def test_a_draft_can_be_deleted_and_an_open_queue_cannot(asker):
+def test_only_a_draft_queue_can_be_deleted(asker):
     make_queue("gone", owner=asker, opened=False)
     make_queue("stays", owner=asker, dimensions=[factories.make_dimension("arousal")])
     client = signed_in(asker)
@@ -114,7 +114,7 @@ def test_a_draft_can_be_deleted_and_an_open_queue_cannot(asker):
 
 
 @pytest.mark.slow
-def test_norms_are_made_with_a_button_once_the_queue_is_closed(asker):
+def test_a_button_creates_norms_after_the_queue_is_closed(asker):
     queue = make_queue(owner=asker)
     rater = make_rater(queue, started=True)
     rate_all(rater)
@@ -134,7 +134,7 @@ def test_norms_are_made_with_a_button_once_the_queue_is_closed(asker):
     assert Dataset.objects.filter(status="draft").count() == 1
 
 
-def test_raters_with_an_account_are_chosen_from_those_with_the_role(asker):
+def test_only_accounts_with_the_rater_role_can_be_added(asker):
     queue = make_queue(owner=asker)
     rater, viewer = factories.make_user("may-rate", permissions.RATER), factories.make_user("looks", permissions.VIEWER)
     client = signed_in(asker)
@@ -144,14 +144,14 @@ def test_raters_with_an_account_are_chosen_from_those_with_the_role(asker):
 
 
 @pytest.mark.parametrize("verb", ["release", "exclude"])
-def test_a_rater_is_let_go_with_a_button(asker, verb):
+def test_buttons_release_or_exclude_a_rater(asker, verb):
     queue = make_queue(owner=asker)
     make_rater(queue, started=True)
     signed_in(asker).post(f"/ratings/queues/study/raters/1/{verb}/", {"reason": "went home"})
     assert queue.history.first().reason == "went home"
 
 
-def test_others_of_the_group_look_and_change_nothing():
+def test_group_members_can_view_but_not_change_a_queue():
     queue = make_queue()
     client = signed_in(factories.make_user("colleague", permissions.RESEARCHER))
     page = client.get("/ratings/queues/study/").content.decode()
@@ -163,14 +163,14 @@ def test_others_of_the_group_look_and_change_nothing():
     assert queue.is_open
 
 
-def test_a_strange_verb_is_not_there(asker):
+def test_an_unknown_action_is_not_found(asker):
     make_rater(make_queue(owner=asker))
     client = signed_in(asker)
     assert client.post("/ratings/queues/study/nonsense/").status_code == 404
     assert client.post("/ratings/queues/study/raters/1/nonsense/").status_code == 404
 
 
-def test_the_admin_shows_queues_and_raters_and_changes_nothing(asker):
+def test_the_admin_shows_queues_and_raters_read_only(asker):
     queue = make_queue(owner=asker)
     rater = make_rater(queue, started=True)
     root = factories.make_user("root", superuser=True)

@@ -1,6 +1,6 @@
-"""A rater by a rubric reads question, answers and rubric; nothing tells whose they are, or what judges and others said.
+"""Blinding of raters by a rubric: they see neither the authors of answers nor other verdicts.
 
-All that the server sends is read, as for raters on dimensions.
+The tests check all responses of the server, as for raters on dimensions.
 """
 
 import re
@@ -13,9 +13,9 @@ from runs_app.models import TextSet, Trial
 from tests import factories
 from tests.factories.gradings import make_gradings
 from tests.factories.queues import make_answer_queue, make_image, make_rater, rate_all, signed_in
+from tests.integration.rating.test_answer_raters_are_blind import said
+from tests.integration.rating.test_answer_raters_are_blind import secrets_of as secrets_of_answers
 from tests.integration.rating.test_raters_are_blind import Listener, page_parts, tells, without_tokens
-from tests.integration.rating.test_raters_of_answers_are_blind import said
-from tests.integration.rating.test_raters_of_answers_are_blind import secrets_of as secrets_of_answers
 
 pytestmark = pytest.mark.django_db
 ITEMS = 4
@@ -24,7 +24,7 @@ CRITERIA = [{"name": "correct", "description": "Agrees.", "weight": 31.7}, {"nam
 
 @pytest.fixture
 def study(db, settings, tmp_path):
-    """Two models on four questions with images and norms; a judge of the same rubric is through."""
+    """Return a study of two models on four questions with images and norms, judged by the same rubric."""
     settings.MEDIA_ROOT = tmp_path
     items = [
         {
@@ -84,7 +84,7 @@ def whole_session(queue, user):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["criteria", "pairwise"])
-def test_nothing_that_is_sent_tells_whose_answer_it_is_or_what_others_said(study, kind):
+def test_no_response_reveals_the_author_or_other_verdicts(study, kind):
     queue = make_study_queue(study, kind, attention_checks={} if kind == "pairwise" else {"keyword-3": [1]})
     me = make_rater(queue, "blind-person")
     rater = whole_session(queue, me.user)
@@ -99,7 +99,7 @@ def test_nothing_that_is_sent_tells_whose_answer_it_is_or_what_others_said(study
 
 
 @pytest.mark.slow
-def test_of_the_item_only_what_the_rubric_names_is_shown_beside_it(study):
+def test_only_item_fields_named_by_the_rubric_are_shown(study):
     texts = TextSet.objects.create(name="texts", dataset=study.dataset)
     for item in study.dataset.items.all():
         texts.texts.create(item=item, text=f"itemised-{item.position}")
@@ -115,8 +115,8 @@ def test_of_the_item_only_what_the_rubric_names_is_shown_beside_it(study):
 
 
 @pytest.mark.slow
-def test_pairs_look_alike_whoever_stands_first(study):
-    """Two pages differ by the words of questions and answers, and by nothing else."""
+def test_pair_pages_look_alike_in_both_orders(study):
+    """Check that two pages differ only by the words of questions and answers."""
     me = make_rater(make_study_queue(study, "pairwise"), started=True)
     pages, firsts = set(), set()
     runs = dict(Trial.objects.values_list("pk", "run"))
@@ -133,7 +133,7 @@ def test_pairs_look_alike_whoever_stands_first(study):
     assert firsts
 
 
-def test_the_instructions_are_those_of_the_judge_without_its_form(study):
+def test_the_instructions_equal_the_judges_without_the_reply_format(study):
     me = make_rater(make_study_queue(study, "criteria"))
     welcome = without_tokens(signed_in(me.user).get("/ratings/blindly/").content.decode())
     assert "Be strict: - correct: Agrees." in welcome
