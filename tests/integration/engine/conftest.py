@@ -1,4 +1,4 @@
-"""An engine to try promises on: real rows, a real drain, and a provider that is a function."""
+"""Fixtures for engine tests: real rows, a real drain, and a provider that is a function."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A run that cannot be claimed or prepared is stopped with a reason; the other runs of its endpoint go on."""
+"""A run that cannot be claimed or prepared is stopped with a reason; the other runs of its endpoint continue."""
 
 from contextlib import contextmanager
 
@@ -17,7 +17,7 @@ LEASE = "experiment_lease_s_in_range"
 
 @contextmanager
 def without_constraint(table, name):
-    """The table without this constraint. At the end, the constraint is back and holds for every row again."""
+    """Drop this constraint of the table; restore and validate it at the end."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = %s", [name])
         (definition,) = cursor.fetchone()
@@ -47,7 +47,7 @@ def broken(run):
 
 def sql(statement, *parameters):
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SET LOCAL session_replication_role = replica")  # Frozen rows change, too.
+        cursor.execute("SET LOCAL session_replication_role = replica")  # Skip triggers that freeze rows.
         cursor.execute(statement, parameters)
 
 
@@ -77,26 +77,26 @@ def is_stopped_alone(broken, run, *words):
     return True
 
 
-def test_a_lease_that_no_time_can_hold_stops_its_own_run(lease_unchecked, run, broken):
+def test_a_run_with_an_impossible_lease_duration_stops_alone(lease_unchecked, run, broken):
     poison_lease(broken)
     drain(answering())
     assert is_stopped_alone(broken, run, "Its trials could not be claimed", "interval out of range", "resume")
 
 
-def test_a_counter_that_overflows_stops_its_own_run(run, broken):
+def test_a_run_with_an_overflowing_counter_stops_alone(run, broken):
     poison_counter(broken)
     drain(answering())
     assert is_stopped_alone(broken, run, "Its trials could not be claimed", "overflow")
 
 
-def test_a_design_that_cannot_be_read_stops_its_own_run_and_its_claims_return(run, broken):
+def test_a_run_with_an_unreadable_design_stops_alone_and_its_claims_are_released(run, broken):
     poison_content(broken)
     drain(answering())
     assert is_stopped_alone(broken, run, "Its requests could not be prepared")
     assert set(broken.trials.values_list("status", "attempts")) == {("pending", 0)}
 
 
-def test_several_broken_runs_stop_each_with_its_reason(lease_unchecked, run, broken):
+def test_each_of_several_broken_runs_stops_with_its_own_reason(lease_unchecked, run, broken):
     other = factories.make_experiment("broken-too", samples=2, max_usd=None)
     (third,) = factories.make_runs(other)
     factories.plan_trials(third)
@@ -141,7 +141,7 @@ def test_a_broken_run_does_not_stop_the_batch_of_another_run(run, broken):
     assert (broken.status, broken.n_pending) == ("stopped", 6)
 
 
-def test_the_database_refuses_such_a_lease_in_the_first_place(run):
+def test_the_database_refuses_an_impossible_lease_duration(run):
     from django.db import IntegrityError
 
     with pytest.raises((IntegrityError, DataError), match=LEASE):

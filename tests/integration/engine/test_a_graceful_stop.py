@@ -1,4 +1,4 @@
-"""A worker that is told to stop gives back what takes longer than its grace: unspent, and on the record."""
+"""Graceful stop: calls that outlast the grace period are released without using an attempt, and recorded."""
 
 import asyncio
 from decimal import Decimal
@@ -11,16 +11,16 @@ from tests.factories.engine import reply
 
 
 def stopped_in_the_middle(call, grace_s):
-    """Once three calls are in flight."""
+    """Stop the drain when three calls are in flight."""
     registration = WorkerRegistration()
 
     async def go():
         drain = Drain(call, registration, DrainLimits(concurrency=3, until_idle=True, grace_s=grace_s))
-        flying = []
+        started = []
 
         async def counted(request):
-            flying.append(request)
-            if len(flying) == 3:
+            started.append(request)
+            if len(started) == 3:
                 drain.stop()
             return await call(request)
 

@@ -1,4 +1,4 @@
-"""Rounds: a point is asked until its rule says enough, and what was not asked was never reserved."""
+"""Adaptive rounds: each point runs until its rule stops it; unplanned cases are never reserved."""
 
 import threading
 from decimal import Decimal
@@ -54,7 +54,7 @@ def launch(experiment, **how):
 
 
 def answering(right, **fields):
-    """Right where `right(question)` says so."""
+    """Return a provider that answers correctly if `right(question)`."""
 
     async def call(request):
         question = request.messages[-1]["content"]
@@ -72,11 +72,11 @@ def easy_is_right(question):
 
 
 class Crash(Exception):
-    """The worker is gone."""
+    """A simulated crash of the worker."""
 
 
 def answer_a_round_and_crash():
-    """A worker that dies after it recorded its answers, and before it looked at what they decide."""
+    """Simulate a worker that dies between recording its answers and deciding the points."""
 
     def crash(lookout):
         raise Crash

@@ -1,4 +1,4 @@
-"""A connection that breaks, an answer that cannot be stored, a row that is gone: each costs no more than it must."""
+"""Broken connections, answers that cannot be stored, and deleted rows: each error affects only its own trial."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ from tests.factories.engine import answering, drain, expire_leases, register_wor
 
 
 def failing_once(monkeypatch, owner, name, error):
-    """The real thing, but for its first call."""
+    """Wrap the real function so that its first call fails."""
     real, calls = getattr(owner, name), []
 
     def work(*arguments):
@@ -55,7 +55,7 @@ def test_calls_in_flight_survive_a_broken_connection(run, monkeypatch):
     assert find_differences() == []
 
 
-def test_an_answer_that_the_database_refuses_fails_its_own_trial_alone(run):
+def test_an_answer_that_the_database_refuses_fails_only_its_own_trial(run):
     asked = []
 
     async def call(request):
@@ -78,7 +78,7 @@ def test_long_answers_are_written_in_several_statements(run, monkeypatch):
     assert run.trials.filter(status="done", raw_response="x" * 90).count() == 6
 
 
-def test_a_late_answer_to_a_deleted_experiment_does_not_end_the_drain(run, caplog):
+def test_a_late_answer_to_a_deleted_experiment_does_not_stop_the_drain(run, caplog):
     holder = register_worker()
     claims = admit(holder, 2)
     expire_leases()
@@ -89,7 +89,7 @@ def test_a_late_answer_to_a_deleted_experiment_does_not_end_the_drain(run, caplo
     assert "2 answers arrived after their experiment was deleted" in caplog.text
 
 
-def test_a_request_that_cannot_be_built_fails_only_its_trial(run, monkeypatch):
+def test_a_request_that_cannot_be_built_fails_only_its_own_trial(run, monkeypatch):
     monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
     real = worker_module.requests.prepare_request
 

@@ -1,4 +1,4 @@
-"""Calls, the ledger, done trials and the history stay as they were written, whatever bare SQL asks for."""
+"""Calls, the ledger, done trials and the history are append-only, even for bare SQL."""
 
 from decimal import Decimal
 
@@ -77,7 +77,7 @@ def test_pending_trials_can_be_deleted():
     assert run.trials.all().delete()[0] == 3
 
 
-def test_a_late_answer_completes_a_lost_call_and_changes_no_other_one(asked):
+def test_a_late_answer_completes_only_its_own_lost_call(asked):
     trial = Trial.objects.first()
     lost = factories.make_attempt(trial, outcome="lost", cost_usd=None)
     other = f"UPDATE runs_app_attempt SET outcome = 'late', trial_id = {trial.pk + 1} WHERE id = {lost.pk}"
@@ -120,12 +120,12 @@ def test_a_preflight_advances_and_keeps_its_author():
     assert (row.get().by, row.get().actor) == (None, "someone")
 
 
-def test_an_unmade_preflight_can_be_deleted():
+def test_a_preflight_without_a_call_can_be_deleted():
     Preflight.objects.request([factories.make_model().pk], by="owner")
     assert Preflight.objects.all().delete()[0] == 1
 
 
-def test_deleting_an_experiment_deletes_all_its_rows_and_no_others(asked):
+def test_deleting_an_experiment_deletes_exactly_its_own_rows(asked):
     other = factories.make_experiment("other", dataset=asked.dataset)
     (run,) = factories.make_runs(other, status="done")
     for trial in factories.plan_trials(run, answer=lambda *_: "four"):
@@ -138,7 +138,7 @@ def test_deleting_an_experiment_deletes_all_its_rows_and_no_others(asked):
     assert "still has attempts" in refused("DELETE FROM runs_app_trial")
 
 
-def test_permission_to_delete_one_experiment_deletes_nothing_of_another(asked):
+def test_permission_to_delete_an_experiment_does_not_extend_to_others(asked):
     other = factories.make_experiment("other", dataset=asked.dataset)
     with deletion.permit_deletion(other):
         assert "experiment delete NAME" in refused("DELETE FROM runs_app_attempt")
@@ -154,7 +154,7 @@ def test_permission_to_delete_ends_with_its_block(asked):
     assert "experiment delete NAME" in refused("DELETE FROM runs_app_attempt")
 
 
-def test_history_survives_the_user_who_made_it(asked):
+def test_history_survives_the_deletion_of_its_author(asked):
     someone = factories.make_user("someone")
     record_changes([(asked, "", "made")], by=someone, reason="")
     someone.delete()

@@ -1,4 +1,4 @@
-"""An experiment is deleted with the answers that the cache holds of it; the next to ask the same is asked anew."""
+"""Deleting an experiment deletes its cached answers; an equal request then makes a new call."""
 
 import pytest
 

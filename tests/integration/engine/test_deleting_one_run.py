@@ -1,4 +1,4 @@
-"""One run is deleted with its work; its money stays spent, and counters still equal rows."""
+"""Deletion of one run: its rows are deleted, its cost stays spent, and counters still match the rows."""
 
 from decimal import Decimal
 
@@ -71,7 +71,7 @@ def test_reconcile_finds_money_of_a_deleted_run_that_was_changed(run):
     assert difference.counter == "spent_usd"
 
 
-def test_an_active_run_or_one_with_calls_in_flight_cannot_be_deleted(run):
+def test_an_active_run_or_a_run_with_calls_in_flight_cannot_be_deleted(run):
     with pytest.raises(TransitionError, match="pause or cancel it"):
         deletion.delete_run(run, by="test")
     holder = register_worker()
@@ -85,7 +85,7 @@ def test_an_active_run_or_one_with_calls_in_flight_cannot_be_deleted(run):
     assert find_differences() == []
 
 
-def test_a_run_whose_answers_are_judged_is_not_deleted_before_its_judge(run, other):
+def test_a_run_cannot_be_deleted_before_the_judge_runs_that_grade_it(run, other):
     drain(answering(cost_usd=PAID))
     item = run.experiment.dataset.items.first()
     Trial.objects.create(run=other, item=item, sample_idx=7, subject=run.trials.first(), status="cancelled")
@@ -102,7 +102,7 @@ def test_the_next_launch_plans_a_deleted_run_again(run):
     assert find_differences() == []
 
 
-def test_the_command_deletes_a_run_of_this_experiment_alone(run, capsys):
+def test_the_command_deletes_only_runs_of_the_named_experiment(run, capsys):
     drain(answering(cost_usd=PAID))
     name = run.experiment.slug
     call_command("experiment", "delete-run", name, run.pk, reason="a try", yes=True)

@@ -1,4 +1,4 @@
-"""Claim, call, record: every trial is answered once, and the counters say what the rows say."""
+"""Claim, call, record: every trial is answered once, and the counters match the rows."""
 
 import asyncio
 from datetime import timedelta
@@ -28,7 +28,7 @@ def test_every_trial_is_answered_once_with_one_attempt(run):
     assert find_differences() == []
 
 
-def test_trials_start_fresh_first_then_by_repetition_then_by_item(run):
+def test_new_trials_start_before_retries_ordered_by_repetition_and_item(run):
     asked = []
 
     async def call(request):
@@ -87,7 +87,7 @@ def test_a_transient_error_is_retried_until_attempts_run_out(run, monkeypatch):
     assert find_differences() == []
 
 
-def test_a_failed_trial_waits_as_long_as_its_design_says(run):
+def test_a_retry_waits_as_long_as_the_design_specifies(run):
     Experiment.objects.update(backoff_s=600, max_backoff_s=900)
 
     async def call(request):
@@ -131,7 +131,7 @@ async def without_schemas(request):
 
 
 @pytest.mark.parametrize("items", [3, 30])
-def test_a_refused_schema_leads_to_a_second_recorded_call_without_one(transactional_db, items):
+def test_a_call_with_a_refused_schema_is_repeated_without_the_schema_and_both_are_recorded(transactional_db, items):
     prompt = factories.make_prompt("rate", user="{{input}} {{scale_labels}}", answer_format="rating")
     questions, dimensions = factories.make_dataset("questions", items), [factories.make_dimension()]
     experiment = factories.make_experiment("rating", dataset=questions, prompts=[prompt], dimensions=dimensions)
@@ -162,12 +162,12 @@ def test_a_run_whose_calls_fail_permanently_stops_with_a_reason(transactional_db
     assert run.history.first().to_value == "stopped"
 
 
-def test_an_answer_with_nul_and_a_lone_surrogate_stays_readable(run):
+def test_an_answer_with_nul_and_a_lone_surrogate_is_stored_as_readable_text(run):
     drain(answering("a\x00b \ud83d c \\u0000"))
     assert set(run.trials.values_list("raw_response", flat=True)) == {"a\ufffdb ? c \\u0000"}
 
 
-def test_an_unrenderable_prompt_fails_its_trial_and_names_the_variable(transactional_db):
+def test_a_prompt_that_cannot_be_rendered_fails_its_trial_and_names_the_variable(transactional_db):
     prompt = factories.make_prompt("broken", user="{{meta.missing}} {{input}}")
     experiment = factories.make_experiment("unrenderable", prompts=[prompt])
     (run,) = factories.make_runs(experiment)
@@ -177,7 +177,7 @@ def test_an_unrenderable_prompt_fails_its_trial_and_names_the_variable(transacti
     assert "meta.missing" in run.trials.first().error
 
 
-def test_a_request_that_is_too_long_is_not_rendered_and_names_prompt_item_and_limit(transactional_db, monkeypatch):
+def test_a_request_that_is_too_long_fails_its_trial_and_names_prompt_item_and_limit(transactional_db, monkeypatch):
     monkeypatch.setattr(prompts, "MAX_CHARS", 100)
     monkeypatch.setattr(prompts.render, "__kwdefaults__", {"hint": "", "salt": "", "max_chars": 100})
     prompt = factories.make_prompt("echo", user="{{input}}" * 50)
@@ -210,7 +210,7 @@ def test_a_trial_with_attempts_cannot_be_deleted_even_by_sql(run):
     assert not run.attempt_rows.exists()
 
 
-def test_an_internal_error_fails_its_trial_and_stops_nothing_else(run, monkeypatch):
+def test_an_internal_error_fails_only_its_own_trial(run, monkeypatch):
     monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
 
     async def call(request):

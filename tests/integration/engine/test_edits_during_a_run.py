@@ -1,4 +1,4 @@
-"""People edit endpoints, models and experiments while drains count in the same rows: neither undoes the other."""
+"""Edits of endpoints, models and experiments during a drain: neither side overwrites the columns of the other."""
 
 import pytest
 from django.forms import model_to_dict
@@ -14,7 +14,7 @@ from runs_app.monitoring.consistency_check import find_differences
 
 
 def by_form(form_of):
-    """What was read when the page was opened is what the form holds when it is sent."""
+    """Return an edit by form, which submits the values read when the page was opened."""
 
     def edit(row, **changes):
         data = {name: value for name, value in model_to_dict(row, form_of.Meta.fields).items() if value is not None}
@@ -37,7 +37,7 @@ def by_admin(row, **changes):
 
 
 @pytest.mark.parametrize("edit", [by_form(EndpointForm), by_command, by_admin])
-def test_an_endpoint_keeps_what_drains_counted_between_its_reading_and_its_saving(run, edit):
+def test_saving_an_endpoint_keeps_counters_that_drains_changed_meanwhile(run, edit):
     Endpoint.objects.update(requests_per_minute=600)
     save = edit(Endpoint.objects.get(), max_concurrency=5)
     assert len(admit(WorkerRegistration().worker_id, 4)) == 4
@@ -52,7 +52,7 @@ def test_an_endpoint_keeps_what_drains_counted_between_its_reading_and_its_savin
 
 
 @pytest.mark.parametrize("edit", [by_form(LanguageModelForm), by_command, by_admin])
-def test_a_model_keeps_its_time_outs(run, edit):
+def test_saving_a_model_keeps_its_timeout_count(run, edit):
     model = LanguageModel.objects.get()
     save = edit(model, max_output_tokens=50)
     note_call(model.pk, {"outcome": "transient", "error_class": "timeout"}, "test")
@@ -61,7 +61,7 @@ def test_a_model_keeps_its_time_outs(run, edit):
     assert (saved.stalls, saved.max_output_tokens) == (1, 50)
 
 
-def test_an_experiment_and_a_run_keep_their_state_their_money_and_their_counters(run):
+def test_saving_an_experiment_or_a_run_keeps_its_status_money_and_counters(run):
     experiment = Experiment.objects.get()
     Run.objects.update(reserve_usd=1)
     admit(WorkerRegistration().worker_id, 4)
@@ -76,7 +76,7 @@ def test_an_experiment_and_a_run_keep_their_state_their_money_and_their_counters
     assert find_differences() == []
 
 
-def test_who_names_columns_writes_those_and_a_new_row_is_written_whole(run):
+def test_update_fields_writes_the_named_columns_and_a_new_row_writes_all_columns(run):
     endpoint = Endpoint.objects.get()
     endpoint.in_batches, endpoint.name = 3, "unsaved"
     endpoint.save(update_fields=["in_batches"])
@@ -94,7 +94,7 @@ def test_who_names_columns_writes_those_and_a_new_row_is_written_whole(run):
         (LanguageModel, {"stalls": 2}),
     ],
 )
-def test_a_save_that_would_leave_out_what_was_set_of_the_engines_is_refused_and_names_it(run, kind, change):
+def test_a_save_without_update_fields_is_refused_if_an_engine_column_was_set(run, kind, change):
     before = kind.objects.values().get()
     row = kind.objects.get()
     for name, value in change.items():
@@ -107,24 +107,24 @@ def test_a_save_that_would_leave_out_what_was_set_of_the_engines_is_refused_and_
     assert kind.objects.values().get() == {**before, **change}
 
 
-def test_what_was_changed_within_a_column_of_the_engines_is_refused_too(run):
+def test_a_save_is_refused_if_an_engine_column_was_changed_in_place(run):
     run.errors["timeout"] = 3
     with pytest.raises(ValueError, match="errors"):
         run.save()
 
 
-def test_a_row_of_which_not_all_was_read_or_that_was_read_again_is_saved(run):
+def test_a_partly_loaded_or_refreshed_row_can_be_saved(run):
     part = Run.objects.only("max_concurrency").get()
     part.max_concurrency = 9
     part.save()
-    assert part.n_done == 0  # Read only now.
+    assert part.n_done == 0  # A deferred column, loaded here.
     Run.objects.update(n_attempts=5, is_batched=True)
     part.refresh_from_db()
     part.save()
     assert Run.objects.values_list("max_concurrency", "n_attempts", "is_batched").get() == (9, 5, True)
 
 
-def test_an_engines_column_that_was_never_read_and_is_set_is_refused(run):
+def test_a_save_is_refused_if_a_deferred_engine_column_was_set(run):
     part = Run.objects.only("max_concurrency").get()
     part.n_done = 7
     with pytest.raises(ValueError, match="n_done"):

@@ -1,4 +1,4 @@
-"""Who would ask what is being asked at this moment waits for that answer: over all runs, drains and machines."""
+"""A trial waits for the answer to an equal request in flight, across all runs, drains and machines."""
 
 import asyncio
 import uuid
@@ -23,7 +23,7 @@ TRIALS = 6  # Of each experiment.
 
 @pytest.fixture
 def both(transactional_db):
-    """Two experiments that ask the same, started in the same moment."""
+    """Two experiments with equal requests, launched together."""
     experiments = [designed(slug) for slug in ("first", "second")]
     for one in experiments:
         run_control.launch(one, by="test")
@@ -31,7 +31,7 @@ def both(transactional_db):
 
 
 class Provider:
-    """Answers nothing before all of one experiment was asked; the first answers are `failures`. Counts its calls."""
+    """A provider that answers after all calls of one experiment arrived. It fails first with each of `failures`."""
 
     def __init__(self, failures=()):
         self.failures, self.asked, self.is_all = list(failures), 0, asyncio.Event()
@@ -43,7 +43,7 @@ class Provider:
             self.is_all.set()
         async with asyncio.timeout(60):
             await self.is_all.wait()
-        await asyncio.sleep(0.2)  # Whoever asks the same looks meanwhile, and waits.
+        await asyncio.sleep(0.2)  # Meanwhile, trials with equal requests check the cache and wait.
         if failure:
             raise failure
         return reply("four", cost_usd=Decimal("0.01"))
@@ -55,7 +55,7 @@ def short_waits(monkeypatch):
 
 
 def drained_by(n, provider):
-    """By so many drains at once, each with its own registration."""
+    """Run `n` drains concurrently, each with its own worker registration."""
     registrations = [WorkerRegistration() for _ in range(n)]
 
     async def go():
@@ -89,7 +89,7 @@ def test_a_waiting_trial_makes_the_call_if_the_other_call_fails_permanently(both
 
 
 @pytest.mark.slow
-def test_a_waiting_trial_does_not_pay_for_a_retry_of_the_other(both):
+def test_a_waiting_trial_makes_no_call_while_the_other_trial_retries(both):
     provider = Provider([CallFailure(ErrorClass.SERVER_ERROR, "unwell", http_status=500)] * 2)
     drained_by(1, provider)
     assert provider.asked == TRIALS + 2
@@ -101,14 +101,14 @@ def test_a_waiting_trial_does_not_pay_for_a_retry_of_the_other(both):
     ("status", "is_leased", "waits"),
     [
         ("running", True, True),  # A call in flight.
-        ("running", False, False),  # In a batch, which may take a day.
-        ("done", False, True),  # Answered between two looks: the next finds it.
-        ("pending", False, False),  # It waits for its retry, or its worker died: whoever comes first asks.
+        ("running", False, False),  # In a batch, which can take a day.
+        ("done", False, True),  # Answered between two checks: the next check finds it.
+        ("pending", False, False),  # Waiting for a retry, or its worker died: the first claim makes the call.
         ("failed", False, False),
         ("cancelled", False, False),
     ],
 )
-def test_only_a_call_in_flight_is_waited_for(both, status, is_leased, waits):
+def test_a_trial_waits_only_for_an_equal_call_in_flight(both, status, is_leased, waits):
     holder, other = Trial.objects.order_by("pk")[:2]
     token, lease = (uuid.uuid4() if status == "running" else None), (timezone.now() if is_leased else None)
     Trial.objects.filter(pk=holder.pk).update(status=status, token=token, lease_until=lease)
@@ -119,7 +119,7 @@ def test_only_a_call_in_flight_is_waited_for(both, status, is_leased, waits):
     assert CachedAnswer.objects.get().trial == (other if takes_over else holder)
 
 
-def test_of_two_equal_requests_in_one_claim_one_waits_for_the_other(both):
+def test_the_second_of_two_equal_requests_in_one_claim_waits_for_the_first(both):
     first, second, third = Trial.objects.order_by("pk").values_list("pk", flat=True)[:3]
     Trial.objects.filter(pk=first).update(status="running", token=uuid.uuid4(), lease_until=timezone.now())
     assert take_cache_keys({first: "k", second: "k", third: "l"}) == {second}

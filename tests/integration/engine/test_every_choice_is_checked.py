@@ -1,4 +1,4 @@
-"""Columns with choices hold nothing else: the database itself refuses other values."""
+"""Columns with choices: the database refuses every other value."""
 
 import pytest
 from django.apps import apps
@@ -28,12 +28,12 @@ def checks_of(table):
         return dict(cursor.fetchall())
 
 
-def test_there_are_columns_with_choices():
+def test_columns_with_choices_exist():
     assert len(CHOSEN) >= 27
 
 
 @pytest.mark.parametrize(("model", "field"), CHOSEN, ids=lambda one: getattr(one, "__name__", None) or one.name)
-def test_every_column_with_choices_is_checked_against_all_of_them(model, field):
+def test_every_column_with_choices_has_a_check_constraint_with_all_choices(model, field):
     check = checks_of(model._meta.db_table).get(build_constraint_name(model, field))
     assert check, f"{model.__name__} needs @constrain_choices and a migration"
     for value, _ in field.flatchoices:
@@ -50,7 +50,7 @@ def test_every_column_with_choices_is_checked_against_all_of_them(model, field):
         "datasets_app_dataset SET status = 'unknown'",
     ],
 )
-def test_bare_sql_sets_no_status_that_does_not_exist(change):
+def test_bare_sql_cannot_set_an_unknown_status(change):
     factories.plan_trials(factories.make_runs(factories.make_experiment())[0])
     with pytest.raises(IntegrityError, match="_choices"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"UPDATE {change}")

@@ -1,4 +1,4 @@
-"""Who gets the slots: experiments that share an endpoint, and endpoints that share a drain."""
+"""Fair share of slots among experiments of an endpoint and among endpoints of a drain."""
 
 import asyncio
 from collections import Counter
@@ -33,7 +33,7 @@ def in_flight():
     return Counter(Trial.objects.filter(status="running").values_list("run__experiment__slug", flat=True))
 
 
-def test_two_experiments_get_the_same_share_whatever_their_number_of_conditions(transactional_db):
+def test_two_experiments_get_equal_shares_regardless_of_their_number_of_conditions(transactional_db):
     endpoint = factories.make_endpoint("shared", max_concurrency=40, adaptive=False)
     make("crowd", models_at(endpoint, "a", "b", "c", "d", "e"))
     make("single", models_at(endpoint, "f"))
@@ -42,7 +42,7 @@ def test_two_experiments_get_the_same_share_whatever_their_number_of_conditions(
     assert find_differences() == []
 
 
-def test_a_higher_priority_set_while_running_goes_first(transactional_db):
+def test_a_higher_priority_set_during_a_run_applies_to_the_next_claim(transactional_db):
     endpoint = factories.make_endpoint("shared", max_concurrency=20, adaptive=False)
     models = models_at(endpoint, "a")
     make("early", models)
@@ -57,7 +57,7 @@ def test_a_higher_priority_set_while_running_goes_first(transactional_db):
     assert (change.from_value, change.to_value, change.by, change.reason) == ("0", "5", urgent.owner, "due today")
 
 
-def test_the_priority_that_it_has_is_no_change_and_none_is_out_of_its_limits(db):
+def test_an_equal_priority_is_no_change_and_a_priority_out_of_range_is_refused(db):
     experiment = make("calm", models_at(factories.make_endpoint("lab-x"), "a"))
     assert not experiment.change_priority(0, by=experiment.owner)
     for priority in (-10, 10):
@@ -66,7 +66,7 @@ def test_the_priority_that_it_has_is_no_change_and_none_is_out_of_its_limits(db)
     assert not experiment.history.filter(what="priority").exists()
 
 
-def test_settings_that_are_saved_while_it_runs_leave_its_counters_alone(transactional_db):
+def test_saving_settings_of_a_running_experiment_does_not_change_its_counters(transactional_db):
     experiment = make("running", models_at(factories.make_endpoint("lab-x"), "a"))
     stale = Experiment.objects.get(pk=experiment.pk)
     Experiment.objects.update(spent_usd=F("spent_usd") + 3, reserved_usd=2)
@@ -80,29 +80,29 @@ def test_settings_that_are_saved_while_it_runs_leave_its_counters_alone(transact
     assert (change.from_value, change.to_value, change.by) == ("0", "4", experiment.owner)
 
 
-def test_an_endpoint_that_hangs_leaves_the_other_its_share_of_the_drain(transactional_db):
-    """It holds all the calls of the drain when the other's work comes, and answers none until that is done."""
+def test_a_hanging_endpoint_does_not_take_another_endpoints_share_of_the_drain(transactional_db):
+    """The slow endpoint fills the drain first, and answers only after the other endpoint's run is nearly done."""
     slow = factories.make_endpoint("slow", max_concurrency=64, adaptive=False)
     quick = factories.make_endpoint("quick", max_concurrency=64, adaptive=False)
     make("hanging", models_at(slow, "hangs"), max_concurrency=64)
     make("answering", models_at(quick, "answers"), max_concurrency=64)
     Run.objects.filter(experiment__slug="answering").update(status="planned")
     answered, highest = asyncio.Event(), Counter()
-    flying = Counter()
+    active_calls = Counter()
 
     async def call(request):
-        flying[request.model] += 1
-        highest[request.model] = max(highest[request.model], flying[request.model])
+        active_calls[request.model] += 1
+        highest[request.model] = max(highest[request.model], active_calls[request.model])
         try:
             if request.model == "hangs":
-                if flying["hangs"] == 8:
+                if active_calls["hangs"] == 8:
                     await asyncio.to_thread(start, "answering")
                 await answered.wait()
             elif await asyncio.to_thread(is_nearly_done, "answering"):
                 answered.set()
             return reply()
         finally:
-            flying[request.model] -= 1
+            active_calls[request.model] -= 1
 
     drain(call, concurrency=8)
     assert set(Run.objects.values_list("status", "n_done")) == {("done", 40)}
@@ -124,7 +124,7 @@ def is_nearly_done(slug):
 
 
 def close():
-    """The connection of this thread, which nobody else would close."""
+    """Close the database connection of this thread."""
     from django.db import connection
 
     connection.close()

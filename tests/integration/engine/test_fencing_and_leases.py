@@ -1,4 +1,4 @@
-"""A claim holds while its lease does; a result is written only while its token holds."""
+"""A claim is valid until its lease expires; a result is written only with a valid fencing token."""
 
 from decimal import Decimal
 
@@ -10,14 +10,14 @@ from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import answering, drain, expire_leases, register_worker, result_of_text
 
 
-def test_two_workers_never_hold_one_trial(run):
+def test_two_workers_never_claim_the_same_trial(run):
     first, second = admit(register_worker(), 4), admit(register_worker(), 4)
     assert len(first) == 4
     assert len(second) == 2
     assert not {claim.trial_id for claim in first} & {claim.trial_id for claim in second}
 
 
-def test_a_silent_workers_claims_return_when_the_lease_ends(run):
+def test_claims_of_a_silent_worker_are_released_when_their_lease_expires(run):
     admit(register_worker(), 3)
     assert sweep_expired() == 0
     expire_leases()
@@ -29,7 +29,7 @@ def test_a_silent_workers_claims_return_when_the_lease_ends(run):
     assert find_differences() == []
 
 
-def test_a_crash_counts_as_an_attempt_so_a_trial_that_kills_its_worker_ends(run):
+def test_a_crash_counts_as_an_attempt_so_a_trial_that_kills_workers_fails(run):
     for _ in range(3):
         admit(register_worker(), 6)
         expire_leases()
@@ -38,14 +38,14 @@ def test_a_crash_counts_as_an_attempt_so_a_trial_that_kills_its_worker_ends(run)
     assert Run.objects.get().status == "done"
 
 
-def test_a_renewed_lease_does_not_end(run):
+def test_a_renewed_lease_does_not_expire(run):
     claims = admit(register_worker(), 3)
     expire_leases()
     assert renew_leases([claim.trial_id for claim in claims], [claims[0].token]) == 3
     assert sweep_expired() == 0
 
 
-def test_a_late_result_changes_no_trial_and_is_kept_with_its_cost(run):
+def test_a_late_result_is_recorded_with_its_cost_but_changes_no_trial(run):
     holder = register_worker()
     claims = admit(holder, 1)
     expire_leases()
@@ -62,7 +62,7 @@ def test_a_late_result_changes_no_trial_and_is_kept_with_its_cost(run):
     assert find_differences() == []
 
 
-def test_a_batch_that_is_written_again_after_a_broken_connection_changes_nothing(run):
+def test_recording_the_same_results_again_changes_nothing(run):
     holder = register_worker()
     results = [result_of_text(claim, "once") for claim in admit(holder, 2)]
     assert record_results(results, holder) == 2
@@ -71,7 +71,7 @@ def test_a_batch_that_is_written_again_after_a_broken_connection_changes_nothing
     assert find_differences() == []
 
 
-def test_a_trial_of_a_cancelled_run_is_cancelled_when_its_lease_ends(run):
+def test_a_trial_of_a_cancelled_run_is_cancelled_when_its_lease_expires(run):
     from runs_app import run_control
 
     admit(register_worker(), 2)
@@ -83,8 +83,8 @@ def test_a_trial_of_a_cancelled_run_is_cancelled_when_its_lease_ends(run):
     assert find_differences() == []
 
 
-def test_one_batch_may_hold_a_lost_claim_of_a_trial_and_the_next_of_the_same(run):
-    """A worker that was cut off for long claims again what it is still being answered on."""
+def test_a_lost_claim_and_a_new_claim_of_the_same_trial_can_be_recorded_together(run):
+    """A worker whose lease expired can claim the same trial again while its first call is still in flight."""
     holder = register_worker()
     (lost,) = admit(holder, 1)
     expire_leases()

@@ -1,4 +1,4 @@
-"""Answers that are no answers: each kind is counted, and a blank one is kept, asked again or left out, as designed."""
+"""Blank, truncated, refused and unreadable answers: each is counted, and kept, rerun or skipped by design."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -23,7 +23,7 @@ def counted(run):
 
 
 def in_turn(*replies):
-    """A provider that gives these one after the other, and the last one for ever."""
+    """Return a provider that gives these replies in order and then repeats the last."""
     left = list(replies)
 
     async def call(request):
@@ -32,7 +32,7 @@ def in_turn(*replies):
     return call
 
 
-def test_each_kind_is_counted_and_one_answer_may_be_several(run):
+def test_each_kind_of_answer_is_counted_and_an_answer_can_have_several_kinds(run):
     drain(
         in_turn(
             reply(""),
@@ -48,7 +48,7 @@ def test_each_kind_is_counted_and_one_answer_may_be_several(run):
     assert find_differences() == []
 
 
-def test_a_rating_that_cannot_be_read_is_counted(transactional_db):
+def test_an_unreadable_rating_is_counted(transactional_db):
     factories.make_team()
     experiment = factories.make_experiment(
         "rated",
@@ -80,7 +80,7 @@ def test_kinds_of_cached_answers_are_counted(run, experiment):
     assert find_differences() == []
 
 
-# --- what becomes of blank answers
+# --- blank answers
 
 
 def test_by_default_a_blank_answer_is_kept(run):
@@ -88,7 +88,7 @@ def test_by_default_a_blank_answer_is_kept(run):
     assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
 
 
-def test_blank_answers_can_be_rerun_until_there_is_a_better_one(run):
+def test_blank_answers_can_be_rerun_until_an_answer_has_text(run):
     Experiment.objects.update(on_empty="rerun")
     run.trials.exclude(pk=run.trials.first().pk).delete()
     factories.refresh_counters(run)
@@ -153,16 +153,16 @@ def test_blank_answers_may_be_left_out_of_grading(run, experiment, on_empty, gra
     assert (again.graded, again.graded_before) == (0, graded)
 
 
-# --- soft failures, asked again elsewhere
+# --- soft failures, retried at another provider
 
 
 @pytest.fixture
 def router(transactional_db):
-    """Before the experiment, whose conditions will say its provider."""
+    """An OpenRouter endpoint, created before the experiment so that its conditions use it."""
     return factories.make_endpoint(provider="openrouter", provider_routes=["north", "south"])
 
 
-def test_a_retry_goes_to_the_next_of_the_endpoints_routes(router, run):
+def test_each_retry_uses_the_next_route_of_the_endpoint(router, run):
     asked = []
 
     async def failing(request):
@@ -183,7 +183,7 @@ def test_a_retry_goes_to_the_next_of_the_endpoints_routes(router, run):
     assert find_differences() == []
 
 
-# --- what becomes of answers without a rating
+# --- unreadable ratings
 
 
 UNREADABLE, RATED = reply("no idea", cost_usd=Decimal("0.25")), reply('{"rating": 3}', cost_usd=Decimal("0.5"))
@@ -191,7 +191,7 @@ UNREADABLE, RATED = reply("no idea", cost_usd=Decimal("0.25")), reply('{"rating"
 
 @pytest.fixture
 def rated(transactional_db):
-    """One item to be rated, in a run that asks again where no rating can be read."""
+    """A run with one rated item that reruns unreadable answers."""
     factories.make_team()
     experiment = factories.make_experiment(
         "rated",
@@ -207,7 +207,7 @@ def rated(transactional_db):
 
 
 def the_same(run, slug, **fields):
-    """Another experiment that asks the same."""
+    """Create a run of another experiment with equal requests."""
     former = run.experiment
     experiment = factories.make_experiment(
         slug,
@@ -260,7 +260,7 @@ def test_neither_a_refusal_nor_a_blank_answer_is_rerun_as_unreadable(rated, fiel
     assert find_differences() == []
 
 
-def test_a_cached_unreadable_answer_is_used_only_if_such_answers_are_kept(rated):
+def test_a_cached_unreadable_answer_is_used_only_if_unreadable_answers_are_kept(rated):
     Experiment.objects.update(max_attempts=1)
     drain(in_turn(UNREADABLE))
     kept = the_same(rated, "kept")

@@ -1,4 +1,4 @@
-"""A drain that stands still for longer than a lease keeps what it holds; one that hangs for good gives it back."""
+"""A drain that is blocked for longer than a lease keeps its claims; a hung drain loses them."""
 
 import asyncio
 import threading
@@ -16,12 +16,12 @@ from runs_app.models import Attempt, Experiment, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import expire_leases, register_worker, reply
 
-LEASE_S = 3.0  # A thread that renews them has to come to a processor within half of it.
+LEASE_S = 3.0  # The renewing thread must get a processor within half of it.
 DEADLINE_S = 40
 
 
 class Stall:
-    """Where a thread of the drain stands still, once, until it is let go."""
+    """A point where a thread of the drain blocks, once, until `over` is set."""
 
     def __init__(self):
         self.began, self.over = threading.Event(), threading.Event()
@@ -33,7 +33,7 @@ class Stall:
 
 
 class SlowBeat(WorkerRegistration):
-    """Its second beat takes as long as the stall: the database's thread is busy with it."""
+    """A registration whose heartbeat blocks the database thread for the duration of the stall."""
 
     def __init__(self, stall):
         super().__init__()
@@ -46,7 +46,7 @@ class SlowBeat(WorkerRegistration):
 
 
 def started(call, registration):
-    """A drain in a thread of its own, until nothing is left."""
+    """Start a drain in its own thread; it ends when idle."""
 
     async def go():
         await Drain(call, registration, DrainLimits(until_idle=True)).run()
@@ -63,7 +63,7 @@ def started(call, registration):
 
 
 def swept_until(is_enough):
-    """Sweep as other workers do, again and again; returns how many claims were taken back, and after how long."""
+    """Sweep repeatedly, as other workers do; return the number of expired claims and the elapsed seconds."""
     taken, began = 0, time.monotonic()
     while not is_enough(taken, time.monotonic() - began):
         assert time.monotonic() - began < DEADLINE_S
@@ -78,7 +78,7 @@ def leased(experiment):
     return experiment
 
 
-def test_a_loop_that_is_blocked_for_longer_than_a_lease_loses_nothing(leased, caplog):
+def test_a_drain_keeps_its_claims_while_its_event_loop_is_blocked_longer_than_a_lease(leased, caplog):
     stall = Stall()
 
     async def blocking(request):
@@ -98,13 +98,13 @@ def test_a_loop_that_is_blocked_for_longer_than_a_lease_loses_nothing(leased, ca
     assert find_differences() == []
 
 
-def test_a_database_thread_that_is_busy_for_longer_than_a_lease_loses_nothing(leased):
+def test_a_drain_keeps_its_claims_while_its_database_thread_is_busy_longer_than_a_lease(leased):
     stall = Stall()
 
     asked = []
 
     async def answering_during_and_after_the_stall(request):
-        """Every other answer comes while nothing can be written, and waits."""
+        """Give every second answer during the stall, when it cannot be recorded."""
         asked.append(request)
         awaited = stall.began if len(asked) % 2 else stall.over
         while not awaited.is_set():
@@ -137,7 +137,7 @@ def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing
     assert stall.began.wait(DEADLINE_S)
     taken, after = swept_until(lambda taken, after: taken > 0)
     assert taken == 6
-    # Its patience, and the lease that was renewed last; a quarter for threads that had to wait for a processor.
+    # MAX_SILENT_LEASES, and the last renewed lease; a quarter for threads that wait for a processor.
     assert after > lease_watchdog.MAX_SILENT_LEASES * LEASE_S * 0.75
     assert "its leases expire now" in caplog.text
 
@@ -149,7 +149,7 @@ def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing
     assert find_differences() == []
 
 
-def test_a_worker_renews_only_its_own_leases_and_none_of_batches(leased):
+def test_a_worker_renews_only_its_own_leases_of_single_calls(leased):
     mine, theirs = register_worker(), register_worker()
     admit(mine, 2)
     admit(theirs, 2)

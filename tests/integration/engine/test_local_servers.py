@@ -1,4 +1,4 @@
-"""A model that stalls on a server of one's own is unloaded after three time-outs in a row, over all workers."""
+"""A model that stalls on a local server is unloaded after three timeouts in a row, counted over all workers."""
 
 import asyncio
 import dataclasses
@@ -30,7 +30,7 @@ def local(run):
 
 
 def drained(call):
-    """Drain with this provider; returns the requests whose model was unloaded."""
+    """Drain with this provider; return the requests whose model was unloaded."""
     evicted = []
 
     async def note(asked):
@@ -57,7 +57,7 @@ def outcomes(*words):
     return call
 
 
-def test_the_third_time_out_in_a_row_unloads_the_model_and_is_in_the_history(local):
+def test_the_third_timeout_in_a_row_unloads_the_model_and_is_recorded_in_the_history(local):
     (asked,) = drained(outcomes("timeout", "timeout", "timeout", "ok", "ok", "ok"))
     assert asked.model == "vendor/small"
     (change,) = StatusChange.objects.filter(what="local server")
@@ -65,32 +65,32 @@ def test_the_third_time_out_in_a_row_unloads_the_model_and_is_in_the_history(loc
     assert find_differences() == []
 
 
-def test_an_answer_resets_the_count_and_other_failures_do_not(local):
+def test_only_an_answer_resets_the_timeout_count(local):
     assert drained(outcomes("timeout", "timeout", "ok", "timeout", "server_error", "timeout")) == []
     assert LanguageModel.objects.get().stalls == 2
 
 
-def test_workers_share_the_count_and_one_of_them_unloads(local):
+def test_workers_share_the_timeout_count_and_exactly_one_unloads_the_model(local):
     model = LanguageModel.objects.get().pk
     calls = [note_call(model, TIMED_OUT, worker) for worker in ("a", "b", "a", "b", "a", "b")]
     assert calls == [False, False, True, False, False, True]
     assert list(StatusChange.objects.filter(what="local server").values_list("actor", flat=True)) == ["b", "a"]
 
 
-def test_released_calls_and_cached_answers_do_not_reset_the_count(local):
+def test_released_calls_and_cached_answers_do_not_reset_the_timeout_count(local):
     model = LanguageModel.objects.get().pk
     calls = [TIMED_OUT, {"outcome": "released"}, TIMED_OUT, {"outcome": "cached"}, TIMED_OUT]
     assert [note_call(model, call, "worker") for call in calls] == [False, False, False, False, True]
 
 
-def test_without_the_option_nothing_is_unloaded(local):
+def test_no_model_is_unloaded_without_the_option(local):
     Endpoint.objects.update(local_server="")
     assert drained(outcomes("timeout", "timeout", "timeout", "timeout", "timeout", "timeout")) == []
     assert LanguageModel.objects.get().stalls == 0
 
 
 @pytest.mark.slow
-def test_a_stalled_model_answers_again_after_it_was_unloaded(local):
+def test_a_stalled_model_answers_after_it_is_unloaded(local):
     """A real drain, a real server: the first three trials time out, the rest are answered."""
 
     unloaded = []
@@ -127,7 +127,7 @@ async def asked_to_unload(call):
         await gateway.close_session()
 
 
-def test_what_is_sent_is_ollamas_own_request_and_that_it_fails_changes_nothing(settings, monkeypatch):
+def test_a_model_is_unloaded_by_ollamas_own_request_and_a_failure_is_ignored(settings, monkeypatch):
     monkeypatch.setenv("LAB_KEY", "secret-of-the-lab")
     with fake_provider() as fake:
         asyncio.run(asked_to_unload(request(f"{fake.url}/v1", model="qwen3:8b", key_env="LAB_KEY")))

@@ -1,4 +1,4 @@
-"""What is done while the endpoint is locked is as little as can be: answers and attempts are written before it."""
+"""Answers and attempts are written before the endpoint is locked, so that workers rarely wait for each other."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +12,7 @@ from tests.factories.engine import register_worker, result_of_text
 
 
 def in_another_session(work):
-    """What it returns in a session of the database beside ours, which waits for no lock longer than a few seconds."""
+    """Return the result of `work()` in another database session with a lock timeout of five seconds."""
 
     def go():
         try:
@@ -26,7 +26,7 @@ def in_another_session(work):
         return thread.submit(go).result()
 
 
-def test_a_worker_records_a_run_while_another_has_written_its_answers_and_not_yet_committed(run):
+def test_a_worker_records_results_while_another_has_uncommitted_answers_of_the_same_run(run):
     mine, yours = register_worker(), register_worker()
     slow, quick = (result_of_text(admit(who, 1)[0]) for who in (mine, yours))
     with transaction.atomic():

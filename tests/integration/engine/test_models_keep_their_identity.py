@@ -1,4 +1,4 @@
-"""A condition's snapshot is what is sent: a model that was asked keeps its id and its provider, by triggers."""
+"""A model with calls keeps its id and provider, by triggers, so that condition snapshots stay true."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -29,14 +29,14 @@ def entered(row, **change):
     )
 
 
-def test_bare_sql_changes_neither_the_id_nor_the_provider_of_what_was_asked(run):
+def test_bare_sql_cannot_change_the_id_or_provider_of_a_used_model(run):
     other = factories.make_endpoint("other", provider="anthropic")
     assert "it keeps its id vendor/small" in refused(LanguageModel.objects.all(), model="vendor/large")
     assert "it keeps its provider" in refused(LanguageModel.objects.all(), endpoint=other)
     assert "it keeps its provider openai" in refused(Endpoint.objects.filter(name="lab"), provider="openrouter")
 
 
-def test_the_same_model_served_elsewhere_goes_on_there(run):
+def test_a_used_model_can_move_to_another_endpoint_of_its_provider(run):
     elsewhere = factories.make_endpoint("elsewhere")
     LanguageModel.objects.update(endpoint=elsewhere)
     claims = admit(WorkerRegistration().worker_id, 10)
@@ -44,8 +44,8 @@ def test_the_same_model_served_elsewhere_goes_on_there(run):
     assert find_differences() == []
 
 
-def test_it_is_not_moved_while_calls_are_in_flight(run):
-    """A claim that is lost is counted back where the model is served then."""
+def test_a_model_cannot_move_while_its_calls_are_in_flight(run):
+    """A lost claim is subtracted from the model's current endpoint, so the endpoint must not change before that."""
     worker = WorkerRegistration().worker_id
     claims = admit(worker, 2)
     elsewhere = factories.make_endpoint("elsewhere")
@@ -59,7 +59,7 @@ def test_it_is_not_moved_while_calls_are_in_flight(run):
     assert find_differences() == []
 
 
-def test_what_nobody_asked_yet_changes_freely(transactional_db):
+def test_an_unused_model_can_change_its_id_and_provider(transactional_db):
     model = factories.make_model()
     other = factories.make_endpoint("other", provider="anthropic")
     form = entered(model, model="vendor/large", endpoint=other.pk)
@@ -69,7 +69,7 @@ def test_what_nobody_asked_yet_changes_freely(transactional_db):
     assert LanguageModel.objects.get().identity == {"provider": "openrouter", "model": "vendor/large"}
 
 
-def test_the_page_shows_what_is_kept_and_says_why(run, client):
+def test_the_page_shows_fixed_fields_and_how_to_change_them(run, client):
     client.force_login(User.objects.get(username="operator"))
     page = client.get(reverse("model_edit", args=[LanguageModel.objects.get().pk])).content.decode()
     assert "To change the ID, create a new model" in page
@@ -80,7 +80,7 @@ def test_the_page_shows_what_is_kept_and_says_why(run, client):
     assert "To change the provider, create a new endpoint" in page
 
 
-def test_whoever_passes_the_form_by_is_told_the_field_and_the_remedy(run):
+def test_model_validation_names_the_fixed_field(run):
     model, endpoint = LanguageModel.objects.get(), Endpoint.objects.get()
     model.model, endpoint.provider = "vendor/large", "anthropic"
     for row, field in ((model, "model"), (endpoint, "provider")):

@@ -1,4 +1,4 @@
-"""What a call of unknown cost may still cost stays reserved: so that a bill that comes late finds its money."""
+"""The ceiling of a call of unknown cost stays reserved, so that a late bill never exceeds the budget."""
 
 from decimal import Decimal
 
@@ -55,7 +55,7 @@ def test_late_answers_never_exceed_the_budget(budgeted):
     record_results([result_of_text(claim) for claim in lost], WorkerRegistration().worker_id)
     spent, reserved = money()
     assert reserved == 0
-    assert spent == 3 * Decimal("0.5")  # They cost more than their ceiling, and nobody else had been paid.
+    assert spent == 3 * Decimal("0.5")  # They cost more than their ceiling, and no other call was paid.
     assert not Attempt.objects.exclude(outcome="late").exists()
     assert find_differences() == []
 
@@ -68,7 +68,7 @@ def test_a_run_pauses_with_a_reason_if_lost_calls_reserve_its_budget(budgeted):
     assert "$0.3000 reserved for calls of unknown cost" in budgeted.stop_reason
 
 
-def test_a_time_out_keeps_its_reservation(budgeted):
+def test_a_timeout_keeps_its_reservation(budgeted):
     drain(failing(ErrorClass.TIMEOUT), seconds=0.2, until_idle=False)
     assert money() == (0, Decimal("0.30"))
     assert set(Attempt.objects.values_list("kept_usd", "cost_usd")) == {(TEN_CENTS, None)}

@@ -1,4 +1,4 @@
-"""Claims a moment ahead: quick calls follow each other at once, slow ones are claimed as slots come free."""
+"""Prefetch: claims for quick calls are made early; slow calls are claimed when slots become free."""
 
 import asyncio
 from collections import Counter
@@ -36,16 +36,16 @@ def jobs(n, endpoint_id=AT):
 
 
 def paced(per_second, for_s=5.0, turn_s=0.05):
-    """A lookahead that has seen calls land at this pace for so long."""
+    """Return a queue, clock and target sizes after `for_s` seconds of answers at this rate."""
     clock = Clock()
     ahead = PrefetchQueue(clock)
     ahead.target_sizes()
-    landed = 0.0
+    n_answered = 0.0
     while clock.now < 100 + for_s:
         clock.now += turn_s
-        while landed < per_second * (clock.now - 100):
+        while n_answered < per_second * (clock.now - 100):
             ahead.note_answer(AT)
-            landed += 1
+            n_answered += 1
         wanted = ahead.target_sizes()
     return ahead, clock, wanted
 
@@ -75,7 +75,7 @@ def test_stale_jobs_are_released():
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20)), max_size=4))
-def test_no_more_calls_start_than_the_level_of_their_endpoint(endpoints):
+def test_prefetched_calls_never_exceed_the_limit_of_their_endpoint(endpoints):
     ahead = PrefetchQueue()
     waiting = [job for key, (n, _, _) in enumerate(endpoints) for job in jobs(n, key)]
     levels = {key: level for key, (_, level, _) in enumerate(endpoints)}
@@ -99,7 +99,7 @@ def long_run(transactional_db):
 
 
 class Provider:
-    """Answers after a moment, and knows how many calls it ever had at once."""
+    """A provider with a short latency that records its peak number of calls in flight."""
 
     def __init__(self, drain=None):
         self.now = self.peak = self.asked = self.most_held = 0
@@ -146,7 +146,7 @@ def test_a_failed_call_starts_no_successor(long_run):
     drained(provider)
     long_run.refresh_from_db()
     assert long_run.status == "stopped"
-    assert provider.asked <= 20 + 8  # What flew with the call that stopped the run.
+    assert provider.asked <= 20 + 8  # Calls in flight when the run stopped.
     assert find_differences() == []
 
 
@@ -157,7 +157,7 @@ def test_prefetched_jobs_of_an_overloaded_endpoint_are_released(long_run):
         async def answer(self):
             if self.asked_before is None and self.asked > 60 and len(self.drain._prefetched):
                 self.asked_before = self.asked
-                asyncio.get_running_loop().call_later(0.5, self.drain.stop)  # Time enough to ask what it must not.
+                asyncio.get_running_loop().call_later(0.5, self.drain.stop)  # Enough for a forbidden call.
             if self.asked_before is None:
                 return reply()
             raise CallFailure(ErrorClass.RATE_LIMITED, "slow down", http_status=429, retry_after_s=30)
@@ -165,7 +165,7 @@ def test_prefetched_jobs_of_an_overloaded_endpoint_are_released(long_run):
     provider = Overloaded()
     drained(provider, until_idle=False, seconds=60)
     assert provider.asked_before is not None
-    assert provider.asked <= provider.asked_before + 8  # What flew when the provider said so.
+    assert provider.asked <= provider.asked_before + 8  # Calls in flight at the first 429.
     assert find_differences() == []
 
 

@@ -1,4 +1,4 @@
-"""A preflight is a call like others: it takes a slot, a request and money, and is a row that the ledger adds up."""
+"""A preflight counts as a call: it uses a slot, the rate limit and the budget, and is entered in the ledger."""
 
 import threading
 from datetime import timedelta
@@ -23,7 +23,7 @@ from tests.factories.engine import reply
 from tests.factories.tampering import deleting_anything, without_triggers
 
 PAID = Decimal("0.00003")
-reconciled = pytest.mark.django_db(transaction=True)  # That is a transaction of its own.
+reconciled = pytest.mark.django_db(transaction=True)  # find_differences() needs its own transaction.
 CEILING = Decimal(INPUT_TOKENS * 1 + MAX_ANSWER_TOKENS * 2) / 1_000_000
 
 
@@ -62,7 +62,7 @@ def entry():
 
 
 @reconciled
-def test_its_cost_is_spent_of_the_budget_of_its_experiment_and_stands_in_the_ledger(draft):
+def test_a_preflight_spends_the_budget_of_its_experiment_and_is_entered_in_the_ledger(draft):
     held = []
 
     def watched(request):
@@ -81,7 +81,7 @@ def test_its_cost_is_spent_of_the_budget_of_its_experiment_and_stands_in_the_led
 
 
 @reconciled
-def test_of_no_experiment_it_costs_no_budget_and_stands_in_the_ledger_of_its_model(draft):
+def test_a_preflight_without_an_experiment_spends_no_budget_and_is_entered_for_its_model(draft):
     made(asked(), priced)
     draft.refresh_from_db()
     assert (draft.spent_usd, draft.reserved_usd) == (0, 0)
@@ -136,7 +136,7 @@ def test_a_closed_endpoint_is_not_called_and_the_reason_is_stated(draft, fields,
     assert (Endpoint.objects.get().in_flight, entry()[0]) == (before.in_flight, None)
 
 
-def test_it_takes_one_request_of_the_rate_and_the_tokens_that_it_used(draft):
+def test_a_preflight_uses_one_request_and_its_tokens_of_the_rate_limit(draft):
     Endpoint.objects.update(requests_per_minute=60, tokens_per_minute=6000, requests_per_day=5)
     taken = []
 
@@ -150,7 +150,7 @@ def test_it_takes_one_request_of_the_rate_and_the_tokens_that_it_used(draft):
     ]
     after = Endpoint.objects.get().throttle
     assert after["today"] == 1
-    assert after["tokens"] < 0  # Until some 50 s have passed: they run back at less than a hundred a second.
+    assert after["tokens"] < 0  # For about 50 s: the bucket refills at 100 tokens per second.
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_it_takes_one_request_of_the_rate_and_the_tokens_that_it_used(draft):
         (5, {"input_price": None}, "unknown price: model small has no price, and experiment draft has a budget"),
     ],
 )
-def test_no_call_is_made_beyond_the_budget(draft, budget, prices, said):
+def test_no_preflight_is_made_beyond_the_budget(draft, budget, prices, said):
     Experiment.objects.update(max_usd=budget)
     LanguageModel.objects.update(**prices)
     done = made(asked(draft), never)
@@ -170,7 +170,7 @@ def test_no_call_is_made_beyond_the_budget(draft, budget, prices, said):
 
 
 @reconciled
-def test_at_a_limit_of_one_exactly_one_of_two_preflights_is_made(draft):
+def test_a_concurrency_limit_of_one_admits_one_of_two_preflights(draft):
     Endpoint.objects.update(max_concurrency=1)
     first, second = asked(draft), asked(draft)
     inside, over = threading.Event(), threading.Event()
@@ -197,7 +197,7 @@ def test_at_a_limit_of_one_exactly_one_of_two_preflights_is_made(draft):
 
 
 @reconciled
-def test_a_silent_workers_preflight_releases_its_slot_and_a_late_answer_is_paid_once(draft):
+def test_a_preflight_of_a_silent_worker_releases_its_slot_and_its_late_answer_is_paid_once(draft):
     lost = asked(draft)
 
     def late(request):
@@ -217,7 +217,7 @@ def test_a_silent_workers_preflight_releases_its_slot_and_a_late_answer_is_paid_
     assert find_differences() == []
 
 
-def test_a_preflight_that_no_worker_takes_ends(draft):
+def test_a_preflight_that_no_worker_claims_expires(draft):
     waiting = asked()
     Preflight.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
     assert sweep_expired() == 1
@@ -227,7 +227,7 @@ def test_a_preflight_that_no_worker_takes_ends(draft):
 
 
 @reconciled
-def test_reconcile_finds_what_was_tampered_with_and_money_and_slots_that_no_preflight_holds(draft):
+def test_reconcile_finds_changed_entries_and_money_and_slots_without_a_preflight(draft):
     made(asked(draft), priced)
     with without_triggers():
         LedgerEntry.objects.update(paid_usd=7, attempts=7)
@@ -246,7 +246,7 @@ def test_reconcile_finds_what_was_tampered_with_and_money_and_slots_that_no_pref
 
 
 @reconciled
-def test_an_experiment_is_not_deleted_under_one_that_is_being_made_and_takes_its_ledger_with_it(draft):
+def test_an_experiment_can_be_deleted_with_its_ledger_after_its_preflight_ends(draft):
     def deleting(request):
         with pytest.raises(TransitionError, match="preflight"):
             deletion.delete(draft, by="owner", reason="too early")

@@ -1,4 +1,4 @@
-"""A model may ask for marks: they change what is sent, never what was asked."""
+"""Cache marks of a model change the request that is sent, not its hash."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def asked(run):
 
 
 @pytest.mark.parametrize(("provider", "takes_marks"), [("anthropic", True), ("openrouter", True), ("openai", False)])
-def test_only_providers_that_know_them_get_marks_and_the_hash_stays(db, provider, takes_marks):
+def test_only_supporting_providers_get_cache_marks_and_the_request_hash_stays_equal(db, provider, takes_marks):
     factories.make_endpoint(provider=provider)
     run = marked_run()
     plain = asked(run)

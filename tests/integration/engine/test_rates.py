@@ -1,4 +1,4 @@
-"""Rates hold over all workers, in the claim; an overloaded endpoint gets fewer calls."""
+"""Rate limits apply to all workers together, at the claim; an overloaded endpoint gets fewer calls."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ def claimed_by_two_workers():
 
 @pytest.fixture
 def clock(transactional_db):
-    """The database's clock, as it is told: its own function is found behind one of the same name."""
+    """A function that sets the database clock, by shadowing `clock_timestamp()` in the search path."""
     with connection.cursor() as cursor:
         cursor.execute("""CREATE SCHEMA told;
             CREATE FUNCTION told.clock_timestamp() RETURNS timestamptz STABLE LANGUAGE sql
@@ -41,16 +41,16 @@ def clock(transactional_db):
 
 @pytest.fixture
 def noon(clock):
-    """It stands still: nothing comes back into a bucket, and no day ends, between two claims."""
+    """A clock stopped at noon: no bucket refills and no day ends between two claims."""
     clock("2026-03-01T12:00:00Z")
 
 
-def test_requests_a_minute_hold_over_workers(noon):
+def test_workers_share_the_limit_of_requests_per_minute(noon):
     many(requests_per_minute=60, adaptive=False)
     assert claimed_by_two_workers() == [10, 0]
 
 
-def test_requests_a_day_hold_over_workers(noon):
+def test_workers_share_the_limit_of_requests_per_day(noon):
     many(requests_per_day=7, adaptive=False)
     assert claimed_by_two_workers() == [7, 0]
 
@@ -59,11 +59,11 @@ def test_requests_a_day_hold_over_workers(noon):
     ("zone", "before", "after", "midnight_in_utc"),
     [
         ("Asia/Tokyo", "2026-03-01T14:59:50Z", "2026-03-01T15:00:10Z", "2026-03-02T00:00:10Z"),
-        # The night after the clocks went forward: an hour earlier by UTC than the night before.
+        # The night after daylight saving time began: midnight is one hour earlier in UTC than the night before.
         ("America/New_York", "2026-03-09T03:59:50Z", "2026-03-09T04:00:10Z", "2026-03-10T00:00:10Z"),
     ],
 )
-def test_a_day_begins_at_midnight_where_the_provider_counts_it(clock, zone, before, after, midnight_in_utc):
+def test_a_day_begins_at_midnight_in_the_time_zone_of_the_endpoint(clock, zone, before, after, midnight_in_utc):
     clock(before)
     many(requests_per_day=7, adaptive=False, day_zone=zone)
     assert claimed_by_two_workers() == [7, 0]
@@ -73,7 +73,7 @@ def test_a_day_begins_at_midnight_where_the_provider_counts_it(clock, zone, befo
     assert claimed_by_two_workers() == [0, 0]
 
 
-def test_tokens_a_minute_hold_over_workers_and_are_corrected_by_what_was_used(noon):
+def test_workers_share_the_limit_of_tokens_per_minute_and_actual_usage_corrects_it(noon):
     run = many(tokens_per_minute=6000, adaptive=False)
     Run.objects.update(reserve_tokens=300)
     assert claimed_by_two_workers() == [4, 0]
@@ -83,26 +83,26 @@ def test_tokens_a_minute_hold_over_workers_and_are_corrected_by_what_was_used(no
 
 
 @pytest.mark.slow
-def test_unused_tokens_come_back_with_the_answers(transactional_db):
+def test_unused_tokens_return_to_the_bucket_with_the_answers(transactional_db):
     many(tokens_per_minute=60_000, adaptive=False)
     Run.objects.update(reserve_tokens=5000)
-    drain(answering(), seconds=60)  # Two reservations empty the bucket: the rest runs on what comes back.
+    drain(answering(), seconds=60)  # Two reservations empty the bucket: the other calls need returned tokens.
     assert Endpoint.objects.get().throttle["tokens"] > 9000
 
 
-def test_a_changed_rate_takes_effect_at_the_next_claim(noon):
+def test_a_changed_rate_limit_applies_to_the_next_claim(noon):
     many(requests_per_day=3, adaptive=False)
     assert claimed_by_two_workers() == [3, 0]
     Endpoint.objects.update(requests_per_day=5)
     assert claimed_by_two_workers() == [2, 0]
 
 
-def test_the_limit_starts_low_and_grows_while_calls_are_answered(transactional_db):
+def test_the_adaptive_limit_starts_low_and_grows_while_calls_are_answered(transactional_db):
     many()
     assert sum(claimed_by_two_workers()) == FIRST_LIMIT
 
 
-def test_an_overload_cuts_the_limit_and_the_curve_shows_it(transactional_db):
+def test_an_overload_reduces_the_adaptive_limit_and_appears_in_its_history(transactional_db):
     many()
     calls = 0
 

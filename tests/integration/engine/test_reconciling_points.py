@@ -1,4 +1,4 @@
-"""What decided points count is proven from their rows."""
+"""The consistency check recomputes the counters of decided points from their rows."""
 
 import pytest
 from django.core.management import call_command
@@ -28,7 +28,7 @@ def decided(transactional_db):
 
 
 @pytest.mark.parametrize("counter", ["n_planned", "n_correct", "n_truncated", "n_failed", "n_rated_items"])
-def test_a_counter_that_was_tampered_with_is_named(decided, counter):
+def test_reconcile_names_a_changed_counter(decided, counter):
     point = decided.points.get(key={"category": "easy"})
     before = getattr(point, counter)
     Point.objects.filter(pk=point.pk).update(**{counter: F(counter) + 1})
@@ -37,13 +37,13 @@ def test_a_counter_that_was_tampered_with_is_named(decided, counter):
     ]
 
 
-def test_answers_that_are_not_counted_are_found(decided):
+def test_reconcile_finds_uncounted_answers(decided):
     point = decided.points.get(key={"category": "easy"})
     Point.objects.filter(pk=point.pk).update(n_total=7)
     assert [str(found) for found in find_differences()] == [f"point {point.pk}: answers is 7, the rows say 8"]
 
 
-def test_rows_that_changed_under_a_point_are_found(decided):
+def test_reconcile_finds_changed_or_deleted_rows_of_a_point(decided):
     point = decided.points.get(key={"category": "easy"})
     with allow_superseding():
         Grading.objects.filter(trial__item__category="easy").update(score=0)
@@ -55,7 +55,7 @@ def test_rows_that_changed_under_a_point_are_found(decided):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("counter", ["mean", "spread", "n_rated_items"])
-def test_a_mean_that_was_tampered_with_is_named(transactional_db, counter):
+def test_reconcile_names_a_changed_mean(transactional_db, counter):
     run = launched()
     drain(rating(alike_or_apart))
     assert find_differences() == []
@@ -64,7 +64,7 @@ def test_a_mean_that_was_tampered_with_is_named(transactional_db, counter):
     assert [(found.row, found.counter) for found in find_differences()] == [(f"point {point.pk}", counter)]
 
 
-def test_blank_answers_that_are_graded_after_the_decision_make_no_difference(transactional_db):
+def test_blank_answers_graded_after_the_decision_do_not_count(transactional_db):
     from grading_app.scoring.grading import grade
 
     experiment = make(questions(8, "easy"), on_empty="skip")
@@ -89,10 +89,10 @@ def raise_the_version(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("says_its_rule", [True, False])
-def test_points_decided_by_an_earlier_version_of_the_rule_are_proven_by_it_and_named(
+def test_points_of_an_earlier_rule_version_are_checked_by_that_version_and_reported(
     decided, client, monkeypatch, capsys, says_its_rule
 ):
-    """A rule's next version calls everything wrong: what was decided by the one before stays."""
+    """The next rule version grades every answer as wrong; decisions by the earlier version do not change."""
     if not says_its_rule:
         Point.objects.update(rounds=[{"asked": 8}])
     easy = decided.points.get(key={"category": "easy"})
@@ -114,7 +114,7 @@ def test_points_decided_by_an_earlier_version_of_the_rule_are_proven_by_it_and_n
     assert "2 points were decided by an earlier version of the rule" in page
 
 
-def test_a_point_that_goes_on_after_the_rule_changed_is_decided_by_the_rule_of_then(transactional_db, monkeypatch):
+def test_a_reopened_point_is_decided_by_the_current_rule_version(transactional_db, monkeypatch):
     run = launch(make(questions(40, "easy")))
     drain(answering(easy_is_right))
     first = run.points.get().rounds[-1]["graded_by"]
@@ -122,7 +122,7 @@ def test_a_point_that_goes_on_after_the_rule_changed_is_decided_by_the_rule_of_t
     raise_the_version(monkeypatch)
     assert describe_earlier_rule(run.experiment).startswith("1 point was decided")
     Point.objects.update(status="open")
-    assert decide_due() == 0  # The run has ended: what was decided stays.
+    assert decide_due() == 0  # The run has ended: its decisions stay.
     Run.objects.update(status="running")
     assert decide_due() == 1
     assert run.points.get().rounds[-1]["graded_by"] != first

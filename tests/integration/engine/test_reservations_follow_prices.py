@@ -1,4 +1,4 @@
-"""A budget that is set, and a price that changes, while runs go on: no claim sets aside less than its call may cost."""
+"""Budgets and prices that change during a run: every claim reserves at least the maximum cost of its call."""
 
 from decimal import Decimal
 
@@ -20,12 +20,12 @@ from runs_app.price_list import Repricing, apply_repricings
 from tests import factories
 from tests.factories.call_outcomes import result_of_outcome
 
-PRICE = Decimal(10_000)  # For a million tokens: so a hundred tokens cost a dollar.
+PRICE = Decimal(10_000)  # Per million tokens: 100 tokens cost one dollar.
 
 
 @pytest.fixture
 def launched(transactional_db):
-    """Sixty trials of at most ten dollars' worth of answer each, without a budget."""
+    """An experiment of sixty trials that cost at most ten dollars each, without a budget."""
     model = factories.make_model(max_output_tokens=1000, input_price=0, output_price=PRICE)
     experiment = factories.make_experiment("dear", models=[model], samples=20, max_usd=None)
     run_control.launch(experiment, by="test")
@@ -37,7 +37,7 @@ def with_budget(experiment, budget):
     return LaunchedExperimentForm(data, instance=Experiment.objects.get(pk=experiment.pk), user="test")
 
 
-def test_a_budget_that_is_set_while_it_runs_holds_from_the_next_claim(launched):
+def test_a_budget_set_during_a_run_applies_to_the_next_claim(launched):
     Run.objects.update(reserve_usd=0)
     form = with_budget(launched, "25")
     assert form.is_valid(), form.errors
@@ -51,14 +51,14 @@ def test_a_budget_that_is_set_while_it_runs_holds_from_the_next_claim(launched):
     ("unknown", "told"),
     [({"output_price": None}, "unknown price: model small"), ({"max_output_tokens": None}, "no ceiling")],
 )
-def test_a_budget_is_refused_where_a_call_has_no_ceiling(launched, unknown, told):
+def test_a_budget_is_refused_if_a_call_has_no_cost_ceiling(launched, unknown, told):
     LanguageModel.objects.filter(name="small").update(**unknown)
     form = with_budget(launched, "25")
     assert told in " ".join(form.errors["max_usd"])
     assert with_budget(launched, "").is_valid()
 
 
-def test_a_larger_limit_under_another_name_is_what_is_reserved(transactional_db):
+def test_the_reservation_uses_the_larger_of_two_output_limits(transactional_db):
     model = factories.make_model(input_price=0, output_price=PRICE)
     sampler = factories.make_sampler("sly", max_tokens=10, extra={"max_completion_tokens": 1000})
     experiment = factories.make_experiment("sly", models=[model], samplers=[sampler], samples=20, max_usd=25)
@@ -68,27 +68,27 @@ def test_a_larger_limit_under_another_name_is_what_is_reserved(transactional_db)
 
 
 @pytest.mark.parametrize("extra", [{"n": 5}, {"models": ["dearer"]}, ["n"], "n", 5])
-def test_the_database_keeps_no_sampler_with_other_parameters(db, extra):
+def test_the_database_refuses_a_sampler_with_unknown_parameters(db, extra):
     sampler = factories.make_sampler("sly", status="draft")
     with pytest.raises(IntegrityError, match="sampler_extra_is_allowed"):
         Sampler.objects.filter(pk=sampler.pk).update(extra=extra)
 
 
-def test_the_database_takes_every_parameter_that_the_site_allows(db):
+def test_the_database_accepts_every_allowed_sampler_parameter(db):
     extra = dict.fromkeys(EXTRA_NAMES, 1)
     factories.make_sampler("wide", extra=extra)
     assert Sampler.objects.get(name="wide").extra == extra
 
 
 @pytest.mark.parametrize("name", ["DATABASE_URL", "EVALSITE_SECRET_KEY", "PATH", "lab_key", "DJANGO_KEY"])
-def test_the_database_keeps_no_endpoint_whose_key_is_another_variable(db, name):
+def test_the_database_refuses_an_endpoint_whose_key_variable_is_not_an_api_key(db, name):
     with pytest.raises(IntegrityError, match="endpoint_key_env_is_a_key"):
         factories.make_endpoint("greedy", key_env=name)
 
 
 @pytest.mark.parametrize("new", [5 * PRICE, PRICE / 5])
-def test_a_call_is_priced_as_it_was_when_its_money_was_set_aside(launched, new):
-    """Else one that is claimed after a price fell, and priced as before, would cost more than is set aside for it."""
+def test_a_call_keeps_the_price_of_its_reservation(launched, new):
+    """Otherwise a claim made after a price cut would reserve less than its call costs at the old price."""
     worker, questions = WorkerRegistration().worker_id, DesignCache()
     prices = []
     for _ in range(2):
@@ -100,7 +100,7 @@ def test_a_call_is_priced_as_it_was_when_its_money_was_set_aside(launched, new):
     assert prices == [(10, PRICE), (new / 1_000, new)]
 
 
-def test_a_model_that_becomes_dearer_is_claimed_at_its_new_price(launched):
+def test_claims_after_a_price_increase_reserve_the_new_price(launched):
     Experiment.objects.update(max_usd=200)
     worker = WorkerRegistration().worker_id
     before = admit(worker, 4)
@@ -115,7 +115,7 @@ def test_a_model_that_becomes_dearer_is_claimed_at_its_new_price(launched):
     assert find_differences() == []
 
 
-def test_an_endpoint_that_is_free_no_more_sets_aside_what_its_models_cost(launched):
+def test_an_endpoint_that_is_no_longer_free_reserves_the_prices_of_its_models(launched):
     Endpoint.objects.update(is_free=True)
     Run.objects.all().update_reservations()
     assert Run.objects.get().reserve_usd == 0
@@ -125,7 +125,7 @@ def test_an_endpoint_that_is_free_no_more_sets_aside_what_its_models_cost(launch
     assert Run.objects.get().reserve_usd == 10
 
 
-def test_a_price_is_not_taken_away_under_a_budget(launched):
+def test_a_price_cannot_be_removed_from_a_model_with_a_budget(launched):
     Experiment.objects.update(max_usd=200)
     model = LanguageModel.objects.get()
     data = {"name": "small", "endpoint": model.endpoint_id, "model": model.model, "batch_discount": "0.5"}
@@ -136,7 +136,7 @@ def test_a_price_is_not_taken_away_under_a_budget(launched):
     assert LanguageModel.objects.get().output_price == PRICE
 
 
-def test_an_endpoint_stays_free_where_a_budget_has_a_model_without_a_price(launched):
+def test_an_endpoint_must_stay_free_if_a_budgeted_model_has_no_price(launched):
     Endpoint.objects.update(is_free=True)
     LanguageModel.objects.update(output_price=None)
     Experiment.objects.update(max_usd=200)
@@ -144,14 +144,14 @@ def test_an_endpoint_stays_free_where_a_budget_has_a_model_without_a_price(launc
     assert "unknown price: model small" in " ".join(form.errors["is_free"])
 
 
-def test_a_listed_price_that_is_taken_over_is_set_aside_at_once(launched):
+def test_applying_a_listed_price_updates_reservations_immediately(launched):
     model = LanguageModel.objects.get()
     before = {"output_price": model.output_price}
     assert apply_repricings([Repricing(model, before, {"output_price": 5 * PRICE})], by="a test") == 1
     assert Run.objects.get().reserve_usd == 50
 
 
-def test_what_has_ended_binds_nobody(launched):
+def test_a_price_can_be_removed_after_the_runs_end(launched):
     run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
     Experiment.objects.update(max_usd=200)
     model = LanguageModel.objects.get()
@@ -161,7 +161,7 @@ def test_what_has_ended_binds_nobody(launched):
     assert Run.objects.get().reserve_usd == 10
 
 
-def test_it_is_the_largest_request_and_the_longest_answer_at_the_price_of_a_batch(launched):
+def test_a_batched_run_reserves_its_largest_request_and_longest_answer_at_batch_prices(launched):
     Run.objects.update(request_tokens=7, is_batched=True)
     model = LanguageModel.objects.get()
     model.input_price, model.batch_discount = PRICE, Decimal("0.25")

@@ -1,4 +1,4 @@
-"""A run that stopped itself, its cause mended, and set going again: what failed before does not stop it once more."""
+"""Restart of a stopped run after its cause was corrected: earlier failures do not stop it again."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def stopped_after_twenty_calls(run):
 
 
 @pytest.mark.slow
-def test_a_run_continues_to_its_end_once_the_key_is_corrected(run):
+def test_a_run_continues_to_its_end_after_the_key_is_corrected(run):
     stopped_after_twenty_calls(run)
     run_control.resume(Run.objects.all(), by="an operator", reason="the key is mended")
     assert drain(answering(), seconds=DEADLINE_S) == 40
@@ -67,7 +67,7 @@ def test_a_run_stops_again_if_the_cause_remains(run):
     assert run.stop_reason.startswith("20 of 20 attempts failed permanently")
 
 
-def test_failures_of_a_run_that_was_done_do_not_stop_what_is_tried_again(run):
+def test_earlier_failures_of_a_done_run_do_not_stop_its_retries(run):
     Experiment.objects.update(stop_after_attempts=100)
     drain(refusing())
     run.refresh_from_db()
@@ -107,7 +107,7 @@ def test_two_failures_of_twenty_nine_do_not_stop_a_run(run):
     assert (run.status, run.n_attempts, run.n_permanent) == ("running", 29, 2)
 
 
-def test_a_run_whose_failures_are_surely_above_the_limit_stops_at_the_fifth(run):
+def test_a_run_whose_failure_rate_is_clearly_above_the_limit_stops_at_the_fifth_failure(run):
     worker = WorkerRegistration().worker_id
     assert attempted(worker, [REFUSED] * 4 + [ANSWERED] * 16).status == "running"
     run = attempted(worker, [REFUSED])

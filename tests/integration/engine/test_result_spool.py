@@ -1,4 +1,4 @@
-"""What came in and was not yet written when its worker died is written by another, and not asked and paid again."""
+"""Results that a dead worker received but did not record are recorded by another worker, without a second call."""
 
 import os
 from decimal import Decimal
@@ -30,15 +30,15 @@ def journal(worker):
     return ResultSpool(settings.JOURNAL_DIR, worker.name)
 
 
-def left(journal, results):
-    """By a worker that died before it could write them."""
+def write_spool(journal, results):
+    """Write a spool as a worker does that dies before it records these results."""
     for result in results:
         journal.add(result)
     journal.close()
 
 
 def columns(model, **which):
-    """What was stored, without keys and moments."""
+    """Return the stored columns of each row, without keys and timestamps."""
     rows = list(model.objects.filter(**which).order_by("pk").values())
     passing = ("id", "trial_id", "token", "item_id", "sample_idx", "worker_id")
     return [
@@ -53,10 +53,10 @@ def failed(claim):
 
 
 @pytest.mark.parametrize("ending", [result_of_text, failed])
-def test_results_of_a_dead_worker_are_recorded_as_it_would_have_recorded_them(worker, journal, ending):
+def test_spooled_results_of_a_dead_worker_are_recorded_like_direct_results(worker, journal, ending):
     claims = admit(worker.worker_id, 2)
     record_results([ending(claims[0])], worker.worker_id)
-    left(journal, [ending(claims[1])])
+    write_spool(journal, [ending(claims[1])])
     assert record_orphaned_results(settings.JOURNAL_DIR) == 1
 
     stored, adopted = columns(Trial, attempts=1)
@@ -72,7 +72,7 @@ def test_results_of_a_dead_worker_are_recorded_as_it_would_have_recorded_them(wo
 @pytest.mark.parametrize("text", ["two\nlines", "\x00", "a\u2028b", '{"a": "\\"}', "\U0001f600"])
 def test_results_with_any_text_are_recorded(worker, journal, text):
     (claim,) = admit(worker.worker_id, 1)
-    left(journal, [result_of_text(claim, text)])
+    write_spool(journal, [result_of_text(claim, text)])
     assert record_orphaned_results(settings.JOURNAL_DIR) == 1
     assert Trial.objects.get(pk=claim.trial_id).answer == text.replace("\x00", "\ufffd")
 
@@ -85,7 +85,7 @@ def test_an_answer_that_the_spool_cannot_hold_is_recorded(run):
 def test_a_result_recorded_before_its_worker_died_is_counted_once(worker, journal):
     results = [result_of_text(claim, "once") for claim in admit(worker.worker_id, 2)]
     record_results(results, worker.worker_id)
-    left(journal, results)
+    write_spool(journal, results)
     assert record_orphaned_results(settings.JOURNAL_DIR) == 0
     assert Attempt.objects.count() == 2
     assert find_differences() == []
@@ -96,7 +96,7 @@ def test_a_result_of_a_reclaimed_trial_is_a_late_attempt_with_its_cost(run, work
     expire_leases()
     sweep_expired()
     drain(answering("in time"))
-    left(journal, [result_of_text(claim)])
+    write_spool(journal, [result_of_text(claim)])
     assert record_orphaned_results(settings.JOURNAL_DIR) == 0
     assert Trial.objects.get(pk=claim.trial_id).answer == "in time"
     assert Attempt.objects.get(outcome="late").cost_usd == Decimal("0.5")
@@ -107,7 +107,7 @@ def test_endpoint_feedback_of_a_dead_worker_is_dropped(worker, journal):
     (claim,) = admit(worker.worker_id, 1)
     result = result_of_text(claim)
     result.pause_s, result.allowance = 600.0, Allowance(requests=Remaining(0, 600.0))
-    left(journal, [result])
+    write_spool(journal, [result])
     record_orphaned_results(settings.JOURNAL_DIR)
     endpoint = Endpoint.objects.get()
     assert endpoint.paused_until is None
@@ -124,7 +124,7 @@ def test_the_spool_of_a_live_worker_is_left_alone(worker, journal):
 
 def test_the_spool_of_another_database_is_left_alone(worker, journal):
     (claim,) = admit(worker.worker_id, 1)
-    left(journal, [result_of_text(claim)])
+    write_spool(journal, [result_of_text(claim)])
     Worker.objects.filter(pk=worker.worker_id).update(name="a worker of another site")
     assert record_orphaned_results(settings.JOURNAL_DIR) == 0
     assert journal.path.exists()
@@ -132,18 +132,18 @@ def test_the_spool_of_another_database_is_left_alone(worker, journal):
 
 def test_an_incomplete_line_is_skipped_and_the_others_are_recorded(worker, journal):
     results = [result_of_text(claim) for claim in admit(worker.worker_id, 2)]
-    left(journal, results)
+    write_spool(journal, results)
     journal.path.write_bytes(journal.path.read_bytes()[:-20])
     assert record_orphaned_results(settings.JOURNAL_DIR) == 1
     expire_leases()
     assert sweep_expired() == 1
 
 
-def test_a_refused_spool_is_renamed_and_stops_no_drain(run, worker, journal):
+def test_a_refused_spool_is_renamed_and_the_drain_continues(run, worker, journal):
     (claim,) = admit(worker.worker_id, 1)
     result = result_of_text(claim)
     result.calls[0]["call"] = 2**40
-    left(journal, [result])
+    write_spool(journal, [result])
     assert record_orphaned_results(settings.JOURNAL_DIR) == 0
     assert [path.suffix for path in settings.JOURNAL_DIR.iterdir()] == [".refused"]
     expire_leases()
@@ -151,7 +151,7 @@ def test_a_refused_spool_is_renamed_and_stops_no_drain(run, worker, journal):
     assert drain(answering()) == 6
 
 
-def test_a_full_disk_spoils_no_earlier_line(worker, journal, monkeypatch, caplog):
+def test_a_full_disk_does_not_damage_earlier_lines(worker, journal, monkeypatch, caplog):
     whole, cut, after = (result_of_text(claim) for claim in admit(worker.worker_id, 3))
     journal.add(whole)
     write = os.write
@@ -164,7 +164,7 @@ def test_a_full_disk_spoils_no_earlier_line(worker, journal, monkeypatch, caplog
     assert Trial.objects.get(status="done").pk == whole.claim.trial_id
 
 
-def test_recorded_lines_are_dropped_and_unrecorded_ones_stay(worker, journal):
+def test_only_recorded_lines_are_removed_from_the_spool(worker, journal):
     written, unwritten = (result_of_text(claim, "long " * 100_000) for claim in admit(worker.worker_id, 2))
     for result in (written, written, written, unwritten):
         journal.add(result)

@@ -1,4 +1,4 @@
-"""Rounds over a parametric space: every task by its own rule, truncated answers counted apart, guessing corrected."""
+"""Adaptive rounds over a parametric space: a rule per task, separate truncation counts, correction for guessing."""
 
 import pytest
 from django.urls import reverse
@@ -62,7 +62,7 @@ def points():
     return {point.label: point for point in Point.objects.all()}
 
 
-def test_each_point_stops_by_the_rule_of_its_task_and_says_why(run_space):
+def test_each_point_stops_by_the_rule_of_its_task_and_states_the_reason(run_space):
     made = run_space()
     found = points()
     easy, hard, guessed = (found[name] for name in ("arithmetic_length-4", "arithmetic_length-40",

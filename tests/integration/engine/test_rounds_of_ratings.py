@@ -1,4 +1,4 @@
-"""Rounds of rated items: a point is one dimension's, and stops when its mean rating is known well enough."""
+"""Adaptive rounds of ratings: a point is one dimension and stops when the interval of its mean is narrow enough."""
 
 import statistics
 
@@ -15,7 +15,7 @@ ADAPTIVE = {"by": "category", "scorer": "rating", "round": 8, "max": 64, "target
 
 
 def launched(n=64, *, adaptive=ADAPTIVE, samples=1, **fields):
-    """One category, rated for valence and for arousal."""
+    """Launch an experiment with one category, rated for valence and arousal."""
     team = factories.make_team()
     experiment = factories.make_experiment(
         "rounds",
@@ -33,7 +33,7 @@ def launched(n=64, *, adaptive=ADAPTIVE, samples=1, **fields):
 
 
 def rating(rate, **fields):
-    """`rate(dimension, item number)` is the answer."""
+    """Return a provider that answers with `rate(dimension, item number)`."""
 
     async def call(request):
         question = request.messages[-1]["content"]
@@ -60,12 +60,12 @@ def test_a_launch_plans_the_first_round_of_each_dimension(transactional_db):
     assert run.n_pending == 16
 
 
-def test_ratings_that_are_alike_are_known_early_and_those_that_are_apart_are_not(transactional_db):
+def test_ratings_with_less_spread_reach_the_target_interval_earlier(transactional_db):
     run = launched()
     drain(rating(alike_or_apart))
 
     valence, arousal = points_of(run)["calm, valence"], points_of(run)["calm, arousal"]
-    # Eight alike are not enough, since others may differ: ±1.15; sixteen are.
+    # The interval after eight equal ratings is ±1.15, too wide; sixteen are enough.
     assert [round["status"] for round in valence.rounds] == ["open", "enough"]
     assert (valence.n_planned, valence.n_total, valence.n_rated_items) == (16, 16, 16)
     assert (valence.mean, valence.spread) == (4, 0)
@@ -85,10 +85,10 @@ def test_an_items_repetitions_are_averaged_and_count_once(transactional_db):
     point = points_of(run)["calm, valence"]
     assert (point.status, point.n_total, point.n_rated_items, point.mean) == ("exhausted", 16, 4, 2.5)
     assert point.spread == pytest.approx(statistics.stdev([1, 2, 3, 4]))
-    assert len({round["half_width"] for round in point.rounds}) == 1  # Asked again, and no better known.
+    assert len({round["half_width"] for round in point.rounds}) == 1  # Repetitions do not narrow the interval.
 
 
-def test_answers_cut_off_give_a_point_up_and_unread_ones_are_counted_apart(transactional_db):
+def test_truncated_answers_abort_a_point_and_unreadable_answers_are_counted_separately(transactional_db):
     run = launched(16, adaptive={**ADAPTIVE, "abortht": 0.4, "max": 16})
 
     async def call(request):
@@ -105,7 +105,7 @@ def test_answers_cut_off_give_a_point_up_and_unread_ones_are_counted_apart(trans
 
 
 @pytest.mark.slow
-def test_the_other_dimension_waits_for_nobody(transactional_db):
+def test_a_dimension_is_decided_even_if_the_other_has_no_answers(transactional_db):
     run = launched()
     run.trials.filter(dimension__name="arousal").update(status="cancelled")
     factories.refresh_counters(run)

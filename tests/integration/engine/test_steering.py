@@ -1,4 +1,4 @@
-"""Launch, pause, resume, cancel, retry: over all workers, with an author and a reason."""
+"""Launch, pause, resume, cancel and retry: they apply to all workers and record an author and a reason."""
 
 import asyncio
 from decimal import Decimal
@@ -17,7 +17,7 @@ from tests.factories.call_outcomes import result_of_outcome
 from tests.factories.engine import answering, drain, reply
 
 
-def test_launch_plans_writes_the_manifest_and_starts(transactional_db):
+def test_a_launch_plans_the_trials_writes_the_manifest_and_starts_the_runs(transactional_db):
     experiment = factories.make_experiment("fresh", samples=2, max_usd=None)
     report = run_control.launch(experiment, by="test")
     assert report.trials_added == 6
@@ -29,7 +29,7 @@ def test_launch_plans_writes_the_manifest_and_starts(transactional_db):
 
 
 @pytest.mark.slow
-def test_launching_again_adds_only_what_is_missing(transactional_db):
+def test_a_second_launch_adds_only_missing_trials(transactional_db):
     experiment = factories.make_experiment("grows", samples=1, max_usd=None)
     run_control.launch(experiment, by="test")
     drain(answering())
@@ -41,7 +41,7 @@ def test_launching_again_adds_only_what_is_missing(transactional_db):
     assert find_differences() == []
 
 
-def test_a_paused_run_is_not_claimed_and_a_resumed_one_is(run):
+def test_trials_of_a_paused_run_are_claimed_only_after_it_resumes(run):
     run_control.pause(Run.objects.all(), by="an operator", reason="the provider is down")
     assert admit(WorkerRegistration().worker_id, 10) == []
     change = run.history.first()
@@ -50,7 +50,7 @@ def test_a_paused_run_is_not_claimed_and_a_resumed_one_is(run):
     assert drain(answering()) == 6
 
 
-def test_cancelling_ends_what_is_pending_and_still_records_what_is_in_flight(run):
+def test_cancelling_a_run_cancels_pending_trials_and_records_calls_in_flight(run):
     async def call(request):
         await asyncio.to_thread(_cancel_once)
         return reply()
@@ -70,7 +70,7 @@ def _cancel_once():
     connection.close()
 
 
-def test_failed_trials_of_one_class_are_retried(run):
+def test_failed_trials_can_be_retried_by_error_class(run):
     async def refuse(request):
         kind = "content_refused" if "0 plus" in request.messages[-1]["content"] else "not_found"
         raise CallFailure(ErrorClass(kind), "no", http_status=400)
@@ -114,7 +114,7 @@ def test_a_budget_is_never_exceeded_and_the_run_states_the_missing_amount(run):
 
 
 def test_a_run_without_budget_states_the_cost_of_all_pending_calls(transactional_db):
-    """Six trials of two conditions and two of a judge: 3 x $0.10 + 3 x $0.20 + 2 x $0.50, and $0.05 is left."""
+    """Three trials of each of two conditions and two of a judge: 3 x $0.10 + 3 x $0.20 + 2 x $0.50; $0.05 is left."""
     models = [factories.make_model("small"), factories.make_model("large")]
     experiment = factories.make_experiment("two", models=models, max_usd=Decimal("0.05"))
     small, large = factories.make_runs(experiment)
@@ -136,7 +136,7 @@ def test_a_run_without_budget_states_the_cost_of_all_pending_calls(transactional
 
 
 @pytest.mark.parametrize("n", [0, 100_001])
-def test_a_concurrency_out_of_range_is_refused(run, n):
+def test_a_concurrency_limit_out_of_range_is_refused(run, n):
     with pytest.raises(ValueError, match="between 1 and 100,000"):
         run.change_concurrency(n, by="test")
 
@@ -151,7 +151,7 @@ def test_failed_trials_of_a_cancelled_run_are_not_retried(run):
     assert run.n_failed == 2
 
 
-def test_a_paused_run_ends_when_the_last_of_it_is_answered(run):
+def test_a_paused_run_is_done_when_its_last_trial_is_answered(run):
     async def call(request):
         await asyncio.to_thread(_pause)
         return reply()
@@ -181,7 +181,7 @@ def states():
 
 
 @pytest.mark.slow
-def test_a_sequence_that_was_paused_goes_on_as_a_sequence(sequence):
+def test_a_paused_sequence_resumes_as_a_sequence(sequence):
     run_control.pause(Run.objects.all(), by="test")
     assert states() == ["paused", "paused", "paused"]
     assert len(run_control.resume(Run.objects.all(), by="test")) == 3
@@ -206,7 +206,7 @@ def test_retried_trials_of_a_sequence_wait_for_their_turn(sequence):
     assert states() == ["queued", "running", "queued"]
 
 
-def test_cancelling_a_sequence_starts_none_of_it(sequence):
+def test_cancelling_a_sequence_starts_no_run(sequence):
     run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
     assert states() == ["cancelled", "cancelled", "cancelled"]
     assert [change.to_value for change in Run.objects.latest("pk").history] == ["cancelled", "queued"]

@@ -1,4 +1,4 @@
-"""The ledger is entered with the attempts, by whatever wrote them, and adds up to them."""
+"""Ledger entries are written with every attempt, whichever code writes it, and equal the sums of the attempts."""
 
 from decimal import Decimal
 
@@ -22,7 +22,7 @@ def totals(**filters):
     return LedgerEntry.objects.filter(**filters).aggregate(**{name: Sum(name) for name in names})
 
 
-def test_every_call_is_entered_with_its_tokens_its_cost_and_its_list_price(run):
+def test_every_call_is_entered_with_its_tokens_cost_and_list_price(run):
     drain(answering(cost_usd=PAID, list_usd=LISTED, cache_read_tokens=7, cache_write_tokens=2, reasoning_tokens=1))
     sums = totals()
     assert (sums["attempts"], sums["answered"], sums["unpriced"]) == (6, 6, 0)
@@ -65,7 +65,7 @@ def test_savings_of_batches_and_caches_are_separate(run):
     assert sums["list_usd"] == sums["paid_usd"] + saved + sums["cache_saved_usd"]
 
 
-def test_calls_of_unknown_cost_are_counted_and_not_summed(run):
+def test_calls_of_unknown_cost_are_counted_but_not_summed(run):
     async def hanging(request):
         raise CallFailure(ErrorClass.TIMEOUT, "no reply within 60 s")
 
@@ -90,7 +90,7 @@ def test_a_late_answer_moves_its_cost_into_the_ledger(run):
 
 
 @pytest.mark.parametrize("column", ["paid_usd", "attempts", "cache_saved_usd", "kept_usd", "reasoning_tokens"])
-def test_reconcile_finds_an_entry_that_was_tampered_with(run, column, capsys):
+def test_reconcile_finds_a_changed_entry(run, column, capsys):
     drain(answering(cost_usd=PAID))
     with connection.cursor() as cursor, without_triggers():
         cursor.execute(f"UPDATE runs_app_ledgerentry SET {column} = {column} + 1")
@@ -103,14 +103,14 @@ def test_reconcile_finds_an_entry_that_was_tampered_with(run, column, capsys):
     assert column in capsys.readouterr().out
 
 
-def test_reconcile_finds_attempts_that_were_removed_behind_the_ledgers_back(run):
+def test_reconcile_finds_attempts_that_were_deleted_without_the_ledger(run):
     drain(answering(cost_usd=PAID))
     with deleting_anything():
         Attempt.objects.filter(pk=Attempt.objects.first().pk).delete()
     assert {str(one.row).split()[0] for one in find_differences()} >= {"ledger", "run"}
 
 
-def test_the_ledger_of_a_deleted_experiment_goes_with_it(run, experiment):
+def test_deleting_an_experiment_deletes_its_ledger(run, experiment):
     from runs_app import deletion
 
     drain(answering(cost_usd=PAID))

@@ -1,4 +1,4 @@
-"""The same request and epoch get the same answer at no cost; another wave is always a fresh draw."""
+"""An equal request and epoch get the cached answer at no cost; another wave always makes new calls."""
 
 from decimal import Decimal
 
@@ -14,7 +14,7 @@ from tests.factories.engine import reply
 
 
 def counting(text="four", **fields):
-    """A provider that counts how often it is asked."""
+    """Return a provider and the list of requests it received."""
     asked = []
 
     async def call(request):
@@ -93,7 +93,7 @@ def test_salted_requests_never_match(transactional_db):
     assert len(asked) == 12
 
 
-def test_a_purged_cache_answers_nothing_and_leaves_the_trials(transactional_db):
+def test_a_cache_purge_deletes_all_cached_answers_and_no_trials(transactional_db):
     call, asked = counting()
     run_control.launch(designed("first"), by="test")
     drained(call)

@@ -1,4 +1,4 @@
-"""A worker of another version claims nothing where the tables are not its own, and says so."""
+"""A worker claims nothing if the database schema differs from its code, and states the reason."""
 
 import asyncio
 import io
@@ -39,7 +39,7 @@ def migrations_as_before(run):
     MigrationRecorder.Migration.objects.filter(name=NEWER[1]).delete()
 
 
-def test_the_release_is_that_of_the_project():
+def test_the_release_equals_the_version_of_the_project():
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     assert project["version"] == RELEASE
     assert get_version().startswith(f"{RELEASE}+")
@@ -50,7 +50,7 @@ def test_a_worker_reports_its_version(run):
     assert Worker.objects.get().version == get_version()
 
 
-def test_the_rate_of_a_worker_is_that_of_the_last_minute(run, monkeypatch):
+def test_the_rate_of_a_worker_covers_the_last_minute(run, monkeypatch):
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
     monkeypatch.setattr("runs_app.engine.worker_registration.time", clock)
     registration, paces = WorkerRegistration(), []
@@ -58,10 +58,10 @@ def test_the_rate_of_a_worker_is_that_of_the_last_minute(run, monkeypatch):
         clock.now += passed
         registration.send_heartbeat(3, recorded)
         paces.append(Worker.objects.get(pk=registration.worker_id).per_minute)
-    assert paces == [200, 50]  # The first thirty seconds are longer ago than a minute: they count no more.
+    assert paces == [200, 50]  # The first thirty seconds are more than a minute ago and no longer count.
 
 
-def test_a_database_ahead_of_the_code_is_not_drained_and_the_command_says_why(run):
+def test_a_drain_refuses_a_database_ahead_of_the_code_and_states_the_reason(run):
     applied_by_another_version()
     with pytest.raises(CommandError, match=r"9999_of_tomorrow, which this code .* does not have") as refused:
         call_command("drain", "--until-idle", stdout=io.StringIO())
@@ -71,7 +71,7 @@ def test_a_database_ahead_of_the_code_is_not_drained_and_the_command_says_why(ru
 
 
 @pytest.mark.parametrize(("app", "name"), sorted(BEFORE_RESTART))
-def test_a_database_from_before_the_migrations_were_restarted_is_not_drained_and_the_command_says_why(run, app, name):
+def test_a_drain_refuses_a_database_with_migrations_from_before_their_restart(run, app, name):
     MigrationRecorder.Migration.objects.create(app=app, name=name)
     try:
         with pytest.raises(CommandError, match=r"before the migrations were restarted.* new database") as refused:
@@ -82,7 +82,7 @@ def test_a_database_from_before_the_migrations_were_restarted_is_not_drained_and
     assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
 
 
-def test_a_database_behind_the_code_is_not_drained(run, monkeypatch):
+def test_a_drain_refuses_a_database_behind_the_code(run, monkeypatch):
     more = list_migrations() | {"runs_app.9999_of_tomorrow"}
     monkeypatch.setattr("evalsite.lib.ops.versions.list_migrations", lambda: more)
     with pytest.raises(SchemaMismatch, match=r"lacks the migration .*9999_of_tomorrow.* manage.py migrate"):
@@ -90,7 +90,7 @@ def test_a_database_behind_the_code_is_not_drained(run, monkeypatch):
     assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
 
 
-def test_a_drain_whose_database_is_migrated_records_calls_in_flight_and_claims_no_more(run, monkeypatch):
+def test_a_migration_during_a_drain_stops_claims_but_records_calls_in_flight(run, monkeypatch):
     monkeypatch.setattr("runs_app.engine.worker.HEARTBEAT_S", 0.05)
     registration = WorkerRegistration()
 
@@ -98,7 +98,7 @@ def test_a_drain_whose_database_is_migrated_records_calls_in_flight_and_claims_n
         async def call(request):
             await asyncio.to_thread(applied_by_another_version)
             async with asyncio.timeout(60):
-                await drain._stop.wait()  # The next heartbeat's doing.
+                await drain._stop.wait()  # The next heartbeat stops the drain.
             return reply()
 
         drain = Drain(call, registration, DrainLimits(concurrency=1, until_idle=True))
@@ -120,6 +120,6 @@ def test_a_task_of_another_version_enqueues_no_further_task(run, monkeypatch):
     assert woken == []
 
 
-def test_a_schema_that_fits_is_fine(run):
+def test_a_matching_schema_passes_the_check(run):
     assert check_schema() is None
     assert {name.partition(".")[0] for name in list_migrations()} == {"lib", "datasets_app", "runs_app", "grading_app"}
