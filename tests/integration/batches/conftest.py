@@ -11,7 +11,7 @@ def running_provider():
 
 @pytest.fixture
 def provider(running_provider, monkeypatch):
-    """A simulated provider without faults, counting from zero, and a key for it."""
+    """A simulated provider without faults, with reset counters, and its key."""
     monkeypatch.setenv("BATCH_KEY", "sk-simulated")
     running_provider.set_faults(errors="", batch_faults={}, batch_waits={}, json_schema=True)
     running_provider.reset()

@@ -1,4 +1,4 @@
-"""A worker that dies at any moment of a batch's life: the next goes on, nothing is lost, nothing is paid twice."""
+"""A worker dies at any step of a batch: the next worker continues, loses no result and pays no call twice."""
 
 import itertools
 
@@ -22,7 +22,7 @@ ONLY_READ = {"_build_jobs", "build_search", "is_lost"}  # A crash before these e
 
 
 class Crasher:
-    """Raises at one point among those that are passed: before each piece of SQL, before and after each request."""
+    """A crash at one of the steps that a worker passes: before each statement, before or after each request."""
 
     def __init__(self, monkeypatch, *, only_requests):
         self.at, self.only_requests = None, only_requests
@@ -66,10 +66,10 @@ class Crasher:
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_the_next_worker_continues(provider, kind, monkeypatch):
+def test_the_next_worker_continues_after_a_crash_at_any_step(provider, kind, monkeypatch):
     monkeypatch.setattr("runs_app.batches.collection.LINES_PER_CHUNK", 2)
     experiment = make_batched_run(provider.url, kind, items=TRIALS).experiment
-    # The database's part is the same for all providers.
+    # The database steps are the same for all providers.
     crasher = Crasher(monkeypatch, only_requests=kind == "anthropic")
     points = []
     for number in itertools.count():

@@ -1,4 +1,4 @@
-"""A batch from trials to answers, at both kinds of providers."""
+"""The life of a batch from trials to answers, for both kinds of batch APIs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A batch is cancelled, or its run stopped, in the very moment in which a worker hands it over, or before."""
+"""A batch is cancelled, or its run stopped, before or while a worker submits it."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ def pause():
     run_control.pause(Run.objects.all(), by="tester", reason="a look at it")
 
 
-def take_out_of_use():
+def deactivate_endpoint():
     Endpoint.objects.update(is_active=False)
 
 
@@ -33,7 +33,7 @@ def go_on():
 
 
 def before(monkeypatch, kind, step, *, do):
-    """This is done when a worker is about to take that step at the provider, once."""
+    """Call `do` once, just before a worker takes this step at the provider."""
     real, waiting = getattr(APIS[kind], step), [do]
 
     def in_a_thread():
@@ -48,7 +48,7 @@ def before(monkeypatch, kind, step, *, do):
     monkeypatch.setattr(APIS[kind], step, done_first)
 
 
-def test_cancelled_during_its_upload_it_is_never_submitted(provider, monkeypatch):
+def test_a_batch_cancelled_during_its_upload_is_never_submitted(provider, monkeypatch):
     run = make_batched_run(provider.url)
     before(monkeypatch, "openai", "upload", do=cancel)
     drive_batches()
@@ -59,7 +59,7 @@ def test_cancelled_during_its_upload_it_is_never_submitted(provider, monkeypatch
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_a_batch_cancelled_while_submitted_ends_at_the_provider(provider, monkeypatch, kind):
+def test_a_batch_cancelled_during_its_submission_is_cancelled_at_the_provider(provider, monkeypatch, kind):
     run = make_batched_run(provider.url, kind)
     provider.set_faults(batch_waits={"done": 1000})
     before(monkeypatch, kind, "create", do=cancel)
@@ -72,9 +72,9 @@ def test_a_batch_cancelled_while_submitted_ends_at_the_provider(provider, monkey
     assert find_differences() == []
 
 
-@pytest.mark.parametrize("stop", [pause, take_out_of_use])
+@pytest.mark.parametrize("stop", [pause, deactivate_endpoint])
 @pytest.mark.parametrize("moment", ["before _build_jobs", "before save", "upload"])
-def test_unsubmitted_trials_are_released_if_their_run_or_endpoint_stops(provider, monkeypatch, stop, moment):
+def test_trials_of_an_unsubmitted_batch_are_released_if_their_run_or_endpoint_stops(provider, monkeypatch, stop, moment):
     run = make_batched_run(provider.url)
     if moment == "upload":
         before(monkeypatch, "openai", "upload", do=stop)

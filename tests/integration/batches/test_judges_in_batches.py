@@ -1,4 +1,4 @@
-"""A judge of an experiment in batches gives its verdicts in batches, too, at their price."""
+"""Judges of a batched experiment run in batches too, at batch prices."""
 
 from decimal import Decimal
 
@@ -39,7 +39,7 @@ def test_judges_run_in_batches_at_half_the_price(provider, kind):
     assert find_differences() == []
 
 
-def test_judges_make_calls_if_their_endpoint_accepts_no_batches(provider):
+def test_judges_make_single_calls_if_their_endpoint_accepts_no_batches(provider):
     answers = make_batched_run(provider.url)
     drive_batches()
     (report,) = request_verdicts(answers.experiment, [make_grader()], list(answers.experiment.waves.all()), by="test")

@@ -1,4 +1,4 @@
-"""A provider whose batches have no names, and a submission whose answer never came: waited for, told, never doubled."""
+"""Lost submissions to a provider without batch names: candidates are awaited and reported, never duplicated."""
 
 import json
 import urllib.request
@@ -33,7 +33,7 @@ def is_waited_for():
 
 
 def lose_the_answer(provider, until=is_looked_for):
-    """The provider has a batch that does not end, and we do not know."""
+    """Drive until the provider has an unfinished batch whose submission response was lost."""
     provider.set_faults(batch_faults={"lost_submission": 1}, batch_waits={"done": NEVER_S})
     drive_batches(until=until)
     provider.set_faults(batch_faults={})
@@ -45,7 +45,7 @@ def all_at_work_end(provider):
 
 
 def never_arrives(monkeypatch, times=1):
-    """The next submissions are cut before the provider has them."""
+    """Cut the next submissions before they reach the provider."""
     post, lost = ApiClient.post, []
 
     async def losing(door, path, **named):
@@ -58,7 +58,7 @@ def never_arrives(monkeypatch, times=1):
 
 
 def submit_as_a_stranger(provider, n):
-    """Another program of the same account has a batch of so many calls at work."""
+    """Submit a batch of `n` calls as another program of the same account; return its id."""
     provider.set_faults(batch_waits={"done": NEVER_S})
     asked = [{"role": "user", "content": f"Question {number} of {n}"} for number in range(n)]
     calls = [
@@ -79,7 +79,7 @@ def ended_once(run, provider, *, batches):
     assert find_differences() == []
 
 
-def test_a_candidate_batch_is_awaited_and_named(provider):
+def test_a_lost_submission_waits_for_a_candidate_batch_and_names_it(provider):
     run = make_batched_run(provider.url, "anthropic")
     lose_the_answer(provider)
     drive_batches(until=is_waited_for)
@@ -94,7 +94,7 @@ def test_a_candidate_batch_is_awaited_and_named(provider):
 
 
 @pytest.mark.parametrize("moment", ["before build_search", "before schedule_search", "after schedule_search"])
-def test_workers_that_die_while_it_is_looked_for_make_no_second_one(provider, moment):
+def test_workers_that_die_during_the_search_for_a_batch_make_no_second_batch(provider, moment):
     run = make_batched_run(provider.url, "anthropic")
     lose_the_answer(provider)
     with pytest.raises(Killed):
@@ -106,7 +106,7 @@ def test_workers_that_die_while_it_is_looked_for_make_no_second_one(provider, mo
 
 
 @pytest.mark.slow
-def test_a_strangers_batch_of_that_size_is_waited_for_and_then_the_calls_are_submitted_again(provider, monkeypatch):
+def test_calls_are_submitted_again_after_a_candidate_batch_proves_to_be_foreign(provider, monkeypatch):
     run = make_batched_run(provider.url, "anthropic")
     stranger = submit_as_a_stranger(provider, 6)
     never_arrives(monkeypatch)

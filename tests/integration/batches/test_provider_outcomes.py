@@ -1,4 +1,4 @@
-"""Lost answers, expiry, refusals and gaps: each trial ends once, and each call is paid once."""
+"""Lost responses, expiry, refusals and missing results: each trial ends once, and each call is paid once."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ def outcomes():
 
 
 @BOTH
-def test_a_submission_whose_answer_is_lost_is_found_again(provider, kind):
+def test_a_submission_with_a_lost_response_is_found_again(provider, kind):
     run = make_batched_run(provider.url, kind)
     provider.set_faults(batch_faults={"lost_submission": 1})
     drive_batches(until=has_failed_once)
@@ -40,7 +40,7 @@ def test_a_submission_whose_answer_is_lost_is_found_again(provider, kind):
     assert find_differences() == []
 
 
-def test_an_upload_whose_answer_is_lost_is_found_by_its_name(provider, monkeypatch):
+def test_an_upload_with_a_lost_response_is_found_by_its_name(provider, monkeypatch):
     run = make_batched_run(provider.url)
     provider.set_faults(batch_faults={"lost_upload": 1})
     uploads = []
@@ -58,7 +58,7 @@ def test_an_upload_whose_answer_is_lost_is_found_by_its_name(provider, monkeypat
     assert (run.status, uploads) == ("done", ["/files", "/batches"])
 
 
-def test_a_submission_that_may_still_arrive_is_not_made_again(provider, monkeypatch):
+def test_a_submission_that_may_still_arrive_is_not_repeated(provider, monkeypatch):
     run = make_batched_run(provider.url)
     post, lost = ApiClient.post, []
 
@@ -80,7 +80,7 @@ def test_a_submission_that_may_still_arrive_is_not_made_again(provider, monkeypa
 
 
 @BOTH
-def test_unmade_calls_of_an_expired_batch_are_in_the_next_batch(provider, kind):
+def test_unmade_calls_of_an_expired_batch_move_to_the_next_batch(provider, kind):
     run = make_batched_run(provider.url, kind)
     provider.set_faults(batch_faults={"expired": 1})
     drive_batches(until=lambda: ProviderBatch.objects.filter(status="expired").exists())
@@ -121,7 +121,7 @@ def test_a_refused_batch_releases_its_trials_and_stops_its_run_with_a_reason(pro
     assert find_differences() == []
 
 
-def test_a_provider_without_capacity_gets_the_batch_later(provider):
+def test_a_batch_is_submitted_later_if_the_provider_has_no_capacity(provider):
     run = make_batched_run(provider.url)
     provider.set_faults(batch_faults={"full": 1})
     drive_batches()
@@ -137,10 +137,10 @@ def test_a_provider_without_capacity_gets_the_batch_later(provider):
 
 @pytest.mark.slow
 @BOTH
-def test_a_call_that_fails_within_a_batch_fails_as_any_other(provider, kind):
+def test_a_failed_call_in_a_batch_is_handled_like_a_failed_single_call(provider, kind):
     run = make_batched_run(
         provider.url, kind, items=60, stop_failure_rate=1
-    )  # So many that none of either is no chance.
+    )  # Enough calls that both faults occur.
     provider.set_faults(errors={"400": 0.4, "refusal": 0.3} if kind == "openai" else {"400": 0.4})
     drive_batches()
     run.refresh_from_db()
@@ -151,7 +151,7 @@ def test_a_call_that_fails_within_a_batch_fails_as_any_other(provider, kind):
     assert find_differences() == []
 
 
-def test_only_its_batch_ends_a_batched_claim(provider):
+def test_a_claim_of_a_batched_trial_has_no_lease_to_expire(provider):
     make_batched_run(provider.url)
     provider.set_faults(batch_waits={"done": 1000})
     drive_batches(until=lambda: ProviderBatch.objects.filter(status="submitted").exists())
@@ -161,7 +161,7 @@ def test_only_its_batch_ends_a_batched_claim(provider):
 
 
 @BOTH
-def test_a_submission_answered_without_an_id_counts_as_lost(provider, kind, monkeypatch):
+def test_a_submission_response_without_an_id_counts_as_lost(provider, kind, monkeypatch):
     run = make_batched_run(provider.url, kind)
     post, asked = ApiClient.post, []
 
@@ -177,7 +177,7 @@ def test_a_submission_answered_without_an_id_counts_as_lost(provider, kind, monk
     assert [path for path in asked if path.endswith("batches")] == [asked[-1]]
 
 
-def test_results_that_are_not_there_yet_are_not_missing(provider, monkeypatch):
+def test_a_batch_with_unavailable_results_is_polled_again(provider, monkeypatch):
     run = make_batched_run(provider.url)
     look, looks = OpenAiBatches.retrieve, []
 

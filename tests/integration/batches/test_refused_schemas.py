@@ -1,4 +1,4 @@
-"""A provider that knows no schemas: in a batch, too, the same is asked again without one; both are on the record."""
+"""Batches at a provider without schemas: a refused call is repeated without its schema; both are recorded."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def rating_run(provider, kind="openai", **fields):
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_the_next_batch_asks_without_a_schema_and_the_refusal_costs_no_attempt(provider, kind):
+def test_a_refused_schema_is_left_out_in_the_next_batch_and_uses_no_attempt(provider, kind):
     run = rating_run(provider, kind, items=24)
     drive_batches()
     run.refresh_from_db()
@@ -37,7 +37,7 @@ def test_the_next_batch_asks_without_a_schema_and_the_refusal_costs_no_attempt(p
 
 
 @pytest.mark.slow
-def test_a_failure_without_a_schema_counts_as_any_other(provider):
+def test_a_failure_of_the_call_without_a_schema_uses_an_attempt(provider):
     run = rating_run(provider, stop_failure_rate=1)
     drive_batches(
         until=lambda: Trial.objects.filter(error_class="response_format_unsupported", status="pending").count() == 6

@@ -1,4 +1,4 @@
-"""Adaptive runs in batches: a round of all points is one batch, and is decided once it was collected."""
+"""Adaptive runs in batches: a round of all points is one batch and is decided after the batch is collected."""
 
 import pytest
 
@@ -18,12 +18,12 @@ RULE = {
     "round": 4,
     "max": 8,
     "targetci": 0.2,
-}  # Too narrow for four answers, whatever they say.
+}  # Four answers never reach this interval.
 
 
 @pytest.fixture
 def launched(provider):
-    """Three points: two have items for two rounds, one for a single round."""
+    """A run with three points: two have items for two rounds, one has items for a single round."""
     endpoint = factories.make_endpoint("lab", base_url=provider.url, batch_api="openai", key_env="BATCH_KEY")
     items = [
         {"key": f"{point}-{n}", "input": f"{point} {n}", "target": "x", "category": point}
@@ -48,19 +48,19 @@ def decide():
     return bool(RoundScheduler().decide_now())
 
 
-def decide_and_go_on():
+def decide_and_drive():
     while decide():
         drive_batches()
 
 
 @pytest.mark.slow
-def test_each_round_is_one_batch_of_all_points_that_go_on(launched, provider):
+def test_each_round_is_one_batch_of_all_open_points(launched, provider):
     Endpoint.objects.update(batch_max_open=4)
     assert launched.is_batched
     drive_batches()
     assert list(ProviderBatch.objects.values_list("status", "n_requests")) == [("collected", 12)]
     assert has_calls_left()
-    decide_and_go_on()
+    decide_and_drive()
     launched.refresh_from_db()
     assert launched.status == "done"
     assert not Point.objects.filter(status="open").exists()
@@ -71,7 +71,7 @@ def test_each_round_is_one_batch_of_all_points_that_go_on(launched, provider):
     assert find_differences() == []
 
 
-def test_a_batch_at_work_keeps_no_drain_of_the_task_queue_busy(launched, provider):
+def test_a_submitted_batch_needs_no_drain_of_the_task_queue(launched, provider):
     provider.set_faults(batch_waits={"done": 1e6})
     drive_batches(until=lambda: ProviderBatch.objects.filter(status="submitted").exists())
     assert has_work_left()
@@ -79,7 +79,7 @@ def test_a_batch_at_work_keeps_no_drain_of_the_task_queue_busy(launched, provide
 
 
 @pytest.mark.slow
-def test_no_batch_is_made_while_a_point_waits_to_be_decided(launched, monkeypatch):
+def test_no_batch_is_created_before_all_points_are_decided(launched, monkeypatch):
     drive_batches()
     monkeypatch.setattr("runs_app.engine.adaptive_rounds.MAX_POINTS_PER_LOOK", 1)
     assert decide()
@@ -98,11 +98,11 @@ def test_no_batch_is_made_while_a_point_waits_to_be_decided(launched, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["after record_each", "after _end_batch"])
-def test_a_worker_that_dies_while_it_collects_or_decides_loses_no_decision(launched, provider, moment):
+def test_no_decision_is_lost_if_a_worker_dies_while_it_collects_or_decides(launched, provider, moment):
     with pytest.raises(Killed):
         drive_batches(crash=kill_at(moment))
     drive_batches()
-    decide_and_go_on()
+    decide_and_drive()
     launched.refresh_from_db()
     assert launched.status == "done"
     assert Trial.objects.count() == provider.counters()["answers"] == launched.n_attempts

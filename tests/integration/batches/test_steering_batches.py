@@ -1,4 +1,4 @@
-"""Budgets, cancellations, concurrency and the cache, where calls go out in batches."""
+"""Budgets, cancellation, concurrency and the response cache of batched runs."""
 
 import time
 from datetime import timedelta
@@ -34,15 +34,15 @@ def is_submitted():
 
 
 def at_work_for(provider, seconds):
-    """Whether the provider has had the batch for so long: however late a busy machine handed it over."""
+    """Return a condition: the provider has had the batch for this time, even if its submission was delayed."""
     since = []
 
-    def is_so():
+    def is_elapsed():
         if not since and provider.counters()["batches"]:
             since.append(time.monotonic())
         return bool(since) and time.monotonic() - since[0] > seconds
 
-    return is_so
+    return is_elapsed
 
 
 @BOTH
@@ -63,7 +63,7 @@ def test_a_cancelled_run_cancels_its_batch_and_records_its_answers(provider, kin
 
 
 @pytest.mark.parametrize("moment", ["before _build_jobs", "before save"])
-def test_a_batch_that_was_never_submitted_is_cancelled_without_a_word_to_the_provider(provider, moment):
+def test_an_unsubmitted_batch_is_cancelled_without_a_call_to_the_provider(provider, moment):
     run = make_batched_run(provider.url)
 
     with pytest.raises(Killed):
@@ -114,8 +114,8 @@ def test_the_budget_limits_the_size_of_a_batch(provider):
     assert find_differences() == []
 
 
-def test_workers_that_make_batches_in_the_same_instant_never_pass_the_budget(provider):
-    run = make_batched_run(provider.url, items=8, max_usd=Decimal("0.125"))  # It pays twelve of sixteen.
+def test_workers_that_create_batches_concurrently_never_exceed_the_budget(provider):
+    run = make_batched_run(provider.url, items=8, max_usd=Decimal("0.125"))  # Enough for 12 of 16 calls.
     beside = make_next_batched_run(run.experiment, 1)
     type(batch_endpoint()).objects.update(batch_max_requests=5, batch_max_open=100)
     made = [key for keys in run_at_once(*[admit_batches] * 8) for key in keys]
@@ -127,7 +127,7 @@ def test_workers_that_make_batches_in_the_same_instant_never_pass_the_budget(pro
     assert find_differences() == []
 
 
-def test_the_only_free_batch_goes_to_the_experiment_of_higher_priority(provider):
+def test_the_experiment_with_the_higher_priority_gets_the_last_batch_slot(provider):
     run = make_batched_run(provider.url)
     experiment = factories.make_experiment(
         "urgent", dataset=run.experiment.dataset, models=[run.condition.model], batch=True, max_usd=None, priority=1
@@ -163,7 +163,7 @@ def test_answers_of_a_cancelled_batch_are_not_repeated_when_its_run_resumes(prov
 
 
 @pytest.mark.slow
-def test_bounds_hold_over_all_runs_of_an_endpoint(provider):
+def test_batch_limits_apply_to_all_runs_of_an_endpoint_together(provider):
     run = make_batched_run(provider.url, items=7)
     type(batch_endpoint()).objects.update(batch_max_requests=2, batch_max_open=2)
     most = []
@@ -218,7 +218,7 @@ def test_cached_answers_are_not_sent_in_a_batch(provider):
     assert find_differences() == []
 
 
-def test_the_task_queue_drains_for_a_batch_only_when_there_is_something_to_do(provider):
+def test_the_task_queue_starts_a_drain_for_a_batch_only_when_it_can_be_polled(provider):
     make_batched_run(provider.url)
     assert is_drain_needed()
     provider.set_faults(batch_waits={"done": 1000})
