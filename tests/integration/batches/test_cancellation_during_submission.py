@@ -27,7 +27,7 @@ def deactivate_endpoint():
     Endpoint.objects.update(is_active=False)
 
 
-def go_on():
+def resume_all():
     Endpoint.objects.update(is_active=True)
     run_control.resume(Run.objects.all(), by="tester")
 
@@ -74,7 +74,9 @@ def test_a_batch_cancelled_during_its_submission_is_cancelled_at_the_provider(pr
 
 @pytest.mark.parametrize("stop", [pause, deactivate_endpoint])
 @pytest.mark.parametrize("moment", ["before _build_jobs", "before save", "upload"])
-def test_trials_of_an_unsubmitted_batch_are_released_if_their_run_or_endpoint_stops(provider, monkeypatch, stop, moment):
+def test_trials_of_an_unsubmitted_batch_are_released_if_their_run_or_endpoint_stops(
+    provider, monkeypatch, stop, moment
+):
     run = make_batched_run(provider.url)
     if moment == "upload":
         before(monkeypatch, "openai", "upload", do=stop)
@@ -87,7 +89,7 @@ def test_trials_of_an_unsubmitted_batch_are_released_if_their_run_or_endpoint_st
     assert (ProviderBatch.objects.get().status, run.n_pending, run.n_attempts) == ("cancelled", 6, 0)
     assert provider.counters()["batches"] == 0
     assert not is_drain_needed()
-    go_on()
+    resume_all()
     drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts, provider.counters()["batches"]) == ("done", 6, 6, 1)

@@ -138,9 +138,7 @@ def test_a_batch_is_submitted_later_if_the_provider_has_no_capacity(provider):
 @pytest.mark.slow
 @BOTH
 def test_a_failed_call_in_a_batch_is_handled_like_a_failed_single_call(provider, kind):
-    run = make_batched_run(
-        provider.url, kind, items=60, stop_failure_rate=1
-    )  # Enough calls that both faults occur.
+    run = make_batched_run(provider.url, kind, items=60, stop_failure_rate=1)  # Enough calls that both faults occur.
     provider.set_faults(errors={"400": 0.4, "refusal": 0.3} if kind == "openai" else {"400": 0.4})
     drive_batches()
     run.refresh_from_db()

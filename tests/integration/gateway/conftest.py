@@ -14,7 +14,7 @@ def running_simulator() -> Iterator[SimulatorProcess]:
 
 @pytest.fixture
 def simulator(running_simulator: SimulatorProcess) -> SimulatorProcess:
-    """A simulated provider without faults, counting from zero."""
+    """A simulated provider without faults, with reset counters."""
     running_simulator.set_faults(errors="", latency_ms=0, slow_s=None)
     running_simulator.reset()
     return running_simulator

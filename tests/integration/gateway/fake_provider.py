@@ -1,4 +1,4 @@
-"""A provider that answers with what it is given and remembers what it was asked."""
+"""A fake provider that returns a given reply and records its requests."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ class FakeProvider:
 
 
 def completion(content: str | None = "hello", **changes: Any) -> dict[str, Any]:
-    """A chat completion in OpenAI's form; `message`, `choice` and others are merged into it."""
+    """Return a chat completion in OpenAI's format, with `message`, `choice` and other fields merged into it."""
     message = {"role": "assistant", "content": content, **changes.pop("message", {})}
     choice = {"index": 0, "finish_reason": "stop", "message": message, **changes.pop("choice", {})}
     usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}

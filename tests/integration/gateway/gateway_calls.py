@@ -1,4 +1,4 @@
-"""Calls for the tests of the gateway."""
+"""Helpers that make gateway calls."""
 
 import asyncio
 from typing import Any
@@ -34,7 +34,7 @@ def request(url: str | None, text: str = "What is 2 + 2?", **more: Any) -> CallR
 
 
 def call(asked: CallRequest) -> CallReply:
-    """The reply to one call on a loop of its own."""
+    """Return the reply to one call, made in its own event loop."""
 
     async def one() -> CallReply:
         try:
@@ -46,7 +46,7 @@ def call(asked: CallRequest) -> CallReply:
 
 
 def failure_of(asked: CallRequest) -> CallFailure:
-    """The failure of a call that must fail."""
+    """Return the failure of a call that must fail."""
     try:
         reply = call(asked)
     except CallFailure as failure:

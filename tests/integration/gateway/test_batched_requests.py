@@ -1,4 +1,4 @@
-"""What goes out in a batch is what a call would have sent, and its answer is read as a call's is."""
+"""Requests and answers in a batch are equal to those of single calls."""
 
 import asyncio
 import dataclasses
@@ -63,7 +63,7 @@ def provider(request, fake):
     return request.param
 
 
-def test_the_body_is_what_a_call_sends(provider, fake):
+def test_the_body_in_a_batch_equals_the_body_of_a_single_call(provider, fake):
     request = asked(provider, fake.url)
     shaped, _ = run(gateway.build_body(request), gateway.call(request))
     assert len(fake.asked) == 1
@@ -72,7 +72,7 @@ def test_the_body_is_what_a_call_sends(provider, fake):
     assert shaped.headers == sent
 
 
-def test_the_answer_is_read_as_a_calls_is_at_half_the_price(provider, fake):
+def test_an_answer_in_a_batch_is_read_like_that_of_a_single_call_at_half_the_price(provider, fake):
     request = asked(provider, fake.url, prices=Prices(Decimal(100), Decimal(200)))
     body = json.dumps(fake.reply).encode()
     called, read = run(gateway.call(request), gateway.read_batch_reply(request, 200, body, HALF))
@@ -82,7 +82,7 @@ def test_the_answer_is_read_as_a_calls_is_at_half_the_price(provider, fake):
     assert dataclasses.replace(read, **own) == dataclasses.replace(called, **own)
 
 
-def test_a_listed_price_of_batches_is_taken_before_the_discount(fake):
+def test_a_listed_batch_price_takes_precedence_over_the_batch_discount(fake):
     request = asked("openai", fake.url)
     body = json.dumps(completion("4")).encode()
     half, without = run(
@@ -92,7 +92,7 @@ def test_a_listed_price_of_batches_is_taken_before_the_discount(fake):
     assert half.cost_usd == without.cost_usd == Decimal("0.000105")
 
 
-def test_an_error_within_a_batch_is_the_error_of_a_call(provider, fake):
+def test_an_error_in_a_batch_is_classified_like_that_of_a_single_call(provider, fake):
     fake.status, fake.reply = 400, {"error": {"message": "no such thing", "type": "invalid_request_error"}}
     request = asked(provider, fake.url)
     failures = []
@@ -106,7 +106,7 @@ def test_an_error_within_a_batch_is_the_error_of_a_call(provider, fake):
     assert failures[0] == failures[1] == ("bad_request", "no such thing", 400)
 
 
-def test_a_cost_that_is_stated_in_a_batch_counts_if_it_is_more_than_the_batch_price(fake):
+def test_a_stated_cost_above_the_batch_price_is_used(fake):
     request = asked("openai", fake.url, prices=Prices(Decimal(2), Decimal(10)))  # 0.003 dollars, in a batch 0.0015.
     usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
     for stated, cost in ((0.001, "0.0015"), (0.002, "0.002"), (0.5, "0.5")):
@@ -115,7 +115,7 @@ def test_a_cost_that_is_stated_in_a_batch_counts_if_it_is_more_than_the_batch_pr
         assert reply.cost_usd == Decimal(cost)
 
 
-def test_a_failure_in_a_batch_costs_what_it_states_or_its_tokens_at_the_batch_price(fake):
+def test_a_failure_in_a_batch_costs_its_stated_cost_or_its_tokens_at_the_batch_price(fake):
     request = asked("openai", fake.url, prices=Prices(Decimal(2), Decimal(10)))
     usage = {"prompt_tokens": 1000, "completion_tokens": 100}
     for stated, cost in (({}, "0.0015"), ({"cost": 0.25}, "0.25")):
@@ -125,7 +125,7 @@ def test_a_failure_in_a_batch_costs_what_it_states_or_its_tokens_at_the_batch_pr
         assert caught.value.cost_usd == Decimal(cost)
 
 
-def test_a_key_in_an_answer_of_a_batch_is_not_stored(fake, monkeypatch):
+def test_a_key_in_a_batch_answer_is_not_stored(fake, monkeypatch):
     monkeypatch.setenv("BATCH_KEY", "sk-of-the-batches")
     request = dataclasses.replace(asked("openai", fake.url), key_env="BATCH_KEY")
     body = json.dumps(completion("You sent sk-of-the-batches.")).encode()

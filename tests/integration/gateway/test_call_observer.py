@@ -1,4 +1,4 @@
-"""A function of the laboratory's own is told of every call, and can neither slow it nor break it."""
+"""The call observer: a site's own function that receives every call and cannot delay or break it."""
 
 import logging
 import threading
@@ -48,7 +48,7 @@ def test_the_observer_gets_failures(simulator, told):
     assert outcome.trace_id == failure.trace_id != ""
 
 
-def test_an_observer_that_fails_changes_nothing_and_is_logged(simulator, caplog):
+def test_a_failing_observer_is_logged_and_does_not_affect_the_call(simulator, caplog):
     with override_settings(CALL_OBSERVER=f"{__name__}.missing_its_arguments"):
         assert isinstance(call(request(simulator.url)), CallReply)
         call_observer.get_observer_queue(f"{__name__}.missing_its_arguments").wait()
@@ -65,14 +65,14 @@ def test_a_slow_observer_delays_no_call(caplog):
     with caplog.at_level(logging.WARNING):
         for _ in range(20):
             observer_queue.put(None, None)
-    assert observer_queue.n_dropped >= 17  # Two wait, and one may be with the observer.
+    assert observer_queue.n_dropped >= 17  # Two wait, and the observer may hold one.
     assert "calls were dropped" in caplog.text
     goes_on.set()
     observer_queue.wait()
 
 
 @pytest.mark.parametrize("name", ["nowhere.at_all", f"{__name__}.TOLD", "plain"])
-def test_an_unknown_observer_is_an_error_at_the_start(name):
+def test_an_unknown_observer_is_an_error_at_startup(name):
     with override_settings(CALL_OBSERVER=name):
         (problem,) = check_observer(None)
     assert name in problem.msg

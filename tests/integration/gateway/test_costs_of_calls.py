@@ -1,5 +1,5 @@
-"""The cost of a call: free, the price set by hand, or litellm's list, in this order; what the provider states counts
-if it is more, or if no list has a price. A call that failed costs what its reply states, else that is unknown."""
+"""The cost of a call: free, the manual price, or litellm's list, in this order. The provider's stated cost is used
+if it is higher, or if no price is known. A failed call costs what its reply states, otherwise its cost is unknown."""
 
 from decimal import Decimal
 from typing import Any
@@ -23,7 +23,7 @@ def test_a_free_endpoint_costs_nothing(fake: FakeProvider) -> None:
     assert (reply.cost_usd, reply.cost_source) == (Decimal(0), "free")
 
 
-def test_a_price_set_by_hand_comes_before_all_others(fake: FakeProvider) -> None:
+def test_a_manual_price_takes_precedence_over_all_others(fake: FakeProvider) -> None:
     fake.reply = completion(usage=SAID)
     reply = call(request(fake.url, model="gpt-4o-mini", prices=BY_HAND))
     assert (reply.cost_usd, reply.cost_source) == (Decimal("0.003"), "price list")
@@ -36,23 +36,23 @@ def test_litellms_price_takes_precedence_over_the_stated_cost(fake: FakeProvider
     assert reply.cost_usd == Decimal("0.00021"), "0.15 and 0.60 dollars a million"
 
 
-def test_the_stated_cost_is_used_last(fake: FakeProvider) -> None:
+def test_the_stated_cost_is_used_if_no_price_is_known(fake: FakeProvider) -> None:
     fake.reply = completion(usage=STATED)
     reply = call(request(fake.url, provider="openrouter", model="nobody/knows"))
     assert (reply.cost_usd, reply.cost_source) == (Decimal("0.0123"), "provider")
 
 
-def test_otherwise_the_cost_is_unknown_and_not_zero(fake: FakeProvider) -> None:
+def test_the_cost_is_unknown_without_a_price_or_a_stated_cost(fake: FakeProvider) -> None:
     reply = call(request(fake.url))
     assert (reply.cost_usd, reply.cost_source) == (None, "unknown")
 
 
-def test_a_price_for_input_alone_is_not_a_price(fake: FakeProvider) -> None:
+def test_an_input_price_alone_is_not_enough_for_a_cost(fake: FakeProvider) -> None:
     reply = call(request(fake.url, prices=Prices(Decimal("2"), None)))
     assert reply.cost_usd is None
 
 
-def test_a_cost_has_the_eight_places_that_are_stored(fake: FakeProvider) -> None:
+def test_a_cost_is_rounded_to_eight_decimal_places(fake: FakeProvider) -> None:
     prices = Prices(Decimal("0.0377"), Decimal("0.0411"))
     fake.reply = completion(usage={"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10})
     cost = call(request(fake.url, prices=prices)).cost_usd
@@ -61,7 +61,7 @@ def test_a_cost_has_the_eight_places_that_are_stored(fake: FakeProvider) -> None
 
 
 @pytest.mark.parametrize("known", [{"prices": BY_HAND}, {"model": "gpt-4o-mini"}, {"is_free": True}])
-def test_a_provider_that_bills_more_than_the_list_price_is_believed(fake: FakeProvider, known: dict[str, Any]) -> None:
+def test_a_stated_cost_above_the_list_price_is_used(fake: FakeProvider, known: dict[str, Any]) -> None:
     fake.reply = completion(usage=STATED)
     reply = call(request(fake.url, **known))
     assert (reply.cost_usd, reply.cost_source) == (Decimal("0.0123"), "provider")
@@ -77,7 +77,7 @@ def test_a_provider_that_bills_more_than_the_list_price_is_believed(fake: FakePr
         {"prompt_tokens": "many", "completion_tokens": None, "cost": 0.5},
     ],
 )
-def test_a_cost_counts_in_whatever_form_it_is_stated(fake: FakeProvider, usage: dict[str, Any]) -> None:
+def test_a_stated_cost_is_read_in_every_format(fake: FakeProvider, usage: dict[str, Any]) -> None:
     fake.reply = completion(usage=usage)
     assert call(request(fake.url, prices=BY_HAND)).cost_usd == Decimal("0.5")
 
@@ -112,7 +112,7 @@ def test_a_refusal_with_an_error_status_costs_what_it_states(fake: FakeProvider)
 
 
 @pytest.mark.parametrize("status", [200, 400])
-def test_the_tokens_of_a_failure_are_paid_at_the_list_price(fake: FakeProvider, status: int) -> None:
+def test_tokens_of_a_failed_call_cost_the_list_price(fake: FakeProvider, status: int) -> None:
     fake.status = status
     fake.reply = {"error": {"message": "flagged by the content policy"}, "usage": SAID}
     assert build_attempt_from_failure(failure_of(request(fake.url, prices=BY_HAND)))["cost_usd"] == Decimal("0.003")

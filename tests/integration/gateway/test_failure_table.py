@@ -1,4 +1,4 @@
-"""The table of failures, alone: classes of statuses and bodies, waiting times, and what may be stored."""
+"""Unit tests of the failure table: error classes of statuses and bodies, retry delays, and storable text."""
 
 import json
 from datetime import UTC, datetime
@@ -45,12 +45,14 @@ from runs_app.llm.failures import (
         (302, "", False, ErrorClass.NOT_ALLOWED),
     ],
 )
-def test_a_status_with_a_body_has_one_class(status: int, body: str, has_format: bool, error_class: ErrorClass) -> None:
+def test_status_and_body_determine_the_error_class(
+    status: int, body: str, has_format: bool, error_class: ErrorClass
+) -> None:
     assert classify(status, body, has_format) == error_class
 
 
 @given(st.integers(300, 599), st.text(max_size=60), st.booleans())
-def test_every_status_has_a_class_and_only_the_endpoints_own_give_the_trial_back(
+def test_every_status_has_an_error_class_and_only_endpoint_failures_release_the_trial(
     status: int, body: str, has_format: bool
 ) -> None:
     kind = classify(status, body, has_format).kind
@@ -62,7 +64,7 @@ def test_every_status_has_a_class_and_only_the_endpoints_own_give_the_trial_back
         assert status in (429, 498) or status >= 500
 
 
-def test_every_class_has_a_kind() -> None:
+def test_every_error_class_has_a_kind() -> None:
     kinds = {error_class: error_class.kind for error_class in ErrorClass}
     assert {name for name, kind in kinds.items() if kind == Kind.ENDPOINT} == {
         "rate_limited",
@@ -105,13 +107,13 @@ NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
         ({}, "", None),
     ],
 )
-def test_the_time_to_wait_is_read_in_every_form(headers: dict[str, str], body: str, seconds: float | None) -> None:
+def test_the_retry_delay_is_read_in_every_format(headers: dict[str, str], body: str, seconds: float | None) -> None:
     assert read_retry_after_s(headers, body, NOW) == seconds
 
 
 @given(st.text(), st.text(alphabet=st.characters(codec="ascii", exclude_categories=["C", "Z"]), min_size=8), st.text())
 @example("", "00000000", "")
-def test_the_key_is_never_stored_and_a_message_is_short(before: str, key: str, after: str) -> None:
+def test_a_stored_message_is_short_and_never_contains_the_key(before: str, key: str, after: str) -> None:
     message = clean_message(before + key + after, (key,))
     assert len(message) <= 500
     if key not in "[key]…" and key not in replace_unstorable(before.replace(key, "")) + replace_unstorable(
@@ -120,8 +122,8 @@ def test_the_key_is_never_stored_and_a_message_is_short(before: str, key: str, a
         assert key not in message
 
 
-def test_only_the_beginning_of_a_huge_body_is_read_and_no_half_of_a_key_is_left(monkeypatch) -> None:
-    """10 MB took seconds, in which a worker renewed no lease."""
+def test_only_the_beginning_of_a_huge_body_is_read_and_no_partial_key_remains(monkeypatch) -> None:
+    """Reading 10 MB took seconds, during which a worker renewed no lease."""
     read = []
 
     class Reader:
@@ -150,7 +152,7 @@ def test_only_the_beginning_of_a_huge_body_is_read_and_no_half_of_a_key_is_left(
         '"api_key": "abcdefgh12345678"',
     ],
 )
-def test_what_looks_like_a_key_is_not_stored(secret: str) -> None:
+def test_text_that_looks_like_a_key_is_not_stored(secret: str) -> None:
     message = clean_message(f"Error: bad request to {secret} was refused")
     assert "abcdefgh" not in message
     assert message.startswith("Error: bad request to ")
@@ -161,7 +163,7 @@ def test_what_looks_like_a_key_is_not_stored(secret: str) -> None:
 @example("a\0b")
 @example("\ud800")
 @example("😀\udc00é")
-def test_storable_text_can_be_encoded_and_loses_nothing_else(text: str) -> None:
+def test_only_unstorable_characters_are_replaced(text: str) -> None:
     kept = replace_unstorable(text)
     assert "\0" not in kept
     assert kept.encode("utf-8").decode() == kept
@@ -181,7 +183,7 @@ def test_storable_text_can_be_encoded_and_loses_nothing_else(text: str) -> None:
         ('{"error": {}}', '{"error": {}}'),
     ],
 )
-def test_the_words_of_an_error_are_found_in_every_form(body: str, message: str) -> None:
+def test_an_error_message_is_found_in_every_format(body: str, message: str) -> None:
     assert read_message(body) == message
 
 
@@ -195,7 +197,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["error", "choices", "id"]), json_values))
-def test_any_reply_can_be_looked_at(payload: dict[str, object]) -> None:
+def test_any_reply_can_be_checked_for_an_error(payload: dict[str, object]) -> None:
     reported = find_reported_error(payload)
     assert reported is None or reported[0] is None or 400 <= reported[0] <= 599
     assert isinstance(read_message(json.dumps(payload)), str)

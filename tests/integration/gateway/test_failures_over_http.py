@@ -1,4 +1,4 @@
-"""Every way in which a simulated provider fails comes out as its class, and costs one request."""
+"""Every fault of a simulated provider has its error class and makes one request."""
 
 import socket
 
@@ -32,7 +32,7 @@ T, P, E = Kind.TRANSIENT, Kind.PERMANENT, Kind.ENDPOINT
         ("cut", ErrorClass.CONNECTION, T, None),
     ],
 )
-def test_a_fault_comes_out_as_its_class(
+def test_each_fault_has_its_error_class(
     simulator: SimulatorProcess, fault: str, error_class: ErrorClass, kind: Kind, status: int | None
 ) -> None:
     simulator.set_faults(errors=f"{fault}=1")
@@ -47,7 +47,7 @@ def test_a_fault_comes_out_as_its_class(
     assert simulator.counters()["requests"] == 1, "one call is one request, whatever comes of it"
 
 
-def test_a_429_states_the_time_to_wait(simulator: SimulatorProcess) -> None:
+def test_the_retry_delay_is_read_from_a_429(simulator: SimulatorProcess) -> None:
     simulator.set_faults(errors="429=1")
     assert failure_of(request(simulator.url)).retry_after_s == 7.0
 
@@ -70,20 +70,20 @@ def test_a_server_that_accepts_and_never_answers_is_a_timeout() -> None:
 
 def test_a_closed_port_is_a_connection_failure() -> None:
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # Kept, so that nobody else gets it; and nobody listens.
+        unused.bind(("127.0.0.1", 0))  # Bound so that no other process takes it, but not listening.
         failure = failure_of(request(f"http://127.0.0.1:{unused.getsockname()[1]}/v1"))
     assert failure.error_class == ErrorClass.CONNECTION
     assert failure.kind == T
 
 
-def test_a_refusal_is_a_reply(simulator: SimulatorProcess) -> None:
+def test_a_refusal_is_a_reply_and_not_a_failure(simulator: SimulatorProcess) -> None:
     simulator.set_faults(errors="refusal=1")
     reply = call(request(simulator.url))
     assert reply.refused
     assert "cannot help" in reply.text
 
 
-def test_truncated_and_empty_answers_are_replies(simulator: SimulatorProcess) -> None:
+def test_truncated_and_empty_answers_are_replies_and_not_failures(simulator: SimulatorProcess) -> None:
     simulator.set_faults(errors="truncated=1")
     assert call(request(simulator.url)).truncated
     simulator.set_faults(errors="empty=1")
@@ -98,12 +98,12 @@ def test_a_refused_schema_has_its_own_error_class() -> None:
     with simulator_process(SimulatorConfig(json_schema=False)) as simulator:
         failure = failure_of(request(simulator.url, response_format=SCHEMA))
         assert failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED
-        assert failure.kind == Kind.TRANSIENT  # It is asked again without one.
+        assert failure.kind == Kind.TRANSIENT  # The retry omits the schema.
         assert call(request(simulator.url)).text
 
 
 @pytest.mark.slow
-def test_a_wrong_key_is_unauthorized_and_the_right_one_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_key_is_unauthorized_and_the_correct_key_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     with simulator_process(SimulatorConfig(key_env="LAB_KEY"), environment={"LAB_KEY": "right-key"}) as simulator:
         monkeypatch.setenv("LAB_KEY", "right-key")
         assert call(request(simulator.url, key_env="LAB_KEY")).text

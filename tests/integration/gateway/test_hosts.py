@@ -1,4 +1,4 @@
-"""Where a key and an item may be sent: loopback, the providers by https, and what an operator lists."""
+"""Allowed hosts: loopback, providers over https, and hosts that an operator lists."""
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ LISTED = ["models.example.org", "gpu.example.org:8443"]
         "https://gpu.example.org:8443/v1",
     ],
 )
-def test_these_are_allowed(url: str) -> None:
+def test_allowed_addresses_are_accepted(url: str) -> None:
     assert find_url_problem(url, LISTED) is None
 
 
@@ -55,7 +55,7 @@ def test_these_are_allowed(url: str) -> None:
         "http://169.254.169.254/latest/meta-data",
     ],
 )
-def test_these_are_not(url: str) -> None:
+def test_forbidden_addresses_are_refused(url: str) -> None:
     problem = find_url_problem(url, LISTED)
     assert problem
     assert "secret" not in problem
@@ -69,7 +69,7 @@ def test_a_metadata_service_is_refused_even_if_it_is_listed(host: str) -> None:
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_judged_without_an_error_and_nothing_unlisted_passes(text: str) -> None:
+def test_any_text_can_be_checked_and_no_unlisted_host_is_accepted(text: str) -> None:
     for url in (text, f"https://{text}", f"http://{text}/v1"):
         if find_url_problem(url, []) is None:
             authority = url.partition("://")[2].lower()

@@ -1,4 +1,4 @@
-"""A key goes to the endpoint that names it and nowhere else, and nothing goes to an address that is not allowed."""
+"""A key is sent only to the endpoint that names it, and no request is sent to an address that is not allowed."""
 
 import asyncio
 import contextlib
@@ -26,8 +26,8 @@ def keys_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai", "openrouter", "hosted_vllm", "anthropic", "gemini", "ollama_chat"])
-def test_a_keyless_endpoint_gets_no_key_of_the_environment(fake: FakeProvider, provider: str) -> None:
-    with contextlib.suppress(CallFailure):  # the reply has OpenAI's form, which not all of them can read
+def test_an_endpoint_without_a_key_gets_no_key_from_the_environment(fake: FakeProvider, provider: str) -> None:
+    with contextlib.suppress(CallFailure):  # The reply has OpenAI's format, which not all of them can read.
         call(request(fake.url, provider=provider))
     assert len(fake.asked) == 1
     assert "sk-key-of-another-provider" not in str(fake.asked)
@@ -78,7 +78,7 @@ def test_a_key_that_the_provider_repeats_is_not_stored(fake: FakeProvider, monke
         "http://api.openai.com/v1",
     ],
 )
-def test_an_address_that_is_not_allowed_is_never_called(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_outside_the_allowlist_is_never_called(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def send(*_args: Any) -> None:
         raise AssertionError("it was sent")
 
@@ -89,7 +89,7 @@ def test_an_address_that_is_not_allowed_is_never_called(url: str, monkeypatch: p
     assert "secret" not in failure.message
 
 
-def test_an_address_on_the_list_is_called(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_on_the_allowlist_is_called(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.LLM_ALLOWED_HOSTS = ["models.example.org"]
     assert (
         sent_to(request("http://models.example.org/v1"), monkeypatch) == "http://models.example.org/v1/chat/completions"
@@ -106,7 +106,7 @@ def test_an_address_on_the_list_is_called(settings: Any, monkeypatch: pytest.Mon
         ("ollama_chat", "http://localhost:11434/api/chat"),
     ],
 )
-def test_a_provider_is_reached_at_its_own_address_whatever_the_environment_says(
+def test_environment_variables_do_not_change_the_address_of_a_provider(
     provider: str, start: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in OTHERS_URLS:
@@ -115,7 +115,7 @@ def test_a_provider_is_reached_at_its_own_address_whatever_the_environment_says(
 
 
 def sent_to(asked: Any, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address that a call would be sent to."""
+    """Return the address to which a call would be sent."""
     urls: list[str] = []
 
     async def send(_self: http_transport.Exchange, url: str, *_args: Any) -> None:
@@ -127,11 +127,11 @@ def sent_to(asked: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     return urls[0]
 
 
-def test_a_server_of_ones_own_needs_an_address() -> None:
+def test_a_self_hosted_server_needs_an_address() -> None:
     assert failure_of(request(None, provider="hosted_vllm")).error_class == ErrorClass.NOT_ALLOWED
 
 
-def test_a_provider_that_is_not_known_is_not_called() -> None:
+def test_an_unknown_provider_is_not_called() -> None:
     assert failure_of(request("http://127.0.0.1:9/v1", provider="azure")).error_class == ErrorClass.NOT_ALLOWED
 
 
@@ -143,7 +143,7 @@ def test_a_redirect_is_not_followed(fake: FakeProvider) -> None:
 
 
 @pytest.mark.parametrize("name", ["model", "messages", "stream", "n", "api_base", "api_key", "base_url", "extra_body"])
-def test_parameters_do_not_change_who_is_asked_or_what(fake: FakeProvider, name: str) -> None:
+def test_parameters_cannot_change_the_address_key_model_or_messages(fake: FakeProvider, name: str) -> None:
     failure = failure_of(request(fake.url, parameters={name: "http://127.0.0.1:9"}))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
     assert fake.asked == []
@@ -155,7 +155,7 @@ DEARER = ["models", "plugins", "best_of", "max_output_tokens", "num_predict", "w
 
 @pytest.mark.parametrize("provider", ["openai", "openrouter", "anthropic", "gemini", "ollama_chat", "hosted_vllm"])
 @pytest.mark.parametrize("name", CONTROLS + DEARER)
-def test_only_parameters_of_the_list_are_sent(fake: FakeProvider, provider: str, name: str) -> None:
+def test_only_allowed_parameters_are_sent(fake: FakeProvider, provider: str, name: str) -> None:
     failure = failure_of(request(fake.url, provider=provider, parameters={name: "steered"}))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
     assert name in failure.message
@@ -167,7 +167,7 @@ def test_only_parameters_of_the_list_are_sent(fake: FakeProvider, provider: str,
     ("name", "value"),
     [("service_tier", "priority"), ("max_tokens", "9"), ("top_k", {"a": 1}), ("provider", {"max_price": {}})],
 )
-def test_a_parameter_of_another_type_is_not_sent(fake: FakeProvider, name: str, value: Any) -> None:
+def test_a_parameter_of_the_wrong_type_is_not_sent(fake: FakeProvider, name: str, value: Any) -> None:
     failure = failure_of(request(fake.url, parameters={name: value}))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
     assert f"{name!r} must be" in failure.message
@@ -179,7 +179,7 @@ def test_a_parameter_of_another_type_is_not_sent(fake: FakeProvider, name: str, 
     ["EVALSITE_SECRET_KEY", "DATABASE_URL", "DJANGO_SECRET_KEY", "SECRET_KEY", "AWS_SECRET_KEY", "PATH", "HOME",
      "GITHUB_TOKEN", "OPENAI_API_KEY\n", "LABKEYS"],
 )  # fmt: skip
-def test_a_variable_that_is_no_providers_key_is_never_sent(
+def test_an_environment_variable_that_is_not_a_provider_key_is_never_sent(
     fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "a-secret-of-the-site")
@@ -189,7 +189,7 @@ def test_a_variable_that_is_no_providers_key_is_never_sent(
     assert fake.asked == []
 
 
-def test_with_a_list_of_key_names_only_those_are_read(
+def test_only_the_listed_key_variables_are_read(
     fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     settings.LLM_KEY_NAMES = ["LAB_KEY"]
@@ -225,7 +225,9 @@ def test_a_key_in_an_answer_is_not_stored(fake: FakeProvider, monkeypatch: pytes
     assert ANOTHER not in str(reply)
 
 
-def test_a_word_that_also_is_a_dummy_key_stays_in_answers(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dummy_key_that_is_a_common_word_is_not_masked_in_answers(
+    fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LAB_KEY", "hello")
     assert call(request(fake.url, key_env="LAB_KEY")).text == "hello"
 
@@ -233,7 +235,7 @@ def test_a_word_that_also_is_a_dummy_key_stays_in_answers(fake: FakeProvider, mo
 @pytest.mark.slow
 @pytest.mark.processes
 def test_importing_the_gateway_does_not_import_litellm() -> None:
-    """A web process may import the gateway: litellm, which is large, comes with the first call only."""
+    """Web processes import the gateway; litellm is large and is imported by the first call."""
     code = "import sys; from runs_app.llm import gateway; print([name for name in sys.modules if 'litellm' in name])"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60
@@ -241,7 +243,7 @@ def test_importing_the_gateway_does_not_import_litellm() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_each_loop_has_connections_of_its_own_and_closes_them(fake: FakeProvider) -> None:
+def test_each_event_loop_has_its_own_connections_and_closes_them(fake: FakeProvider) -> None:
     from runs_app.llm import gateway
 
     async def one() -> bool:

@@ -1,4 +1,4 @@
-"""Anthropic requires a limit of each answer: it is the one that the reservation rests on."""
+"""Anthropic requires an output limit: the request sends the limit that the reservation assumes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A mark for the cache arrives as Anthropic wants it; what was read and written is stored and priced right."""
+"""Cache marks are sent in Anthropic's format; cached tokens are stored and priced correctly."""
 
 from decimal import Decimal
 
@@ -36,7 +36,7 @@ ANTHROPIC_REPLY = {
 }
 
 
-def test_anthropic_gets_the_marks_and_its_cache_is_priced(fake: FakeProvider) -> None:
+def test_anthropic_gets_the_cache_marks_and_cached_tokens_are_priced(fake: FakeProvider) -> None:
     fake.reply = ANTHROPIC_REPLY
     reply = call(request(fake.url, provider="anthropic", model="claude-x", messages=MESSAGES, prices=PRICES))
     body = fake.last.body
@@ -54,7 +54,7 @@ def test_a_call_without_a_cache_costs_its_list_price(fake: FakeProvider) -> None
 
 
 @pytest.mark.parametrize("model", ["gpt-4o-mini"])
-def test_savings_by_an_unmarked_cache_are_measured_against_litellms_list(fake: FakeProvider, model: str) -> None:
+def test_savings_of_automatic_caching_are_measured_against_litellms_price_list(fake: FakeProvider, model: str) -> None:
     usage = {"prompt_tokens": 2000, "completion_tokens": 100, "prompt_tokens_details": {"cached_tokens": 1024}}
     fake.reply = completion(usage=usage | {"total_tokens": 2100})
     reply = call(request(fake.url, model=model))
@@ -63,7 +63,7 @@ def test_savings_by_an_unmarked_cache_are_measured_against_litellms_list(fake: F
     assert reply.cost_usd == Decimal("0.00036") - 1024 * Decimal("0.075") / 1_000_000
 
 
-def test_openrouter_hands_the_marks_on(fake: FakeProvider) -> None:
+def test_openrouter_gets_the_cache_marks(fake: FakeProvider) -> None:
     call(request(fake.url, provider="openrouter", model="anthropic/claude-x", messages=MESSAGES))
     assert fake.last.body["messages"][1]["content"][0]["cache_control"] == MARK
 

@@ -1,4 +1,4 @@
-"""Each provider is asked in its own form and its reply is read from its own form."""
+"""Each provider gets requests in its own format, and its replies are read in that format."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def lab_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai", "hosted_vllm", "openrouter"])
-def test_openais_form(fake: FakeProvider, provider: str) -> None:
+def test_a_request_has_openais_format(fake: FakeProvider, provider: str) -> None:
     parameters = {"temperature": 0.5, "max_tokens": 9, "seed": 3, "reasoning_effort": "low", "top_k": 4}
     call(pictured(fake, provider, "qwen/qwen3-vl", "/v1", parameters=parameters, response_format=SCHEMA))
     body = fake.last.body
@@ -43,23 +43,23 @@ def test_openais_form(fake: FakeProvider, provider: str) -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai", "hosted_vllm"])
-def test_a_model_keeps_a_first_part_that_is_also_a_providers_name(fake: FakeProvider, provider: str) -> None:
+def test_a_model_name_keeps_a_prefix_that_equals_a_provider_name(fake: FakeProvider, provider: str) -> None:
     call(request(fake.url, provider=provider, model="openai/gpt-oss-20b"))
     assert fake.last.body["model"] == "openai/gpt-oss-20b"
 
 
-def test_openais_reasoning_models_take_their_own_name_for_the_limit(fake: FakeProvider) -> None:
+def test_openai_reasoning_models_get_max_completion_tokens(fake: FakeProvider) -> None:
     call(request(fake.url, model="gpt-5-mini", parameters={"max_tokens": 9}))
     assert fake.last.body["max_completion_tokens"] == 9
     assert "max_tokens" not in fake.last.body
 
 
-def test_openrouter_is_asked_for_its_price(fake: FakeProvider) -> None:
+def test_openrouter_is_asked_to_report_the_cost(fake: FakeProvider) -> None:
     call(request(fake.url, provider="openrouter"))
     assert fake.last.body["usage"] == {"include": True}
 
 
-def test_anthropics_form(fake: FakeProvider) -> None:
+def test_a_request_and_its_reply_have_anthropics_format(fake: FakeProvider) -> None:
     fake.reply = {
         "id": "msg_1",
         "type": "message",
@@ -87,7 +87,7 @@ def test_anthropics_form(fake: FakeProvider) -> None:
     assert f"{reply.cost_usd}" == "0.00011835", "3 and 15 dollars a million, 0.30 for reading a cache, 3.75 for writing"
 
 
-def test_anthropic_refusals_are_refusals(fake: FakeProvider) -> None:
+def test_an_anthropic_refusal_is_recognized(fake: FakeProvider) -> None:
     fake.reply = {
         "id": "msg_2",
         "type": "message",
@@ -100,7 +100,7 @@ def test_anthropic_refusals_are_refusals(fake: FakeProvider) -> None:
     assert call(request(fake.url, provider="anthropic", model="claude-sonnet-4-5")).refused
 
 
-def test_a_parameter_that_a_provider_does_not_take_is_an_error_that_names_it(fake: FakeProvider) -> None:
+def test_a_parameter_that_the_provider_does_not_support_is_named_in_the_error(fake: FakeProvider) -> None:
     failure = failure_of(request(fake.url, provider="anthropic", model="claude-sonnet-4-5", parameters={"seed": 1}))
     assert failure.error_class == ErrorClass.BAD_REQUEST
     assert "seed" in failure.message
@@ -108,7 +108,7 @@ def test_a_parameter_that_a_provider_does_not_take_is_an_error_that_names_it(fak
     assert fake.asked == []
 
 
-def test_geminis_form(fake: FakeProvider) -> None:
+def test_a_request_and_its_reply_have_geminis_format(fake: FakeProvider) -> None:
     fake.reply = {
         "candidates": [{"content": {"parts": [{"text": "hello"}], "role": "model"}, "finishReason": "STOP"}],
         "usageMetadata": {
@@ -129,7 +129,7 @@ def test_geminis_form(fake: FakeProvider) -> None:
     assert (reply.input_tokens, reply.output_tokens, reply.reasoning_tokens) == (10, 7, 2)
 
 
-def test_geminis_errors_say_when_to_come_back(fake: FakeProvider) -> None:
+def test_the_retry_delay_is_read_from_gemini_errors(fake: FakeProvider) -> None:
     fake.status = 429
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "17s"}]
     fake.reply = {"error": {"code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED", "details": details}}
@@ -138,7 +138,7 @@ def test_geminis_errors_say_when_to_come_back(fake: FakeProvider) -> None:
 
 
 @pytest.mark.parametrize(("parameters", "think"), [({}, False), ({"reasoning_effort": "low"}, True)])
-def test_ollama_gets_its_own_form_and_thinks_only_on_request(
+def test_a_request_has_ollamas_format_and_thinking_is_off_by_default(
     fake: FakeProvider, parameters: dict[str, object], think: bool
 ) -> None:
     fake.reply = {
@@ -160,7 +160,7 @@ def test_ollama_gets_its_own_form_and_thinks_only_on_request(
     assert (reply.text, reply.reasoning, reply.input_tokens, reply.output_tokens) == ("hello", "hmm", 10, 5)
 
 
-def test_ollamas_cost_is_unknown_unless_it_is_free(fake: FakeProvider) -> None:
+def test_the_cost_of_ollama_is_unknown_unless_its_endpoint_is_free(fake: FakeProvider) -> None:
     fake.reply = {
         "model": "q",
         "created_at": "2026-01-01T00:00:00Z",
@@ -182,6 +182,6 @@ def test_openrouters_upstream_error_is_reported(fake: FakeProvider) -> None:
     assert failure.message.startswith("Provider returned error: DataInspectionFailed")
 
 
-def test_a_reply_of_a_router_may_come_without_a_model(fake: FakeProvider) -> None:
+def test_a_reply_of_a_router_without_a_model_name_is_accepted(fake: FakeProvider) -> None:
     fake.reply = completion(model=None)
     assert call(request(fake.url, provider="openrouter", model="a/b")).text == "hello"

@@ -1,4 +1,4 @@
-"""What a provider says of its rates, and what it shows by refusing, heeded by a real drain over HTTP."""
+"""A real drain over HTTP follows the rate limits that a provider reports and its 429 replies."""
 
 import asyncio
 import time
@@ -45,8 +45,8 @@ def drain_for(seconds):
 
 
 @pytest.mark.slow
-def test_an_exhausted_rate_stops_calls_until_its_reset():
-    """The simulated one takes eight a minute, and says with each answer what is left: not one call too many is made."""
+def test_an_exhausted_rate_limit_stops_calls_until_its_reset():
+    """The provider accepts eight requests per minute and reports the rest with each answer; the drain makes eight."""
     with simulator_process(SimulatorConfig(rpm=8)) as provider:
         many(provider.url, adaptive=False, max_concurrency=2)
         drain_until(lambda: Run.objects.get().n_done == 8)
@@ -56,8 +56,8 @@ def test_an_exhausted_rate_stops_calls_until_its_reset():
     assert (said.unit, said.n) == ("requests", 0)
 
 
-def test_the_limit_grows_to_what_a_provider_takes_falls_when_that_is_less_and_recovers():
-    """Out of a hundred, the simulated one takes forty calls at once; then four; then forty again."""
+def test_the_adaptive_limit_follows_the_capacity_of_the_provider():
+    """The endpoint allows 100 calls in flight; the provider accepts 40, then 4, then 40."""
     with simulator_process(SimulatorConfig(latency_ms=30, max_in_flight=40, retry_after_s=0.02)) as provider:
         many(provider.url, samples=150, max_concurrency=100)
         Experiment.objects.update(max_attempts=10)
@@ -73,8 +73,8 @@ def learned_limit():
     return Endpoint.objects.get().throttle.get("limit", 0)
 
 
-def drain_until(is_right):
+def drain_until(is_reached):
     ends = time.monotonic() + 60
-    while not is_right():
+    while not is_reached():
         assert time.monotonic() < ends, "waited in vain"
         drain_for(1)

@@ -1,4 +1,4 @@
-"""What a provider replied comes out whole, and hostile values do not break the rows."""
+"""All fields of a reply are read, and hostile values cannot break the rows."""
 
 import asyncio
 import copy
@@ -15,7 +15,7 @@ from tests.integration.gateway.fake_provider import FakeProvider, completion
 from tests.integration.gateway.gateway_calls import SCHEMA, call, failure_of, request
 
 
-def test_a_reply_has_text_tokens_model_and_ids(simulator: SimulatorProcess) -> None:
+def test_a_reply_has_text_token_counts_model_and_ids(simulator: SimulatorProcess) -> None:
     reply = call(request(simulator.url, 'Rate it as {"rating": N} from 1 to 7', response_format=SCHEMA))
     assert reply.text.startswith('{"rating": ')
     assert reply.raw_text == reply.text
@@ -28,7 +28,7 @@ def test_a_reply_has_text_tokens_model_and_ids(simulator: SimulatorProcess) -> N
     assert len(reply.trace_id) == 32
 
 
-def test_what_the_first_call_imports_is_no_part_of_its_latency(
+def test_the_latency_of_the_first_call_does_not_include_imports(
     simulator: SimulatorProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class ClockOfImports:
@@ -64,12 +64,12 @@ def test_a_think_block_is_reasoning_and_the_raw_text_keeps_it(fake: FakeProvider
     assert reply.raw_text == "<think>two and two</think>It is 4."
 
 
-def test_a_provider_that_names_its_own_request_gives_the_trace_id(fake: FakeProvider) -> None:
+def test_the_request_id_of_the_provider_is_the_trace_id(fake: FakeProvider) -> None:
     fake.headers = {"x-request-id": "req_77"}
     assert call(request(fake.url)).trace_id == "req_77"
 
 
-def test_the_backend_that_a_router_chose_is_the_served_provider(fake: FakeProvider) -> None:
+def test_the_backend_chosen_by_a_router_is_the_served_provider(fake: FakeProvider) -> None:
     fake.reply = completion(provider="Alibaba", model="qwen/qwen3-vl")
     reply = call(request(fake.url, provider="openrouter", model="qwen/qwen3-vl"))
     assert reply.served_provider == "Alibaba"
@@ -132,14 +132,14 @@ def test_impossible_token_counts_are_unknown_and_the_answer_is_kept(
     assert (reply.input_tokens, reply.output_tokens, reply.cost_usd) == (None, None, None)
 
 
-def test_an_answer_without_a_word_may_have_no_tokens(fake: FakeProvider) -> None:
+def test_an_empty_answer_can_have_zero_output_tokens(fake: FakeProvider) -> None:
     fake.reply = completion("", usage={"prompt_tokens": 1000, "completion_tokens": 0, "total_tokens": 1000})
     reply = call(request(fake.url, prices=Prices(Decimal(2), Decimal(10))))
     assert (reply.output_tokens, reply.cost_usd) == (0, Decimal("0.002"))
 
 
-def test_a_cost_that_no_call_can_have_is_unknown(fake: FakeProvider) -> None:
-    """What the columns cannot hold would stop whoever records it."""
+def test_an_impossible_cost_is_unknown(fake: FakeProvider) -> None:
+    """A cost too large for its column would stop the recorder."""
     fake.reply = completion(usage={"prompt_tokens": 2**31 - 1, "completion_tokens": 1, "total_tokens": 2**31})
     assert call(request(fake.url, prices=Prices(Decimal(600), Decimal(600)))).cost_usd is None
     fake.reply = completion(usage={"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "cost": "free"})
@@ -190,14 +190,14 @@ def test_the_messages_are_not_changed_by_the_call(simulator: SimulatorProcess) -
 
 
 @pytest.mark.slow
-def test_hundreds_are_in_flight_at_once(simulator: SimulatorProcess) -> None:
+def test_300_calls_can_be_in_flight_at_once(simulator: SimulatorProcess) -> None:
     async def many() -> list[CallReply]:
         replies = await asyncio.gather(*(gateway.call(request(simulator.url, f"q {n}")) for n in range(300)))
         await gateway.close_session()
         return replies
 
     peak, latency_ms = 0, 750
-    while peak < 300 and latency_ms < 30_000:  # A busy machine needs longer to ask them all before the first answer.
+    while peak < 300 and latency_ms < 30_000:  # A busy machine needs longer to send all calls before the first answer.
         latency_ms *= 2
         simulator.reset()
         simulator.set_faults(latency_ms=latency_ms)
@@ -207,7 +207,7 @@ def test_hundreds_are_in_flight_at_once(simulator: SimulatorProcess) -> None:
     assert simulator.counters()["answered_again"] == 0
 
 
-def test_a_cancelled_call_is_cancelled_and_the_next_one_works(simulator: SimulatorProcess) -> None:
+def test_a_cancelled_call_does_not_affect_the_next_call(simulator: SimulatorProcess) -> None:
     simulator.set_faults(latency_ms=60_000)
 
     async def scene() -> CallReply:
