@@ -1,4 +1,4 @@
-"""What has judged never changes: not by the form, not by the model, not by bare SQL."""
+"""Frozen rubrics, graders and panels: after use, neither forms nor models nor plain SQL can change them."""
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -29,14 +29,14 @@ def run(sql, *values):
     ["messages = '[]'", "kind = 'label'", "scale_max = 7", "criteria = '[1]'", "labels = '[1]'", "name = 'other'",
      "version = 9", "status = 'draft'"],
 )  # fmt: skip
-def test_a_rubric_that_is_no_draft_is_refused_every_change(status, change):
+def test_only_a_draft_rubric_can_change(status, change):
     rubric = make_starter_rubric(status=status)
     assert "grading_app_rubric" in refused(f"UPDATE grading_app_rubric SET {change} WHERE id = %s", rubric.pk)
     assert "cannot be deleted" in refused("DELETE FROM grading_app_rubric WHERE id = %s", rubric.pk)
     assert Rubric.objects.get().content == rubric.content
 
 
-def test_a_draft_changes_and_goes():
+def test_a_draft_rubric_can_be_changed_and_deleted():
     rubric = make_starter_rubric(status="draft")
     assert run("UPDATE grading_app_rubric SET scale_max = 7 WHERE id = %s", rubric.pk) == 1
     assert run("DELETE FROM grading_app_rubric WHERE id = %s", rubric.pk) == 1
@@ -51,7 +51,7 @@ CHANGES_OF_TEXTS = [
 
 
 @pytest.mark.parametrize("sql", CHANGES_OF_TEXTS)
-def test_the_texts_of_a_set_that_is_no_draft_stay(sql):
+def test_the_texts_of_an_approved_set_cannot_change(sql):
     dataset = make_dataset()
     texts = make_item_texts(dataset, texts={"item-0": "one", "item-1": "two"})
     make_item_texts(dataset, version=2, status="draft", texts={})
@@ -61,7 +61,7 @@ def test_the_texts_of_a_set_that_is_no_draft_stay(sql):
     assert "frozen" in refused("UPDATE runs_app_textset SET name = 'other' WHERE id = %s", texts.pk)
 
 
-def test_no_text_is_moved_into_a_frozen_set():
+def test_texts_cannot_be_moved_into_a_frozen_set():
     dataset = make_dataset()
     frozen = make_item_texts(dataset, texts={"item-0": "one"})
     draft = make_item_texts(dataset, version=2, status="draft", texts={"item-1": "two"})
@@ -70,7 +70,7 @@ def test_no_text_is_moved_into_a_frozen_set():
     )
 
 
-def test_who_wrote_a_frozen_text_may_be_forgotten():
+def test_the_author_of_a_frozen_text_can_be_removed():
     texts = make_item_texts(make_dataset())
     assert ItemText.objects.filter(text_set=texts).update(trial=None, edited_by=None) == 3
     assert TextSet.objects.filter(pk=texts.pk).update(written_by=None) == 1
@@ -78,7 +78,7 @@ def test_who_wrote_a_frozen_text_may_be_forgotten():
 
 @pytest.fixture
 def used():
-    """A grader and a panel of two that have a grade condition."""
+    """Return a grader and a panel of two, each with a grade condition."""
     experiment = make_experiment()
     grader, other = make_starter_grader("first"), make_starter_grader("second")
     panel = Panel.objects.create(name="bench")
@@ -92,14 +92,14 @@ def used():
     "change", ["name = 'other'", "rubric_id = 0", "sampler_id = 0", "language_model_id = 0", "on_empty = 'zero'",
                "longest_answer = 5"]
 )  # fmt: skip
-def test_a_grader_that_has_graded_stays_as_it_is(used, change):
+def test_a_grader_with_gradings_can_only_be_archived(used, change):
     grader, _ = used
     assert "first has graded" in refused(f"UPDATE grading_app_grader SET {change} WHERE id = %s", grader.pk)
     assert "first has graded" in refused("DELETE FROM grading_app_grader WHERE id = %s", grader.pk)
     assert run("UPDATE grading_app_grader SET archived_at = now() WHERE id = %s", grader.pk) == 1
 
 
-def test_a_panel_that_has_graded_keeps_its_rule_and_its_members(used):
+def test_a_panel_with_gradings_keeps_its_rule_and_members(used):
     _, panel = used
     stranger = make_starter_grader("third")
     assert "bench has graded" in refused("UPDATE grading_app_panel SET rule = 'median' WHERE id = %s", panel.pk)
@@ -110,7 +110,7 @@ def test_a_panel_that_has_graded_keeps_its_rule_and_its_members(used):
     assert panel.graders.count() == 2
 
 
-def test_a_grader_and_a_panel_that_never_graded_change_and_go():
+def test_graders_and_panels_without_gradings_can_be_changed_and_deleted():
     grader = make_starter_grader()
     panel = Panel.objects.create(name="bench")
     panel.graders.set([grader])

@@ -1,4 +1,4 @@
-"""Judges and panels in the admin: only what may judge is offered, and what has graded is only shown."""
+"""Judges and panels in the admin: only usable parts are offered, and used judges are read-only."""
 
 from django.urls import reverse
 
@@ -28,14 +28,14 @@ def test_a_judge_without_a_sampler_gets_temperature_zero(as_user, researcher):
     assert Sampler.objects.count() == 1
 
 
-def test_another_sampler_of_the_usual_name_is_left_alone(as_user, researcher):
+def test_an_existing_sampler_with_the_default_name_is_not_changed(as_user, researcher):
     warm = make_sampler("judging", temperature=1)
     as_user(researcher).post(ADD, written(make_starter_rubric()))
     assert Grader.objects.get().sampler.version == warm.version + 1
     assert Grader.objects.get().sampler.temperature == 0
 
 
-def test_a_draft_rubric_and_an_archived_one_cannot_be_chosen(as_user, researcher):
+def test_draft_and_archived_rubrics_cannot_be_selected(as_user, researcher):
     for status in ("draft", "archived"):
         form = (
             as_user(researcher).post(ADD, written(make_starter_rubric(status, status=status))).context["adminform"].form
@@ -44,7 +44,7 @@ def test_a_draft_rubric_and_an_archived_one_cannot_be_chosen(as_user, researcher
     assert not Grader.objects.exists()
 
 
-def test_a_judge_that_has_graded_is_shown_and_not_edited(as_user, curator):
+def test_a_judge_with_gradings_is_read_only(as_user, curator):
     grader = make_starter_grader()
     GradeCondition.objects.create(
         experiment=make_experiment(), grade_condition_id="g--1", kind="judge", grader=grader, rubric=grader.rubric
@@ -57,7 +57,7 @@ def test_a_judge_that_has_graded_is_shown_and_not_edited(as_user, curator):
     assert "<select" not in web.get(page(grader)).content.decode()
 
 
-def test_archiving_a_judge_takes_it_out_of_use_with_a_reason(as_user, researcher):
+def test_archiving_a_judge_disables_it_and_records_the_reason(as_user, researcher):
     grader = make_starter_grader()
     Grader.objects.update(created_by=researcher)
     chosen = {"action": "archive", "_selected_action": [grader.pk], "confirmed": "yes", "reason": "a newer model"}
@@ -67,7 +67,7 @@ def test_archiving_a_judge_takes_it_out_of_use_with_a_reason(as_user, researcher
     assert "is already archived" in again
 
 
-def test_a_panel_is_made_of_judges(as_user, researcher):
+def test_a_panel_is_created_from_judges(as_user, researcher):
     graders = [make_starter_grader("one")]
     graders.append(make_starter_grader("two", rubric=graders[0].rubric, language_model=make_model("other")))
     said = {"name": "bench", "rule": "median", "graders": [grader.pk for grader in graders]}

@@ -1,4 +1,4 @@
-"""Rubrics in the admin: written with their variables at hand, looked at on stored answers, approved, then frozen."""
+"""Rubrics in the admin: the editor lists variables, previews use stored answers, approval freezes a rubric."""
 
 import pytest
 from django.urls import reverse
@@ -34,7 +34,7 @@ def problems_on(response):
 
 
 @pytest.mark.parametrize("kind", STARTERS)
-def test_a_starter_is_saved_as_it_stands(as_user, researcher, kind):
+def test_a_starter_rubric_can_be_saved_unchanged(as_user, researcher, kind):
     web = as_user(researcher)
     form = web.get(ADD, {"starter": kind}).context["adminform"].form
     offered = {name: form[name].value() for name in form.fields if form[name].value() is not None}
@@ -47,7 +47,7 @@ def test_a_starter_is_saved_as_it_stands(as_user, researcher, kind):
     ]
 
 
-def test_a_starter_of_no_kind_is_not_found(as_user, researcher):
+def test_a_starter_of_an_unknown_kind_is_not_found(as_user, researcher):
     assert as_user(researcher).get(ADD, {"starter": "essay"}).status_code == 404
 
 
@@ -96,7 +96,7 @@ def test_a_starter_of_no_kind_is_not_found(as_user, researcher):
         ),
     ],
 )
-def test_what_is_wrong_with_a_rubric_is_said_and_nothing_is_saved(as_user, researcher, fields, problem):
+def test_an_invalid_rubric_shows_its_errors_and_is_not_saved(as_user, researcher, fields, problem):
     said = problems_on(as_user(researcher).post(ADD, written(**fields)))
     assert any(problem in sentence for sentence in said), said
     assert not Rubric.objects.exists()
@@ -111,7 +111,7 @@ def test_the_editor_lists_the_variables_that_a_kind_may_use(as_user, researcher)
         assert names >= set(judge_prompt.ANSWERS.get(kind, {"target"}))
 
 
-def test_approval_is_a_curators_and_freezes_the_rubric(as_user, researcher, curator):
+def test_only_curators_can_approve_and_approval_freezes_the_rubric(as_user, researcher, curator):
     rubric = make_starter_rubric(status="draft")
     act(as_user(researcher), "approve", rubric, confirmed="yes", reason="me")
     rubric.refresh_from_db()
@@ -127,7 +127,7 @@ def test_approval_is_a_curators_and_freezes_the_rubric(as_user, researcher, cura
     assert f"/admin/grading_app/grader/add/?rubric={rubric.pk}" in shown
 
 
-def test_a_rubric_with_a_problem_is_not_approved(as_user, curator):
+def test_a_rubric_with_a_problem_cannot_be_approved(as_user, curator):
     rubric = make_starter_rubric(messages=[{"role": "user", "content": "{{input}}"}], status="draft")
     shown = act(as_user(curator), "approve", rubric, confirmed="yes", reason="in a hurry").content.decode()
     rubric.refresh_from_db()
@@ -146,7 +146,7 @@ def test_the_preview_shows_a_judges_exact_messages_about_a_stored_answer(as_user
     assert "Forty-&lt;b&gt;two" in shown.content.decode()
 
 
-def test_the_preview_follows_what_is_not_saved(as_user, researcher):
+def test_the_preview_uses_unsaved_changes(as_user, researcher):
     experiment, _ = make_same_answers(owner=researcher, answer="Yes.")
     data = written(user="Reference {{target}}, answer {{answer}}") | {"experiment": experiment.pk}
     web = as_user(researcher)
@@ -161,7 +161,7 @@ def test_the_preview_follows_what_is_not_saved(as_user, researcher):
     assert "unknown variable {{answre}}" in said
 
 
-def test_a_writer_of_rubrics_is_shown_the_reference_and_no_answer(as_user, researcher):
+def test_a_rubric_writer_sees_the_reference_but_no_answer(as_user, researcher):
     experiment, trials = make_same_answers(owner=researcher, answer="Never shown.")
     writer = make_starter_rubric("author", kind="writer")
     shown = as_user(researcher).get(page(writer, "preview"), {"experiment": experiment.pk, "trial": trials[1].pk})
@@ -171,7 +171,7 @@ def test_a_writer_of_rubrics_is_shown_the_reference_and_no_answer(as_user, resea
     assert "BEGIN" not in text
 
 
-def test_a_comparison_is_previewed_on_two_answers_to_one_item(as_user, researcher):
+def test_a_pairwise_rubric_is_previewed_on_two_answers_to_one_item(as_user, researcher):
     experiment, _ = make_same_answers(
         owner=researcher,
         models=[make_model("one"), make_model("other")],
@@ -185,7 +185,7 @@ def test_a_comparison_is_previewed_on_two_answers_to_one_item(as_user, researche
     assert "Answer A:" in shown["turns"].turns[1].text
 
 
-def test_the_preview_reads_the_items_own_rubric_from_a_set(as_user, researcher):
+def test_the_preview_uses_the_items_rubric_from_a_set(as_user, researcher):
     experiment, _ = make_same_answers(owner=researcher)
     texts = make_item_texts(experiment.dataset, status="draft")
     rubric = make_starter_rubric(messages=[{"role": "user", "content": "{{item_rubric}}: {{answer}}"}])
@@ -196,7 +196,7 @@ def test_the_preview_reads_the_items_own_rubric_from_a_set(as_user, researcher):
     assert read.turns[0].text.startswith("Own rubric of item-0: ")
 
 
-def test_answers_of_others_are_not_shown(as_user, researcher):
+def test_the_preview_hides_answers_of_private_experiments(as_user, researcher):
     experiment, trials = make_same_answers(owner=make_user("stranger", "Researcher"))
     own, _ = make_same_answers("own", owner=researcher, dataset=experiment.dataset)
     web, rubric = as_user(researcher), make_starter_rubric()
@@ -205,7 +205,7 @@ def test_answers_of_others_are_not_shown(as_user, researcher):
     assert other["turns"].problem == f"The experiment has no answered trial {trials[0].pk}."
 
 
-def test_versions_stand_side_by_side_with_their_words_marked(as_user, researcher):
+def test_versions_are_compared_side_by_side_with_marked_words(as_user, researcher):
     make_starter_rubric(messages=[{"role": "user", "content": "Be <i>fair</i>.\nJudge {{answer}}"}], scale_max=1)
     rubric = make_starter_rubric(
         version=2, messages=[{"role": "user", "content": "Be <i>strict</i>.\nJudge {{answer}}"}], scale_max=5
@@ -218,7 +218,7 @@ def test_versions_stand_side_by_side_with_their_words_marked(as_user, researcher
     assert as_user(researcher).get(page(rubric, "compare"), {"with": "999"}).status_code == 404
 
 
-def test_a_rubric_says_which_gradings_used_it_to_those_who_may_see_them(as_user, researcher, curator):
+def test_a_rubric_page_lists_only_visible_gradings_that_used_it(as_user, researcher, curator):
     rubric = make_starter_rubric()
     experiment, _ = make_same_answers(owner=researcher)
     model, sampler = experiment.language_models.get(), experiment.samplers.get()
@@ -233,7 +233,7 @@ def test_a_rubric_says_which_gradings_used_it_to_those_who_may_see_them(as_user,
     assert "Gradings with this version" not in others
 
 
-def test_a_hash_changes_with_what_a_judge_sees_and_with_nothing_else(db):
+def test_the_hash_depends_only_on_what_a_judge_sees(db):
     one, renamed = make_starter_rubric("one"), make_starter_rubric("two", version=3)
     assert one.content_hash == renamed.content_hash == content_hash(one.content)
     assert make_starter_rubric("three", scale_max=2).content_hash != one.content_hash
