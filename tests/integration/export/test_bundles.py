@@ -1,4 +1,4 @@
-"""Bundles: a dataset, a design, an analysis or all of a study, made here and imported by another site."""
+"""Bundles of a dataset, a design, an analysis or a whole study, imported by another site."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ def rate(item, dimension, index):
 
 
 def make_study(status="done"):
-    """Answers on photographs by two models, with norms, graded by nobody; the ratings are the scores."""
+    """Return a study of two models on photographs with norms. It has no gradings; the ratings are the scores."""
     dataset = make_numbered_items("photos", 4, images=True, approved=False)
     Norm.objects.bulk_create(Norm(item=item, dimension="joy", mean=2.5, sd=1, n=9) for item in dataset.items.all())
     curation.approve(dataset, by="test", reason="ready")
@@ -58,7 +58,7 @@ def bundle(tmp_path, kind, name, *options):
 
 
 def sent(tmp_path, settings, kind, name, make=make_study):
-    """The bundle of another site, whose rows and images are gone here."""
+    """Return a bundle of another site. Its rows and images no longer exist here."""
     with transaction.atomic():
         make()
         path = bundle(tmp_path, kind, name)
@@ -74,7 +74,7 @@ def parts(path):
 
 
 def rewritten(path, tmp_path, changes):
-    """A copy with other parts and matching checksums, as somebody who tampers would make it."""
+    """Return a tampered copy: changed parts with matching checksums."""
     found = {name: content for name, content in (parts(path) | changes).items() if name != "SHA256SUMS"}
     sums = "".join(f"{hashlib.sha256(found[name]).hexdigest()}  {name}\n" for name in sorted(found))
     with zipfile.ZipFile(tmp_path / "forged.zip", "w") as archive:
@@ -86,7 +86,7 @@ def rewritten(path, tmp_path, changes):
 # --- datasets ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_dataset_arrives_approved_with_its_images_and_norms_and_the_same_hash(tmp_path, settings, owner):
+def test_an_imported_dataset_is_approved_with_images_norms_and_the_same_hash(tmp_path, settings, owner):
     path = sent(tmp_path, settings, "dataset", "photos@1")
     assert verify(path).problems == []
     made = import_snapshot(path, owner)
@@ -101,7 +101,7 @@ def test_a_dataset_arrives_approved_with_its_images_and_norms_and_the_same_hash(
 
 
 @pytest.mark.slow
-def test_a_dataset_whose_name_is_in_use_gets_another_one(tmp_path, owner):
+def test_an_imported_dataset_gets_a_new_name_if_its_name_is_in_use(tmp_path, owner):
     make_study()
     path = bundle(tmp_path, "dataset", "photos@1")
     made = import_snapshot(path, owner)
@@ -118,7 +118,7 @@ def test_a_dry_run_of_a_bundle_writes_nothing(tmp_path, settings, owner, capsys)
     assert not Asset.objects.exists()
 
 
-def test_a_draft_is_not_bundled(tmp_path):
+def test_a_draft_cannot_be_bundled(tmp_path):
     make_numbered_items("draft", 2, approved=False)
     with pytest.raises(CommandError, match="draft@1 is a draft: approve it first"):
         bundle(tmp_path, "dataset", "draft@1")
@@ -128,7 +128,7 @@ def test_a_draft_is_not_bundled(tmp_path):
 # --- designs ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_design_arrives_as_a_draft_without_trials_and_with_placeholders_for_models(tmp_path, settings, owner):
+def test_an_imported_design_is_a_draft_without_trials_and_with_placeholder_models(tmp_path, settings, owner):
     def make():
         Experiment.objects.filter(pk=make_study().pk).update(graders=["strict"], spent_usd=3)
 
@@ -149,7 +149,7 @@ def test_a_design_arrives_as_a_draft_without_trials_and_with_placeholders_for_mo
         plan(experiment, by=owner)
 
 
-def test_a_design_uses_what_this_site_has_already(tmp_path, owner):
+def test_an_imported_design_uses_existing_parts_of_this_site(tmp_path, owner):
     original = make_study()
     made = import_snapshot(bundle(tmp_path, "design", "pilot"), owner)
     experiment = made.experiment
@@ -162,7 +162,7 @@ def test_a_design_uses_what_this_site_has_already(tmp_path, owner):
     assert plan(Experiment.objects.get(pk=experiment.pk), by=owner)
 
 
-def test_a_model_of_the_same_name_but_another_id_is_not_used(tmp_path, settings, owner):
+def test_a_model_with_the_same_name_but_a_different_id_is_not_used(tmp_path, settings, owner):
     path = sent(tmp_path, settings, "design", "pilot")
     factories.make_model("small", model="another-model")
     made = import_snapshot(path, owner)
@@ -174,7 +174,7 @@ def test_a_model_of_the_same_name_but_another_id_is_not_used(tmp_path, settings,
 
 
 @pytest.mark.slow
-def test_an_analysis_holds_its_scope_its_tables_and_the_rows_they_rest_on(tmp_path, capsys):
+def test_an_analysis_bundle_contains_scope_tables_and_source_rows(tmp_path, capsys):
     make_study()
     found = parts(bundle(tmp_path, "analysis", "pilot", "--query", "measure=joy&unreadable=wrong"))
     scope = json.loads(found["analysis/scope.json"])
@@ -199,7 +199,7 @@ def test_an_imported_analysis_can_be_computed_again_with_the_same_numbers(tmp_pa
 
 
 @pytest.mark.slow
-def test_all_of_a_study_is_a_snapshot_that_no_row_records(tmp_path, capsys):
+def test_a_bundle_of_a_whole_study_is_an_unrecorded_snapshot(tmp_path, capsys):
     experiment = make_study()
     call_command("verify_snapshot", str(bundle(tmp_path, "all", "pilot")))
     assert "rows: unchanged" in capsys.readouterr().out
@@ -219,7 +219,7 @@ def test_an_analysis_without_a_score_or_with_a_wrong_scope_is_refused(tmp_path):
 # --- hostile files ----------------------------------------------------------------------------------------------------
 
 
-def test_rows_that_do_not_belong_to_the_kind_are_refused(tmp_path, settings, owner):
+def test_tables_that_do_not_belong_to_the_kind_are_refused(tmp_path, settings, owner):
     path = sent(tmp_path, settings, "design", "pilot")
     claimed = json.dumps({"schema": 2, "kind": "dataset"}).encode()
     with pytest.raises(SnapshotFileError, match="holds unknown rows: rows/grading_app_grader"):
@@ -237,7 +237,7 @@ def test_a_bundle_that_claims_to_be_a_snapshot_is_refused(tmp_path, settings, ow
     assert not Dataset.objects.exists()
 
 
-def test_items_that_were_changed_with_matching_checksums_are_refused_by_the_datasets_hash(tmp_path, settings, owner):
+def test_the_dataset_hash_detects_changed_items_with_matching_checksums(tmp_path, settings, owner):
     path = sent(tmp_path, settings, "dataset", "photos@1")
     name = "rows/datasets_app_norm.jsonl"
     with pytest.raises(SnapshotFileError, match="are not what its hash says"):
@@ -245,7 +245,7 @@ def test_items_that_were_changed_with_matching_checksums_are_refused_by_the_data
     assert not Dataset.objects.exists()
 
 
-def test_a_bundle_without_its_dataset_or_with_two_is_refused(tmp_path, settings, owner):
+def test_a_bundle_needs_exactly_one_dataset(tmp_path, settings, owner):
     path = sent(tmp_path, settings, "dataset", "photos@1")
     empty = {name: b"" for name in parts(path) if name.startswith("rows/")}
     with pytest.raises(SnapshotFileError, match="holds 0 rows of datasets_app_dataset instead of one"):
@@ -263,7 +263,7 @@ def test_a_truncated_bundle_is_refused(tmp_path, settings, owner):
 
 
 @pytest.mark.slow
-def test_pages_lead_to_bundles_and_refusals_say_what_to_do(client, settings):
+def test_pages_link_to_bundles_and_refusals_suggest_an_action(client, settings):
     experiment = make_study(status="running")
     client.force_login(experiment.owner)
     design = reverse("experiment_bundle", args=["pilot", "design"])
@@ -280,7 +280,7 @@ def test_pages_lead_to_bundles_and_refusals_say_what_to_do(client, settings):
     assert client.get(reverse("experiment_bundle", args=["pilot", "secrets"])).status_code == 404
 
 
-def test_bundles_of_others_are_not_found(client):
+def test_bundles_of_private_experiments_are_not_found(client):
     make_study()
     client.force_login(factories.make_user("stranger", permissions.RESEARCHER))
     for kind in ("design", "analysis", "all"):
@@ -291,7 +291,7 @@ def test_bundles_of_others_are_not_found(client):
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_a_download_is_written_by_a_process_of_its_own_and_can_be_imported(client, tmp_path, owner, monkeypatch):
+def test_a_download_is_written_by_a_separate_process_and_can_be_imported(client, tmp_path, owner, monkeypatch):
     monkeypatch.setenv("EVALSITE_DATA_DIR", str(tmp_path))
     experiment = make_study()
     client.force_login(experiment.owner)

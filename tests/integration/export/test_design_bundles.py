@@ -1,4 +1,4 @@
-"""The bundle of a design: what another site needs to launch it, to grade its answers and to have them rated."""
+"""Bundles of a design: all parts that another site needs to launch it, grade its answers and have them rated."""
 
 import shutil
 from decimal import Decimal
@@ -39,7 +39,7 @@ def owner():
 
 
 def make_design():
-    """A design with two judges, a panel of both, item rubrics, the template that wrote them, and a rating queue."""
+    """Return a design with two judges, their panel, item rubrics with their template, and a rating queue."""
     dataset = make_numbered_items("things", 3, approved=False)
     curation.approve(dataset, by="test", reason="ready")
     judge = factories.make_model("judge-model")
@@ -75,7 +75,7 @@ def write(tmp_path, name="pilot"):
 
 @pytest.fixture
 def sent(tmp_path, settings):
-    """The bundle of another site, whose rows are gone here."""
+    """Return a bundle of another site. Its rows no longer exist here."""
     with transaction.atomic():
         make_design()
         path = write(tmp_path)
@@ -85,7 +85,7 @@ def sent(tmp_path, settings):
     return path
 
 
-def test_a_design_arrives_with_its_judges_panels_rubrics_and_settings(sent, owner):
+def test_an_imported_design_has_its_judges_panels_rubrics_and_settings(sent, owner):
     assert verify(sent).problems == []
     made = import_snapshot(sent, owner)
     experiment = made.experiment
@@ -106,14 +106,14 @@ def test_a_design_arrives_with_its_judges_panels_rubrics_and_settings(sent, owne
     assert not LanguageModel.objects.filter(name="elsewhere").exists()
 
 
-def test_the_template_model_and_sampler_that_wrote_item_rubrics_arrive_too(sent, owner):
+def test_the_import_includes_template_model_and_sampler_of_item_rubrics(sent, owner):
     import_snapshot(sent, owner)
     assert Rubric.objects.get(name="template").kind == "writer"
     assert LanguageModel.objects.filter(name="writer-model").exists()
     assert Sampler.objects.get(name="writing").temperature == 0.5
 
 
-def test_rating_queues_arrive_as_drafts_of_the_importer_without_raters(sent, owner):
+def test_imported_rating_queues_are_drafts_of_the_importer_without_raters(sent, owner):
     made = import_snapshot(sent, owner)
     queue = RatingQueue.objects.get()
     assert (queue.status, queue.owner, queue.experiment) == ("draft", owner, made.experiment)
@@ -129,7 +129,7 @@ def test_models_of_judges_are_placeholders_and_the_import_names_them(sent, owner
     assert any("Models without an active endpoint: small." in remark for remark in made.remarks)
 
 
-def test_once_its_models_have_an_endpoint_the_design_is_launched_graded_and_rated_here(sent, owner):
+def test_an_imported_design_with_endpoints_can_be_launched_graded_and_rated(sent, owner):
     experiment = import_snapshot(sent, owner).experiment
     Endpoint.objects.update(is_active=True, base_url="http://127.0.0.1:9/v1", is_free=True)
     LanguageModel.objects.update(is_active=True)
@@ -150,7 +150,7 @@ def test_once_its_models_have_an_endpoint_the_design_is_launched_graded_and_rate
     assert queue.answers.count() == 3
 
 
-def test_a_judge_with_the_same_name_and_parts_is_used(tmp_path, owner):
+def test_an_existing_judge_with_equal_name_and_parts_is_used(tmp_path, owner):
     make_design()
     made = import_snapshot(write(tmp_path), owner)
     assert made.renamed == [("experiment pilot", "pilot-2"), ("rating queue reading", "reading-2")]
@@ -161,7 +161,7 @@ def test_a_judge_with_the_same_name_and_parts_is_used(tmp_path, owner):
     assert made.experiment.graders == ["strict", "own"]
 
 
-def test_another_judge_of_the_same_name_is_not_used_and_the_design_names_the_new_one(sent, owner):
+def test_a_different_judge_with_the_same_name_is_not_used(sent, owner):
     mine = make_grader("strict", rubric=make_rubric(messages=[{"role": "user", "content": "Mine: {{answer}}"}]))
     Panel.objects.create(name="both").graders.set([mine])
     made = import_snapshot(sent, owner)
@@ -174,7 +174,7 @@ def test_another_judge_of_the_same_name_is_not_used_and_the_design_names_the_new
     assert set(Panel.objects.get(name="both-2").graders.values_list("name", flat=True)) == {"strict-2", "own"}
 
 
-def test_item_rubrics_that_are_not_in_use_here_arrive_as_the_next_version_for_the_items_that_are_here(tmp_path, owner):
+def test_new_item_rubrics_become_the_next_version_for_existing_items(tmp_path, owner):
     make_design()
     path = write(tmp_path)
     TextSet.objects.get().retire(by="test", reason="replaced")
@@ -185,7 +185,7 @@ def test_item_rubrics_that_are_not_in_use_here_arrive_as_the_next_version_for_th
     assert own.text_set.texts.get(item__key="thing-1").item.dataset == Dataset.objects.get()
 
 
-def test_judges_that_graded_answers_without_being_named_by_the_design_are_in_the_bundle(tmp_path, settings, owner):
+def test_the_bundle_includes_judges_that_graded_but_are_not_in_the_design(tmp_path, settings, owner):
     with transaction.atomic():
         experiment = make_design()
         late = Grader.objects.get(name="unrelated")
@@ -218,12 +218,12 @@ def test_a_recorded_bundle_of_each_schema_is_verified_and_imported(owner, kind, 
     assert str(import_snapshot(path, owner).target) == name
 
 
-def test_a_design_of_schema_3_names_the_judges_that_it_does_not_have(owner):
+def test_importing_a_schema_3_design_reports_its_missing_judges(owner):
     made = import_snapshot(RECORDED / "design-schema-3.zip", owner)
     assert made.experiment.graders == []
     assert "Judges that are neither in the file nor on this site were left out of the design: strict." in made.remarks
 
 
-def test_the_budget_of_a_design_is_not_spent_by_its_import(sent, owner):
+def test_importing_a_design_does_not_spend_its_budget(sent, owner):
     experiment = import_snapshot(sent, owner).experiment
     assert (experiment.max_usd, experiment.spent_usd, experiment.status) == (Decimal(5), 0, "draft")

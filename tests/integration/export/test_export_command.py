@@ -1,4 +1,4 @@
-"""The command leaves a whole file or none."""
+"""`manage.py export`: it writes a complete file or none."""
 
 import csv
 
@@ -19,7 +19,7 @@ def experiment():
     return made
 
 
-def test_it_writes_the_table(experiment, tmp_path):
+def test_the_command_writes_the_table(experiment, tmp_path):
     out = tmp_path / "trials.csv"
     call_command("export", "pilot", "--table", "trials", "--format", "csv", "--out", str(out))
     with out.open(newline="") as file:
@@ -27,7 +27,7 @@ def test_it_writes_the_table(experiment, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["trials.csv"]
 
 
-def test_a_broken_export_leaves_the_old_file_and_no_half_one(experiment, tmp_path, monkeypatch):
+def test_a_failed_export_keeps_the_old_file_and_leaves_no_partial_file(experiment, tmp_path, monkeypatch):
     out = tmp_path / "trials.csv"
     out.write_text("old")
 
@@ -60,21 +60,21 @@ def test_a_dash_writes_to_the_standard_output(experiment, capfdbinary):
         (["pilot", "--out", "-", "--filter", "contains=\udcff"], "filter contains is not Unicode text at character 1"),
     ],
 )
-def test_bad_input_ends_with_two_and_says_what_exists(experiment, arguments, named):
+def test_bad_input_exits_with_2_and_lists_valid_names(experiment, arguments, named):
     with pytest.raises(CommandError) as refused:
         call_command("export", *arguments)
     assert refused.value.returncode == 2
     assert named in str(refused.value)
 
 
-def test_pieces_are_written_whole_and_in_their_order(tmp_path):
+def test_chunks_are_written_completely_and_in_order(tmp_path):
     pieces = [b"%d," % number * (number % 7) for number in range(500)]
     file_formats.write_export(iter(pieces), str(tmp_path / "out"))
     assert (tmp_path / "out").read_bytes() == b"".join(pieces)
 
 
 @pytest.mark.parametrize("pieces", [[b"a", "no bytes", b"b"], [b"a", "no bytes"]])
-def test_a_piece_that_cannot_be_written_ends_the_export_and_leaves_nothing(tmp_path, pieces):
+def test_an_unwritable_chunk_ends_the_export_and_leaves_no_file(tmp_path, pieces):
     with pytest.raises(TypeError, match="bytes-like"):
         file_formats.write_export(iter(pieces), str(tmp_path / "out"))
     assert list(tmp_path.iterdir()) == []

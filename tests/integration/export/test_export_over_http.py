@@ -1,4 +1,4 @@
-"""Exports from the browser: streamed, filtered by the address, named for the disk."""
+"""Exports over HTTP: streamed, filtered by the URL, with a file name."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ def rows(answer):
 
 
 @pytest.mark.slow
-def test_it_streams_a_file_with_a_name(client, experiment):
+def test_csv_is_streamed_with_a_file_name(client, experiment):
     answer = got(client)
     assert answer.streaming
     assert answer["Content-Disposition"] == 'attachment; filename="pilot-trials.csv"'
@@ -40,7 +40,7 @@ def test_it_streams_a_file_with_a_name(client, experiment):
     assert len(rows(answer)) == 6
 
 
-def test_json_lines_too(client, experiment):
+def test_json_lines_are_streamed(client, experiment):
     lines = got(client, file_format="jsonl").getvalue().splitlines()
     assert {json.loads(line)["experiment"] for line in lines} == {"pilot"}
 
@@ -48,20 +48,20 @@ def test_json_lines_too(client, experiment):
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.django_db(transaction=True)
-def test_parquet_comes_from_a_process_of_its_own(client, experiment):
+def test_parquet_is_written_by_a_separate_process(client, experiment):
     whole = got(client, file_format="parquet", status="failed").getvalue()
     assert [row["error_class"] for row in pa_parquet.read_table(io.BytesIO(whole)).to_pylist()] == ["server"] * 3
 
 
 @pytest.mark.processes
 @pytest.mark.django_db(transaction=True)
-def test_a_process_that_breaks_ends_the_answer_with_an_error_rather_than_a_short_file(client, experiment, monkeypatch):
+def test_a_failed_process_aborts_the_response_instead_of_truncating_the_file(client, experiment, monkeypatch):
     monkeypatch.setattr("grading_app.export.command_process._build_environment", lambda: {"EVALSITE_UNHEARD_OF": "1"})
     with pytest.raises(CommandProcessError):
         got(client, file_format="parquet").getvalue()
 
 
-def test_the_filters_of_the_list_of_trials_narrow_it(client, experiment):
+def test_exports_accept_the_filters_of_the_trial_list(client, experiment):
     condition, item = experiment.conditions.get(), experiment.dataset.items.first()
     assert len(rows(got(client, status="failed"))) == 3
     assert len(rows(got(client, error="server", item=item.key))) == 1
@@ -75,7 +75,7 @@ def test_the_filters_of_the_list_of_trials_narrow_it(client, experiment):
     ("table", "file_format", "query"),
     [("colours", "csv", {}), ("trials", "xlsx", {}), ("trials", "csv", {"colour": "red"})],
 )
-def test_what_does_not_exist_is_refused_in_words(client, experiment, table, file_format, query):
+def test_unknown_tables_formats_and_filters_are_refused_with_a_message(client, experiment, table, file_format, query):
     answer = got(client, table, file_format, **query)
     assert answer.status_code == 400
     assert "there is no" in answer.content.decode() or "no filter" in answer.content.decode()

@@ -1,4 +1,4 @@
-"""A snapshot: the tables as they were, counted in its card, the same bytes for the same rows, frozen, verifiable."""
+"""Snapshots: exact tables with a card of counts, reproducible to the byte, frozen and verifiable."""
 
 import hashlib
 import io
@@ -44,7 +44,7 @@ def parts(snapshot):
 
 
 def altered(snapshot, tmp_path, **changes):
-    """A copy of the file with other content in some parts."""
+    """Return a copy of the file with changed content in some parts."""
     out = tmp_path / "altered.zip"
     with zipfile.ZipFile(out, "w") as archive:
         for name, content in (parts(snapshot) | changes).items():
@@ -62,7 +62,7 @@ def verified(path):
 
 
 @pytest.mark.slow
-def test_it_holds_every_table_exactly_and_what_was_asked(experiment):
+def test_a_snapshot_contains_all_tables_conditions_manifests_and_the_design(experiment):
     found = parts(make_snapshot(experiment, by=experiment.owner))
     for table in TABLES:
         assert found[f"tables/{table}.jsonl"] == b"".join(export_chunks(experiment, table, "jsonl"))
@@ -73,7 +73,7 @@ def test_it_holds_every_table_exactly_and_what_was_asked(experiment):
 
 
 @pytest.mark.slow
-def test_its_card_says_how_many_of_what_from_the_rows(experiment):
+def test_the_card_counts_the_stored_rows(experiment):
     made = make_snapshot(experiment, label="submission", reason="For the paper", by=experiment.owner)
     card = parts(made)["study-card.md"].decode()
     (condition,) = made.counts["trials"].values()
@@ -85,7 +85,7 @@ def test_its_card_says_how_many_of_what_from_the_rows(experiment):
 
 
 @pytest.mark.slow
-def test_its_facts_and_card_hold_the_version_and_the_results_with_their_methods(experiment):
+def test_facts_and_card_contain_the_version_and_results_with_methods(experiment):
     found = parts(make_snapshot(experiment, by=experiment.owner))
     facts = json.loads(found["facts.json"])
     assert facts["evalsite"] == {"version": get_version(), "commit": get_commit()}
@@ -99,7 +99,7 @@ def test_its_facts_and_card_hold_the_version_and_the_results_with_their_methods(
 
 
 @pytest.mark.slow
-def test_a_rating_study_has_results_with_norms_and_no_section_of_grades():
+def test_the_card_of_a_rating_study_has_norm_results_and_no_grades_section():
     items = [{**factories.plain_question(at), "norms": {"valence": 1 + at}} for at in range(6)]
     made = factories.make_experiment(
         dataset=factories.make_dataset("photos", items), dimensions=[factories.make_dimension("valence")]
@@ -121,7 +121,7 @@ def test_a_rating_study_has_results_with_norms_and_no_section_of_grades():
 
 
 @pytest.mark.slow
-def test_the_same_rows_give_the_same_tables_to_the_byte(experiment):
+def test_equal_rows_give_byte_identical_tables(experiment):
     first, second = (make_snapshot(experiment, label=label, by="test") for label in ("one", "two"))
     tables = [
         {name: part for name, part in parts(made).items() if name.startswith("tables/")} for made in (first, second)
@@ -134,7 +134,7 @@ def test_the_same_rows_give_the_same_tables_to_the_byte(experiment):
 
 
 @pytest.mark.slow
-def test_a_whole_one_is_verified_and_its_digest_is_said(experiment):
+def test_an_intact_snapshot_is_verified_and_its_digest_printed(experiment):
     made = make_snapshot(experiment, by="test")
     code, said = verified(made.path)
     assert code == 0
@@ -145,7 +145,7 @@ def test_a_whole_one_is_verified_and_its_digest_is_said(experiment):
 
 
 @pytest.mark.slow
-def test_a_row_that_was_changed_is_found(experiment, tmp_path):
+def test_a_changed_row_is_detected(experiment, tmp_path):
     made = make_snapshot(experiment, by="test")
     table = parts(made)["tables/trials.jsonl"].replace(b'"status":"failed"', b'"status":"done"', 1)
     code, said = verified(altered(made, tmp_path, **{"tables/trials.jsonl": table}))
@@ -155,7 +155,7 @@ def test_a_row_that_was_changed_is_found(experiment, tmp_path):
 
 
 @pytest.mark.slow
-def test_even_with_its_checksum_mended_a_changed_row_contradicts_the_card(experiment, tmp_path):
+def test_a_changed_row_with_a_corrected_checksum_contradicts_the_card(experiment, tmp_path):
     made = make_snapshot(experiment, by="test")
     found = parts(made)
     table = b"".join(found["tables/gradings.jsonl"].splitlines(keepends=True)[1:])
@@ -167,27 +167,27 @@ def test_even_with_its_checksum_mended_a_changed_row_contradicts_the_card(experi
 
 
 @pytest.mark.slow
-def test_a_part_that_is_missing_or_added_is_named(experiment, tmp_path):
+def test_an_added_part_is_reported(experiment, tmp_path):
     made = make_snapshot(experiment, by="test")
     code, said = verified(altered(made, tmp_path, **{"extra.txt": b"?"}))
     assert (code, "extra.txt: not in the checksums" in said) == (1, True)
 
 
-def test_what_is_no_snapshot_is_bad_input(tmp_path):
+def test_a_file_that_is_not_a_snapshot_is_bad_input(tmp_path):
     (tmp_path / "x.zip").write_bytes(b"no zip")
     assert verified(tmp_path / "x.zip")[0] == 2
     assert verified(tmp_path / "none.zip")[0] == 2
 
 
 @pytest.mark.slow
-def test_its_row_never_changes(experiment):
+def test_the_row_of_a_snapshot_cannot_change(experiment):
     made = make_snapshot(experiment, by="test")
     with pytest.raises(IntegrityError, match="frozen"), transaction.atomic():
         Snapshot.objects.filter(pk=made.pk).update(label="another")
     assert experiment.history.filter(what="snapshot").get().actor == "test"
 
 
-def test_none_is_made_while_calls_are_made(experiment):
+def test_a_running_experiment_cannot_be_snapshotted(experiment):
     Run.objects.update(status="running")
     with pytest.raises(SnapshotError, match="pilot is running; pause it"):
         make_snapshot(experiment, by="test")
@@ -195,7 +195,7 @@ def test_none_is_made_while_calls_are_made(experiment):
 
 
 @pytest.mark.slow
-def test_the_command_writes_the_file_and_says_its_digest(experiment, tmp_path):
+def test_the_command_writes_the_file_and_prints_its_digest(experiment, tmp_path):
     said = io.StringIO()
     call_command("snapshot", "pilot", "--out", str(tmp_path / "a.zip"), "--label", "one", stderr=said)
     made = Snapshot.objects.get()
@@ -207,7 +207,7 @@ def test_the_command_writes_the_file_and_says_its_digest(experiment, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_owner_asks_on_the_page_and_those_who_see_the_experiment_get_the_file(experiment, client, monkeypatch):
+def test_the_owner_creates_a_snapshot_on_the_page_and_readers_download_it(experiment, client, monkeypatch):
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *args, **options: snapshot_experiment(*args))
     client.force_login(experiment.owner)
     page = client.post(reverse("snapshot_make", args=["pilot"]), {"label": "one", "reason": "To read"}, follow=True)
@@ -221,7 +221,7 @@ def test_the_owner_asks_on_the_page_and_those_who_see_the_experiment_get_the_fil
 
 
 @pytest.mark.parametrize("said", [{"reason": ""}, {"reason": "x" * 501}])
-def test_a_reason_is_wanted(experiment, client, said):
+def test_a_snapshot_needs_a_reason(experiment, client, said):
     client.force_login(experiment.owner)
     page = client.post(reverse("snapshot_make", args=["pilot"]), said, follow=True)
     assert "Reason: " in page.content.decode()
@@ -229,7 +229,7 @@ def test_a_reason_is_wanted(experiment, client, said):
 
 
 @pytest.mark.slow
-def test_a_snapshot_stays_when_more_is_asked(experiment):
+def test_a_snapshot_does_not_change_when_trials_are_reset(experiment):
     made = make_snapshot(experiment, by="test")
     before = made.path.read_bytes()
     Trial.objects.filter(status="failed").update(status="pending", error_class="", error="")

@@ -1,4 +1,4 @@
-"""The tables computed from others: answers with their scores, participant-style rows, counts of scale points."""
+"""Computed tables: answers with scores, participant-style rows and counts of scale points."""
 
 import csv
 import io
@@ -38,7 +38,7 @@ def rated():
 
 
 def make_rated(arousal=7, valence=7):
-    """Twelve photographs, rated three times on two dimensions; one answer holds no rating."""
+    """Return twelve photographs rated three times on two dimensions. One answer has no rating."""
     names = [f"{category} {number}" for category, n in CATEGORIES.items() for number in range(n)]
     items = [
         {**factories.plain_question(at), "key": name, "category": name.split()[0]} for at, name in enumerate(names)
@@ -67,7 +67,7 @@ def rating(item, dimension, index, wave):
     return {"answer": "x", "rating": 1 + (item.position + index + wave + (dimension.name == "valence")) % 7}
 
 
-def test_participants_have_a_row_per_repetition_and_a_column_per_item_and_dimension(rated):
+def test_the_participants_table_has_a_row_per_repetition_and_a_column_per_item_and_dimension(rated):
     found = rows(rated, "participants", n_items="12")
     assert [(row["wave"], row["sample_idx"], row["epoch"]) for row in found] == [
         (wave, index, wave * 3 + index + 1) for wave in (0, 1) for index in range(3)
@@ -90,7 +90,7 @@ def test_the_items_of_participants_are_drawn_by_category_and_seed(rated):
     assert len(drawn()) == 12
 
 
-def test_every_row_of_every_format_warns_that_it_is_no_participant(rated):
+def test_every_row_in_every_format_warns_that_it_is_not_a_participant(rated):
     assert {row["note"] for row in rows(rated, "participants")} == {NO_PARTICIPANTS}
     text = exported(rated, "participants", "csv").decode()
     assert {row["note"] for row in csv.DictReader(io.StringIO(text))} == {NO_PARTICIPANTS}
@@ -115,7 +115,7 @@ def test_filters_and_pages_apply_to_participants(rated, monkeypatch):
         ({"colour": "red"}, "no filter colour; it has n_items, seed, status"),
     ],
 )
-def test_an_invalid_choice_of_items_is_refused_in_words(rated, options, said):
+def test_an_invalid_selection_of_items_is_refused_with_a_message(rated, options, said):
     with pytest.raises(ExportError, match=said):
         export_chunks(rated, "participants", "csv", options)
 
@@ -125,7 +125,7 @@ def test_participants_of_an_experiment_without_ratings_are_refused():
         export_chunks(factories.make_experiment(), "participants", "csv")
 
 
-def test_rating_counts_hold_each_scale_point_of_each_item(rated):
+def test_rating_counts_contain_each_scale_point_of_each_item(rated):
     expected = Counter(
         (trial.run.wave.number, trial.item.key, trial.dimension.name, trial.rating)
         for trial in Trial.objects.select_related("item", "dimension", "run__wave")
@@ -141,7 +141,7 @@ def test_rating_counts_hold_each_scale_point_of_each_item(rated):
     }, "a point that no answer chose has n = 0"
 
 
-def test_rating_counts_have_no_rows_of_zeros_for_a_long_scale_and_keep_ratings_outside_it():
+def test_rating_counts_of_long_scales_omit_zeros_and_keep_ratings_outside_the_scale():
     found = rows(make_rated(arousal=3, valence=500), "rating_counts")
     valence = [row for row in found if row["dimension"] == "valence"]
     assert all(row["n"] for row in valence if row["rating"] is not None)

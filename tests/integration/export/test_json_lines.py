@@ -1,4 +1,4 @@
-"""A JSON line is put together from pieces, and is to the byte what PostgreSQL itself writes of the row."""
+"""JSON lines: assembled from fragments, and byte for byte equal to PostgreSQL's JSON of the row."""
 
 import pytest
 from django.db import connection
@@ -20,7 +20,7 @@ NASTY = ["", 'a "quoted" \\ back\\\\slash', "two\nlines\r\n\ttab", EVERYTHING]
 
 @pytest.fixture
 def experiment():
-    """What is hard to write, in each kind of column: texts, exact and inexact numbers, times, JSON, nothing at all."""
+    """Return an experiment with difficult values of each column type: texts, numbers, times, JSON and NULL."""
     dataset = factories.make_dataset(
         items=[{"key": 'a"\\', "input": EVERYTHING, "metadata": {'"': [None, EVERYTHING[31:]]}}]
     )
@@ -59,7 +59,7 @@ def written_by_postgresql(experiment, table):
     return "".join(written).encode()
 
 
-def test_each_line_is_to_the_byte_what_postgresql_writes_of_the_row(experiment):
+def test_each_line_equals_postgresqls_json_byte_for_byte(experiment):
     exported = {name: b"".join(export_chunks(experiment, name, "jsonl")) for name in TABLES}
     assert exported == {name: written_by_postgresql(experiment, table) for name, table in TABLES.items()}
     assert {name for name, lines in exported.items() if not lines} == {"preferences", "ratings"}

@@ -1,4 +1,4 @@
-"""What a model said is never run by the spreadsheet that opens it."""
+"""Escaping of CSV cells: a spreadsheet never runs a formula from a model's reply."""
 
 import csv
 import io
@@ -68,15 +68,15 @@ def test_a_formula_gets_an_apostrophe():
     assert answers("csv", BOMBS) == [f"'{bomb}" for bomb in BOMBS]
 
 
-def test_numbers_and_plain_text_stay_as_they_are():
+def test_numbers_and_plain_text_are_not_escaped():
     assert answers("csv", HARMLESS) == HARMLESS
 
 
-def test_json_lines_stay_exact():
+def test_json_lines_are_not_escaped():
     assert answers("jsonl", BOMBS) == BOMBS
 
 
-def test_names_and_errors_are_defused_too():
+def test_names_and_errors_are_also_escaped():
     item = {"key": "=key", "category": "@category"}
     experiment = factories.make_experiment(dataset=factories.make_dataset(items=[item]))
     (run,) = factories.make_runs(experiment)
@@ -86,8 +86,8 @@ def test_names_and_errors_are_defused_too():
     assert (row["item_key"], row["category"], row["error"]) == ("'=key", "'@category", "'=cmd|' /C calc'!A0")
 
 
-def test_the_database_and_the_program_follow_one_rule():
-    """The rule runs as SQL for exports, and as Python for the ratings of one queue."""
+def test_sql_and_python_escape_cells_identically():
+    """Compare both forms of the rule: SQL for exports, Python for the ratings of one queue."""
     texts = [*BOMBS, *HARMLESS, *(chr(code) + tail for code in range(1, 0x3000) for tail in ("=1", "a"))]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -112,6 +112,6 @@ def test_only_one_module_writes_or_escapes_csv_cells():
             assert "from evalsite.lib.text.spreadsheet import" in path.read_text(), path
 
 
-def test_the_ratings_of_a_queue_are_defused():
+def test_csv_lines_of_rating_queues_are_escaped():
     line = csv_line(["＝1", "\n=1", ";=1", "-5", -5, ""])
     assert next(csv.reader(io.StringIO(line, newline=""))) == ["'＝1", "'\n=1", "';=1", "-5", "-5", ""]

@@ -1,4 +1,4 @@
-"""CSV, JSON lines and Parquet say the same, row for row, as the database."""
+"""Exported tables: CSV, JSON lines and Parquet equal the database row for row."""
 
 import csv
 import io
@@ -77,13 +77,13 @@ def experiment():
     return made
 
 
-def test_trials_have_the_promised_columns_in_order(experiment):
+def test_the_trials_table_has_the_documented_columns_in_order(experiment):
     assert list(csv_rows(experiment)[0]) == TRIAL_COLUMNS
     assert list(json_rows(experiment)[0]) == TRIAL_COLUMNS
     assert list(parquet_rows(experiment)[0]) == TRIAL_COLUMNS
 
 
-def test_gradings_repeat_the_design_cell_and_add_the_grade():
+def test_the_gradings_table_starts_with_the_documented_columns():
     assert [column.name for column in TABLES["gradings"].columns][: len(GRADING_COLUMNS)] == GRADING_COLUMNS
 
 
@@ -97,11 +97,11 @@ def test_exact_formats_keep_every_character_of_an_answer(experiment, rows_of):
     assert {row[3] for row in rows} == set(NASTY)
 
 
-def test_csv_keeps_what_no_spreadsheet_would_run(experiment):
+def test_csv_keeps_texts_that_are_not_formulas(experiment):
     assert [row["answer"] for row in csv_rows(experiment)[: len(NASTY)]] == NASTY
 
 
-def test_a_row_says_which_cell_of_the_design_it_belongs_to(experiment):
+def test_each_row_identifies_its_design_cell(experiment):
     row = json_rows(experiment)[-1]
     (condition,) = experiment.conditions.all()
     expected = {
@@ -125,7 +125,7 @@ def test_a_row_says_which_cell_of_the_design_it_belongs_to(experiment):
     assert {name: row[name] for name in expected} == expected
 
 
-def test_types_survive_in_parquet(experiment):
+def test_parquet_keeps_types(experiment):
     row = parquet_rows(experiment)[0]
     assert row["cost_usd"] == Decimal("0.00012")
     assert row["claimed_at"] == datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -140,21 +140,21 @@ def test_unknown_values_are_empty_and_never_zero():
     assert (csv_rows(made)[0]["cost_usd"], json_rows(made)[0]["cost_usd"]) == ("", None)
 
 
-def test_pages_join_without_a_gap_or_an_overlap(experiment, monkeypatch):
+def test_exporting_in_pages_leaves_no_gap_or_overlap(experiment, monkeypatch):
     whole = exported(experiment, "trials", "csv")
     monkeypatch.setattr("grading_app.export.file_formats.PAGE_ROWS", 3)
     assert exported(experiment, "trials", "csv") == whole
     assert len(whole.splitlines()) > 1
 
 
-def test_debugging_neither_breaks_an_export_nor_keeps_its_pages(experiment):
+def test_query_logging_does_not_break_or_record_an_export(experiment):
     with CaptureQueriesContext(connection) as logged:
         assert len(json_rows(experiment)) == Trial.objects.count()
     assert logged.captured_queries
     assert not [query for query in logged.captured_queries if "COPY" in query["sql"]]
 
 
-def test_filters_narrow_the_rows(experiment):
+def test_filters_select_rows(experiment):
     Trial.objects.bulk_create(
         [Trial(run=experiment.runs.first(), item=experiment.dataset.items.first(), sample_idx=99, **factories.failed())]
     )
@@ -163,14 +163,14 @@ def test_filters_narrow_the_rows(experiment):
     assert json_rows(experiment, filters={"condition": "another"}) == []
 
 
-def test_an_experiment_without_trials_gives_a_header_alone():
+def test_an_experiment_without_trials_exports_only_a_header():
     made = factories.make_experiment()
     assert exported(made, "trials", "csv").decode() == ",".join(TRIAL_COLUMNS) + "\n"
     assert exported(made, "trials", "jsonl") == b""
     assert parquet_rows(made) == []
 
 
-def test_another_experiments_rows_stay_out(experiment):
+def test_an_export_excludes_rows_of_other_experiments(experiment):
     other = factories.make_experiment("other")
     (run,) = factories.make_runs(other)
     factories.plan_trials(run, answer=lambda *cell: "secret")
@@ -178,7 +178,7 @@ def test_another_experiments_rows_stay_out(experiment):
     assert {row["experiment"] for row in json_rows(other)} == {"other"}
 
 
-def test_items_carry_their_norms_and_choices():
+def test_exported_items_have_norms_and_choices():
     dataset = factories.make_dataset(
         items=[{"key": "a", "input": "Which?", "choices": ["x", "y"], "metadata": {"k": 1}, "norms": {"valence": 3.25}}]
     )
@@ -187,7 +187,7 @@ def test_items_carry_their_norms_and_choices():
     assert (row["choices"], row["metadata"], row["item_key"]) == (["x", "y"], {"k": 1}, "a")
 
 
-def test_attempts_and_the_ledger_add_up(experiment):
+def test_the_ledger_equals_the_sum_of_attempts(experiment):
     trials = list(Trial.objects.all())
     for trial in trials:
         factories.make_attempt(trial)
@@ -201,7 +201,7 @@ def test_attempts_and_the_ledger_add_up(experiment):
     assert (ledger["day"], ledger["model"], ledger["stage"]) == ("2026-03-01", "small", "generate")
 
 
-def test_a_rating_comes_with_the_step_that_read_it_and_the_error():
+def test_exported_ratings_have_their_parse_step_and_error():
     experiment = factories.make_experiment(
         samples=2, dataset=factories.make_dataset(items=1), dimensions=[factories.make_dimension()]
     )

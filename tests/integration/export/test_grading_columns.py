@@ -1,4 +1,4 @@
-"""By whom, with what and of which call each score is: every added column recomputed from the rows, in every format."""
+"""Columns about the origin of gradings: grader, settings and call, recomputed from the rows in every format."""
 
 import csv
 import io
@@ -45,7 +45,7 @@ LABELS = [{"name": "right", "score": 1}, {"name": "wrong", "score": 0}]
 
 @pytest.fixture
 def answered(transactional_db):
-    """Three items, two models, two samples; the first answer is a long one, and cut off."""
+    """Return answers to three items by two models with two samples. The first answer is long and truncated."""
     made = factories.make_experiment(samples=2, models=[factories.make_model("small"), factories.make_model("large")])
     for run in factories.make_runs(made, status="done"):
         factories.plan_trials(run, answer=lambda *cell, run=run: f"7 by {run.pk}")
@@ -94,7 +94,7 @@ def exported(experiment, file_format):
 
 
 def said_by(grading):
-    """The added columns of one grading, from its rows one by one."""
+    """Return the added columns of one grading, computed from its rows."""
     condition, detail, call = (
         grading.condition,
         grading.detail or {},
@@ -128,12 +128,12 @@ def key(row):
     return (row["kind"], row["grader"] or "", int(row["trial_id"]))
 
 
-def test_the_added_columns_stand_after_the_promised_ones():
+def test_added_columns_follow_the_documented_columns():
     assert [column.name for column in TABLES["gradings"].columns][29:] == ADDED
 
 
 @pytest.mark.slow
-def test_each_column_is_that_of_the_rows_in_every_format(graded):
+def test_every_column_equals_the_rows_in_every_format(graded):
     stored = [said_by(grading) for grading in Grading.objects.all()]
     exact = [json.loads(line) for line in exported(graded, "jsonl").decode().split("\n") if line]
     by_key = {key(row): row for row in exact}
@@ -157,7 +157,7 @@ def test_each_column_is_that_of_the_rows_in_every_format(graded):
 
 
 @pytest.mark.slow
-def test_a_score_nobody_was_asked_for_is_told_from_a_judges_own_zero(graded):
+def test_a_score_without_a_call_is_distinguished_from_a_judges_zero(graded):
     rows = [json.loads(line) for line in exported(graded, "jsonl").decode().split("\n") if line]
     zeros = [(row["unasked"], row["label"], row["judge_trial_id"] is None) for row in rows if row["grader"] == "terse"]
     assert {row["score"] for row in rows if row["grader"] == "terse"} == {0}
@@ -165,14 +165,14 @@ def test_a_score_nobody_was_asked_for_is_told_from_a_judges_own_zero(graded):
 
 
 @pytest.mark.slow
-def test_who_adjudicated_is_who_said_the_last_word_and_why(graded):
+def test_an_adjudicated_row_has_the_last_adjudicator_and_reason(graded):
     (row,) = [line for line in map(json.loads, exported(graded, "jsonl").splitlines()) if line["kind"] == "adjudicated"]
     assert (row["adjudicated_by"], row["score"], row["grade_reasoning"]) == ("second", 1, "So says the second.")
     assert row["parameters"] == {"scale_min": 0, "scale_max": 1}
 
 
 @pytest.mark.slow
-def test_a_panels_row_holds_its_members_scores(graded):
+def test_a_panel_row_contains_its_members_scores(graded):
     rows = [line for line in map(json.loads, exported(graded, "jsonl").splitlines()) if line["kind"] == "panel"]
     assert len(rows) == 12
     assert {tuple(sorted(row["detail"]["members"].values())) for row in rows} == {(0, 1)}
