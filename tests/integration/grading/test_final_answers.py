@@ -1,4 +1,4 @@
-"""Final answers of parametric tasks: what each grading stores, and a context limit that is set afterwards."""
+"""Final answers of parametric tasks: stored details of gradings, and context limits set after generation."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def graded(scorer="final_answer", **parameters):
     return list(rows)
 
 
-def test_each_grading_stores_what_was_read_and_whether_it_is_valid_correct_and_truncated(answered):
+def test_each_grading_stores_the_parsed_answer_and_its_validity(answered):
     (report,) = grade(answered, by="test")
     first, second, third, last = graded()
     assert [row.score for row in (first, second, third, last)] == [1, 0, 1, None]
@@ -66,7 +66,7 @@ def test_a_context_limit_set_afterwards_counts_longer_answers_as_truncated_witho
     assert Trial.objects.count() == calls
 
 
-def test_grading_again_replaces_the_details_and_long_texts_are_cut(answered, monkeypatch):
+def test_regrading_replaces_details_and_shortens_long_texts(answered, monkeypatch):
     grade(answered, by="test")
     monkeypatch.setattr(grading, "MAX_RAW_LENGTH", 3)
     grade(answered, force=True, by="test")

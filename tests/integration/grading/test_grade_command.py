@@ -1,4 +1,4 @@
-"""`manage.py grade`: what it says, and how it refuses."""
+"""`manage.py grade`: output and refusals."""
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -18,7 +18,7 @@ def experiment():
     return made
 
 
-def test_it_says_how_many_were_graded_and_why_some_have_no_score(experiment, capsys):
+def test_the_command_reports_graded_answers_and_reasons_for_missing_scores(experiment, capsys):
     call_command("grade", "pilot")
     said = capsys.readouterr().out
     assert "6 graded, 0 graded before; no score from 2 (2 no_number_found)" in said
@@ -26,14 +26,14 @@ def test_it_says_how_many_were_graded_and_why_some_have_no_score(experiment, cap
     assert "0 graded, 6 graded before" in capsys.readouterr().out
 
 
-def test_it_grades_one_wave_by_label_or_number(experiment):
+def test_the_command_grades_one_wave_by_label_or_number(experiment):
     call_command("grade", "pilot", "--wave", "wave-1")
     assert set(Grading.objects.values_list("trial__run__wave__number", flat=True)) == {1}
     call_command("grade", "pilot", "--wave", "0")
     assert Grading.objects.count() == 6
 
 
-def test_a_design_without_scorers_says_so(capsys):
+def test_a_design_without_scorers_is_reported(capsys):
     factories.make_experiment("bare")
     call_command("grade", "bare")
     assert "--scorer" in capsys.readouterr().out
@@ -59,7 +59,7 @@ def test_bad_input_ends_with_two_and_writes_nothing(experiment, arguments, named
     assert not Grading.objects.exists()
 
 
-def test_it_grades_the_answers_of_one_condition_alone_and_later_the_rest():
+def test_the_command_grades_one_condition_first_and_the_rest_later():
     models = [factories.make_model(name) for name in ("small", "large")]
     made = factories.make_experiment("both", scorers=["numeric"], models=models)
     for run in factories.make_runs(made):

@@ -1,4 +1,4 @@
-"""Grades are added to stored answers, once for each rule, and the answers stay as they are."""
+"""Grading of stored answers: one grade for each rule, without changes to the answers."""
 
 import pytest
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 def small_experiment(samples=2, **fields):
-    """Item k has the target 2k: the first repetition is right, the second says no number."""
+    """Return an experiment where item k has the target 2k. The first repetition is right, the second has no number."""
     made = factories.make_experiment(samples=samples, **fields)
     (run,) = factories.make_runs(made)
     factories.plan_trials(
@@ -29,7 +29,7 @@ def scores(experiment):
     return list(rows.values_list("trial__sample_idx", "score", "score_raw", "parse_ok", "parse_error"))
 
 
-def test_every_answer_gets_a_grade_and_what_cannot_be_read_a_code():
+def test_every_answer_gets_a_grade_and_unreadable_answers_get_a_code():
     experiment = small_experiment()
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
     assert (report.graded, report.graded_before, dict(report.unread)) == (6, 0, {"no_number_found": 3})
@@ -37,7 +37,7 @@ def test_every_answer_gets_a_grade_and_what_cannot_be_read_a_code():
     assert {row[1:2] + row[3:] for row in scores(experiment) if row[0] == 0} == {(1.0, True, "")}
 
 
-def test_a_second_time_finds_nothing_to_do():
+def test_grading_is_idempotent():
     experiment = small_experiment()
     grade(experiment, scorers=["numeric"], by="a test")
     before = list(Grading.objects.values())
@@ -58,7 +58,7 @@ def test_only_new_answers_are_graded():
     assert scores(experiment)[-1] == (9, 0.0, "7", True, "")
 
 
-def test_trials_that_are_not_done_have_no_grade():
+def test_unfinished_trials_are_not_graded():
     experiment = factories.make_experiment()
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run, answer=lambda item, *cell: factories.failed() if item.key == "item-0" else None)
@@ -66,14 +66,14 @@ def test_trials_that_are_not_done_have_no_grade():
     assert (report.graded, report.graded_before) == (0, 0)
 
 
-def test_grading_writes_no_trial():
+def test_grading_never_writes_to_trials():
     experiment = small_experiment()
     before = list(Trial.objects.values())
     grade(experiment, scorers=["numeric", "exact_match"], force=True, by="a test")
     assert list(Trial.objects.values()) == before
 
 
-def test_another_scorer_or_parameter_is_another_condition():
+def test_each_scorer_and_parameter_has_a_separate_condition():
     experiment = small_experiment()
     grade(experiment, scorers=["numeric", {"name": "numeric", "tolerance": 1}, "exact_match"], by="a test")
     conditions = GradeCondition.objects.filter(experiment=experiment)
@@ -98,7 +98,7 @@ def test_force_replaces_grades_in_place(monkeypatch):
     assert Grading.objects.count() == 6
 
 
-def test_a_wave_is_graded_alone():
+def test_a_single_wave_can_be_graded():
     experiment = small_experiment()
     (second,) = factories.make_runs(experiment, wave=1)
     factories.plan_trials(second, answer=lambda *cell: "4")
@@ -107,7 +107,7 @@ def test_a_wave_is_graded_alone():
     assert set(Grading.objects.values_list("trial__run", flat=True)) == {second.pk}
 
 
-def test_pages_leave_nothing_out(monkeypatch):
+def test_grading_in_pages_covers_every_answer(monkeypatch):
     monkeypatch.setattr("grading_app.scoring.grading.PAGE_ROWS", 4)
     experiment = small_experiment(samples=7)
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
@@ -126,7 +126,7 @@ def test_rated_items_are_graded_by_their_rating_unless_the_design_says_otherwise
     assert sorted(score or 0 for _, score, *_ in scores(experiment)) == [0, 6.0, 6.0]
 
 
-def test_the_scorers_of_the_design_are_used_and_the_task_does_the_same():
+def test_the_command_and_the_task_both_use_the_designs_scorers():
     experiment = small_experiment(scorers=["exact_match", {"name": "regex", "pattern": "([0-9]+)"}])
     assert list(grade_experiment(experiment.pk).values()) == [6, 6]
     assert list(grade_experiment(experiment.pk).values()) == [0, 0]
@@ -140,7 +140,7 @@ def test_an_unknown_scorer_is_refused_before_anything_is_written():
     assert not GradeCondition.objects.exists()
 
 
-def test_what_was_graded_by_whom_is_in_the_history():
+def test_the_history_records_who_graded_what():
     experiment = small_experiment()
     grade(experiment, scorers=["numeric"], by=experiment.owner)
     grade(experiment, scorers=["numeric"], by=experiment.owner)
@@ -149,7 +149,7 @@ def test_what_was_graded_by_whom_is_in_the_history():
     assert "6 graded" in change.to_value
 
 
-def test_time_that_is_over_leaves_the_rest_for_the_next_call(monkeypatch):
+def test_grading_stops_at_its_deadline_and_the_next_call_continues(monkeypatch):
     monkeypatch.setattr("grading_app.scoring.grading.PAGE_ROWS", 4)
     experiment = small_experiment(samples=7)
     (report,) = grade(experiment, scorers=["numeric"], seconds=0, by="a test")
@@ -158,7 +158,7 @@ def test_time_that_is_over_leaves_the_rest_for_the_next_call(monkeypatch):
     assert (report.graded, report.is_complete) == (21, True)
 
 
-def test_the_task_asks_for_another_while_work_is_left(monkeypatch):
+def test_the_task_enqueues_a_successor_while_answers_remain(monkeypatch):
     experiment, asked = small_experiment(), []
     monkeypatch.setattr("django_q.tasks.async_task", lambda *task: asked.append(task))
     monkeypatch.setattr("grading_app.tasks.SECONDS", 0)

@@ -1,4 +1,4 @@
-"""Grading again, with nothing to do, compares counts and reads no answer."""
+"""Repeated grading without new answers: it compares counts and reads no answer."""
 
 import re
 
@@ -23,7 +23,7 @@ def experiment():
 
 
 @pytest.mark.parametrize(("on_empty", "graded"), [("keep", 3), ("skip", 2)])
-def test_it_reads_no_answer_again(experiment, on_empty, graded, monkeypatch):
+def test_grading_again_reads_no_answers(experiment, on_empty, graded, monkeypatch):
     experiment.on_empty = on_empty
     experiment.save()
     (first,) = grade(experiment, by="test")
@@ -32,7 +32,7 @@ def test_it_reads_no_answer_again(experiment, on_empty, graded, monkeypatch):
     assert (first.graded, again.graded, again.graded_before) == (graded, 0, graded)
 
 
-def test_blank_answers_graded_before_they_were_left_out_stand_for_no_new_answer(experiment):
+def test_earlier_grades_of_blank_answers_do_not_hide_new_answers(experiment):
     grade(experiment, by="test")
     experiment.on_empty = "skip"
     experiment.save()
@@ -50,8 +50,8 @@ JUDGED = verdict_reader.REPLIES.format(
 @pytest.mark.parametrize(
     ("statement", "subject"), [(grading.ANSWERS + grading.UNGRADED, "t.id"), (JUDGED, "v.subject_id")]
 )
-def test_each_answer_of_a_page_looks_its_own_grade_up(experiment, statement, subject):
-    """Where nothing is known yet of a condition's grades, a join would hold each answer against all of them."""
+def test_the_query_looks_up_the_grade_of_each_answer_separately(experiment, statement, subject):
+    """Check the plan, because without statistics a join would compare each answer with all grades of the condition."""
     grade(experiment, by="a test")
     run, condition = experiment.runs.first(), GradeCondition.objects.first()
     wanted = {"run": run.pk, "condition": condition.pk, "with_empty": True, "low": 5, "high": 9}

@@ -1,4 +1,4 @@
-"""Grades of real answers equal what was published with them."""
+"""Grades of recorded answers: equal to the published grades."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ RIGHT = {"6b_finetuning": 286, "6b_verification": 515}
 
 
 @pytest.mark.slow
-def test_word_problems_are_graded_as_their_authors_graded_them():
+def test_grades_of_word_problems_equal_the_published_grades():
     experiment, rows = recordings.word_problems()
     (report,) = grade(experiment, by="a test")
     assert (report.graded, report.unread.total()) == (2638, 0)
@@ -28,7 +28,7 @@ def test_word_problems_are_graded_as_their_authors_graded_them():
 
 
 @pytest.mark.slow
-def test_the_exported_gradings_say_the_same():
+def test_exported_gradings_equal_the_published_grades():
     experiment, _ = recordings.word_problems()
     grade(experiment, by="a test")
     text = b"".join(export_chunks(experiment, "gradings", "csv")).decode()
@@ -37,7 +37,7 @@ def test_the_exported_gradings_say_the_same():
 
 
 @pytest.mark.slow
-def test_ratings_are_graded_by_what_was_read_when_they_came():
+def test_ratings_are_graded_by_the_value_parsed_on_arrival():
     experiment, rows = recordings.rated_photographs()
     (report,) = grade(experiment, by="a test")
     assert (report.scorer, report.graded) == ("rating", 3160)

@@ -1,4 +1,4 @@
-"""Scorers with a parameter are chosen by file, form, results tab and command, and keep their parameter everywhere."""
+"""Scorers with a parameter: selected by file, form, results tab or command, and shown everywhere."""
 
 import csv
 import io
@@ -42,20 +42,20 @@ def test_the_command_takes_the_parameter_after_a_colon(answered, capsys):
 
 @pytest.mark.parametrize(("scorer", "said"), [("regex", "regex:PATTERN"), ("regex:(", "not a valid regular expression"),
                                               ("exact_match:x", "takes no parameter")])  # fmt: skip
-def test_the_command_refuses_what_will_not_do(answered, scorer, said):
+def test_the_command_refuses_invalid_parameters(answered, scorer, said):
     with pytest.raises(CommandError, match=said) as refused:
         call_command("grade", "pilot", "--scorer", scorer)
     assert refused.value.returncode == 2
 
 
-def test_another_pattern_is_another_grade_condition(answered):
+def test_each_pattern_has_a_separate_grade_condition(answered):
     for pattern in (PATTERN, r"(\d+)"):
         grade(answered, scorers=[f"regex:{pattern}"], by="a test")
     first, second = GradeCondition.objects.values_list("grade_condition_id", flat=True)
     assert first != second
 
 
-def test_the_parameter_stands_in_the_export(answered):
+def test_exports_contain_the_parameter(answered):
     grade(answered, by="a test")
     text = b"".join(export_chunks(answered, "gradings", "csv", {})).decode("utf-8-sig")
     patterns = [json.loads(row["parameters"])["pattern"] for row in csv.DictReader(io.StringIO(text))]
@@ -74,7 +74,7 @@ def described(answered, *scorers):
     return {**content, "experiment": "again", "grade": {"scorers": list(scorers)}}
 
 
-def test_the_file_takes_it_in_both_forms_and_gives_it_back(answered):
+def test_experiment_files_accept_both_forms_and_export_the_parameter(answered):
     spec = described(answered, f"regex:{PATTERN}", {"name": "json_field", "field": "result.city"}, "exact_match")
     made = create_experiment(read_yaml(yaml.safe_dump(spec)), by=answered.owner, trusted=True)
     assert made.scorers == [
@@ -92,7 +92,7 @@ def test_the_file_takes_it_in_both_forms_and_gives_it_back(answered):
         ({"name": "exact_match", "pattern": "x"}, "grade.scorers[0]: the scorer exact_match takes no parameter."),
     ],
 )
-def test_the_file_is_refused_with_the_key(answered, scorer, problem):
+def test_an_invalid_file_is_refused_with_its_key(answered, scorer, problem):
     with pytest.raises(SpecError) as refused:
         create_experiment(read_yaml(yaml.safe_dump(described(answered, scorer))), by=answered.owner, trusted=True)
     assert refused.value.problems[0].startswith(problem)
@@ -109,7 +109,7 @@ def entered(answered):
     }  # fmt: skip
 
 
-def test_the_form_of_a_new_experiment_takes_and_shows_it(answered, entered, client):
+def test_the_experiment_form_accepts_and_shows_the_parameter(answered, entered, client):
     client.force_login(answered.owner)
     lines = f"regex:{PATTERN}\r\n\r\njson_field:result.city"
     assert client.post(reverse("experiment_new"), {**entered, "rules": lines}).status_code == 302
@@ -122,14 +122,14 @@ def test_the_form_of_a_new_experiment_takes_and_shows_it(answered, entered, clie
     assert form["rules"].value() == f"regex:{PATTERN}\njson_field:result.city"
 
 
-def test_the_form_names_the_line_that_is_wrong_and_loses_nothing(answered, entered, client):
+def test_the_form_names_the_invalid_line_and_keeps_all_entries(answered, entered, client):
     client.force_login(answered.owner)
     page = client.post(reverse("experiment_new"), {**entered, "rules": "regex:x\nregex:("})
     assert "Line 2: The pattern is not a valid regular expression" in page.content.decode()
     assert page.context["form"]["rules"].value() == "regex:x\nregex:("
 
 
-def test_points_stop_by_a_rule_with_its_parameter(answered, entered, client):
+def test_a_parametric_scorer_can_be_the_stopping_rule_of_points(answered, entered, client):
     client.force_login(answered.owner)
     points = {"adaptive-by": "category", "adaptive-scorer": "regex", "adaptive-targetci": "0.1"}
     page = client.post(reverse("experiment_new"), {**entered, **points})
@@ -139,7 +139,7 @@ def test_points_stop_by_a_rule_with_its_parameter(answered, entered, client):
     assert Experiment.objects.get(slug="by-form").adaptive["scorer"] == "regex"
 
 
-def test_stored_answers_are_graded_by_it_from_the_results_and_the_grading_tab(answered, client, monkeypatch):
+def test_the_results_and_grading_tabs_grade_with_a_parameter(answered, client, monkeypatch):
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda *task: asked.append(task[2]))
     client.force_login(answered.owner)

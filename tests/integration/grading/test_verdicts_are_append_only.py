@@ -1,4 +1,4 @@
-"""Verdicts that were given stay: a newer one keeps the former, and bare SQL changes none."""
+"""Append-only verdicts: a newer verdict keeps the former one, and plain SQL cannot change any."""
 
 import json
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def graded():
-    """Three answers, of which one is right, graded by one rule."""
+    """Return three answers graded by one rule. One answer is right."""
     experiment = factories.make_experiment()
     (run,) = factories.make_runs(experiment, status="done")
     factories.plan_trials(run, answer=lambda *_: "2")
@@ -45,13 +45,13 @@ def refused(sql):
         ("TRUNCATE grading_app_grading CASCADE", "experiment delete NAME"),
     ],
 )
-def test_bare_sql_changes_no_verdict_and_is_told_how_to(graded, statement, reason):
+def test_plain_sql_cannot_change_verdicts_and_the_error_names_the_command(graded, statement, reason):
     before = list(Grading.objects.values_list("pk", "score", "created_at"))
     assert reason in refused(statement)
     assert list(Grading.objects.values_list("pk", "score", "created_at")) == before
 
 
-def test_grading_again_keeps_each_former_verdict_that_changed(graded):
+def test_regrading_keeps_each_changed_former_verdict(graded):
     changed = Grading.objects.filter(score=1).get()
     with allow_superseding():
         Grading.objects.filter(pk=changed.pk).update(score=0.5, score_raw="half")
@@ -63,7 +63,7 @@ def test_grading_again_keeps_each_former_verdict_that_changed(graded):
     assert Grading.objects.get(pk=changed.pk).score == 1
 
 
-def test_a_verdict_never_moves_to_another_answer(graded):
+def test_a_verdict_cannot_move_to_another_answer(graded):
     first, last = Grading.objects.order_by("pk").first(), Grading.objects.order_by("pk").last()
     last_trial = factories.plan_trials(factories.make_runs(graded, wave=1)[0])[0]
     with pytest.raises(IntegrityError, match="keeps its grade condition"), allow_superseding():
@@ -71,7 +71,7 @@ def test_a_verdict_never_moves_to_another_answer(graded):
     assert Grading.objects.get(pk=last.pk) == last
 
 
-def test_what_people_settled_before_is_kept_with_its_adjudication(graded):
+def test_earlier_adjudications_and_their_verdicts_are_kept(graded):
     trial, by, scale = graded.runs.get().trials.first(), graded.owner, Scale(0, 1)
     for score in (1.0, 0.0):
         adjudicate(trial, scale=scale, score=score, reason="I looked it up", by=by)
@@ -83,13 +83,13 @@ def test_what_people_settled_before_is_kept_with_its_adjudication(graded):
 
 @pytest.mark.parametrize("statement", ["UPDATE grading_app_supersededverdict SET content = '{}'",
                                        "DELETE FROM grading_app_supersededverdict"])  # fmt: skip
-def test_former_verdicts_never_change(graded, statement):
+def test_former_verdicts_cannot_change(graded, statement):
     with allow_superseding():
         Grading.objects.filter(score=1).update(score=0.5)
     assert "former verdicts" in (said := refused(statement)) or "goes only with its experiment" in said
 
 
-def test_they_all_go_with_their_experiment(graded):
+def test_deleting_an_experiment_deletes_current_and_former_verdicts(graded):
     with allow_superseding():
         Grading.objects.filter(score=1).update(score=0.5)
     deletion.delete(graded, by="owner", reason="no longer needed")
@@ -98,7 +98,7 @@ def test_they_all_go_with_their_experiment(graded):
 
 
 @pytest.mark.slow
-def test_former_verdicts_are_on_the_page_of_their_trial_and_in_an_export(graded, client, tmp_path):
+def test_former_verdicts_appear_on_the_trial_page_and_in_exports(graded, client, tmp_path):
     changed = Grading.objects.filter(score=1).get()
     client.force_login(graded.owner)
     address = changed.trial.get_absolute_url()

@@ -1,4 +1,4 @@
-"""The world that other tests stand on is itself consistent."""
+"""Consistency of the factories that other tests use."""
 
 import pytest
 
@@ -8,14 +8,14 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def test_a_private_experiment_is_seen_by_its_owner_its_team_and_operators_alone():
+def test_only_owner_team_and_operators_see_a_private_experiment():
     team = factories.make_team()
     factories.make_experiment(owner=team.owner, shared_with=[team.teammate])
     seen = {name: Experiment.objects.visible_to(getattr(team, name)).exists() for name in vars(team)}
     assert seen == {"owner": True, "teammate": True, "outsider": False, "rater": False, "operator": True}
 
 
-def test_runs_and_trials_cross_the_whole_design_and_counters_equal_rows():
+def test_runs_and_trials_cover_the_whole_design_and_counters_equal_rows():
     experiment = factories.make_experiment(
         models=[factories.make_model("a"), factories.make_model("b")],
         dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")],
