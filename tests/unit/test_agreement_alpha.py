@@ -52,12 +52,12 @@ def test_krippendorffs_own_example(level, published):
 
 
 @given(tables(), levels)
-def test_alpha_is_its_definition(table, level):
+def test_alpha_equals_its_definition(table, level):
     assert alpha(table, level) == same(by_definition(table, level))
 
 
 @given(tables(), levels, st.randoms(use_true_random=False))
-def test_names_of_raters_and_units_change_nothing(table, level, random):
+def test_alpha_does_not_depend_on_names_of_raters_and_units(table, level, random):
     columns, rows = list(range(table.shape[1])), list(range(table.shape[0]))
     random.shuffle(columns)
     random.shuffle(rows)
@@ -74,7 +74,7 @@ def test_perfect_agreement_is_one(column, raters, level):
 
 @pytest.mark.slow
 @given(tables(), levels, st.integers(1, 5))
-def test_units_with_fewer_than_two_ratings_change_nothing(table, level, value):
+def test_units_with_fewer_than_two_ratings_do_not_change_alpha(table, level, value):
     lone = np.full((2, table.shape[1]), NAN)
     lone[1, 0] = value
     found = krippendorff_alpha(Ratings.from_table(np.vstack([table, lone])), level).result()
@@ -84,25 +84,25 @@ def test_units_with_fewer_than_two_ratings_change_nothing(table, level, value):
 
 
 @given(tables(), st.floats(-50, 50), st.floats(0.1, 20), st.booleans())
-def test_interval_alpha_does_not_know_the_unit_of_measurement(table, shift, scale, mirrored):
+def test_interval_alpha_does_not_depend_on_the_unit_of_measurement(table, shift, scale, mirrored):
     scale = -scale if mirrored else scale
     assert alpha(shift + scale * table, "interval") == same(alpha(table, "interval"))
 
 
 @given(tables(), st.lists(st.floats(0.1, 30), min_size=6, max_size=6))
-def test_ordinal_alpha_knows_the_order_alone(table, steps):
+def test_ordinal_alpha_depends_only_on_the_order(table, steps):
     heights = np.cumsum(steps)
     moved = np.where(np.isnan(table), NAN, heights[np.nan_to_num(table).astype(int)])
     assert alpha(moved, "ordinal") == same(alpha(table, "ordinal"))
 
 
 @given(tables(), st.floats(0.1, 20))
-def test_ratio_alpha_knows_the_zero_but_not_the_unit(table, scale):
+def test_ratio_alpha_depends_on_the_zero_but_not_on_the_unit(table, scale):
     assert alpha(scale * table, "ratio") == same(alpha(table, "ratio"))
 
 
 @given(tables(), st.permutations(range(6)))
-def test_nominal_alpha_knows_no_order(table, names):
+def test_nominal_alpha_does_not_depend_on_the_order(table, names):
     renamed = np.where(np.isnan(table), NAN, np.array(names)[np.nan_to_num(table).astype(int)])
     assert alpha(renamed, "nominal") == same(alpha(table, "nominal"))
 
@@ -126,11 +126,11 @@ def test_without_variation_alpha_is_not_defined(table, level):
     assert alpha(table, level) is None
 
 
-def test_a_ratio_scale_has_a_zero_and_nothing_below():
+def test_a_ratio_scale_has_no_negative_values():
     assert alpha([[0, 0], [0, 4], [4, 4]], "ratio") == pytest.approx(1 - 5 * 2 / (2 * 3 * 3))
     with pytest.raises(ValueError, match="no negative ratings"):
         alpha([[-1, 1]], "ratio")
 
 
-def test_ratings_far_from_zero_keep_their_digits():
+def test_ratings_far_from_zero_keep_their_precision():
     assert alpha(1e9 + KRIPPENDORFF, "interval") == pytest.approx(0.849, abs=5e-4)

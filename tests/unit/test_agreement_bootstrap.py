@@ -90,7 +90,7 @@ def test_an_interval_with_coverage_below_93_percent_has_a_note(times, noted):
     assert ("covers about" in found.interval) is noted
 
 
-def test_the_bootstrap_of_kappa_is_near_its_formula():
+def test_the_bootstrap_error_of_kappa_is_close_to_its_formula():
     coefficient = cohens_kappa(Ratings.from_table(crossed(COHEN)))
     found, formula = bootstrap(coefficient, seed=3, resamples=4000), coefficient.result()
     assert found.se == pytest.approx(formula.se, rel=0.06)
@@ -113,7 +113,7 @@ def test_answers_to_the_same_item_are_resampled_together():
     assert (clustered.clusters, naive.clusters) == (8, 400)
 
 
-def test_draws_take_as_many_items_as_there_are():
+def test_each_resample_has_as_many_items_as_the_data():
     items = {0: "a", 1: "b", 2: "a", 3: "c"}
     clusters = group_by_item(Ratings.from_table(np.ones((4, 2))), items)
     assert clusters.codes.tolist() == [0, 1, 0, 2]
@@ -125,7 +125,7 @@ def test_draws_take_as_many_items_as_there_are():
     assert times.mean(axis=0) == pytest.approx(np.ones(4), abs=0.2)
 
 
-def test_resamples_without_a_measure_are_counted_and_too_many_refuse_the_interval():
+def test_resamples_without_a_measure_are_counted_and_too_many_give_no_interval():
     # A resample lacks the one odd unit with probability (1 - 1/n)^n, .37 of 1,500 units, and has then one category.
     rare = bootstrap(cohens_kappa(Ratings.from_table([[1, 1]] * 1499 + [[2, 2]])), seed=1, resamples=1000)
     assert 300 < rare.degenerate < 430
@@ -159,7 +159,7 @@ def test_invalid_options_of_the_bootstrap_are_rejected(options, message):
         bootstrap(percent_agreement(Ratings.from_table([[1, 1], [1, 2]])), seed=1, **options)
 
 
-def test_the_bootstrap_of_alpha_covers_nearly_as_often_as_it_says():
+def test_the_bootstrap_of_alpha_has_nearly_the_stated_coverage():
     # 60 units, 3 raters: the truth (of the population) is .5 for interval alpha. 150 samples: 4 errors of .95 are .07.
     draw = np.random.default_rng(2)
     samples = draw.standard_normal((150, 60, 1)) + draw.standard_normal((150, 60, 3))
@@ -170,7 +170,7 @@ def test_the_bootstrap_of_alpha_covers_nearly_as_often_as_it_says():
     assert 0.87 < np.mean([one.low <= 0.5 <= one.high for one in found]) <= 1
 
 
-def test_percent_agreement_has_the_interval_of_every_share():
+def test_percent_agreement_has_the_interval_of_a_share():
     # Of two raters it is the mean over items of 0 or 1.
     agreed = [1.0, 0, 1, 1, 0, 1, 1, 1, 0, 1]
     found = bootstrap(percent_agreement(Ratings.from_table(np.stack([np.ones(10), agreed], axis=1))), seed=1)
@@ -182,7 +182,7 @@ def test_percent_agreement_has_the_interval_of_every_share():
 
 
 @pytest.mark.parametrize("name", ["fleiss", "cohen", "lin", "nominal", "interval", "1,1", "2,1", "3,k"])
-def test_raters_who_never_disagree_have_no_interval_of_1_to_1(name):
+def test_raters_who_never_disagree_have_no_interval(name):
     coefficient = MEASURES[name](Ratings.from_table([[value, value] for value in (1, 2, 3, 4, 5) * 3]))
     drawn, formula = bootstrap(coefficient, seed=1), coefficient.result()
     assert drawn.estimate == pytest.approx(1)

@@ -45,7 +45,7 @@ def test_the_six_correlations_of_shrout_and_fleiss(form, estimate, low, high):
 
 
 @given(tables(missing=False), forms, st.randoms(use_true_random=False))
-def test_names_of_raters_and_units_change_nothing(table, form, random):
+def test_correlations_do_not_depend_on_names_of_raters_and_units(table, form, random):
     columns, rows = list(range(table.shape[1])), list(range(table.shape[0]))
     random.shuffle(columns)
     random.shuffle(rows)
@@ -53,7 +53,7 @@ def test_names_of_raters_and_units_change_nothing(table, form, random):
 
 
 @given(tables(missing=False), forms, st.floats(-50, 50), st.floats(0.1, 20))
-def test_the_unit_of_measurement_changes_nothing(table, form, shift, scale):
+def test_correlations_do_not_depend_on_the_unit_of_measurement(table, form, shift, scale):
     assert icc(shift + scale * table, form) == same(icc(table, form))
 
 
@@ -68,7 +68,7 @@ def test_perfect_agreement_is_one(column, raters, form):
 
 
 @given(tables(missing=False), st.lists(st.integers(-3, 3), min_size=5, max_size=5))
-def test_consistency_forgives_the_level_of_a_rater_and_agreement_does_not(table, levels):
+def test_consistency_ignores_the_level_of_a_rater_and_agreement_does_not(table, levels):
     moved = table + np.array(levels[: table.shape[1]])
     assert icc(moved, "3,1") == same(icc(table, "3,1"))
     strict, forgiving = icc([[1, 4], [2, 5], [3, 6]], "2,1"), icc([[1, 4], [2, 5], [3, 6]], "3,1")
@@ -76,13 +76,13 @@ def test_consistency_forgives_the_level_of_a_rater_and_agreement_does_not(table,
 
 
 @given(tables(missing=False), st.sampled_from("123"))
-def test_the_mean_of_all_raters_follows_from_one_by_spearman_and_brown(table, model):
+def test_the_correlation_of_the_mean_follows_from_spearman_and_brown(table, model):
     single, mean, k = icc(table, f"{model},1"), icc(table, f"{model},k"), table.shape[1]
     if single is not None and mean is not None:
         assert mean == pytest.approx(k * single / (1 + (k - 1) * single), rel=1e-6, abs=1e-6)
 
 
-def test_units_that_not_all_rated_are_left_out():
+def test_incompletely_rated_units_are_excluded():
     found = intraclass_correlation(Ratings.from_table([*SHROUT_FLEISS, [1, 2, 3, NAN]]), "3,1").result()
     assert (found.estimate, found.units, found.left_out) == (pytest.approx(0.715, abs=5e-4), 6, 1)
 
@@ -102,7 +102,7 @@ def test_unknown_forms_and_single_raters_are_rejected(table, form, message):
 
 
 @pytest.mark.parametrize(("form", "truth"), [("1,1", 4 / 10), ("2,1", 4 / 10), ("3,1", 4 / 9), ("2,k", 4 / 5.5)])
-def test_intervals_cover_as_often_as_they_say(form, truth):
+def test_intervals_have_the_stated_coverage(form, truth):
     # Units of variance 4, raters of variance 1, noise of variance 5; 30 units, 4 raters; 600 samples, so 4 standard
     # errors of .95 are .036. One-way ratings have fresh raters for each unit: all of the 6 is then noise. The interval
     # of (2,1) is an approximation, and known to be somewhat wide with four raters.

@@ -54,13 +54,13 @@ def test_one_unit_has_a_bias_and_no_interval():
 
 
 @given(st.floats(0.1, 5), st.floats(-5, 5), st.booleans(), st.sampled_from(["deming", "ols"]))
-def test_a_straight_line_has_its_slope(slope, shift, falling, line):
+def test_points_on_a_straight_line_give_its_slope(slope, shift, falling, line):
     slope = -slope if falling else slope
     table = [[shift + slope * value, value, value] for value in (1, 2, 4, 7)]
     assert judge_slope(Ratings.from_table(table), 0, line).estimate == pytest.approx(slope, rel=1e-6)
 
 
-def test_a_judge_that_does_not_go_with_people_at_all_has_no_slope():
+def test_a_judge_uncorrelated_with_people_has_no_slope():
     # The products of deviations cancel out, but not to the last digit of a computer.
     table = [[2, 5], [1, 1], [1, 3], [5, 1], [3, 4], [5, 4], [1, 3]]
     assert judge_slope(Ratings.from_table(table), 0).estimate is None
@@ -68,7 +68,7 @@ def test_a_judge_that_does_not_go_with_people_at_all_has_no_slope():
 
 
 @given(tables(raters=(2, 2), units=(4, 12), missing=False), st.floats(0.2, 5))
-def test_demings_line_is_the_same_seen_from_either_side(table, ratio):
+def test_demings_line_does_not_depend_on_the_order_of_variables(table, ratio):
     one = judge_slope(Ratings.from_table(table), 0, error_ratio=ratio).estimate
     other = judge_slope(Ratings.from_table(table), 1, error_ratio=1 / ratio).estimate
     if one is not None and abs(one) > 1e-6:
@@ -81,7 +81,7 @@ def test_deming_with_equal_errors_is_the_first_principal_axis():
     assert judge_slope(ratings, 0).estimate == pytest.approx(axis[1] / axis[0])
 
 
-def test_deming_minds_the_error_in_peoples_means_and_least_squares_does_not():
+def test_deming_accounts_for_the_error_of_peoples_means_and_least_squares_does_not():
     # One person with error variance 1 and truth of variance 4: least squares sees 4/5 of the slope.
     ratings = rated(units=40_000, slope=0.7, judge_noise=1, people=1)
     deming, ols = judge_slope(ratings, 0), judge_slope(ratings, 0, "ols")
@@ -112,7 +112,7 @@ def test_a_judge_that_rates_like_people_reaches_the_ceiling(measure):
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-def test_a_noisy_judge_falls_short_of_the_ceiling(measure):
+def test_a_noisy_judge_stays_below_the_ceiling(measure):
     ratings = Ratings.from_table(np.round(rated(units=200, judge_noise=3).values))
     assert compare_judge_with_people(ratings, 0, measure, seed=1, resamples=500).gap.high < 0
 
@@ -123,13 +123,13 @@ def test_a_biased_judge_correlates_but_does_not_concord():
     assert compare_judge_with_people(ratings, 0, "correlation", seed=1, resamples=500).gap.high > 0
 
 
-def test_a_judge_who_sees_the_truth_stands_above_any_person():
+def test_an_errorless_judge_exceeds_every_person():
     assert (
         compare_judge_with_people(rated(units=200, judge_noise=0), 0, "concordance", seed=1, resamples=500).gap.low > 0
     )
 
 
-def test_of_two_people_the_ceiling_is_the_agreement_of_the_two():
+def test_the_ceiling_of_two_people_is_their_agreement():
     # Each steps out once before the other: the people's value is the concordance of the pairs, both ways round.
     ratings = rated(people=2)
     both = np.vstack([ratings.values[:, [1, 2]], ratings.values[:, [2, 1]]])
@@ -137,7 +137,7 @@ def test_of_two_people_the_ceiling_is_the_agreement_of_the_two():
     assert people.estimate == pytest.approx(lins_concordance(Ratings.from_table(both)).estimate)
 
 
-def test_the_same_answer_by_hand():
+def test_self_agreement_by_hand():
     # Unit 0: judge 1, people 1 1 2. Stepping out: 1 (others 1 2), 1 (others 1 2), 2 (others 1 1): people 1/2 1/2 0,
     # judge 1/2 1/2 1. Unit 1: judge 3, people 2 2: people 1 1, judge 0 0. Unit 2 has one person only.
     table = [[1, 1, 1, 2], [3, NAN, 2, 2], [1, 1, NAN, NAN]]
@@ -149,7 +149,7 @@ def test_the_same_answer_by_hand():
 
 
 @given(tables(raters=(3, 5), units=(3, 10)), st.sampled_from(MEASURES), st.randoms(use_true_random=False))
-def test_names_of_people_and_units_change_nothing(table, measure, random):
+def test_results_do_not_depend_on_names_of_people_and_units(table, measure, random):
     people, rows = list(range(1, table.shape[1])), list(range(table.shape[0]))
     random.shuffle(people)
     random.shuffle(rows)
@@ -161,7 +161,7 @@ def test_names_of_people_and_units_change_nothing(table, measure, random):
 
 
 @pytest.mark.parametrize("model", ["gemma", "qwen"])
-def test_recorded_models_agree_with_themselves_and_go_along_with_people(model):
+def test_recorded_models_agree_with_themselves_and_correlate_with_people(model):
     means = {row["image_id"]: float(row["human_valence_mean"]) for row in csv_rows("uniform40-items.csv")}
     rows = [row for row in csv_rows(f"uniform40-trials-{model}.csv") if row["dimension"] == "valence" and row["rating"]]
     samples = Ratings.from_triples((row["image_id"], row["sample_idx"], float(row["rating"])) for row in rows)

@@ -49,7 +49,7 @@ def test_weighted_kappas_by_hand():
     assert cohens_kappa(ratings).estimate == pytest.approx(1 - 0.5 / 0.75)
 
 
-def test_an_unused_category_does_not_bring_its_neighbours_closer():
+def test_an_unused_category_keeps_the_distance_of_its_neighbours():
     # Of 1, 2 and 5 on a scale of five, 2 and 5 are three steps apart.
     near, far = Ratings.from_table([[1, 1], [2, 1], [5, 5]]), Ratings.from_table([[1, 1], [2, 1], [3, 3]])
     assert cohens_kappa(near, "linear").estimate > cohens_kappa(far, "linear").estimate
@@ -74,7 +74,7 @@ def test_without_variation_kappa_is_not_defined(table):
         ([[0, 2], [2, 1], [2, 1]], "quadratic"),
     ],
 )
-def test_a_variance_that_is_rounding_alone_gives_no_interval(table, weights):
+def test_a_variance_from_rounding_alone_gives_no_interval(table, weights):
     """Its interval would be a few hundred-millionths wide."""
     found = cohens_kappa(Ratings.from_table(table), weights).result()
     assert found.estimate is not None
@@ -115,7 +115,7 @@ def test_weights_do_not_change_the_kappa_of_two_categories(counts):
     assert (plain.estimate, plain.se) == (pytest.approx(weighted.estimate), pytest.approx(weighted.se))
 
 
-def test_the_interval_of_kappa_covers_as_often_as_it_says():
+def test_the_interval_of_kappa_has_the_stated_coverage():
     # 400 samples of 150 units from the shares of Cohen's example; 4 standard errors of .95 are .044.
     shares, truth = np.array(COHEN).ravel() / 200, 0.4915254
     draws = np.random.default_rng(4).multinomial(150, shares, size=400).reshape(400, 3, 3)
@@ -130,7 +130,7 @@ def test_fleiss_psychiatrists():
     assert percent_agreement(DIAGNOSED).estimate == pytest.approx(0.556, abs=5e-4)
 
 
-def test_raters_may_differ_from_unit_to_unit_but_not_in_number():
+def test_raters_can_differ_between_units_but_their_number_cannot():
     table = [[1, 1, NAN], [NAN, 2, 2], [1, NAN, 2], [NAN, NAN, NAN]]
     found = fleiss_kappa(Ratings.from_table(table)).result()
     # P = 2/3; half of the ratings are 1 and half 2: P_e = 1/2.
@@ -140,7 +140,7 @@ def test_raters_may_differ_from_unit_to_unit_but_not_in_number():
 
 # As K. L. Gwet's package irrCAC (4th ed. of the "Handbook of inter-rater reliability", 2014) prints for these ratings.
 @pytest.mark.parametrize(("weights", "kappa"), [("none", 0.761), ("linear", 0.818), ("quadratic", 0.865)])
-def test_fleiss_kappa_of_ratings_with_gaps_as_gwet_generalised_it(weights, kappa):
+def test_fleiss_kappa_with_missing_ratings_follows_gwet(weights, kappa):
     found = fleiss_kappa(Ratings.from_table(KRIPPENDORFF), weights).result()
     assert found.estimate == pytest.approx(kappa, abs=5.1e-4)
     assert (found.units, found.raters, found.ratings, found.left_out) == (12, 4, 41, 0)
@@ -173,7 +173,7 @@ def test_gwets_tables_of_two_raters(counts, weights, pi, kappa, se):
 
 
 @given(tables(missing=False))
-def test_of_a_table_without_gaps_it_is_the_formula_of_fleiss(table):
+def test_gwets_kappa_of_a_complete_table_equals_fleiss_kappa(table):
     counts = np.array([[(row == category).sum() for category in np.unique(table)] for row in table])
     units, raters = table.shape
     agreed = ((counts**2).sum(axis=1) - raters).mean() / (raters * (raters - 1))
@@ -183,7 +183,7 @@ def test_of_a_table_without_gaps_it_is_the_formula_of_fleiss(table):
 
 
 @given(tables())
-def test_weights_move_no_kappa_of_two_categories(table):
+def test_weights_do_not_change_fleiss_kappa_of_two_categories(table):
     two = np.where(np.isnan(table), NAN, np.minimum(np.nan_to_num(table), 2))
     plain, linear, quadratic = (
         fleiss_kappa(Ratings.from_table(two), one).estimate for one in ("none", "linear", "quadratic")
@@ -192,14 +192,14 @@ def test_weights_move_no_kappa_of_two_categories(table):
 
 
 @pytest.mark.parametrize("weights", ["none", "linear", "quadratic"])
-def test_raters_who_never_met_or_never_differed_have_no_fleiss_kappa(weights):
+def test_raters_without_shared_units_or_variation_have_no_fleiss_kappa(weights):
     for table in ([[1, NAN], [NAN, 2]], [[3, 3], [3, 3]], [[NAN, NAN]]):
         assert fleiss_kappa(Ratings.from_table(table), weights).estimate is None
 
 
 @pytest.mark.slow
 @given(tables(missing=False), st.randoms(use_true_random=False))
-def test_fleiss_kappa_does_not_ask_who_rated(table, random):
+def test_fleiss_kappa_does_not_depend_on_the_identity_of_raters(table, random):
     shuffled = np.array([random.sample(row, len(row)) for row in table.tolist()])
     assert fleiss_kappa(Ratings.from_table(shuffled)).estimate == pytest.approx(
         fleiss_kappa(Ratings.from_table(table)).estimate

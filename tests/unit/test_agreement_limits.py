@@ -1,4 +1,4 @@
-"""Bland and Altman's limits against their own example, and against what they must be."""
+"""Bland and Altman's limits against their published example and their required properties."""
 
 import numpy as np
 import pytest
@@ -28,13 +28,13 @@ def test_the_published_example():
     assert reach == pytest.approx(38.8, abs=0.05)
 
 
-def test_means_and_differences_are_those_of_each_unit():
+def test_means_and_differences_are_computed_per_unit():
     found = limits([1, 4], [3, 4])
     assert found.means == (2, 4)
     assert found.differences == (-2, 0)
 
 
-def test_people_are_taken_by_their_mean_and_units_without_both_are_left_out():
+def test_people_enter_as_their_mean_and_incomplete_units_are_excluded():
     ratings = Ratings.from_table([[5, 4, 2], [3, np.nan, np.nan], [np.nan, 1, 1], [2, np.nan, 2]])
     found = limits_of_agreement(ratings, 0, seed=1, resamples=100)
     assert found.differences == (2, 0)
@@ -47,14 +47,14 @@ def test_one_unit_has_a_difference_and_no_limits():
     assert found.low.estimate is None
 
 
-def test_whole_items_are_drawn():
+def test_resampling_draws_whole_items():
     judge, people = np.tile([1, 5, 3, 2], 2), np.tile([2, 3, 3, 1], 2)
     plain, clustered = (limits(judge, people, items=items) for items in (None, {n: n % 4 for n in range(8)}))
     assert (plain.low.clusters, clustered.low.clusters) == (8, 4)
     assert clustered.low.high - clustered.low.low > plain.low.high - plain.low.low
 
 
-def test_without_a_unit_of_both_it_refuses():
+def test_raters_without_shared_units_are_refused():
     with pytest.raises(ValueError, match="by the judge and by people"):
         limits([np.nan, 1], [1, np.nan])
 

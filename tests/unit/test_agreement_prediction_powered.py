@@ -33,7 +33,7 @@ def test_the_corrected_mean_by_hand():
 
 
 @pytest.mark.parametrize("tuned", [False, True])
-def test_intervals_cover_as_often_as_they_say_and_are_narrower_than_peoples_own(tuned):
+def test_intervals_have_the_stated_coverage_and_are_narrower_than_those_of_people_alone(tuned):
     # 600 samples; 4 standard errors of .95 are .036.
     draw = np.random.default_rng(21)
     found = [corrected_mean(sample(draw), 0, tuned=tuned) for _ in range(600)]
@@ -45,7 +45,7 @@ def test_intervals_cover_as_often_as_they_say_and_are_narrower_than_peoples_own(
     assert narrower / classical == pytest.approx(0.60 if tuned else 0.75, abs=0.03)
 
 
-def test_a_worthless_judge_costs_nothing_when_tuned():
+def test_a_tuned_estimate_loses_no_precision_to_a_worthless_judge():
     draw = np.random.default_rng(5)
     found = [corrected_mean(sample(draw, worthless=True), 0, tuned=True) for _ in range(200)]
     assert np.mean([one.judge_share for one in found]) < 0.05
@@ -56,7 +56,7 @@ def test_a_worthless_judge_costs_nothing_when_tuned():
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_the_tuned_share_is_the_best_there_is(seed):
+def test_the_tuned_weight_gives_the_smallest_error(seed):
     ratings = sample(np.random.default_rng(seed), units=40, rated=12)
     tuned, plain = corrected_mean(ratings, 0, tuned=True), corrected_mean(ratings, 0)
     assert 0 <= tuned.judge_share <= 1
@@ -64,7 +64,7 @@ def test_the_tuned_share_is_the_best_there_is(seed):
     assert tuned.corrected.se <= taken * min(plain.corrected.se, tuned.people.se) + 1e-12
 
 
-def test_few_items_that_people_rated_promise_no_more_than_they_hold():
+def test_intervals_from_few_human_rated_items_have_the_stated_coverage():
     # 400 samples; 4 standard errors of .95 are .044. Without the degree of freedom that the share takes it is .88.
     draw = np.random.default_rng(7)
     found = [corrected_mean(sample(draw, rated=4, noise=1), 0, tuned=True) for _ in range(400)]
@@ -98,7 +98,7 @@ def test_peoples_own_mean_is_the_clustered_mean():
     assert (found.judge_share, found.corrected.estimate) == (0, found.people.estimate)
 
 
-def test_a_unit_counts_once_for_any_number_of_people():
+def test_a_unit_counts_once_regardless_of_its_number_of_people():
     one = corrected_mean(Ratings.from_table([[4, 3, NAN], [2, 1, NAN], [5, NAN, NAN]]), 0)
     two = corrected_mean(Ratings.from_table([[4, 2, 4], [2, 1, NAN], [5, NAN, NAN]]), 0)
     assert one.corrected.estimate == two.corrected.estimate

@@ -72,7 +72,7 @@ def test_citations_of_four_journals(journal, estimate, se):
     )
 
 
-def test_two_are_as_far_apart_as_the_odds_of_their_wins():
+def test_two_strengths_differ_by_the_log_odds_of_their_wins():
     odds = bradley_terry(Comparisons.from_table([[0, 6], [2, 0]], "ab")).odds("a", "b")
     assert (odds.difference, odds.chances[0]) == (pytest.approx(math.log(3)), pytest.approx(0.75))
     assert odds.se == pytest.approx(math.sqrt(1 / 6 + 1 / 2))
@@ -94,13 +94,13 @@ def test_everyone_wins_as_often_as_expected_and_strengths_sum_to_zero(wins):
 
 
 @given(connected(), st.integers(2, 1000))
-def test_more_of_the_same_changes_the_interval_alone(wins, factor):
+def test_repeated_data_change_only_the_interval(wins, factor):
     once, often = (bradley_terry(Comparisons.from_table(table, range(4))).odds(0, 1) for table in (wins, factor * wins))
     assert often.difference == pytest.approx(once.difference, abs=1e-6)
     assert often.se == pytest.approx(once.se / math.sqrt(factor), rel=1e-4)
 
 
-def test_rows_with_ties_make_the_table_of_half_wins():
+def test_ties_count_as_half_wins_in_the_table():
     rows = [("a", "b", 1), ("b", "a", 0.5), ("c", "a", 0), ("b", "c", 1), ("c", "b", 1)]
     found = Comparisons.from_rows(rows)
     assert found.names == ("a", "b", "c")
@@ -175,7 +175,7 @@ def season(draw, truth, items, repeats=1):
 
 
 @pytest.mark.slow
-def test_intervals_cover_as_often_as_they_say():
+def test_intervals_have_the_stated_coverage():
     # 300 seasons of 33 games a pair; 4 standard errors of .95 are .05.
     truth = np.array([0.8, 0.2, -0.3, -0.7])
     chances = 1 / (1 + np.exp(truth[None, :] - truth[:, None]))
@@ -197,7 +197,7 @@ def test_comparisons_of_the_same_item_are_resampled_together():
     assert all(one.low < one.strength < one.high for one in found.strengths)
 
 
-def test_too_many_resamples_without_strengths_refuse_the_interval():
+def test_too_many_resamples_without_strengths_give_no_interval():
     rows = [Comparison("a", "b", 1, item) for item in range(1199)] + [Comparison("a", "b", 0, 1199)]
     found = bradley_terry_by_items(Comparisons.from_rows(rows), seed=1, resamples=200)
     assert 40 < found.degenerate < 110
@@ -252,6 +252,6 @@ def test_items_with_equal_tallies_are_resampled_like_single_items():
 
 
 @pytest.mark.parametrize("tally", [("a", "a", 1, 0), ("a", "b", -1, 2)])
-def test_a_tally_of_nothing_is_refused(tally):
+def test_an_empty_tally_is_refused(tally):
     with pytest.raises(ValueError, match="is no tally"):
         Comparisons.from_tallies([(1, [PairTally(*tally)])])

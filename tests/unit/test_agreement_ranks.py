@@ -42,18 +42,18 @@ def test_w_is_the_friedman_statistic_over_its_largest_value(table):
 
 
 @given(st.lists(st.permutations(range(8)), min_size=3, max_size=3))
-def test_w_is_the_mean_rank_correlation_moved_to_0_and_1(rankings):
+def test_w_is_the_mean_rank_correlation_rescaled_to_0_and_1(rankings):
     mean = np.mean([spearmanr(rankings[one], rankings[other]).statistic for one, other in ((0, 1), (0, 2), (1, 2))])
     assert w(np.array(rankings).T) == pytest.approx((2 * mean + 1) / 3)
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=12), st.integers(2, 5))
-def test_the_same_order_by_all_is_perfect_concordance(column, raters):
+def test_identical_orders_give_perfect_concordance(column, raters):
     found = w([[value * factor for factor in range(1, raters + 1)] for value in column])
     assert found == (pytest.approx(1) if len(set(column)) > 1 else None)
 
 
-def test_units_that_not_all_ranked_are_left_out():
+def test_incompletely_ranked_units_are_excluded():
     found = kendalls_w(Ratings.from_table(np.vstack([TIED, [NAN, 1, 2]]))).result()
     assert (found.estimate, found.units, found.left_out) == (pytest.approx(0.828, abs=5e-4), 10, 1)
     with pytest.raises(ValueError, match="two raters"):

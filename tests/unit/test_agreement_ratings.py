@@ -9,7 +9,7 @@ from grading_app.statistics.ratings import Ratings
 NAN = np.nan
 
 
-def test_triples_in_any_order_make_a_table():
+def test_triples_in_any_order_give_the_same_table():
     found = Ratings.from_triples([("b", "judge", 2), ("a", "rater", 1.5), ("b", "rater", 3), ("c", "rater", None)])
     assert (found.units, found.raters) == (("b", "a", "c"), ("judge", "rater"))
     np.testing.assert_array_equal(found.values, [[2, 3], [NAN, 1.5], [NAN, NAN]])
@@ -37,7 +37,7 @@ def test_invalid_triples_are_rejected_by_name(triples, labels, message):
 
 
 @pytest.mark.parametrize("arguments", [(["u"], ["a", "b"]), (["u", "u"], ["a"]), (["u"], ["a"])])
-def test_names_fit_the_table_and_are_different(arguments):
+def test_names_must_fit_the_table_and_be_unique(arguments):
     with pytest.raises(ValueError):
         Ratings(np.ones((2, 1)), *(tuple(names) for names in arguments))
 
@@ -47,7 +47,7 @@ def test_a_table_has_two_dimensions():
         Ratings.from_table([1, 2, 3])
 
 
-def test_units_and_raters_are_chosen():
+def test_units_and_raters_can_be_selected():
     found = Ratings.from_table([[1, NAN, 3], [4, 5, 6], [NAN, NAN, 7]])
     assert found.with_at_least(2).units == (0, 1)
     assert found.drop_incomplete().units == (1,)
@@ -58,6 +58,6 @@ def test_units_and_raters_are_chosen():
         found.drop_rater("x")
 
 
-def test_estimates_can_be_named_without_the_cost_of_computing_them():
+def test_importing_estimates_loads_neither_numpy_nor_django():
     code = "import sys, grading_app.statistics.estimates; sys.exit(any(n in sys.modules for n in ('numpy', 'django')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

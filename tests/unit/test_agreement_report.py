@@ -40,7 +40,7 @@ def test_a_bias_stays_within_the_differences_of_the_scale():
     assert -6 <= bias.low < bias.estimate < bias.high <= 6
 
 
-def test_an_interval_that_is_on_the_scale_is_left_as_it_is():
+def test_an_interval_within_the_scale_is_not_changed():
     inside = Estimate("mean", 4.0, 10, 1, 10, se=0.2, low=3.5, high=4.5, clusters=10)
     assert restrict_to_scale(inside, (1.0, 7.0), 10) == inside
     beside = Estimate("mean", 7.2, 10, 1, 10, se=0.2, low=6.8, high=7.6, clusters=10)
@@ -49,7 +49,7 @@ def test_an_interval_that_is_on_the_scale_is_left_as_it_is():
     assert found.low < 7
 
 
-def test_one_unit_gives_no_kappa_and_says_why():
+def test_one_unit_gives_no_kappa_and_a_reason():
     found = report([[3, 5], [4, np.nan], [np.nan, 2]], ("a", "b"))
     lines = {line.name: line for line in found.measures}
     for name in ("Cohen's kappa", "Fleiss' kappa", "Krippendorff's alpha, ordinal", "Lin's concordance"):
@@ -82,7 +82,7 @@ def test_r_over_few_items_has_a_note(n, note):
     assert note in panel([1.0, 3.0, 2.0][:n], [2.0, 4.0, 5.0][:n]).r_text
 
 
-def test_skewed_means_are_marked_since_fishers_interval_may_be_too_narrow():
+def test_skewed_means_have_a_note_on_fishers_interval():
     even = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 4.0]
     assert not panel(even, even[::-1]).is_skewed
     assert panel([1.0, 1.0, 1.0, 1.2, 1.1, 1.0, 1.3, 7.0], even).is_skewed

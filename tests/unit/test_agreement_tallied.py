@@ -1,4 +1,4 @@
-"""Ratings that were added up, a row for all units that were rated alike, give the numbers of the ratings one by one."""
+"""Tallied ratings, with one row for all units rated alike, give the numbers of the single ratings."""
 
 from collections import Counter
 
@@ -45,14 +45,14 @@ def result(make, ratings):
 
 
 @given(tables(), st.sampled_from(sorted(MEASURES)), st.integers(1, 4))
-def test_counted_units_give_the_same_measures_and_intervals(table, name, items):
+def test_tallied_units_give_the_same_measures_and_intervals(table, name, items):
     make = MEASURES[name]
     assert result(make, added_up(table, items_of(table, items))) == result(make, Ratings.from_table(table))
 
 
 @pytest.mark.slow
 @given(tables(raters=(3, 5)), st.integers(1, 4))
-def test_a_judge_beside_people_is_the_same(table, items):
+def test_tallied_units_give_the_same_comparison_of_a_judge_with_people(table, items):
     of_item = items_of(table, items)
     added, plain = added_up(table, of_item), Ratings.from_table(table)
     assert result(lambda ratings: judge_slope(ratings, JUDGE), added) == result(
@@ -64,7 +64,7 @@ def test_a_judge_beside_people_is_the_same(table, items):
 
 
 @given(tables(raters=(3, 4), units=(4, 14)), st.integers(2, 4), st.booleans())
-def test_the_corrected_mean_is_the_same(table, items, tuned):
+def test_tallied_units_give_the_same_corrected_mean(table, items, tuned):
     given_by_judge = ~np.isnan(table[:, JUDGE])
     assume((given_by_judge & (~np.isnan(table[:, 1:])).any(axis=1)).any())
     of_item = items_of(table, items)
@@ -76,12 +76,12 @@ def test_the_corrected_mean_is_the_same(table, items, tuned):
 
 
 @given(tables(raters=(2, 2)), st.integers(1, 4))
-def test_two_raters_cross_as_often(table, items):
+def test_tallied_units_give_the_same_confusion_matrix(table, items):
     added, plain = added_up(table, items_of(table, items)), Ratings.from_table(table)
     assert confusion_matrix(added, 0, 1) == confusion_matrix(plain, 0, 1)
 
 
-def test_the_same_items_drawn_give_the_same_bootstrap():
+def test_the_same_resampled_items_give_the_same_bootstrap():
     draw = np.random.default_rng(3)
     table = draw.integers(1, 6, size=(60, 3)).astype(float)
     of_item = items_of(table, 20)
@@ -109,7 +109,7 @@ def test_equal_items_are_resampled_like_single_items():
     assert one.se == pytest.approx(other.se, rel=0.05)
 
 
-def test_a_million_units_take_as_many_rows_as_there_are_ways_to_rate_one():
+def test_a_million_units_need_one_row_per_rating_pattern():
     lines = [(item, (a, b), 250 if a == b else 10) for item in range(1000) for a in range(3) for b in range(3)]
     kinds = {(a, b): {"x": a, "y": b} for a in range(3) for b in range(3)}
     ratings = Ratings.from_counts(lines, kinds, ["x", "y"])
@@ -122,7 +122,7 @@ def test_a_million_units_take_as_many_rows_as_there_are_ways_to_rate_one():
     assert fleiss_kappa(ratings).estimate == pytest.approx(1 - (60 / 810) / (2 / 3))
 
 
-def test_limits_of_agreement_say_of_how_many_units_each_difference_is():
+def test_limits_of_agreement_count_the_units_of_each_difference():
     table = np.array([[1, 2, 2], [1, 2, 2], [3, 1, 2]])
     found = limits_of_agreement(added_up(table.astype(float), items_of(table, 3)), JUDGE, seed=1, resamples=100)
     assert sorted(zip(found.differences, found.times, strict=True)) == [(-1.0, 2), (1.5, 1)]

@@ -77,7 +77,7 @@ def test_the_final_part_follows_the_last_answer_line(text, part):
         ("9" * 400, None),
     ],
 )
-def test_the_last_number_of_a_text(text, number):
+def test_the_last_number_of_a_text_is_found(text, number):
     found = find_last_number(text)
     assert (found and found[0]) == (number if number is None else pytest.approx(number))
 
@@ -89,7 +89,7 @@ def test_every_number_written_is_read_back(number, separated):
 
 
 @given(st.text(alphabet="0123456789,./-+ $eE%{}frac\\"))
-def test_no_text_breaks_the_reader_of_numbers(text):
+def test_no_text_makes_number_extraction_fail(text):
     found = find_last_number(text)
     assert found is None or (isinstance(found[0], float) and found[1] != "")
 
@@ -110,7 +110,7 @@ def test_a_target_is_a_letter_or_the_text_of_a_choice(text, letter):
     assert find_target_letter(text, FILMS) == letter
 
 
-def test_the_text_of_a_choice_goes_before_its_letter():
+def test_the_text_of_a_choice_takes_precedence_over_its_letter():
     assert find_target_letter("A", ("B", "A")) == "B"
 
 
@@ -136,11 +136,11 @@ def test_the_text_of_a_choice_goes_before_its_letter():
         ("", None),
     ],
 )
-def test_the_letter_an_answer_chose(text, letter):
+def test_the_chosen_letter_of_an_answer_is_found(text, letter):
     assert find_chosen_letter(text, FILMS) == letter
 
 
-def test_without_choices_any_letter_will_do():
+def test_any_letter_is_accepted_without_choices():
     assert find_chosen_letter("ANSWER: H", ()) == "H"
 
 

@@ -27,7 +27,7 @@ units = st.floats(0, 1)
         (10_000, 560, True),
     ],
 )
-def test_a_run_stops_when_failures_are_surely_above_five_percent_after_twenty_attempts(attempts, failures, stops):
+def test_a_run_stops_when_its_failure_rate_significantly_exceeds_five_percent(attempts, failures, stops):
     assert (find_stop_reason(attempts, failures) is not None) == stops
 
 
@@ -38,12 +38,12 @@ def test_the_limits_can_be_set():
     assert find_stop_reason(1000, 1000, threshold=1) is None
 
 
-def test_five_failures_are_needed_however_low_the_limit():
+def test_a_stop_needs_five_failures_whatever_the_limit():
     assert find_stop_reason(20, MIN_FAILURES - 1, threshold=0) is None
     assert find_stop_reason(20, MIN_FAILURES, threshold=0)
 
 
-def test_the_reason_gives_the_numbers():
+def test_the_stop_reason_contains_the_numbers():
     assert find_stop_reason(1200, 90) == (
         "90 of 1,200 attempts failed permanently (7.5%). "
         "The share is above 6.1% with 95 % confidence, and 5.0% is the limit."
@@ -51,7 +51,7 @@ def test_the_reason_gives_the_numbers():
 
 
 @given(st.integers(0, 500), st.data())
-def test_fewer_failures_never_stop_what_more_would_not(attempts, data):
+def test_more_failures_never_prevent_a_stop(attempts, data):
     failures = data.draw(st.integers(0, attempts))
     if find_stop_reason(attempts, failures):
         assert find_stop_reason(attempts, attempts)
@@ -59,24 +59,24 @@ def test_fewer_failures_never_stop_what_more_would_not(attempts, data):
         assert wilson(failures, attempts).low > 0.05
 
 
-def test_waits_double_up_to_the_cap():
+def test_backoff_doubles_up_to_the_cap():
     assert [backoff_s(attempt, jitter_unit=0) for attempt in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
     assert backoff_s(3, base=0.5, cap=1.5, jitter_unit=0) == 1.5
 
 
 @given(st.integers(0, 10_000), units)
-def test_jitter_takes_off_at_most_half(attempt, unit):
+def test_jitter_reduces_the_wait_by_at_most_half(attempt, unit):
     full = backoff_s(attempt, jitter_unit=0)
     assert full / 2 <= backoff_s(attempt, jitter_unit=unit) <= full <= 60
 
 
 @given(st.integers(1, 20), st.floats(0, 900), units)
-def test_retry_after_is_the_least_to_wait(attempt, retry_after, unit):
+def test_retry_after_is_the_minimum_wait(attempt, retry_after, unit):
     assert backoff_s(attempt, retry_after, jitter_unit=unit) >= retry_after
 
 
 @pytest.mark.parametrize("retry_after", [-5.0, float("nan"), 0.0])
-def test_a_retry_after_without_sense_changes_nothing(retry_after):
+def test_an_invalid_retry_after_is_ignored(retry_after):
     assert backoff_s(2, retry_after) == backoff_s(2)
 
 

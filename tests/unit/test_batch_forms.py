@@ -1,4 +1,4 @@
-"""What providers say of batches is read whatever it is, and a name leads back to its trial."""
+"""Batch replies of providers are parsed whatever they contain, and a custom id leads back to its trial."""
 
 import uuid
 from decimal import Decimal
@@ -27,7 +27,7 @@ OBJECTS = st.dictionaries(st.sampled_from(KNOWN), JSON | st.dictionaries(st.samp
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [openai, anthropic])
 @given(said=OBJECTS)
-def test_no_object_is_too_odd_to_be_read(form, said):
+def test_no_batch_reply_makes_parsing_fail(form, said):
     state, line = form.parse_state(said), form.parse_line(said)
     assert len(state.provider_id) <= 200
     assert len(state.status_name) <= 40
@@ -37,7 +37,7 @@ def test_no_object_is_too_odd_to_be_read(form, said):
 
 
 @given(st.uuids(), st.integers(1, 10**15))
-def test_a_name_leads_back_to_its_trial_and_to_no_other_batch(key, trial):
+def test_a_custom_id_identifies_its_trial_in_its_own_batch_only(key, trial):
     name = build_custom_id(key, trial)
     assert len(name) <= 64
     assert parse_custom_id(name, key) == trial
@@ -45,7 +45,7 @@ def test_a_name_leads_back_to_its_trial_and_to_no_other_batch(key, trial):
 
 
 @given(st.text(max_size=70))
-def test_a_name_that_is_none_of_ours_means_no_trial(name):
+def test_a_foreign_custom_id_identifies_no_trial(name):
     assert parse_custom_id(name, uuid.UUID(int=1)) is None
 
 
@@ -58,7 +58,7 @@ def test_a_name_that_is_none_of_ours_means_no_trial(name):
         ({"custom_id": "a", "error": {"code": "odd"}}, Line("a", 500, b'{"error": {"code": "odd"}}')),
     ],
 )
-def test_openais_lines(said, line):
+def test_openai_result_lines_are_parsed(said, line):
     assert openai.parse_line(said) == line
 
 
@@ -73,7 +73,7 @@ def test_openais_lines(said, line):
         ({"type": "errored"}, 500, ""),
     ],
 )
-def test_anthropics_lines(result, status, code):
+def test_anthropic_result_lines_are_parsed(result, status, code):
     line = anthropic.parse_line({"custom_id": "a", "result": result})
     assert (line.custom_id, line.status, line.code) == ("a", status, code)
 
@@ -84,7 +84,7 @@ def test_anthropics_lines(result, status, code):
     left=st.none() | st.decimals(-10, 10**4, places=4),
     each=st.decimals(0, 10, places=6),
 )
-def test_a_batch_is_never_larger_than_its_bounds(pending, most, left, each):
+def test_a_batch_never_exceeds_its_size_limits(pending, most, left, each):
     n = compute_batch_size(pending, most, left, each)
     assert 0 <= n <= min(pending, most)
     if left is not None and each > 0:
@@ -93,12 +93,12 @@ def test_a_batch_is_never_larger_than_its_bounds(pending, most, left, each):
 
 
 @given(st.floats(0, 10**7))
-def test_looks_are_rarer_the_older_a_batch_is(age):
+def test_the_poll_interval_grows_with_the_age_of_a_batch(age):
     assert 1 <= compute_poll_interval_s(age) <= compute_poll_interval_s(age + 60) <= MAX_POLL_S
 
 
 @given(st.integers(1, 10**6), st.none() | st.floats(0, 10**5))
-def test_retries_wait_and_respect_the_providers_own_wait(failures, asked_for):
+def test_retries_back_off_and_respect_retry_after(failures, asked_for):
     wait = compute_retry_wait_s(failures, asked_for)
     assert wait >= 1
     assert wait <= 600 if asked_for is None else wait >= asked_for

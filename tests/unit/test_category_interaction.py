@@ -41,7 +41,7 @@ def test_a_large_interaction_is_found_and_the_same_seed_gives_the_same_p():
     assert category_interaction(scores, categories) == found
 
 
-def test_items_without_a_score_somewhere_are_left_out():
+def test_items_with_a_missing_score_are_excluded():
     scores, categories = drawn(1)
     scores[0, 1] = np.nan
     assert category_interaction(scores, categories).items == 17
@@ -55,7 +55,7 @@ def test_a_test_needs_two_categories_and_variance():
 
 
 @pytest.mark.slow
-def test_false_alarms_are_as_rare_as_the_level_says(monkeypatch):
+def test_the_false_positive_rate_equals_the_level(monkeypatch):
     monkeypatch.setattr("grading_app.statistics.category_interaction.RESAMPLES", 199)
     monkeypatch.setattr("grading_app.statistics.category_interaction.FEWEST_RESAMPLES", 199)
     alarms = sum(category_interaction(*drawn(seed)).p <= 0.05 for seed in range(200))

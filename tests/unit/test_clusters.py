@@ -87,7 +87,7 @@ def test_the_effective_number_of_answers_lies_between_the_items_and_the_answers(
     assert len(groups) - 1e-9 <= clustered_share(sums_of(groups)).effective_n <= 6 * len(groups)
 
 
-def test_few_items_are_charged_for_their_uncertain_design_effect():
+def test_few_items_widen_the_interval_for_their_uncertain_design_effect():
     # Half of each item's answers are right, so only the added items differ. A quarter of one at each end, of 10
     # answers: D = 2 * .25 * 10^2 * .25 / ((40 + 5) * .25) = 10/9.
     found = clustered_share(sums_of([[1, 0] * 5] * 4))
@@ -98,7 +98,7 @@ def test_few_items_are_charged_for_their_uncertain_design_effect():
 
 @pytest.mark.parametrize("correlation", [0, 0.1, 0.3, 0.6, 0.9])
 @pytest.mark.parametrize("p", [0.5, 0.7, 0.9, 0.95, 0.99])
-def test_a_share_of_10_items_asked_20_times_is_covered_in_93_of_100_samples(p, correlation):
+def test_intervals_for_10_items_with_20_repetitions_cover_in_93_of_100_samples(p, correlation):
     draw = np.random.default_rng(7)
     more = 1 / correlation - 1 if correlation else 0
     chances = draw.beta(p * more, (1 - p) * more, (1500, 10)) if correlation else np.full((1500, 10), p)
@@ -117,7 +117,7 @@ def _equal_items(right, each):
 
 @given(marks)
 @settings(max_examples=100, deadline=None)
-def test_an_interval_holds_its_share_and_is_never_narrower_than_for_independent_answers(groups):
+def test_an_interval_contains_its_share_and_is_never_narrower_than_for_independent_answers(groups):
     sums = sums_of(groups)
     found, (low, high) = clustered_share(sums), modified_wilson(sums.total, sums.n)
     assert 0 <= found.low <= found.share + 1e-12
@@ -133,13 +133,13 @@ def test_repeating_every_answer_adds_no_certainty():
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
-def test_answers_that_are_all_right_count_once_an_item():
+def test_answers_that_are_all_correct_count_once_per_item():
     found, expected = clustered_share(sums_of([[1, 1, 1]] * 10)), wilson(10, 10)
     assert (found.share, found.effective_n) == (1, 10)
     assert (found.low, found.high) == pytest.approx((expected.low, 1))
 
 
-def test_one_item_gives_a_share_without_an_interval_and_none_gives_nothing():
+def test_one_item_gives_a_share_without_an_interval_and_no_items_give_no_share():
     found = clustered_share(sums_of([[1, 0, 1, 1]]))
     assert (found.share, found.low, found.high, found.se) == (0.75, None, None, None)
     assert clustered_share(ClusterSums()) is None

@@ -47,7 +47,7 @@ def test_the_odds_ratio_has_the_interval_of_the_exact_test():
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
-def test_the_exact_test_equals_the_binomial_one(gained, lost):
+def test_the_exact_test_equals_the_binomial_test(gained, lost):
     expected = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
     assert pairs.exact_mcnemar_p(gained, lost) == pytest.approx(expected)
 
@@ -57,7 +57,7 @@ def test_adjusted_p_values_match_scipy():
     assert pairs.benjamini_hochberg(ps) == pytest.approx(list(stats.false_discovery_control(ps)))
 
 
-def test_a_permutation_finds_the_same_as_the_t_test_on_normal_differences():
+def test_the_permutation_test_matches_the_t_test_on_normal_differences():
     apart = np.random.default_rng(2).normal(0.3, 1, 60)
     assert pairs.permutation_p_values([apart]) == [pytest.approx(stats.ttest_1samp(apart, 0).pvalue, abs=0.01)]
     assert pairs.permutation_p_values([apart]) == pairs.permutation_p_values([apart])
@@ -69,7 +69,7 @@ def test_wilcoxon_is_undefined_for_equal_scores():
     assert pairs.wilcoxon_p(apart) == pytest.approx(stats.wilcoxon(apart[apart != 0]).pvalue)
 
 
-def test_only_common_items_are_compared_and_the_others_are_counted():
+def test_only_common_items_are_compared_and_other_items_are_counted():
     scores = scores_of([1, 0, 1, 1], [1, 1, 0, 1])
     scores.n[0, 0] = scores.n[1, 1] = scores.n[3, 1] = 0
     found = pairs.compare_conditions(scores, 1, 2)

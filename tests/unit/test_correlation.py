@@ -23,7 +23,7 @@ def test_pearson_gives_anscombes_correlation_and_its_interval():
 
 
 @given(st.lists(st.tuples(values, values), min_size=4, max_size=30))
-def test_pearson_agrees_with_the_library(pairs):
+def test_pearson_matches_scipy(pairs):
     from scipy.stats import pearsonr
 
     x, y = (list(column) for column in zip(*pairs, strict=True))
@@ -40,7 +40,7 @@ def test_pearson_agrees_with_the_library(pairs):
         assert found.p == pytest.approx(library.pvalue, abs=1e-6)
 
 
-def test_a_perfect_line_has_no_interval_around_it():
+def test_points_on_a_line_have_no_interval():
     found = pearson([1, 2, 3, 4], [10, 20, 30, 40])
     assert (found.r, found.low, found.high, found.p) == (1, None, None, 0)
 

@@ -54,7 +54,7 @@ def test_an_unknown_price_is_never_zero(prices):
     assert compute_expected_cost(prices, Decimal(1), ObservedTokens(1, 1, 1)) is None
 
 
-def test_free_is_a_price_of_zero():
+def test_a_free_model_has_a_price_of_zero():
     assert FREE.known
     assert FREE.free
     assert compute_cost(Usage(10, 10, cache_write_tokens=5), FREE) == 0
@@ -64,7 +64,7 @@ def test_free_is_a_price_of_zero():
 
 
 @given(st.builds(Prices, money, money, money, money), counts, counts, st.data())
-def test_no_call_costs_more_than_its_ceiling(prices, most_input, most_output, data):
+def test_no_call_costs_more_than_its_cost_ceiling(prices, most_input, most_output, data):
     used = data.draw(st.integers(0, most_input))
     read = data.draw(st.integers(0, used))
     write = data.draw(st.integers(0, used - read))
@@ -74,12 +74,12 @@ def test_no_call_costs_more_than_its_ceiling(prices, most_input, most_output, da
     assert 0 <= cost <= compute_ceiling(prices, most_input, most_output)
 
 
-def test_without_a_limit_on_output_there_is_no_ceiling():
+def test_a_call_without_an_output_limit_has_no_cost_ceiling():
     assert compute_ceiling(PRICES, 100, None) is None
     assert compute_ceiling(PRICES, 1000, 100) == (1000 * Decimal("3.75") + 100 * Decimal(15)) / 1_000_000
 
 
-def test_an_expectation_rests_on_the_nearest_observations():
+def test_an_expected_cost_uses_the_nearest_observations():
     own, group, pooled = (ObservedTokens(1000, mean, 8) for mean in (10.5, 20, 30))
     ceiling = Decimal("0.01")
     assert compute_expected_cost(BARE, ceiling, own, group, pooled) == Expectation(Decimal("0.0031575"), "own", 8)

@@ -39,7 +39,7 @@ def test_the_published_example_is_reproduced():
     assert noise.df == (1, 9)
 
 
-def test_several_degrees_of_freedom_are_tested_as_hotelling_does():
+def test_several_degrees_of_freedom_are_tested_by_hotellings_t_squared():
     found = terms_of(fit_factors(TIMES, LEVELS))
     without, with_noise = TIMES[:, :3], TIMES[:, 3:]
     angle = np.diff((without + with_noise) / 2, axis=1)
@@ -61,7 +61,7 @@ def test_marginal_means_are_means_over_items_with_students_interval():
     assert [means["angle", at].mean for at in range(3)] == pytest.approx(TIMES.reshape(20, 3).mean(axis=0))
 
 
-def test_a_missing_answer_does_not_move_a_difference_that_is_constant():
+def test_a_missing_answer_does_not_change_a_constant_difference():
     level = np.arange(12.0)[:, None]
     scores = level + np.array([0.0, 2.0, 5.0, 7.0])
     scores = scores + np.random.default_rng(1).normal(0, 1e-3, scores.shape)
@@ -90,7 +90,7 @@ def test_an_incomplete_table_gives_the_least_squares_fit_of_statsmodels():
     assert means["angle", 1] == pytest.approx(fit.params["Intercept"] + angle)
 
 
-def test_terms_that_the_conditions_do_not_determine_are_left_out():
+def test_terms_not_determined_by_the_conditions_are_excluded():
     scores = np.random.default_rng(3).normal(size=(20, 3))
     corner = fit_factors(scores, {"model": (0, 0, 1), "prompt": (0, 1, 0)})
     assert list(terms_of(corner)) == [("model",), ("prompt",)]
@@ -117,7 +117,7 @@ def test_intervals_stay_on_the_scale_and_have_a_width():
         assert 0 <= one.low < one.high <= 1
 
 
-def test_false_alarms_are_as_rare_as_the_level_says():
+def test_the_false_positive_rate_equals_the_level():
     random, alarms = np.random.default_rng(11), 0
     for _ in range(300):
         # Conditions of one model are alike: the covariance is not that of a random level of each item.

@@ -1,4 +1,4 @@
-"""How many trials of which run may start: never more than slots, wishes and budgets admit, and fairly."""
+"""Fair sharing of slots between runs, within capacity, demand and budgets."""
 
 from collections import Counter
 from decimal import Decimal
@@ -42,7 +42,7 @@ def test_slots_demands_and_budgets_are_never_exceeded(situation):
 
 
 @given(situations())
-def test_without_a_budget_no_slot_stays_empty_while_a_run_wants_it(situation):
+def test_without_budgets_all_slots_are_used_while_there_is_demand(situation):
     slots, demands, left = situation
     given_ = share_slots(slots, demands, dict.fromkeys(left))
     assert sum(given_.values()) == min(slots, sum(demand.wanted for demand in demands))
@@ -89,7 +89,7 @@ counts = st.dictionaries(st.integers(1, 6), st.integers(0, 40))
 
 
 @given(st.integers(1, 64), counts, counts)
-def test_each_endpoint_gets_its_share_and_no_slot_stays_free_while_one_has_demand(room, flying, wants):
+def test_each_endpoint_gets_its_share_and_no_slot_stays_free_while_there_is_demand(room, flying, wants):
     given_ = share_capacity(room, flying, wants)
     share = room // max(1, len({key for key in (*flying, *wants) if flying.get(key) or wants.get(key)}))
     free = room - sum(flying.values())
@@ -101,10 +101,10 @@ def test_each_endpoint_gets_its_share_and_no_slot_stays_free_while_one_has_deman
         assert sum(given_.values()) <= room
 
 
-def test_an_endpoint_gets_its_share_even_if_calls_of_another_hold_all_slots():
+def test_an_endpoint_gets_its_share_even_if_another_endpoint_uses_all_slots():
     assert share_capacity(64, {1: 64}, {1: 100, 2: 100}) == {2: 32}
     assert share_capacity(64, {1: 64, 2: 32}, {1: 100, 2: 100}) == {}
 
 
-def test_unused_shares_go_to_the_other_endpoint():
+def test_unused_shares_are_given_to_the_other_endpoint():
     assert share_capacity(64, {}, {1: 4, 2: 100}) == {1: 4, 2: 60}

@@ -34,17 +34,17 @@ def test_hash_is_the_sha256_of_the_canonical_json(content, expected):
 
 
 @pytest.mark.parametrize(("one", "other"), [(0, 0.0), (0, -0.0), (1, 1.0), (10**20, 1e20), ([2], (2.0,))])
-def test_equal_numbers_hash_alike(one, other):
+def test_equal_numbers_have_equal_hashes(one, other):
     assert content_hash({"x": one}) == content_hash({"x": other})
 
 
 @pytest.mark.parametrize(("one", "other"), [(1, True), (0, False), (1, "1"), (None, "null"), (0.1, 0.2), ([], {})])
-def test_values_of_another_kind_hash_apart(one, other):
+def test_values_of_different_types_have_different_hashes(one, other):
     assert content_hash(one) != content_hash(other)
 
 
 @given(documents)
-def test_order_of_keys_never_matters(document):
+def test_the_hash_does_not_depend_on_the_order_of_keys(document):
     shuffled = _reversed_keys(document)
     assert content_hash(shuffled) == content_hash(document)
 
@@ -56,18 +56,18 @@ def _reversed_keys(value):
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_numbers_that_are_not_finite_are_refused(number):
+def test_non_finite_numbers_are_refused(number):
     with pytest.raises(ValueError, match="no canonical JSON"):
         content_hash({"temperature": [number]})
 
 
 @pytest.mark.parametrize("content", [{1: "x"}, {"x": {1, 2}}, b"bytes", {"x": object()}])
-def test_what_json_cannot_say_is_refused(content):
+def test_values_without_a_json_form_are_refused(content):
     with pytest.raises(TypeError):
         content_hash(content)
 
 
-def test_half_a_surrogate_pair_is_refused_by_position():
+def test_a_lone_surrogate_is_refused_with_its_position():
     with pytest.raises(ValueError, match="position 2"):
         content_hash({"text": "ab\ud800"})
 
@@ -82,7 +82,7 @@ def test_half_a_surrogate_pair_is_refused_by_position():
         ("a" * 49 + " b", "a" * 49),
     ],
 )
-def test_slugs_of_names(name, slug):
+def test_names_become_slugs(name, slug):
     assert slugify_name(name) == slug
 
 
@@ -94,7 +94,7 @@ def test_a_slug_is_safe_and_stable_and_never_empty(name):
     assert slugify_name(slug) == slug
 
 
-def test_names_without_ascii_stay_apart():
+def test_names_without_ascii_have_different_slugs():
     assert slugify_name("模型") != slugify_name("提示")
 
 

@@ -1,4 +1,4 @@
-"""Hints name what was meant: never the name itself, and nothing that is not like it."""
+"""Suggestions for unknown names: never the name itself, and no dissimilar name."""
 
 import pytest
 
@@ -25,5 +25,5 @@ KNOWN = ["name", "user", "max_usd", "Answer"]
         ("\ufeffname", "it differs from name in quotes or invisible characters"),
     ],
 )
-def test_a_hint_says_what_was_meant_or_how_it_differs(written, hint):
+def test_a_hint_suggests_a_similar_name_or_states_the_difference(written, hint):
     assert did_you_mean(written, KNOWN) == hint

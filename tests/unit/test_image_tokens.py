@@ -1,4 +1,4 @@
-"""Images count by their provider's rule: the providers' own worked examples, and what no image may pass."""
+"""Image tokens by each provider's rule: the providers' worked examples, and the maximum of each rule."""
 
 import pytest
 from hypothesis import given
@@ -45,7 +45,7 @@ MODELS = [
         ("qwen/qwen3-vl-8b:free", 1024, 1024, 1026),
     ],
 )
-def test_the_worked_examples_of_the_providers(model, width, height, tokens):
+def test_worked_examples_of_the_providers_are_reproduced(model, width, height, tokens):
     assert find_image_rule(model).count_tokens(width, height) == tokens
 
 
@@ -55,7 +55,7 @@ def test_small_images_are_not_enlarged_into_more_tiles(width, height, tokens):
 
 
 @given(sides, sides)
-def test_an_image_counts_the_same_lying_and_standing(width, height):
+def test_orientation_does_not_change_the_tokens_of_an_image(width, height):
     for model in MODELS:
         assert (
             find_image_rule(model).count_tokens(width, height) == find_image_rule(model).count_tokens(height, width) > 0
@@ -63,7 +63,7 @@ def test_an_image_counts_the_same_lying_and_standing(width, height):
 
 
 @given(sides, sides)
-def test_no_image_passes_the_most_that_its_rule_allows(width, height):
+def test_no_image_exceeds_the_maximum_of_its_rule(width, height):
     most = {
         "o4-mini": 1536 * 1.72 + 1,
         "gpt-5.5": 12_000,
@@ -76,14 +76,14 @@ def test_no_image_passes_the_most_that_its_rule_allows(width, height):
 
 
 @given(sides, sides)
-def test_a_model_without_a_rule_is_charged_by_the_most_expensive_rule(width, height):
+def test_a_model_without_a_rule_uses_the_most_expensive_rule(width, height):
     assert find_image_rule("sim-large") is UNKNOWN
     for model in MODELS:
         if model != "gpt-4o-mini":
             assert find_image_rule(model).count_tokens(width, height) <= UNKNOWN.count_tokens(width, height)
 
 
-def test_every_rule_that_is_known_names_its_source_and_date():
+def test_every_rule_names_its_source_and_date():
     for model in MODELS[:-1]:
         rule = find_image_rule(model)
         assert rule.source
@@ -91,6 +91,6 @@ def test_every_rule_that_is_known_names_its_source_and_date():
         assert rule.read.year >= 2026
 
 
-def test_an_image_has_a_size():
+def test_an_image_without_a_size_is_refused():
     with pytest.raises(ValueError, match="0 x 5"):
         find_image_rule("gpt-4o").count_tokens(0, 5)

@@ -1,4 +1,4 @@
-"""The document's table of coverage is what the benchmark computes, and the intervals cover as often as it says."""
+"""The documented coverage table matches the benchmark, and simulated intervals reach the documented coverage."""
 
 import math
 import re
@@ -43,14 +43,14 @@ def test_the_document_has_a_row_for_each_method():
 
 
 @pytest.mark.parametrize(("name", "items", "each"), CELLS)
-def test_an_interval_covers_as_often_as_the_document_says(name, items, each):
+def test_an_interval_has_the_documented_coverage(name, items, each):
     message = float(TABLE[name][ITEMS.index(items) * len(REPETITIONS) + REPETITIONS.index(each)].split()[0]) / 100
     # Four standard errors of a share of SAMPLES: the lowest of up to 20 truths lies two below its mean.
     room = 4 * math.sqrt(max(message * (1 - message), 0.03) / SAMPLES)
     assert message - room < coverage(name, items, each, SAMPLES)[0] <= message + room
 
 
-def test_every_interval_that_covers_less_than_93_per_cent_has_a_note_or_a_reason():
+def test_every_interval_with_coverage_below_93_percent_has_a_note_or_a_reason():
     low = {
         name
         for name, cells in TABLE.items()

@@ -29,7 +29,7 @@ def test_scores_of_0_and_1_have_the_clustered_interval_of_a_share(groups):
     assert (found.mean, found.low, found.high) == (expected.share, expected.low, expected.high)
 
 
-def test_a_half_mark_makes_a_mean_of_the_scores():
+def test_a_partial_score_gives_the_interval_of_a_mean():
     found = estimate_mean(sum_clusters([1, 1, 0.5, 0]), (0, 1))
     assert not found.is_share
     assert 0 <= found.low < 0.625 < found.high <= 1
@@ -41,14 +41,14 @@ def test_ones_on_a_scale_from_1_to_7_are_not_a_share():
 
 @given(points)
 @settings(max_examples=100, deadline=None)
-def test_the_interval_of_a_rating_stays_on_its_scale_holds_the_mean_and_has_a_width(groups):
+def test_the_interval_of_a_rating_stays_on_its_scale_contains_the_mean_and_has_a_width(groups):
     found = estimate_mean(sums_of(groups), (1, 7))
     assert 1 <= found.low <= found.mean + 1e-9
     assert found.mean - 1e-9 <= found.high <= 7
     assert found.high - found.low > 0.01
 
 
-def test_with_many_items_and_spread_it_is_students_interval():
+def test_many_varying_items_have_students_interval():
     scores = np.random.default_rng(4).integers(2, 7, 400).astype(float)
     found = estimate_mean(sum_clusters(list(scores)), (1, 7))
     reach = student.ppf(0.975, 399) * scores.std(ddof=1) / 20
@@ -89,7 +89,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("items", [5, 10, 40, 200])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_it_covers_the_mean_of_ratings_in_94_of_100_samples(shape, items):
+def test_the_interval_covers_the_mean_of_ratings_in_94_of_100_samples(shape, items):
     drawn = np.random.default_rng(1).choice(np.arange(1, 8), size=(1000, items), p=SHAPES[shape])
     mean, se = drawn.mean(axis=1), drawn.std(axis=1, ddof=1) / np.sqrt(items)
     true = float(np.arange(1, 8) @ SHAPES[shape])

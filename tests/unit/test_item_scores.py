@@ -69,7 +69,7 @@ def test_a_missing_answer_can_count_as_a_score(answers, score):
 
 
 @given(cells)
-def test_pairs_are_the_items_that_both_conditions_have_scores_of(answers):
+def test_pairs_are_the_items_with_scores_in_both_conditions(answers):
     made = item_scores_of(answers)
     both, differences = made.pair_conditions(7, 5)
     expected = {
@@ -91,7 +91,7 @@ def test_the_stored_form_gives_the_same_scores(answers, is_binary):
     assert again.is_binary is is_binary
 
 
-def test_items_and_conditions_are_chosen_by_mask_and_by_key():
+def test_items_and_conditions_can_be_selected_by_mask_and_by_key():
     made = item_scores_of({(item, condition): [float(item + condition)] for item in ITEMS for condition in CONDITIONS})
     few = made.select_items(np.array([True, False, True])).select_conditions([5])
     assert few.items.tolist() == [30, 20]
@@ -106,7 +106,7 @@ def test_scores_near_a_billion_keep_their_spread():
     assert math.isnan(made.mean[1, 0])
 
 
-def test_arrays_of_another_shape_are_refused():
+def test_arrays_of_a_wrong_shape_are_refused():
     made = item_scores_of({(item, condition): [1.0] for item in ITEMS for condition in CONDITIONS})
     with pytest.raises(ValueError, match="missing has the shape"):
         ItemScores(made.items, made.conditions, made.n, made.missing[:1], made.mean, made.within, False)

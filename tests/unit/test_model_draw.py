@@ -1,4 +1,4 @@
-"""Draws of models: the same for the same names, prices and seed; of each stratum its share; a record that proves it."""
+"""Draws of models: determined by names, prices and seed, proportional by stratum, with a verifiable record."""
 
 from decimal import Decimal
 from itertools import pairwise
@@ -40,14 +40,14 @@ def strata_of(made):
 
 @pytest.mark.slow
 @given(sites(), seeds, st.data())
-def test_a_draw_is_the_same_whatever_the_order_of_the_site(site, seed, data):
+def test_a_draw_does_not_depend_on_the_order_of_candidates(site, seed, data):
     said = spec(draw=data.draw(st.integers(1, len(site))), seed=seed)
     shuffled = data.draw(st.permutations(site))
     assert draw(said, site, at=NOON) == draw(said, shuffled, at=NOON)
 
 
 @given(sites(), seeds, st.sampled_from(["price", "provider", "family", "none"]), st.data())
-def test_each_stratum_has_its_share_and_at_least_one(site, seed, by, data):
+def test_each_stratum_gets_its_share_and_at_least_one_model(site, seed, by, data):
     fewest = 1 if by == "price" else len({getattr(one, by) for one in site}) if by != "none" else 1
     n = data.draw(st.integers(fewest, len(site)))
     made = draw(spec(draw=n, seed=seed, by=by), site, at=NOON)
@@ -60,14 +60,14 @@ def test_each_stratum_has_its_share_and_at_least_one(site, seed, by, data):
 
 
 @given(sites(), st.integers(1, 6))
-def test_bands_of_prices_go_up_and_part_no_two_of_one_price(site, bands):
+def test_price_bands_ascend_and_never_split_equal_prices(site, bands):
     made = draw(spec(draw=len(site), bands=min(bands, len(site))), site, at=NOON)
     sides = [[one.price for one in stratum.candidates] for stratum in made.strata]
     assert all(max(low) < min(high) for low, high in pairwise(sides))
 
 
 @given(sites(), seeds, st.data())
-def test_the_record_reads_back_and_is_refused_once_it_is_touched(site, seed, data):
+def test_a_draw_record_can_be_read_back_and_is_refused_after_a_change(site, seed, data):
     n = data.draw(st.integers(1, len(site)))
     made = draw(spec(draw=n, seed=seed, by="none"), site, at=NOON)
     assert Draw.model_validate(made.content) == made
@@ -88,12 +88,12 @@ def test_a_draw_is_the_same_on_every_machine():
     assert made.drawn == ["m3", "m6", "m2", "m0"]
 
 
-def test_the_price_is_that_of_a_million_tokens_in_and_a_million_out():
+def test_the_price_is_the_sum_for_a_million_input_and_a_million_output_tokens():
     assert candidate("a", input_price="0.1", output_price="0.25").price == Decimal("0.35")
     assert candidate("a", input_price=None).price is None
 
 
-def test_an_unknown_price_is_refused_by_name_where_prices_matter_and_nowhere_else():
+def test_an_unknown_price_is_refused_only_if_the_draw_uses_prices():
     site = [candidate("known"), candidate("mystery", input_price=None)]
     with pytest.raises(DrawError, match="the price is unknown of mystery; enter prices, exclude them") as refused:
         draw(spec(draw=1), site, at=NOON)
@@ -102,7 +102,7 @@ def test_an_unknown_price_is_refused_by_name_where_prices_matter_and_nowhere_els
     assert draw(spec(draw=2, by="none"), site, at=NOON).drawn == ["mystery", "known"]
 
 
-def test_entries_of_one_kind_widen_the_choice_and_kinds_narrow_each_other():
+def test_values_of_one_filter_are_alternatives_and_filters_combine():
     site = [
         candidate("qwen3", provider="hosted_vllm"),
         candidate("qwen3-vl", provider="hosted_vllm", endpoint="other"),
@@ -131,7 +131,7 @@ def test_entries_of_one_kind_widen_the_choice_and_kinds_narrow_each_other():
         ({"draw": 1, "from": ["a", "provider:anthropic"]}, "from", "there is no active model to draw from"),
     ],
 )
-def test_what_cannot_be_drawn_names_the_key_and_the_remedy(said, key, message):
+def test_an_impossible_draw_is_refused_with_its_key_and_a_remedy(said, key, message):
     site = [candidate("a"), candidate("b"), candidate("c", provider="anthropic")]
     with pytest.raises(DrawError) as refused:
         draw(spec(**said), site, at=NOON)
@@ -139,6 +139,6 @@ def test_what_cannot_be_drawn_names_the_key_and_the_remedy(said, key, message):
     assert str(refused.value).startswith(message)
 
 
-def test_bands_without_prices_contradict_themselves():
+def test_bands_are_refused_in_a_draw_without_prices():
     with pytest.raises(ValidationError, match="bands only apply to a draw by price"):
         spec(draw=2, by="family", bands=2)

@@ -1,4 +1,4 @@
-"""What a call's outcome makes of its trial."""
+"""The effect of a call's outcome on its trial."""
 
 import pytest
 from hypothesis import given
@@ -30,28 +30,28 @@ SPENDS_NOTHING = (REFUSED_SCHEMA, ErrorClass.DUPLICATE_IN_FLIGHT)
 @pytest.mark.parametrize(
     "error_class", [one for one in ErrorClass if one.kind is Kind.TRANSIENT and one not in SPENDS_NOTHING]
 )
-def test_a_transient_failure_waits_and_its_last_attempt_ends_the_trial(error_class):
+def test_a_transient_failure_is_retried_until_the_last_attempt(error_class):
     again = concluded(error_class)
     assert (again.status, again.unspent) == ("pending", False)
     assert again.wait_s > 0
     assert concluded(error_class, attempts=3).status == "failed"
 
 
-def test_a_refused_schema_spends_no_attempt_though_not_for_ever():
+def test_a_rejected_schema_uses_no_attempt_up_to_a_limit():
     again = concluded(REFUSED_SCHEMA, attempts=3)
     assert (again.status, again.unspent) == ("pending", True)
     assert concluded(REFUSED_SCHEMA, attempts=3, yields=outcomes.MAX_YIELDS).status == "failed"
 
 
 @given(st.integers(0, 10_000))
-def test_waiting_for_an_equal_request_spends_no_attempt(yields):
+def test_waiting_for_an_equal_request_uses_no_attempt(yields):
     again = concluded(ErrorClass.DUPLICATE_IN_FLIGHT, attempts=3, yields=yields)
     assert (again.status, again.unspent, again.pause_s) == ("pending", True, None)
     assert 0 < again.wait_s <= outcomes.MAX_POLL_S
 
 
 @pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.ENDPOINT])
-def test_an_overload_is_the_endpoints_state_within_a_limit_of_its_own(error_class):
+def test_an_overload_pauses_the_endpoint_and_uses_no_attempt_up_to_a_limit(error_class):
     back = concluded(error_class, attempts=3)
     assert (back.status, back.unspent) == ("pending", True)
     assert back.pause_s > 0
@@ -59,7 +59,7 @@ def test_an_overload_is_the_endpoints_state_within_a_limit_of_its_own(error_clas
 
 
 @given(st.floats(0, 600))
-def test_a_retry_after_is_minded_by_the_trial_and_by_its_endpoint(seconds):
+def test_a_retry_after_delays_the_trial_and_its_endpoint(seconds):
     failure = CallFailure(ErrorClass.RATE_LIMITED, "slow down", retry_after_s=seconds)
     conclusion = outcomes.build_failure_outcome(failure, attempts=1, yields=0, retry=RetryPolicy(3))
     assert conclusion.wait_s >= seconds
@@ -80,7 +80,7 @@ def test_an_unreadable_rating_is_a_result_and_not_an_error():
     assert (conclusion.trial["rating"], conclusion.trial["parse_error"]) == (None, "no_rating_found")
 
 
-def test_a_rating_is_read_with_its_reasoning_and_the_step_that_found_it():
+def test_a_rating_is_recorded_with_its_reasoning_and_parsing_step():
     conclusion = outcomes.build_answer_outcome(reply('{"rating": 6, "reasoning": "bright"}'), SEVEN)
     assert conclusion.trial["rating"] == 6
     assert (conclusion.trial["rating_step"], conclusion.trial["reasoning"]) == ("json", "bright")
@@ -94,6 +94,6 @@ def test_a_truncated_answer_is_marked():
     ("error_class", "http_status", "cost"),
     [("server_error", 500, 0), ("timeout", None, None), ("connection", None, None), ("missing_key", None, 0)],
 )
-def test_a_failed_call_is_free_only_if_that_is_certain(error_class, http_status, cost):
+def test_a_failed_call_costs_nothing_only_if_that_is_certain(error_class, http_status, cost):
     failure = CallFailure(ErrorClass(error_class), "no", http_status=http_status)
     assert outcomes.build_attempt_from_failure(failure)["cost_usd"] == cost

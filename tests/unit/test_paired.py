@@ -1,4 +1,4 @@
-"""The same items scored twice: the paired tests against published ones, and what must never matter."""
+"""Paired tests against published results, and invariances of the tests."""
 
 from statistics import fmean, stdev
 
@@ -36,18 +36,18 @@ def change(differences, **scale):
     return estimate_change(n, fmean(differences), sd, differences if n <= MAX_EXACT_ITEMS else (), **scale)
 
 
-def test_fishers_maize_flips_as_he_counted():
+def test_the_sign_flip_test_of_fishers_maize_is_reproduced():
     assert sign_flip_p(MAIZE) == 2 * 863 / 2**15
 
 
-def test_students_sleep_has_its_published_t_and_interval():
+def test_students_sleep_data_have_the_published_t_and_interval():
     found = change(SLEEP)
     assert (found.n, found.mean, found.test) == (10, pytest.approx(1.58), SIGN_FLIPS)
     assert found.mean / found.se == pytest.approx(4.0621, abs=1e-4)
     assert (found.low, found.high) == pytest.approx((5 / 6, 37 / 15))
 
 
-def test_beyond_few_items_it_is_students_test():
+def test_many_items_are_tested_by_students_test():
     differences = [0.5, -0.25, 0.0, 1.0, 0.125] * 4
     found, expected = change(differences), ttest_1samp(differences, 0)
     interval = expected.confidence_interval()
@@ -57,7 +57,7 @@ def test_beyond_few_items_it_is_students_test():
 
 
 @pytest.mark.parametrize(("differences", "p"), [([0.0] * 30, 1.0), ([0.5] * 30, 2.0**-29), ([0.0] * 4, 1.0)])
-def test_without_spread_the_signs_decide(differences, p):
+def test_equal_differences_are_tested_by_their_signs(differences, p):
     assert change(differences).p == p
 
 
@@ -67,7 +67,7 @@ def test_one_item_has_a_difference_and_no_test():
     assert estimate_change(0, 0.0, None) is None
 
 
-def test_few_items_need_their_differences():
+def test_few_items_require_their_single_differences():
     with pytest.raises(ValueError, match="5 differences"):
         estimate_change(5, 0.1, 0.2)
     with pytest.raises(ValueError, match="1 to 16 differences, not 17"):
@@ -76,7 +76,7 @@ def test_few_items_need_their_differences():
 
 @given(scores)
 @settings(max_examples=60, deadline=None)
-def test_the_other_way_round_turns_the_sign_and_nothing_else(differences):
+def test_swapping_the_sides_changes_only_the_sign(differences):
     one, other = change(differences), change([-value for value in differences])
     assert other.mean == pytest.approx(-one.mean)
     assert (other.n, other.test, other.se) == (one.n, one.test, pytest.approx(one.se))
@@ -95,7 +95,7 @@ def test_the_order_of_items_does_not_matter(differences, random):
 
 @given(st.lists(st.integers(-6, 6), min_size=6, max_size=12))
 @settings(max_examples=40, deadline=None)
-def test_the_sign_flip_interval_holds_the_shifts_that_the_test_does_not_reject(differences):
+def test_the_sign_flip_interval_contains_the_shifts_that_the_test_does_not_reject(differences):
     low, high = sign_flip_interval(differences)
     inside = [low + 1e-7, fmean(differences), high - 1e-7] if high - low > 1e-6 else [low]
     assert all(sign_flip_p([value - shift for value in differences]) > 0.05 for shift in inside)
@@ -103,7 +103,7 @@ def test_the_sign_flip_interval_holds_the_shifts_that_the_test_does_not_reject(d
         assert sign_flip_p([value - shift for value in differences]) <= 0.05
 
 
-def test_five_items_reject_nothing():
+def test_five_items_never_reject():
     assert sign_flip_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
     assert change([1.0, 2.0, 3.0, 4.0, 5.0]).reason == TOO_FEW
 
@@ -123,7 +123,7 @@ def test_the_interval_contains_zero_if_and_only_if_the_test_does_not_reject(diff
 
 @pytest.mark.parametrize("items", [2, 5, 6, 16, 17, 40, 200])
 @pytest.mark.parametrize("scale", [{"span": 1.0, "is_single_answer": True}, {"span": 6.0}, {"span": 100.0}])
-def test_items_that_did_not_change_have_an_interval_with_a_width_on_the_scale(items, scale):
+def test_unchanged_items_have_an_interval_with_a_width_on_the_scale(items, scale):
     found = change([0.0] * items, **scale)
     assert (found.mean, found.p) == (0, 1)
     assert -scale["span"] <= found.low < -0.01
@@ -136,14 +136,14 @@ def test_equal_differences_of_unknown_scale_have_a_reason_and_no_interval():
         assert (found.low, found.high, found.reason) == (None, None, NO_SPREAD)
 
 
-def test_tangos_interval_is_the_published_one():
+def test_tangos_interval_matches_the_published_interval():
     # M. W. Fagerland, S. Lydersen & P. Laake (2014), Statistics in Medicine 33, 2850-2875: airway
     # hyper-responsiveness before and after stem cell transplantation, 1 and 7 of 21 children changed.
     assert tango_interval(1, 7, 21) == pytest.approx((-0.517, -0.026), abs=5e-4)
 
 
 @pytest.mark.parametrize("n", [1, 10, 40, 200])
-def test_tangos_interval_without_changes_is_wilsons_reach(n):
+def test_tangos_interval_without_changes_has_wilsons_bounds(n):
     # Without changes its ends are z^2 / (n + z^2), because the estimate of q is then 0.
     z2 = 1.959963985**2
     assert tango_interval(0, 0, n) == pytest.approx((-z2 / (n + z2), z2 / (n + z2)))
@@ -175,14 +175,14 @@ def test_holms_correction_matches_a_worked_example():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-def test_adjusted_values_keep_the_order_and_are_never_smaller(ps):
+def test_adjusted_p_values_keep_the_order_and_are_never_smaller(ps):
     adjusted = holm(ps)
     assert all(p <= q <= 1 for p, q in zip(ps, adjusted, strict=True))
     assert [q for _, q in sorted(zip(ps, adjusted, strict=True))] == sorted(adjusted)
 
 
 @pytest.mark.parametrize(("items", "least"), [(10, 0.003), (40, 0.035)])
-def test_without_drift_at_most_one_test_in_twenty_rejects(items, least):
+def test_without_drift_at_most_5_percent_of_tests_reject(items, least):
     """2,000 pairs of waves: items of all difficulties, right or wrong, three repetitions, the same chances in both.
 
     Few items of which many answer alike both times leave few patterns of signs: then it is fewer.

@@ -63,7 +63,7 @@ def test_a_rating_is_found_by_the_first_step_that_matches(reply, rating, step):
         ('{"rating": 1e400}', "not_an_integer"),
     ],
 )
-def test_without_a_rating_the_error_says_why(reply, error):
+def test_a_missing_rating_has_an_error_code(reply, error):
     parsed = parse_rating(reply, SEVEN)
     assert (parsed.rating, parsed.error) == (None, error)
 
@@ -80,16 +80,16 @@ def test_without_a_rating_the_error_says_why(reply, error):
         ("between 0 and 100: 40", HUNDRED, 40),
     ],
 )
-def test_any_scale_will_do(reply, scale, rating):
+def test_ratings_are_read_on_any_scale(reply, scale, rating):
     assert parse_rating(reply, scale).rating == rating
 
 
-def test_the_reasoning_comes_with_the_rating():
+def test_the_reasoning_is_read_with_the_rating():
     assert parse_rating('{"rating": 2, "reasoning": "dark"}', SEVEN) == Parsed(2, "dark", "json", None)
     assert parse_rating('{"rating": 2, "reasoning": 4}', SEVEN).reasoning is None
 
 
-def test_reasoning_survives_a_rating_off_the_scale():
+def test_the_reasoning_is_kept_for_a_rating_outside_the_scale():
     assert parse_rating('{"rating": 8, "reasoning": "wild"}', SEVEN) == Parsed(None, "wild", "json", "out_of_scale")
 
 
@@ -106,12 +106,12 @@ def test_reasoning_survives_a_rating_off_the_scale():
         ("1 < 2 and <thinker> stays", "1 < 2 and <thinker> stays"),
     ],
 )
-def test_thoughts_are_not_visible(text, visible):
+def test_ratings_in_thoughts_are_ignored(text, visible):
     assert strip_thinking(text) == visible
 
 
 @given(st.integers(1, 7), st.text(), st.booleans(), st.integers(0, 3))
-def test_every_json_reply_gives_its_rating_back(rating, reasoning, fenced, indent):
+def test_every_json_reply_gives_its_rating(rating, reasoning, fenced, indent):
     reply = json.dumps({"rating": rating, "reasoning": reasoning}, indent=indent or None)
     parsed = parse_rating(f"```json\n{reply}\n```" if fenced else reply, SEVEN)
     assert parsed.rating == rating
@@ -120,7 +120,7 @@ def test_every_json_reply_gives_its_rating_back(rating, reasoning, fenced, inden
 
 
 @given(st.text(alphabet=st.sampled_from('0179-+.,/{}[]"`<>think :rating\n')) | st.text())
-def test_any_text_at_all_gives_a_rating_or_an_error_and_never_both(text):
+def test_any_text_gives_either_a_rating_or_an_error(text):
     parsed = parse_rating(text, SEVEN)
     assert (parsed.rating is None) == (parsed.error is not None)
     assert parsed.rating is None or parsed.rating in SEVEN

@@ -1,4 +1,4 @@
-"""The difference that a design can detect: by the formula, and by simulation of just such data."""
+"""The difference that a design can detect: by the formula, and by simulation."""
 
 import math
 
@@ -20,14 +20,14 @@ samples = st.integers(1, 100)
 assumptions = st.builds(Assumptions, between=shares, correlation=st.floats(-1, 1))
 
 
-def test_a_plain_paired_comparison_is_the_textbooks():
+def test_a_paired_comparison_matches_the_textbook_formula():
     """One answer an item, no correlation: the two-sample formula 2 (z + z)^2 / d^2 = n, n = 63 for d = .5."""
     given_ = Assumptions(between=0, correlation=0)
     assert compute_smallest_difference(63, 1, given_) == pytest.approx(0.5, abs=0.002)
     assert math.ceil(2 * (1.959964 + 0.841621) ** 2 / 0.5**2) == 63
 
 
-def test_the_formula_in_millers_terms():
+def test_the_formula_matches_millers():
     """n = (z + z)^2 (omega^2 + sigma_A^2/K_A + sigma_B^2/K_B) / delta^2, for omega^2 = 1/9, sigma^2 = 1/6, K = 10."""
     n = (1.959964 + 0.841621) ** 2 * (1 / 9 + 2 / 60) / 0.03**2
     b = (1 / 6 + 1 / 12) / (1 / 6 + 1 / 12 + 1 / 6)  # any variance of items that leaves omega^2 as it is
@@ -51,21 +51,21 @@ def test_simulated_power_equals_the_stated_power(between, correlation, repeats):
 
 
 @given(sizes, samples, assumptions)
-def test_twice_the_items_always_says_at_least_as_much_as_twice_the_samples(n, k, given_):
+def test_doubling_items_is_at_least_as_informative_as_doubling_samples(n, k, given_):
     found = compute_detectable_effect(n, k, given_)
     assert found.with_twice_the_items <= found.with_twice_the_samples * (1 + 1e-12)
     assert found.with_twice_the_items == pytest.approx(found.d / math.sqrt(2))
 
 
 @given(sizes, samples, assumptions, sizes, samples)
-def test_more_data_never_detects_less(n, k, given_, more_items, more_samples):
+def test_more_data_never_increase_the_detectable_difference(n, k, given_, more_items, more_samples):
     d = compute_smallest_difference(n, k, given_)
     assert compute_smallest_difference(n + more_items, k, given_) <= d
     assert compute_smallest_difference(n, k + more_samples, given_) <= d
 
 
 @given(sizes, samples, st.floats(0.5, 0.99), st.floats(0.5, 0.99))
-def test_more_power_asks_for_a_larger_difference(n, k, one, other):
+def test_more_power_requires_a_larger_difference(n, k, one, other):
     low, high = sorted((one, other))
     assert compute_smallest_difference(n, k, Assumptions(power=low)) <= compute_smallest_difference(
         n, k, Assumptions(power=high)
@@ -89,7 +89,7 @@ def test_one_item_detects_nothing_and_invalid_values_are_refused():
         compute_detectable_effect(10, 0)
 
 
-def test_right_or_wrong_answers_have_a_standard_deviation_of_a_half_at_most():
+def test_binary_scores_have_a_standard_deviation_of_at_most_one_half():
     found = compute_detectable_effect(100, 1, DEFAULT_ASSUMPTIONS)
     assert found.percentage_points == pytest.approx(50 * found.d)
     assert compute_detectable_effect(2, 1, Assumptions(between=0)).share == 1.0

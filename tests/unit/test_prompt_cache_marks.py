@@ -1,4 +1,4 @@
-"""What all items share stands first in a request, and is marked for a provider's cache; no word is changed."""
+"""Cache marks after the part of a request that all items share; the text of the request does not change."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,19 +29,19 @@ def marks(messages):
     return [part["text"] for part in parts if part.get("cache_control") == MARK]
 
 
-def test_the_mark_ends_where_the_item_begins():
+def test_the_marked_part_ends_before_the_item():
     plain, with_mark = marked(turns(LONG + "Question: {{input}}"), {"input": "2 + 2?"})
     assert marks(with_mark) == [LONG + "Question: "]
     assert [said(message) for message in with_mark] == [said(message) for message in plain]
 
 
-def test_a_turn_that_begins_with_the_item_leaves_the_mark_to_the_turn_before():
+def test_the_previous_turn_is_marked_if_a_turn_begins_with_the_item():
     _, with_mark = marked(turns(LONG, "{{input}} Why?"), {"input": "2 + 2?"})
     assert marks(with_mark) == [LONG]
     assert with_mark[1]["content"].startswith("2 + 2? Why?")
 
 
-def test_variables_of_dimensions_and_rubrics_are_shared():
+def test_variables_of_dimensions_and_rubrics_belong_to_the_shared_part():
     prompt = turns(LONG + "{{dimension_instructions}} {{criteria}} {{answer}}")
     variables = {"dimension_instructions": "How warm?", "criteria": "Be strict.", "answer": "42"}
     _, with_mark = marked(prompt, variables, shared={"criteria"})
@@ -56,20 +56,20 @@ def test_an_image_comes_after_the_mark():
     assert [image, rest] == plain[0]["content"][1:]
 
 
-def test_a_short_head_a_head_of_nothing_and_a_prompt_without_items_are_not_marked():
+def test_short_or_empty_shared_parts_and_prompts_without_items_are_not_marked():
     for prompt in (turns("Question: {{input}}"), turns("{{input}} " + LONG), turns(LONG)):
         plain, with_mark = marked(prompt, {"input": "2 + 2?"})
         assert with_mark == plain
 
 
-def test_a_blank_system_turn_is_left_out_and_counts_for_nothing():
+def test_a_blank_system_turn_is_omitted_and_not_marked():
     _, with_mark = marked(turns("{{dimension}}", LONG + "{{input}}"), {"dimension": " ", "input": "?"})
     assert [message["role"] for message in with_mark] == ["user"]
     assert marks(with_mark) == [LONG]
 
 
 @given(st.text(), st.text(alphabet="ab {}\n", max_size=40), st.text(min_size=1))
-def test_whatever_the_words_none_is_lost_or_added(head, middle, item):
+def test_marks_never_change_the_text(head, middle, item):
     prompt = turns(LONG + head.replace("{{", "") + middle.replace("{{", "") + "|{{input}}")
     plain, with_mark = marked(prompt, {"input": item})
     assert [said(message) for message in with_mark] == [said(message) for message in plain]

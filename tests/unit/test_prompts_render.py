@@ -34,7 +34,7 @@ def assistant(content):
     return {"role": "assistant", "content": content}
 
 
-def test_variables_are_named_once_in_their_order():
+def test_variables_are_listed_once_in_order():
     assert find_variables("{{b}} {{ a }} {{b}} {{meta.exam year}} {{é}} {c} {{1x}} {{}} {{x y}}") == (
         "b",
         "a",
@@ -65,7 +65,7 @@ def test_every_variable_has_its_value():
 
 
 @given(st.text(), st.text(alphabet="{}input\\$mage. "), st.text(alphabet="{}"))
-def test_a_value_is_never_looked_at_again(category, key, braces):
+def test_placeholders_within_a_value_are_not_substituted(category, key, braces):
     variables = build_variables(key=key, input="{{key}}{{image}}" + braces, category=category)
     [message] = render([user("<{{input}}|{{category}}|{{key}}>")], variables, IMAGE_URL)
     assert message["content"] == "<{{key}}{{image}}" + braces + f"|{category}|{key}>"
@@ -78,13 +78,13 @@ def test_latex_in_a_template_survives():
     )
 
 
-def test_a_template_can_reach_nothing_but_its_variables():
+def test_a_template_can_access_only_its_variables():
     with pytest.raises(PromptError, match=r"input\.__class__"):
         substitute("{{input.__class__}}", build_variables(key="k", input="i"))
     assert substitute("{input.__class__} {0} %s ${input} {% x %}", {}) == "{input.__class__} {0} %s ${input} {% x %}"
 
 
-def test_the_image_stands_where_the_template_puts_it():
+def test_the_image_is_at_its_placeholder():
     prompt = [system("Look."), user("Before {{input}} {{image}} after")]
     assert render(prompt, build_variables(key="k", input="text"), IMAGE_URL) == [
         {"role": "system", "content": "Look."},
@@ -99,7 +99,7 @@ def test_the_image_stands_where_the_template_puts_it():
     ]
 
 
-def test_a_turn_that_is_an_image_alone_has_no_blank_text():
+def test_a_turn_with_only_an_image_has_no_blank_text():
     [message] = render([user("{{image}}\n")], {}, IMAGE_URL)
     assert [part["type"] for part in message["content"]] == ["image_url"]
 
@@ -108,7 +108,7 @@ def test_without_a_placeholder_the_image_is_not_sent():
     assert render([user("Hello")], {}, IMAGE_URL) == [{"role": "user", "content": "Hello"}]
 
 
-def test_hint_and_salt_close_the_last_user_turn():
+def test_hint_and_salt_end_the_last_user_turn():
     prompt = [user("example"), assistant("answer"), user("{{input}}")]
     messages = render(prompt, {"input": "question"}, hint="Say JSON.", salt="0123456789")
     assert [message["content"] for message in messages] == [
@@ -124,13 +124,13 @@ def test_the_salt_is_text_at_the_end_of_a_turn_with_an_image(content, text):
     assert message["content"][-1] == {"type": "text", "text": text}
 
 
-def test_the_salt_leaves_all_before_it_alone():
+def test_the_salt_does_not_change_the_text_before_it():
     prompt = [system("S"), user("{{input}}")]
     plain, salted = (render(prompt, {"input": "x"}, salt=value)[-1]["content"] for value in ("", "abc"))
     assert salted.startswith(plain)
 
 
-def test_a_blank_system_turn_is_left_out():
+def test_a_blank_system_turn_is_omitted():
     prompt = [system("{{dimension_instructions}}"), user("{{input}}")]
     assert len(render(prompt, build_variables(key="k", input="x"))) == 1
 
@@ -161,7 +161,7 @@ def test_valid_prompts_render_completely(value, content, with_system):
     assert value.strip() in joined
 
 
-def test_a_salt_differs_from_trial_to_trial_and_is_the_same_when_tried_again():
+def test_a_salt_differs_between_trials_and_is_equal_in_retries():
     salts = {
         make_salt(run, key, dimension, at) for run in (1, 2) for key in "ab" for dimension in ("", "v") for at in (0, 1)
     }

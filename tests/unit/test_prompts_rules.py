@@ -35,7 +35,7 @@ PLAIN = [{"role": "system", "content": "Be brief."}, {"role": "user", "content":
         ([PLAIN[1], {"role": "assistant", "content": "Sure:"}], "must be a user turn"),
     ],
 )
-def test_a_prompt_that_cannot_work_is_refused_with_the_reason(prompt, problem):
+def test_an_invalid_prompt_is_refused_with_a_reason(prompt, problem):
     assert problem in " ".join(validate(prompt))
 
 
@@ -43,12 +43,12 @@ def test_all_problems_are_reported_together():
     assert len(validate([{"role": "user", "content": "{{a}} {{b}}"}, {"role": "x", "content": "y"}])) == 3
 
 
-def test_a_sound_prompt_has_no_problems():
+def test_a_valid_prompt_has_no_problems():
     assert validate(PLAIN) == []
     assert validate([{"role": "user", "content": "{{meta.any}} {{image}} {{choices}} \\frac{1}{{2}}"}]) == []
 
 
-def test_allowed_variables_can_be_narrowed():
+def test_allowed_variables_can_be_restricted():
     assert validate(PLAIN, {"key"}, ["key"]) == ["Turn 2: unknown variable {{input}}. It may name {{key}}."]
 
 
@@ -68,26 +68,26 @@ def test_an_unknown_variable_is_reported_with_all_available_names():
         ("{{image}}", False, True, []),
     ],
 )
-def test_a_prompt_that_hides_the_item_is_warned_about(content, text, images, expected):
+def test_a_prompt_without_the_item_has_a_warning(content, text, images, expected):
     prompt = [{"role": "user", "content": content}]
     warnings = find_warnings(prompt, items_have_text=text, items_have_images=images)
     assert len(warnings) == len(expected)
     assert all(part in warning for part, warning in zip(expected, warnings, strict=True))
 
 
-def test_a_rating_is_held_to_a_strict_schema_of_its_scale():
+def test_a_rating_has_a_strict_schema_of_its_scale():
     schema = build_response_format("rating", SEVEN)["json_schema"]
     assert schema["strict"] is True
     assert schema["schema"]["properties"] == {"rating": {"type": "integer", "enum": [1, 2, 3, 4, 5, 6, 7]}}
     assert schema["schema"]["additionalProperties"] is False
 
 
-def test_a_long_scale_is_given_by_its_ends():
+def test_the_schema_of_a_long_scale_has_its_bounds():
     properties = build_response_format("rating", RatingScale(0, 100))["json_schema"]["schema"]["properties"]
     assert properties["rating"] == {"type": "integer", "minimum": 0, "maximum": 100}
 
 
-def test_text_and_reasons_are_not_held_to_a_schema():
+def test_text_and_reasoned_answers_have_no_schema():
     assert build_response_format("text", None) is None
     assert build_response_format("rating_with_reasoning", SEVEN) is None
 

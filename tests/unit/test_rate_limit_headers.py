@@ -1,4 +1,4 @@
-"""What providers say is left of their rates: every form of header, and nothing read into what says nothing."""
+"""Remaining rates in the headers of providers: every form of header, and no rate from other headers."""
 
 from datetime import UTC, datetime
 
@@ -38,7 +38,7 @@ EPOCH = NOW.timestamp()
         (None, DEFAULT_RESET_S),
     ],
 )
-def test_a_reset_is_a_duration_a_number_or_a_moment(reset, seconds):
+def test_a_reset_is_a_duration_a_number_or_a_timestamp(reset, seconds):
     headers = {"x-ratelimit-remaining-requests": "3"}
     if reset is not None:
         headers["x-ratelimit-reset-requests"] = reset
@@ -58,7 +58,7 @@ def test_reset_times_use_the_providers_clock():
     assert parse_allowance({**headers, "date": "yesterday"}).requests == Remaining(0, 0.0)
 
 
-def test_each_provider_is_understood():
+def test_headers_of_each_provider_are_parsed():
     openai = {"x-ratelimit-remaining-tokens": "149984", "x-ratelimit-reset-tokens": "6ms"}
     assert parse_allowance(openai, NOW).tokens == Remaining(149984, 0.006)
     anthropic = {
@@ -77,13 +77,13 @@ def test_each_provider_is_understood():
     assert parse_allowance({"ratelimit-remaining": "5", "ratelimit-reset": "9"}, NOW).requests == Remaining(5, 9.0)
 
 
-def test_headers_without_a_word_on_rates_say_nothing():
+def test_headers_without_remaining_rates_give_no_allowance():
     assert parse_allowance({"content-type": "application/json", "x-ratelimit-limit-requests": "60"}, NOW) is None
     assert parse_allowance({"x-ratelimit-remaining-requests": "many"}, NOW) is None
 
 
 @given(st.dictionaries(st.sampled_from(["x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"]), st.text()))
-def test_no_header_breaks_the_reading(headers):
+def test_no_header_makes_parsing_fail(headers):
     said = parse_allowance(headers, NOW)
     assert said is None or 0 <= said.requests.resets_in_s <= LONGEST_S
 

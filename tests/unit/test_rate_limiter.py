@@ -44,7 +44,7 @@ def test_no_day_exceeds_its_quota(wishes, rpd):
     assert len(starts_over(RateLimits(1000, requests_per_day=rpd, adaptive=False), wishes)) <= rpd
 
 
-def test_a_rate_of_one_a_minute_lets_one_start_each_minute():
+def test_a_rate_of_one_per_minute_starts_one_call_per_minute():
     assert starts_over(RateLimits(10, requests_per_minute=1, adaptive=False), [(31, 5)] * 6) == [1031, 1093, 1155]
 
 
@@ -55,7 +55,7 @@ def test_a_new_day_begins_a_new_count():
     assert count_free_slots(refill(throttle, rates, 20.0, "2026-01-02"), rates, 0) == 5
 
 
-def test_an_overdrawn_rate_of_tokens_refills_before_anything_starts():
+def test_an_overdrawn_token_bucket_refills_before_the_next_call():
     rates = RateLimits(10, tokens_per_minute=6000, adaptive=False)
     throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, ""), 1, 6000)
     assert throttle.tokens == -5000
@@ -63,7 +63,7 @@ def test_an_overdrawn_rate_of_tokens_refills_before_anything_starts():
     assert count_free_slots(refill(throttle, rates, 90.0, ""), rates, 0) == 10
 
 
-def test_a_count_of_tokens_gone_mad_keeps_an_endpoint_for_little_more_than_a_minute():
+def test_an_absurd_token_count_blocks_an_endpoint_for_little_more_than_a_minute():
     rates = RateLimits(10, tokens_per_minute=6000, adaptive=False)
     throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, ""), 1, 2**31)
     assert count_free_slots(refill(throttle, rates, 60.0, ""), rates, 0) == 0
@@ -82,7 +82,7 @@ def test_a_removed_rate_limits_nothing():
     assert refill(consume_tokens(before, 1, 0), RateLimits(10), 1.0, "").requests is None
 
 
-def test_the_limit_doubles_until_the_first_cut_and_then_grows_by_one_a_round():
+def test_the_limit_doubles_until_the_first_cut_and_then_grows_by_one_per_round():
     rates = RateLimits(1000)
     throttle = adapt_limit(RateLimiterState(), rates, in_flight=16, answered=16, overloaded=0, now=0.0)
     assert throttle.limit == 2 * FIRST_LIMIT
@@ -92,7 +92,7 @@ def test_the_limit_doubles_until_the_first_cut_and_then_grows_by_one_a_round():
     assert grown.limit == pytest.approx(cut.limit + 22 / cut.limit)
 
 
-def test_one_overload_cuts_once_however_many_calls_report_it():
+def test_one_overload_cuts_the_limit_once():
     rates = RateLimits(1000)
     first = adapt_limit(RateLimiterState(), rates, in_flight=16, answered=0, overloaded=1, now=10.0)
     assert adapt_limit(first, rates, in_flight=15, answered=0, overloaded=15, now=10.5) == first
@@ -100,7 +100,7 @@ def test_one_overload_cuts_once_however_many_calls_report_it():
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5), st.integers(0, 60)), max_size=50), st.integers(1, 64))
-def test_the_limit_stays_between_one_and_what_the_operator_allows(batches, most):
+def test_the_limit_stays_between_one_and_the_operators_maximum(batches, most):
     rates, throttle = RateLimits(most), RateLimiterState(limit=min(FIRST_LIMIT, most))
     for at, (answered, overloaded, in_flight) in enumerate(batches):
         throttle = adapt_limit(
@@ -109,7 +109,7 @@ def test_the_limit_stays_between_one_and_what_the_operator_allows(batches, most)
         assert 1 <= throttle.limit <= most
 
 
-def test_an_idle_endpoint_learns_nothing():
+def test_an_idle_endpoint_keeps_its_limit():
     assert (
         adapt_limit(RateLimiterState(), RateLimits(100), in_flight=2, answered=2, overloaded=0, now=0.0).limit
         == FIRST_LIMIT

@@ -1,4 +1,4 @@
-"""The table of rated points is what a simulation gives; a smaller one of another seed agrees within its own error."""
+"""The coverage table of rated points; a smaller simulation with another seed agrees within its error."""
 
 import math
 
@@ -14,7 +14,7 @@ POINTS = 1_500
 
 
 @pytest.mark.parametrize("setting", COVERAGE, ids=str)
-def test_the_interval_at_the_stop_covers_as_often_as_the_table_says(setting):
+def test_the_interval_at_the_stop_has_the_coverage_of_the_table(setting):
     for shape, told in zip(SHAPES, COVERAGE[setting], strict=True):
         found, _ = simulate(*setting, shape, points=POINTS, seed=7)
         # Four standard errors of the difference; the floor is for shares so near 1 that their own error vanishes.
@@ -22,11 +22,11 @@ def test_the_interval_at_the_stop_covers_as_often_as_the_table_says(setting):
         assert found == pytest.approx(told, abs=4 * error), shape
 
 
-def test_looking_after_each_round_costs_at_most_one_point_of_coverage():
+def test_checking_after_each_round_costs_at_most_one_point_of_coverage():
     assert min(rate for row in COVERAGE.values() for rate in row) >= 0.94
 
 
-def test_what_is_simulated_is_the_interval_that_decides():
+def test_the_simulation_uses_the_interval_of_the_stopping_rule():
     at = np.arange(SCALE[0], SCALE[1] + 1)
     counts = np.random.default_rng(5).multinomial(32, SHAPES["wide"], 50)
     centers, margins = rating_coverage._compute_intervals(counts, at, 32)
@@ -36,7 +36,7 @@ def test_what_is_simulated_is_the_interval_that_decides():
         assert (known.center, known.margin) == pytest.approx((center, margin))
 
 
-def test_students_interval_alone_would_stop_where_all_are_still_alike():
+def test_students_interval_alone_would_stop_on_equal_ratings():
     # Why two more ratings are reckoned with at each end: 2,000 points of 32 items, five in a hundred at the other end.
     shares, at = SHAPES["one end, 5 in 100 at the other"], np.arange(SCALE[0], SCALE[1] + 1)
     counts = np.random.default_rng(3).multinomial(32, shares, 2000)
@@ -48,7 +48,7 @@ def test_students_interval_alone_would_stop_where_all_are_still_alike():
     assert np.mean(np.abs(centers - true) <= margins) > 0.95
 
 
-def test_a_setting_is_told_by_the_nearest_that_was_simulated():
+def test_a_setting_gets_the_coverage_of_the_nearest_simulated_setting():
     near = find_nearest_coverage(0.25, 40, 6)
     assert (near.target, near.per_round) == (0.3, 32)
     assert (near.least, near.most) == (min(COVERAGE[0.3, 32]), max(COVERAGE[0.3, 32]))

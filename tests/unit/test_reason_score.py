@@ -31,7 +31,7 @@ def test_a_task_without_guessing_has_the_published_wilson_interval():
 
 
 @given(st.integers(1, 400), st.data())
-def test_guesses_leave_the_counts_before_wilsons_interval(total, data):
+def test_guesses_are_removed_before_wilsons_interval(total, data):
     correct = data.draw(st.integers(0, total))
     guesses = total * data.draw(st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5]))
     found = score_task(Tally(correct, total, guess_chances=guesses)).interval
@@ -58,11 +58,11 @@ def test_truncated_answers_are_a_share_of_all_and_no_part_of_accuracy():
         (Tally(0, 0), False, "N/A*"),
     ],
 )
-def test_a_cell_reads_as_on_the_leaderboard(tally, complete, text):
+def test_a_cell_is_formatted_as_on_the_leaderboard(tally, complete, text):
     assert score_task(tally, complete=complete).describe() == text
 
 
-def test_the_geometric_mean_of_eleven_good_tasks_and_a_bad_one():
+def test_the_geometric_mean_of_eleven_good_tasks_and_a_bad_task():
     assert round(geometric_mean([0.95] * 11 + [0.05]), 4) == 0.7433
     assert round(geometric_mean([0.95] * 11 + [0.01]), 4) == 0.65
     tallies = {str(number): perfect(0.95) for number in range(11)} | {"bad": perfect(0.05)}
@@ -77,7 +77,7 @@ def test_the_first_score_takes_the_upper_end_and_subtracts_truncation():
     assert reason_score(tallies).score == pytest.approx(1000 * (ends[0] * ends[1]) ** 0.5)
 
 
-def test_a_task_cut_off_altogether_makes_the_first_score_zero_and_the_second_small():
+def test_a_fully_truncated_task_makes_the_first_score_zero_and_the_second_small():
     tallies = {"a": Tally(100, 100), "cut": Tally(0, 0, truncated=50)}
     assert reason_score(tallies).score == 0
     assert bootstrap_score(tallies).score == pytest.approx(1000 * 0.01**0.5)
@@ -88,7 +88,7 @@ def test_the_second_score_runs_from_10_to_1000():
     assert bootstrap_score({"a": Tally(100, 100), "b": Tally(7, 7)}).score == pytest.approx(1000)
 
 
-def test_the_chance_of_a_right_answer_leaves_guesses_and_cut_answers_out():
+def test_the_chance_of_a_correct_answer_excludes_guesses_and_truncated_answers():
     assert chance_correct(Tally(75, 100, guess_chances=50.0)) == pytest.approx(0.5)
     assert chance_correct(Tally(75, 100, truncated=100, guess_chances=50.0)) == pytest.approx(0.25)
     assert chance_correct(Tally(40, 100, guess_chances=50.0)) == 0.01

@@ -25,7 +25,7 @@ def test_welchs_test_of_the_sleep_data():
     assert (found.t, found.p) == (pytest.approx(-1.860813, abs=1e-6), pytest.approx(0.0793941, abs=1e-7))
 
 
-def test_the_interval_of_d_holds_the_noncentral_quantiles():
+def test_the_interval_of_d_has_the_noncentral_t_bounds():
     found = reference.paired_difference(FIRST, SECOND)
     low, high = (end * np.sqrt(10) for end in found.effect_interval)
     assert stats.nct.cdf(found.t, 9, low) == pytest.approx(0.975, abs=1e-6)
@@ -65,7 +65,7 @@ def test_lines_and_rank_correlations_equal_scipys(x, y):
     assert reference.spearman(a, b)[0] == pytest.approx(stats.spearmanr(a, b).statistic)
 
 
-def test_ranks_of_ties_are_the_middle_ones():
+def test_ties_have_midranks():
     x, y = np.array([1.0, 2, 2, 3, 5, 5]), np.array([2.0, 1, 2, 2, 4, 4])
     assert reference.spearman(x, y)[0] == pytest.approx(stats.spearmanr(x, y).statistic)
 
@@ -107,7 +107,7 @@ def test_the_reliability_of_norms_is_the_share_of_variance_that_is_not_error():
 
 
 @pytest.mark.parametrize(("name", "of"), [("mae", reference.mean_absolute), ("rmse", reference.root_mean_square)])
-def test_the_interval_of_an_error_is_the_jackknifes_of_its_logarithm(name, of):
+def test_the_interval_of_an_error_is_a_jackknife_of_its_logarithm(name, of):
     x, y = np.random.default_rng(3).normal(0.3, 1, (2, 14))
     logs = np.array([np.log(of(np.delete(x - y, at))) for at in range(14)])
     reach = stats.t.ppf(0.975, 13) * np.sqrt(13 * np.var(logs))

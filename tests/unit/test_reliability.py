@@ -31,7 +31,7 @@ def test_unequal_repetitions_use_searles_mean_size():
 
 
 @pytest.mark.parametrize("rows", [[[1, 2]], [[1], [2], [3]], [[4, 4], [4, 4]]])
-def test_it_is_not_defined_without_two_items_repetitions_or_variance(rows):
+def test_reliability_is_undefined_without_two_items_repetitions_or_variance(rows):
     assert repeatability(scores_of(rows), 1) is None
 
 

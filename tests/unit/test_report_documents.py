@@ -1,4 +1,4 @@
-"""The parts of a report that need no database: words, labels of tables and figures, and how they fit a page."""
+"""The parts of a report that need no database: wording, labels and page layout of tables and figures."""
 
 import pytest
 

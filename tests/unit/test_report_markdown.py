@@ -39,7 +39,7 @@ def test_each_kind_of_block_is_read():
         "[x]: javascript:y\n\n[x]",
     ],
 )
-def test_no_address_but_web_and_mail_is_a_link(text):
+def test_only_web_and_mail_addresses_are_links(text):
     assert not any(span.href for block in read_markdown(text) for span in block.spans)
 
 
@@ -55,13 +55,13 @@ def test_html_stays_text():
     )
 
 
-def test_only_so_many_characters_are_read():
+def test_a_text_is_truncated_at_its_limit():
     (block,) = read_markdown("a" * (LONGEST + 100))
     assert len(block.spans[0].text) == LONGEST
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_read(text):
+def test_no_text_makes_parsing_fail(text):
     for block in read_markdown(text):
         spans = block.spans if isinstance(block, Paragraph) else []
         assert all(not span.href or span.href.lower().startswith(("http://", "https://", "mailto:")) for span in spans)

@@ -1,4 +1,4 @@
-"""A table of results says the same in every format."""
+"""A table of results has the same content in every format."""
 
 import csv
 import io
@@ -82,6 +82,6 @@ def test_an_empty_table_has_a_header_in_every_format(file_format):
     assert ("rows" if file_format == "json" else "95" if file_format in ("md", "latex") else "accuracy_ci_low") in text
 
 
-def test_a_format_that_does_not_exist_is_an_error():
+def test_an_unknown_format_is_an_error():
     with pytest.raises(KeyError):
         TABLE.render("xlsx")

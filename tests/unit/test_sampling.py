@@ -60,7 +60,7 @@ def test_draws_are_the_same_on_every_machine():
 
 
 @given(pools, st.data(), seeds)
-def test_stratified_draws_have_the_size_every_category_and_no_key_twice(pool, data, seed):
+def test_stratified_draws_have_the_requested_size_every_category_and_unique_keys(pool, data, seed):
     sizes = counts(pool, dict(pool))
     n = data.draw(st.integers(len(sizes), len(pool)))
     drawn = sample(pool, "stratified", n, seed)
@@ -79,7 +79,7 @@ def test_stratified_shares_stay_near_the_proportion(pool, data, seed):
 
 
 @given(pools, st.data(), seeds)
-def test_uniform_draws_have_as_many_of_each_category(pool, data, seed):
+def test_uniform_draws_have_equal_counts_per_category(pool, data, seed):
     sizes = counts(pool, dict(pool))
     each = data.draw(st.integers(1, min(sizes.values())))
     drawn = sample(pool, "uniform", each * len(sizes), seed)
@@ -94,12 +94,12 @@ def test_a_larger_random_draw_begins_with_the_smaller_one(pool, data, seed):
 
 
 @given(pools, st.permutations(range(4)), seeds, st.sampled_from(["random", "stratified", "all"]))
-def test_the_order_of_the_pool_never_matters(pool, order, seed, strategy):
+def test_a_draw_does_not_depend_on_the_order_of_the_pool(pool, order, seed, strategy):
     shuffled = [pair for part in order for pair in pool[part::4]]
     assert sample(shuffled, strategy, 4, seed) == sample(pool, strategy, 4, seed)
 
 
-def test_another_seed_gives_another_draw():
+def test_different_seeds_give_different_draws():
     assert len({tuple(sample(POOL, "random", 5, seed)) for seed in range(20)}) > 15
 
 
@@ -115,23 +115,23 @@ def test_another_seed_gives_another_draw():
         ("best", 3, "unknown strategy 'best'"),
     ],
 )
-def test_a_draw_that_cannot_be_made_says_why(strategy, n, message):
+def test_an_impossible_draw_is_refused_with_a_reason(strategy, n, message):
     with pytest.raises(SamplingError, match=message):
         sample(POOL, strategy, n, 1)
 
 
-def test_a_key_twice_in_the_pool_is_refused():
+def test_a_duplicate_key_in_the_pool_is_refused():
     with pytest.raises(SamplingError, match="a0 is in the pool twice"):
         sample([*POOL, ("a0", "b")], "all", None, 1)
 
 
-def test_shares_of_an_empty_category_name_it():
+def test_a_uniform_draw_with_uncategorised_items_is_refused():
     with pytest.raises(SamplingError, match=r"no category \(1\)"):
         allocate_uniformly({"": 1, "x": 5}, 4)
 
 
 @given(pools, st.data(), seeds)
-def test_a_replacement_is_of_the_same_category_in_the_same_place(pool, data, seed):
+def test_a_replacement_has_the_same_category_and_position(pool, data, seed):
     chosen = data.draw(st.lists(st.sampled_from([key for key, _ in pool]), unique=True, min_size=1))
     key = data.draw(st.sampled_from(chosen))
     spare = {other for other, category in pool if category == dict(pool)[key]} - set(chosen)
@@ -153,7 +153,7 @@ def test_a_replacement_is_of_the_same_category_in_the_same_place(pool, data, see
         (["a0", "a0"], "a0", "chosen twice"),
     ],
 )
-def test_a_replacement_of_what_is_not_there_is_refused(chosen, key, message):
+def test_an_impossible_replacement_is_refused(chosen, key, message):
     with pytest.raises(SamplingError, match=message):
         replace_one(POOL, chosen, key, 1)
 

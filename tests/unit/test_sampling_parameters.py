@@ -1,4 +1,4 @@
-"""Which sampling parameters may be set, and the most output tokens that a call can be billed for."""
+"""The allowed sampling parameters, and the maximum output tokens that a call can be billed for."""
 
 import pytest
 from hypothesis import given
@@ -32,16 +32,16 @@ def test_the_ceiling_counts_every_name_for_output_tokens(given, most):
     ("given", "most"),
     [({}, 400), ({"max_tokens": 10}, 10), ({"thinking": {"budget_tokens": 5_000}}, 5_000), ({"n": 2}, 800)],
 )
-def test_the_models_own_limit_counts_where_the_sampler_sets_none(given, most):
+def test_the_models_own_limit_applies_if_the_sampler_sets_none(given, most):
     assert compute_output_ceiling(given, 400) == most
 
 
 @given(st.dictionaries(st.sampled_from(ANSWER_LIMITS), st.integers(1, 10**6), min_size=1))
-def test_no_name_of_a_limit_passes_the_ceiling(limits):
+def test_no_output_limit_exceeds_the_ceiling(limits):
     assert compute_output_ceiling(limits, None) >= max(limits.values())
 
 
-def test_an_unknown_name_is_refused_with_the_list_of_those_allowed():
+def test_an_unknown_name_is_refused_with_the_allowed_names():
     (problem,) = find_extra_problems({"n": 100, "models": ["dearer"], "top_k": 4})
     assert problem.startswith("Cannot be set: models, n. Allowed are chat_template_kwargs, ")
     assert "max_completion_tokens" in problem
@@ -57,7 +57,7 @@ def test_an_unknown_name_is_refused_with_the_list_of_those_allowed():
         ({"provider": {"max_price": 5}}, "provider must be a mapping with any of order,"),
     ],
 )
-def test_a_value_of_another_type_is_refused(extra, problem):
+def test_a_value_of_a_wrong_type_is_refused(extra, problem):
     assert find_extra_problems(extra)[0].startswith(problem)
 
 
@@ -70,12 +70,12 @@ def test_a_value_of_another_type_is_refused(extra, problem):
         {"chat_template_kwargs": {"enable_thinking": False}},
     ],
 )
-def test_usual_parameters_are_taken(extra):
+def test_usual_parameters_are_accepted(extra):
     assert find_extra_problems(extra) == []
     assert find_problem("openrouter", extra) is None
 
 
-def test_a_provider_takes_only_what_it_knows():
+def test_a_provider_accepts_only_its_own_parameters():
     assert find_problem("ollama_chat", {"num_ctx": 4096, "temperature": 0.2}) is None
     assert find_problem("openai", {"num_ctx": 4096}).startswith(
         "parameter 'num_ctx' may not be set for openai; allowed"

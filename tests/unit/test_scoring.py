@@ -83,7 +83,7 @@ def test_choices_are_compared_by_letter(text, target, value):
         ("rating", "a", "", "no_rating_found"),
     ],
 )
-def test_what_cannot_be_scored_has_a_code_and_no_value(name, text, target, code):
+def test_an_unscorable_answer_has_an_error_code_and_no_value(name, text, target, code):
     score = scored(name, text, target, ("red", "green"))
     assert (score.value, score.parse_ok, score.parse_error) == (None, False, code)
 
@@ -92,7 +92,7 @@ def test_a_rating_is_its_own_score():
     assert SCORERS["rating"].function(Answer("six", rating=6), ScoredItem(), {}) == Score(6.0, "6")
 
 
-def test_a_missing_rating_keeps_the_reason():
+def test_a_missing_rating_keeps_its_error_code():
     score = SCORERS["rating"].function(Answer("9", rating_error="out_of_scale"), ScoredItem(), {})
     assert score.parse_error == "out_of_scale"
 
@@ -111,7 +111,7 @@ def test_a_path_reaches_into_nested_objects():
     assert scored("json_field", '{"a": {"b": true}}', "true", field="a.b").value == 1
 
 
-def test_a_pattern_that_would_run_for_ever_is_given_up():
+def test_a_pattern_with_endless_backtracking_times_out():
     started = time.monotonic()
     score = scored("regex", "a" * 50_000 + "!", "x", pattern=r"(a+)+$")
     assert score.parse_error == "pattern_too_slow"
@@ -132,15 +132,15 @@ def test_a_pattern_that_would_run_for_ever_is_given_up():
         ("numeric", {"tolerance": "nan"}, "at least 0"),
     ],
 )
-def test_parameters_that_will_not_do_are_refused(name, parameters, problem):
+def test_invalid_parameters_are_refused(name, parameters, problem):
     assert problem in " ".join(find_parameter_problems(name, parameters))
 
 
-def test_every_scorer_accepts_the_parameters_it_needs():
+def test_every_scorer_accepts_its_required_parameters():
     assert [find_parameter_problems(name, PARAMETERS.get(name, {})) for name in SCORERS] == [[]] * len(SCORERS)
 
 
-def test_a_name_is_registered_once():
+def test_a_duplicate_scorer_name_is_refused():
     with pytest.raises(ValueError, match="already registered"):
         register_scorer("rating", "Again")(lambda answer, item, parameters: Score(1.0))
 
@@ -165,7 +165,7 @@ def test_every_scorer_gives_a_score_for_any_answer_and_item(name, text, target, 
 
 
 @pytest.mark.parametrize(("model", "right"), [("6b_finetuning", 286), ("6b_verification", 515)])
-def test_recorded_answers_to_word_problems_score_as_their_authors_scored_them(model, right):
+def test_recorded_word_problems_get_their_published_scores(model, right):
     problems, solutions = json_lines("gsm8k-test.jsonl"), json_lines("gsm8k-model-solutions.jsonl")
     assert len(problems) == len(solutions) == 1319
     values = []
@@ -189,13 +189,13 @@ def test_recorded_answers_to_word_problems_score_as_their_authors_scored_them(mo
         ({"name": "regex", "pattern": "a:b"}, ("regex", {"pattern": "a:b"})),
     ],
 )
-def test_a_scorer_is_written_with_its_parameter_after_a_colon_or_as_a_mapping(written, read):
+def test_a_scorer_parameter_follows_a_colon_or_is_in_a_mapping(written, read):
     assert read_scorer(written) == read
     assert read_scorer(format_scorer(*read)) == read
 
 
 @pytest.mark.parametrize("written", ["regex", "regex:", "regex:(", "exact_match:x", "guess:x", "", {"pattern": "x"}])
-def test_what_names_no_scorer_or_no_parameter_that_it_takes_is_refused(written):
+def test_an_unknown_scorer_or_parameter_is_refused(written):
     with pytest.raises(ScorerError):
         read_scorer(written)
 
@@ -219,7 +219,7 @@ def test_the_final_answer_of_a_parametric_task_is_extracted_and_normalised():
     ("text", "extracted", "valid"),
     [("Final Answer: (A)", "(A)", True), ("Final Answer: (D)", "(D)", False), ("I do not know.", None, False)],
 )
-def test_another_final_answer_or_none_is_wrong_and_says_whether_it_was_valid(text, extracted, valid):
+def test_a_wrong_or_missing_final_answer_records_whether_it_was_valid(text, extracted, valid):
     score = SCORERS["final_answer"].function(Answer(text), MOVIE, {})
     assert (score.value, score.raw) == (0.0, extracted)
     assert (score.detail["valid"], score.detail["correct"]) == (valid, False)
@@ -242,7 +242,7 @@ def test_a_context_limit_counts_longer_answers_as_truncated(tokens, value):
     assert SCORERS["final_answer"].function(answer, MOVIE, {"limit": "2000"}).value == value
 
 
-def test_an_item_of_no_parametric_task_has_no_final_answer():
+def test_a_non_parametric_item_has_no_final_answer():
     for item in (ScoredItem("(C)"), ScoredItem("(C)", task="cooking")):
         assert (
             SCORERS["final_answer"].function(Answer("Final Answer: (C)"), item, {}).parse_error == "no_parametric_task"
@@ -255,7 +255,7 @@ def test_a_limit_is_a_whole_number_of_tokens(limit):
         read_scorer(f"final_answer:{limit}")
 
 
-def test_a_scorers_form_label_begins_with_its_name_in_results():
+def test_the_form_label_of_a_scorer_begins_with_its_name_in_results():
     choices = dict(list_scorer_choices())
     assert choices["numeric"] == "numeric: the last number"
     assert all(label.startswith(f"{GradeCondition(scorer=name).label}: ") for name, label in choices.items())

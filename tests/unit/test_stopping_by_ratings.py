@@ -1,4 +1,4 @@
-"""When the mean rating of a point is known well enough."""
+"""The stopping rule for the mean rating of a point."""
 
 import math
 import statistics
@@ -20,7 +20,7 @@ def rated(items, mean=4.0, spread=1.0, **fields):
     return Ratings(**{"items": items, "total": items, "mean": mean, "spread": spread, "scale": SCALE, **fields})
 
 
-def test_the_interval_is_students_over_the_items_and_two_more_at_each_end():
+def test_the_interval_is_students_after_adding_two_items_at_each_end():
     values = [4, 5, 5, 6, 3, 4, 4, 5]
     with_ends = [*values, 1, 1, 7, 7]
     reach = student.ppf(0.975, 11) * statistics.stdev(with_ends) / math.sqrt(12)
@@ -28,7 +28,7 @@ def test_the_interval_is_students_over_the_items_and_two_more_at_each_end():
     assert (interval.center, interval.margin) == pytest.approx((statistics.mean(with_ends), reach))
 
 
-def test_of_two_points_it_is_agresti_and_coulls_with_students_quantile():
+def test_the_interval_of_a_two_point_scale_is_agresti_and_coulls_with_students_quantile():
     right, n = 70, 96
     sd = math.sqrt(right / n * (1 - right / n) * n / (n - 1))
     found = compute_bounded_interval(n, right / n, sd, (0, 1))
@@ -38,7 +38,7 @@ def test_of_two_points_it_is_agresti_and_coulls_with_students_quantile():
     assert found.margin == pytest.approx(wald, rel=0.02)
 
 
-def test_ratings_that_are_all_alike_do_not_stop_a_point_at_once():
+def test_equal_ratings_do_not_stop_a_point_immediately():
     rule = StoppingRule(targetci=0.25, **WIDE)
     assert rule.decide(rated(32, spread=0)).kind == "more"
     enough = next(n for n in range(1, 512) if rule.decide(rated(n, spread=0)).kind == "enough")
@@ -46,7 +46,7 @@ def test_ratings_that_are_all_alike_do_not_stop_a_point_at_once():
     assert rule.decide(rated(enough, spread=0)).reason == "the interval is ±0.2488 after 45 cases, within ±0.25"
 
 
-def test_repetitions_of_the_same_items_narrow_nothing():
+def test_repetitions_of_the_same_items_do_not_narrow_the_interval():
     once, ten_times = rated(40), rated(40, total=400)
     assert once.interval() == ten_times.interval()
     rule = StoppingRule(targetci=0.3, **WIDE)
@@ -66,7 +66,7 @@ def test_repetitions_of_the_same_items_narrow_nothing():
         (rated(0, truncated=32), "abort", "32 of 32 answers were truncated (100.0%)"),
     ],
 )
-def test_a_round_of_ratings_is_followed_by_what_it_says(known, kind, told):
+def test_the_ratings_of_a_round_determine_the_next_decision(known, kind, told):
     rule = StoppingRule(targetci=0.3, targetciht=0.2, backoffht=0.15, abortht=0.5, **WIDE)
     found = rule.decide(known)
     assert (found.kind, told in found.reason) == (kind, True), found.reason
@@ -80,7 +80,7 @@ def test_a_point_without_any_rating_ends_at_its_maximum():
     )
 
 
-def test_half_widths_of_ratings_may_pass_one_and_those_of_accuracies_may_not():
+def test_half_widths_of_ratings_may_exceed_one_and_those_of_accuracies_may_not():
     assert StoppingRule(targetci=3, maximum=8, widest=50).target(0) == 3
     with pytest.raises(ValueError, match="targetci lies between 0 and 1, not at 3"):
         StoppingRule(targetci=3, maximum=8)
@@ -89,7 +89,7 @@ def test_half_widths_of_ratings_may_pass_one_and_those_of_accuracies_may_not():
 
 
 @pytest.mark.parametrize("wrong", [{"items": 9, "total": 8}, {"mean": 7.5}, {"spread": -1}, {"scale": (3, 3)}])
-def test_numbers_that_cannot_be_are_refused(wrong):
+def test_impossible_numbers_are_refused(wrong):
     with pytest.raises(ValueError, match="impossible numbers"):
         rated(**{"items": 8, **wrong})
 
@@ -106,11 +106,11 @@ def test_an_interval_is_never_empty_and_stays_on_its_scale(ratings, confidence):
 
 
 @given(spread=st.floats(0, 3), items=st.integers(1, 300))
-def test_more_items_of_the_same_spread_are_known_better(spread, items):
+def test_more_items_of_the_same_spread_narrow_the_interval(spread, items):
     assert rated(items + 1, spread=spread).interval().margin < rated(items, spread=spread).interval().margin
 
 
-def test_what_is_expected_lies_between_no_spread_and_more_than_there_are_items():
+def test_the_expected_number_of_items_is_within_its_bounds():
     rule = StoppingRule(targetci=0.3, **WIDE)
     expected = expect_ratings(rule, 8, SCALE, 512)
     assert 40 < expected < 200

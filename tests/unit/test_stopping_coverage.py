@@ -1,4 +1,4 @@
-"""The table that pages quote is what a simulation gives; a smaller one of another seed agrees within its own error."""
+"""The coverage table that pages quote; a smaller simulation with another seed agrees within its error."""
 
 import pytest
 
@@ -8,7 +8,7 @@ POINTS = 1_500
 
 
 @pytest.mark.parametrize("setting", COVERAGE, ids=str)
-def test_the_interval_at_the_stop_covers_as_often_as_the_table_says(setting):
+def test_the_interval_at_the_stop_has_the_coverage_of_the_table(setting):
     for skill, told in zip(SKILLS, COVERAGE[setting], strict=True):
         found = simulate(*setting, skill, points=POINTS, seed=7)
         # Four standard errors of the difference; the floor is for shares so near 1 that their own error vanishes.
@@ -16,7 +16,7 @@ def test_the_interval_at_the_stop_covers_as_often_as_the_table_says(setting):
         assert found == pytest.approx(told, abs=4 * error), skill
 
 
-def test_looking_after_each_round_costs_at_most_three_points_of_coverage():
+def test_checking_after_each_round_costs_at_most_three_points_of_coverage():
     assert min(rate for row in COVERAGE.values() for rate in row) >= 0.92
 
 
@@ -40,7 +40,7 @@ def test_every_simulated_setting_has_all_guess_chances():
     assert len(COVERAGE) % len(GUESSES) == 0
 
 
-def test_a_setting_is_told_by_the_nearest_that_was_simulated():
+def test_a_setting_gets_the_coverage_of_the_nearest_simulated_setting():
     near = find_nearest_coverage(0.08, 40)
     assert (near.target, near.per_round) == (0.09, 32)
     assert near.least == min(rate for guess in GUESSES for rate in COVERAGE[0.09, 32, guess])

@@ -8,7 +8,7 @@ from runs_app.stopping.rules import StoppingRule, Tally, expect_cases
 RULE = StoppingRule(maximum=512, targetci=0.09, targetciht=0.06, abortht=0.5, backoffht=0.15, minci=0.04)
 
 
-def test_96_of_128_are_known_to_within_7_43_points():
+def test_96_of_128_has_a_half_width_of_7_43_points():
     # Wilson's half-width of 96 of 128 at 95 % is .07427.
     known = StoppingRule(maximum=512, targetci=0.0743).decide(Tally(96, 128))
     unknown = StoppingRule(maximum=512, targetci=0.0742).decide(Tally(96, 128))
@@ -18,7 +18,7 @@ def test_96_of_128_are_known_to_within_7_43_points():
     assert unknown.reason == "the interval is ±0.0743 after 128 cases, the target is ±0.0742"
 
 
-def test_guessing_is_taken_off_the_interval_by_a_map():
+def test_guessing_is_removed_from_the_interval_by_a_mapping():
     # Four choices each: three quarters right is two thirds beyond guessing, and the width grows by 4/3.
     known = Tally(96, 128, guess_chances=32).interval()
     assert known.center == pytest.approx((wilson(96, 128).center - 0.25) / 0.75)
@@ -28,7 +28,7 @@ def test_guessing_is_taken_off_the_interval_by_a_map():
     assert Tally(96, 128).interval() == wilson(96, 128)
 
 
-def test_excess_counts_can_be_asked_for_by_name():
+def test_the_excess_count_method_can_be_selected_by_name():
     tally = Tally(96, 128, guess_chances=32)  # 32 of 128 by guessing, so 64 of 96.
     assert tally.interval(correction="excess_counts") == wilson(64, 96)
     assert Tally(10, 128, guess_chances=32).interval(correction="excess_counts") == wilson(0, 96)
@@ -36,7 +36,7 @@ def test_excess_counts_can_be_asked_for_by_name():
     assert by_counts.half_width == wilson(64, 96).margin
 
 
-def test_where_guessing_is_always_right_nothing_is_known():
+def test_a_guess_chance_of_one_gives_no_information():
     assert Tally(5, 8, guess_chances=8).interval() is None
     assert RULE.decide(Tally(5, 8, guess_chances=8)).reason == (
         "guessing explains all answers after 8 cases, the target is ±0.09"
@@ -62,18 +62,18 @@ def test_where_guessing_is_always_right_nothing_is_known():
         ),
     ],
 )
-def test_a_round_is_followed_by_what_its_counts_say(tally, kind, told):
+def test_the_counts_of_a_round_determine_the_next_decision(tally, kind, told):
     rule = StoppingRule(maximum=512, targetci=0.09, targetciht=0.05, abortht=0.5, backoffht=0.15, minci=0.04)
     found = rule.decide(tally)
     assert (found.kind, told in found.reason) == (kind, True), found.reason
 
 
-def test_no_half_width_below_minci_is_asked_for():
+def test_the_target_half_width_is_never_below_minci():
     rule = StoppingRule(maximum=10_000, targetci=0.05, targetciht=0.01, backoffht=0.1, minci=0.03)
     assert (rule.target(0.1), rule.target(0.11)) == (0.05, 0.03)
 
 
-def test_without_a_half_width_one_round_is_enough():
+def test_one_round_is_enough_without_a_target_half_width():
     assert StoppingRule(maximum=512).decide(Tally(1, 32)).kind == "enough"
     assert StoppingRule(maximum=512, abortht=0.1).decide(Tally(1, 32, truncated=32)).kind == "abort"
 
@@ -88,19 +88,19 @@ def test_without_a_half_width_one_round_is_enough():
         ({"backoffht": 0.1}, "come together"),
     ],
 )
-def test_a_rule_that_cannot_be_meant_is_refused(options, told):
+def test_an_invalid_rule_is_refused(options, told):
     with pytest.raises(ValueError, match=told):
         StoppingRule(**{"maximum": 512, **options})
 
 
 @pytest.mark.parametrize("counts", [(2, 1), (-1, 1), (1, 1, -1), (1, 1, 0, 2), (1, 1, 0, -1)])
-def test_counts_that_cannot_be_are_refused(counts):
+def test_impossible_counts_are_refused(counts):
     with pytest.raises(ValueError, match="impossible counts"):
         Tally(*counts)
 
 
 @given(st.integers(0, 600), st.data())
-def test_every_point_ends_by_its_maximum(total, data):
+def test_every_point_stops_at_its_maximum(total, data):
     correct, truncated = data.draw(st.integers(0, total)), data.draw(st.integers(0, 600))
     decision = RULE.decide(Tally(correct, total, truncated, data.draw(st.floats(0, total))))
     assert decision.kind != "more" or total + truncated < RULE.maximum
@@ -108,7 +108,7 @@ def test_every_point_ends_by_its_maximum(total, data):
         assert decision.kind == "abort"
 
 
-def test_cases_that_brought_no_answer_count_towards_the_maximum():
+def test_cases_without_an_answer_count_towards_the_maximum():
     assert RULE.decide(Tally(0, 0), n_planned=96).kind == "more"
     assert RULE.decide(Tally(0, 0), n_planned=512).kind == "exhausted"
     assert RULE.decide(Tally(40, 80), n_planned=512).kind == "exhausted"
@@ -123,7 +123,7 @@ def test_more_cases_of_the_same_share_never_widen_the_interval(total, data):
 
 
 @given(st.integers(1, 400), st.data())
-def test_the_mapped_interval_holds_the_mapped_share(total, data):
+def test_the_mapped_interval_contains_the_mapped_share(total, data):
     correct, guess = data.draw(st.integers(0, total)), data.draw(st.floats(0, 0.9))
     found = Tally(correct, total, guess_chances=guess * total).interval()
     share = max(0.0, (correct / total - guess) / (1 - guess))

@@ -16,7 +16,7 @@ def sums_of(right, each):
     return AnswerSums(float(n), len(right), float(len(right) * each**2), float(total), float(squares), each * total)
 
 
-def test_eight_items_that_are_all_right_or_all_wrong_do_not_stop_after_sixteen_repetitions():
+def test_eight_items_with_equal_answers_do_not_stop_after_sixteen_repetitions():
     answers = estimate_effective_size(sums_of([16, 16, 16, 16, 0, 0, 0, 0], 16))
     assert answers == pytest.approx(8)
     rule = StoppingRule(maximum=512, targetci=0.09)
@@ -27,7 +27,7 @@ def test_eight_items_that_are_all_right_or_all_wrong_do_not_stop_after_sixteen_r
     assert found.reason.endswith("after 128 cases (worth 8 answers to different items), the target is ±0.09")
 
 
-def test_one_answer_an_item_counts_as_before():
+def test_one_answer_per_item_gives_the_rule_without_repetitions():
     assert estimate_effective_size(sums_of([1, 0, 1, 1, 0, 1], 1)) == pytest.approx(6)
     assert Tally(96, 128).interval() == Tally(96, 128, effective=128.0).interval() == wilson(96, 128)
 
@@ -47,7 +47,7 @@ def test_an_impossible_effective_number_is_refused(effective):
 
 @pytest.mark.parametrize("correlation", [0, 0.3, 0.6])
 @pytest.mark.parametrize("skill", [0.5, 0.7, 0.9, 0.97])
-def test_the_interval_of_8_items_asked_16_times_covers_in_93_of_100_points(skill, correlation):
+def test_intervals_for_8_items_with_16_repetitions_cover_in_93_of_100_points(skill, correlation):
     covered, _ = simulate(EIGHT_BY_SIXTEEN, skill, correlation, points=1500, seed=3)
     assert covered > 0.93 - 2 * 0.0066  # .0066 is the standard error of a share of .93 of 1,500.
 
@@ -61,14 +61,14 @@ def test_counting_each_answer_as_an_item_would_cover_too_rarely(monkeypatch):
 
 
 @pytest.mark.slow
-def test_items_that_are_asked_once_cover_as_the_table_says():
+def test_items_without_repetitions_have_the_coverage_of_the_table():
     once = RepeatedDesign(items=2048, maximum=2048, per_round=32, target=0.15)
     covered, cases = simulate(once, 0.5, 0, points=2000, seed=3)
     assert covered == pytest.approx(0.930, abs=3 * 0.0057)  # The table of `coverage`, and the error of 2,000 points.
     assert 32 < cases < 64
 
 
-def test_the_coverage_of_a_design_says_when_it_is_low():
+def test_low_coverage_of_a_design_is_reported():
     assert not find_coverage(EIGHT_BY_SIXTEEN).is_low
     assert find_coverage(RepeatedDesign(items=4, maximum=16, per_round=4, target=0.5)).least < 0.9
     assert find_coverage(RepeatedDesign(items=4, maximum=16, per_round=4, target=0.5)).is_low

@@ -28,7 +28,7 @@ def test_the_test_over_strata_matches_statsmodels(tables):
     assert float(p) == pytest.approx(expected, abs=1e-9)
 
 
-def test_more_answers_at_the_hard_point_make_nobody_worse():
+def test_more_answers_at_a_hard_point_do_not_lower_a_model():
     # Both have 90 % at the easy point and 30 % at the hard one; the second was asked mostly the hard one.
     right, sizes = np.array([[90.0, 30.0], [9.0, 300.0]]), np.array([[100.0, 100.0], [10.0, 1000.0]])
     assert rank_rows(right, sizes) == [RankRange(1, 2), RankRange(1, 2)]
@@ -56,7 +56,7 @@ def test_equal_models_are_separated_in_at_most_five_of_a_hundred_tables():
     assert wrong / 400 <= 0.07  # 5 %, within three standard errors.
 
 
-def test_strata_of_a_single_side_are_ignored():
+def test_strata_with_only_one_side_are_ignored():
     alone = mantel_haenszel(np.array([9.0]), np.array([10.0]), np.array([2.0]), np.array([10.0]))[1]
     more = mantel_haenszel(np.array([9.0, 5.0]), np.array([10.0, 5.0]), np.array([2.0, 0.0]), np.array([10.0, 0.0]))[1]
     assert float(more) == float(alone)
@@ -71,7 +71,7 @@ def test_strata_of_a_single_side_are_ignored():
         ((0, 10), (0, 10), (-0.2775, 0.2775)),
     ],
 )
-def test_the_interval_of_a_difference_is_newcombes(first, second, published):
+def test_the_interval_of_a_difference_matches_newcombes(first, second, published):
     estimates = [estimate_accuracy([CellCounts(1, 0, n, right, n, 0, 0, 0.0, 0, 0)]) for right, n in (second, first)]
     _, low, high = subtract_estimates(*estimates)
     assert (low, high) == pytest.approx(published, abs=6e-5)

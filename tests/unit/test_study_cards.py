@@ -1,4 +1,4 @@
-"""A study card's numbers, counted from rows: the same in any order, exact in money, and each change is found."""
+"""The numbers of a study card: independent of the order of rows, with exact costs, and every change is detected."""
 
 import json
 from decimal import Decimal
@@ -45,7 +45,7 @@ def counted(rows, table="trials"):
 
 
 @given(trials, st.randoms())
-def test_the_order_of_rows_never_matters_and_each_row_counts_once(rows, random):
+def test_numbers_do_not_depend_on_the_order_of_rows_and_count_each_row_once(rows, random):
     shuffled = random.sample(rows, len(rows))
     content = counted(rows)
     assert counted(shuffled) == content
@@ -60,20 +60,20 @@ def test_the_order_of_rows_never_matters_and_each_row_counts_once(rows, random):
     assert study_card(FACTS, content) == study_card(FACTS, counted(shuffled))
 
 
-def test_money_is_added_exactly():
+def test_costs_are_summed_exactly():
     rows = [{"stage": "judge", "model": "m", "attempts": 1, "unpriced": 0, "cost_usd": 0.1}] * 3
     found = counted(rows, "ledger")["money"]["judge"]["m"]
     assert (found["attempts"], Decimal(found["paid_usd"])) == (3, Decimal("0.3"))
 
 
-def test_a_difference_is_named_with_both_numbers():
+def test_a_difference_is_reported_with_both_numbers():
     assert find_differences({"a": {"b": 3, "c": 1}}, {"a": {"b": 2, "c": 1}, "d": 5}) == [
         "a / b: the card says 3, the tables 2",
         "d: the card says None, the tables 5",
     ]
 
 
-def test_a_result_has_its_interval_and_method_or_the_reason_for_none():
+def test_a_result_has_an_interval_with_its_method_or_a_reason():
     line = {"measure": "exact_match", "condition": "small", "n": 10, "items": 10, "unread": 0, "mean": 1.0, "se": 0.0}
     with_interval = {**line, "low": 0.7225, "high": 1.0, "method": "Wilson", "reason": ""}
     without = {**line, "low": None, "high": None, "method": "", "reason": "an interval needs at least two items"}
@@ -109,7 +109,7 @@ def test_the_card_names_the_version_and_the_commit():
     assert "| commit of evalsite | c0ffee |" in study_card({**FACTS, "evalsite": made}, counted([]))
 
 
-def test_words_of_people_make_no_markup():
+def test_markup_in_texts_of_people_is_escaped():
     card = study_card(FACTS, counted([]))
     assert "A \\<b\\>title\\</b\\>" in card
     assert "to \\*see\\* | it" in card

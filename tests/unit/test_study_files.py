@@ -1,4 +1,4 @@
-"""A study as files: each value comes back as it was, with its type."""
+"""A study as files: each value keeps its content and type."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -20,7 +20,7 @@ TRIAL = StudyTrial(
 )  # fmt: skip
 
 
-def test_a_study_comes_back_from_its_files_as_it_was(tmp_path):
+def test_a_study_survives_a_round_trip_through_files(tmp_path):
     study = Study(
         name="one", tool="inspect", trials=lambda: iter([TRIAL] * 3), notes=["A note."], recipe={"n": 1},
         items=[StudyItem("a", "?", choices=("x", "y"), metadata={"n": 1.5}, norms=(HumanNorm("joy", 1.5, n=3),))],

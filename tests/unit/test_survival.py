@@ -13,7 +13,7 @@ RELAPSES = {6: 3, 7: 1, 10: 1, 13: 1, 16: 1, 22: 1, 23: 1}
 IN_REMISSION = {6: 1, 9: 1, 10: 1, 11: 1, 17: 1, 19: 1, 20: 1, 25: 1, 32: 2, 34: 1, 35: 1}
 
 
-def test_the_remissions_of_freireich_have_their_published_curve():
+def test_freireichs_remissions_have_the_published_curve():
     steps = kaplan_meier(RELAPSES, IN_REMISSION)
     assert [(step.time, step.at_risk, round(step.survival, 3)) for step in steps] == [
         (6, 21, 0.857), (7, 17, 0.807), (10, 15, 0.753), (13, 12, 0.690), (16, 11, 0.627), (22, 7, 0.538),

@@ -1,4 +1,4 @@
-"""Tables of untrusted files: what a database may do, and which values are refused."""
+"""Tables of untrusted files: restrictions on a database, and refused values."""
 
 import json
 from dataclasses import replace
@@ -48,7 +48,7 @@ def written(path, **columns):
         "CREATE TABLE more AS SELECT 1",
     ],
 )
-def test_a_database_reaches_nothing_but_itself(database, tmp_path, statement):
+def test_a_database_cannot_access_other_files(database, tmp_path, statement):
     import duckdb
 
     secret = tmp_path / "secret.csv"
@@ -66,7 +66,7 @@ def test_only_the_named_tables_of_a_database_are_written(database):
     assert (tables["runs"][0]["run_id"], tables["runs"][0]["cost"]) == (1, None)
 
 
-def test_a_parquet_file_is_a_table_with_the_name_of_its_part(tmp_path):
+def test_a_parquet_file_is_a_table_named_after_its_part(tmp_path):
     file = written(tmp_path / "items.parquet", key=["a", "b"], score=[1.5, float("nan")])
     assert not is_duckdb(file)
     assert dumped(file, part="items") == {"items": [{"key": "a", "score": 1.5}, {"key": "b", "score": None}]}
@@ -81,13 +81,13 @@ def test_a_parquet_file_is_a_table_with_the_name_of_its_part(tmp_path):
         ({"key": ["a" * 50]}, {"unpacked_bytes": 20}, "items.parquet: more than 0 MiB"),
     ],
 )
-def test_what_a_line_cannot_hold_is_refused_with_its_row(tmp_path, columns, limits, message):
+def test_a_value_that_a_line_cannot_represent_is_refused_with_its_row(tmp_path, columns, limits, message):
     file = written(tmp_path / "items.parquet", **columns)
     with pytest.raises(FileError, match=message):
         dumped(file, limits=replace(LIMITS, **limits))
 
 
-def test_a_file_of_neither_kind_is_refused_with_its_name(tmp_path):
+def test_a_file_of_an_unsupported_kind_is_refused_by_name(tmp_path):
     file = tmp_path / "items.parquet"
     file.write_text("text")
     with pytest.raises(FileError, match="the file is not Parquet"):

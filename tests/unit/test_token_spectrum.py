@@ -30,7 +30,7 @@ def test_shares_add_up_to_one_and_do_not_depend_on_scale_offset_or_length():
     assert spectral_distance(one, mean_spectrum([wave(MIDDLE_25)])) > 0.9
 
 
-def test_noise_is_flat_and_each_text_counts_the_same():
+def test_noise_has_a_flat_spectrum_and_each_text_has_equal_weight():
     rng = random.Random(5)
     noise = mean_spectrum([[rng.randrange(200_000) for _ in range(200)] for _ in range(100)])
     assert noise.entropy > 0.99
@@ -39,6 +39,6 @@ def test_noise_is_flat_and_each_text_counts_the_same():
     assert mixed.power[25] == pytest.approx(2 / 3, abs=0.05)
 
 
-def test_texts_without_a_spectrum_are_left_out():
+def test_texts_without_a_spectrum_are_excluded():
     assert mean_spectrum([[5, 5, 5, 5, 5], [1, 2]]) is None
     assert mean_spectrum([wave(MIDDLE_7), [7] * 50]).texts == 1

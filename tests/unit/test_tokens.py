@@ -1,4 +1,4 @@
-"""A request counts by its model's tokenizer, where that is public; no request counts more than the largest of all."""
+"""Token counts by a model's public tokenizer; no request exceeds the count of the largest request."""
 
 import hashlib
 import os
@@ -91,7 +91,7 @@ def test_claude_is_never_counted_below_bytes(texts):
     assert tokens.CLAUDE.compute_tokens(0, texts) == tokens.estimate_by_bytes(texts)
 
 
-def test_requests_that_cannot_be_the_largest_are_not_counted():
+def test_requests_that_cannot_be_the_largest_are_not_tokenized():
     counted = []
 
     def count(text):
@@ -102,18 +102,18 @@ def test_requests_that_cannot_be_the_largest_are_not_counted():
     assert counted == ["word " * 100]
 
 
-def test_a_request_by_bytes_is_its_texts_its_turns_and_what_opens_the_reply():
+def test_a_count_by_bytes_includes_texts_turns_and_the_reply_prefix():
     assert tokens.estimate_by_bytes(["abc", "abcd"]) == (1 + 4) + (2 + 4) + 3
     assert tokens.estimate_by_bytes([]) == 0
 
 
-def test_a_process_of_its_own_counts_as_the_tokenizer_does(rule_and_count):
+def test_the_counting_process_counts_like_the_tokenizer(rule_and_count):
     rule, count = rule_and_count
     asked = [["The quick brown fox.", "猫 🙂 1234567"], ["<|endoftext|> \ud800 is text"]]
     assert token_counter.count_largest(asked, rule) == tokens.find_largest(asked, rule, count)
 
 
-def test_that_process_gets_no_keys(monkeypatch):
+def test_the_counting_process_inherits_no_api_keys(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     seen = {}
     real = token_counter.subprocess.Popen
@@ -128,7 +128,7 @@ def test_that_process_gets_no_keys(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_tokenizer_that_cannot_be_run_is_an_error_and_is_remembered(monkeypatch):
+def test_a_tokenizer_that_cannot_run_is_an_error_and_is_remembered(monkeypatch):
     monkeypatch.setattr(token_counter.sys, "executable", "/nonexistent")
     with pytest.raises(token_counter.CountError):
         token_counter.count_largest([["hello"]], tokens.CL100K)
@@ -139,7 +139,7 @@ def test_a_tokenizer_that_cannot_be_run_is_an_error_and_is_remembered(monkeypatc
 
 
 @pytest.mark.parametrize("program", ["raise SystemExit(1)", "import time; time.sleep(60)"])
-def test_a_process_that_ends_or_hangs_is_an_error_and_leaves_nothing_behind(monkeypatch, program):
+def test_a_counting_process_that_ends_or_hangs_is_an_error_and_is_removed(monkeypatch, program):
     started = []
     real = token_counter.subprocess.Popen
 
@@ -156,7 +156,7 @@ def test_a_process_that_ends_or_hangs_is_an_error_and_leaves_nothing_behind(monk
     assert token_counter.failed_tokenizers == {"cl100k_base"}
 
 
-def test_an_error_while_building_requests_is_not_a_count_error():
+def test_an_error_while_building_requests_is_not_a_counting_error():
     def broken():
         yield ["hello"]
         raise RuntimeError("the database went away")

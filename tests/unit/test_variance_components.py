@@ -64,7 +64,7 @@ def test_single_scores_do_not_separate_repetitions_from_interaction():
     assert found.interaction == pytest.approx(1.64, rel=0.3)
 
 
-def test_items_that_a_condition_did_not_score_are_left_out():
+def test_items_with_a_missing_score_are_excluded():
     scores, _ = simulated(items=10)
     scores.n[0, 1] = 0
     assert variance_components(scores).items == 9
@@ -89,7 +89,7 @@ def test_the_power_matches_the_noncentral_t_test():
     assert power == pytest.approx(0.795, abs=0.01)
 
 
-def test_the_needed_items_are_the_fewest_with_that_power():
+def test_the_required_items_are_the_fewest_with_the_requested_power():
     items = find_needed_items(COMPONENTS, 0.4, repetitions=5)
     assert paired_power(0.4, COMPONENTS.standard_error(items, 5), items) >= 0.8
     assert paired_power(0.4, COMPONENTS.standard_error(items - 1, 5), items - 1) < 0.8
@@ -118,5 +118,5 @@ def test_a_component_of_zero_has_an_interval_from_zero():
     assert set(found) >= {"item", "repetition"}
 
 
-def test_few_items_have_no_interval_of_a_share_of_variance():
+def test_few_items_give_no_interval_of_a_share_of_variance():
     assert share_intervals(simulated(items=9)[0]) == {}

@@ -1,4 +1,4 @@
-"""The contract of verdicts: what a judge's reply says, whatever its shape; and a code where it says nothing."""
+"""Parsing of verdicts: a judge's reply in any format gives a score or an error code."""
 
 import json
 import math
@@ -35,7 +35,7 @@ ASKED = {
 @pytest.mark.parametrize(
     ("kind", "replies"), [("score", 8000), ("criteria", 2000), ("label", 2000), ("pairwise", 2000)]
 )
-def test_replies_in_assorted_shapes_are_read_or_get_the_right_code(kind, replies):
+def test_replies_in_many_formats_give_a_score_or_the_correct_code(kind, replies):
     rubric, asked = ASKED[kind]
     dice = random.Random(20261120)
     seen = Counter()
@@ -64,7 +64,7 @@ def test_replies_in_assorted_shapes_are_read_or_get_the_right_code(kind, replies
         ('<think>{"score": 2}</think>{"score": 7}', 7),
     ],
 )
-def test_the_last_fenced_block_that_has_a_score_decides_and_then_the_last_object(reply, score):
+def test_the_last_fenced_block_with_a_score_precedes_the_last_object(reply, score):
     assert read_verdict(reply, SCORE).score == score
 
 
@@ -82,7 +82,7 @@ def test_the_last_fenced_block_that_has_a_score_decides_and_then_the_last_object
         ('<think>{"score": 9}</think> I cannot say.', None),
     ],
 )
-def test_only_thoughts_that_a_reply_begins_with_are_passed_over(reply, score):
+def test_only_thoughts_at_the_beginning_of_a_reply_are_skipped(reply, score):
     assert read_verdict(reply, SCORE).score == score
 
 
@@ -109,26 +109,26 @@ def test_a_think_tag_inside_a_json_string_never_changes_score_or_code(before, bl
     assert (quoted.score, quoted.error) == (plain.score, plain.error)
 
 
-def test_latex_survives_in_the_reasoning():
+def test_latex_in_the_reasoning_is_preserved():
     reply = '```json\n{"score": 1, "reasoning": "It follows that \\( \\alpha \\le 2 \\)."}\n```'
     assert read_verdict(reply, SCORE).reasoning == "It follows that \\( \\alpha \\le 2 \\)."
 
 
-def test_criteria_are_a_weighted_share():
+def test_criteria_give_a_weighted_share():
     reply = json.dumps({"criteria": {"correct": "pass", "well  PUT": False, "brief": "Fail", "more": 1}})
     verdict = read_verdict(reply, CRITERIA)
     assert verdict.score == pytest.approx(3 / 5)
     assert verdict.detail == {"criteria": {"correct": True, "Well put": False, "brief": False}}
 
 
-def test_a_label_has_its_score_or_its_place():
+def test_a_label_scores_its_value_or_its_position():
     assert read_verdict('{"label": " Right "}', LABEL).score == 1
     assert read_verdict('{"label": "wrong"}', LABEL).score == 2
     assert read_verdict('{"label": "wrong"}', LABEL).detail == {"label": "wrong"}
 
 
 @given(st.text(max_size=400), st.sampled_from(sorted(ASKED)))
-def test_no_text_is_an_exception_and_a_value_excludes_a_code(text, kind):
+def test_no_text_raises_an_exception_and_a_verdict_has_either_a_value_or_a_code(text, kind):
     verdict = read_verdict(text, ASKED[kind][0])
     assert bool(verdict.error) != (verdict.score is not None or bool(verdict.winner))
 
@@ -139,13 +139,13 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=40).map("".join))
-def test_no_heap_of_pieces_is_an_exception(text):
+def test_no_combination_of_fragments_raises_an_exception(text):
     verdict = read_verdict(text, SCORE)
     assert verdict.score in (None, 3, 1) or 0 <= verdict.score <= 10
 
 
 @given(st.floats(min_value=0, max_value=10), st.text(max_size=80))
-def test_what_a_good_judge_says_is_read_to_the_last_digit(score, reasoning):
+def test_scores_of_valid_verdicts_are_read_exactly(score, reasoning):
     block = json.dumps({"score": score, "reasoning": reasoning}, ensure_ascii=False)
     verdict = read_verdict(f"I compared both.\n```json\n{block}\n```", SCORE)
     if "```" in reasoning or "<" in reasoning:
@@ -156,12 +156,12 @@ def test_what_a_good_judge_says_is_read_to_the_last_digit(score, reasoning):
 
 
 @given(st.one_of(st.booleans(), st.none(), st.text(max_size=9), st.lists(st.integers(), max_size=2)))
-def test_what_is_no_number_is_no_score(value):
+def test_a_non_numeric_score_is_refused(value):
     assert read_verdict(json.dumps({"score": value}), SCORE).error == "score_not_numeric"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_is_no_score(value):
+def test_a_non_finite_score_is_refused(value):
     assert read_verdict(json.dumps({"score": value}), SCORE).error == "score_not_finite"
 
 
@@ -171,7 +171,7 @@ def test_what_is_not_finite_is_no_score(value):
      # Seconds already at a thousand for whoever tries each way to divide them; a judge may fall into endless blanks.
      "```" + " " * 1_500, "```json" + "\t" * 50_000],
 )  # fmt: skip
-def test_replies_that_are_made_to_be_slow_are_read_all_the_same(reply):
+def test_hostile_replies_are_parsed_quickly(reply):
     started = time.process_time()
     assert read_verdict(reply, SCORE).error == "no_json_object"
     assert time.process_time() - started < 1

@@ -25,7 +25,7 @@ def test_wilson_gives_newcombes_intervals(successes, n, low, high):
 
 
 @given(st.integers(1, 500), st.data(), st.floats(0.5, 0.999))
-def test_wilson_holds_the_proportion_and_is_symmetric(n, data, confidence):
+def test_wilson_contains_the_proportion_and_is_symmetric(n, data, confidence):
     successes = data.draw(st.integers(0, n))
     interval, mirrored = wilson(successes, n, confidence), wilson(n - successes, n, confidence)
     assert 0 <= interval.low <= successes / n + 1e-12
@@ -39,13 +39,13 @@ def test_wilson_rejects_invalid_proportions(successes, n):
         wilson(successes, n)
 
 
-def test_a_confidence_is_a_share():
+def test_a_confidence_outside_0_and_1_is_refused():
     assert normal_quantile(0.95) == pytest.approx(1.959964)
     with pytest.raises(ValueError, match="between 0 and 1"):
         normal_quantile(95)
 
 
-def test_one_and_two_successes_have_the_lower_ends_of_brown_cai_and_dasgupta():
+def test_one_and_two_successes_have_the_lower_bounds_of_brown_cai_and_dasgupta():
     # P(at least 1 | lambda) = 1 - exp(-lambda) = .05, and P(at least 2 | lambda) = 1 - exp(-lambda)(1 + lambda) = .05.
     assert modified_wilson(1, 20)[0] == pytest.approx(-math.log(0.95) / 20)
     two = modified_wilson(2, 40)[0] * 40
@@ -57,7 +57,7 @@ def test_one_and_two_successes_have_the_lower_ends_of_brown_cai_and_dasgupta():
 
 
 @pytest.mark.parametrize(("n", "p"), [(10, 0.985), (10, 0.99), (20, 0.005), (40, 0.998)])
-def test_the_correction_covers_extreme_shares_that_wilsons_interval_misses(n, p):
+def test_the_corrected_interval_covers_extreme_shares_that_wilsons_misses(n, p):
     chances = binom.pmf(range(n + 1), n, p)
     modified = sum(chances[x] for x in range(n + 1) if modified_wilson(x, n)[0] <= p <= modified_wilson(x, n)[1])
     plain = sum(chances[x] for x in range(n + 1) if wilson(x, n).low <= p <= wilson(x, n).high)

@@ -1,4 +1,4 @@
-"""Statistics in plain text."""
+"""The wording of statistics in text."""
 
 import pytest
 from hypothesis import given
@@ -22,5 +22,5 @@ def test_values_that_round_to_zero_have_no_sign(said, text):
 
 @pytest.mark.slow
 @given(st.floats(-1e6, 1e6))
-def test_a_number_reads_as_it_rounds(value):
+def test_a_number_is_written_as_it_rounds(value):
     assert float(format_number(value).replace("−", "-")) == pytest.approx(round(value, 2), abs=1e-9)

@@ -25,7 +25,7 @@ def parse_command_line(line):
 
 
 @pytest.mark.parametrize("document", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_command_line_has_a_command_verbs_and_options_that_exist(document):
+def test_every_command_line_uses_existing_commands_verbs_and_options(document):
     errors = []
     for line in COMMAND_LINE.findall(document.read_text(encoding="utf-8")):
         try:
@@ -36,7 +36,7 @@ def test_every_command_line_has_a_command_verbs_and_options_that_exist(document)
 
 
 @pytest.mark.parametrize("line", ["drane", "drain --until-idel", "dataset approv photographs@1 --reason x"])
-def test_a_command_line_that_is_misspelt_is_refused(line):
+def test_a_misspelt_command_line_is_refused(line):
     with pytest.raises((CommandError, KeyError)):
         parse_command_line(line)
 
@@ -49,7 +49,7 @@ def read_texts_of_the_site():
 
 
 @pytest.mark.parametrize("document", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_page_button_and_field_in_italics_is_a_text_of_the_site(document):
+def test_every_page_button_and_field_in_italics_exists_on_the_site(document):
     prose = re.sub(r"^    .*$|^```.*?^```|`[^`]*`", "", document.read_text(encoding="utf-8"), flags=re.M | re.S)
     named = {" ".join(text.split()) for text in TEXT_ON_A_PAGE.findall(prose)}
     assert [text for text in sorted(named) if text.lower() not in read_texts_of_the_site()] == []

@@ -1,4 +1,4 @@
-"""docs/commands.md names every command, every verb and every option, so that a new one is not left out."""
+"""docs/commands.md names every command, every verb and every option."""
 
 import argparse
 import re
@@ -48,17 +48,17 @@ def missing_of(name, parser):
     return missing
 
 
-def test_the_commands_of_all_apps_are_found():
+def test_commands_of_all_apps_are_found():
     assert {"dataset", "drain", "export", "reconcile", "up"} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_a_command_its_verbs_and_its_options_are_documented(name):
+def test_a_command_with_its_verbs_and_options_is_documented(name):
     assert section_of(name), f"docs/commands.md has no section '## {name}'"
     assert missing_of(name, COMMANDS[name].create_parser("manage.py", name)) == []
 
 
-def test_no_section_describes_a_command_that_is_gone():
+def test_no_section_describes_a_removed_command():
     text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     described = set(re.findall(r"^## ([a-z_]+)$", text, re.MULTILINE))
     assert described - set(COMMANDS) == set()

@@ -13,7 +13,7 @@ TOKEN_COUNTS = ["input_tokens", "output_tokens", "reasoning_tokens", "cache_read
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_the_section_of_a_table_names_each_of_its_columns(table):
+def test_the_section_of_a_table_names_each_column(table):
     documented = set(re.findall(r"`(\w+)`", SECTIONS["The design cell"] + SECTIONS[table]))
     if "five token counts" in SECTIONS[table]:
         documented.update(TOKEN_COUNTS)

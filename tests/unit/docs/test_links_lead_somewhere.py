@@ -1,4 +1,4 @@
-"""What the Markdown files point at is there, and what is there they point at: links, paths, tests, commands, pages."""
+"""References in the Markdown files exist, and existing parts are referenced: links, paths, tests, commands, pages."""
 
 import re
 from functools import cache
@@ -33,12 +33,12 @@ def anchors_of(page):
     return {slug_of(heading) for heading in re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)}
 
 
-def test_there_are_pages_to_look_at():
+def test_the_documents_are_found():
     assert {"README.md", "CONTRIBUTING.md", "THREAT_MODEL.md", "CHANGELOG.md"} <= {page.name for page in PAGES}
 
 
 @pytest.mark.parametrize("document", PAGES, ids=name_of)
-def test_relative_links_point_to_a_file_and_a_heading_of_it(document):
+def test_relative_links_point_to_existing_files_and_headings(document):
     broken = []
     for target in LINK.findall(text_of(document)):
         if re.match(r"[a-z]+:", target):
@@ -51,13 +51,13 @@ def test_relative_links_point_to_a_file_and_a_heading_of_it(document):
 
 
 @pytest.mark.parametrize("document", PAGES, ids=name_of)
-def test_paths_of_the_project_that_are_named_exist(document):
+def test_named_paths_of_the_project_exist(document):
     named = set(PATH.findall(text_of(document)))
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
 
 
 @pytest.mark.parametrize("document", PAGES, ids=name_of)
-def test_tests_that_are_named_as_proof_exist(document):
+def test_tests_named_as_proof_exist(document):
     missing = []
     for path, name in TEST.findall(text_of(document)):
         file = ROOT / path
@@ -74,7 +74,7 @@ def runs_in_make_test(path, name):
     return wanted and "mark.slow" not in marks and not re.search(r"^pytestmark = .*mark\.slow", text, re.MULTILINE)
 
 
-def test_every_promise_of_the_engine_has_a_proof_that_make_test_runs():
+def test_every_promise_of_the_engine_has_a_test_that_make_test_runs():
     promises = re.findall(
         r"^- \*\*(.+?)\*\*(.*?)(?=^- |^## |\Z)", text_of(ROOT / "docs" / "promises.md"), re.MULTILINE | re.DOTALL
     )
@@ -89,12 +89,12 @@ def test_the_index_names_every_page():
     assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} <= named
 
 
-def test_contributing_says_what_every_folder_of_tests_is_for():
+def test_contributing_describes_every_folder_of_tests():
     folders = {f"{file.parent.relative_to(ROOT)}/" for file in (ROOT / "tests").rglob("test_*.py")}
     assert folders <= set(PATH.findall(text_of(ROOT / "CONTRIBUTING.md")))
 
 
-def test_the_commands_of_the_readme_are_targets_of_the_makefile():
+def test_make_commands_in_the_readme_are_makefile_targets():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     named = set(re.findall(r"\bmake ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8")))
     assert {"demo", "test", "test-all"} <= named

@@ -22,13 +22,13 @@ def described(info):
 
 
 @pytest.mark.parametrize("name", load_generators())
-def test_the_page_has_each_task_with_its_parameters(name):
+def test_the_page_lists_each_task_with_its_parameters(name):
     text = " ".join(PAGE.read_text(encoding="utf-8").split())
     (entry,) = re.findall(rf"- \*\*{name}\*\*: (.*?)(?= - \*\*| ## )", text)
     assert entry.endswith(f"Parameters: {', '.join(map(described, load_generators()[name].describe_params()))}.")
 
 
-def test_the_example_of_the_page_is_a_space_with_the_values_that_the_page_states():
+def test_the_example_on_the_page_gives_the_stated_values():
     example = PAGE.read_text(encoding="utf-8").split("wanted at each point:\n\n")[1].split("\n\n- **grid**")[0]
     spec = read_space("\n".join(line[4:] for line in example.split("\n")))
     lengths = [point.params["length"] for point in resolve(spec, degree=1).points if point.task == "brackets"]

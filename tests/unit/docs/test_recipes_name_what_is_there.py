@@ -1,4 +1,4 @@
-"""The files and names in the recipes of CONTRIBUTING and in the figure of a trial's path are those of the code."""
+"""The files and names in the recipes of CONTRIBUTING and in the figure of a trial's path exist in the code."""
 
 import re
 from pathlib import Path
@@ -20,13 +20,13 @@ def recipes():
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def test_there_is_a_recipe_for_each_part_that_people_add():
+def test_every_kind_of_extension_has_a_recipe():
     wanted = {"A scorer", "A figure", "A parametric task", "A task for the queue", "A provider", "A format of datasets"}
     assert wanted | {"A format of studies", "A figure for papers, or a section of the report"} <= set(recipes())
 
 
 @pytest.mark.parametrize("name", recipes())
-def test_every_file_of_a_recipe_has_its_whole_path_and_exists(name):
+def test_every_file_of_a_recipe_exists_under_its_full_path(name):
     files = re.findall(r"`([\w./-]+\.(?:py|sql|html|md|toml))`", recipes()[name])
     assert [file for file in files if file not in BY_KIND and not (ROOT / file).is_file()] == []
 
@@ -39,14 +39,14 @@ def code_of(quoted):
 
 
 @pytest.mark.parametrize("name", recipes())
-def test_every_name_in_a_recipe_is_in_one_of_its_files(name):
+def test_every_name_in_a_recipe_occurs_in_one_of_its_files(name):
     quoted = re.findall(r"`([^`]+)`", recipes()[name])
     names = {found[1] for one in quoted if (found := NAME.match(one))} - FOREIGN
     code = code_of(quoted)
     assert [one for one in sorted(names) if not re.search(rf"\b{one}\b", code)] == []
 
 
-def test_the_figure_of_a_trials_path_names_modules_that_exist():
+def test_the_figure_of_a_trials_path_names_existing_modules():
     picture = (ROOT / "docs" / "images" / "path-of-a-trial.svg").read_text(encoding="utf-8")
     named = re.findall(r">([\w/]+\.py)<", picture)
     modules = [str(file.relative_to(ROOT)) for app in APPS for file in (ROOT / app).rglob("*.py")]
@@ -54,7 +54,7 @@ def test_the_figure_of_a_trials_path_names_modules_that_exist():
     assert [one for one in named if not any(module.endswith(f"/{one}") for module in modules)] == []
 
 
-def test_the_readme_lists_the_modules_of_a_trials_path_that_its_figure_shows():
+def test_the_readme_lists_the_modules_in_the_figure_of_a_trials_path():
     picture = (ROOT / "docs" / "images" / "path-of-a-trial.svg").read_text(encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\d+\. \[([\w/]+\.py)\]", readme, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The tables of the document on points say what the stored tables say."""
+"""The coverage tables of the document on points match the stored tables."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ def told_in(text):
     return {(float(target), int(size)): tuple(rest) for target, size, *rest in LINE.findall(text)}
 
 
-def test_every_simulated_setting_is_told_as_it_was_simulated():
+def test_every_documented_coverage_of_accuracies_matches_the_simulation():
     told = told_in(OF_ACCURACIES)
     assert set(told) == {(target, size) for target, size, _ in COVERAGE}
     for (target, size), (least, most, *cases) in told.items():
@@ -29,7 +29,7 @@ def test_every_simulated_setting_is_told_as_it_was_simulated():
         assert [int(n) for n in cases] == [round(expect_cases(rule, size, guess)) for guess in GUESSES]
 
 
-def test_every_simulated_setting_of_ratings_is_told_as_it_was_simulated():
+def test_every_documented_coverage_of_ratings_matches_the_simulation():
     told = told_in(OF_RATINGS)
     assert set(told) == set(rating_coverage.COVERAGE)
     for (target, size), (least, most, *items) in told.items():

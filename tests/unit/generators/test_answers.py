@@ -1,4 +1,4 @@
-"""Reading a final answer from a model's text."""
+"""Extraction of a final answer from a model's text."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ SEED_ANSWER = (
 )
 
 
-def test_the_seeds_answer_is_read_as_its_record_says():
+def test_the_published_answer_is_read_as_recorded():
     reading = LETTER.read(SEED_ANSWER, ("(A)", "(B)", "(C)"))
     assert (reading.normalised, reading.extracted, reading.valid) == ("(C) Hacksaw Ridge", "(C)", True)
     assert LETTER.is_correct(reading, "(C)")
@@ -49,7 +49,7 @@ def test_the_seeds_answer_is_read_as_its_record_says():
         ("", None),
     ],
 )
-def test_an_integer_is_the_result_or_the_first_of_the_final_answer(text, extracted):
+def test_an_integer_answer_is_the_result_or_the_first_integer(text, extracted):
     assert INTEGER.read(text).extracted == extracted
 
 

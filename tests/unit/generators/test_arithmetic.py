@@ -31,7 +31,7 @@ def test_the_target_is_the_value_of_the_text(values, seed):
     check("arithmetic", solve, values, seed)
 
 
-def test_the_text_has_as_many_integers_as_asked_for_and_nests_no_deeper():
+def test_the_text_has_the_requested_integers_and_maximum_depth():
     for case in cases_at("arithmetic", {"length": 12, "max_depth": 2, "prob_open": 1.0}, count=20):
         assert len(re.findall(r"[0-9]+", case.input)) == 12
         depths = [case.input[:at].count("(") - case.input[:at].count(")") for at in range(len(case.input))]
@@ -46,10 +46,10 @@ def test_the_worked_steps_end_with_the_target():
             assert get_generator(name).explain(case).endswith(f" = {case.target}")
 
 
-def test_without_spaces_no_space_is_left():
+def test_a_text_without_spaces_contains_no_space():
     assert all(" " not in case.input for case in cases_at("arithmetic", {"prob_dewhitespace": 1.0}, count=20))
 
 
-def test_an_empty_range_of_integers_names_its_parameter():
+def test_an_empty_range_of_integers_is_refused_with_its_parameter():
     with pytest.raises(ParamError, match="min_number must not be above max_number"):
         get_generator("arithmetic").read_params({"min_number": 5, "max_number": 4})

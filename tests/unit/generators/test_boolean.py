@@ -36,7 +36,7 @@ def test_the_target_is_the_value_of_the_text(values, seed):
     check("boolean", solve, values, seed)
 
 
-def test_a_format_may_be_given_by_its_number():
+def test_a_format_can_be_selected_by_number():
     numbered, named = (cases_at("boolean", {"format": name}, count=5) for name in (2, "ON_OFF"))
     assert [case.input for case in numbered] == [case.input for case in named]
     assert all(case.choices == ("ON", "OFF") for case in named)

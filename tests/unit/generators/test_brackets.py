@@ -17,7 +17,7 @@ def test_the_target_closes_the_text(values, seed):
     check("brackets", solve, values, seed)
 
 
-def test_the_text_nests_no_deeper_than_asked_for_and_something_is_left_to_close():
+def test_the_text_has_at_most_the_requested_depth_and_leaves_brackets_open():
     for case in cases_at(
         "brackets", {"length": 50, "max_depth": 3, "kinds": 2, "close_weight_multiplier": 0.1}, count=9
     ):
@@ -30,7 +30,7 @@ def test_the_text_nests_no_deeper_than_asked_for_and_something_is_left_to_close(
         assert case.target
 
 
-def test_an_answer_without_spaces_is_right_too():
+def test_an_answer_without_spaces_is_also_correct():
     from datasets_app.generators.registry import get_generator
 
     rule = get_generator("brackets").answer

@@ -43,14 +43,14 @@ def test_the_target_is_the_car_after_all_moves(values, seed):
     check("cars", solve, values, seed)
 
 
-def test_moves_and_confounders_are_as_many_as_asked_for():
+def test_the_text_has_the_requested_moves_and_confounders():
     case = cases_at("cars", {"moves": 9, "confounders": 5, "complexity": 4}, count=1)[0]
     lines = case.input.split("\n")[2:-1]
     assert sum(bool(re.match(r"\w+ moves ", line)) for line in lines) == 9
     assert len(lines) == 14
 
 
-def test_complexity_decides_which_moves_occur():
+def test_complexity_determines_the_kinds_of_moves():
     def moves(complexity):
         cases = cases_at("cars", {"complexity": complexity, "moves": 50}, count=10)
         return " ".join(line for case in cases for line in case.input.split("\n")[2:-1])

@@ -120,7 +120,7 @@ def solve(text):
 
 
 @over_points("dates")
-def test_the_target_is_the_date_that_the_story_leads_to(values, seed):
+def test_the_target_is_the_date_that_follows_from_the_story(values, seed):
     check("dates", solve, values, seed, count=6)
 
 
@@ -131,14 +131,14 @@ def test_the_four_tiers_have_36_kinds_of_story():
     assert found == set(range(36))
 
 
-def test_the_second_calendar_knows_leap_years_and_weekdays():
+def test_the_second_calendar_handles_leap_years_and_weekdays():
     assert number_of(2000, 3, 1) - number_of(2000, 2, 28) == 2
     assert number_of(1900, 3, 1) - number_of(1900, 2, 28) == 1
     assert WEEKDAYS[weekday_of(number_of(1969, 7, 20))] == "Sunday"  # Apollo 11 landed.
 
 
 @pytest.mark.parametrize("written", ["1969-04-19", "04/19/1969", "4/19/1969", "19.04.1969", "April 19, 1969"])
-def test_an_answer_counts_in_any_notation(written):
+def test_a_date_is_accepted_in_any_notation(written):
     rule = get_generator("dates").answer
     assert rule.is_correct(rule.read(f"Final Answer: {written}"), "19.04.1969")
     assert not rule.is_correct(rule.read(f"Final Answer: {written}"), "1969-04-20")

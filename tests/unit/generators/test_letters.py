@@ -16,7 +16,7 @@ def test_the_target_counts_the_letters_of_the_text(values, seed):
     check("letters", solve, values, seed)
 
 
-def test_confounders_have_none_of_the_letters_and_the_other_words_have_one():
+def test_confounders_contain_no_counted_letter_and_other_words_contain_one():
     for case in cases_at("letters", {"words": 5, "confounders": 3, "target_letters": 2, "rarity": "rare"}, count=20):
         letters = set(case.genresult["letters"])
         assert letters <= set("fjkqvwxz")

@@ -44,11 +44,11 @@ def solve(text):
 
 
 @over_points("movies")
-def test_the_target_alone_shares_something_with_all_named_films(values, seed):
+def test_only_the_target_shares_a_property_with_all_named_films(values, seed):
     check("movies", solve, values, seed)
 
 
-def test_the_seeds_record_has_this_form_and_this_answer():
+def test_the_published_record_has_this_form_and_this_answer():
     """The record: reference_count 4 shows three films, choice_count 3 gives a guess chance of 1/3."""
     assert solve(SEED_INPUT) == "(C)"
     cases = cases_at("movies", {"reference_count": 4, "choice_count": 3, "count": 128}, count=40)
@@ -61,7 +61,7 @@ def test_the_seeds_record_has_this_form_and_this_answer():
     assert case.genresult.keys() >= {"reference_movies", "choices", "selected_genres", "selected_themes"}
 
 
-def test_the_seeds_message_is_the_instruction_and_the_question():
+def test_the_published_message_is_the_instruction_and_the_question():
     message = f"{get_generator('movies').instructions.stepwise}\n{SEED_INPUT}"
     assert message.startswith(
         "Given a list of movies a user has watched and liked, recommend a similar film. Think step by step, then "
@@ -69,7 +69,7 @@ def test_the_seeds_message_is_the_instruction_and_the_question():
     )
 
 
-def test_all_named_films_and_the_target_have_the_selected_properties_and_no_other_option_has_one():
+def test_only_named_films_and_the_target_have_the_selected_properties():
     known = facts()
     for case in cases_at("movies", {"reference_count": 3, "choice_count": 6}, count=50):
         told = case.genresult
@@ -79,7 +79,7 @@ def test_all_named_films_and_the_target_have_the_selected_properties_and_no_othe
         assert not any(selected & known[title] for title in told["choices"] if title != right)
 
 
-def test_hints_name_what_the_films_have_in_common():
+def test_hints_name_the_shared_properties_of_the_films():
     for case in cases_at("movies", {"hints": True}, count=20):
         selected = case.genresult["selected_genres"] + case.genresult["selected_themes"]
         hint = case.input.split("\n")[1]
@@ -97,7 +97,7 @@ def test_hints_name_what_the_films_have_in_common():
         ("title,year,genres,themes\nAlien,1979,Horror,\nAlien,1979,Horror,\n", "'Alien' occurs twice"),
     ],
 )
-def test_a_wrong_table_is_refused_with_its_row(text, message):
+def test_an_invalid_table_is_refused_with_its_row(text, message):
     with pytest.raises(FilmsError, match=message):
         read_films(text)
 

@@ -28,23 +28,23 @@ def solve(text):
 
 
 @over_points("objects")
-def test_the_target_is_the_sum_over_the_categories_asked_for(values, seed):
+def test_the_target_is_the_sum_over_the_requested_categories(values, seed):
     check("objects", solve, values, seed)
 
 
-def test_no_thing_is_in_two_categories_and_no_adjective_is_a_thing():
+def test_categories_are_disjoint_and_no_adjective_is_a_noun():
     things = [noun for category in CATEGORIES.values() for forms in category for noun in forms]
     assert len(things) == len(set(things))
     assert not set(things) & set(ADJECTIVES)
 
 
-def test_distractors_may_be_absent_and_counted_things_are_not():
+def test_distractors_are_optional_and_counted_things_are_not():
     cases = cases_at("objects", {"max_count": 2, "distractor_count": 6}, count=30)
     assert any(0 in case.genresult["distractors"].values() for case in cases)
     assert all(0 not in case.genresult["targets"].values() for case in cases)
 
 
-def test_the_numbers_of_things_are_those_asked_for():
+def test_the_text_has_the_requested_numbers_of_things():
     case = cases_at("objects", {"target_items": 7, "distractor_count": 5, "target_groups": 2}, count=1)[0]
     facts = case.genresult
     assert (len(facts["targets"]), len(facts["distractors"]), len(facts["target_groups"])) == (7, 5, 2)

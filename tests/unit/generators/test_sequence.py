@@ -34,7 +34,7 @@ def apply(rule, terms, value):
 
 
 @over_points("sequence")
-def test_the_target_is_the_term_by_the_rules(values, seed):
+def test_the_target_is_the_term_that_the_rules_give(values, seed):
     check("sequence", solve, values, seed)
 
 

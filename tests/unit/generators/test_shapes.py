@@ -40,11 +40,11 @@ def cosine(corners, at):
 
 
 @over_points("shapes")
-def test_the_target_is_the_name_of_the_path(values, seed):
+def test_the_target_names_the_shape_of_the_path(values, seed):
     check("shapes", solve, values, seed, count=4)
 
 
-def test_every_shape_occurs_and_a_fixed_kind_occurs_alone():
+def test_every_shape_occurs_and_a_fixed_kind_excludes_others():
     assert {case.genresult["kind"] for case in cases_at("shapes", {}, count=200)} == set(NAMES)
     assert {case.genresult["kind"] for case in cases_at("shapes", {"kind": "kite"}, count=20)} == {"kite"}
 

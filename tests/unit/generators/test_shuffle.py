@@ -32,7 +32,7 @@ def test_the_target_is_the_thing_after_all_swaps(values, seed):
     check("shuffle", solve, values, seed)
 
 
-def test_the_text_has_as_many_swaps_and_gossip_as_asked_for():
+def test_the_text_has_the_requested_swaps_and_gossip():
     case = cases_at("shuffle", {"length": 5, "max_depth": 7, "confounding_count": 4, "domain": "balls"}, count=1)[0]
     events = case.input.split("\n\n")[0].split("\n")[1:-1]
     assert sum(bool(SWAP.search(event)) for event in events) == 7
@@ -57,7 +57,7 @@ def test_events_are_labelled_by_their_anchors(anchors, labels):
     assert [write_label(anchors, index, 3) for index in range(3)] == labels
 
 
-def test_labels_go_on_after_the_alphabet_and_after_nine():
+def test_labels_continue_after_the_alphabet_and_after_nine():
     assert write_label("ALPHA", 26, 99) == "AA. "
     assert write_label("ROMAN", 48, 99) == "XLIX. "
     assert write_label("HEX", 15, 99) == "0x10. "

@@ -23,7 +23,7 @@ def test_the_target_is_the_words_in_order(values, seed):
     check("sort", solve, values, seed)
 
 
-def test_long_runs_give_words_that_begin_alike():
+def test_long_runs_give_words_with_equal_beginnings():
     def firsts(run_length):
         cases = cases_at("sort", {"length": 40, "run_length": run_length, "prob_duplication": 0.0}, count=10)
         return sum(len({word[:2] for word in case.target.split()}) for case in cases)
@@ -31,7 +31,7 @@ def test_long_runs_give_words_that_begin_alike():
     assert firsts(40) < firsts(1) / 2
 
 
-def test_probabilities_of_zero_give_plain_words_once():
+def test_probabilities_of_zero_give_lowercase_words_without_repeats():
     for case in cases_at(
         "sort", {"length": 30, "prob_mutation": 0.0, "prob_duplication": 0.0, "run_length": 5}, count=5
     ):

@@ -61,7 +61,7 @@ def test_the_target_answers_the_question_about_the_table(values, seed):
     check("tables", solve, values, seed)
 
 
-def test_the_table_has_the_rows_and_columns_asked_for():
+def test_the_table_has_the_requested_rows_and_columns():
     for notation in ("markdown", "csv", "tsv", "json", "html"):
         case = cases_at("tables", {"rows": 9, "columns": 4, "format": notation}, count=1)[0]
         records = records_of(case.input.split("\n\n")[0])
@@ -69,6 +69,6 @@ def test_the_table_has_the_rows_and_columns_asked_for():
         assert all(len(record) == 6 for record in records)
 
 
-def test_only_the_highest_name_has_choices():
+def test_only_questions_for_the_highest_name_have_choices():
     assert cases_at("tables", {"operation": "max", "rows": 5}, count=1)[0].guess_chance * 5 == 1
     assert cases_at("tables", {"operation": "sum"}, count=1)[0].choices is None

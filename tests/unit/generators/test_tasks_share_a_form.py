@@ -1,4 +1,4 @@
-"""What holds for every task: parameters, streams, instructions, and errors that name the parameter."""
+"""Common properties of all tasks: parameters, streams, instructions, and errors that name the parameter."""
 
 import json
 from itertools import islice
@@ -20,7 +20,7 @@ def test_a_short_stream_is_a_prefix_of_a_long_one(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_two_streams_that_take_turns_do_not_disturb_each_other(name):
+def test_interleaved_streams_are_independent(name):
     generator = get_generator(name)
     params = generator.read_params({})
     streams = [generator.cases(params, Random(seed)) for seed in (1, 2)]
@@ -29,7 +29,7 @@ def test_two_streams_that_take_turns_do_not_disturb_each_other(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_parameter_has_help_a_default_within_its_bounds_and_a_direction(name):
+def test_every_parameter_has_help_a_valid_default_and_a_direction(name):
     for info in get_generator(name).describe_params():
         assert 10 < len(info.help) <= 100
         assert info.help.endswith(".")
@@ -55,7 +55,7 @@ def test_instructions_ask_for_the_final_answer(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_unknown_parameter_is_named_with_the_one_that_was_meant(name):
+def test_an_unknown_parameter_is_reported_with_a_suggestion(name):
     generator = get_generator(name)
     known = generator.describe_params()[0].name
     with pytest.raises(ParamError) as refused:
@@ -63,7 +63,7 @@ def test_an_unknown_parameter_is_named_with_the_one_that_was_meant(name):
     assert refused.value.problems == [f"{known}x: {name} has no such parameter; did you mean {known}?"]
 
 
-def test_values_out_of_bounds_and_of_other_types_are_named():
+def test_values_out_of_bounds_or_of_wrong_types_are_reported():
     with pytest.raises(ParamError) as refused:
         get_generator("arithmetic").read_params({"length": 2, "max_depth": "3", "prob_open": True})
     assert refused.value.problems == [
@@ -73,12 +73,12 @@ def test_values_out_of_bounds_and_of_other_types_are_named():
     ]
 
 
-def test_the_count_is_no_parameter_of_a_task():
+def test_the_count_is_not_a_parameter_of_a_task():
     generator = get_generator("arithmetic")
     assert generator.read_params({"length": 16, "count": 128}) == generator.read_params({"length": 16})
 
 
-def test_an_unknown_task_is_named_with_the_one_that_was_meant():
+def test_an_unknown_task_is_reported_with_a_suggestion():
     with pytest.raises(UnknownTask, match="'arithmetik' is not a task; did you mean arithmetic"):
         get_generator("arithmetik")
 

@@ -37,14 +37,14 @@ def test_the_example_gives_the_published_values(degree, density, values):
     st.lists(st.integers(), max_size=12), st.integers(0, 5), st.integers(0, 5), st.none() | st.integers(0, 8),
     st.integers(0, 6),
 )  # fmt: skip
-def test_a_window_is_the_head_and_the_body_behind_the_skipped(values, head, skip, body, degree):
+def test_a_window_is_the_head_and_the_body_after_skipped_values(values, head, skip, body, degree):
     window = {"head": head, "skip": skip} | ({} if body is None else {"body": body})
     taken = Window.model_validate(window).take(values, degree)
     rest = values[head:][skip:]
     assert taken == values[:head] + (rest if body is None else rest[:body])
 
 
-def test_each_part_of_a_window_may_be_the_degree():
+def test_each_part_of_a_window_can_refer_to_the_degree():
     values = list(range(10))
     assert Window(head="degree", skip=0, body=0).take(values, 3) == [0, 1, 2]
     assert Window(head=1, skip="degree", body="degree").take(values, 2) == [0, 3, 4]
@@ -91,12 +91,12 @@ def test_a_parameter_is_a_value_a_list_or_a_range(content, values):
         (None, "a value is a number"),
     ],
 )
-def test_a_wrong_parameter_is_refused(content, message):
+def test_an_invalid_parameter_is_refused(content, message):
     with pytest.raises(ValidationError, match=message):
         Axis.model_validate(content)
 
 
-def test_a_sample_of_nothing_and_a_window_of_nothing_are_refused():
+def test_an_empty_sample_or_window_is_refused():
     with pytest.raises(ValidationError, match="first or last"):
         Resample(first=0, last=0)
     with pytest.raises(ValidationError, match="at least one of head, skip and body"):

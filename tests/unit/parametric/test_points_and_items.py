@@ -1,4 +1,4 @@
-"""Points, their number before anything is drawn, and their cases as items."""
+"""Points, their number before generation, and their cases as items."""
 
 import json
 
@@ -37,7 +37,7 @@ def by_key(space):
     }
 
 
-def test_points_are_counted_by_degree_and_density_before_anything_is_drawn():
+def test_points_are_counted_by_degree_and_density_before_generation():
     counts = count_points(space_of().spec)
     assert counts["arithmetic"] == dict.fromkeys(counts["arithmetic"], 6)
     assert counts["swaps"][2, "corner"] == 2
@@ -48,14 +48,14 @@ def test_points_are_counted_by_degree_and_density_before_anything_is_drawn():
 
 @pytest.mark.parametrize("degree", [0, 1, 4])
 @pytest.mark.parametrize("density", ["normal", "lowdef", "corner"])
-def test_the_counts_are_those_of_the_resolved_space(degree, density):
+def test_the_counts_match_the_resolved_space(degree, density):
     space = space_of(degree=degree, density=density)
     counts = count_points(space.spec, (degree,), (density,))
     assert space.points_by_task == {name: one[degree, density] for name, one in counts.items()}
     assert space.cases == 4 * len(space.points) == len(list(generate_items(space)))
 
 
-def test_names_of_points_are_those_of_the_seeds_record():
+def test_point_names_match_the_published_record():
     task = {"name": "movies", "mode": "list", "params": [{"reference_count": 4, "choice_count": 3, "count": 128}]}
     item = next(generate_items(space_of([task])))
     assert item.point.count == 128
@@ -71,14 +71,14 @@ def test_more_cases_at_a_point_continue_its_stream():
     assert few.items() <= many.items()
 
 
-def test_more_points_leave_the_items_of_the_others_as_they_were():
+def test_more_points_do_not_change_items_of_other_points():
     more = [{"name": "sort"}, *TASKS]
     before, after = (by_key(space_of(tasks)) for tasks in (TASKS, more))
     assert before.items() <= after.items()
     assert len(after) == len(before) + 4
 
 
-def test_the_same_parameters_give_the_same_cases_in_every_file_and_another_seed_gives_others():
+def test_cases_depend_only_on_parameters_and_seed():
     (point,) = space_of([{"name": "sort", "params": {"length": 9}}]).points
     alone = [item.case for item in generate_point(point)]
     cases = draw_cases("sort", {"length": 9})
@@ -87,13 +87,13 @@ def test_the_same_parameters_give_the_same_cases_in_every_file_and_another_seed_
     assert [item.case for item in generate_point(point, start=2, stop=4)] == alone[2:]
 
 
-def test_a_definition_rebuilds_the_same_items_after_it_was_stored_as_text():
+def test_a_stored_definition_rebuilds_the_same_items():
     space = space_of(degree=1)
     stored = json.loads(json.dumps(space.definition()))
     assert list(generate_from_definition(stored)) == list(generate_items(space))
 
 
-def test_the_hash_of_a_definition_follows_its_content():
+def test_the_hash_of_a_definition_depends_on_its_content():
     hashes = {space_of().definition_hash(), space_of(degree=1).definition_hash(), space_of(seed=7).definition_hash()}
     assert len(hashes) == 3
     assert space_of().definition_hash() in hashes
@@ -108,7 +108,7 @@ def test_a_definition_of_another_version_is_refused():
         list(generate_from_definition(stored))
 
 
-def test_examples_equal_no_case_and_no_other_example():
+def test_examples_differ_from_all_cases_and_each_other():
     params = {"length": 4, "kinds": 2}
     cases = draw_cases("brackets", params)
     avoid = {next(cases).input for _ in range(3)}

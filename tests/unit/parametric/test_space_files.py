@@ -1,4 +1,4 @@
-"""Files of a space: what they may hold, and errors that name the field."""
+"""Files of a space: their allowed content, and errors that name the field."""
 
 import json
 
@@ -25,7 +25,7 @@ def problems_of(*tasks, **fields):
     return refused.value.problems
 
 
-def test_grid_is_the_default_mode_and_a_product_of_all_values():
+def test_grid_is_the_default_mode_and_combines_all_values():
     space = resolve(read_space(text_of({"name": "arithmetic", "params": {"length": [8, 16], "max_depth": [0, 1]}})))
     assert [point.params for point in space.points] == [
         {"length": 8, "max_depth": 0},
@@ -35,7 +35,7 @@ def test_grid_is_the_default_mode_and_a_product_of_all_values():
     ]
 
 
-def test_a_list_has_its_sets_of_parameters_and_its_own_counts():
+def test_a_list_has_its_own_parameter_sets_and_counts():
     task = {"name": "arithmetic", "mode": "list", "params": [{"length": 8}, {"length": 9, "max_depth": 1, "count": 5}]}
     points = resolve(read_space(text_of(task))).points
     assert [(point.params, point.count) for point in points] == [
@@ -59,14 +59,14 @@ def test_several_manifolds_of_a_task_are_joined_without_repeating_a_point():
     assert space.duplicates == 1
 
 
-def test_degree_and_density_of_a_task_win():
+def test_degree_and_density_of_a_task_take_precedence():
     axis = {"range": [8, 16, 24, 32], "window": {"skip": "degree", "body": 2}, "resample:corner": {"first": 1}}
     own = {"name": "brackets", "mode": "manifold", "manifold": {"length": axis}, "degree": 2, "density": "normal"}
     spec = read_space(text_of(own))
     assert [point.params["length"] for point in resolve(spec, degree=0, density="corner").points] == [24, 32]
 
 
-def test_static_is_refused_with_the_reason():
+def test_the_static_mode_is_refused_with_a_reason():
     (problem,) = problems_of({"name": "arithmetic", "mode": "static", "params": {}})
     assert problem.startswith("tasks[0].mode: static is no mode here: a fixed file of questions has no parameters")
 
@@ -142,7 +142,7 @@ def test_an_error_names_the_field_by_its_path(task, problem):
     assert problems_of(task) == [problem]
 
 
-def test_errors_of_the_file_itself_name_its_fields():
+def test_errors_at_the_top_level_name_their_fields():
     assert problems_of({"name": "sort"}, precison={}) == ["precison: unknown field; did you mean precision?"]
     assert problems_of({"name": "sort"}, precision={"low": {}}) == ["precision.low.count: field required"]
     assert problems_of({"name": "sort"}, {"name": "sort"}) == ["tasks: two tasks have the name 'sort'"]
@@ -151,13 +151,13 @@ def test_errors_of_the_file_itself_name_its_fields():
     ]
 
 
-def test_a_text_that_is_no_mapping_or_no_yaml_is_refused():
+def test_a_text_that_is_not_a_yaml_mapping_is_refused():
     for text in ("- 1", "3", "", "a: [1", "a: &b 1\nc: *b"):
         with pytest.raises(SpaceError):
             read_space(text)
 
 
-def test_the_first_precision_is_the_default_and_an_unknown_one_is_named():
+def test_the_first_precision_is_the_default_and_an_unknown_precision_is_reported():
     spec = read_space(text_of({"name": "sort"}))
     assert resolve(spec).points[0].count == 32
     assert resolve(spec, precision="high").points[0].count == 128
@@ -165,7 +165,7 @@ def test_the_first_precision_is_the_default_and_an_unknown_one_is_named():
         resolve(spec, precision="mid")
 
 
-def test_stopping_fields_stand_in_the_precision_and_those_of_the_task_win():
+def test_stopping_fields_of_a_task_override_those_of_the_precision():
     block = {"count": 32, "targetci": 0.1, "maximum": 512, "abortht": 0.5}
     spec = read_space(text_of({"name": "sort", "targetci": 0.05}, {"name": "letters"}, precision={"low": block}))
     sort, letters = resolve(spec).points
@@ -174,7 +174,7 @@ def test_stopping_fields_stand_in_the_precision_and_those_of_the_task_win():
     assert resolve(spec).max_cases == 1024
 
 
-def test_stopping_fields_are_those_of_the_stopping_rule():
+def test_stopping_fields_match_the_stopping_rule():
     from dataclasses import fields
 
     from datasets_app.parametric.spec import StoppingFields
@@ -183,7 +183,7 @@ def test_stopping_fields_are_those_of_the_stopping_rule():
     assert set(StoppingFields.model_fields) <= {field.name for field in fields(StoppingRule)}
 
 
-def test_a_file_of_the_runner_without_precision_is_read_if_every_set_has_a_count():
+def test_a_runner_file_without_precision_needs_a_count_in_every_set():
     sets = [{"count": 80, "length": 10, "max_depth": 2}, {"count": 80, "length": 20, "max_depth": 4}]
     tasks = [{"name": "boolean", "file": "tasks/boolean.json", "mode": "list", "params": sets}]
     space = resolve(read_space(yaml.safe_dump({"name": "a4", "tasks": tasks})))
@@ -208,7 +208,7 @@ def test_a_task_file_gives_manifold_degree_and_density():
     assert (point.task, point.base_task, point.params) == ("closing", "brackets", {"length": 24})
 
 
-def test_an_unknown_field_of_a_task_file_is_named_with_the_file():
+def test_an_unknown_field_of_a_task_file_is_reported_with_the_file():
     text = text_of({"name": "closing", "file": "tasks/b.json", "mode": "manifold"})
     file = {"name": "brackets", "manifold": {"length": {"range": [8], "windo": 1}}, "answer_regexp": "x"}
     with pytest.raises(SpaceError) as refused:
@@ -219,7 +219,7 @@ def test_an_unknown_field_of_a_task_file_is_named_with_the_file():
     ]
 
 
-def test_a_space_too_large_is_refused_before_it_is_built():
+def test_an_oversized_space_is_refused_before_it_is_built():
     axis = {"from": 1, "to": 400}
     params = {"length": axis, "close_weight_multiplier": {"from": 1, "to": 100}}
     assert problems_of({"name": "brackets", "params": params}) == ["tasks: 40,000 points; at most 20,000 are resolved"]
