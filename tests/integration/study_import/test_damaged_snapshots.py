@@ -1,4 +1,4 @@
-"""Snapshot files that were damaged, cut or forged: refused in words, and nothing is written."""
+"""Damaged, truncated or forged snapshot files: refused with a message, and nothing is written."""
 
 import io
 import random
@@ -30,7 +30,7 @@ def media(settings, tmp_path):
 
 
 def test_a_file_with_one_changed_byte_is_refused_or_has_the_same_content(owner, tmp_path):
-    """Some bytes of a zip hold no content, such as the times of its parts."""
+    """Accept equal content, because some bytes of a zip, such as the times of its parts, are not content."""
     path, original, chance = tmp_path / "flipped.zip", RECORDED.read_bytes(), random.Random(7)
     refused = 0
     for _ in range(150):
@@ -63,8 +63,8 @@ def test_a_truncated_file_is_refused(owner, tmp_path, share):
     [(6, 255), (8, 1), (10, 99), (10, 12), (10, 14)],
     ids=["version", "encrypted", "unknown method", "bzip2", "lzma"],
 )
-def test_a_part_that_zipfile_cannot_open_is_refused_in_words(owner, tmp_path, offset, value):
-    """The offsets are those of an entry of the central directory."""
+def test_a_part_that_zipfile_cannot_open_is_refused_with_a_message(owner, tmp_path, offset, value):
+    """Change bytes at offsets within an entry of the central directory."""
     content = bytearray(RECORDED.read_bytes())
     content[content.index(b"PK\x01\x02") + offset] = value
     path = tmp_path / "odd.zip"
@@ -74,8 +74,8 @@ def test_a_part_that_zipfile_cannot_open_is_refused_in_words(owner, tmp_path, of
     assert not Dataset.objects.exists()
 
 
-def test_a_part_that_is_larger_than_it_says_is_refused(owner, tmp_path):
-    """A zip bomb that hides its size: the reader stops at the size that the directory names."""
+def test_a_part_that_exceeds_its_declared_size_is_refused(owner, tmp_path):
+    """Use a zip bomb that hides its size: the reader stops at the size in the directory."""
     content = bytearray(RECORDED.read_bytes())
     at = content.index(b"PK\x01\x02") + 24
     content[at : at + 4] = (10).to_bytes(4, "little")
@@ -86,7 +86,7 @@ def test_a_part_that_is_larger_than_it_says_is_refused(owner, tmp_path):
     assert not Trial.objects.exists()
 
 
-def test_a_file_of_a_newer_schema_asks_for_an_update_although_its_card_has_another_form(owner, tmp_path):
+def test_a_newer_schema_asks_for_an_update_despite_a_different_card_format(owner, tmp_path):
     card = parts(RECORDED)["study-card.md"] + b"A line of a newer version.\n"
     newer = f'{{"schema": {SCHEMA + 1}}}'.encode()
     path = rewritten(RECORDED, tmp_path, **{"study-card.md": card, "schema.json": newer})
@@ -98,7 +98,7 @@ def test_a_file_of_a_newer_schema_asks_for_an_update_although_its_card_has_anoth
     assert f"schema.json: schema {SCHEMA + 1} is newer than this site's {SCHEMA}; update this site" in shown.getvalue()
 
 
-def test_a_zip_of_something_else_is_refused(owner, tmp_path):
+def test_a_zip_that_is_not_a_snapshot_is_refused(owner, tmp_path):
     path = tmp_path / "other.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("SHA256SUMS", b"\xff\x00 no checksums")

@@ -1,4 +1,4 @@
-"""Files of studies that nobody trusts: archives, links, wrong types, huge values."""
+"""Untrusted study files: archives, links, wrong types and huge values."""
 
 import json
 import stat
@@ -39,13 +39,13 @@ def zipped(path, members):
     return path
 
 
-def test_every_format_says_what_an_upload_must_hold():
+def test_every_format_states_what_an_upload_must_contain():
     for one in FORMATS.values():
         assert one.content
         assert all(suffix.startswith(".") and suffix != ".zip" for suffix in one.suffixes)
 
 
-def test_a_zip_of_a_folder_is_read_as_the_folder(tmp_path):
+def test_a_zipped_folder_is_read_like_the_folder(tmp_path):
     path = zipped(tmp_path / "pilot.zip", {"results/trials.csv": TRIALS})
     call_command("import_study", str(path))
     assert Experiment.objects.get().slug == "results"
@@ -54,7 +54,7 @@ def test_a_zip_of_a_folder_is_read_as_the_folder(tmp_path):
     assert Trial.objects.count() == 1
 
 
-def test_unpacked_files_disappear_with_the_study(tmp_path):
+def test_unpacked_files_are_deleted_with_the_study(tmp_path):
     study = read_study(zipped(tmp_path / "pilot.zip", {"trials.csv": TRIALS}))
     folder = study.scratch[0].path
     assert len(list(study.trials())) == 1
@@ -63,7 +63,7 @@ def test_unpacked_files_disappear_with_the_study(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../trials.csv", "/trials.csv", "a/../../trials.csv", "C:\\trials.csv"])
-def test_an_archive_that_names_files_outside_itself_is_refused(tmp_path, name):
+def test_an_archive_with_paths_outside_itself_is_refused(tmp_path, name):
     inside = tmp_path / "uploads"
     inside.mkdir()
     assert "names a file outside itself" in refused(zipped(inside / "pilot.zip", {name: TRIALS}))
@@ -76,7 +76,7 @@ def test_a_link_in_an_archive_is_refused(tmp_path):
     assert "'trials.csv' in the archive is a link" in refused(zipped(tmp_path / "pilot.zip", {link: "/etc/passwd"}))
 
 
-def test_a_link_out_of_a_folder_is_refused(tmp_path):
+def test_a_link_that_leaves_its_folder_is_refused(tmp_path):
     folder = tmp_path / "pilot"
     folder.mkdir()
     (tmp_path / "secret.csv").write_text(TRIALS)
@@ -89,7 +89,7 @@ def test_a_file_that_unpacks_to_many_times_its_size_is_refused(tmp_path):
     assert "unpacks to more than 200 times its size" in refused(bomb)
 
 
-def test_an_archive_that_declares_less_than_it_holds_is_refused(tmp_path):
+def test_an_archive_that_exceeds_its_declared_size_is_refused(tmp_path):
     path = zipped(tmp_path / "pilot.zip", {"trials.csv": TRIALS})
     content = bytearray(path.read_bytes())
     size = len(TRIALS).to_bytes(4, "little")
@@ -106,7 +106,7 @@ def test_a_folder_with_too_many_files_is_refused(tmp_path, monkeypatch):
 
 
 def sums(**change):
-    """A log of one sample as inspect_ai writes it as JSON, with changes to the sample."""
+    """Write an inspect_ai JSON log of one sample, with changes to the sample."""
     sample = {"id": "a", "epoch": 1, "input": "1 + 1", "target": "2", "output": {"choices": []}} | change
     return {"version": 2, "status": "success", "eval": {"task": "sums", "model": "mock/m"}, "samples": [sample]}
 
@@ -125,7 +125,7 @@ def sums(**change):
         {"attachments": [1], "input": "attachment://x"},
     ],
 )
-def test_a_value_of_another_type_is_refused_with_its_place(tmp_path, change):
+def test_a_value_of_the_wrong_type_is_refused_with_its_location(tmp_path, change):
     path = tmp_path / "sums.json"
     path.write_text(json.dumps(sums(**change)))
     assert "sums.json, sample 1: cannot be read" in refused(path)
@@ -144,13 +144,13 @@ def test_a_value_of_another_type_is_refused_with_its_place(tmp_path, change):
         ({"id": ""}, "item '': its key must have 1 to 200 characters"),
     ],
 )
-def test_a_value_that_no_row_can_hold_is_refused_with_its_place(tmp_path, change, message):
+def test_a_value_that_the_database_cannot_store_is_refused_with_its_location(tmp_path, change, message):
     path = tmp_path / "sums.json"
     path.write_text(json.dumps(sums(**change)))
     assert message in refused(path)
 
 
-def test_a_log_whose_samples_are_no_objects_is_refused(tmp_path):
+def test_a_log_whose_samples_are_not_objects_is_refused(tmp_path):
     path = tmp_path / "sums.json"
     path.write_text(json.dumps(sums() | {"samples": ["text"]}))
     assert "sums.json, sample 1: not an object" in refused(path)
@@ -162,13 +162,13 @@ def test_a_csv_cell_of_megabytes_is_refused_with_its_row(tmp_path):
     assert "trials.csv, after row 2: field larger than field limit" in refused(path)
 
 
-def test_a_csv_file_that_is_no_text_is_refused_with_its_row(tmp_path):
+def test_a_binary_csv_file_is_refused_with_its_row(tmp_path):
     path = tmp_path / "trials.csv"
     path.write_bytes(TRIALS.encode() + b"run,Cat 1,valence,1,done,6,1,\xff\xfe\n")
     assert "trials.csv, after row" in refused(path)
 
 
-def test_two_providers_of_one_model_stay_two_models(tmp_path):
+def test_two_providers_of_one_model_are_two_models(tmp_path):
     for name in ("one", "two"):
         log = sums() | {"eval": {"task": "sums", "model": f"{name}/small"}}
         (tmp_path / f"{name}.json").write_text(json.dumps(log))
@@ -186,13 +186,13 @@ def test_two_providers_of_one_model_stay_two_models(tmp_path):
         ("run,Cat 1,valence,0,done,5,1,five", "trials.csv, row 3: an earlier row has the same trial"),
     ],
 )
-def test_a_row_that_does_not_fit_is_refused_with_its_number(tmp_path, row, message):
+def test_an_invalid_row_is_refused_with_its_number(tmp_path, row, message):
     path = tmp_path / "trials.csv"
     path.write_text(f"{TRIALS}{row}\n")
     assert message in refused(path)
 
 
-def test_a_missing_column_is_named_without_the_choice_of_a_format(tmp_path):
+def test_a_missing_column_is_reported_without_a_selected_format(tmp_path):
     path = tmp_path / "trials.csv"
     path.write_text(TRIALS.replace(",rating,", ",rank,"))
     assert "trials.csv: the header has no column rating" in refused(path)
@@ -206,7 +206,7 @@ def test_a_missing_column_is_named_without_the_choice_of_a_format(tmp_path):
         ("folder/notes/", None, "folder: there is no file in it"),
     ],
 )
-def test_an_empty_file_or_folder_is_refused_in_words(tmp_path, name, content, message):
+def test_an_empty_file_or_folder_is_refused_with_a_message(tmp_path, name, content, message):
     path = tmp_path / name
     if content is None:
         path.mkdir(parents=True)
@@ -215,7 +215,7 @@ def test_an_empty_file_or_folder_is_refused_in_words(tmp_path, name, content, me
     assert message in refused(tmp_path / name.split("/")[0])
 
 
-def test_whole_numbers_that_pandas_wrote_with_a_point_are_read(tmp_path):
+def test_integers_that_pandas_wrote_as_floats_are_read(tmp_path):
     path = tmp_path / "trials.csv"
     path.write_text(TRIALS.replace(",6,1,", ",6.0,1.0,"))
     call_command("import_study", str(path))
@@ -225,14 +225,14 @@ def test_whole_numbers_that_pandas_wrote_with_a_point_are_read(tmp_path):
         call_command("import_study", str(path))
 
 
-def test_files_of_another_tool_beside_a_study_are_named_as_not_taken(tmp_path, capsys):
+def test_unrelated_files_beside_a_study_are_reported_as_skipped(tmp_path, capsys):
     (tmp_path / "trials.csv").write_text(TRIALS)
     (tmp_path / "sums.json").write_text(json.dumps(sums()))
     call_command("import_study", str(tmp_path), "--name", "mixed")
     assert "Files of inspect_ai are here, too. They are not taken." in capsys.readouterr().out
 
 
-def test_a_wrong_format_is_refused_with_what_it_needs(tmp_path):
+def test_a_wrong_format_is_refused_with_its_requirements(tmp_path):
     (tmp_path / "trials.csv").write_text(TRIALS)
     needs = {
         "inspect": "no log of inspect_ai", "itemeval": "must have items.parquet and solutions.parquet",
@@ -244,7 +244,7 @@ def test_a_wrong_format_is_refused_with_what_it_needs(tmp_path):
         assert raised.value.returncode == 2
 
 
-def test_scorers_whose_names_are_alike_keep_their_own_scores(tmp_path):
+def test_scorers_with_similar_names_keep_separate_scores(tmp_path):
     path = tmp_path / "sums.json"
     path.write_text(json.dumps(sums(scores={"my score": {"value": 1}, "my-score": {"value": 0}})))
     for _ in range(2):

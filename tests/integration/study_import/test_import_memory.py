@@ -1,4 +1,4 @@
-"""Memory of an import: it must not grow with the number of trials, neither in the readers nor in the writer."""
+"""Memory of an import: constant in the number of trials, in the readers and in the writer."""
 
 import gc
 import json
@@ -25,7 +25,7 @@ MAX_BYTES_EACH = 80  # An entry of a dict with an identity as its key takes more
 
 
 def study_of(trials):
-    """A study of five items with as many repetitions as it needs, whose trials are made while they are read."""
+    """Return a study of five items with enough repetitions for this many trials, generated lazily."""
 
     def read():
         for number in range(trials):
@@ -67,7 +67,7 @@ def assert_flat(few, many):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("again", [False, True], ids=["new", "imported before"])
-def test_the_writer_holds_one_batch_however_many_trials_a_study_has(monkeypatch, again):
+def test_the_writer_holds_only_one_batch_of_trials(monkeypatch, again):
     monkeypatch.setattr(writer, "BATCH", 50)
     owner = factories.make_user("owner")
     peaks = []
@@ -80,7 +80,7 @@ def test_the_writer_holds_one_batch_however_many_trials_a_study_has(monkeypatch,
     assert_flat(*peaks)
 
 
-def test_a_batch_looks_up_its_own_trials_alone(monkeypatch):
+def test_a_batch_looks_up_only_its_own_trials(monkeypatch):
     monkeypatch.setattr(writer, "BATCH", 4)
     owner = factories.make_user("owner")
     report = write_study(study_of(10), "study", owner)

@@ -1,4 +1,4 @@
-"""Studies imported on a page: a dry run by a worker, its report, then the import. Nothing typed or sent is lost."""
+"""Study import on the page: a dry run by a worker, its report, then the import, without lost entries or files."""
 
 import shutil
 import time
@@ -39,7 +39,7 @@ ITEMS = "image_id,human_valence_mean,Category\nCat 1,6.1,Animal\nWall 2,3.9,Obje
 
 @pytest.fixture(autouse=True)
 def worker(monkeypatch):
-    """A worker that does each task as soon as it is queued."""
+    """Run each task as soon as it is enqueued."""
     monkeypatch.setattr("django_q.tasks.async_task", do_now)
 
 
@@ -60,7 +60,7 @@ def member(client, researcher):
 
 
 def send(client, *files, upload_token="", **entries):
-    """Send the files and the entries of the first step. Return the response."""
+    """Post the files and entries of the first step and return the response."""
     content = {"study": list(files)} if files else {}
     return client.post(reverse("study_import_new"), {**content, **entries, "upload": upload_token})
 
@@ -73,7 +73,7 @@ def token_of(address):
     return address.rstrip("/").rpartition("/")[2]
 
 
-def test_a_study_is_checked_then_imported_and_its_results_open(member, researcher):
+def test_a_study_is_checked_and_imported_and_its_results_page_opens(member, researcher):
     address = send(member, trials(), upload(ITEMS, "images.csv"), slug="pilot").url
     page = page_text(member.get(address))
     assert "This study can be imported." in page
@@ -91,7 +91,7 @@ def test_a_study_is_checked_then_imported_and_its_results_open(member, researche
     assert member.get(results.url).status_code == 200
 
 
-def test_an_error_names_its_row_and_the_files_stay_for_the_next_attempt(member):
+def test_an_error_names_its_row_and_keeps_the_files_for_the_next_attempt(member):
     address = send(member, trials(HEAD + ROWS.replace("done,6", "done,9")), slug="pilot").url
     page = page_text(member.get(address))
     assert "These files cannot be imported." in page
@@ -105,7 +105,7 @@ def test_an_error_names_its_row_and_the_files_stay_for_the_next_attempt(member):
 
 
 @pytest.mark.slow
-def test_a_name_in_use_is_changed_without_sending_the_files_again(member):
+def test_a_name_in_use_can_be_changed_without_a_new_upload(member):
     factories.make_dataset("taken")
     address = send(member, trials(), slug="taken").url
     assert "the dataset taken exists: choose another name" in page_text(member.get(address))
@@ -123,7 +123,7 @@ def test_an_invalid_entry_keeps_the_files_and_the_other_entries(member):
 
 
 @pytest.mark.slow
-def test_new_files_replace_all_former_ones(member):
+def test_new_files_replace_all_earlier_files(member):
     first = send(member, trials(), upload(ITEMS, "images.csv")).url
     second = send(member, trials(), upload_token=token_of(first), slug="pilot").url
     assert member.get(first).status_code == 404
@@ -131,7 +131,7 @@ def test_new_files_replace_all_former_ones(member):
 
 
 @pytest.mark.slow
-def test_answers_are_imported_onto_a_dataset_of_this_site(member):
+def test_answers_can_be_imported_for_an_existing_dataset(member):
     dataset = factories.make_dataset("images", [{"key": "Cat 1"}, {"key": "Wall 2"}], approved=True)
     address = send(member, trials(), slug="pilot", dataset=dataset.pk).url
     assert f"Texts, categories and norms are those of {dataset}" in page_text(member.get(address))
@@ -141,14 +141,14 @@ def test_answers_are_imported_onto_a_dataset_of_this_site(member):
 
 
 @pytest.mark.slow
-def test_answers_on_items_that_the_dataset_does_not_have_are_refused(member):
+def test_answers_to_items_missing_from_the_dataset_are_refused(member):
     dataset = factories.make_dataset("images", [{"key": "Cat 1"}], approved=True)
     address = send(member, trials(), slug="pilot", dataset=dataset.pk).url
     assert f"the dataset {dataset} has no item &#x27;Wall 2&#x27;" in page_text(member.get(address))
 
 
 @pytest.mark.slow
-def test_the_same_files_twice_add_nothing(member):
+def test_importing_the_same_files_again_adds_nothing(member):
     for _ in range(2):
         address = send(member, trials(), slug="pilot").url
         member.post(address, {"import": "1"})
@@ -166,7 +166,7 @@ def test_every_format_of_the_registry_is_offered(member):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["logs/sums.eval", "itemeval.zip"])
-def test_the_limited_process_hands_over_exactly_what_the_format_reads(name, tmp_path):
+def test_the_limited_process_returns_exactly_what_the_format_reads(name, tmp_path):
     path = SOURCES / name
     if name.endswith(".zip"):
         path = Path(shutil.make_archive(str(tmp_path / "itemeval"), "zip", SOURCES / "itemeval"))
@@ -178,7 +178,7 @@ def test_the_limited_process_hands_over_exactly_what_the_format_reads(name, tmp_
 
 
 @pytest.mark.slow
-def test_a_run_config_becomes_a_draft_on_the_chosen_dataset(member, researcher):
+def test_a_run_config_becomes_a_draft_on_the_selected_dataset(member, researcher):
     dataset = factories.make_dataset("images")
     factories.make_endpoint("openrouter")
     config = (
@@ -231,7 +231,7 @@ def test_a_zip_of_a_folder_is_one_study(member):
         ({"readme.txt": b"hello"}, "no known format; choose one"),
     ],
 )
-def test_a_hostile_or_unknown_archive_is_refused_in_words(member, files, message):
+def test_a_hostile_or_unknown_archive_is_refused_with_a_message(member, files, message):
     packed = archive(files)
     packed.name = "study.zip"
     page = page_text(member.get(send(member, packed).url))
@@ -239,19 +239,19 @@ def test_a_hostile_or_unknown_archive_is_refused_in_words(member, files, message
     assert "evalsite-import" not in page
 
 
-def test_a_text_that_the_database_refuses_is_a_problem_and_not_a_failure(member):
+def test_a_text_that_the_database_refuses_is_reported_as_a_problem(member):
     address = send(member, trials(HEAD + ROWS.replace("six", "s\0x")), slug="pilot").url
     assert "NUL" in page_text(member.get(address))
     assert not Experiment.objects.exists()
 
 
-def test_more_bytes_than_an_upload_may_have_are_refused(member, monkeypatch):
+def test_an_upload_above_the_size_limit_is_refused(member, monkeypatch):
     monkeypatch.setattr("grading_app.forms.study_import.get_most_bytes", lambda part: 10)
     assert "Import them with `manage.py import_study`" in page_text(send(member, trials()))
     assert not list(pending_uploads._uploads_folder().glob("*/*"))
 
 
-def test_the_web_server_reads_nothing_of_a_study(member, monkeypatch):
+def test_the_web_process_never_reads_a_study(member, monkeypatch):
     queued = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda function, *args, **how: queued.append((function, args)))
     monkeypatch.setattr(limited_reader, "_run_task", None)
@@ -264,7 +264,7 @@ def test_the_web_server_reads_nothing_of_a_study(member, monkeypatch):
 
 
 @pytest.mark.slow
-def test_another_persons_upload_and_an_upload_of_a_dataset_are_not_found(member, client):
+def test_uploads_of_other_users_and_dataset_uploads_are_not_found(member, client):
     address = send(member, trials(), slug="pilot").url
     assert member.get(reverse("dataset_import", args=[token_of(address)])).status_code == 404
     client.force_login(factories.make_user("other", permissions.RESEARCHER))
@@ -274,14 +274,14 @@ def test_another_persons_upload_and_an_upload_of_a_dataset_are_not_found(member,
 
 
 @pytest.mark.parametrize("role", [permissions.VIEWER, permissions.RATER])
-def test_who_creates_no_experiments_imports_none(client, role):
+def test_users_who_cannot_create_experiments_cannot_import_studies(client, role):
     client.force_login(factories.make_user("reader", role))
     assert client.get(reverse("study_import_new")).status_code == 404
     assert send(client, trials()).status_code == 404
 
 
 @pytest.mark.slow
-def test_a_discarded_upload_is_gone(member):
+def test_a_discarded_upload_is_deleted(member):
     address = send(member, trials()).url
     assert member.post(address, {"discard": "1"}).url == reverse("study_import_new")
     assert member.get(address).status_code == 404
@@ -292,7 +292,7 @@ def test_a_discarded_upload_is_gone(member):
 
 @pytest.fixture
 def snapshot(tmp_path):
-    """The file of a snapshot of an experiment that is here as well."""
+    """Return the snapshot file of an experiment that still exists on this site."""
     dataset = factories.make_dataset("sums", [{"key": "a"}], approved=False)
     curation.approve(dataset, by="test", reason="ready")
     experiment = factories.make_experiment("first", dataset=dataset)
@@ -305,7 +305,7 @@ def send_snapshot(client, path, **entries):
 
 
 @pytest.mark.slow
-def test_a_snapshot_says_which_names_are_in_use_and_overwrites_nothing(member, snapshot):
+def test_a_snapshot_import_reports_names_in_use_and_overwrites_nothing(member, snapshot):
     address = send_snapshot(member, snapshot, slug="mine")
     page = page_text(member.get(address))
     assert "Evalsite snapshot" in page
@@ -331,13 +331,13 @@ def test_a_changed_or_truncated_snapshot_is_refused(member, snapshot, tmp_path):
     assert Experiment.objects.count() == 1
 
 
-def test_a_snapshot_that_unpacks_to_too_much_is_left_to_the_command(snapshot):
+def test_a_snapshot_too_large_for_the_page_must_be_imported_by_command(snapshot):
     with pytest.raises(StudyError, match=r"unpacks to more than 0 MiB; import it with `manage\.py import_snapshot`"):
         read_study_upload({"study-1": FileToRead(snapshot, "sent.zip")}, "", replace(LIMITS, unpacked_bytes=2000))
 
 
 @pytest.mark.slow
-def test_a_worker_that_was_killed_after_the_import_leaves_one_study(member, snapshot, researcher):
+def test_a_worker_killed_after_the_import_leaves_one_study(member, snapshot, researcher):
     address = send_snapshot(member, snapshot)
     member.post(address, {"import": "1"})
     waiting = pending_uploads.find_upload(researcher.pk, token_of(address), TASK)

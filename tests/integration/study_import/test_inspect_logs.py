@@ -1,4 +1,4 @@
-"""Logs of inspect_ai, as the tool wrote them with its mock model: four sums, two epochs, two scorers."""
+"""Logs of inspect_ai, written by the tool with its mock model: four sums, two epochs, two scorers."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ def owner():
 
 @pytest.fixture
 def as_json(tmp_path):
-    """The same log as one JSON document, which is the tool's other format."""
+    """Convert the log to a JSON document, the tool's other format."""
     document = {**_read_header(LOG), "samples": [sample for _, sample in _read_samples(LOG)]}
     path = tmp_path / "sums.json"
     path.write_text(json.dumps(document))
@@ -57,7 +57,7 @@ def test_samples_and_epochs_become_items_and_repetitions(tmp_path):
     assert [turn["content"] for turn in condition.prompt.messages] == ["Answer with a number.", "{{input}}"]
 
 
-def test_the_page_says_that_the_results_were_imported_and_offers_no_launch(client, owner):
+def test_the_page_marks_imported_results_and_offers_no_launch(client, owner):
     imported(LOG)
     client.force_login(owner)
     page = client.get("/experiments/sums/").content.decode()
@@ -67,7 +67,7 @@ def test_the_page_says_that_the_results_were_imported_and_offers_no_launch(clien
     assert "has had" not in page, "the imported condition is that of the design"
 
 
-def test_scores_are_those_of_the_log():
+def test_imported_scores_equal_the_log():
     imported(LOG)
     logged = {}
     for _, sample in _read_samples(LOG):
@@ -78,13 +78,13 @@ def test_scores_are_those_of_the_log():
     assert {scorer for _, _, scorer in logged} == {"match", "includes"}
 
 
-def test_what_the_log_does_not_price_is_unknown():
+def test_costs_missing_from_the_log_are_unknown():
     imported(LOG)
     assert set(Trial.objects.values_list("cost_usd", flat=True)) == {None}
     assert all(tokens is not None for tokens in Trial.objects.values_list("output_tokens", flat=True))
 
 
-def test_both_formats_of_a_log_are_the_same_study(as_json):
+def test_both_formats_of_a_log_give_the_same_study(as_json):
     one, other = read_inspect(LOG), read_inspect(as_json)
     assert one.items == other.items
     assert one.conditions == other.conditions
@@ -99,7 +99,7 @@ def test_both_formats_of_a_log_are_the_same_study(as_json):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_same_log_twice_is_the_same_rows_once(as_json, capsys):
+def test_importing_a_log_twice_creates_its_rows_once(as_json, capsys):
     imported(LOG)
     imported(as_json, "--name", "sums")
     assert Trial.objects.count() == 8
@@ -108,7 +108,7 @@ def test_the_same_log_twice_is_the_same_rows_once(as_json, capsys):
     call_command("reconcile")
 
 
-def test_an_error_of_a_sample_is_a_failed_trial(as_json):
+def test_a_sample_with_an_error_becomes_a_failed_trial(as_json):
     document = json.loads(as_json.read_text())
     failed = document["samples"][0]
     failed["error"] = {"message": "connection lost", "traceback": "..."}
@@ -153,7 +153,7 @@ def test_two_runs_of_a_task_with_the_same_settings_are_two_conditions(tmp_path, 
     assert "it is a condition of its own" in capsys.readouterr().out
 
 
-def test_a_damaged_log_names_the_file(tmp_path, as_json):
+def test_the_error_for_a_damaged_log_names_the_file(tmp_path, as_json):
     broken = tmp_path / "broken.json"
     broken.write_text(as_json.read_text()[:-400])
     assert "broken.json: no JSON" in refused(broken)

@@ -1,4 +1,4 @@
-"""A study of itemeval, as the tool wrote it with its mock model.
+"""A study of itemeval, written by the tool with its mock model.
 
 Two solvers, two prompts, three items, two epochs, two waves, a judge and a numeric scorer.
 """
@@ -109,7 +109,7 @@ def _answer(row):
 
 
 @pytest.mark.slow
-def test_items_keep_target_scheme_and_metadata(folder):
+def test_imported_items_keep_target_scheme_and_metadata(folder):
     items = imported(folder).dataset.items.values_list("key", "input", "target", "grading_scheme", "metadata")
     assert list(items) == [
         ("p0", "What is 0 + 0?", "0", "", {"topic": "sums"}),
@@ -119,7 +119,7 @@ def test_items_keep_target_scheme_and_metadata(folder):
 
 
 @pytest.mark.slow
-def test_a_prompt_is_taken_only_if_its_file_has_the_hash_of_the_store(folder, capsys):
+def test_a_prompt_is_imported_only_if_its_hash_matches_the_store(folder, capsys):
     (folder / "prompts/solver/short.md").write_text("Another text.\n\n{input}\n")
     (folder / "prompts/solver/minimal.md").write_text("Not the packaged text.\n\n{input}\n")
     experiment = imported(folder)
@@ -142,7 +142,7 @@ def test_scorers_keep_the_grader_and_the_rubric(folder):
 
 
 @pytest.mark.slow
-def test_the_same_folder_twice_gives_the_same_rows_once(folder, capsys):
+def test_importing_a_folder_twice_creates_its_rows_once(folder, capsys):
     imported(folder)
     before = (list(Trial.objects.values_list("pk", flat=True)), Grading.objects.count())
     imported(folder)
@@ -151,7 +151,7 @@ def test_the_same_folder_twice_gives_the_same_rows_once(folder, capsys):
 
 
 @pytest.mark.slow
-def test_scores_that_are_given_later_are_added(folder):
+def test_later_scores_are_added(folder):
     aside = folder / "gradings.aside"
     (folder / "studies/sums/gradings.parquet").rename(aside)
     imported(folder)
@@ -162,7 +162,7 @@ def test_scores_that_are_given_later_are_added(folder):
 
 
 @pytest.mark.slow
-def test_errors_empty_answers_and_unknown_costs_stay_what_they_are(folder, capsys):
+def test_errors_empty_answers_and_unknown_costs_are_preserved(folder, capsys):
     unknown = {"usd": 0.0, "input_tokens": None, "output_tokens": None}
     change(folder, "solutions", lambda row: row["epoch"] == 1, solution=None, error="Timeout", **unknown)
     change(folder, "solutions", lambda row: row["epoch"] == 2, solution="", stop_reason="max_tokens")
@@ -182,7 +182,7 @@ def test_errors_empty_answers_and_unknown_costs_stay_what_they_are(folder, capsy
 
 
 @pytest.mark.slow
-def test_gradings_without_a_score_pending_and_older_ones_are_told_apart(folder, capsys):
+def test_unscored_pending_and_older_gradings_are_distinguished(folder, capsys):
     judged = {"grade_kind": "judge"}
     unread = {"parse_ok": False, "score": None, "parse_error": None, "judge_completion": ""}
     change(folder, "gradings", lambda row: row["epoch"] == 1 and row | judged == row, **unread)
@@ -254,13 +254,13 @@ def test_a_folder_with_two_studies_is_refused(folder):
 
 
 @pytest.mark.slow
-def test_copies_in_the_exports_are_not_a_second_study(folder):
+def test_copies_in_the_export_folder_are_not_a_second_study(folder):
     shutil.copytree(folder / "studies/sums", folder / "studies/sums/export/snapshots/first")
     assert imported(folder).dataset.items.count() == 3
 
 
 @pytest.mark.slow
-def test_an_upload_is_a_zip_of_the_folder(folder, tmp_path):
+def test_a_zip_of_the_folder_can_be_uploaded(folder, tmp_path):
     archive = Path(shutil.make_archive(str(tmp_path / "project"), "zip", folder))
     reading = read_study_upload({"file0": FileToRead(archive, archive.name)}, "")
     assert len(list(reading.study.trials())) == 48

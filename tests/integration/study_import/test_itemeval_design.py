@@ -1,4 +1,4 @@
-"""The configuration of an itemeval study: as a draft to launch, and as the design of imported results."""
+"""Configurations of itemeval studies: imported as drafts and as the design of imported results."""
 
 import shutil
 from pathlib import Path
@@ -31,7 +31,7 @@ def site():
 
 @pytest.fixture
 def folder(tmp_path):
-    """A study folder before anything was generated: its configuration and its prompt."""
+    """Return a study folder without results: its configuration and its prompt."""
     made = tmp_path / "project"
     made.mkdir()
     shutil.copytree(FOLDER / "prompts", made / "prompts")
@@ -91,7 +91,7 @@ def test_the_draft_can_be_planned(site, folder, owner):
     assert Trial.objects.count() == 2 * 2 * 3 * 2, "models, prompts, items, repetitions"
 
 
-def test_the_packaged_templates_have_the_hashes_of_the_tool():
+def test_packaged_templates_have_the_same_hashes_as_in_the_tool():
     digests = {key: Template("", text).digest for key, text in BUILTIN_TEMPLATES.items()}
     assert digests == {
         (PROMPTS, "minimal"): "13fd87721413",
@@ -100,7 +100,7 @@ def test_the_packaged_templates_have_the_hashes_of_the_tool():
     }
 
 
-def test_settings_of_a_configuration_become_samplers_turns_and_limits(site, folder):
+def test_configuration_settings_become_samplers_turns_and_limits(site, folder):
     change(
         folder,
         solvers={
@@ -126,7 +126,7 @@ def test_settings_of_a_configuration_become_samplers_turns_and_limits(site, fold
     assert (made.scorers, made.graders) == (["exact_match"], [])
 
 
-def test_keys_without_an_equivalent_are_named(site, folder, capsys):
+def test_keys_without_an_equivalent_are_reported(site, folder, capsys):
     change(
         folder,
         solvers={"cache_prompt": "on", "provider_routing": {"order": ["lab"]}, "colour": "blue"},

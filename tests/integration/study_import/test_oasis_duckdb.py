@@ -1,4 +1,4 @@
-"""The database file of OASIS-LLM, made here with the tables and columns of the tool."""
+"""The database file of OASIS-LLM, built by the tests with the tool's tables and columns."""
 
 import json
 import shutil
@@ -95,7 +95,7 @@ def refused(path, *options):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_trials_costs_and_failures_are_taken_and_the_rest_is_unknown(folder):
+def test_trials_costs_and_failures_are_imported_and_other_values_are_unknown(folder):
     call_command("import_study", str(folder))
     experiment = Experiment.objects.get()
     assert (experiment.slug, experiment.imported_from, experiment.samples) == ("pilot", "oasis-llm", 2)
@@ -127,7 +127,7 @@ def test_image_set_and_norms_become_the_dataset(folder):
 
 
 @pytest.mark.slow
-def test_the_report_names_what_was_not_taken(folder, capsys):
+def test_the_report_lists_skipped_data(folder, capsys):
     call_command("import_study", str(folder))
     said = capsys.readouterr().out
     assert "3 trials, 1 of them failed; 5 attempts" in said
@@ -164,7 +164,7 @@ def test_the_database_and_the_csv_files_of_the_same_trials_give_the_same_rows(tm
     assert stored[0] == stored[1]
 
 
-def test_the_same_database_twice_gives_the_same_rows_once(folder, capsys):
+def test_importing_a_database_twice_creates_its_rows_once(folder, capsys):
     call_command("import_study", str(folder))
     before = list(Trial.objects.values_list("pk", flat=True))
     changed(folder, "UPDATE trials SET status = 'done', rating = 4, attempts = 1 WHERE status = 'pending'")
@@ -174,7 +174,7 @@ def test_the_same_database_twice_gives_the_same_rows_once(folder, capsys):
 
 
 @pytest.mark.slow
-def test_two_runs_with_the_same_settings_stay_two_conditions(folder, capsys):
+def test_two_runs_with_equal_settings_are_two_conditions(folder, capsys):
     with duckdb.connect(str(folder / "llm_runs.duckdb")) as database:
         run(database, "exp__again", CONFIG, "2026-05-01", status="cancelled")
         trial(database, "exp__again", "Cat 1", 0, rating=2)
@@ -246,7 +246,7 @@ def test_a_missing_duckdb_says_how_to_install_it(folder, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_database_is_read_by_a_process_of_its_own(folder, monkeypatch):
+def test_the_database_is_read_in_a_separate_process(folder, monkeypatch):
     def fail(*args, **options):
         raise AssertionError("the site's own process must not open an uploaded database")
 

@@ -1,4 +1,4 @@
-"""Studies of OASIS-LLM: the recorded trials of two models, imported without a call."""
+"""Studies of OASIS-LLM: recorded trials of two models, imported without model calls."""
 
 import csv
 import json
@@ -89,7 +89,7 @@ def _rows(path):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_the_source_does_not_have_is_unknown_and_not_zero(folder):
+def test_values_missing_from_the_source_are_unknown_and_not_zero(folder):
     imported(folder)
     unread = Trial.objects.get(item__key="Cat 1", sample_idx=1)
     assert (unread.cost_usd, unread.input_tokens, unread.latency_ms) == (None, None, None)
@@ -100,7 +100,7 @@ def test_what_the_source_does_not_have_is_unknown_and_not_zero(folder):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_same_files_twice_are_the_same_rows_once(folder, capsys):
+def test_importing_files_twice_creates_their_rows_once(folder, capsys):
     imported(folder)
     before = list(Trial.objects.values_list("pk", flat=True))
     imported(folder)
@@ -114,7 +114,7 @@ def test_the_same_files_twice_are_the_same_rows_once(folder, capsys):
     call_command("reconcile")
 
 
-def test_more_repetitions_and_later_successes_are_told(folder, capsys):
+def test_additional_repetitions_and_later_successes_are_reported(folder, capsys):
     imported(folder)
     text = (folder / "trials.csv").read_text().replace("Wall 2,valence,0,failed,,3", "Wall 2,valence,0,done,4,1")
     (folder / "trials.csv").write_text(text + "large,exp__large,Wall 2,valence,6,done,3,1,stop,0.002,,three\n")
@@ -133,7 +133,7 @@ def test_two_answers_to_one_trial_are_refused_with_the_row_of_the_second(folder)
     assert Trial.objects.filter(run__condition__model__name="oasis-llm-large").count() == 1
 
 
-def test_another_answer_than_at_an_earlier_import_is_reported_and_not_taken(folder, capsys):
+def test_an_answer_that_differs_from_an_earlier_import_is_reported_and_skipped(folder, capsys):
     imported(folder)
     text = (folder / "trials.csv").read_text()
     (folder / "trials.csv").write_text(text.replace("done,7,2,stop,0.002,,seven", "done,2,2,stop,0.002,,two"))
@@ -142,7 +142,7 @@ def test_another_answer_than_at_an_earlier_import_is_reported_and_not_taken(fold
     assert "1 trials have another outcome in the files than here, such as trials.csv, row 6" in capsys.readouterr().out
 
 
-def test_nothing_imported_is_ever_called_or_retried(folder, owner):
+def test_imported_trials_are_never_called_or_retried(folder, owner):
     experiment = imported(folder)
     assert set(experiment.runs.values_list("status", flat=True)) == {"done"}
     assert retry_failed(experiment.runs.all(), by=owner) == 0
@@ -184,13 +184,13 @@ def test_an_error_names_the_file_the_row_and_the_column(folder, column, value, m
     assert message in refused(folder)
 
 
-def test_a_path_that_is_no_study_says_what_is_known(tmp_path):
+def test_a_path_that_is_not_a_study_is_refused_with_the_known_formats(tmp_path):
     assert "no such file" in refused(tmp_path / "nothing")
     (tmp_path / "trials.csv").write_text("a,b\n1,2\n")
     for path in (tmp_path, tmp_path / "trials.csv"):
         assert "no known format" in refused(path)
 
 
-def test_a_name_that_is_taken_is_refused(folder):
+def test_a_name_in_use_is_refused(folder):
     factories.make_dataset("pilot-study")
     assert "the dataset pilot-study exists" in refused(folder)

@@ -1,4 +1,4 @@
-"""Run configurations of OASIS-LLM as designs of this site."""
+"""Run configurations of OASIS-LLM, imported as designs."""
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -80,7 +80,7 @@ def test_a_run_config_becomes_a_draft_with_its_settings(file, capsys):
     assert "is not in the file" not in said
 
 
-def test_what_the_file_leaves_out_has_the_defaults_of_the_tool(file, capsys):
+def test_missing_settings_have_the_tools_defaults(file, capsys):
     call_command("import_study", str(file("name: a\nprovider: openrouter\nmodel: m\nmodality: text\n")))
     made = Experiment.objects.get()
     assert (made.samples, made.max_concurrency, made.request_timeout_s, made.max_attempts) == (5, 4, 60.0, 4)
@@ -98,7 +98,7 @@ def test_a_draft_of_a_config_can_be_planned(file, owner):
     assert Trial.objects.count() == 2 * 2 * 5
 
 
-def test_an_experiment_of_configs_becomes_one_design(file):
+def test_an_experiment_file_with_several_configs_becomes_one_design(file):
     configs = "\n".join(
         f"  - {{config_name: {model}, provider: openrouter, model: {model}, temperature: 0}}" for model in ("a", "b")
     )
@@ -110,7 +110,7 @@ def test_an_experiment_of_configs_becomes_one_design(file):
     assert (made.samplers.count(), made.prompts.count()) == (1, 1)
 
 
-def test_configs_that_are_no_crossing_are_refused(file):
+def test_configs_that_do_not_form_a_full_crossing_are_refused(file):
     pairs = (("a", 0), ("b", 1))
     rows = [f"{{provider: openrouter, model: {model}, temperature: {heat}}}" for model, heat in pairs]
     path = file("name: two\ndataset: pilot_30\nconfigs: [" + ", ".join(rows) + "]\n")
@@ -142,7 +142,7 @@ def test_a_wrong_value_is_refused_with_its_key(file, change, message):
     assert message in refused(file("\n".join([*kept, change]) + "\n"))
 
 
-def test_the_dataset_and_the_endpoint_can_be_named(file):
+def test_options_select_the_dataset_and_the_endpoint(file):
     factories.make_dataset("other", [{"key": "a", "input": "a"}])
     factories.make_endpoint("gateway")
     call_command("import_study", str(file()), "--dataset", "other@1", "--endpoint", "gateway")

@@ -1,4 +1,4 @@
-"""ReasonScape's records: exported with all fields, and imported as dataset, experiment, trials and gradings."""
+"""ReasonScape records: exported with all fields, imported as dataset, experiment, trials and gradings."""
 
 import json
 from collections import Counter
@@ -72,7 +72,7 @@ def exported(experiment):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_seeds_record_is_imported_and_given_back_as_it_was(owner, tmp_path):
+def test_an_imported_record_is_exported_unchanged(owner, tmp_path):
     call_command("import_study", str(write(tmp_path, RECORD)), "--name", "films")
     made = Experiment.objects.get()
     trial = Trial.objects.select_related("item", "run__condition__prompt").get()
@@ -95,7 +95,7 @@ def test_unknown_fields_of_a_record_are_kept(owner, tmp_path):
 
 
 def counts(records):
-    """The numbers of each condition at each point, from the records alone."""
+    """Return the counts of each condition at each point, computed only from the records."""
     return Counter(
         (one["model"], one["task"], name)
         for one in records
@@ -104,7 +104,7 @@ def counts(records):
     )
 
 
-def test_an_exported_experiment_imported_again_gives_the_same_records_and_numbers(owner, tmp_path):
+def test_reimporting_an_exported_experiment_gives_the_same_records_and_counts(owner, tmp_path):
     made = make_space_experiment("space")
     before = exported(made)
     assert len(before) == Trial.objects.count() == 2 * 64
@@ -127,7 +127,7 @@ def test_an_exported_experiment_imported_again_gives_the_same_records_and_number
 
 
 @pytest.mark.slow
-def test_answers_graded_anew_get_the_scores_of_the_records(owner, tmp_path):
+def test_regraded_answers_get_the_scores_of_the_records(owner, tmp_path):
     made = make_space_experiment("space")
     call_command("import_study", str(write(tmp_path, *exported(made))), "--name", "again")
     again = Experiment.objects.get(slug="again")
@@ -143,7 +143,7 @@ def test_answers_graded_anew_get_the_scores_of_the_records(owner, tmp_path):
     assert first == second
 
 
-def test_the_same_records_are_imported_once(owner, tmp_path, capsys):
+def test_importing_records_twice_creates_their_rows_once(owner, tmp_path, capsys):
     path = write(tmp_path, RECORD)
     for _ in range(2):
         call_command("import_study", str(path), "--name", "films")
@@ -151,7 +151,7 @@ def test_the_same_records_are_imported_once(owner, tmp_path, capsys):
     assert (Trial.objects.count(), Item.objects.count(), Grading.objects.count()) == (1, 1, 1)
 
 
-def test_a_repeated_case_is_another_repetition(owner, tmp_path):
+def test_a_repeated_case_becomes_another_repetition(owner, tmp_path):
     other = RECORD | {"answer": "Final Answer: (A)", "extracted_answer": "(A)", "is_correct": False}
     call_command("import_study", str(write(tmp_path, RECORD, other)), "--name", "films")
     assert Experiment.objects.get().samples == 2
@@ -177,7 +177,7 @@ def test_a_truncated_answer_has_no_score(owner, tmp_path):
         ({"target": "(B)"}, "line 2: movies_choice_count-3_reference_count-4-0 has another input or target"),
     ],
 )
-def test_a_wrong_record_is_named_by_its_line_and_nothing_is_saved(owner, tmp_path, change, told):
+def test_an_invalid_record_is_reported_with_its_line_and_nothing_is_saved(owner, tmp_path, change, told):
     with pytest.raises(CommandError) as refused:
         call_command("import_study", str(write(tmp_path, RECORD, RECORD | change)), "--name", "films")
     assert told in str(refused.value)
@@ -185,7 +185,7 @@ def test_a_wrong_record_is_named_by_its_line_and_nothing_is_saved(owner, tmp_pat
     assert not Experiment.objects.exists()
 
 
-def test_a_missing_field_and_a_broken_line_are_named(owner, tmp_path):
+def test_missing_fields_and_broken_lines_are_reported(owner, tmp_path):
     folder = write(tmp_path, RECORD, {name: value for name, value in RECORD.items() if name != "sampler"})
     file = next(folder.rglob("*.ndjson"))
     file.write_text(file.read_text() + "{broken\n")
@@ -230,7 +230,7 @@ tasks: [{name: arithmetic, mode: grid, params: {length: [8], max_depth: [2]}}]
 """
 
 
-def test_an_experiment_file_alone_says_how_it_is_used_here(owner, tmp_path):
+def test_an_experiment_file_alone_is_refused_with_the_command_to_use(owner, tmp_path):
     (tmp_path / "films.yaml").write_text(SPACE)
     for path in (tmp_path, tmp_path / "films.yaml"):
         with pytest.raises(CommandError) as refused:
@@ -242,7 +242,7 @@ def test_an_experiment_file_alone_says_how_it_is_used_here(owner, tmp_path):
     assert list(params) == [{"length": 8, "max_depth": 2}] * 4
 
 
-def test_an_experiment_file_beside_records_is_named_as_not_taken(owner, tmp_path, capsys):
+def test_an_experiment_file_beside_records_is_reported_as_skipped(owner, tmp_path, capsys):
     folder = write(tmp_path, RECORD)
     (folder / "films.yaml").write_text(SPACE)
     call_command("import_study", str(folder), "--name", "films")

@@ -1,4 +1,4 @@
-"""A study taken over from a snapshot: the same rows and results under new keys, and nothing overwritten."""
+"""Import of a snapshot: the same rows and results under new keys, and nothing overwritten."""
 
 import hashlib
 import io
@@ -32,7 +32,7 @@ RECORDED = Path(__file__).parent / "snapshots"
 
 
 def make_study():
-    """Answers on photographs by two models, graded by a rule, by a judge and by a person, with a comparison."""
+    """Return answers of two models on photographs, graded by a rule, a judge and a person, with a comparison."""
     dataset = make_numbered_items("photos", 4, images=True, approved=False)
     curation.approve(dataset, by="test", reason="ready")
     experiment = factories.make_experiment(
@@ -77,7 +77,7 @@ NASTY = 'back\\slash \\n "quoted" \t 模型 \u2028'
 
 @pytest.fixture(scope="module")
 def snapshot_file(django_db_setup, django_db_blocker, tmp_path_factory):
-    """The file of a study whose rows and images are gone."""
+    """Return the snapshot file of a study whose rows and images were deleted."""
     folder = tmp_path_factory.mktemp("other_site")
     with django_db_blocker.unblock(), override_settings(MEDIA_ROOT=folder / "media"), transaction.atomic():
         made = make_snapshot(make_study(), by="test")
@@ -89,7 +89,7 @@ def snapshot_file(django_db_setup, django_db_blocker, tmp_path_factory):
 
 @pytest.fixture
 def sent(snapshot_file):
-    """The file of a study of another site."""
+    """Return the snapshot file of another site's study."""
     assert not Experiment.objects.exists()
     return snapshot_file
 
@@ -105,7 +105,7 @@ def parts(path):
 
 
 def rewritten(path, tmp_path, **changes):
-    """A copy with other parts and matching checksums, as somebody who tampers would make it."""
+    """Return a tampered copy: changed parts with matching checksums."""
     found = parts(path) | {name: content for name, content in changes.items()}
     found = {name: content for name, content in found.items() if content is not None and name != "SHA256SUMS"}
     sums = "".join(f"{hashlib.sha256(found[name]).hexdigest()}  {name}\n" for name in sorted(found))
@@ -129,7 +129,7 @@ def test_an_imported_study_has_the_same_content_and_the_same_results(sent, owner
     assert {NASTY in trial.answer for trial in Trial.objects.filter(status="done")} == {True}
 
 
-def test_nothing_of_an_imported_study_is_ever_called(sent, owner):
+def test_an_imported_study_never_makes_calls(sent, owner):
     experiment = import_snapshot(sent, owner).experiment
     assert (experiment.imported_from, experiment.owner, experiment.sharing) == ("snapshot", owner, "private")
     assert set(Run.objects.values_list("status", flat=True)) == {"done"}
@@ -190,7 +190,7 @@ def test_the_members_of_an_imported_panel_are_conditions_of_its_own_study(sent, 
         assert rules.get(kind="panel").parameters["members"] == [rules.get(grade_condition_id="judge--1").pk]
 
 
-def test_what_was_a_draft_stays_a_draft(owner, tmp_path, settings):
+def test_drafts_are_imported_as_drafts(owner, tmp_path, settings):
     settings.MEDIA_ROOT = tmp_path / "media"
     with transaction.atomic():
         dataset = make_numbered_items("unfinished", 2, approved=False)
@@ -213,7 +213,7 @@ def test_a_dry_run_reports_everything_and_writes_nothing(sent, owner, settings):
     assert not (settings.MEDIA_ROOT / "assets").exists()
 
 
-def test_the_command_imports(sent, owner):
+def test_the_command_imports_a_snapshot(sent, owner):
     said = io.StringIO()
     call_command("import_snapshot", str(sent), "--user", owner.username, stdout=said)
     assert "pilot: imported" in said.getvalue()
@@ -269,19 +269,19 @@ def test_rows_that_contradict_each_other_are_refused_even_with_matching_checksum
         ({"names.json": None}, "cannot be imported"),
     ],
 )
-def test_parts_that_do_not_belong_are_refused(sent, owner, tmp_path, changes, said):
+def test_unexpected_parts_are_refused(sent, owner, tmp_path, changes, said):
     with pytest.raises(SnapshotFileError, match=said):
         import_snapshot(rewritten(sent, tmp_path, **changes), owner)
 
 
 @pytest.mark.parametrize("limit", ["MAX_BYTES", "MAX_PART", "MAX_PARTS"])
-def test_an_archive_that_unpacks_to_too_much_is_refused(sent, owner, monkeypatch, limit):
+def test_an_archive_above_the_unpacked_size_limit_is_refused(sent, owner, monkeypatch, limit):
     monkeypatch.setattr(f"grading_app.study_import.snapshot_import.{limit}", 20)
     with pytest.raises(SnapshotFileError, match="too large"):
         import_snapshot(sent, owner)
 
 
-def test_a_snapshot_of_schema_1_is_verified_and_its_import_is_refused_in_words(owner):
+def test_a_schema_1_snapshot_is_verified_but_cannot_be_imported(owner):
     found = verify(RECORDED / "schema-1.zip")
     assert (found.problems, found.schema, found.content) == ([], 1, "")
     with pytest.raises(SnapshotFileError, match=r"schema 1, which holds tables to read but no rows"):

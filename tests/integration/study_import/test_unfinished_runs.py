@@ -1,4 +1,4 @@
-"""Runs that did not finish on their own site: an import shows them as they ended, and never calls them."""
+"""Unfinished runs of another site: an import shows their last status and never makes calls for them."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ ENDED = {
 
 
 def make_study():
-    """A run for each status. Each answered the first of two items; the cancelled run cancelled the second one."""
+    """Return a run for each status. Each answered the first of two items; one cancelled the second."""
     dataset = make_numbered_items("things", 2, approved=False)
     curation.approve(dataset, by="test", reason="ready")
     models = [factories.make_model(f"model-{status}") for status in ENDED]
@@ -48,7 +48,7 @@ def make_study():
 
 @pytest.fixture(scope="module")
 def file_and_status(django_db_setup, django_db_blocker, tmp_path_factory):
-    """The snapshot of another site, with what `status` says there."""
+    """Return a snapshot of another site, with the output of `status` there."""
     folder = tmp_path_factory.mktemp("other_site")
     with django_db_blocker.unblock(), transaction.atomic():
         experiment = make_study()
@@ -69,7 +69,7 @@ def owner():
 
 
 def describe(experiment):
-    """What `status` says about the runs, without the keys of the site."""
+    """Return the output of `status` about the runs, without site-specific keys."""
     return [
         {name: run[name] for name in ("condition_id", "status", "stop_reason", "pending", "done", "cancelled")}
         for run in build_status_report(Experiment.objects.get(pk=experiment.pk))["runs"]
@@ -81,18 +81,18 @@ def list_runs():
 
 
 def activate_models():
-    """As somebody does who gives an imported model an endpoint of this site."""
+    """Give the imported models an endpoint of this site."""
     Endpoint.objects.update(is_active=True, base_url="http://127.0.0.1:9/v1")
     LanguageModel.objects.update(is_active=True)
 
 
-def test_runs_keep_the_status_and_the_reason_with_which_they_ended(sent, owner):
+def test_imported_runs_keep_their_final_status_and_reason(sent, owner):
     import_snapshot(sent, owner)
     assert list_runs() == ENDED
     assert sorted(Trial.objects.values_list("status", flat=True)) == ["cancelled"] + ["done"] * 4 + ["pending"] * 3
 
 
-def test_status_says_the_same_as_on_the_first_site_and_the_content_is_the_same(file_and_status, owner):
+def test_status_and_content_equal_those_of_the_first_site(file_and_status, owner):
     sent, before = file_and_status
     made = import_snapshot(sent, owner)
     assert describe(made.experiment) == before
@@ -124,7 +124,7 @@ def test_nobody_can_start_or_change_an_imported_run(sent, owner, client):
     assert list_runs() == ENDED
 
 
-def test_the_command_says_why_it_resumes_nothing(sent, owner, capsys):
+def test_the_command_reports_why_it_resumes_no_run(sent, owner, capsys):
     import_snapshot(sent, owner)
     call_command("experiment", "resume", "pilot", "--user", owner.username)
     assert "0 runs resumed\npilot holds results from snapshot and cannot run here" in capsys.readouterr().out
@@ -155,7 +155,7 @@ def test_a_judge_of_this_site_can_be_paused_and_resumed_on_imported_answers(sent
     assert run_control.resume(Run.objects.all(), by=owner) == [judge.pk]
 
 
-def test_a_file_of_an_older_schema_tells_open_runs_from_finished_ones(sent, owner, tmp_path):
+def test_a_file_of_an_older_schema_distinguishes_open_from_finished_runs(sent, owner, tmp_path):
     part = "rows/runs_app_run.jsonl"
     lines = [json.loads(line) for line in parts(sent)[part].splitlines()]
     old = "".join(
