@@ -1,4 +1,4 @@
-"""The analyses of answers and prompts have the numbers of the rows, and open by a worker's results."""
+"""Analyses of answers and prompts: numbers equal the rows, and pages show a worker's results."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ LOOP, PROSE = "again and again " * 60, "".join(Random(3).choices("abcdefghijklmn
 
 @pytest.fixture
 def work(monkeypatch):
-    """`work()` does what was asked of workers."""
+    """Return `work()`, which runs the enqueued tasks."""
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append(arguments))
 
@@ -52,13 +52,13 @@ def rows_of(experiment, table, **query):
 
 
 def with_reasoning(experiment):
-    """Cut-off answers go round in circles, right ones do not."""
+    """Make truncated answers repetitive and correct answers varied."""
     for trial in Trial.objects.filter(run__experiment=experiment).select_related("item"):
         text = LOOP if trial.truncated else PROSE
         Trial.objects.filter(pk=trial.pk).update(reasoning=f"{trial.item.key} {text}")
 
 
-def test_compression_is_measured_apart_for_right_wrong_and_cut_off_answers(work):
+def test_compression_is_measured_separately_for_right_wrong_and_truncated_answers(work):
     from tests.factories.tampering import without_triggers
 
     experiment = make_space_experiment(models=("m",))
@@ -100,7 +100,7 @@ def test_lengths_count_every_answer_by_its_outcome():
     assert lengths.tokens == sorted(set(trials.values_list("output_tokens", flat=True)))
 
 
-def test_the_curve_counts_cut_off_answers_until_their_cut():
+def test_truncated_answers_are_censored_at_their_length():
     # Of four answers one is cut off at 20; then one of the two that went on ends at 30.
     lengths = answer_lengths.AnswerLengths([10, 20, 30, 40], [0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1])
     assert [(step.time, 1 - step.survival) for step in lengths.estimate_survival()] == [
@@ -112,7 +112,7 @@ def test_the_curve_counts_cut_off_answers_until_their_cut():
     assert [share for _, share, *_ in lengths.estimate_share_curve(lengths.cut)] == [0.25]
 
 
-def test_many_lengths_are_joined_without_ending_an_answer_early(monkeypatch):
+def test_merging_lengths_never_shortens_an_answer(monkeypatch):
     monkeypatch.setattr(answer_lengths, "MAX_LENGTHS", 10)
     rows = answer_lengths._merge_lengths([(at, 0, 1, 0) for at in range(1, 101)])
     assert len(rows) == 10
@@ -120,7 +120,7 @@ def test_many_lengths_are_joined_without_ending_an_answer_early(monkeypatch):
     assert sum(right for _, _, right, _ in rows) == 100
 
 
-def test_the_page_of_tokens_has_a_row_for_each_step():
+def test_the_tokens_page_has_a_row_for_each_step():
     experiment = make_space_experiment(models=("m",))
     rows = rows_of(experiment, "hazard", view="hazard", task="brackets")
     assert float(rows[-1]["right"]) + float(rows[-1]["cut"]) <= 1
@@ -132,7 +132,7 @@ def test_the_page_of_tokens_has_a_row_for_each_step():
 
 
 @pytest.mark.slow
-def test_prompts_are_encoded_by_the_shipped_tokenizer_group_by_group():
+def test_the_shipped_tokenizer_encodes_prompts_in_groups():
     import tiktoken  # noqa: F401 - its tables are read by the child process alone
 
     groups = list(encode_groups("o200k_base", [["hello world", ""], ["( [ {"]]))
@@ -141,7 +141,7 @@ def test_prompts_are_encoded_by_the_shipped_tokenizer_group_by_group():
 
 
 @pytest.mark.slow
-def test_spectra_are_those_of_the_questions_at_each_point(work):
+def test_spectra_are_computed_from_the_questions_at_each_point(work):
     experiment = make_space_experiment(dataset=make_space_dataset(count=6), models=("m",))
     found = measure_spectra(TextQuery(experiment, grader_of(experiment), "spectrum"))
     assert [one.task for one in found] == ["brackets"] * 12 + ["swaps"] * 4

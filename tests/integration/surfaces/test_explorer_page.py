@@ -1,4 +1,4 @@
-"""The explorer shows the counts by point in each view, keeps every choice in the address, and leads to trials."""
+"""The explorer page: counts by point in each view, selections in the URL, and links to trials."""
 
 import csv
 import io
@@ -73,7 +73,7 @@ def test_each_cell_has_the_accuracy_interval_and_truncation_of_its_answers(exper
     assert (float(rows[0]["interval_low"]), float(rows[0]["interval_high"])) == pytest.approx((0.6756, 1), abs=1e-4)
 
 
-def test_a_fixed_parameter_leaves_its_points_and_an_average_adds_them_up(experiment, client_of):
+def test_fixing_a_parameter_selects_its_points_and_averaging_sums_them(experiment, client_of):
     client = client_of(experiment.owner)
     whole = rows_of(client, experiment, "surface", task="brackets", x="length", y="max_depth")
     fixed = rows_of(client, experiment, "surface", task="brackets", x="length", y="max_depth", **{"at-kinds": "1"})
@@ -82,7 +82,7 @@ def test_a_fixed_parameter_leaves_its_points_and_an_average_adds_them_up(experim
 
 
 @pytest.mark.slow
-def test_a_cell_leads_to_the_trials_that_it_counts(experiment, client_of):
+def test_a_cell_links_to_the_trials_that_it_counts(experiment, client_of):
     client = client_of(experiment.owner)
     strong = condition_of(experiment, "strong")
     page = get(client, experiment, task="brackets", condition=strong, x="length", y="kinds", **{"at-max_depth": "4"})
@@ -103,7 +103,7 @@ def test_a_cell_leads_to_the_trials_that_it_counts(experiment, client_of):
         assert len(keys) == 4
 
 
-def test_the_trials_of_a_cell_are_exported_as_they_are_listed(experiment, client_of):
+def test_the_export_of_a_cell_contains_its_listed_trials(experiment, client_of):
     client = client_of(experiment.owner)
     strong = condition_of(experiment, "strong")
     asked = {"condition": strong, "category": "brackets", "point": "length=8&max_depth=4"}
@@ -116,7 +116,7 @@ def test_the_trials_of_a_cell_are_exported_as_they_are_listed(experiment, client
     assert (refused.status_code, b"the filter point needs" in refused.content) == (400, True)
 
 
-def test_parameters_that_cannot_be_read_show_no_trials_and_say_why(experiment, client_of):
+def test_unreadable_parameters_show_no_trials_and_a_reason(experiment, client_of):
     page = client_of(experiment.owner).get(reverse("trial_list"), {"point": "length"})
     assert "Enter parameters as name=value" in page_text(page)
     assert not page.context["page"].keys
@@ -131,7 +131,7 @@ def test_parameters_that_no_item_has_show_no_trials(experiment, client_of, point
     assert not page.context["page"].keys
 
 
-def test_a_wave_has_the_counts_and_trials_of_its_own_runs(experiment, client_of):
+def test_selecting_a_wave_shows_only_its_counts_and_trials(experiment, client_of):
     for run in factories.make_runs(experiment, wave=1, status="done"):
         factories.plan_trials(run, answer=lambda item, *_: answer_with(item, "right"))
     grade(experiment, by="test")
@@ -149,7 +149,7 @@ def test_a_wave_has_the_counts_and_trials_of_its_own_runs(experiment, client_of)
     assert len(trials) == 16
 
 
-def test_the_difference_is_the_compared_condition_minus_the_chosen_one(experiment, client_of):
+def test_the_difference_is_the_compared_minus_the_selected_condition(experiment, client_of):
     client = client_of(experiment.owner)
     weak, strong = condition_of(experiment, "weak"), condition_of(experiment, "strong")
     asked = {"view": "difference", "task": "brackets", "condition": weak, "against": strong, "x": "length", "y": "-"}
@@ -213,7 +213,7 @@ def test_the_surface_shows_accuracy_and_its_lower_bound(experiment, client_of):
     assert "accuracy beyond guessing" in picture
 
 
-def test_unknown_choices_fall_back_to_what_there_is(experiment, client_of):
+def test_unknown_selections_fall_back_to_defaults(experiment, client_of):
     client = client_of(experiment.owner)
     page = get(client, experiment, task="nothing", condition="999999", x="?", y="zz", view="what", rule="x", wave="7")
     assert page.status_code == 200
@@ -238,20 +238,20 @@ HOSTILE = ("-1", "0", "99999999999999999999", "٣", "' OR 1=1 --", "<b>", "a" * 
 @pytest.mark.parametrize(
     "name", ["view", "task", "condition", "against", "x", "y", "rule", "wave", "at-kinds", "format"]
 )
-def test_no_choice_is_a_server_error(experiment, client_of, name):
+def test_no_selection_causes_a_server_error(experiment, client_of, name):
     client = client_of(experiment.owner)
     for value in HOSTILE:
         assert get(client, experiment, **{"task": "brackets", name: value}).status_code < 500, value
 
 
 @pytest.mark.parametrize("name", ["on", "family", "group", "limit", "sort", "table", "format"])
-def test_no_parameter_of_the_leaderboard_is_a_server_error(experiment, client_of, name):
+def test_no_leaderboard_parameter_causes_a_server_error(experiment, client_of, name):
     client = client_of(experiment.owner)
     for value in HOSTILE:
         assert client.get(reverse("leaderboard"), {name: value}).status_code < 500, value
 
 
-def test_an_experiment_without_gradings_says_what_to_do(client_of):
+def test_an_experiment_without_gradings_shows_what_to_do(client_of):
     experiment = factories.make_experiment("fresh", dataset=make_space_dataset())
     page = get(client_of(experiment.owner), experiment)
     assert "Grading needs no further calls" in page_text(page)
@@ -267,7 +267,7 @@ def test_only_parametric_experiments_have_the_tab(experiment, client_of):
     assert shown == [True, False]
 
 
-def test_others_do_not_find_a_private_experiment(experiment, client_of):
+def test_other_users_cannot_open_a_private_experiment(experiment, client_of):
     client = client_of(factories.make_user("other", permissions.RESEARCHER))
     assert get(client, experiment).status_code == 404
     assert client.get(reverse("explorer_figure", args=[experiment.slug, "surface"])).status_code == 404

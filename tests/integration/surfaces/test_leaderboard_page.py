@@ -1,4 +1,4 @@
-"""The site's leaderboard: rows from stored counts, ranks by corrected tests, and only what the reader may read."""
+"""The leaderboard: rows from stored counts, ranks by corrected tests, and only visible experiments."""
 
 import csv
 import io
@@ -77,7 +77,7 @@ def test_a_cell_shows_its_interval_truncation_and_a_star_until_all_cases_are_ans
 
 
 @pytest.mark.slow
-def test_ranks_separate_what_a_corrected_test_separates():
+def test_ranks_follow_the_corrected_tests():
     experiment = make_space_experiment(
         dataset=make_space_dataset(count=16), models=("a", "b", "c"), outcome=_shares(a=16, b=15, c=4)
     )
@@ -96,7 +96,7 @@ def _shares(**right):
     return lambda item, model: "right" if item.metadata["number"] < right[model] else "wrong"
 
 
-def test_experiments_on_other_items_are_not_compared():
+def test_experiments_on_different_items_are_not_compared():
     one = make_space_experiment("one", models=("a",))
     other = make_space_experiment("other", models=("b",), dataset=make_space_dataset("others", count=5))
     client = signed_in(one.owner)
@@ -125,7 +125,7 @@ def test_a_condition_in_two_experiments_has_one_row_with_the_most_answers():
     assert (row["experiment"], row["answers"]) == ("one", "64")
 
 
-def test_a_reader_sees_only_the_experiments_that_they_may_read():
+def test_readers_see_only_experiments_that_they_may_read():
     mine = make_space_experiment("mine", models=("a",))
     stranger = factories.make_user("stranger", permissions.RESEARCHER)
     make_space_experiment("theirs", dataset=mine.dataset, models=("b",), owner=stranger)
@@ -135,13 +135,13 @@ def test_a_reader_sees_only_the_experiments_that_they_may_read():
     assert {row["experiment"] for row in rows_of(signed_in(viewer))} == {shared.slug}
 
 
-def test_an_archived_experiment_leaves_the_leaderboard():
+def test_archived_experiments_are_not_on_the_leaderboard():
     mine = make_space_experiment("mine", models=("a",))
     make_space_experiment("old", dataset=mine.dataset, models=("b",), status="archived")
     assert {row["experiment"] for row in rows_of(signed_in(mine.owner))} == {"mine"}
 
 
-def test_rows_are_sorted_and_filtered_by_the_address():
+def test_the_url_sorts_and_filters_rows():
     experiment = make_space_experiment(models=("strong", "weak"))
     LanguageModel.objects.filter(name="weak").update(groups="size:small arch:moe")
     client = signed_in(experiment.owner)
@@ -160,7 +160,7 @@ def test_rows_are_sorted_and_filtered_by_the_address():
     assert "Select a valid choice" in page_text(client.get(BOARD, {"group": "no such group"}))
 
 
-def test_a_limit_of_tokens_takes_the_gradings_of_that_rule():
+def test_a_token_limit_selects_the_gradings_of_its_rule():
     experiment = make_space_experiment(models=("m",), outcome=lambda *_: "right")
     grade(experiment, scorers=["final_answer:100"], by="test")
     client = signed_in(experiment.owner)
@@ -170,7 +170,7 @@ def test_a_limit_of_tokens_takes_the_gradings_of_that_rule():
     assert "Without gradings by this rule: space." in text
 
 
-def test_the_files_have_the_rows_of_the_page():
+def test_downloaded_files_have_the_same_rows_as_the_page():
     experiment = make_space_experiment()
     client = signed_in(experiment.owner)
     latex = client.get(BOARD, {"table": "compact", "format": "latex"}).content.decode()
@@ -183,7 +183,7 @@ def test_the_files_have_the_rows_of_the_page():
     assert client.get(reverse("leaderboard_figure", args=["gif"])).status_code == 404
 
 
-def test_names_of_models_are_escaped_in_cells():
+def test_model_names_are_escaped_in_cells():
     experiment = make_space_experiment(models=("m",))
     experiment.dataset.items.count()
     text = signed_in(experiment.owner).get(BOARD).content.decode()
@@ -191,7 +191,7 @@ def test_names_of_models_are_escaped_in_cells():
     assert "&amp;task=brackets" in text
 
 
-def test_many_answers_are_counted_by_a_worker_and_the_page_says_so(monkeypatch):
+def test_a_worker_counts_many_answers_and_the_page_reports_it(monkeypatch):
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda *arguments: asked.append(arguments))
     monkeypatch.setattr(point_counts, "MAX_ANSWERS_PER_REQUEST", 0)
@@ -223,6 +223,6 @@ def test_the_number_of_queries_does_not_grow_with_experiments():
     assert queries() == first < 15
 
 
-def test_nothing_to_compare_says_what_the_page_needs():
+def test_an_empty_leaderboard_shows_what_it_needs():
     text = page_text(signed_in(factories.make_user("owner", permissions.RESEARCHER)).get(BOARD))
     assert "No parametric experiment with answers" in text

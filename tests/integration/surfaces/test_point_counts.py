@@ -1,4 +1,4 @@
-"""Counts by point equal the rows, are stored once for a state, and mark what is not complete."""
+"""Counts by point: equal to the rows, stored once for each state, and marked while incomplete."""
 
 import pytest
 from django.db import connection
@@ -73,7 +73,7 @@ def test_96_of_128_have_the_published_interval():
     assert (round(interval.center, 5), round(interval.margin, 5)) == (0.74272, 0.07427)
 
 
-def test_a_wrong_answer_that_cannot_be_read_is_counted_as_invalid():
+def test_an_unreadable_answer_is_counted_as_invalid():
     experiment = make_space_experiment(
         outcome=lambda item, _: "unreadable" if item.metadata["number"] == 0 else "right"
     )
@@ -81,7 +81,7 @@ def test_a_wrong_answer_that_cannot_be_read_is_counted_as_invalid():
     assert {(cell.correct, cell.total, cell.invalid) for cell in cells} == {(3, 4, 1)}
 
 
-def test_a_limit_set_afterwards_moves_long_answers_to_the_truncated_ones():
+def test_a_later_token_limit_counts_long_answers_as_truncated():
     experiment = make_space_experiment(outcome=lambda *_: "right", models=("m",))
     grade(experiment, scorers=["final_answer:100"], by="test")
     cells = by_point(count(experiment, limit="100"), "m")
@@ -92,7 +92,7 @@ def test_a_limit_set_afterwards_moves_long_answers_to_the_truncated_ones():
     assert all(cell.truncated == 0 for cell in count(experiment).rows)
 
 
-def test_repetitions_of_an_item_count_as_fewer_answers():
+def test_repetitions_of_an_item_reduce_the_effective_number_of_answers():
     experiment = make_space_experiment(
         samples=3, models=("m",), outcome=lambda item, _: "right" if item.metadata["number"] < 2 else "wrong"
     )

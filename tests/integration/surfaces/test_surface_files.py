@@ -1,4 +1,4 @@
-"""The surface of an experiment as figures in print style and as tables by command."""
+"""Surface files: figures in print style, and tables by command."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ def test_the_command_writes_each_cell_with_its_counts_and_interval(study, tmp_pa
         assert low <= middle <= high + 1e-9
 
 
-def test_the_command_takes_the_choices_of_the_explorer(study, tmp_path):
+def test_the_command_accepts_the_selections_of_the_explorer(study, tmp_path):
     held = json.loads(surface(tmp_path, "--view", "map", "--task", "brackets", "--x", "length", "--y", "kinds",
                               "--at", "max_depth=2", "--format", "json"))  # fmt: skip
     averaged = json.loads(surface(tmp_path, "--view", "map", "--task", "brackets", "--x", "length", "--y", "kinds",
@@ -68,7 +68,7 @@ def test_the_command_takes_the_choices_of_the_explorer(study, tmp_path):
         (["--wave", "7"], "--wave: '7'"),
     ],
 )
-def test_a_choice_that_does_not_exist_is_refused(study, tmp_path, options, said):
+def test_an_unknown_selection_is_refused(study, tmp_path, options, said):
     with pytest.raises(CommandError, match=re.escape(said)) as refused:
         surface(tmp_path, *options)
     assert refused.value.returncode == 2
@@ -86,7 +86,7 @@ def listed(client, study):
 FIGURES = ("map", "surface", "curves", "models", "difference", "leaderboard")
 
 
-def test_the_figures_page_lists_them_and_keeps_the_choices(client, study, listed):
+def test_the_figures_page_lists_surface_figures_and_keeps_selections(client, study, listed):
     page = client.get(reverse("experiment_figures", args=["space"]), {"space-task": "swaps", "mm": "120"})
     text = page_text(page)
     assert re.findall(r'id="figure-space-(\w+)"', text) == list(FIGURES)
@@ -100,7 +100,7 @@ def test_the_figures_page_lists_them_and_keeps_the_choices(client, study, listed
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
-def test_each_figure_has_every_format_and_its_numbers(client, study, listed, name):
+def test_each_figure_has_every_format_and_a_data_file(client, study, listed, name):
     starts = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF", "csv": b""}
     for file_format, start in starts.items():
         address = reverse("figure_file", args=["space", f"space-{name}", file_format])
@@ -114,7 +114,7 @@ def test_each_figure_has_every_format_and_its_numbers(client, study, listed, nam
             assert len(answer.content.splitlines()) > 1
 
 
-def test_an_experiment_without_parametric_tasks_has_none_of_them(client, study, listed):
+def test_an_experiment_without_parametric_tasks_has_no_surface_files(client, study, listed):
     from tests.factories.studies import make_rated_study
 
     other = make_rated_study()
