@@ -1,4 +1,4 @@
-"""Flagged items become a new draft dataset or a rating queue; annotations are exported."""
+"""Use of annotations: flagged items become a draft dataset or a rating queue, and exports contain annotations."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ from tests.page_text import page_text
 
 @pytest.fixture
 def flagged(experiment, people):
-    """The second and fourth item: one by a trial, one itself; the third has a flag that was removed and a note."""
+    """Flag the second item on a trial and the fourth directly. The third has a removed flag and a note."""
     second, third, fourth = experiment.dataset.items.order_by("position")[1:4]
     trial = experiment.runs.get().trials.filter(item=second).first()
     annotate(trial, "flag", "Wrong", by=people["owner"])
@@ -43,7 +43,7 @@ def test_flagged_items_become_a_draft_with_their_norms(as_, flagged, people):
     assert "sums" not in json.dumps({**draft.recipe, "from": ""}), "the recipe names no experiment"
 
 
-def test_a_bad_name_is_shown_again(as_, flagged):
+def test_an_invalid_name_is_shown_again_in_the_form(as_, flagged):
     answer = as_("owner").post(
         reverse("annotated_dataset", args=["sums"]) + "?kind=flag", {"slug": "Hard Ones", "reason": "because"}
     )
@@ -52,7 +52,7 @@ def test_a_bad_name_is_shown_again(as_, flagged):
     assert not Dataset.objects.filter(recipe__strategy="selected").exists()
 
 
-def test_without_a_flag_there_is_nothing_to_copy(as_, experiment):
+def test_without_flagged_items_no_dataset_is_created(as_, experiment):
     address = reverse("annotated_dataset", args=["sums"]) + "?kind=flag"
     assert "No items selected" in page_text(as_("owner").get(address))
     answer = as_("owner").post(address, {"slug": "none", "reason": ""})
@@ -60,14 +60,14 @@ def test_without_a_flag_there_is_nothing_to_copy(as_, experiment):
     assert not Dataset.objects.filter(slug="none").exists()
 
 
-def test_flagged_items_fill_the_form_of_a_rating_queue(as_, flagged):
+def test_flagged_items_prefill_the_form_of_a_rating_queue(as_, flagged):
     notes = page_text(as_("owner").get(reverse("experiment_annotations", args=["sums"]), {"kind": "flag"}))
     address = f"{reverse('rating_queue_of_answers', args=['sums'])}?annotated=1&kind=flag"
     assert address.replace("&", "&amp;") in notes
     assert "\n".join(flagged) in as_("owner").get(address).content.decode()
 
 
-def test_a_queue_of_chosen_items_asks_about_these_only(as_, flagged, experiment, people):
+def test_a_queue_of_selected_items_contains_only_their_answers(as_, flagged, experiment, people):
     dimension = factories.make_dimension("clarity")
     form = {
         "name": "second-look", "title": "Look again", "instructions": "Rate.", "only_items": "\n".join(flagged),
@@ -84,7 +84,7 @@ def test_a_queue_of_chosen_items_asks_about_these_only(as_, flagged, experiment,
     assert f'2 chosen: <span class="mono">{", ".join(flagged)}</span>' in shown
 
 
-def test_an_unknown_key_is_named(as_, experiment):
+def test_an_unknown_item_key_is_reported(as_, experiment):
     form = {"name": "x", "title": "X", "instructions": "X", "only_items": "item-1\nnowhere", "answers_each": 1}
     text = page_text(as_("owner").post(reverse("rating_queue_of_answers", args=["sums"]), form))
     assert "sums@1 has no active item nowhere." in text
@@ -93,7 +93,7 @@ def test_an_unknown_key_is_named(as_, experiment):
     ).content.decode().replace("\r", "")
 
 
-def test_a_queue_of_items_takes_a_choice_too(experiment, people):
+def test_an_item_queue_can_also_be_restricted_to_selected_items(experiment, people):
     queue = make_queue(
         "some", owner=people["owner"], dataset=experiment.dataset, dimensions=[factories.make_dimension("clarity")],
         only_items=["item-2", "item-4"],
@@ -101,7 +101,7 @@ def test_a_queue_of_items_takes_a_choice_too(experiment, people):
     assert [item.key for item in queue.select_rated_items()] == ["item-2", "item-4"]
 
 
-def test_annotations_are_a_table_of_the_export(flagged, experiment, people, tmp_path, trial):
+def test_annotations_can_be_exported_as_a_table(flagged, experiment, people, tmp_path, trial):
     (note,) = annotate(trial, "note", "=HYPERLINK()", by=people["colleague"])
     change_text(note, "=1+1", by=people["owner"])
     other = factories.make_experiment("other", owner=people["owner"], dataset=experiment.dataset)
@@ -122,7 +122,7 @@ def test_annotations_are_a_table_of_the_export(flagged, experiment, people, tmp_
     assert [one["text"] for one in exact[-1]["former"]] == ["=HYPERLINK()"]
 
 
-def test_an_export_takes_the_filters_by_annotation(flagged, experiment, trial, people):
+def test_exports_accept_filters_by_annotation(flagged, experiment, trial, people):
     annotate(trial, "tag", "off by one", by=people["owner"])
     annotate(trial, "note", "50 % sure", by=people["owner"])
 

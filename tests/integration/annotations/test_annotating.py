@@ -1,4 +1,4 @@
-"""People put notes, flags and tags on trials and items, and change and remove them; nothing typed is lost."""
+"""Notes, flags and tags on trials and items: users add, change and remove them without losing input."""
 
 import pytest
 from django.urls import reverse
@@ -37,7 +37,7 @@ def test_a_tag_is_added_once(as_, trial):
     assert Annotation.objects.count() == 1
 
 
-def test_after_saving_the_reader_is_back_on_the_page_with_its_filter(as_, trial):
+def test_saving_returns_to_the_page_with_its_filter(as_, trial):
     page = reverse("trial_detail", args=[trial.pk]) + "?status=done"
     answer = as_("owner").post(
         reverse("trial_annotate", args=[trial.pk]), {"kind": "note", "text": "Fine.", "next": page}
@@ -59,7 +59,7 @@ def test_after_saving_the_reader_is_back_on_the_page_with_its_filter(as_, trial)
         ("tag", "fine, " + "y" * 41, "is too long for a tag; use at most 40 characters."),
     ],
 )
-def test_what_cannot_be_stored_is_shown_again_with_the_reason(as_, trial, kind, text, said):
+def test_an_invalid_annotation_is_shown_again_with_the_reason(as_, trial, kind, text, said):
     for headers in ({}, {"HX-Request": "true"}):
         answer = add(as_("owner"), trial, kind, text, headers=headers)
         assert answer.status_code == 200
@@ -76,7 +76,7 @@ def test_htmx_replaces_only_the_panel(as_, trial):
     assert "<html" not in text
 
 
-def test_an_item_has_its_own_annotations(as_, trial):
+def test_an_annotation_of_an_item_also_appears_on_its_trials(as_, trial):
     client = as_("colleague")
     client.post(
         reverse("item_annotate", args=[trial.item_id]), {"kind": "flag", "text": "Typing error in the question"}
@@ -87,7 +87,7 @@ def test_an_item_has_its_own_annotations(as_, trial):
     assert "Typing error" in page_text(client.get(reverse("trial_detail", args=[trial.pk])))
 
 
-def test_viewers_read_and_do_not_write(as_, trial, people):
+def test_viewers_can_read_but_not_write(as_, trial, people):
     annotate(trial, "note", "Seen by all.", by=people["owner"])
     client = as_("viewer")
     text = page_text(client.get(reverse("trial_detail", args=[trial.pk])))
@@ -107,7 +107,7 @@ def test_annotations_of_private_experiments_stay_private(as_, trial, people, exp
     assert not Annotation.objects.visible_to(people["colleague"]).exists()
 
 
-def test_the_former_text_stays_with_its_author_and_time(as_, trial, people):
+def test_former_texts_are_kept_with_author_and_time(as_, trial, people):
     (note,) = annotate(trial, "note", "First words.", by=people["colleague"])
     client = as_("owner")
     client.post(reverse("annotation_edit", args=[note.pk]), {"kind": "note", "text": "Better words."})
@@ -119,7 +119,7 @@ def test_the_former_text_stays_with_its_author_and_time(as_, trial, people):
     assert [(one["text"], one["by"]) for one in note.former] == [("First words.", "colleague")]
 
 
-def test_only_its_author_the_owner_and_operators_change_an_annotation(as_, trial, people):
+def test_only_author_owner_and_operators_can_change_an_annotation(as_, trial, people):
     (note,) = annotate(trial, "note", "Mine.", by=people["owner"])
     (of_item,) = annotate(trial.item, "note", "Of the item.", by=people["operator"])
     edit = {"kind": "note", "text": "Yours."}
@@ -130,7 +130,7 @@ def test_only_its_author_the_owner_and_operators_change_an_annotation(as_, trial
     assert as_("operator").post(reverse("annotation_edit", args=[note.pk]), edit).status_code == 302
 
 
-def test_a_removed_annotation_is_gone_from_pages_and_stays_as_a_row(as_, trial, people):
+def test_a_removed_annotation_is_hidden_but_its_row_stays(as_, trial, people):
     (flag,) = annotate(trial, "flag", "By mistake", by=people["colleague"])
     client = as_("colleague")
     client.post(reverse("annotation_remove", args=[flag.pk]))
@@ -141,7 +141,7 @@ def test_a_removed_annotation_is_gone_from_pages_and_stays_as_a_row(as_, trial, 
 
 
 @pytest.mark.slow
-def test_the_list_of_an_experiment_is_filtered(as_, trial, people):
+def test_the_annotation_list_of_an_experiment_can_be_filtered(as_, trial, people):
     annotate(trial, "note", "About the answer", by=people["owner"])
     annotate(trial.item, "flag", "About the question", by=people["colleague"])
     annotate(trial, "tag", "odd", by=people["owner"])

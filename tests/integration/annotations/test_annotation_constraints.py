@@ -1,4 +1,4 @@
-"""The database itself refuses annotations that do not hold together, and keeps their former texts."""
+"""Database constraints of annotations: inconsistent rows are refused, and former texts are kept."""
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
@@ -20,13 +20,13 @@ from runs_app.models import Annotation
         ({"kind": "note", "text": "x", "removed": True}, "annotation_change_has_author"),
     ],
 )
-def test_rows_that_do_not_hold_together_are_refused(trial, people, experiment, columns, constraint):
+def test_inconsistent_rows_are_refused(trial, people, experiment, columns, constraint):
     given = {"item": trial.item, "trial": trial, "experiment": experiment, "author": people["owner"], **columns}
     with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
         Annotation.objects.create(**given)
 
 
-def test_a_tag_stands_once_on_a_trial_and_once_on_its_item(trial, people, experiment):
+def test_a_tag_is_unique_on_a_trial_and_on_its_item(trial, people, experiment):
     annotate(trial, "tag", "odd", by=people["owner"])
     annotate(trial.item, "tag", "odd", by=people["owner"])
     for columns in ({"trial": trial, "experiment": experiment}, {}):
@@ -52,21 +52,21 @@ def test_a_client_cannot_rewrite_the_history(trial, people):
         "created_at = now() - interval '1 day'",
     ],
 )
-def test_an_annotation_keeps_what_it_is_on_and_its_author(trial, people, change):
+def test_the_subject_and_author_of_an_annotation_cannot_change(trial, people, change):
     (note,) = annotate(trial, "note", "First.", by=people["owner"])
     change_text(note, "Second.", by=people["colleague"])
     with pytest.raises(DatabaseError, match="keeps what it is on"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"UPDATE runs_app_annotation SET {change} WHERE id = %s", [note.pk])
 
 
-def test_a_removed_annotation_never_changes(trial, people):
+def test_a_removed_annotation_cannot_change(trial, people):
     (note,) = annotate(trial, "note", "First.", by=people["owner"])
     Annotation.objects.filter(pk=note.pk).update(removed=True, changed_by=people["owner"], changed_at=note.created_at)
     with pytest.raises(DatabaseError, match="never changes"), transaction.atomic():
         Annotation.objects.filter(pk=note.pk).update(text="Again.")
 
 
-def test_annotations_of_trials_go_with_their_experiment_and_those_of_items_stay(trial, people, experiment):
+def test_deleting_an_experiment_deletes_trial_annotations_but_keeps_item_annotations(trial, people, experiment):
     annotate(trial, "note", "Of the trial.", by=people["owner"])
     annotate(trial.item, "note", "Of the item.", by=people["owner"])
     deletion.delete(experiment, by=people["owner"], reason="test")

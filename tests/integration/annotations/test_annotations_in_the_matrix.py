@@ -1,4 +1,4 @@
-"""The matrix marks flagged items, shows only them on request, and shows annotations beside the answers of a cell."""
+"""Annotations in the matrix: marked items, a filter by flag, and annotations next to the answers of a cell."""
 
 import pytest
 from django.db import connection
@@ -21,7 +21,7 @@ def keys_of(response):
 
 
 @pytest.mark.slow
-def test_flagged_items_are_marked_and_can_be_the_only_ones(as_, graded, trial, people):
+def test_flagged_items_are_marked_and_can_be_filtered(as_, graded, trial, people):
     address, client = reverse("experiment_matrix", args=["sums"]), as_("viewer")
     assert keys_of(client.get(address, {"show": "flagged"})) == []
     annotate(trial, "flag", "Wrong target", by=people["owner"])
@@ -44,7 +44,7 @@ def test_a_cell_shows_the_annotations_of_its_answers_and_of_its_item(as_, graded
 
 
 @pytest.mark.slow
-def test_flags_add_no_query_for_each_item(as_, graded, people):
+def test_flags_add_a_constant_number_of_queries(as_, graded, people):
     client, address = as_("viewer"), reverse("experiment_matrix", args=["sums"])
     client.get(address)
 
