@@ -1,4 +1,4 @@
-"""Which runs go out in batches, and at which ceiling."""
+"""Planning of batched runs and their reservations."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_batching_does_not_change_the_condition():
     assert Run.objects.get().is_batched
 
 
-def test_rounds_in_batches_are_planned_with_a_word_on_how_long_they_take():
+def test_rounds_in_batches_are_planned_with_a_warning_about_their_duration():
     rule = {"by": "category", "scorer": "exact_match", "targetci": 0.1, "round": 32, "max": 100}
     dataset = factories.make_dataset("questions", [{"key": f"q{n}", "input": "?", "category": "all"} for n in range(4)])
     experiment = designed(dataset=dataset, batch=True, adaptive=rule, scorers=["exact_match"])
@@ -49,7 +49,7 @@ def test_rounds_in_batches_are_planned_with_a_word_on_how_long_they_take():
     assert Run.objects.get().is_batched
 
 
-def test_an_experiment_file_reads_and_writes_the_policy():
+def test_an_experiment_file_reads_and_writes_the_batch_setting():
     model = factories.make_model("small")
     prompt = factories.make_prompt("plain")
     dataset = factories.make_dataset("items")

@@ -1,4 +1,4 @@
-"""The budget policies: `dev` asks the first items of a design, `full` adds the rest, and nothing is asked twice."""
+"""The budget policies: `dev` plans the first items of a design, `full` adds the rest, and no trial is repeated."""
 
 import pytest
 from django.urls import reverse
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def dev():
-    """Ten items, two models, three samples; dev asks two items, once."""
+    """A design of ten items, two models and three samples; dev plans two items and one sample."""
     return make_draft_experiment(
         dataset=make_questions(10),
         models=[make_rehearsal_model("a"), make_rehearsal_model("b")],
@@ -43,7 +43,7 @@ def asked():
     return sorted(set(Trial.objects.values_list("item__key", "sample_idx")))
 
 
-def test_dev_asks_the_first_items_in_every_condition_and_full_adds_only_the_rest(dev):
+def test_dev_plans_the_first_items_of_every_condition_and_full_adds_only_the_rest(dev):
     foreseen = estimate(dev)
     assert (foreseen.trials, foreseen.to_do, foreseen.policy_text) == (4, 4, "the first 2 of 10 items, 1 of 3 samples")
     report = run_control.launch(dev, by="test", approved=foreseen)
@@ -56,17 +56,17 @@ def test_dev_asks_the_first_items_in_every_condition_and_full_adds_only_the_rest
     assert run_control.launch(dev, by="test").trials_added == 0
 
 
-def test_the_full_cost_is_that_of_a_full_rerun(dev):
+def test_the_full_cost_does_not_depend_on_the_policy(dev):
     assert estimate(dev).full_usd == estimate(dev, policy="full").full_usd > estimate(dev).ceiling_usd
 
 
-def test_an_excluded_item_is_not_among_the_first():
+def test_dev_skips_excluded_items():
     experiment = make_draft_experiment(dataset=make_questions(4, excluded=(0,)), budget_policy="dev")
     run_control.launch(experiment, by="test")
     assert [key for key, _ in asked()] == ["q000001", "q000002"]
 
 
-def test_the_policy_dev_makes_single_calls_instead_of_batches():
+def test_dev_makes_single_calls_instead_of_batches():
     endpoint = make_rehearsal_endpoint("batching", batch_api="openai")
     experiment = make_draft_experiment(
         models=[make_rehearsal_model("a", endpoint=endpoint)], batch=True, budget_policy="dev", dev_items=1
@@ -78,12 +78,12 @@ def test_the_policy_dev_makes_single_calls_instead_of_batches():
 
 
 @pytest.mark.slow
-def test_a_dev_launch_after_a_pilot_and_a_pilot_after_it_are_foreseen_to_the_trial():
+def test_estimates_of_alternating_pilots_and_dev_launches_are_exact():
     experiment = make_draft_experiment(
         dataset=make_questions(30), models=[make_rehearsal_model("a"), make_rehearsal_model("b")]
     )
     for how in ({"pilot": 6}, {"policy": "dev"}, {"pilot": 20}, {"policy": "dev", "pilot": 2}, {}):
-        Run.objects.update(n_pending=0, n_done=0)  # Of what waits, an estimate counts all.
+        Run.objects.update(n_pending=0, n_done=0)  # An estimate counts all pending trials.
         counted = {run.pk: run.trials.count() for run in Run.objects.all()}
         for key, n in counted.items():
             Run.objects.filter(pk=key).update(n_done=n)
@@ -92,7 +92,7 @@ def test_a_dev_launch_after_a_pilot_and_a_pilot_after_it_are_foreseen_to_the_tri
     assert Trial.objects.count() == 60
 
 
-def test_an_adaptive_design_asks_the_items_of_dev_without_points_and_later_not_again():
+def test_a_dev_launch_of_an_adaptive_design_has_no_points_and_its_trials_are_not_repeated():
     experiment = make_draft_experiment(
         dataset=make_questions(8, category="a"),
         prompts=[make_question_prompt("rate", RATING, answer_format="rating")],

@@ -1,4 +1,4 @@
-"""An estimate foresees what the response cache will answer, and tells what is left from the whole."""
+"""The estimate forecasts cache hits and separates the remaining cost from the full cost."""
 
 from datetime import timedelta
 
@@ -28,7 +28,7 @@ def same_design(slug, known, **fields):
 
 @pytest.fixture
 def known():
-    """An experiment whose three trials are done."""
+    """An experiment with three done trials, whose answers are cached."""
     experiment = make_draft_experiment("known", samples=1)
     plan_module.plan(experiment)
     Run.objects.update(
@@ -44,13 +44,13 @@ def test_an_equal_design_is_forecast_to_come_from_the_cache(known):
     assert found.ceiling_usd > 0, "a ceiling counts on nothing"
 
 
-def test_more_samples_are_partly_foreseen(known):
+def test_cache_hits_of_more_samples_are_forecast_for_the_cached_samples(known):
     found = estimate(same_design("twice", known, samples=2))
     assert (found.to_do, found.foreseen) == (6, 3)
     assert 0 < found.expected_usd < found.full_usd
 
 
-def test_of_a_run_with_more_samples_only_the_first_are_foreseen(known):
+def test_cache_hits_of_a_run_with_more_samples_are_forecast_for_the_shared_samples(known):
     type(known).objects.update(samples=3)
     assert estimate(same_design("less", known, samples=1)).foreseen == 1
 
@@ -60,7 +60,7 @@ def test_no_cache_hits_are_forecast_if_the_cache_is_not_read(known, fields):
     assert estimate(same_design("again", known, **fields)).foreseen == 0
 
 
-def test_nor_for_a_later_wave_other_items_or_other_dimensions(known):
+def test_no_cache_hits_are_forecast_for_a_later_wave_other_items_or_other_dimensions(known):
     again = same_design("again", known)
     plan_module.plan(again)
     assert estimate(again).foreseen == 3
@@ -69,14 +69,14 @@ def test_nor_for_a_later_wave_other_items_or_other_dimensions(known):
     assert estimate(same_design("rated", known, dimensions=[make_draft_dimension()])).foreseen == 0
 
 
-def test_nor_after_the_cache_was_emptied(known):
+def test_no_cache_hits_are_forecast_after_a_cache_purge(known):
     cache_purge.purge(by="a curator")
     assert estimate(same_design("again", known)).foreseen == 0
     Run.objects.filter(experiment=known).update(started_at=timezone.now() + timedelta(seconds=1))
     assert estimate(same_design("later", known)).foreseen == 3
 
 
-def test_the_forecast_separates_the_rest_from_the_whole(known):
+def test_the_estimate_separates_the_remaining_cost_from_the_full_cost(known):
     type(known).objects.update(samples=2)
     known.refresh_from_db()
     found = estimate(known)
@@ -85,7 +85,7 @@ def test_the_forecast_separates_the_rest_from_the_whole(known):
 
 
 def reused(experiment, n):
-    """As if so many of its trials had been answered by the cache, and no others."""
+    """Plan the experiment and mark `n` of its trials as answered from the cache; return its run."""
     plan_module.plan(experiment)
     run = Run.objects.get(experiment=experiment)
     with without_triggers():
@@ -109,7 +109,7 @@ def test_cached_answers_do_not_change_the_expected_tokens(known):
     assert found.expected_usd == found.ceiling_usd > 0
 
 
-def test_the_same_model_at_another_endpoint_has_trials_of_its_own(known):
+def test_the_same_model_at_another_endpoint_has_its_own_trials(known):
     (model,) = LanguageModel.objects.all()
     elsewhere = Endpoint.objects.create(name="elsewhere", provider=model.endpoint.provider, base_url="http://other/v1")
     LanguageModel.objects.create(

@@ -1,4 +1,4 @@
-"""One name that has stood for several things is told, everywhere, and blocks nothing."""
+"""Drift, a name with several contents, causes warnings everywhere and blocks nothing."""
 
 import json
 from io import StringIO
@@ -44,7 +44,7 @@ def test_a_changed_sampler_of_the_same_name_is_drift():
 
 
 def changed():
-    """Launched with a prompt, and again with its next version."""
+    """Return an experiment launched with a prompt and then set to its next version, with both versions."""
     experiment = make_draft_experiment(models=[make_rehearsal_model("a"), make_rehearsal_model("b")])
     run_control.launch(experiment, by=get_or_make_user())
     new = make_question_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
@@ -52,7 +52,7 @@ def changed():
     return experiment, Condition.objects.first().prompt, new
 
 
-def test_a_changed_prompt_is_a_warning_before_the_launch_in_the_manifest_and_in_status():
+def test_the_estimate_the_manifest_and_the_status_warn_of_a_changed_prompt():
     experiment, old, new = changed()
     before = f"prompt plain has had 2 contents: {old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)"
     assert estimate(experiment).warnings == [before]
@@ -67,7 +67,7 @@ def test_a_changed_prompt_is_a_warning_before_the_launch_in_the_manifest_and_in_
     assert told in err.getvalue()
 
 
-def test_a_prompt_that_was_edited_between_two_experiments_is_a_drift():
+def test_a_prompt_edited_between_two_experiments_is_drift():
     first = make_draft_experiment("first")
     plan_module.plan(first)
     old, sampler = first.prompts.get(), first.samplers.get()
@@ -82,7 +82,7 @@ def test_a_prompt_that_was_edited_between_two_experiments_is_a_drift():
     )
     assert find_drift_warnings(second) == [told]
     assert estimate(second).warnings == [told]
-    assert "first" not in told  # It may be a private one.
+    assert "first" not in told  # The other experiment may be private.
 
 
 def test_a_prompt_edited_before_its_first_use_is_not_drift():
@@ -94,14 +94,14 @@ def test_a_prompt_edited_before_its_first_use_is_not_drift():
     )
 
 
-def test_the_design_page_shows_it(client):
+def test_the_design_page_shows_the_drift_warning(client):
     experiment, old, new = changed()
     client.force_login(get_or_make_user("root", superuser=True))
     page = client.get(experiment.get_absolute_url()).content.decode()
     assert f"{old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)" in page
 
 
-def test_names_that_are_equal_when_joined_are_drift_of_the_condition():
+def test_conditions_with_equal_joined_names_and_different_contents_are_drift():
     prompts = [make_question_prompt("a", [{"role": "user", "content": text}]) for text in ("{{input}}?",)]
     prompts += [make_question_prompt("x_a", [{"role": "user", "content": "{{input}}!"}])]
     experiment = make_draft_experiment(models=[make_rehearsal_model("m"), make_rehearsal_model("m_x")], prompts=prompts)
@@ -112,7 +112,7 @@ def test_names_that_are_equal_when_joined_are_drift_of_the_condition():
 
 
 def answer(run, served, outcome="ok"):
-    """`served` has a model, or a model and its provider, for each trial in turn."""
+    """Create one attempt per trial. `served` lists a model, or a model and its provider, for each trial."""
     trials = Trial.objects.filter(run=run).order_by("pk")
     pairs = [one if isinstance(one, tuple) else (one, "") for one in served]
     Attempt.objects.bulk_create(
@@ -124,7 +124,7 @@ def answer(run, served, outcome="ok"):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changed", [[0], [-1], range(2000, 2300)], ids=["first", "last", "for a while"])
-def test_a_model_that_changed_in_a_run_is_seen_along_it(changed):
+def test_a_change_of_the_served_model_during_a_run_is_found(changed):
     n = 3 * SAMPLED_POSITIONS * SAMPLED_ATTEMPTS
     plan_module.plan(make_draft_experiment(dataset=make_questions(n)))
     run, served = Run.objects.get(), ["sim-1"] * n
@@ -135,7 +135,7 @@ def test_a_model_that_changed_in_a_run_is_seen_along_it(changed):
     assert sample_served_models(run).models == ("sim-1", "sim-2")
 
 
-def test_a_run_looks_at_its_own_attempts(django_assert_num_queries):
+def test_served_models_are_read_only_from_attempts_of_the_run(django_assert_num_queries):
     plan_module.plan(make_draft_experiment(models=[make_rehearsal_model("a"), make_rehearsal_model("b")]))
     one, other = Run.objects.with_design().order_by("pk")
     answer(one, ["a-1"] * 3)
@@ -144,7 +144,7 @@ def test_a_run_looks_at_its_own_attempts(django_assert_num_queries):
         assert sample_served_models(one) == ServedModels(("a-1",))
 
 
-def test_several_providers_are_a_warning_unless_routes_name_them():
+def test_several_served_providers_cause_a_warning_unless_routes_name_them():
     experiment = make_draft_experiment()
     plan_module.plan(experiment)
     run = Run.objects.with_design().get()
@@ -158,7 +158,7 @@ def test_several_providers_are_a_warning_unless_routes_name_them():
     assert find_served_warnings(experiment) == []
 
 
-def test_a_provider_that_failed_has_served_nothing():
+def test_a_provider_with_only_failed_attempts_is_not_a_served_provider():
     experiment = make_draft_experiment()
     plan_module.plan(experiment)
     run = Run.objects.get()

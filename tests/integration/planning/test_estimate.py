@@ -1,4 +1,4 @@
-"""An estimate is a ceiling and an expectation, and says what both rest on."""
+"""An estimate has a ceiling and an expected cost, and states the basis of both."""
 
 from datetime import date
 from decimal import Decimal
@@ -23,19 +23,19 @@ MILLION = 1_000_000
 
 
 def ceiling_of(texts, max_tokens, *, input_price="0.5", output_price="1.5", besides=0):
-    """`besides`: tokens of what is no text."""
+    """Return the ceiling of one request. `besides` is the number of tokens that are not text."""
     n = tokens.estimate_by_bytes(texts) + besides
     return (n * Decimal(input_price) + max_tokens * Decimal(output_price)) / MILLION
 
 
-def test_the_ceiling_is_that_of_the_longest_item():
+def test_the_ceiling_is_based_on_the_longest_item():
     experiment = make_draft_experiment(dataset=make_questions(["short", "a much longer question " * 20, "mid"]))
     found = estimate(experiment)
     each = ceiling_of(["Answer the question.", "a much longer question " * 20 + "\n\n[0123456789]"], 100)
     assert (found.trials, found.to_do, found.ceiling_usd) == (3, 3, 3 * each)
 
 
-def test_bytes_count_and_not_letters():
+def test_tokens_are_estimated_from_bytes_and_not_from_characters():
     latin = estimate(
         make_draft_experiment("a", dataset=make_questions(["aaaa" * 10]), prompts=[make_question_prompt("a")])
     )
@@ -51,7 +51,7 @@ def test_bytes_count_and_not_letters():
     assert other.ceiling_usd > latin.ceiling_usd
 
 
-def test_the_longest_dimension_its_hint_and_its_schema_are_counted():
+def test_the_ceiling_includes_the_longest_dimension_its_hint_and_its_schema():
     turns = [{"role": "user", "content": "{{input}} {{dimension_instructions}}"}]
     experiment = make_draft_experiment(
         dataset=make_questions(["x"]),
@@ -72,7 +72,7 @@ def test_the_longest_dimension_its_hint_and_its_schema_are_counted():
     assert estimate(experiment).ceiling_usd == 2 * each
 
 
-def test_the_largest_image_is_counted():
+def test_the_ceiling_includes_the_largest_image():
     large = Asset.objects.create(sha256="a" * 64, format="png", width=2000, height=1000, size=1)
     turns = [{"role": "user", "content": "{{image}}{{input}}"}]
     experiment = make_draft_experiment(
@@ -89,7 +89,7 @@ def test_the_reservation_of_a_run_is_the_ceiling_of_one_call():
     assert 0 <= Run.objects.get().reserve_usd - each < Decimal("0.00000001")
 
 
-def test_new_prices_change_the_reservation_when_it_is_planned_again():
+def test_planning_again_updates_the_reservation_to_new_prices():
     experiment = make_draft_experiment(dataset=make_questions(["x"]))
     plan_module.plan(experiment)
     before = Run.objects.get().reserve_usd
@@ -98,7 +98,7 @@ def test_new_prices_change_the_reservation_when_it_is_planned_again():
     assert Run.objects.get().reserve_usd > 50 * before
 
 
-def test_an_unknown_price_gives_an_unknown_cost_and_is_named():
+def test_an_unknown_price_makes_the_cost_unknown_and_its_model_is_named():
     experiment = make_draft_experiment(models=[make_rehearsal_model("a"), make_rehearsal_model("b", output_price=None)])
     found = estimate(experiment)
     assert (found.ceiling_usd, found.expected_usd, found.unknown_prices) == (None, None, ["b"])
@@ -117,7 +117,7 @@ def test_prices_have_their_source_and_date():
     )
 
 
-def test_done_trials_are_not_to_do_and_observed_tokens_give_the_expected_cost():
+def test_done_trials_are_excluded_and_observed_tokens_give_the_expected_cost():
     experiment = make_draft_experiment(
         models=[make_rehearsal_model("a"), make_rehearsal_model("b")], dataset=make_questions(10)
     )
@@ -132,12 +132,12 @@ def test_done_trials_are_not_to_do_and_observed_tokens_give_the_expected_cost():
     assert found.ceiling_usd > found.expected_usd
 
 
-def test_without_observations_the_ceiling_is_expected_and_nothing_is_covered():
+def test_without_observations_the_expected_cost_equals_the_ceiling():
     found = estimate(make_draft_experiment())
     assert (found.expected_usd, found.basis, found.coverage) == (found.ceiling_usd, {"ceiling": 3}, 0.0)
 
 
-def test_a_new_wave_is_to_do_in_full():
+def test_the_estimate_of_a_new_wave_counts_all_its_trials():
     experiment = make_draft_experiment()
     plan_module.plan(experiment)
     Run.objects.update(n_pending=0, n_done=3, status="done")
@@ -152,7 +152,7 @@ def test_the_ceiling_is_compared_with_the_remaining_budget():
     assert not experiment.may_exceed_budget(estimate(experiment).ceiling_usd)
 
 
-def test_a_draft_that_cannot_run_is_estimated_all_the_same():
+def test_an_invalid_draft_still_has_an_estimate():
     found = estimate(
         make_draft_experiment(prompts=[make_question_prompt(status="draft")], dataset=make_questions(2, approve=False))
     )

@@ -1,4 +1,4 @@
-"""What an extension of a launched design adds, foresees and refuses."""
+"""Extension of a launched design: added trials, preview and refusals."""
 
 from decimal import Decimal
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def rated():
-    """Three items, rated on one dimension, all done and paid."""
+    """An experiment with three items, rated on one dimension, all done and paid."""
     prompt = make_question_prompt("rate", RATING, answer_format="rating")
     experiment = make_draft_experiment(prompts=[prompt], dimensions=[make_draft_dimension("valence")])
     run_control.launch(experiment, by="test")
@@ -33,7 +33,7 @@ def rated():
     return experiment
 
 
-def test_a_dimension_joins_the_runs_there_are_and_their_conditions_stay(rated):
+def test_a_new_dimension_adds_trials_to_existing_runs_and_keeps_their_conditions(rated):
     conditions = list(Condition.objects.values())
     extension = Extension(dimensions=[make_draft_dimension("arousal")])
     preview = preview_extension(rated, extension)
@@ -46,7 +46,7 @@ def test_a_dimension_joins_the_runs_there_are_and_their_conditions_stay(rated):
     assert run.history.first().reason == "Both axes"
 
 
-def test_new_trials_and_their_cost_are_those_that_the_launch_then_adds(rated):
+def test_the_preview_of_an_extension_equals_the_trials_and_cost_that_it_adds(rated):
     extension = Extension(
         language_models=[make_rehearsal_model("other")],
         samplers=[make_draft_sampler("warm", temperature=1, max_tokens=10)],
@@ -67,7 +67,7 @@ def test_the_rest_of_a_pilot_is_separate_from_the_extension():
     assert (preview.new_trials, preview.unlaunched, preview.after.to_do) == (3, 2, 6)
 
 
-def test_a_newer_version_of_a_prompt_warns_of_drift_before_it_joins():
+def test_the_preview_warns_of_drift_if_a_newer_prompt_version_is_added():
     prompt = make_question_prompt("plain")
     experiment = make_draft_experiment(prompts=[prompt])
     run_control.launch(experiment, by="test")
@@ -78,7 +78,7 @@ def test_a_newer_version_of_a_prompt_warns_of_drift_before_it_joins():
     assert warning.startswith("prompt plain has had 2 contents")
 
 
-def test_an_extension_continues_the_first_wave_or_a_later_one_by_its_label():
+def test_an_extension_adds_trials_to_the_named_wave():
     experiment = make_draft_experiment()
     for label in ("march", "april"):
         run_control.launch(experiment, by="test", wave=label)
@@ -88,7 +88,7 @@ def test_an_extension_continues_the_first_wave_or_a_later_one_by_its_label():
     assert Run.objects.filter(wave__label="march").count() == 1
 
 
-def test_a_wave_whose_epochs_would_overlap_refuses_samples_and_nothing_changes():
+def test_more_samples_are_refused_if_the_epochs_of_waves_would_overlap():
     experiment = make_draft_experiment()
     for label in ("", "march"):
         run_control.launch(experiment, by="test", wave=label)
@@ -106,7 +106,7 @@ def test_a_dimension_is_refused_if_the_experiment_has_no_ratings():
     assert not experiment.dimensions.exists()
 
 
-def test_points_on_a_new_dimension_and_cases_of_more_samples_are_foreseen():
+def test_the_preview_counts_points_of_a_new_dimension_and_cases_of_more_samples():
     prompt = make_question_prompt("rate", RATING, answer_format="rating")
     experiment = make_draft_experiment(
         dataset=make_questions(4, category="a"),
@@ -125,7 +125,7 @@ def test_points_on_a_new_dimension_and_cases_of_more_samples_are_foreseen():
     assert Trial.objects.filter(dimension__name="arousal").count() == 2
 
 
-def test_an_archived_prompt_stays_in_the_design_for_new_models(rated):
+def test_a_new_model_also_runs_archived_prompts_of_the_design(rated):
     rated.prompts.update(status="archived")
     extension = Extension(language_models=[make_rehearsal_model("other")])
     preview = preview_extension(rated, extension)
@@ -144,7 +144,7 @@ def test_a_new_part_that_is_archived_or_inactive_is_refused(rated):
             run_control.extend(rated, extension, by="rita")
 
 
-def test_an_old_model_that_is_inactive_gets_no_new_trials_and_the_preview_says_so(rated):
+def test_an_inactive_model_gets_no_new_trials_and_the_preview_warns(rated):
     rated.language_models.update(is_active=False)
     extension = Extension(language_models=[make_rehearsal_model("other")], dimensions=[make_draft_dimension("arousal")])
     preview = preview_extension(rated, extension)
@@ -158,14 +158,14 @@ def test_an_old_model_that_is_inactive_gets_no_new_trials_and_the_preview_says_s
     assert rated.manifests.count() == 2
 
 
-def test_a_design_whose_every_model_is_inactive_is_not_extended_by_a_prompt(rated):
+def test_a_design_with_only_inactive_models_cannot_be_extended_by_a_prompt(rated):
     rated.language_models.update(is_active=False)
     newer = make_question_prompt("rate", RATING, version=2, answer_format="rating")
     (problem,) = preview_extension(rated, Extension(prompts=[newer])).problems
     assert problem.endswith("is not active")
 
 
-def test_a_file_that_writes_out_an_archived_prompt_of_the_design_adds_no_second_version(rated):
+def test_a_file_with_an_archived_prompt_of_the_design_adds_no_second_version(rated):
     (prompt,) = rated.prompts.all()
     (turn,) = prompt.messages
     spec = ExtensionSpec(prompts=[{"name": prompt.name, "user": turn["content"], "answer_format": "rating"}])

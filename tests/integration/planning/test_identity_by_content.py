@@ -1,4 +1,4 @@
-"""A condition is what a model sees: changing that changes its id, and changing anything else does not."""
+"""A condition id depends on exactly the content that a model receives."""
 
 import json
 
@@ -27,7 +27,7 @@ def cell(content, name="n", key=None):
 
 
 def same(one, other):
-    """Whether two contents say the same, as JSON with its numbers compared by value."""
+    """Return whether two contents are equal as JSON, with numbers compared by value."""
     return json.loads(json.dumps(one)) == json.loads(json.dumps(other))
 
 
@@ -41,7 +41,7 @@ def test_the_identity_changes_exactly_if_the_content_changes(one, other):
 
 @settings(max_examples=80, deadline=None)
 @given(contents, st.data())
-def test_a_change_in_any_one_facet_is_another_condition(content, data):
+def test_a_change_of_any_facet_changes_the_identity(content, data):
     axis = data.draw(st.integers(0, 2))
     changed = data.draw((models, prompts, samplers)[axis].filter(lambda other: not same(other, content[axis])))
     other = (*content[:axis], changed, *content[axis + 1 :])
@@ -50,7 +50,7 @@ def test_a_change_in_any_one_facet_is_another_condition(content, data):
 
 @settings(max_examples=80, deadline=None)
 @given(contents, names, names, st.integers())
-def test_names_and_keys_of_rows_have_no_part_in_it(content, one, other, key):
+def test_the_identity_does_not_depend_on_names_or_primary_keys(content, one, other, key):
     assert get_condition_hash(cell(content, one).condition_id) == get_condition_hash(
         cell(content, other, key).condition_id
     )
@@ -58,13 +58,13 @@ def test_names_and_keys_of_rows_have_no_part_in_it(content, one, other, key):
 
 @settings(max_examples=40, deadline=None)
 @given(contents, names)
-def test_an_id_is_made_of_safe_characters_and_fits_its_column(content, name):
+def test_a_condition_id_has_only_safe_characters_and_fits_its_column(content, name):
     made = cell(content, name).condition_id
     assert len(made) <= 255
     assert set(made) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
-def test_a_known_answer():
+def test_a_known_content_has_a_known_condition_id():
     """Reproducible on any machine: printf '%s' '{"model":...}' | sha256sum gives the same twelve digits."""
     content = (
         {"provider": "openai", "model": "gpt-4o"},
@@ -74,14 +74,14 @@ def test_a_known_answer():
     assert cell(content, "gpt").condition_id == "gpt_gpt_gpt--de4692a2b813"
 
 
-def test_order_of_settings_and_form_of_numbers_do_not_matter():
+def test_the_identity_does_not_depend_on_key_order_or_number_format():
     one = ({"a": 1}, {"b": 2}, {"temperature": 1.0, "top_p": 0.5})
     other = ({"a": 1}, {"b": 2}, {"top_p": 0.5, "temperature": 1})
     assert cell(one).condition_id == cell(other).condition_id
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 3, 4), (0, 3, 4)])
-def test_every_cell_is_crossed_once(sizes):
+def test_crossing_facets_creates_each_cell_once(sizes):
     axes = [[Facet(f"{axis}{at}", {axis: at}) for at in range(size)] for axis, size in zip("mps", sizes, strict=True)]
     cells = cross_facets(*axes)
     assert len(cells) == len({one.condition_id for one in cells}) == sizes[0] * sizes[1] * sizes[2]

@@ -1,4 +1,4 @@
-"""No number of a design is so large, small or strange that it stops work: file, form and database refuse the same."""
+"""Bounds of all numbers in a design: file, form and database refuse the same values."""
 
 import json
 from decimal import Decimal
@@ -33,7 +33,7 @@ ADAPTIVE_DESIGN = {"by": "category", "scorer": "exact", "targetci": 0.1}
 
 
 def outside(bound):
-    """Numbers beyond both ends; and those that are no number, where a column can hold them."""
+    """Return numbers beyond both ends of the range, NaN and infinities."""
     return [bound.low - 1, bound.high + 1, nan, inf, -inf]
 
 
@@ -45,35 +45,35 @@ def problem_of(**said):
 
 
 @pytest.mark.parametrize("name", sorted(set(BOUNDS["experiment"]) - set(BUDGET)))
-def test_an_experiment_file_is_refused_with_the_key_and_the_range(name):
+def test_a_setting_out_of_range_in_a_file_is_refused_with_key_and_range(name):
     bound = BOUNDS["experiment"][name]
     for number in outside(bound):
         assert problem_of(**{name: number}) == f"{name}: must be {bound}"
 
 
 @pytest.mark.parametrize("name", BUDGET)
-def test_a_budget_is_refused_with_the_key_and_the_range(name):
+def test_a_budget_out_of_range_is_refused_with_key_and_range(name):
     bound = BOUNDS["experiment"][name]
     for number in outside(bound):
         assert problem_of(budget={name: number}) == f"budget.{name}: must be {bound}"
 
 
 @pytest.mark.parametrize("name", BOUNDS["sampler"])
-def test_a_sampler_in_a_file_is_refused_with_the_key_and_the_range(name):
+def test_a_sampler_setting_out_of_range_is_refused_with_key_and_range(name):
     bound = BOUNDS["sampler"][name]
     for number in outside(bound):
         assert problem_of(samplers=[{"name": "s", name: number}]) == f"samplers[0].{name}: must be {bound}"
 
 
 @pytest.mark.parametrize("name", ADAPTIVE)
-def test_an_adaptive_setting_is_refused_with_the_key_and_the_range(name):
+def test_an_adaptive_setting_out_of_range_is_refused_with_key_and_range(name):
     bound = ADAPTIVE[name]
     for number in outside(bound):
         assert f"adaptive.{name}: must be {bound}" in problem_of(adaptive=ADAPTIVE_DESIGN | {name: number})
 
 
 @pytest.mark.parametrize("name", ADAPTIVE)
-def test_the_form_takes_the_same_range_for_adaptive_settings(name):
+def test_the_form_has_the_same_ranges_for_adaptive_settings(name):
     bound = ADAPTIVE[name]
     for number in (bound.low - 1, bound.high + 1):
         said = {f"adaptive-{key}": str(value) for key, value in (ADAPTIVE_DESIGN | {name: number}).items()}
@@ -86,7 +86,7 @@ def test_a_number_with_thousands_of_digits_is_refused_like_any_other():
 
 
 @pytest.mark.parametrize(("table", "column"), COLUMNS)
-def test_a_field_names_the_range(table, column):
+def test_the_error_of_a_model_field_names_the_range(table, column):
     bound, field = BOUNDS[table][column], TABLES[table]._meta.get_field(column)
     as_stored = Decimal if isinstance(field, DecimalField) else lambda number: number
     for number in map(as_stored, outside(bound)):
@@ -98,7 +98,7 @@ def test_a_field_names_the_range(table, column):
 
 
 @pytest.mark.parametrize("table", ["experiment", "sampler", "dimension"])
-def test_the_documented_ranges_are_those_that_hold(table):
+def test_the_documented_ranges_match_the_code(table):
     text = (settings.BASE_DIR / "docs" / "experiment-file.md").read_text(encoding="utf-8")
     for column, bound in BOUNDS[table].items():
         assert f"| `{column}` | {str(bound).removeprefix('between ').replace(' and ', ' to ')}" in text
@@ -106,17 +106,17 @@ def test_the_documented_ranges_are_those_that_hold(table):
 
 @pytest.fixture
 def rows(db):
-    """One row of each table that has bounds."""
+    """One row of each table with bounds."""
     experiment = factories.make_experiment(dimensions=[factories.make_dimension()])
     factories.make_runs(experiment, status="planned")
     return {table: kind.objects.first() for table, kind in TABLES.items()}
 
 
 def written(table, pk, assignment, value):
-    """Whether the database takes this value, frozen rows and all."""
+    """Return "written", or the constraint or SQLSTATE with which the database refuses this value."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SET LOCAL session_replication_role = replica")  # Frozen rows change, too.
+            cursor.execute("SET LOCAL session_replication_role = replica")  # Skip triggers that freeze rows.
             cursor.execute(f"UPDATE runs_app_{table} SET {assignment} WHERE id = %s", [value, pk])
     except DatabaseError as error:
         return str(error.__cause__.diag.constraint_name or error.__cause__.sqlstate)
@@ -133,7 +133,7 @@ def test_the_database_refuses_values_out_of_range(rows, table, column):
         "dimension_scale_has_two_points",
         "22003",
         f"runs_app_{table}_{column}_check",
-    }  # 22003: the type itself is too small.
+    }  # 22003: out of range of the column type.
     for number in outside(bound) if cast in ("double precision", "numeric") else (bound.low - 1, bound.high + 1):
         assert written(table, rows[table].pk, f"{column} = %s::{cast}", str(number)) in refusals, number
     if column not in ("scale_min", "scale_max"):
@@ -142,7 +142,7 @@ def test_the_database_refuses_values_out_of_range(rows, table, column):
 
 
 @pytest.mark.parametrize("name", ADAPTIVE)
-def test_the_database_refuses_adaptive_settings_outside(rows, name):
+def test_the_database_refuses_adaptive_settings_out_of_range(rows, name):
     for number in (ADAPTIVE[name].low - 1, ADAPTIVE[name].high + 1, "many"):
         stored = json.dumps(ADAPTIVE_DESIGN | {name: number})
         assert written("experiment", rows["experiment"].pk, "adaptive = %s::jsonb", stored) == (

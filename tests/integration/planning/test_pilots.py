@@ -1,4 +1,4 @@
-"""A pilot makes a few trials of all parts of a design; the launch of the rest finds them made."""
+"""A pilot plans a few trials across a design; a later launch adds only the missing trials."""
 
 from collections import Counter
 from decimal import Decimal
@@ -41,20 +41,20 @@ def test_a_pilot_spreads_its_number_of_trials_over_the_conditions():
     assert set(Trial.objects.values_list("sample_idx", flat=True)) == {0}
 
 
-def test_an_item_repeats_only_after_all_others():
+def test_a_pilot_repeats_an_item_only_after_all_others():
     plan_module.plan(wide(10, models=1), pilot=12)
     times = Counter(Trial.objects.values_list("item__key", flat=True))
     assert (len(times), sorted(times.values())) == (10, [1] * 8 + [2] * 2)
     assert set(Trial.objects.values_list("dimension__name", flat=True)) == {"valence", "arousal"}
 
 
-def test_conditions_draw_different_items():
+def test_conditions_of_a_pilot_draw_different_items():
     plan_module.plan(wide(30, models=2), pilot=20)
     drawn = [set(run.trials.values_list("item__key", flat=True)) for run in Run.objects.all()]
     assert drawn[0] != drawn[1]
 
 
-def test_fewer_trials_than_conditions_make_runs_for_those_alone():
+def test_a_pilot_with_fewer_trials_than_conditions_creates_runs_only_for_those_trials():
     plan_module.plan(wide(models=5, dimensions=()), pilot=2)
     assert list(Run.objects.values_list("n_pending", flat=True)) == [1, 1]
 
@@ -79,12 +79,12 @@ def test_the_full_launch_adds_only_the_missing_trials():
     assert plan_module.plan(experiment, pilot=20).trials_added == 0
 
 
-def test_a_pilot_larger_than_one_repetition_is_one_repetition():
+def test_a_pilot_is_at_most_one_repetition():
     experiment = wide(3, models=1, dimensions=(), samples=4)
     assert plan_module.plan(experiment, pilot=50).trials_total == 3
 
 
-def test_excluded_items_are_not_drawn():
+def test_a_pilot_draws_no_excluded_items():
     dataset = make_questions(3, excluded={1})
     plan_module.plan(make_draft_experiment(dataset=dataset), pilot=3)
     assert set(Trial.objects.values_list("item__key", flat=True)) == {"q000000", "q000002"}
@@ -97,7 +97,7 @@ def test_a_pilot_without_trials_is_refused(n):
     assert not Run.objects.exists()
 
 
-def test_its_estimate_is_that_of_its_trials():
+def test_the_estimate_of_a_pilot_counts_only_its_trials():
     experiment = wide(samples=2)
     whole, pilot = estimate(experiment), estimate(experiment, pilot=20)
     assert (pilot.trials, pilot.to_do) == (120, 20)

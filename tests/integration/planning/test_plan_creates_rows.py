@@ -20,7 +20,7 @@ def identities(**which):
     return list(Trial.objects.filter(**which).order_by("pk").values_list("sample_idx", "item__key", "dimension__name"))
 
 
-def test_it_makes_one_trial_for_each_cell_item_dimension_and_repetition():
+def test_a_plan_creates_one_trial_per_cell_item_dimension_and_repetition():
     experiment = make_draft_experiment(
         dataset=make_questions(3),
         models=[make_rehearsal_model("a"), make_rehearsal_model("b")],
@@ -35,7 +35,7 @@ def test_it_makes_one_trial_for_each_cell_item_dimension_and_repetition():
     assert {run.n_pending for run in Run.objects.all()} == {12}
 
 
-def test_trials_lie_in_the_order_in_which_they_are_claimed():
+def test_trials_are_created_in_the_order_of_their_claims():
     valence, arousal = make_draft_dimension("valence"), make_draft_dimension("arousal")
     plan_module.plan(make_draft_experiment(dataset=make_questions(2), dimensions=[arousal, valence], samples=2))
     assert identities() == [
@@ -46,7 +46,7 @@ def test_trials_lie_in_the_order_in_which_they_are_claimed():
     ]
 
 
-def test_without_dimensions_a_trial_has_none():
+def test_a_trial_without_dimensions_has_no_dimension():
     plan_module.plan(make_draft_experiment(dataset=make_questions(2)))
     assert identities() == [(0, "q000000", None), (0, "q000001", None)]
 
@@ -68,7 +68,7 @@ def test_planning_again_changes_nothing():
 
 
 @pytest.mark.parametrize("dimensions", [0, 2])
-def test_more_samples_add_only_the_new_ones(dimensions):
+def test_more_samples_add_only_the_new_repetitions(dimensions):
     chosen = [make_draft_dimension(f"d{at}") for at in range(dimensions)]
     experiment = make_draft_experiment(dataset=make_questions(2), dimensions=chosen, samples=1)
     plan_module.plan(experiment)
@@ -81,7 +81,7 @@ def test_more_samples_add_only_the_new_ones(dimensions):
     assert Run.objects.get().n_pending == report.trials_total == Trial.objects.count()
 
 
-def test_a_further_model_adds_a_run_and_leaves_the_others():
+def test_another_model_adds_a_run_and_does_not_change_the_others():
     experiment = make_draft_experiment(models=[make_rehearsal_model("a")])
     first = plan_module.plan(experiment)
     experiment.language_models.add(make_rehearsal_model("b"))
@@ -112,7 +112,7 @@ def test_a_done_run_without_new_trials_stays_done():
     assert Run.objects.get().status == "done"
 
 
-def test_samplers_and_dimensions_are_in_use_from_then_on():
+def test_a_plan_approves_its_samplers_and_dimensions():
     sampler, dimension = make_draft_sampler(), make_draft_dimension()
     experiment = make_draft_experiment(samplers=[sampler], dimensions=[dimension])
     plan_module.plan(experiment, by="the test")
@@ -143,7 +143,7 @@ def test_the_condition_is_a_snapshot_of_the_content():
     }
 
 
-def test_another_version_of_a_sampler_is_another_condition():
+def test_a_new_version_of_a_sampler_creates_a_new_condition():
     experiment = make_draft_experiment()
     plan_module.plan(experiment)
     experiment.samplers.set([Sampler.objects.create(name="greedy", version=2, temperature=0.5, max_tokens=100)])

@@ -1,4 +1,4 @@
-"""What cannot work is refused before a row is made, with a sentence that names what to mend."""
+"""Invalid designs are refused before any row is created, with a message that names the setting to correct."""
 
 import pytest
 from django.db import IntegrityError, transaction
@@ -77,7 +77,7 @@ def test_an_invalid_design_names_the_settings_to_correct(given, problem):
     assert refused(make_draft_experiment(**given())) == [problem]
 
 
-def test_a_model_that_sees_no_images_is_not_shown_one():
+def test_a_prompt_with_an_image_is_refused_for_a_model_without_vision():
     experiment = make_draft_experiment(
         models=[make_rehearsal_model(sees_images=False)], prompts=[make_question_prompt(messages=PICTURE)]
     )
@@ -106,7 +106,7 @@ def test_a_refused_plan_approves_no_drafts():
         {"samplers": lambda: [make_draft_sampler(max_tokens=None, extra={"max_completion_tokens": 50})]},
     ],
 )
-def test_a_budget_is_content_with_a_free_endpoint_or_a_limit_by_any_name(fields):
+def test_a_budget_accepts_a_free_endpoint_or_any_kind_of_output_limit(fields):
     plan_module.plan(make_draft_experiment(max_usd=5, **{name: make() for name, make in fields.items()}))
     assert Run.objects.count() == 1
 
@@ -116,7 +116,7 @@ def test_without_a_budget_an_unknown_price_reserves_nothing():
     assert Run.objects.get().reserve_usd == 0
 
 
-def test_items_of_which_only_some_can_be_asked_are_a_warning():
+def test_items_that_a_prompt_cannot_render_cause_a_warning():
     dataset = make_questions(3, approve=False)
     Item.objects.filter(dataset=dataset, key="q000000").update(metadata={"year": 2020})
     dataset.refresh_counts()
@@ -129,7 +129,7 @@ def test_items_of_which_only_some_can_be_asked_are_a_warning():
 
 
 def test_rows_that_trials_refer_to_cannot_be_deleted():
-    """Their keys are not checked row by row, so what they refer to must be held in place."""
+    """Foreign keys of trials are not checked per row, so the rows they refer to must not be deleted."""
     experiment = make_draft_experiment(dimensions=[make_draft_dimension()])
     plan_module.plan(experiment)
     held = (Run.objects.all(), Item.objects.all(), Dimension.objects.all(), Sampler.objects.all())
@@ -139,14 +139,14 @@ def test_rows_that_trials_refer_to_cannot_be_deleted():
     assert Trial.objects.count() == 3
 
 
-def test_an_experiment_goes_with_all_its_rows():
+def test_deleting_an_experiment_deletes_its_conditions_runs_and_trials():
     experiment = make_draft_experiment()
     plan_module.plan(experiment)
     Experiment.objects.get(pk=experiment.pk).delete()
     assert not any(kind.objects.exists() for kind in (Condition, Run, Trial))
 
 
-def test_a_prompt_that_repeats_a_long_text_is_refused_with_its_name_the_item_and_the_limit():
+def test_a_prompt_whose_request_is_too_long_is_refused_with_its_name_the_item_and_the_limit():
     dataset = make_questions(["short", "x" * 200_000])
     prompt = make_question_prompt("echo", messages=[{"role": "user", "content": "{{input}}" * 400}])
     (problem,) = refused(make_draft_experiment(dataset=dataset, prompts=[prompt]))

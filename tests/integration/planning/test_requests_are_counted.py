@@ -1,4 +1,4 @@
-"""The ceiling counts the rendered requests by the model's own tokenizer, and says which rules counted."""
+"""The ceiling counts rendered requests with the model's own tokenizer and names the counting rules."""
 
 from decimal import Decimal
 
@@ -19,7 +19,7 @@ from tests.factories.drafts import (
 
 pytestmark = pytest.mark.django_db
 BARE = [{"role": "user", "content": "{{input}}"}]
-DENSE = "7 {} [] 8 () ; 9 ! " * 12  # Three bytes make two tokens of it.
+DENSE = "7 {} [] 8 () ; 9 ! " * 12  # Two tokens per three bytes.
 SALT = f"\n\n[{token_bounds.SAMPLE_SALT}]"
 PLAIN = "a plain English sentence about nothing " * 8
 
@@ -42,13 +42,13 @@ def largest(model_id, inputs, *, messages=BARE, dimensions=(), **fields):
 
 
 def counted(model_id, *requests):
-    """By the tokenizer itself, of requests as they are sent."""
+    """Return the largest token count of these texts as sent, counted by the tokenizer itself."""
     salted = [[f"{text}{SALT}"] for text in requests]
     return token_counter.count_largest(salted, tokens.find_text_rule(model_id))
 
 
 @pytest.mark.slow
-def test_the_most_tokens_count_and_not_the_most_bytes():
+def test_the_largest_request_has_the_most_tokens_and_not_the_most_bytes():
     assert len(PLAIN) > len(DENSE)
     both = largest("gpt-4o", [PLAIN, "short", DENSE])
     assert both == counted("gpt-4o", DENSE) > counted("gpt-4o", PLAIN)
@@ -56,12 +56,12 @@ def test_the_most_tokens_count_and_not_the_most_bytes():
 
 
 @pytest.mark.slow
-def test_plain_text_is_counted_below_a_token_for_three_bytes():
+def test_plain_text_has_fewer_tokens_than_the_estimate_from_bytes():
     assert largest("gpt-4o", [PLAIN]) < 0.8 * tokens.estimate_by_bytes([PLAIN])
 
 
 @pytest.mark.slow
-def test_no_item_on_any_dimension_is_above_the_largest():
+def test_the_largest_request_is_the_maximum_over_items_and_dimensions():
     dimensions = [
         make_draft_dimension("a", instructions="short"),
         make_draft_dimension("b", instructions="1 2 3 4 5 6 7 8 9"),
@@ -73,7 +73,7 @@ def test_no_item_on_any_dimension_is_above_the_largest():
 
 
 @pytest.mark.slow
-def test_requests_beyond_the_limit_are_bounded_by_a_token_per_byte(monkeypatch):
+def test_requests_beyond_the_tokenizer_limit_are_bounded_by_one_token_per_byte(monkeypatch):
     few = tokens.TextRule("o200k_base", "o200k_base", max_bytes=400)
     monkeypatch.setattr(tokens, "find_text_rule", lambda model: few)
     inputs = ["a plain sentence " * 20, *["9 8 7 6 5 4 3 2 1 0 " * 10] * 3]
@@ -102,7 +102,7 @@ def test_without_a_working_tokenizer_bytes_are_counted_and_reported(monkeypatch)
 
 
 @pytest.mark.slow
-def test_the_rules_that_counted_stand_beside_the_price():
+def test_each_price_names_the_rules_that_counted_the_tokens():
     image = Asset.objects.create(sha256="a" * 64, format="png", width=1000, height=1000, size=1)
     shown = [{"role": "user", "content": "{{image}}{{input}}"}]
     names = {"gpt-4o": "gpt-4o", "sonnet": "claude-sonnet-4-5", "local": "sim-large"}
@@ -120,7 +120,7 @@ def test_the_rules_that_counted_stand_beside_the_price():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["gpt-4o", "claude-opus-4-8", "gemini-3.5-flash", "gpt-5-nano"])
-def test_the_largest_image_counts_by_the_rule_of_its_model(model):
+def test_the_largest_image_is_counted_by_the_image_rule_of_the_model(model):
     image = Asset.objects.create(sha256="b" * 64, format="png", width=2000, height=1500, size=1)
     messages = [{"role": "user", "content": "{{image}}{{input}}"}]
     experiment = make_draft_experiment(
@@ -135,7 +135,7 @@ def test_the_largest_image_counts_by_the_rule_of_its_model(model):
 
 
 @pytest.mark.slow
-def test_answers_of_known_length_are_counted_by_bytes_too():
+def test_judged_answers_of_known_length_are_estimated_from_bytes():
     experiment = make_draft_experiment(dataset=make_questions(["x"]), models=[make_rehearsal_model(model="gpt-4o")])
     (model,) = experiment.language_models.all()
     prompt = make_question_prompt("judge", [{"role": "user", "content": "{{input}} {{answer}}"}])

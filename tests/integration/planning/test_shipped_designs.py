@@ -1,4 +1,4 @@
-"""The prompts and samplers for parametric tasks that every site has, and what a model gets of them."""
+"""The shipped prompts and samplers for parametric tasks, and the requests they render."""
 
 import io
 
@@ -52,7 +52,7 @@ def test_a_shipped_prompt_is_valid_and_renders_for_every_task(name):
 
 
 @pytest.mark.django_db
-def test_the_command_creates_what_is_missing_approved_and_leaves_other_versions_alone():
+def test_the_command_creates_missing_designs_as_approved_and_keeps_existing_ones():
     Prompt.objects.create(name="zeroshot", messages=[{"role": "user", "content": "Mine: {{input}}"}], status="archived")
     out = io.StringIO()
     call_command("prompt", "shipped", stdout=out)

@@ -13,13 +13,13 @@ def grow(experiment, samples):
     experiment.save()
 
 
-def test_each_wave_takes_the_epochs_after_the_one_before():
+def test_each_wave_has_the_epochs_after_those_of_the_previous_wave():
     experiment = make_draft_experiment(samples=3)
     waves = [plan_module.plan(experiment, wave_label=label).wave for label in ("", "march", "april")]
     assert [(wave.number, wave.epoch_offset) for wave in waves] == [(0, 0), (1, 3), (2, 6)]
 
 
-def test_a_wave_has_runs_and_trials_of_its_own():
+def test_a_wave_has_its_own_runs_and_trials():
     experiment = make_draft_experiment(samples=2)
     plan_module.plan(experiment)
     report = plan_module.plan(experiment, wave_label="march")
@@ -28,14 +28,14 @@ def test_a_wave_has_runs_and_trials_of_its_own():
     assert Trial.objects.count() == 12
 
 
-def test_the_same_label_is_the_same_wave():
+def test_planning_an_existing_label_continues_its_wave():
     experiment = make_draft_experiment()
     first = plan_module.plan(experiment, wave_label="march")
     again = plan_module.plan(experiment, wave_label="march")
     assert (again.wave, again.trials_added) == (first.wave, 0)
 
 
-def test_the_last_wave_may_grow_and_an_earlier_one_may_not_run_into_it():
+def test_only_the_last_wave_can_grow():
     experiment = make_draft_experiment(samples=2)
     plan_module.plan(experiment)
     plan_module.plan(experiment, wave_label="march")
@@ -45,7 +45,7 @@ def test_the_last_wave_may_grow_and_an_earlier_one_may_not_run_into_it():
     assert plan_module.plan(experiment, wave_label="march").trials_added == 3
 
 
-def test_a_wave_after_a_larger_one_starts_behind_all_its_epochs():
+def test_a_wave_starts_after_all_planned_epochs_even_if_samples_were_reduced():
     experiment = make_draft_experiment(samples=4)
     plan_module.plan(experiment)
     grow(experiment, 2)
