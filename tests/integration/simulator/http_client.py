@@ -1,4 +1,4 @@
-"""Asking a simulated provider over real HTTP on loopback."""
+"""A client of a simulated provider over real HTTP on loopback."""
 
 import asyncio
 import base64
@@ -70,7 +70,7 @@ def question(text: str, model: str = "sim/a", *, image: bytes | None = None, **m
 
 
 async def until(client: Client, in_flight: int) -> None:
-    """So many requests are at the server."""
+    """Wait until the server has this number of requests in flight."""
     async with asyncio.timeout(60):
         while (await client.counters())["in_flight"] != in_flight:
             await asyncio.sleep(0.01)

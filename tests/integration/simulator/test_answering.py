@@ -1,4 +1,4 @@
-"""Made-up answers are deterministic, on the scale, and as good as the model's skill."""
+"""Simulated answers are deterministic, on the scale, and as accurate as the model's skill."""
 
 import json
 import statistics
@@ -33,9 +33,9 @@ def rating_schema(**bounds: object) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "rating", "strict": True, "schema": schema}}
 
 
-def rate(who: Answerer, model: str, image: bytes, salt: int = 0, dimension: str = "valence") -> int:
+def rate(provider: Answerer, model: str, image: bytes, salt: int = 0, dimension: str = "valence") -> int:
     text = RATE.format(dimension=dimension, low=1, high=7) + f"\n\n[{salt:010x}]"
-    return json.loads(who.answer(request(text, model, image=image)).content)["rating"]
+    return json.loads(provider.answer(request(text, model, image=image)).content)["rating"]
 
 
 @given(st.text(max_size=200), st.text(min_size=1, max_size=20), st.integers(), st.integers(0, 2**31))
@@ -57,7 +57,7 @@ def test_a_rating_is_on_the_scale_of_the_schema(low: int, width: int, text: str,
 
 
 @given(st.integers(0, 3), st.integers(1, 10), st.integers(0, 10**6))
-def test_a_rating_is_on_the_scale_that_the_words_ask_for(low: int, width: int, salt: int) -> None:
+def test_a_rating_is_on_the_scale_named_in_the_prompt(low: int, width: int, salt: int) -> None:
     text = RATE.format(dimension="arousal", low=low, high=low + width)
     rating = json.loads(answerer().answer(request(f"{text}\n\n[{salt:010x}]")).content)["rating"]
     assert low <= rating <= low + width
@@ -78,11 +78,11 @@ def test_a_rating_is_on_the_scale_that_the_words_ask_for(low: int, width: int, s
         ("version 2.1-2.9 of 2024", (1, 7)),
     ],
 )
-def test_scales_are_read_from_words(text: str, scale: tuple[int, int]) -> None:
+def test_scales_are_read_from_prompt_text(text: str, scale: tuple[int, int]) -> None:
     assert find_scale(text, Scale(1, 7)) == Scale(*scale)
 
 
-def test_reasoning_comes_only_when_it_is_asked_for() -> None:
+def test_reasoning_is_given_only_if_the_prompt_requests_it() -> None:
     without = json.loads(answerer().answer(request('Answer as {"rating": N} from 1 to 7')).content)
     reasoned = json.loads(answerer().answer(request('Answer as {"rating": N, "reasoning": "..."}, 1 to 7')).content)
     assert set(without) == {"rating"}
@@ -90,35 +90,35 @@ def test_reasoning_comes_only_when_it_is_asked_for() -> None:
     assert len(reasoned["reasoning"]) > 10
 
 
-def test_ratings_spread_over_images_and_correlate_over_models() -> None:
-    who = answerer()
+def test_ratings_vary_across_images_and_correlate_between_models() -> None:
+    provider = answerer()
     images = [f"image {number}".encode() for number in range(80)]
-    one = [rate(who, "sim/a", image) for image in images]
-    other = [rate(who, "sim/b", image) for image in images]
+    one = [rate(provider, "sim/a", image) for image in images]
+    other = [rate(provider, "sim/b", image) for image in images]
     assert len(set(one)) >= 5
     assert one != other
     assert 0.5 < statistics.correlation(one, other) < 0.99
 
 
-def test_repetitions_differ_by_their_salt_or_seed_but_stay_near_the_image() -> None:
-    who = answerer()
-    ratings = [rate(who, "sim/a", b"one image", salt) for salt in range(60)]
+def test_repetitions_vary_with_salt_or_seed_around_the_mean_of_the_image() -> None:
+    provider = answerer()
+    ratings = [rate(provider, "sim/a", b"one image", salt) for salt in range(60)]
     assert len(set(ratings)) >= 2
     assert statistics.stdev(ratings) < 1.5
     text = RATE.format(dimension="valence", low=1, high=100)
-    seeded = {who.answer(request(text, seed=seed)).content for seed in range(30)}
+    seeded = {provider.answer(request(text, seed=seed)).content for seed in range(30)}
     assert len(seeded) > 5
 
 
-def test_a_known_norm_draws_the_ratings_to_it() -> None:
+def test_mean_ratings_follow_a_known_norm() -> None:
     rows = (
         {"image": IMAGE_SHA, "dimension": "valence", "mean": 6.2, "sd": 0.8},
         {"image": IMAGE_SHA, "dimension": "arousal", "mean": 1.9, "sd": 0.8},
     )
-    who = answerer(rows=rows)
+    provider = answerer(rows=rows)
     models = [f"sim/{number}" for number in range(40)]
-    valence = statistics.mean(rate(who, model, IMAGE) for model in models)
-    arousal = statistics.mean(rate(who, model, IMAGE, dimension="arousal") for model in models)
+    valence = statistics.mean(rate(provider, model, IMAGE) for model in models)
+    arousal = statistics.mean(rate(provider, model, IMAGE, dimension="arousal") for model in models)
     assert valence == pytest.approx(6.2, abs=0.4)
     assert arousal == pytest.approx(1.9, abs=0.4)
 
@@ -128,31 +128,31 @@ TARGETS = tuple({"text": text, "target": str(2 * at + 3)} for at, text in enumer
 
 
 @pytest.mark.parametrize("skill", [0.0, 0.3, 0.85, 1.0])
-def test_a_model_is_right_as_often_as_its_skill(skill: float) -> None:
-    who = answerer(rows=TARGETS, sim_a=skill)
-    right = sum(is_right(who, "sim/a", at) for at in range(len(QUESTIONS)))
+def test_the_accuracy_of_a_model_equals_its_skill(skill: float) -> None:
+    provider = answerer(rows=TARGETS, sim_a=skill)
+    right = sum(is_right(provider, "sim/a", at) for at in range(len(QUESTIONS)))
     assert right / len(QUESTIONS) == pytest.approx(skill, abs=0.07)
 
 
-def is_right(who: Answerer, model: str, at: int) -> bool:
-    content = who.answer(request(f"Solve this.\n\n{QUESTIONS[at]}\n\nEnd with ANSWER:", model)).content
+def is_right(provider: Answerer, model: str, at: int) -> bool:
+    content = provider.answer(request(f"Solve this.\n\n{QUESTIONS[at]}\n\nEnd with ANSWER:", model)).content
     return content.rpartition("ANSWER: ")[2] == str(2 * at + 3)
 
 
-def test_models_find_the_same_items_hard() -> None:
-    who = answerer(rows=TARGETS, sim_a=0.6, sim_b=0.6)
-    pairs = [(is_right(who, "sim/a", at), is_right(who, "sim/b", at)) for at in range(len(QUESTIONS))]
+def test_item_difficulty_is_shared_between_models() -> None:
+    provider = answerer(rows=TARGETS, sim_a=0.6, sim_b=0.6)
+    pairs = [(is_right(provider, "sim/a", at), is_right(provider, "sim/b", at)) for at in range(len(QUESTIONS))]
     agreement = sum(a == b for a, b in pairs) / len(pairs)
     assert agreement > 0.57, "two independent models of skill 0.6 agree on 0.52"
 
 
-def test_a_skill_is_found_with_and_without_the_part_before_the_slash() -> None:
-    who = answerer(rows=TARGETS, gpt=1.0)
-    assert all(is_right(who, "openai/gpt", at) for at in range(30))
+def test_a_skill_is_found_with_and_without_the_provider_prefix() -> None:
+    provider = answerer(rows=TARGETS, gpt=1.0)
+    assert all(is_right(provider, "openai/gpt", at) for at in range(30))
 
 
 @pytest.mark.parametrize("options", ["A) {}\nB) {}\nC) {}", "(A) {}\n(B) {}\n(C) {}", "A. {}\nB. {}\nC. {}"])
-def test_a_multiple_choice_answer_ends_in_one_of_the_letters(options: str) -> None:
+def test_a_multiple_choice_answer_ends_with_one_of_the_letters(options: str) -> None:
     lines = options.format("Oslo", "Bern", "Rome")
     content = answerer().answer(request(f"Which is the capital of Italy?\n{lines}")).content
     assert content.splitlines()[-1] in {"ANSWER: A", "ANSWER: B", "ANSWER: C"}
@@ -160,11 +160,11 @@ def test_a_multiple_choice_answer_ends_in_one_of_the_letters(options: str) -> No
 
 
 @pytest.mark.parametrize(("skill", "letters"), [(1.0, {"C"}), (0.0, {"A", "B"})])
-def test_the_target_of_a_choice_may_be_the_text_of_an_option(skill: float, letters: set[str]) -> None:
-    who = answerer(rows=({"text": "capital of Italy", "target": "rome"},), sim_a=skill)
+def test_the_target_of_a_multiple_choice_question_can_be_the_text_of_an_option(skill: float, letters: set[str]) -> None:
+    provider = answerer(rows=({"text": "capital of Italy", "target": "rome"},), sim_a=skill)
     for salt in range(20):
         asked = request(f"Which is the capital of Italy?\nA) Oslo\nB) Bern\nC) Rome\n\n[{salt:010x}]")
-        assert who.answer(asked).content.rpartition("ANSWER: ")[2] in letters
+        assert provider.answer(asked).content.rpartition("ANSWER: ")[2] in letters
 
 
 JUDGE = """Grade the answer on a scale from 0 to 10.
@@ -177,7 +177,7 @@ It must be so.
 ANSWER: {answer}"""
 
 
-def test_a_judge_ends_in_a_fenced_block_and_marks_what_agrees_higher() -> None:
+def test_a_judge_ends_with_a_fenced_block_and_scores_matching_answers_higher() -> None:
     def score(answer: str, number: int) -> int:
         text = JUDGE.format(reference="42", answer=answer) + f"\n\nCase {number}"
         content = answerer().answer(request(text)).content
@@ -191,7 +191,7 @@ def test_a_judge_ends_in_a_fenced_block_and_marks_what_agrees_higher() -> None:
     assert statistics.mean(wrong) < 2.5
 
 
-def test_any_schema_is_filled() -> None:
+def test_an_answer_fills_every_field_of_a_schema() -> None:
     schema = {
         "type": "object",
         "properties": {

@@ -8,7 +8,7 @@ from runs_app.simulator import SimulatorConfig
 from tests.integration.simulator.http_client import IMAGE, Client, question, until, with_simulator
 
 
-def test_a_completion_has_the_shape_of_openais() -> None:
+def test_a_completion_has_openais_format() -> None:
     async def scene(client: Client) -> None:
         response = await client.ask("What is 2 + 2?", "sim/a")
         assert response.status == 200
@@ -22,7 +22,7 @@ def test_a_completion_has_the_shape_of_openais() -> None:
     with_simulator(SimulatorConfig(), scene)
 
 
-def test_usage_counts_a_quarter_of_the_characters_and_a_constant_for_an_image() -> None:
+def test_usage_is_one_token_per_four_characters_and_a_constant_per_image() -> None:
     async def scene(client: Client) -> None:
         plain = (await client.ask("x" * 400)).body["usage"]
         pictured = (await client.ask("x" * 400, image=IMAGE)).body["usage"]
@@ -42,7 +42,7 @@ def test_response_ids_are_unique() -> None:
     with_simulator(SimulatorConfig(), scene)
 
 
-def test_it_can_answer_under_another_name() -> None:
+def test_the_served_model_name_can_be_configured() -> None:
     async def scene(client: Client) -> None:
         assert (await client.ask("hello")).body["model"] == "sim/a-2026-01-01"
         assert (await client.get("/v1/models")).body["data"][0]["id"] == "sim/a-2026-01-01"
@@ -50,7 +50,7 @@ def test_it_can_answer_under_another_name() -> None:
     with_simulator(SimulatorConfig(served_name="sim/a-2026-01-01"), scene)
 
 
-def test_models_lists_what_is_known_and_what_was_asked_for() -> None:
+def test_the_model_list_contains_configured_and_requested_models() -> None:
     async def scene(client: Client) -> None:
         await client.ask("hello", "sim/asked")
         listed = [model["id"] for model in (await client.get("/v1/models")).body["data"]]
@@ -80,7 +80,7 @@ def test_models_lists_what_is_known_and_what_was_asked_for() -> None:
         ),
     ],
 )
-def test_it_refuses_a_request_that_it_cannot_read(payload: object, complaint: str) -> None:
+def test_an_unreadable_request_is_refused(payload: object, complaint: str) -> None:
     async def scene(client: Client) -> None:
         response = await client.post("/v1/chat/completions", payload)
         assert response.status == 400
@@ -90,7 +90,7 @@ def test_it_refuses_a_request_that_it_cannot_read(payload: object, complaint: st
     with_simulator(SimulatorConfig(), scene)
 
 
-def test_it_lets_in_the_one_key_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_configured_key_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIM_TEST_KEY", "right-key")
 
     async def scene(client: Client) -> None:
@@ -102,17 +102,17 @@ def test_it_lets_in_the_one_key_only(monkeypatch: pytest.MonkeyPatch) -> None:
     with_simulator(SimulatorConfig(key_env="SIM_TEST_KEY"), scene)
 
 
-def test_it_is_overloaded_beyond_its_limit_of_requests_in_flight() -> None:
+def test_requests_beyond_the_limit_in_flight_get_a_429() -> None:
     async def scene(client: Client) -> None:
-        held = [asyncio.create_task(client.ask(f"question {number}")) for number in range(4)]
+        held_requests = [asyncio.create_task(client.ask(f"question {number}")) for number in range(4)]
         await until(client, 4)
-        turned_away = await asyncio.gather(*(client.ask(f"question {number}") for number in range(4, 12)))
-        assert {response.status for response in turned_away} == {429}
+        refused_responses = await asyncio.gather(*(client.ask(f"question {number}") for number in range(4, 12)))
+        assert {response.status for response in refused_responses} == {429}
         counters = await client.counters()
         assert counters["peak_in_flight"] == 4
         assert counters["turned_away"] == {"429": 8}
         assert counters["unique_bodies"] == 4, "what is turned away was not asked"
-        for one in held:
+        for one in held_requests:
             one.cancel()
         await until(client, 0)
         await client.post("/faults", {"latency_ms": 0})
@@ -121,7 +121,7 @@ def test_it_is_overloaded_beyond_its_limit_of_requests_in_flight() -> None:
     with_simulator(SimulatorConfig(max_in_flight=4, latency_ms=600_000), scene)
 
 
-def test_it_answers_429_beyond_its_requests_a_minute_and_says_when_to_come_back() -> None:
+def test_requests_beyond_the_rate_limit_get_a_429_with_retry_after() -> None:
     async def scene(client: Client) -> None:
         responses = [await client.ask("again") for _ in range(5)]
         assert [response.status for response in responses] == [200, 200, 200, 429, 429]
@@ -130,7 +130,7 @@ def test_it_answers_429_beyond_its_requests_a_minute_and_says_when_to_come_back(
     with_simulator(SimulatorConfig(rpm=3, retry_after_s=7), scene)
 
 
-def test_it_can_refuse_json_schemas_as_some_servers_do() -> None:
+def test_json_schemas_can_be_refused() -> None:
     schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
 
     async def scene(client: Client) -> None:
@@ -151,7 +151,7 @@ def test_an_answer_is_cut_at_max_tokens() -> None:
     with_simulator(SimulatorConfig(), scene)
 
 
-def test_reasoning_comes_apart_from_the_answer_when_an_effort_is_asked_for() -> None:
+def test_reasoning_is_separate_from_the_answer_if_an_effort_is_requested() -> None:
     async def scene(client: Client) -> None:
         response = await client.ask("What is 2 + 2?", reasoning_effort="low")
         assert response.choice["message"]["reasoning_content"]

@@ -1,4 +1,4 @@
-"""The simulated provider counts what a campaign must prove."""
+"""The counters of the simulated provider."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from runs_app.simulator import SimulatorConfig
 from tests.integration.simulator.http_client import Client, until, with_simulator
 
 
-def test_counters_tell_requests_models_statuses_and_bodies_asked_twice() -> None:
+def test_counters_cover_requests_models_statuses_and_repeated_bodies() -> None:
     async def scene(client: Client) -> None:
         await asyncio.gather(*(client.ask(f"question {number}", "sim/a") for number in range(10)))
         await client.ask("question 3", "sim/a")
@@ -26,7 +26,7 @@ def test_counters_tell_requests_models_statuses_and_bodies_asked_twice() -> None
     with_simulator(SimulatorConfig(latency_ms=20), scene)
 
 
-def test_an_error_that_is_tried_again_is_asked_twice_but_answered_once() -> None:
+def test_a_retried_error_counts_as_a_repeated_body_and_one_answer() -> None:
     async def scene(client: Client) -> None:
         await client.post("/faults", {"errors": "500=1"})
         await client.ask("question")
@@ -41,7 +41,7 @@ def test_an_error_that_is_tried_again_is_asked_twice_but_answered_once() -> None
     with_simulator(SimulatorConfig(), scene)
 
 
-def test_requests_in_flight_are_counted_until_the_client_is_gone() -> None:
+def test_requests_in_flight_are_counted_until_the_client_disconnects() -> None:
     async def scene(client: Client) -> None:
         asking = asyncio.create_task(client.ask("slowly"))
         await until(client, 1)
@@ -51,7 +51,7 @@ def test_requests_in_flight_are_counted_until_the_client_is_gone() -> None:
     with_simulator(SimulatorConfig(latency_ms=600_000), scene)
 
 
-def test_a_reset_begins_again() -> None:
+def test_a_reset_clears_all_counters() -> None:
     async def scene(client: Client) -> None:
         await client.ask("question")
         assert (await client.post("/counters/reset", {})).body["requests"] == 0
@@ -61,7 +61,7 @@ def test_a_reset_begins_again() -> None:
     with_simulator(SimulatorConfig(), scene)
 
 
-def test_the_page_shows_the_counters_and_escapes_the_names_of_models() -> None:
+def test_the_page_shows_the_counters_and_escapes_model_names() -> None:
     async def scene(client: Client) -> None:
         await client.ask("question", "<script>alert(1)</script>")
         page = await client.get("/")

@@ -1,4 +1,4 @@
-"""Every kind of fault happens over real HTTP, and the same requests meet the same faults again."""
+"""Faults of the simulated provider over real HTTP, repeatable for equal requests."""
 
 import asyncio
 import json
@@ -24,18 +24,18 @@ def ask_once(config: SimulatorConfig) -> Response:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 502, 503])
-def test_an_error_status_comes_with_an_error_in_openais_shape(status: int) -> None:
+def test_an_error_status_has_an_error_in_openais_format(status: int) -> None:
     response = ask_once(always(str(status)))
     assert response.status == status
     assert set(response.body["error"]) == {"message", "type", "param", "code"}
 
 
-def test_a_429_carries_retry_after_when_told_so() -> None:
+def test_a_429_has_a_retry_after_header_if_configured() -> None:
     assert ask_once(always("429", retry_after_s=2.5)).headers["Retry-After"] == "2.5"
     assert "Retry-After" not in ask_once(always("429")).headers
 
 
-def test_slow_takes_the_time_it_was_given() -> None:
+def test_slow_takes_the_configured_time() -> None:
     started = time.perf_counter()
     assert ask_once(always("slow", slow_s=0.3)).status == 200
     assert time.perf_counter() - started >= 0.3
@@ -89,7 +89,7 @@ def campaign(config: SimulatorConfig) -> list[int]:
     return with_simulator(config, scene)
 
 
-def test_a_repeated_campaign_meets_the_same_faults_and_another_seed_meets_others() -> None:
+def test_faults_repeat_with_the_same_seed_and_differ_with_another() -> None:
     faults = {"429": 0.2, "500": 0.2}
     first = campaign(SimulatorConfig(faults=faults, seed=1))
     assert first == campaign(SimulatorConfig(faults=faults, seed=1))
@@ -98,7 +98,7 @@ def test_a_repeated_campaign_meets_the_same_faults_and_another_seed_meets_others
     assert set(first) == {200, 429, 500}
 
 
-def test_fields_that_change_no_answer_do_not_change_the_fault() -> None:
+def test_request_fields_that_do_not_affect_the_answer_do_not_affect_the_fault() -> None:
     async def scene(client: Client) -> None:
         for number in range(20):
             await client.ask(f"question {number}", user="one")
@@ -111,7 +111,7 @@ def test_fields_that_change_no_answer_do_not_change_the_fault() -> None:
     with_simulator(SimulatorConfig(faults={"500": 0.5}), scene)
 
 
-def test_faults_change_while_the_server_runs() -> None:
+def test_faults_can_be_changed_while_the_server_runs() -> None:
     async def scene(client: Client) -> None:
         assert (await client.ask("x")).status == 200
         changed = await client.post("/faults", {"errors": "503=1", "latency_ms": 1})
@@ -136,7 +136,7 @@ def test_faults_change_while_the_server_runs() -> None:
         [1],
     ],
 )
-def test_faults_that_make_no_sense_are_refused_and_nothing_changes(wanted: object) -> None:
+def test_invalid_fault_settings_are_refused_and_change_nothing(wanted: object) -> None:
     async def scene(client: Client) -> None:
         assert (await client.post("/faults", wanted)).status == 400
         assert (await client.ask("x")).status == 200
@@ -145,7 +145,9 @@ def test_faults_that_make_no_sense_are_refused_and_nothing_changes(wanted: objec
 
 
 @given(st.integers(), st.integers(0, 2**64 - 1), st.integers(0, 100), st.floats(0, 1))
-def test_a_fault_is_a_function_of_seed_request_and_turn(seed: int, fingerprint: int, asked: int, rate: float) -> None:
+def test_a_fault_depends_only_on_seed_request_and_repetition(
+    seed: int, fingerprint: int, asked: int, rate: float
+) -> None:
     faults = {"500": rate / 2, "cut": rate / 2}
     chosen = choose_fault(faults, seed, fingerprint, asked)
     assert chosen == choose_fault(faults, seed, fingerprint, asked)
@@ -154,7 +156,7 @@ def test_a_fault_is_a_function_of_seed_request_and_turn(seed: int, fingerprint: 
     assert choose_fault({"500": 0.0}, seed, fingerprint, asked) is None
 
 
-def test_faults_come_as_often_as_they_were_asked_for() -> None:
+def test_faults_occur_at_the_configured_rates() -> None:
     faults = {"429": 0.1, "cut": 0.3}
     chosen = [choose_fault(faults, 0, fingerprint, 0) for fingerprint in range(20_000)]
     assert chosen.count("429") / 20_000 == pytest.approx(0.1, abs=0.01)
@@ -175,12 +177,12 @@ def test_an_error_rate_is_spread_over_transient_faults() -> None:
 
 
 @pytest.mark.parametrize("text", ["429", "=0.1", "429=often", "429=0.1,500"])
-def test_a_list_of_rates_names_the_part_that_is_wrong(text: str) -> None:
+def test_the_error_of_a_bad_rate_list_names_the_option(text: str) -> None:
     with pytest.raises(ConfigError, match="--errors"):
         parse_pairs(text, "--errors")
 
 
-def test_a_config_refuses_unknown_faults_and_rates_beyond_one() -> None:
+def test_a_config_refuses_unknown_faults_and_rates_above_one() -> None:
     for faults in ({"teapot": 0.1}, {"200": 0.1}, {"429": 1.5}, {"429": 0.6, "500": 0.6}):
         with pytest.raises(ConfigError):
             SimulatorConfig(faults=faults)

@@ -1,4 +1,4 @@
-"""The simulated provider as a process: its command, its address line, its end."""
+"""The simulated provider as a process: command line, address line and exit."""
 
 import argparse
 import os
@@ -48,13 +48,13 @@ def parsed(arguments: list[str]) -> SimulatorConfig:
         replays=st.lists(st.just(Path("replay.jsonl"))).map(tuple),
     )
 )
-def test_a_command_line_gives_the_configuration_back(config: SimulatorConfig) -> None:
+def test_a_command_line_round_trips_the_configuration(config: SimulatorConfig) -> None:
     assert parsed(build_arguments(config)) == config
 
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_a_process_listens_counts_and_ends() -> None:
+def test_a_process_listens_counts_requests_and_exits() -> None:
     with simulator_process(SimulatorConfig(faults={"500": 1.0})) as simulator:
         assert simulator.url == f"http://127.0.0.1:{simulator.port}/v1"
         assert simulator.counters()["requests"] == 0
@@ -67,7 +67,7 @@ def test_a_process_listens_counts_and_ends() -> None:
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_a_process_that_cannot_start_reports_the_reason(tmp_path: Path) -> None:
     missing = SimulatorConfig(replays=(tmp_path / "missing.jsonl",))
     with pytest.raises(RuntimeError, match=r"missing\.jsonl"), simulator_process(missing):
         pytest.fail("it must not start")
@@ -76,7 +76,7 @@ def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_command_prints_its_address_and_stops_when_told(number: signal.Signals) -> None:
+def test_the_command_prints_its_address_and_stops_on_a_signal(number: signal.Signals) -> None:
     process = subprocess.Popen(
         [sys.executable, "manage.py", "simulate_provider", "--port", "0", "--latency-ms", "1"],
         cwd=REPOSITORY,
@@ -107,7 +107,7 @@ def test_the_command_refuses_a_bad_option(option: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_a_bad_option_is_exit_code_2_and_no_traceback() -> None:
+def test_a_bad_option_exits_with_code_2_and_without_a_traceback() -> None:
     done = subprocess.run(
         [sys.executable, "manage.py", "simulate_provider", "--skill=a=2"],
         cwd=REPOSITORY,

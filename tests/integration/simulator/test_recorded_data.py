@@ -1,4 +1,4 @@
-"""Real recorded answers, served again over HTTP, give back what was published."""
+"""Real recorded answers, replayed over HTTP, reproduce published results."""
 
 import asyncio
 import csv
@@ -24,7 +24,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 async def ask_all(client: Client, asked: list[tuple[str, str, int | None]], in_flight: int = 32) -> list[Response]:
-    """The responses to (text, model, seed), in the order asked."""
+    """Return the responses to each (text, model, seed), in order."""
     gate = asyncio.Semaphore(in_flight)
 
     async def ask(text: str, model: str, seed: int | None) -> Response:
@@ -42,7 +42,7 @@ def last_number(text: str) -> float | None:
 @pytest.mark.slow
 @pytest.mark.skipif(not SOLUTIONS.exists(), reason="the recorded solutions are not beside this checkout")
 @pytest.mark.parametrize(("model", "right"), [("6b_finetuning", 286), ("6b_verification", 515)])
-def test_recorded_solutions_are_right_as_often_as_was_published(tmp_path: Path, model: str, right: int) -> None:
+def test_recorded_solutions_have_the_published_accuracy(tmp_path: Path, model: str, right: int) -> None:
     problems = [json.loads(line) for line in SOLUTIONS.read_text().splitlines()]
     rows = [
         {"model": name, "text": problem["question"], "content": problem[name]["solution"]}
@@ -65,7 +65,7 @@ def test_recorded_solutions_are_right_as_often_as_was_published(tmp_path: Path, 
     not all(path.exists() for path in RATINGS.values()), reason="the trials are not beside this checkout"
 )
 @pytest.mark.parametrize(("name", "refused"), [("gemma", 0), ("qwen", 40)])
-def test_recorded_trials_come_back_by_text_and_seed(tmp_path: Path, name: str, refused: int) -> None:
+def test_recorded_trials_are_replayed_by_text_and_seed(tmp_path: Path, name: str, refused: int) -> None:
     with RATINGS[name].open(newline="") as lines:
         trials = list(csv.DictReader(lines))
     replay = write(tmp_path / "replay.jsonl", [row_of(trial) for trial in trials])

@@ -1,4 +1,4 @@
-"""Recorded answers are found by the most specific row, in order, and quickly."""
+"""Lookup of recorded answers: by the most specific row, in file order, with an index."""
 
 import hashlib
 import json
@@ -39,7 +39,7 @@ def write(path: Path, *rows: dict[str, Any]) -> Path:
     return path
 
 
-def test_the_most_specific_row_wins_whatever_the_order() -> None:
+def test_the_most_specific_row_wins_in_any_order() -> None:
     rows = (
         {"content": "anything"},
         {"model": "sim/a", "content": "model"},
@@ -55,7 +55,7 @@ def test_the_most_specific_row_wins_whatever_the_order() -> None:
         assert content(recordings, "Rate the valence.", "sim/b") == "anything"
 
 
-def test_among_equals_an_image_counts_more_than_a_text_and_a_text_more_than_a_seed() -> None:
+def test_an_image_takes_precedence_over_a_text_and_a_text_over_a_seed() -> None:
     recordings = recorded(
         {"seed": 7, "content": "seed"}, {"text": "valence", "content": "text"}, {"image": IMAGE_SHA, "content": "image"}
     )
@@ -64,7 +64,7 @@ def test_among_equals_an_image_counts_more_than_a_text_and_a_text_more_than_a_se
     assert content(recordings, "arousal", seed=7) == "seed"
 
 
-def test_the_longest_text_wins_and_a_whole_line_before_a_part_of_one() -> None:
+def test_the_longest_text_wins_and_a_whole_line_takes_precedence_over_a_part() -> None:
     recordings = recorded(
         {"text": "apples", "content": "short"},
         {"text": "How many apples?", "content": "long"},
@@ -82,14 +82,14 @@ def test_a_model_matches_with_and_without_its_provider(row: str, asked: str) -> 
     assert content(recordings, "x", "another") is None
 
 
-def test_rows_with_the_same_keys_come_in_file_order_and_the_last_repeats() -> None:
+def test_rows_with_equal_keys_are_replayed_in_file_order_and_the_last_repeats() -> None:
     recordings = recorded(*({"text": "question", "content": word} for word in ("one", "two", "three")))
     assert [content(recordings, "question") for _ in range(5)] == ["one", "two", "three", "three", "three"]
     recordings.restart()
     assert content(recordings, "question") == "one"
 
 
-def test_no_recorded_answer_is_a_404_that_says_so(tmp_path: Path) -> None:
+def test_a_request_without_a_recorded_answer_gets_a_404_with_a_message(tmp_path: Path) -> None:
     path = write(tmp_path / "replay.jsonl", {"text": "known", "content": "yes"})
 
     async def scene(client: Client) -> None:
@@ -101,7 +101,7 @@ def test_no_recorded_answer_is_a_404_that_says_so(tmp_path: Path) -> None:
     with_simulator(SimulatorConfig(replays=(path,)), scene)
 
 
-def test_a_row_gives_status_finish_reason_usage_and_latency(tmp_path: Path) -> None:
+def test_a_row_sets_status_finish_reason_usage_and_latency(tmp_path: Path) -> None:
     usage = {"prompt_tokens": 511, "completion_tokens": 40, "total_tokens": 551, "cost": 8.754e-05}
     path = write(
         tmp_path / "replay.jsonl",
@@ -148,7 +148,7 @@ def test_a_fault_does_not_use_up_a_recorded_answer(tmp_path: Path) -> None:
         ('{"status": 302, "content": "x"}', "status"),
     ],
 )
-def test_a_bad_row_is_named_by_file_and_line(tmp_path: Path, line: str, complaint: str) -> None:
+def test_the_error_of_a_bad_row_names_file_and_line(tmp_path: Path, line: str, complaint: str) -> None:
     path = tmp_path / "replay.jsonl"
     path.write_text(f'{{"content": "fine"}}\n\n{line}\n')
     with pytest.raises(ConfigError, match=r"replay\.jsonl:3") as raised:
@@ -156,7 +156,7 @@ def test_a_bad_row_is_named_by_file_and_line(tmp_path: Path, line: str, complain
     assert complaint in str(raised.value)
 
 
-def test_every_row_is_found_among_thousands() -> None:
+def test_rows_are_found_among_thousands() -> None:
     rows = [
         {"model": model, "text": f"Question {number}: how many?", "content": f"{model} {number}"}
         for model in ("sim/a", "sim/b")
@@ -181,7 +181,7 @@ short = st.text(alphabet="ab c\n", max_size=40)
 
 
 @given(st.lists(short.filter(str.strip), max_size=40), short)
-def test_the_index_finds_what_a_scan_would_find(texts: list[str], request_text: str) -> None:
+def test_the_index_finds_the_same_row_as_a_scan(texts: list[str], request_text: str) -> None:
     index: TextIndex[int] = TextIndex()
     for number, text in enumerate(texts):
         index.set(text, number)

@@ -1,4 +1,4 @@
-"""Models with a skill profile: right as often as it says, cut off as often, and read by the tasks' answer patterns."""
+"""Skill profiles: simulated models match the accuracy, truncation rate and answer patterns of their profile."""
 
 import json
 import math
@@ -42,7 +42,7 @@ tasks:
 
 
 def profiled(cases, task, profiles=PROFILES):
-    """Return the models, knowing these cases of a task."""
+    """Return an answerer whose key contains these cases of a task."""
     key = AnswerKey()
     for params, case in cases:
         key.add({"text": case.input, "target": case.target, "task": task, "params": params,
@@ -62,7 +62,7 @@ def some_cases(task, params, count):
 
 @pytest.mark.parametrize("task", ["arithmetic", "boolean", "brackets", "cars", "dates", "letters", "movies", "objects",
                                   "sequence", "shapes", "shuffle", "sort", "tables"])  # fmt: skip
-def test_every_answer_is_read_by_the_tasks_pattern_whether_right_or_wrong(task):
+def test_every_correct_or_wrong_answer_matches_the_answer_pattern_of_its_task(task):
     cases = some_cases(task, {}, 60)
     models = profiled(cases, task, {"even": {"*": {"start": 0, "tokens": 60}}})
     rule = get_generator(task).answer
@@ -72,7 +72,7 @@ def test_every_answer_is_read_by_the_tasks_pattern_whether_right_or_wrong(task):
     assert 0 < right < 60
 
 
-def test_the_share_of_right_answers_is_the_skill_plus_what_is_guessed():
+def test_accuracy_is_the_skill_plus_correct_guesses():
     params = {"length": 6, "format": "T_F"}
     cases = some_cases("boolean", params, 2000)
     distinct = list({case.input: (params, case) for _, case in cases}.values())
@@ -85,7 +85,7 @@ def test_the_share_of_right_answers_is_the_skill_plus_what_is_guessed():
     assert abs(right / n - expected) < 4 * math.sqrt(expected * (1 - expected) / n)
 
 
-def test_longer_cases_are_cut_off_as_often_as_the_profile_says():
+def test_the_truncation_rate_matches_the_profile():
     limit = 100
     for length in (8, 16, 24):
         params = {"length": length}
@@ -97,13 +97,13 @@ def test_longer_cases_are_cut_off_as_often_as_the_profile_says():
     assert parse_profiles(PROFILES)["sharp"].truncation("arithmetic", {"length": 24}, limit) > 0.3
 
 
-def test_an_answer_has_as_many_tokens_as_were_drawn():
+def test_an_answer_has_the_drawn_number_of_tokens():
     cases = some_cases("arithmetic", {"length": 8}, 50)
     models = profiled(cases, "arithmetic", {"sharp": {"*": {"tokens": 80, "spread": 0}}})
     assert {count_tokens(ask(models, case.input).content) for _, case in cases} == {80}
 
 
-def test_a_repeated_request_gets_the_same_answer_and_another_seed_may_get_another():
+def test_a_repeated_request_gets_the_same_answer_and_another_seed_can_change_it():
     cases = some_cases("arithmetic", {"length": 8}, 1)
     models = profiled(cases, "arithmetic", {"sharp": {"*": {"start": 0, "tokens": 50}}})
     text = cases[0][1].input
@@ -120,7 +120,7 @@ def test_a_repeated_request_gets_the_same_answer_and_another_seed_may_get_anothe
         ({"sharp": {"*": {"tokens": -1}}}, "sharp.*.tokens: must be 0 or more, not -1"),
     ],
 )
-def test_a_wrong_profile_is_refused_by_its_key(content, named, tmp_path):
+def test_an_invalid_profile_is_refused_with_its_key(content, named, tmp_path):
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(content))
     with pytest.raises(ConfigError) as refused:
@@ -152,7 +152,7 @@ def small(db):
 
 @pytest.fixture
 def recovered(db):
-    """An experiment over a space, answered by two models with profiles, cut at 120 tokens, and graded."""
+    """A graded experiment over a space, answered by two models with profiles, with at most 120 tokens per answer."""
     dataset = build(60)
     key = AnswerKey()
     for row in list_answers(dataset):
@@ -181,7 +181,7 @@ def test_the_intervals_of_an_experiment_cover_the_true_surface(recovered, tmp_pa
     table = json.loads(capsys.readouterr().out)
     assert len(table["rows"]) == 2 * 14
     covered = sum(row["covers"] == "yes" for row in table["rows"])
-    assert covered >= 24  # Of 28 intervals of 95 %, fewer are covered in 1 of 100 experiments.
+    assert covered >= 24  # In 1 of 100 experiments, fewer of 28 intervals of 95 % cover the truth.
     assert table["sentence"] == f"{covered} of 28 intervals contain the true accuracy."
     for row in table["rows"]:
         n = row["n"] / (1 - row["truncated"]) if row["truncated"] < 1 else 60
