@@ -20,7 +20,7 @@ def researcher(db):
 
 @pytest.fixture
 def lab(db):
-    """What the shipped experiment files refer to."""
+    """The rows to which the shipped experiment files refer."""
     make_rehearsal_endpoint("rehearsal")
     make_questions(2, slug="photographs")
     make_questions(2, slug="questions")

@@ -1,4 +1,4 @@
-"""A design that stops early: said in a file or a form, shown with what it asks at most and as expected."""
+"""Adaptive designs in files and forms, with their maximum and expected number of cases."""
 
 from decimal import Decimal
 
@@ -62,38 +62,38 @@ def draft(team_of_file):
         ),
     ],
 )
-def test_a_rule_that_cannot_be_meant_names_its_key(change, told):
+def test_the_error_of_an_invalid_rule_names_its_key(change, told):
     with pytest.raises(SpecError) as refused:
         read_spec(spec_with({**SAID, **change}))
     assert told in str(refused.value)
 
 
-def test_half_widths_of_ratings_are_points_of_their_scale():
+def test_half_widths_of_ratings_are_in_points_of_the_scale():
     spec = read_spec(spec_with({**SAID, "scorer": "rating", "targetci": 2.5, "minci": 1.5})).adaptive
     assert spec.rule(100).target(0) == 2.5
 
 
-def test_what_is_not_said_is_as_usual():
+def test_omitted_adaptive_settings_have_defaults():
     spec = read_spec(spec_with(SAID)).adaptive
     assert (spec.round, spec.max, spec.confidence, spec.correction) == (32, 512, 0.95, "mapped")
     assert spec.rule(100).maximum == 100
     assert AdaptiveSpec.model_validate(spec.content) == spec
 
 
-def test_a_file_makes_the_design_and_the_design_the_file(draft, team):
+def test_an_adaptive_design_round_trips_through_a_file(draft, team):
     factories.make_model("m")
     factories.make_prompt("p")
     adaptive = {**SAID, "by": ["length", "depth"], "abortht": 0.5}
     made = spec_io.create_experiment(
         read_spec({**spec_with(adaptive), "experiment": "from-file"}), by=team.owner, trusted=True
     )
-    assert made.scorers == ["exact_match"]  # What decides also grades.
+    assert made.scorers == ["exact_match"]  # The deciding scorer also grades.
     again = read_spec(spec_io.build_spec(made)).adaptive
     assert (again.by, again.abortht, again.max) == (["length", "depth"], 0.5, 512)
     assert spec_io.duplicate(made, "copied", by=team.owner).adaptive == made.adaptive
 
 
-def test_a_scorer_that_there_is_not_is_refused(draft, team):
+def test_an_unknown_adaptive_scorer_is_refused(draft, team):
     factories.make_model("m")
     factories.make_prompt("p")
     with pytest.raises(SpecError, match=r"adaptive\.scorer: there is no scorer telepathy"):
@@ -102,14 +102,14 @@ def test_a_scorer_that_there_is_not_is_refused(draft, team):
         )
 
 
-def test_the_design_knows_its_points_and_what_they_may_ask(draft):
+def test_a_design_lists_its_points_and_their_maximum_and_expected_cases(draft):
     design = Design.load(draft)
     assert [(point.label, point.items, point.guess) for point in design.points] == [("even", 300, 0), ("odd", 300, 0)]
     assert design.trials_per_cell == 512
     assert 0.2 < design.expected_share < 0.5
 
 
-def test_the_estimate_takes_the_most_for_the_ceiling_and_the_expected_for_the_expectation(draft):
+def test_the_ceiling_uses_the_maximum_cases_and_the_expected_cost_the_expected_cases(draft):
     found = estimate(draft)
     every_case = found.ceiling_usd / found.to_do
     assert (found.trials, found.to_do) == (512, 512)
@@ -117,15 +117,15 @@ def test_the_estimate_takes_the_most_for_the_ceiling_and_the_expected_for_the_ex
     assert found.expected_usd == found.likely * every_case
 
 
-def test_what_a_decided_point_did_not_ask_is_not_to_do(draft):
+def test_the_estimate_excludes_unplanned_cases_of_decided_points(draft):
     run_control.launch(draft, by=draft.owner)
     assert estimate(draft).to_do == 512
     Point.objects.filter(key={"category": "odd"}).update(status="enough")
-    # The odd point keeps the 32 that are planned; the even one may yet be asked 224 more.
+    # The odd point keeps its 32 planned cases; the even point can get 224 more.
     assert estimate(draft).to_do == 64 + 224
 
 
-def test_a_pilot_is_a_pilot(draft):
+def test_a_pilot_of_an_adaptive_design_has_no_points(draft):
     assert estimate(draft, pilot=20).to_do == 20
     run_control.launch(draft, by=draft.owner, pilot=20)
     assert (Run.objects.get().n_pending, Point.objects.count()) == (20, 0)
@@ -133,7 +133,7 @@ def test_a_pilot_is_a_pilot(draft):
     assert set(Point.objects.values_list("n_planned", flat=True)) == {32}
 
 
-def test_rounds_go_out_in_batches_where_that_is_wanted(draft):
+def test_adaptive_rounds_are_batched_if_experiment_and_endpoint_allow_it(draft):
     draft.batch = True
     Endpoint.objects.update(batch_api="openai")
     design = Design.load(draft)
@@ -143,7 +143,7 @@ def test_rounds_go_out_in_batches_where_that_is_wanted(draft):
     assert all(design.is_batched(cell) for cell in design.cells)
 
 
-def test_the_progress_page_counts_points_and_offers_no_rest(client, draft):
+def test_the_progress_page_counts_decided_points_and_has_no_button_to_launch_the_rest(client, draft):
     run_control.launch(draft, by=draft.owner)
     client.force_login(draft.owner)
     text = " ".join(client.get(reverse("experiment_progress", args=["rounds"])).content.decode().split())
@@ -162,7 +162,7 @@ def test_the_progress_page_counts_points_and_offers_no_rest(client, draft):
         ({"dataset": [{"key": "a", "input": "?"}]}, "adaptive.by: 1 items have no category"),
     ],
 )
-def test_items_without_a_place_keep_the_design_from_running(draft, change, told):
+def test_items_without_a_point_are_a_problem_of_the_design(draft, change, told):
     if "dataset" in change:
         draft.dataset = factories.make_dataset("bare", change["dataset"])
     draft.adaptive = change.get("adaptive", draft.adaptive)
@@ -170,7 +170,7 @@ def test_items_without_a_place_keep_the_design_from_running(draft, change, told)
     assert told in Design.load(draft).find_problems()
 
 
-def test_items_that_are_rated_are_neither_right_nor_wrong(draft):
+def test_an_accuracy_scorer_is_refused_for_rated_items(draft):
     draft.dimensions.set([factories.make_dimension()])
     assert "adaptive.scorer: exact_match scores answers as right or wrong; choose rating for rated items" in (
         Design.load(draft).find_problems()
@@ -186,19 +186,19 @@ def rated(draft):
     return draft
 
 
-def test_ratings_make_a_point_of_each_dimension(rated):
+def test_a_design_with_ratings_has_a_point_per_dimension(rated):
     design = Design.load(rated)
     assert design.find_problems() == []
     assert [point.label for point in design.points] == ["even, valence", "odd, valence", "even, calm", "odd, calm"]
     assert design.trials_per_cell == 4 * 256
-    # A third of a point is soon known of seven, and never of a hundred with so many cases.
+    # ±0.3 needs fewer cases on a scale of 7 points than on a scale of 100.
     soon, late = (point.compute_expected_cases(design.adaptive, 1) for point in (design.points[0], design.points[2]))
     assert 32 < soon < 200 < late <= 256
     run_control.launch(rated, by=rated.owner)
     assert estimate(rated).to_do == 4 * 256
 
 
-def test_a_rating_needs_a_dimension_and_less_than_its_whole_scale(rated):
+def test_a_rating_rule_needs_a_dimension_and_a_target_narrower_than_its_scale(rated):
     rated.adaptive = {**rated.adaptive, "targetci": 3}
     assert (
         "adaptive.targetci: ±3 covers the whole scale of valence@1, 1 to 7; reduce it"
@@ -209,7 +209,7 @@ def test_a_rating_needs_a_dimension_and_less_than_its_whole_scale(rated):
     assert any(problem.startswith("adaptive.scorer: rating needs dimensions") for problem in problems)
 
 
-def test_the_design_page_tells_the_rule_of_ratings(client, rated):
+def test_the_design_page_shows_the_rule_of_ratings(client, rated):
     client.force_login(rated.owner)
     text = " ".join(client.get(reverse("experiment_detail", args=["rounds"])).content.decode().split())
     assert "until the 95 % interval of its mean rating, in points of the scale, is within ±0.3." in text
@@ -217,7 +217,7 @@ def test_the_design_page_tells_the_rule_of_ratings(client, rated):
     assert '<td class="num">0 to 100</td>' in text
 
 
-def test_the_design_page_shows_points_rounds_and_what_is_expected(client, draft):
+def test_the_design_page_shows_points_rounds_and_expected_cases(client, draft):
     client.force_login(draft.owner)
     text = " ".join(client.get(reverse("experiment_detail", args=["rounds"])).content.decode().split())
     assert "Each point runs in rounds of 32 cases, up to 256 cases, until the 95 % interval" in text
@@ -237,7 +237,7 @@ def form(draft, client):
     }
 
 
-def test_the_form_shows_and_keeps_the_rule(client, draft, form):
+def test_the_form_shows_and_saves_the_rule(client, draft, form):
     assert (form["adaptive-by"], form["adaptive-max"], form["adaptive-targetci"]) == ("category", 256, 0.09)
     posted = {**form, "adaptive-by": "length, depth", "adaptive-abortht": "0.5"}
     assert client.post(reverse("experiment_edit", args=["rounds"]), posted).status_code == 302
@@ -247,7 +247,7 @@ def test_the_form_shows_and_keeps_the_rule(client, draft, form):
     assert saved.scorers == ["exact_match"]
 
 
-def test_an_empty_form_asks_every_case(client, draft, form):
+def test_a_form_without_a_rule_runs_every_case(client, draft, form):
     assert client.post(reverse("experiment_edit", args=["rounds"]), {**form, "adaptive-by": ""}).status_code == 302
     assert Experiment.objects.get().adaptive == {}
 
@@ -262,7 +262,7 @@ def test_an_empty_form_asks_every_case(client, draft, form):
         ({"adaptive-round": "600"}, "Points: a round of 600 is above the maximum of 256"),
     ],
 )
-def test_the_form_names_the_field_that_is_wrong(client, draft, form, change, told):
+def test_the_form_names_the_invalid_field(client, draft, form, change, told):
     answer = client.post(reverse("experiment_edit", args=["rounds"]), {**form, **change})
     assert answer.status_code == 200
     assert told in answer.content.decode()

@@ -18,7 +18,7 @@ def problems_of(text):
     return caught.value.problems
 
 
-def test_a_small_file_is_enough():
+def test_a_minimal_file_is_valid():
     spec = read_yaml(GOOD)
     assert (spec.experiment, spec.samplers, spec.samples) == ("pilot", ["provider-default"], None)
     assert spec.prompts[0].turns == [{"role": "user", "content": "{{input}}"}]
@@ -28,7 +28,7 @@ def test_a_small_file_is_enough():
     ("added", "problem"),
     [
         ("sampels: 3", "sampels: unknown key; did you mean samples?"),
-        ("name: pilot", "name: unknown key"),  # Known elsewhere, and in many places.
+        ("name: pilot", "name: unknown key"),  # A valid key in many other places.
         ("max_usd: 3", "max_usd: unknown key; it belongs under budget"),
         ("scorers: [exact_match]", "scorers: unknown key; it belongs under grade"),
         ("budget: {title: x}", "budget.title: unknown key"),
@@ -53,7 +53,7 @@ def test_a_small_file_is_enough():
         ('title: "a\\0b"', "title: contains a NUL character, which the database cannot store"),
     ],
 )
-def test_what_is_wrong_is_named_by_its_path(added, problem):
+def test_an_unknown_key_is_reported_with_its_path(added, problem):
     assert problems_of(GOOD + added) == [problem]
 
 
@@ -66,12 +66,12 @@ def test_all_problems_are_reported_together():
     ]
 
 
-def test_a_name_with_a_line_end_is_refused():
+def test_a_name_with_a_line_break_is_refused():
     assert problems_of(GOOD.replace("pilot", '"pilot\\n"'))[0].startswith("experiment: string should match")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "just text", "3"])
-def test_what_is_no_mapping_is_refused(text):
+def test_a_file_that_is_not_a_mapping_is_refused(text):
     assert problems_of(text) == ["an experiment file must be a mapping that starts with experiment: NAME"]
 
 
@@ -90,26 +90,26 @@ def test_hostile_yaml_is_refused(text, said):
     assert said in problems_of(text)[0]
 
 
-def test_line_ends_around_a_text_are_no_part_of_a_prompt():
+def test_line_breaks_around_a_text_are_not_part_of_the_prompt():
     spec = read_yaml(
         GOOD.replace('[{name: plain, user: "{{input}}"}]', "\n- name: plain\n  user: |\n    {{input}}\n    A?")
     )
     assert spec.prompts[0].turns == [{"role": "user", "content": "{{input}}\nA?"}]
 
 
-def test_turns_may_be_written_out():
+def test_a_prompt_can_list_its_turns():
     turns = "[{role: user, content: a}, {role: assistant, content: b}, {role: user, content: c}]"
     spec = read_yaml(GOOD.replace('user: "{{input}}"', f"messages: {turns}"))
     assert [turn["role"] for turn in spec.prompts[0].turns] == ["user", "assistant", "user"]
 
 
-def test_money_is_what_was_written():
+def test_an_amount_is_stored_exactly_as_written():
     assert str(read_yaml(GOOD + "budget: {max_usd: 0.1}").budget.max_usd) == "0.1"
 
 
 @pytest.mark.slow
-def test_a_file_is_read_no_further_than_its_limits(monkeypatch):
-    """600 kB of keys took half a minute: most of it for a similar name of each."""
+def test_a_file_beyond_the_limits_is_refused_quickly(monkeypatch):
+    """600 kB of keys took half a minute, mostly to find a similar name for each key."""
     compared = []
     monkeypatch.setattr(spec_errors, "did_you_mean", lambda *key, **how: compared.append(key) or "")
     many = "\n".join(f"k{number}: v" for number in range(60_000))

@@ -37,7 +37,7 @@ def keys(experiment):
     return {axis: set(getattr(experiment, axis).values_list("pk", flat=True)) for axis in AXES}
 
 
-def test_the_shipped_files_become_experiments(lab, curator, sample_file):
+def test_shipped_files_create_experiments(lab, curator, sample_file):
     experiment = create_experiment(read_yaml(sample_file), by=curator)
     assert (experiment.status, experiment.owner) == ("draft", curator)
     assert set(experiment.language_models.values_list("name", flat=True)) == {"sim-large", "sim-small"}
@@ -45,7 +45,7 @@ def test_the_shipped_files_become_experiments(lab, curator, sample_file):
     assert experiment.max_usd == 2
 
 
-def test_all_settings_arrive(lab, curator):
+def test_all_settings_of_a_file_are_stored(lab, curator):
     experiment = create(
         curator,
         samples=4,
@@ -77,7 +77,7 @@ def test_all_settings_arrive(lab, curator):
     assert experiment.scorers == ["exact_match"]
 
 
-def test_what_is_written_out_comes_back_as_the_same_rows(lab, curator, sample_file):
+def test_an_exported_file_refers_to_the_same_rows_when_imported(lab, curator, sample_file):
     first = create_experiment(read_yaml(sample_file), by=curator)
     again = read_yaml(to_yaml(first)).model_copy(update={"experiment": "again"})
     second = create_experiment(again, by=curator)
@@ -85,7 +85,7 @@ def test_what_is_written_out_comes_back_as_the_same_rows(lab, curator, sample_fi
     assert build_spec(second) == build_spec(first) | {"experiment": "again"}
 
 
-def test_the_same_content_behind_a_known_name_is_the_same_row(lab, curator):
+def test_an_existing_name_with_the_same_content_reuses_the_row(lab, curator):
     first, second = create(curator), create(curator, experiment="second")
     assert keys(first) == keys(second)
 
@@ -98,13 +98,13 @@ def test_the_same_content_behind_a_known_name_is_the_same_row(lab, curator):
         ("dimensions", {"name": "joy", "instructions": "a"}, {"name": "joy", "instructions": "b"}),
     ],
 )
-def test_other_content_behind_a_known_name_is_a_new_version(lab, curator, axis, one, other):
+def test_an_existing_name_with_other_content_creates_a_new_version(lab, curator, axis, one, other):
     create(curator, **{axis: [one]})
     second = create(curator, experiment="second", **{axis: [other]})
     assert [row.version for row in getattr(second, axis).all()] == [2]
 
 
-def test_a_known_model_name_with_another_model_is_an_error(lab, curator):
+def test_an_existing_model_name_with_another_model_is_an_error(lab, curator):
     make_rehearsal_model("sim", model="something-else")
     problem = "models[0]: model sim is something-else at rehearsal on this site; use another name"
     assert refused(curator) == [problem]
@@ -121,7 +121,7 @@ def test_names_refer_to_rows_and_versions(lab, curator):
     assert (second.prompts.get(), second.language_models.get()) == (old, model)
 
 
-def test_unknown_names_are_told_with_their_places(lab, curator):
+def test_unknown_names_are_reported_with_their_paths(lab, curator):
     assert refused(
         curator, dataset="nothing@3", models=["sonnet"], prompts=["p@9"], samplers=["s"], dimensions=["d"]
     ) == [
@@ -169,7 +169,7 @@ def test_a_draft_dataset_is_refused(lab, curator):
         ({"prompts": [{"name": "plain", "user": "{{input}}"}] * 2}, "prompts[1]: plain@1 is named twice"),
     ],
 )
-def test_values_are_checked_and_nothing_is_made(lab, curator, changes, problem):
+def test_an_invalid_value_is_refused_with_its_key(lab, curator, changes, problem):
     assert refused(curator, **changes) == [problem]
 
 
@@ -182,13 +182,13 @@ def test_a_name_that_is_taken_is_refused(lab, curator):
     assert refused(curator) == ["experiment: This name is not available. Choose another name."]
 
 
-def test_the_providers_own_settings_are_made_on_demand(lab, curator):
+def test_the_provider_default_sampler_is_created_on_demand(lab, curator):
     sampler = create(curator).samplers.get()
     assert (str(sampler), sampler.content) == ("provider-default@1", {})
     assert create(curator, experiment="second").samplers.get() == sampler
 
 
-def test_a_curators_prompt_is_approved_at_once_and_a_researchers_waits(lab, curator, researcher):
+def test_a_prompt_by_a_curator_is_approved_and_a_prompt_by_a_researcher_is_a_draft(lab, curator, researcher):
     make_rehearsal_model("sim")
     waiting = create(researcher, models=["sim"]).prompts.get()
     ready = create(
@@ -203,7 +203,7 @@ def test_a_researcher_cannot_add_a_model(lab, researcher):
     assert refused(researcher) == [problem]
 
 
-def test_the_command_line_is_asked_for_no_permission(lab, researcher):
+def test_a_trusted_caller_needs_no_permission(lab, researcher):
     assert create(researcher, trusted=True).prompts.get().status == "approved"
 
 

@@ -1,4 +1,4 @@
-"""A launch writes down what it launched, and the same experiment can be made from it, here or on another site."""
+"""Manifests: each launch records its design, from which any site can recreate the experiment."""
 
 import json
 import subprocess
@@ -61,7 +61,7 @@ def again(text, ada, name="again"):
     return create_experiment(spec, by=ada)
 
 
-def test_it_says_what_was_launched_by_whom_and_at_which_estimate(launched):
+def test_a_manifest_records_the_launch_its_author_and_its_estimate(launched):
     manifest = launched.manifests.get()
     found = manifest.launch["estimate"]
     assert (manifest.launch["by"], manifest.launch["wave"], manifest.launch["pilot"]) == ("ada", "march", 2)
@@ -71,7 +71,7 @@ def test_it_says_what_was_launched_by_whom_and_at_which_estimate(launched):
     assert manifest.summary == "a pilot of 2, wave march, by ada"
 
 
-def test_it_holds_all_of_the_estimate_that_no_other_part_of_it_says(ada):
+def test_a_manifest_contains_all_fields_of_the_estimate_that_are_not_stored_elsewhere(ada):
     experiment = make_draft_experiment(owner=ada, dataset=make_questions(slug="questions"))
     shown = replace(
         estimate(experiment), coverage=0.25, likely=2, foreseen=1, batched=3, verdicts=6,
@@ -84,13 +84,13 @@ def test_it_holds_all_of_the_estimate_that_no_other_part_of_it_says(ada):
     assert {field.name for field in fields(Estimate)} - set(found) == said_elsewhere
 
 
-def test_it_names_the_version_and_the_commit_of_the_code(launched):
+def test_a_manifest_names_the_version_and_the_commit_of_the_code(launched):
     content = launched.manifests.get().content
     assert content["evalsite"] == {"version": get_version(), "commit": get_commit()}
     assert content["evalsite"]["version"].startswith("0.1.0+")
 
 
-def test_the_commit_is_that_of_the_checkout_or_empty_without_one(settings, tmp_path):
+def test_the_commit_is_read_from_the_checkout_or_empty_without_one(settings, tmp_path):
     checkout = settings.BASE_DIR
     command = ["git", "-C", checkout, "rev-parse", "HEAD"]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -99,14 +99,14 @@ def test_the_commit_is_that_of_the_checkout_or_empty_without_one(settings, tmp_p
     assert get_commit.__wrapped__() == ""
 
 
-def test_it_holds_every_setting_that_a_file_can_say(launched):
+def test_a_manifest_contains_every_setting_of_an_experiment_file(launched):
     content = launched.manifests.get().content
     assert {*content["settings"], "samples"} == set(SETTINGS)
     assert set(SETTINGS) <= set(content["design"])
     assert (content["settings"]["on_empty"], content["settings"]["stop_failure_rate"]) == ("keep", 0.05)
 
 
-def test_the_same_experiment_is_made_from_it_with_nothing_new(launched, client, ada):
+def test_a_manifest_recreates_the_same_experiment_without_new_rows(launched, client, ada):
     response = file_of(launched, client, ada)
     assert response["Content-Disposition"].startswith('attachment; filename="pilot-manifest-')
     copy = again(response.content.decode(), ada)
@@ -116,7 +116,7 @@ def test_the_same_experiment_is_made_from_it_with_nothing_new(launched, client, 
     assert (copy.dataset, copy.samples, copy.max_usd) == (launched.dataset, launched.samples, launched.max_usd)
 
 
-def test_what_the_site_does_not_have_is_made_anew_with_the_same_identity(launched, client, ada):
+def test_parts_of_a_manifest_that_the_site_lacks_are_created_with_the_same_identity(launched, client, ada):
     text = file_of(launched, client, ada).content.decode()
     content = json.loads(text)
     content["design"]["prompts"][0]["name"] = content["design"]["dimensions"][0]["name"] = "elsewhere"
@@ -147,19 +147,19 @@ def test_another_dataset_under_the_same_name_is_refused(launched, client, ada):
         ('{"design": {"experiment": "a",}}', "dataset: field required"),
     ],
 )
-def test_what_is_not_a_manifest_is_refused_in_words(text, problem):
+def test_an_invalid_manifest_is_refused_with_a_message(text, problem):
     with pytest.raises(SpecError, match=problem):
         read_yaml(text)
 
 
-def test_the_design_page_lists_them(launched, client, ada):
+def test_the_design_page_lists_manifests(launched, client, ada):
     client.force_login(ada)
     page = client.get(launched.get_absolute_url()).content.decode()
     assert "A pilot of 2, wave march, by ada" in page
     assert reverse("experiment_manifest", args=["pilot", launched.manifests.get().pk]) in page
 
 
-def test_a_manifest_is_found_under_its_own_experiment_alone(launched, client, ada):
+def test_a_manifest_is_found_only_under_its_own_experiment(launched, client, ada):
     other = make_draft_experiment("other", owner=ada, dataset=launched.dataset, models=launched.language_models.all(),
                             prompts=launched.prompts.all(), samplers=launched.samplers.all())  # fmt: skip
     client.force_login(ada)

@@ -1,4 +1,4 @@
-"""`models: {draw: ...}` of an experiment file: which models came, why, and that this is pinned."""
+"""`models: {draw: ...}` in an experiment file: drawn models, their strata, and the pinned draw."""
 
 import json
 from decimal import Decimal
@@ -50,7 +50,7 @@ def names(experiment):
     return sorted(experiment.language_models.values_list("name", flat=True))
 
 
-def test_models_are_drawn_from_bands_of_prices_and_the_draw_is_kept(site, ada):
+def test_models_are_drawn_from_price_bands_and_the_draw_is_stored(site, ada):
     experiment = create(ada, draw=3, seed=7)
     made = experiment.draws["models"]
     assert names(experiment) == sorted(made["drawn"])
@@ -65,13 +65,13 @@ def test_models_are_drawn_from_bands_of_prices_and_the_draw_is_kept(site, ada):
     ][2]["candidates"][0].items()
 
 
-def test_the_same_seed_draws_the_same_and_another_one_others(site, ada):
+def test_the_same_seed_draws_the_same_models_and_other_seeds_draw_others(site, ada):
     drawn = [names(create(ada, f"d{seed}-{at}", draw=2, seed=seed, by="none")) for at in (1, 2) for seed in range(6)]
     assert drawn[:6] == drawn[6:]
     assert len({tuple(one) for one in drawn}) > 1
 
 
-def test_neither_a_price_nor_a_new_model_changes_what_is_written_back(site, ada):
+def test_changed_prices_and_new_models_do_not_change_the_exported_file(site, ada):
     experiment = create(ada, draw=2)
     before = to_yaml(experiment)
     LanguageModel.objects.update(input_price=Decimal(99), is_active=False)
@@ -83,7 +83,7 @@ def test_neither_a_price_nor_a_new_model_changes_what_is_written_back(site, ada)
     assert again.draws == Experiment.objects.get(slug="drawn").draws == experiment.draws
 
 
-def test_a_draw_that_its_seed_would_not_make_is_refused(site, ada):
+def test_a_draw_that_does_not_match_its_seed_is_refused(site, ada):
     content = yaml.safe_load(to_yaml(create(ada, draw=1, by="none")))
     made = content["drawn"]["models"]
     made["drawn"] = [next(name for name in PRICES if name not in made["drawn"])]
@@ -91,7 +91,7 @@ def test_a_draw_that_its_seed_would_not_make_is_refused(site, ada):
         read_spec(content)
 
 
-def test_inactive_models_and_those_of_inactive_endpoints_are_no_candidates(site, ada):
+def test_inactive_models_and_models_of_inactive_endpoints_are_not_candidates(site, ada):
     LanguageModel.objects.filter(name="tiny").update(is_active=False)
     make_rehearsal_model("asleep", endpoint=make_rehearsal_endpoint("closed", is_active=False))
     made = create(ada, draw=1, by="none").draws["models"]
@@ -109,21 +109,21 @@ def test_inactive_models_and_those_of_inactive_endpoints_are_no_candidates(site,
         ({"seed": 1}, "models.draw: field required"),
     ],
 )
-def test_what_is_wrong_names_the_key_and_nothing_is_made(site, ada, models, problem):
+def test_an_invalid_draw_is_refused_with_its_key_and_creates_nothing(site, ada, models, problem):
     with pytest.raises(SpecError) as refused:
         create(ada, **models)
     assert refused.value.problems == [problem]
     assert not Experiment.objects.exists()
 
 
-def test_an_unknown_price_is_refused_by_name(site, ada):
+def test_a_candidate_without_a_price_is_refused_by_name(site, ada):
     make_rehearsal_model("mystery", input_price=None)
     with pytest.raises(SpecError, match=r"models.by: the price is unknown of mystery; .*price:known"):
         create(ada, draw=2)
     assert "mystery" not in names(create(ada, draw=2, **{"from": ["price:known"]}))
 
 
-def test_a_launch_writes_the_draw_down_and_pins_it(site, ada):
+def test_a_launch_records_the_draw_in_the_manifest_and_pins_it(site, ada):
     experiment = create(ada, draw=2)
     run_control.launch(experiment, by=ada)
     assert experiment.manifests.get().content["design"]["drawn"] == experiment.draws
@@ -132,7 +132,7 @@ def test_a_launch_writes_the_draw_down_and_pins_it(site, ada):
     Experiment.objects.filter(pk=experiment.pk).update(title="Another title")
 
 
-def test_the_design_page_shows_candidates_strata_and_what_was_changed_by_hand(site, ada, client):
+def test_the_design_page_shows_candidates_strata_and_manual_changes(site, ada, client):
     experiment = create(ada, draw=2)
     drawn = experiment.draws["models"]["drawn"]
     other = next(name for name in PRICES if name not in drawn)
@@ -147,7 +147,7 @@ def test_the_design_page_shows_candidates_strata_and_what_was_changed_by_hand(si
     assert "band 1: $0.2 to $2" in page.content.decode()
 
 
-def test_a_design_that_was_not_drawn_says_nothing_of_it(ada, client):
+def test_a_design_without_a_draw_shows_no_draw(ada, client):
     experiment = make_draft_experiment(owner=ada)
     client.force_login(ada)
     assert 'id="draws"' not in client.get(experiment.get_absolute_url()).content.decode()

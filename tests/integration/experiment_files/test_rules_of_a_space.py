@@ -1,4 +1,4 @@
-"""The stopping rules of a dataset's space become the adaptive rule of an experiment, by file and by form."""
+"""Stopping rules of a dataset's space as the adaptive rule of an experiment, set by file or by form."""
 
 import pytest
 import yaml
@@ -65,7 +65,7 @@ def test_equal_rules_of_all_tasks_are_one_rule():
     assert {name: rules[name] for name in expected} == expected
 
 
-def test_a_file_that_says_dataset_takes_the_rules_of_the_space_and_grades_by_them():
+def test_adaptive_dataset_in_a_file_uses_the_rules_and_the_scorer_of_the_space():
     made = create(make_parametric_dataset(SPACE), adaptive="dataset")
     assert made.adaptive == read_space_rules(made.dataset)
     assert made.scorers == ["final_answer"]
@@ -73,7 +73,7 @@ def test_a_file_that_says_dataset_takes_the_rules_of_the_space_and_grades_by_the
     assert again.content == made.adaptive
 
 
-def test_every_point_of_the_space_is_a_point_with_the_limits_of_its_task():
+def test_every_point_of_the_space_has_the_limits_of_its_task():
     design = Design.load(create(make_parametric_dataset(SPACE), adaptive="dataset"))
     assert design.find_problems() == []
     assert [(point.label, point.items, point.get_max_cases(design.adaptive, 1)) for point in design.points] == [
@@ -106,14 +106,14 @@ def test_a_dataset_without_rules_is_refused_with_the_reason(make, told):
         ({"tasks": {"swaps": {"max": 40}}, "by": ["length"]}, "adaptive: tasks requires by: category or by: point"),
     ],
 )
-def test_a_wrong_rule_of_a_task_names_it(change, told):
+def test_the_error_of_an_invalid_task_rule_names_the_task(change, told):
     said = change.get("adaptive", {"by": "point", "scorer": "final_answer", "targetci": 0.1, **change})
     with pytest.raises(SpecError) as refused:
         read_spec({"experiment": "x", "dataset": "d", "models": ["m"], "prompts": ["p"], "adaptive": said})
     assert told in str(refused.value)
 
 
-def test_a_rule_for_a_task_that_there_is_not_keeps_the_design_from_running():
+def test_a_rule_for_an_unknown_task_is_a_problem_of_the_design():
     made = create(make_parametric_dataset(SPACE), adaptive="dataset")
     made.adaptive = {**made.adaptive, "tasks": {"sorting": {"max": 40}}, "targetci": 0.1}
     problem = "adaptive.tasks.sorting: no item has this category; the items have arithmetic, swaps"
@@ -125,7 +125,7 @@ def test_points_of_a_space_need_generated_items():
     assert any("belong to no parametric point" in told for told in Design.load(made).find_problems())
 
 
-def test_settings_of_a_task_replace_those_of_the_design_and_leave_the_others():
+def test_settings_of_a_task_override_those_of_the_design_only_for_that_task():
     spec = AdaptiveSpec.model_validate(
         {"by": "category", "scorer": "numeric", "targetci": 0.1, "max": 64, "abortht": 0.5,
          "tasks": {"hard": {"max": 256}}}
@@ -135,7 +135,7 @@ def test_settings_of_a_task_replace_those_of_the_design_and_leave_the_others():
     assert (rules["hard"].targetci, rules["hard"].abortht) == (0.1, 0.5)
 
 
-def test_a_design_that_runs_every_case_of_such_a_space_says_so():
+def test_a_design_that_ignores_the_stopping_rules_of_its_space_has_a_warning():
     made = create(make_parametric_dataset(SPACE))
     warnings = Design.load(made).find_warnings()
     assert any("has stopping rules, and this design runs every case" in warning for warning in warnings)
@@ -145,7 +145,7 @@ def test_a_design_that_runs_every_case_of_such_a_space_says_so():
 
 @pytest.fixture
 def edit(client):
-    """Return a function that posts the form of a draft over the space, with changes."""
+    """Return a function that posts the form of a draft over the space with these changes."""
     made = create(make_parametric_dataset(SPACE))
     client.force_login(made.owner)
     shown = client.get(reverse("experiment_edit", args=["study"])).context["form"]
@@ -155,14 +155,14 @@ def edit(client):
     return lambda **changes: client.post(reverse("experiment_edit", args=["study"]), {**fields, **changes})
 
 
-def test_the_form_takes_the_rules_of_the_dataset(edit):
+def test_the_form_can_use_the_rules_of_the_dataset(edit):
     assert edit(**{"adaptive-from_dataset": "on"}).status_code == 302
     made = Experiment.objects.get()
     assert made.adaptive == read_space_rules(made.dataset)
     assert made.scorers == ["final_answer"]
 
 
-def test_a_context_limit_of_the_form_is_the_scorer_of_the_rounds(edit):
+def test_a_context_limit_in_the_form_applies_to_the_scorer_of_the_rounds(edit):
     assert edit(**{"adaptive-from_dataset": "on", "rules": "final_answer:2000"}).status_code == 302
     made = Experiment.objects.get()
     assert made.scorers == [{"name": "final_answer", "limit": "2000"}]
@@ -176,7 +176,7 @@ def test_the_form_refuses_a_dataset_without_rules(edit):
 
 
 @pytest.mark.slow
-def test_the_form_takes_rules_per_task_and_gives_them_back(edit, client):
+def test_the_form_saves_and_shows_rules_per_task(edit, client):
     rule = {"adaptive-by": "point", "adaptive-scorer": "final_answer", "adaptive-targetci": "0.1", "adaptive-max": "99"}
     assert edit(**rule, **{"adaptive-tasks": "swaps: {targetci: 0.3, max: 40}\n"}).status_code == 302
     saved = Experiment.objects.get().adaptive
@@ -193,7 +193,7 @@ def test_the_form_takes_rules_per_task_and_gives_them_back(edit, client):
         ("swaps: {", "Rules per task: "),
     ],
 )
-def test_the_form_names_the_task_whose_rule_is_wrong(edit, text, told):
+def test_the_form_reports_an_invalid_rule_per_task(edit, text, told):
     rule = {
         "adaptive-by": "point",
         "adaptive-scorer": "final_answer",
@@ -205,7 +205,7 @@ def test_the_form_names_the_task_whose_rule_is_wrong(edit, text, told):
     assert told in page_text(answer)
 
 
-def test_the_design_page_tells_the_rule_of_each_task(client):
+def test_the_design_page_shows_the_rule_of_each_task(client):
     made = create(make_parametric_dataset(SPACE), adaptive="dataset")
     client.force_login(made.owner)
     text = page_text(client.get(reverse("experiment_detail", args=["study"])))
