@@ -1,4 +1,4 @@
-"""The last word on an answer: who may say it, on which scale, and that nothing said before is lost."""
+"""Adjudication of an answer: permissions, scales, and the permanence of earlier decisions."""
 
 import re
 
@@ -47,7 +47,7 @@ def posted(client, user, experiment, trial, **fields):
     return client.post(reverse("disagreement_settle", args=[experiment.slug, trial.pk]), data, follow=True)
 
 
-def test_a_score_with_its_reason_becomes_a_grading_of_its_own_kind(client, experiment):
+def test_a_decision_with_a_reason_is_stored_as_an_adjudicated_grading(client, experiment):
     trial = trials_of(experiment)[0]
     page = posted(client, experiment.owner, experiment, trial)
     assert "Decision saved: 5." in page.content.decode()
@@ -59,7 +59,7 @@ def test_a_score_with_its_reason_becomes_a_grading_of_its_own_kind(client, exper
     assert condition.parameters == {"scale_min": 1, "scale_max": 7}
 
 
-def test_a_correction_is_another_row_and_the_last_one_counts(client, experiment):
+def test_a_correction_adds_a_row_and_the_last_row_counts(client, experiment):
     trial = trials_of(experiment)[0]
     posted(client, experiment.owner, experiment, trial)
     page = posted(client, experiment.owner, experiment, trial, score="2", reason="I had misread it.")
@@ -70,14 +70,14 @@ def test_a_correction_is_another_row_and_the_last_one_counts(client, experiment)
     assert Grading.objects.get(condition__kind="adjudicated").score == 2
 
 
-def test_what_was_said_never_changes(experiment):
+def test_a_stored_decision_cannot_be_changed(experiment):
     word = adjudicate(trials_of(experiment)[0], scale=SEVEN, score=3, reason="So it is.", by=experiment.owner)
     with pytest.raises(IntegrityError, match="only added"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("UPDATE grading_app_adjudication SET score = 4 WHERE id = %s", [word.pk])
 
 
 @pytest.mark.slow
-def test_it_is_a_reference_that_shows_at_once(client, experiment):
+def test_a_decision_appears_immediately_as_a_reference(client, experiment):
     client.force_login(experiment.owner)
     address = reverse("experiment_agreement", args=["pilot"])
     before = client.get(address).context["result"].report.coverage
@@ -95,7 +95,7 @@ def test_it_is_a_reference_that_shows_at_once(client, experiment):
     assert len(values_in_counts(load_unit_counts(selection))) == 9
 
 
-def test_it_is_exported_with_the_gradings(client, experiment):
+def test_decisions_are_exported_with_the_gradings(client, experiment):
     posted(client, experiment.owner, experiment, trials_of(experiment)[0])
     answer = client.get(reverse("experiment_export", args=["pilot", "gradings", "csv"]))
     lines = b"".join(answer.streaming_content).decode().splitlines()
@@ -125,7 +125,7 @@ def test_only_completed_answers_are_adjudicated(experiment):
         adjudicate(trial, scale=SEVEN, score=3, reason="x", by=experiment.owner)
 
 
-def test_who_may(client, experiment):
+def test_only_permitted_roles_can_adjudicate(client, experiment):
     teammate = factories.make_user("teammate", permissions.RESEARCHER)
     curator = factories.make_user("curator", permissions.CURATOR)
     viewer = factories.make_user("viewer", permissions.VIEWER)
@@ -142,7 +142,7 @@ def test_who_may(client, experiment):
     assert 'name="score"' not in client.get(reverse("disagreement", args=["pilot", trial.pk])).content.decode()
 
 
-def test_a_query_that_comes_along_never_leads_elsewhere(client, experiment):
+def test_a_hostile_query_never_redirects_to_another_site(client, experiment):
     trial = trials_of(experiment)[0]
     client.force_login(experiment.owner)
     data = {"score": "5", "reason": "x", "scale_min": "1", "scale_max": "7", "query": "//evil.example/\r\nX: 1"}

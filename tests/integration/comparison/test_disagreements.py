@@ -1,4 +1,4 @@
-"""The largest splits first: in their order page by page, one beside the other, with what each rater said."""
+"""Disagreements, largest first: the order over pages, and the detail page with the verdict of each rater."""
 
 import pytest
 from django.http import QueryDict
@@ -38,18 +38,18 @@ def opened(client, experiment, query=""):
     return client.get(f"{reverse('experiment_disagreements', args=[experiment.slug])}?{query}")
 
 
-def test_the_largest_come_first_and_agreement_is_not_shown(experiment):
+def test_the_largest_disagreements_are_first_and_agreements_are_not_listed(experiment):
     sizes = [one.size for one in disagreements.list_disagreements(read_selection(experiment)).disagreements]
     assert sizes == [3, 3, 2, 2, 1.5, 1, 1, 1]
 
 
-def test_by_variance(experiment):
+def test_disagreements_can_be_sorted_by_variance(experiment):
     found = disagreements.list_disagreements(read_selection(experiment), by="variance").disagreements
     assert [one.size for one in found][:5] == [2.25, 2.25, 1, 1, 0.5625]
 
 
 @pytest.mark.parametrize("by", ["range", "variance"])
-def test_pages_meet_without_gap_or_overlap_in_both_directions(experiment, monkeypatch, by):
+def test_pages_have_no_gap_or_overlap_in_either_direction(experiment, monkeypatch, by):
     monkeypatch.setattr(disagreements, "PAGE_SIZE", 3)
     selection = read_selection(experiment)
     pages, after = [], ""
@@ -80,11 +80,11 @@ def test_neighbours_follow_the_order_of_the_list(experiment):
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1_", "_1", "1e400_x", "nan_3", "9" * 80])
-def test_a_cursor_that_is_none_begins_again_or_finds_nothing(client, experiment, cursor):
+def test_an_invalid_cursor_shows_the_first_page_or_no_row(client, experiment, cursor):
     assert opened(client, experiment, f"after={cursor}").status_code == 200
 
 
-def test_the_list_shows_who_said_what(client, experiment):
+def test_the_list_shows_the_verdict_of_each_rater(client, experiment):
     text = opened(client, experiment).content.decode()
     assert "About item-3, said for the 1. time." in text
     assert "judge-a" in text
@@ -95,13 +95,13 @@ def test_the_list_shows_who_said_what(client, experiment):
     assert address in text
 
 
-def test_a_filter_narrows_it_and_stays_in_the_links(client, experiment):
+def test_a_filter_restricts_the_list_and_remains_in_the_links(client, experiment):
     page = opened(client, experiment, "category=odd&by=variance")
     assert {row["item"].category for row in page.context["rows"]} == {"odd"}
     assert "?category=odd&amp;by=variance" in page.content.decode()
 
 
-def test_one_answer_with_scores_and_reasons_side_by_side(client, experiment):
+def test_an_answer_shows_scores_and_reasons_side_by_side(client, experiment):
     make_gradings(experiment, "judge-unread", lambda trial: None)
     unit = disagreements.list_disagreements(read_selection(experiment)).disagreements[1].unit
     client.force_login(experiment.owner)
@@ -113,7 +113,7 @@ def test_one_answer_with_scores_and_reasons_side_by_side(client, experiment):
     assert 'rel="prev"' in text
 
 
-def test_of_labels_with_one_score_the_one_that_was_chosen_is_named(client, experiment):
+def test_the_chosen_label_is_named_if_labels_share_a_score(client, experiment):
     labels = [{"name": "refused", "score": 0}, {"name": "wrong", "score": 0}, {"name": "right", "score": 1}]
     rubric = make_scale_rubric("labels", kind="label", labels=labels, low=0)
     keys = []
@@ -128,7 +128,7 @@ def test_of_labels_with_one_score_the_one_that_was_chosen_is_named(client, exper
     assert [side.name for side in page.context["verdicts"]] == ["refused", "right", "refused or wrong"]
 
 
-def test_items_on_a_dimension_have_splits_as_well(client):
+def test_ratings_of_items_on_a_dimension_have_disagreements(client):
     valence = factories.make_dimension("valence")
     dataset = factories.make_dataset("photos", 5)
     made = factories.make_experiment("affect", dataset=dataset, dimensions=[valence])
@@ -140,7 +140,7 @@ def test_items_on_a_dimension_have_splits_as_well(client):
     assert [side.value for side in page.context["rows"][0]["verdicts"]] == [2, 6]
 
 
-def test_an_answer_of_another_experiment_is_not_there(client, experiment):
+def test_an_answer_of_another_experiment_is_not_found(client, experiment):
     other = make_answered_experiment("other")
     client.force_login(experiment.owner)
     assert client.get(reverse("disagreement", args=["pilot", trials_of(other)[0].pk])).status_code == 404

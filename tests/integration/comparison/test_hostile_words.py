@@ -1,4 +1,4 @@
-"""What models, judges, files and people wrote is shown as text, on the pages of comparing and to raters alike."""
+"""Texts of models, judges, files and people are escaped on the comparison pages and for raters."""
 
 import pytest
 from django.urls import reverse
@@ -51,7 +51,7 @@ def test_no_markup_reaches_a_page_or_a_figure(client, experiment):
         assert not [markup for markup in ("<script>alert", "<img src=x", "judge-<b>", "<s>") if markup in text], address
 
 
-def test_a_category_from_an_address_is_escaped(client, experiment):
+def test_a_category_from_the_url_is_escaped(client, experiment):
     client.force_login(experiment.owner)
     for name in ("experiment_agreement", "experiment_disagreements"):
         text = client.get(reverse(name, args=["nasty"]), {"category": NASTY}).content.decode()
@@ -59,7 +59,7 @@ def test_a_category_from_an_address_is_escaped(client, experiment):
         assert SHOWN in text
 
 
-def test_a_rater_reads_it_as_text(experiment):
+def test_markup_is_shown_to_raters_as_text(experiment):
     queue = make_answer_queue(experiment=experiment, title=NASTY, instructions=NASTY)
     rater = make_rater(queue)
     client = signed_in(rater.user)

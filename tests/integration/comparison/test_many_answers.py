@@ -1,4 +1,4 @@
-"""Many answers: a worker compares them, and the pages say how far it is, of when the numbers are, and what is newer."""
+"""Comparison of many answers by a worker: the pages show progress, the time of the numbers, and newer data."""
 
 import random
 from dataclasses import replace
@@ -64,7 +64,7 @@ def read_selection(experiment, query=""):
 
 
 @pytest.mark.slow
-def test_a_page_asks_once_and_shows_what_a_worker_found(client, experiment, asked):
+def test_a_page_requests_one_computation_and_shows_its_result(client, experiment, asked):
     for _ in range(2):
         page = opened(client, experiment)
         assert page.context["result"] is None
@@ -80,7 +80,7 @@ def test_a_page_asks_once_and_shows_what_a_worker_found(client, experiment, aske
 
 
 @pytest.mark.slow
-def test_the_numbers_are_those_of_a_page_that_works_them_out_itself(client, experiment, asked, monkeypatch):
+def test_a_worker_computes_the_same_numbers_as_a_page(client, experiment, asked, monkeypatch):
     opened(client, experiment)
     work(asked)
     one = read_selection(experiment)
@@ -93,7 +93,7 @@ def test_the_numbers_are_those_of_a_page_that_works_them_out_itself(client, expe
 
 
 @pytest.mark.slow
-def test_numbers_that_are_out_of_date_say_so_and_are_worked_out_again(client, experiment, asked):
+def test_outdated_numbers_are_marked_and_recomputed(client, experiment, asked):
     opened(client, experiment)
     work(asked)
     long_ago = timezone.now() - timedelta(hours=2)
@@ -109,7 +109,7 @@ def test_numbers_that_are_out_of_date_say_so_and_are_worked_out_again(client, ex
     assert 4.75 in page.context["result"].report.confusion.categories
 
 
-def test_ratings_that_keep_coming_in_are_not_followed_without_rest(client, experiment, asked):
+def test_a_steady_stream_of_ratings_does_not_cause_constant_recomputation(client, experiment, asked):
     opened(client, experiment)
     work(asked)
     with allow_superseding():
@@ -120,7 +120,7 @@ def test_ratings_that_keep_coming_in_are_not_followed_without_rest(client, exper
 
 
 @pytest.mark.slow
-def test_another_choice_of_raters_to_look_at_is_asked_for_and_kept_beside_the_first(client, experiment, asked):
+def test_another_choice_of_raters_is_computed_and_cached_separately(client, experiment, asked):
     first, second = experiment.grade_conditions.order_by("pk")
     opened(client, experiment)
     work(asked)
@@ -132,7 +132,7 @@ def test_another_choice_of_raters_to_look_at_is_asked_for_and_kept_beside_the_fi
     assert asked == []
 
 
-def test_a_comparison_of_raters_that_are_gone_says_so(client, experiment, asked):
+def test_a_comparison_of_deleted_raters_shows_a_message(client, experiment, asked):
     opened(client, experiment)
     with deleting_anything():
         experiment.grade_conditions.all().delete()
@@ -141,7 +141,7 @@ def test_a_comparison_of_raters_that_are_gone_says_so(client, experiment, asked)
     assert "no longer exists" in row.problem
 
 
-def test_a_computation_that_fails_says_that_the_worker_gave_up(client, experiment, asked, monkeypatch):
+def test_a_failed_computation_is_reported_on_the_page(client, experiment, asked, monkeypatch):
     opened(client, experiment)
     monkeypatch.setattr(agreement_cache, "load_unit_counts", lambda _: 1 / 0)
     row = CachedAggregate.objects.get()
@@ -151,7 +151,7 @@ def test_a_computation_that_fails_says_that_the_worker_gave_up(client, experimen
     assert (row.step, row.problem) == ("", "the worker stopped with an error; see its log")
 
 
-def test_a_worker_that_was_lost_is_asked_again(client, experiment, asked):
+def test_the_computation_of_a_lost_worker_is_requested_again(client, experiment, asked):
     opened(client, experiment)
     CachedAggregate.objects.update(asked_at=timezone.now() - cached_aggregates.CLAIM_TIMEOUT - timedelta(seconds=1))
     opened(client, experiment)
@@ -159,7 +159,7 @@ def test_a_worker_that_was_lost_is_asked_again(client, experiment, asked):
 
 
 @pytest.mark.parametrize("by", ["range", "variance"])
-def test_splits_that_are_kept_are_those_that_are_worked_out_page_by_page(experiment, asked, monkeypatch, by):
+def test_stored_disagreements_equal_those_computed_page_by_page(experiment, asked, monkeypatch, by):
     monkeypatch.setattr(disagreements, "PAGE_SIZE", 7)
     selection = read_selection(experiment)
     row = CachedAggregate.objects.create(experiment=experiment, name="disagreements", key="x", query="")
@@ -182,7 +182,7 @@ def test_splits_that_are_kept_are_those_that_are_worked_out_page_by_page(experim
 
 
 @pytest.mark.slow
-def test_the_list_of_disagreements_waits_for_a_worker_as_well(client, experiment, asked):
+def test_the_list_of_disagreements_also_waits_for_a_worker(client, experiment, asked):
     page = opened(client, experiment, "disagreements")
     assert "waiting for a worker" in page.content.decode()
     work(asked)
@@ -202,7 +202,7 @@ def test_old_comparisons_are_deleted_with_their_disagreements(client, experiment
 
 
 @pytest.mark.slow
-def test_an_experiment_goes_with_its_comparisons(client, experiment, asked):
+def test_deleting_an_experiment_deletes_its_comparisons(client, experiment, asked):
     for page in ("agreement", "disagreements"):
         opened(client, experiment, page)
         work(asked)
@@ -233,9 +233,7 @@ def test_the_number_of_queries_does_not_grow_with_answers(client, asked, page):
 
 
 @pytest.mark.slow
-def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_unsaid(
-    client, asked, experiment, monkeypatch
-):
+def test_a_worker_compares_many_human_ratings_and_omitted_raters_are_reported(client, asked, experiment, monkeypatch):
     monkeypatch.setattr(agreement_cache, "MAX_ANSWERS_PER_REQUEST", 10**6)
     valence = factories.make_dimension("valence")
     experiment.dimensions.add(valence)

@@ -1,4 +1,4 @@
-"""What the database adds up gives, number by number, what the pure measures give on the exported rows one by one."""
+"""Measures computed from database sums equal the pure measures on the single exported rows."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ def numbers(one):
 
 
 @pytest.mark.parametrize(("seed", "raters"), [(1, 2), (2, 3), (3, 4)])
-def test_every_measure_is_that_of_the_pure_function_on_the_rows(seed, raters):
+def test_every_measure_equals_the_pure_function_on_the_rows(seed, raters):
     experiment = random_grades(seed, raters)
     selection = RatingSelectionForm(QueryDict(""), experiment).get_selection()
     roles = assign_roles(selection, {})

@@ -1,4 +1,4 @@
-"""People and judges by the same rubric meet on the agreement page, in total and criterion by criterion."""
+"""Agreement of people and judges with the same rubric, in total and by criterion."""
 
 import pytest
 from django.core.cache import cache
@@ -46,7 +46,7 @@ def judge_of(queue):
     return str(queue.experiment.grade_conditions.get(kind="judge"))
 
 
-def test_in_total_everybody_is_on_one_scale_without_being_asked(queue):
+def test_total_scores_of_people_and_judges_share_one_scale_by_default(queue):
     total = values(queue)
     assert {(who, value) for who, value in total if "rater" in who} == {("rater 1", 1.0), ("rater 2", 0.75)}
     assert 0.75 in {value for who, value in total if "rater" not in who}
@@ -54,7 +54,7 @@ def test_in_total_everybody_is_on_one_scale_without_being_asked(queue):
 
 
 @pytest.mark.parametrize(("criterion", "expected"), [("correct", [1, 1, 1]), ("complete", [1, 0, 0])])
-def test_each_criterion_is_compared_by_itself(queue, criterion, expected):
+def test_each_criterion_is_compared_separately(queue, criterion, expected):
     selection = read_selection(queue, f"units=criterion:{queue.rubric_id}:{criterion}")
     assert selection.criterion == criterion
     assert {rater.kind for rater in selection.raters} == {"judge", "person"}
@@ -64,7 +64,7 @@ def test_each_criterion_is_compared_by_itself(queue, criterion, expected):
 
 
 @pytest.mark.slow
-def test_pages_of_a_criterion_open_and_settle_nothing(queue, client):
+def test_pages_of_a_criterion_open_without_an_adjudication_form(queue, client):
     client.force_login(queue.experiment.owner)
     query = f"units=criterion:{queue.rubric_id}:complete"
     page = client.get(f"/experiments/people/agreement/?{query}")
@@ -79,7 +79,7 @@ def test_pages_of_a_criterion_open_and_settle_nothing(queue, client):
 
 
 @pytest.mark.slow
-def test_other_units_begin_with_their_own_raters(queue, client):
+def test_a_change_of_units_selects_their_own_raters(queue, client):
     """The choices beside were of those before: somebody who chooses other units has not selection for these raters."""
     client.force_login(queue.experiment.owner)
     other = GradeCondition.objects.create(
@@ -105,14 +105,14 @@ def test_a_verdict_that_changed_changes_the_page(queue, client):
     assert sum(one.mean for one in after) > sum(one.mean for one in before)
 
 
-def test_an_excluded_rater_is_offered_no_more(queue):
+def test_an_excluded_rater_is_not_offered(queue):
     queues.exclude(queue.assignments.get(number=1), by=queue.owner, reason="did not read")
     assert {who for who, _ in values(queue)} >= {"rater 2"}
     assert "rater 1" not in {who for who, _ in values(queue)}
 
 
 @pytest.mark.slow
-def test_results_and_the_grading_page_open_with_people_among_those_who_grade(queue, client):
+def test_results_and_the_grading_page_include_people_as_graders(queue, client):
     client.force_login(queue.experiment.owner)
     session.undo(queue.assignments.get(number=2))
     shown = client.get("/experiments/people/results/").context["scores"]

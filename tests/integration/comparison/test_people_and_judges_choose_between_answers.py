@@ -1,4 +1,4 @@
-"""People and judges who chose between two answers meet on the agreement page, where they differ, and in who won."""
+"""Pairwise choices of people and judges: agreement, disagreements and win rates."""
 
 import pytest
 from django.core.cache import cache
@@ -69,17 +69,17 @@ def choices(queue, query="units=pairs"):
     return found
 
 
-def test_a_choice_is_one_whatever_the_order_and_neither_where_the_order_decides(queue):
+def test_a_choice_counts_in_either_order_and_is_a_tie_if_the_order_decides(queue):
     judge = str(queue.experiment.grade_conditions.get(kind="judge"))
     assert choices(queue) == {judge: [1, 1, 1, 0.5], "rater 1": [1, 1, 1, 1], "rater 2": [0, 0.5, 1, 1]}
 
 
-def test_the_first_is_of_the_condition_that_is_chosen(queue):
+def test_the_first_answer_belongs_to_the_selected_condition(queue):
     small = queue.experiment.conditions.get(stage="generate", model__name="small").pk
     assert choices(queue, f"units=pairs&condition={small}")["rater 2"] == [1, 0.5, 0, 0]
 
 
-def test_the_page_measures_them_as_names(queue, client):
+def test_choices_are_measured_on_a_nominal_scale(queue, client):
     client.force_login(queue.experiment.owner)
     page = client.get(PAGE)
     measured = page.context["result"].report
@@ -98,7 +98,7 @@ def test_the_page_measures_them_as_names(queue, client):
 
 
 @pytest.mark.slow
-def test_two_raters_are_crossed_by_the_words_of_their_choices(queue, client):
+def test_the_confusion_matrix_of_two_raters_names_their_choices(queue, client):
     client.force_login(queue.experiment.owner)
     people = [rater.key for rater in read_selection(queue).raters if rater.kind == "person"]
     page = client.get(f"{PAGE}&first={people[0]}&second={people[1]}")
@@ -110,7 +110,7 @@ def test_two_raters_are_crossed_by_the_words_of_their_choices(queue, client):
 
 
 @pytest.mark.slow
-def test_where_they_differ_is_listed_and_opens_to_both_answers_and_every_verdict(queue, client):
+def test_a_disagreement_links_to_both_answers_and_every_verdict(queue, client):
     client.force_login(queue.experiment.owner)
     page = client.get("/experiments/duel/disagreements/?units=pairs")
     assert '<a href="/experiments/duel/agreement/" aria-current="true">' in page.content.decode()
@@ -133,7 +133,7 @@ def test_where_they_differ_is_listed_and_opens_to_both_answers_and_every_verdict
 
 
 @pytest.mark.slow
-def test_a_pair_of_another_experiment_is_not_there(queue, client):
+def test_a_pair_of_another_experiment_is_not_found(queue, client):
     client.force_login(queue.experiment.owner)
     make_answered_experiment("other", items=1)
     unit = Preference.objects.order_by("pk").first().pk
@@ -143,7 +143,7 @@ def test_a_pair_of_another_experiment_is_not_there(queue, client):
 
 
 @pytest.mark.slow
-def test_a_choice_that_is_taken_back_or_of_an_excluded_rater_counts_no_more(queue):
+def test_undone_choices_and_choices_of_excluded_raters_do_not_count(queue):
     session.undo(queue.assignments.get(number=1))
     assert len(choices(queue)["rater 1"]) == ITEMS - 1
     queues.exclude(queue.assignments.get(number=2), by=queue.owner, reason="did not read")
@@ -151,7 +151,7 @@ def test_a_choice_that_is_taken_back_or_of_an_excluded_rater_counts_no_more(queu
 
 
 @pytest.mark.slow
-def test_peoples_wins_stand_beside_judges_and_say_who_is_counted(queue):
+def test_wins_by_people_are_shown_beside_wins_by_judges_with_the_number_of_people(queue):
     study = queue.experiment
     message = {chooser.label: (chooser, kept.value) for chooser, kept in list_standings(list_grader_rows(study))}
     people, standing = message["people of choosing (strict-pairwise@1)"]
@@ -165,7 +165,7 @@ def test_peoples_wins_stand_beside_judges_and_say_who_is_counted(queue):
 
 
 @pytest.mark.slow
-def test_pairs_are_what_the_page_opens_with_where_nothing_else_was_rated(queue, client):
+def test_the_page_selects_pairs_by_default_if_nothing_else_was_rated(queue, client):
     client.force_login(queue.experiment.owner)
     page = client.get("/experiments/duel/agreement/")
     assert page.context["selection"].in_pairs

@@ -1,4 +1,4 @@
-"""Norms and adjudicated scores are compared with raters, and enter no number over raters or people."""
+"""Norms and adjudicated scores are compared with raters, and do not count as raters or people."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def measured(client, study, page="experiment_agreement"):
 
 
 @pytest.mark.slow
-def test_six_people_and_a_norm_are_six_people(client, study, drawn):
+def test_a_norm_does_not_count_as_a_person(client, study, drawn):
     page = measured(client, study)
     against = page.context["result"].report.judge_comparison
     text = " ".join(page.content.decode().split())
@@ -90,7 +90,7 @@ def test_a_norm_does_not_enter_pooled_alpha(client, study, drawn):
 
 
 @pytest.mark.slow
-def test_raters_are_compared_with_the_norm_on_their_own(client, study, drawn):
+def test_raters_are_compared_with_the_norm_separately(client, study, drawn):
     page = measured(client, study)
     lines = page.context["result"].report.references
     assert [(line.rater[0], line.people) for line in lines] == [*[("p", 0)] * PEOPLE, ("c", 0), ("p", PEOPLE)]
@@ -103,7 +103,7 @@ def test_raters_are_compared_with_the_norm_on_their_own(client, study, drawn):
 
 
 @pytest.mark.slow
-def test_equal_ratings_are_counted_over_single_answers_and_not_over_their_mean(client, study, drawn):
+def test_equal_ratings_are_counted_over_single_answers_not_over_means(client, study, drawn):
     found = measured(client, study).context["result"].report
     same = np.mean([drawn["model"][:, [at]] == drawn["people"] for at in range(SAMPLES)])
     assert found.judge_comparison.standings[1].judge.estimate == pytest.approx(same)
@@ -118,7 +118,7 @@ def test_equal_ratings_are_counted_over_single_answers_and_not_over_their_mean(c
 
 
 @pytest.mark.slow
-def test_a_norm_does_not_widen_the_range_of_a_disagreement_and_is_shown_beside_it(client, study, drawn):
+def test_a_norm_is_shown_beside_a_disagreement_and_does_not_widen_its_range(client, study, drawn):
     rows = measured(client, study, "experiment_disagreements").context["rows"]
     for row in rows:
         at = row["item"].position
@@ -140,7 +140,7 @@ def judged():
     return made
 
 
-def test_a_decision_is_no_fifth_rater(client, judged):
+def test_a_decision_does_not_count_as_a_rater(client, judged):
     page = measured(client, (judged, ""))
     found = page.context["result"].report
     assert [one.n for one in found.coverage] == [8, 8, 8, 8]
@@ -150,14 +150,14 @@ def test_a_decision_is_no_fifth_rater(client, judged):
     assert "Against adjudicated, 1 to 7" in page.content.decode()
 
 
-def test_a_decision_is_no_measure_of_the_results(client, judged):
+def test_a_decision_is_not_a_measure_of_the_results(client, judged):
     client.force_login(judged.owner)
     page = client.get(reverse("experiment_results", args=[judged.slug]))
     assert len(page.context["scores"].rows) == 4
     assert "djudicat" not in str([row.record.measure.label for row in page.context["scores"].rows])
 
 
-def test_a_decision_beside_the_raters_does_not_make_their_range(client, judged):
+def test_a_decision_does_not_widen_the_range_of_a_disagreement(client, judged):
     page = measured(client, (judged, ""), "experiment_disagreements")
     row = next(row for row in page.context["rows"] if row["trial"].pk == trials_of(judged)[2].pk)
     assert row["disagreement"].n == 4

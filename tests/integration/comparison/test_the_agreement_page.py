@@ -1,4 +1,4 @@
-"""Rules, judges, models and people meet on one page, with every choice in the address."""
+"""Agreement of rules, judges, models and people on one page, with every choice in the URL."""
 
 import pytest
 from django.core.cache import cache
@@ -58,7 +58,7 @@ def read_selection(experiment, query=""):
     return RatingSelectionForm(QueryDict(query), experiment).get_selection()
 
 
-def test_judges_meet_on_the_answers_that_both_graded(client, experiment):
+def test_judges_are_compared_on_the_answers_that_both_graded(client, experiment):
     page = opened(client, experiment)
     text = " ".join(page.content.decode().split())
     assert page.status_code == 200
@@ -68,7 +68,7 @@ def test_judges_meet_on_the_answers_that_both_graded(client, experiment):
     assert "jackknife of 12 items" in text
 
 
-def test_a_number_is_that_of_the_pure_measure_on_the_stored_rows(client, experiment):
+def test_a_number_equals_the_pure_measure_on_the_stored_rows(client, experiment):
     page = opened(client, experiment)
     rows = Grading.objects.values_list("trial", "condition", "score")
     assert all(one.estimate.units == 24 for one in page.context["result"].report.measures)
@@ -79,7 +79,7 @@ def test_a_number_is_that_of_the_pure_measure_on_the_stored_rows(client, experim
     assert (shown.estimate.units, shown.estimate.raters, shown.estimate.clusters) == (24, 2, 12)
 
 
-def test_each_measure_says_its_formula_and_its_source(client, experiment):
+def test_each_measure_shows_its_formula_and_source(client, experiment):
     text = opened(client, experiment).content.decode()
     for message in (
         "Krippendorff (2011)",
@@ -91,7 +91,7 @@ def test_each_measure_says_its_formula_and_its_source(client, experiment):
         assert message in text
 
 
-def test_what_cannot_be_computed_says_why(client, experiment):
+def test_an_undefined_measure_shows_a_reason(client, experiment):
     third = make_gradings(experiment, "judge-c", lambda trial: -3 if trial.sample_idx else None)
     page = opened(client, experiment)
     assert line(page, "Krippendorff's alpha, ratio").estimate is None
@@ -117,7 +117,7 @@ def raters_that(experiment, *scores):
         ([lambda trial: 4 if trial.item.position + trial.sample_idx == 0 else None, lambda trial: 3], "only 1 of 24"),
     ],
 )  # fmt: skip
-def test_raters_who_never_met_or_all_said_the_same_have_reasons_in_place_of_numbers(client, experiment, scores, why):
+def test_raters_without_shared_units_or_variation_have_reasons_instead_of_numbers(client, experiment, scores, why):
     page = opened(client, experiment, raters_that(experiment, *scores))
     assert page.status_code == 200
     lines = {one.name: one for one in page.context["result"].report.measures}
@@ -152,7 +152,7 @@ def test_the_page_opens_on_units_that_two_raters_rated(client):
     assert opened(client, made, "rater=own").context["selection"].units == "answers"
 
 
-def test_raters_are_chosen_in_the_address(client, experiment):
+def test_raters_are_chosen_in_the_url(client, experiment):
     first, second = experiment.grade_conditions.order_by("pk")
     page = opened(client, experiment, f"rater=g{first.pk}")
     assert page.context["measures"] is None
@@ -164,14 +164,14 @@ def test_raters_are_chosen_in_the_address(client, experiment):
 @pytest.mark.parametrize(
     "query", ["rater=g999999", "rater=nonsense", "units=items:beauty", "condition=99999", "wave=x"]
 )
-def test_an_address_that_asks_for_what_is_not_there_shows_no_number(client, experiment, query):
+def test_a_url_with_unknown_choices_shows_no_number(client, experiment, query):
     page = opened(client, experiment, query)
     assert page.status_code == 200
     assert page.context["selection"] is None
     assert "do not exist" in page.content.decode()
 
 
-def test_a_category_and_a_condition_narrow_what_is_compared(experiment):
+def test_a_category_and_a_condition_restrict_the_compared_units(experiment):
     assert unit_counts.load_unit_counts(read_selection(experiment)).units == 24
     assert unit_counts.load_unit_counts(read_selection(experiment, "category=odd")).units == 12
     two = make_answered_experiment("second", models=["small", "large"])
@@ -180,7 +180,7 @@ def test_a_category_and_a_condition_narrow_what_is_compared(experiment):
     assert unit_counts.load_unit_counts(read_selection(two, f"condition={large.pk}")).units == 12
 
 
-def test_calls_of_judges_are_no_answers():
+def test_judge_calls_do_not_count_as_answers():
     made = make_answered_experiment("rated", items=4, dimensions=[factories.make_dimension("valence")])
     (condition,), (answered,) = made.conditions.all(), made.runs.all()
     judge = made.conditions.create(
@@ -194,13 +194,13 @@ def test_calls_of_judges_are_no_answers():
     assert [value for *_, value in values_in_counts(counts)] == [1, 2, 3, 4]
 
 
-def test_new_grades_show_at_once(client, experiment):
+def test_new_grades_appear_immediately(client, experiment):
     before = line(opened(client, experiment), "Percent agreement").estimate.raters
     make_gradings(experiment, "judge-c-later", lambda trial: 4)
     assert (before, line(opened(client, experiment), "Percent agreement").estimate.raters) == (2, 3)
 
 
-def test_a_verdict_that_comes_late_to_an_early_answer_shows_at_once(client, experiment):
+def test_a_late_verdict_on_an_early_answer_appears_immediately(client, experiment):
     judge = experiment.grade_conditions.order_by("pk").first()
     early = Grading.objects.filter(condition=judge).order_by("trial").first()
     late = {"trial": early.trial, "condition": judge, "score": early.score, "parse_ok": True}
@@ -227,7 +227,7 @@ def test_a_sample_keeps_the_answers_that_people_rated(experiment, monkeypatch):
     assert values_in_counts(unit_counts.load_unit_counts(read_selection(experiment), sample_size=6)) == sampled
 
 
-def test_a_sample_is_labelled_as_one(client, experiment, monkeypatch):
+def test_a_sample_is_labelled_as_a_sample(client, experiment, monkeypatch):
     monkeypatch.setattr(unit_counts, "MAX_CELLS", 10)
     monkeypatch.setattr(
         "grading_app.comparison.agreement_cache.load_unit_counts",
@@ -236,7 +236,7 @@ def test_a_sample_is_labelled_as_one(client, experiment, monkeypatch):
     assert "6 of 24 units are compared" in opened(client, experiment).content.decode()
 
 
-def test_two_labels_are_compared_as_names_without_an_order(client):
+def test_two_labels_are_compared_on_a_nominal_scale(client):
     made = make_answered_experiment()
     for name, off in (("exact_match", 0), ("numeric", 1)):
         make_gradings(made, name, lambda trial, off=off: float((trial.item.position + off) % 3 == 0), kind="rule")
@@ -246,7 +246,7 @@ def test_two_labels_are_compared_as_names_without_an_order(client):
 
 
 @pytest.mark.slow
-def test_without_a_choice_those_of_one_scale_are_compared(client, experiment):
+def test_raters_of_one_scale_are_compared_by_default(client, experiment):
     rule = make_gradings(experiment, "numeric", lambda trial: 1.0, kind="rule")
     page = opened(client, experiment)
     assert [rater.kind_label for rater in page.context["selection"].raters] == ["Judge", "Judge"]
@@ -261,7 +261,7 @@ def test_without_a_choice_those_of_one_scale_are_compared(client, experiment):
     assert all(lowest[key] == 0 for key in judges)
 
 
-def test_scores_as_shares_of_their_scales(experiment):
+def test_scores_can_be_compared_as_shares_of_their_scales(experiment):
     rubric = make_scale_rubric("wide", low=0, high=60)
     wide = make_gradings(experiment, "wide-judge", lambda trial: 10.0 * (trial.item.position % 7), rubric=rubric)
     narrow = experiment.grade_conditions.order_by("pk").first()
@@ -273,7 +273,7 @@ def test_scores_as_shares_of_their_scales(experiment):
     assert disagreements.list_disagreements(selection).disagreements == []
 
 
-def test_a_scale_of_one_point_has_no_shares_and_is_no_error(experiment):
+def test_a_scale_of_one_point_has_no_shares_and_causes_no_error(experiment):
     same = [{"name": "right", "score": 1}, {"name": "wrong", "score": 1}]
     flat = make_gradings(
         experiment, "flat", lambda trial: 1.0, rubric=make_scale_rubric("flat", kind="label", labels=same)
@@ -305,7 +305,7 @@ def test_criteria_give_a_share_and_labels_their_scores():
 
 
 @pytest.mark.slow
-def test_ratings_by_people_show_at_once_taken_back_or_excluded(client):
+def test_undone_and_excluded_ratings_by_people_disappear_immediately(client):
     queue = make_answer_queue()
     first, second = (make_rater(queue, started=True) for _ in range(2))
     rate_all(first, 2)
@@ -323,7 +323,7 @@ def test_ratings_by_people_show_at_once_taken_back_or_excluded(client):
 
 
 @pytest.mark.slow
-def test_people_meet_models_and_norms_on_items(client):
+def test_people_are_compared_with_models_and_norms_on_items(client):
     valence = factories.make_dimension("valence", labels={"1": "Low", "7": "High"})
     items = [{**factories.plain_question(n), "norms": {"valence": 1 + n % 7}} for n in range(14)]
     dataset = factories.make_dataset("photos", items)
@@ -353,7 +353,7 @@ def _excess(at):
     return sum(min(7, level + more) for more in range(3)) / 3 - (level + max(1, level - 1)) / 2
 
 
-def test_ratings_that_do_not_count_are_not_compared(client):
+def test_practice_and_excluded_ratings_are_not_compared(client):
     valence = factories.make_dimension("valence")
     dataset = factories.make_dataset("photos", 6)
     made = factories.make_experiment("affect", dataset=dataset, dimensions=[valence])
@@ -367,7 +367,7 @@ def test_ratings_that_do_not_count_are_not_compared(client):
 
 
 @pytest.mark.slow
-def test_the_figures_are_svg_of_the_same_choice(client, experiment):
+def test_the_figures_are_svg_and_follow_the_choice(client, experiment):
     first, second = experiment.grade_conditions.order_by("pk")
     page = opened(client, experiment, f"first=g{first.pk}&second=g{second.pk}")
     shown = page.context["figures"]["confusion"]
@@ -381,12 +381,12 @@ def test_the_figures_are_svg_of_the_same_choice(client, experiment):
     assert client.get(reverse("agreement_figure", args=["pilot", "differences"])).status_code == 404
 
 
-def test_an_experiment_that_nobody_rated_says_so(client):
+def test_an_experiment_without_ratings_shows_a_message(client):
     made = factories.make_experiment("empty")
     assert "Nothing to compare yet" in opened(client, made).content.decode()
 
 
-def test_a_viewer_of_a_shared_experiment_reads_it_and_others_do_not(client, experiment):
+def test_only_permitted_viewers_can_read_the_agreement_page(client, experiment):
     client.force_login(factories.make_user("viewer", permissions.VIEWER))
     address = reverse("experiment_agreement", args=["pilot"])
     assert client.get(address).status_code == 404

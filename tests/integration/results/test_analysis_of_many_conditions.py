@@ -1,4 +1,4 @@
-"""An analysis of 100 conditions over 1,000 items stays far below the time after which a task is ended."""
+"""An analysis of 100 conditions over 1,000 items stays far below the time limit of a task."""
 
 import time
 

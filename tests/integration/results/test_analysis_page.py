@@ -85,7 +85,7 @@ def test_finished_sections_are_kept_and_the_page_shows_progress(owner):
 
 
 @pytest.mark.slow
-def test_the_scope_is_in_the_address(owner):
+def test_the_scope_is_in_the_url(owner):
     page = computed(owner, category="A", measure="arousal").content.decode()
     assert "Scope: Arousal" in page
     assert "Against norms" not in page, "the norms are of valence"
@@ -96,7 +96,7 @@ def test_the_scope_is_in_the_address(owner):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["csv", "json", "md", "latex"])
-def test_every_table_is_a_file(owner, file_format):
+def test_every_table_can_be_downloaded(owner, file_format):
     computed(owner)
     response = owner.get(address(table="differences", format=file_format))
     assert response.status_code == 200
@@ -108,13 +108,13 @@ def test_every_table_is_a_file(owner, file_format):
     "query",
     [{"table": "anova", "format": "csv"}, {"table": "differences", "format": "exe"}, {"format": "csv"}],
 )
-def test_a_table_that_does_not_exist_is_not_found(owner, query):
+def test_an_unknown_table_is_not_found(owner, query):
     computed(owner)
     assert owner.get(address(**query)).status_code == 404
 
 
 @pytest.mark.parametrize("query", [{"measure": "beauty"}, {"wave": "9"}, {"margin": "-1"}, {"baseline": "x"}])
-def test_a_choice_that_does_not_exist_is_an_error_at_its_field(owner, query):
+def test_an_invalid_choice_is_an_error_at_its_field(owner, query):
     response = owner.get(address(**query))
     assert response.status_code == 200
     assert set(response.context["form"].errors) == set(query)
@@ -134,7 +134,7 @@ def test_figures_show_the_numbers_of_their_tables(owner):
     assert owner.get(reverse("analysis_figure", args=["study", "pie"])).status_code == 404
 
 
-def test_others_do_not_see_the_analysis(client, study):
+def test_other_users_cannot_see_the_analysis(client, study):
     client.force_login(factories.make_user("visitor", permissions.VIEWER))
     assert client.get(address()).status_code == 404
     assert client.get(reverse("analysis_figure", args=["study", "means"])).status_code == 404
@@ -155,7 +155,7 @@ def test_the_number_of_queries_does_not_depend_on_the_scope(owner, scope, django
 
 
 @pytest.mark.slow
-def test_an_outlier_is_shown_with_its_answers_and_leads_to_the_view_without_it(owner, study):
+def test_an_outlier_links_to_its_answers_and_to_the_analysis_without_it(owner, study):
     page = computed(owner)
     section = next(one for one in page.context["sections"] if one["name"] == "outliers")
     first = section["outliers"][0]
@@ -182,7 +182,7 @@ def test_an_item_of_another_dataset_is_an_error_of_the_scope(owner, wrong):
 
 
 @pytest.mark.slow
-def test_flagged_items_are_left_out_on_request_and_outdate_the_tables(owner, study):
+def test_flagged_items_are_excluded_on_request_and_outdate_the_tables(owner, study):
     computed(owner)
     item = study.dataset.items.first()
     Annotation.objects.create(item=item, kind="flag", text="The target is wrong.", author=study.owner)

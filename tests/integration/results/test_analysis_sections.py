@@ -65,7 +65,7 @@ def _rating(position, index, above):
 
 
 @pytest.mark.slow
-def test_right_and_wrong_are_counted_item_by_item(quiz):
+def test_right_and_wrong_answers_are_counted_by_item(quiz):
     tables = tables_of(quiz)
     (row,) = tables["right_and_wrong"].rows
     assert [row[name] for name in ("both_right", "gained", "lost", "both_wrong")] == [12, 12, 0, 6]
@@ -77,14 +77,14 @@ def test_right_and_wrong_are_counted_item_by_item(quiz):
 
 
 @pytest.mark.slow
-def test_items_that_all_answered_wrong_are_listed(quiz):
+def test_items_that_every_condition_answered_wrong_are_listed(quiz):
     table = tables_of(quiz)["failed_by_all"]
     assert [row["item"] for row in table.rows] == [f"item-{n}" for n in range(24, 30)]
     assert table.sentence.startswith("6 of 30 items")
 
 
 @pytest.mark.slow
-def test_a_baseline_turns_the_sign(quiz):
+def test_a_baseline_reverses_the_sign(quiz):
     b = quiz.conditions.get(model__name="b")
     (row,) = tables_of(quiz, f"baseline={b.pk}")["differences"].rows
     assert (row["a"], row["b"], row["difference"]) == ("b", "a", pytest.approx(-0.4))
@@ -124,7 +124,7 @@ def test_the_item_far_from_its_norm_comes_first(study):
 
 
 @pytest.mark.slow
-def test_robustness_changes_one_choice_at_a_time(study):
+def test_robustness_varies_one_choice_at_a_time(study):
     table = tables_of(study)["robustness"]
     rows = {row["variant"]: row for row in table.rows}
     assert rows["As chosen"]["n"] == 72
@@ -145,7 +145,7 @@ def test_the_variances_of_items_and_repetitions_are_separated(study):
 
 
 @pytest.mark.slow
-def test_equivalence_is_tested_within_the_margin_of_the_reader(study):
+def test_equivalence_is_tested_within_the_readers_margin(study):
     assert "equivalence_p" not in tables_of(study)["norm_differences"].rows[0]
     rows = tables_of(study, "margin=3")["norm_differences"].rows
     assert all(0 <= row["equivalence_p"] <= 1 for row in rows)
@@ -161,7 +161,7 @@ def test_every_table_is_written_in_every_format(study, query):
             assert table.render(file_format)
 
 
-def test_ratings_of_0_and_1_on_a_longer_scale_are_neither_wrong_nor_right():
+def test_ratings_of_0_and_1_on_a_longer_scale_are_not_treated_as_wrong_and_right():
     made = factories.make_experiment(
         "pain",
         dataset=factories.make_dataset("pains", 20),
@@ -188,12 +188,12 @@ def test_a_single_condition_or_item_is_not_an_error():
     assert set(tables) == {"descriptives", "scale_points", "robustness"}
 
 
-def test_every_section_answers_a_question():
+def test_the_introduction_of_every_section_is_a_question():
     assert all(section.intro.endswith("?") for section in SECTIONS)
 
 
 @pytest.mark.slow
-def test_word_problems_of_two_recorded_models_have_the_published_table(tmp_path):
+def test_recorded_word_problems_of_two_models_give_the_published_table(tmp_path):
     from tests.factories.recordings import word_problems
 
     experiment, rows = word_problems()

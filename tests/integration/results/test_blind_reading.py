@@ -109,7 +109,7 @@ def test_no_page_figure_or_file_names_a_model(reader, study):
 
 
 @pytest.mark.slow
-def test_letters_stand_in_a_random_order_that_stays(reader, study):
+def test_letters_have_a_stable_random_order(reader, study):
     reading = BlindReading.objects.get()
     assert sorted(reading.order) == sorted(study.language_models.values_list("pk", flat=True))
     board = opened(reader, reverse("experiment_results", args=["study"])).context["board"]
@@ -123,7 +123,7 @@ def test_letters_stand_in_a_random_order_that_stays(reader, study):
     assert len(orders) > 1
 
 
-def test_revealing_is_a_post_that_leaves_a_record(reader, study):
+def test_revealing_requires_post_and_is_recorded(reader, study):
     address = reverse("blind_reveal", args=["study"])
     assert reader.get(address).status_code == 405
     assert BlindReading.objects.get().revealed_at is None
@@ -167,7 +167,7 @@ def test_the_database_keeps_the_record(reader, study):
     assert not BlindReading.objects.get().reveal(), "it was revealed before"
 
 
-def test_a_foreign_address_is_not_followed(reader):
+def test_a_redirect_to_another_site_is_ignored(reader):
     answer = reader.post(reverse("blind_reveal", args=["study"]), {"next": "https://elsewhere.example/"})
     assert answer["Location"] == reverse("experiment_results", args=["study"])
 
@@ -189,19 +189,19 @@ def test_hiding_names_costs_a_constant_number_of_queries(reader, study):
 
 
 @pytest.mark.parametrize("query", ["", "?status=done", "?experiment="])
-def test_trials_of_all_experiments_ask_too(reader, study, query):
+def test_the_trial_list_of_all_experiments_asks_to_reveal_names(reader, study, query):
     page = reader.get(reverse("trial_list") + query).content.decode()
     assert "Reveal them first" in page
     assert "grampus" not in page
 
 
-def test_a_printed_figure_asks_and_that_of_results_has_letters(reader, study):
+def test_a_print_figure_asks_to_reveal_names_and_a_results_figure_has_letters(reader, study):
     address = reverse("experiment_figure", args=["study", "means"])
     assert reader.get(f"{address}?mm=90").status_code == 403
     assert "Reveal them first" not in reader.get(address).content.decode()
 
 
-def test_revealing_leads_back_to_the_page_with_names(reader, study):
+def test_revealing_redirects_to_the_page_with_names(reader, study):
     address = reverse("trial_list") + "?experiment=study"
     assert f'name="next" value="{address}"' in reader.get(address).content.decode()
     answer = reader.post(reverse("blind_reveal", args=["study"]), {"next": address})
@@ -209,7 +209,7 @@ def test_revealing_leads_back_to_the_page_with_names(reader, study):
     assert "grampus" in reader.get(address).content.decode()
 
 
-def test_only_the_blind_reader_is_asked(reader, study, client):
+def test_only_the_blind_reader_is_asked_to_reveal_names(reader, study, client):
     client.force_login(factories.make_user("visitor", permissions.VIEWER))
     page = client.get(reverse("trial_list") + "?experiment=study").content.decode()
     assert "Reveal them first" not in page
@@ -222,7 +222,7 @@ def test_other_experiments_are_not_hidden(reader, study):
     assert "Reveal them first" not in page
 
 
-def test_who_may_not_see_the_experiment_is_not_asked(reader, study, client):
+def test_a_blind_reader_without_access_gets_404(reader, study, client):
     study.__class__.objects.filter(pk=study.pk).update(sharing="private")
     other = factories.make_user("visitor", permissions.VIEWER)
     BlindReading.start(study, other)

@@ -1,4 +1,4 @@
-"""Cached aggregates: few rows are read at once, many by a worker, and a value is never shown as newer than its rows."""
+"""Cached aggregates: a page computes small values, a worker large ones, and no value looks newer than its rows."""
 
 from dataclasses import dataclass
 
@@ -93,7 +93,7 @@ def key():
     return make_experiment("pilot").pk
 
 
-def test_a_small_value_is_computed_once_until_its_rows_change(rows, total, key):
+def test_a_small_value_is_recomputed_only_after_its_rows_change(rows, total, key):
     for _ in range(2):
         found = get_aggregate(total, key, "a")
         assert (found.value, found.is_fresh, found.as_of, found.is_under_way) == (Total(3, (1, 2)), True, None, False)
@@ -146,14 +146,14 @@ def test_a_query_for_a_deleted_object_has_a_problem(rows, total, asked, key):
     assert "no longer exists" in CachedAggregate.objects.get().problem
 
 
-def test_a_new_version_does_not_read_values_of_the_former_one(rows, total, asked, key, monkeypatch):
+def test_a_new_version_does_not_read_values_of_the_previous_version(rows, total, asked, key, monkeypatch):
     get_aggregate(total, key, "a")
     work(asked)
     newer = rows.aggregate(version=2, value_type=lambda: int)
     assert get_aggregate(newer, key, "a").value is None
 
 
-def test_the_number_of_queries_is_the_same_for_many_values_as_for_one(rows, total, asked, key):
+def test_the_number_of_queries_does_not_grow_with_values(rows, total, asked, key):
     rows.numbers |= {str(n): (n,) for n in range(20)}
     many = [str(n) for n in range(20)]
 

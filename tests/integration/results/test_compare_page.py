@@ -114,14 +114,14 @@ def test_a_sentence_states_the_better_side_with_interval_items_and_test(client, 
     assert "a beats" not in text
 
 
-def test_swapped_sides_turn_the_sign_and_keep_the_winner(client, quiz):
+def test_swapping_sides_reverses_the_sign_and_keeps_the_winner(client, quiz):
     (row,) = record_of(client, quiz, a=reference(quiz, "b"), b=reference(quiz, "a"))
     assert float(row["difference"]) == pytest.approx(-0.4)
     swapped = opened(client, quiz, a=reference(quiz, "b"), b=reference(quiz, "a")).content.decode()
     assert "b beats a by 40.0 pp [" in swapped
 
 
-def test_right_and_wrong_are_crossed_and_each_count_leads_to_its_items(client, quiz):
+def test_the_right_wrong_table_links_each_count_to_its_items(client, quiz):
     rows = record_of(client, quiz, table="right_and_wrong")
     counts = [[int(row[name]) for name in ("right", "wrong", "sum")] for row in rows]
     assert counts == [[12, 0, 12], [12, 6, 18], [24, 6, 30]]
@@ -134,19 +134,19 @@ def test_right_and_wrong_are_crossed_and_each_count_leads_to_its_items(client, q
     ("name", "positions"),
     [("gained", range(12, 24)), ("lost", ()), ("both_wrong", range(24, 30)), ("both_right", range(12))],
 )
-def test_a_filter_shows_its_items_alone(client, quiz, name, positions):
+def test_a_filter_shows_only_its_items(client, quiz, name, positions):
     page = opened(client, quiz, filter=name)
     assert [row.item.position for row in page.context["rows"]] == list(positions)
 
 
-def test_items_are_sorted_by_the_size_of_their_change_and_paged(client, quiz):
+def test_items_are_sorted_by_size_of_change_and_paginated(client, quiz):
     first, second = opened(client, quiz), opened(client, quiz, page="2")
     rows = [*first.context["rows"], *second.context["rows"]]
     assert [row.item.position for row in rows] == [*range(12, 24), *range(12), *range(24, 30)]
     assert len(first.context["rows"]) == 20
 
 
-def test_both_answers_stand_beside_each_other_with_their_differing_words(client, quiz):
+def test_both_answers_are_side_by_side_with_differing_words_marked(client, quiz):
     page = opened(client, quiz, filter="gained")
     row = page.context["rows"][0]
     assert [piece.text for piece in row.a.pieces if piece.differs] == ["-1"]
@@ -157,7 +157,7 @@ def test_both_answers_stand_beside_each_other_with_their_differing_words(client,
     assert "<mark>" in text
 
 
-def test_ratings_are_compared_by_item_means_with_a_margin_of_the_reader(client, study):
+def test_ratings_are_compared_by_item_means_with_the_readers_margin(client, study):
     (row,) = record_of(client, study, margin="2")
     assert (int(row["items"]), int(row["wins"]), int(row["ties"])) == (11, 9, 2)
     assert float(row["difference"]) == pytest.approx(9 / 11)
@@ -167,7 +167,7 @@ def test_ratings_are_compared_by_item_means_with_a_margin_of_the_reader(client, 
     assert "rates 0.82 [" in text
 
 
-def test_items_without_a_score_on_one_side_are_announced(client, study):
+def test_items_without_a_score_on_one_side_are_reported(client, study):
     text = opened(client, study).content.decode()
     assert "The items differ." in text
     assert "1 item has a score in A only." in " ".join(text.split())
@@ -198,7 +198,7 @@ def test_two_experiments_on_one_dataset_are_compared_by_item(client, quiz):
     assert (int(row["items"]), float(row["difference"])) == (30, pytest.approx(0.2))
 
 
-def test_other_datasets_match_by_key_and_content_and_changed_items_are_left_out(client, quiz):
+def test_items_of_other_datasets_match_by_key_and_content_and_changed_items_are_excluded(client, quiz):
     items = [
         {"key": item.key, "input": item.input, "target": item.target if item.position else "changed"}
         for item in quiz.dataset.items.order_by("-position")
@@ -235,7 +235,7 @@ def test_two_waves_are_compared_over_all_conditions(client):
 
 
 @pytest.mark.slow
-def test_items_of_a_single_experiment_are_announced_for_whole_experiments(client, quiz):
+def test_items_in_only_one_experiment_are_reported(client, quiz):
     items = [factories.plain_question(n) for n in range(25)]
     make_quiz("fewer", dataset=factories.make_dataset("fewer-items", items), right=(12, 24), owner=quiz.owner)
     text = " ".join(opened(client, quiz, a="quiz", b="fewer").content.decode().split())
@@ -243,7 +243,7 @@ def test_items_of_a_single_experiment_are_announced_for_whole_experiments(client
 
 
 @pytest.mark.slow
-def test_two_ticked_experiments_are_compared_as_wholes(client, quiz):
+def test_two_selected_experiments_are_compared_as_a_whole(client, quiz):
     make_quiz("again", dataset=quiz.dataset, right=(18, 24), owner=quiz.owner)
     client.force_login(quiz.owner)
     page = client.get(reverse("compare"), {"experiment": ["quiz", "again"]})
@@ -257,7 +257,7 @@ def test_two_ticked_experiments_are_compared_as_wholes(client, quiz):
     assert (alone.context["a"].name, alone.context["b"].name) == ("a", "b")
 
 
-def test_without_a_choice_the_page_offers_visible_conditions_alone(client, quiz):
+def test_the_page_offers_only_visible_conditions(client, quiz):
     stranger = factories.make_user("stranger", permissions.RESEARCHER)
     make_quiz("theirs", owner=stranger)
     client.force_login(quiz.owner)
@@ -276,7 +276,7 @@ def test_another_users_experiment_is_not_found(client, quiz, side):
 @pytest.mark.parametrize(
     "wrong", ["quiz:999999", "quiz:x", "nothing:1", "../quiz", "quiz:1:9", ":", "quiz:" + "9" * 40]
 )
-def test_a_side_that_does_not_exist_is_not_found(client, quiz, wrong):
+def test_an_unknown_side_is_not_found(client, quiz, wrong):
     assert opened(client, quiz, a=wrong).status_code == 404
 
 
@@ -290,7 +290,7 @@ def test_a_side_that_does_not_exist_is_not_found(client, quiz, wrong):
         ("unreadable", "right", "Select a valid choice. right is not one of the available choices."),
     ],
 )
-def test_a_bad_parameter_is_an_error_of_its_field(client, quiz, name, value, expected):
+def test_an_invalid_parameter_is_an_error_at_its_field(client, quiz, name, value, expected):
     page = opened(client, quiz, **{name: value})
     assert page.status_code == 200
     assert page.context["form"].errors[name] == [expected]
@@ -311,7 +311,7 @@ def test_scores_of_a_large_experiment_are_computed_by_a_worker(client, quiz, mon
     assert "Includes all answers, as of" in text
 
 
-def test_a_table_or_format_that_does_not_exist_is_not_found(client, quiz):
+def test_an_unknown_table_or_format_is_not_found(client, quiz):
     assert opened(client, quiz, table="nothing", format="csv").status_code == 404
     assert opened(client, quiz, table="difference", format="exe").status_code == 404
 
@@ -319,7 +319,7 @@ def test_a_table_or_format_that_does_not_exist_is_not_found(client, quiz):
 @pytest.mark.parametrize(
     ("file_format", "expected"), [("md", "| Measure |"), ("latex", r"\toprule"), ("csv", "measure,items")]
 )
-def test_a_table_is_a_file_in_each_format(client, quiz, file_format, expected):
+def test_a_table_can_be_downloaded_in_each_format(client, quiz, file_format, expected):
     answer = opened(client, quiz, table="difference", format=file_format)
     assert expected in answer.content.decode()
     assert "attachment" in answer["Content-Disposition"]

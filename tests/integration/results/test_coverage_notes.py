@@ -1,4 +1,4 @@
-"""A page says where its intervals cover less than 93 % in simulations, and is silent where they cover more."""
+"""Notes on intervals with a simulated coverage below 93 %, and no notes on other intervals."""
 
 import pytest
 from django.core.cache import cache
@@ -87,7 +87,7 @@ def test_the_analysis_marks_correlations_of_skewed_values():
     assert any("the jackknife's error" in note and "covers about 88 % instead of 95 %" in note for note in notes)
 
 
-def test_notes_are_empty_without_such_numbers():
+def test_no_notes_without_low_coverage():
     assert describe_share_coverage([]) == describe_skewed_coverage([]) == ""
     assert describe_share_coverage([150]) == ""
     assert describe_skewed_coverage([400]).endswith("larger.")

@@ -98,7 +98,7 @@ def test_conditions_are_ranked_by_every_measure_of_agreement(crossed):
     assert {row["condition"]: row["r"] for row in table.rows} == of_condition
 
 
-def test_the_line_of_the_figure_lies_within_its_band_and_is_that_of_the_table(crossed):
+def test_the_regression_line_lies_within_its_band_and_matches_the_table(crossed):
     tables = tables_of(crossed, build_norm_tables)
     panels = tables["norm_regression"].data["panels"]
     rows = {row["condition"]: row for row in tables["norm_regression"].rows}
@@ -134,7 +134,7 @@ def test_the_command_writes_the_same_tables(crossed, tmp_path):
     assert rows[0]["f"] == pytest.approx(tables_of(crossed, build_factor_tables)["factors"].rows[0]["f"])
 
 
-def test_a_design_without_a_factor_or_category_has_no_such_table():
+def test_a_design_without_factors_or_categories_has_no_table_of_them():
     made = factories.make_experiment(
         "single", dataset=factories.make_dataset("six", 6), dimensions=[factories.make_dimension("valence")], samples=1
     )

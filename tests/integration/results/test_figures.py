@@ -1,4 +1,4 @@
-"""Figures: what they show of recorded answers, and that they are safe to show."""
+"""Figures: their content for recorded answers, and their safety."""
 
 import re
 from xml.etree import ElementTree
@@ -59,7 +59,7 @@ def tree_of(picture):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_is_plain_svg_that_runs_nothing(name, frames_with_everything):
+def test_a_figure_is_svg_without_scripts(name, frames_with_everything):
     tree = tree_of(drawn(name, frames_with_everything))
     tags = {element.tag.rpartition("}")[2] for element in tree.iter()}
     assert "script" not in tags
@@ -71,14 +71,14 @@ def test_a_figure_is_plain_svg_that_runs_nothing(name, frames_with_everything):
 
 
 @pytest.mark.parametrize("name", ["ratings", "norms"])
-def test_names_are_shown_as_they_are_and_never_set_as_formulas(name, frames_with_everything):
+def test_names_are_shown_literally_and_never_as_formulas(name, frames_with_everything):
     texts = "".join(tree_of(drawn(name, frames_with_everything)).itertext())
     assert "<script>" in texts
 
 
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("width", [plot_style.WIDE, plot_style.NARROW])
-def test_a_figure_has_the_size_that_the_page_keeps_for_it(name, width, frames_with_everything):
+def test_a_figure_has_the_size_reserved_on_the_page(name, width, frames_with_everything):
     figure, picture = FIGURES[name], drawn(name, frames_with_everything, width)
     points = tuple(float(number) for number in re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', picture).groups())
     expected = figure.size(figure.select_data(frames_with_everything), width)
@@ -141,7 +141,7 @@ def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_ro
 
 
 @pytest.mark.slow
-def test_accuracy_of_recorded_solutions_is_as_published():
+def test_accuracy_of_recorded_solutions_matches_the_publication():
     experiment, _ = recordings.word_problems()
     grade(experiment, by="a test")
     accuracy = FIGURES["accuracy"].select_data(load_frames(experiment))

@@ -1,4 +1,4 @@
-"""Figures for papers: one view for every figure and format, the style in the address, and the numbers behind each."""
+"""Figures for papers: one view for every figure and format, the style in the URL, and the data of each figure."""
 
 import csv
 import io
@@ -67,7 +67,7 @@ def rows_of(response):
     return list(csv.DictReader(io.StringIO(response.content.decode())))
 
 
-def test_the_set_of_a_rating_study_is_there(study):
+def test_a_rating_study_has_all_its_figures(study):
     names = {one.name for one in list_figures(FigureSource(study, QueryDict("measure=valence")))}
     assert {
         "dimension-means",
@@ -84,7 +84,7 @@ def test_the_set_of_a_rating_study_is_there(study):
 
 
 @pytest.mark.slow
-def test_every_figure_is_a_file_in_each_format_and_its_numbers_are_csv(owner, study):
+def test_every_figure_can_be_downloaded_in_each_format_and_its_data_as_csv(owner, study):
     page = owner.get(reverse("experiment_figures", args=["study"]))
     shown = page.context["figures"]
     assert len(shown) > 8
@@ -98,7 +98,7 @@ def test_every_figure_is_a_file_in_each_format_and_its_numbers_are_csv(owner, st
 
 
 @pytest.mark.slow
-def test_the_width_font_and_resolution_are_those_of_the_address(owner):
+def test_width_font_and_resolution_come_from_the_url(owner):
     picture = Image.open(io.BytesIO(owner.get(figure_url("reliability", "png", mm="85", dpi="200")).content))
     assert picture.width == pytest.approx(85 / 25.4 * 200, abs=3)
     small, large = (owner.get(figure_url("reliability", "svg", mm="85", font=str(font))).content for font in (6, 10))
@@ -119,7 +119,7 @@ def test_each_palette_replaces_the_colours_of_the_site(study, palette):
         assert plot_style.HUMAN not in drawn
 
 
-def test_labels_and_title_are_those_of_the_address(study):
+def test_labels_and_title_come_from_the_url(study):
     source = FigureSource(study, QueryDict("measure=valence"))
     (figure,) = list_reliability_figures(source)
     drawn = PrintStyle(title="$x_1$ <b>", x_label="Wiederholungen", y_label="R").apply(figure.draw)
@@ -136,7 +136,7 @@ def test_the_same_rows_and_style_give_the_same_bytes(study, file_format):
     assert first == second
 
 
-def test_numbers_are_those_of_the_rows(owner, study):
+def test_figure_data_match_the_rows(owner, study):
     rows = rows_of(owner.get(figure_url("dimension-means", "csv", measure="valence")))
     for row in rows:
         if row["rated_by"] != "Human norms":
@@ -149,7 +149,7 @@ def test_numbers_are_those_of_the_rows(owner, study):
     assert len(rows) == 30, "two models and the norms"
 
 
-def test_the_quadratic_fit_is_that_of_numpy():
+def test_the_quadratic_fit_matches_numpy():
     x = np.array([1.0, 2, 3, 4, 5, 6])
     y = 2 + 0.5 * x - 0.3 * x**2
     found, explained = fit_quadratic(x, y)
@@ -161,7 +161,7 @@ def test_the_quadratic_fit_is_that_of_numpy():
 @pytest.mark.parametrize(
     "query", [{"mm": "5000"}, {"dpi": "1200", "mm": "400"}, {"font": "0"}, {"palette": "rainbow"}, {"measure": "x"}]
 )
-def test_a_choice_out_of_bounds_is_refused_with_its_field(owner, query):
+def test_a_value_out_of_bounds_is_refused_with_its_field(owner, query):
     assert owner.get(figure_url("plane", "png", **query)).status_code == 400
     page = owner.get(reverse("experiment_figures", args=["study"], query=query))
     assert page.context["form"].errors
@@ -172,7 +172,7 @@ def test_unknown_figures_and_formats_are_not_found(owner):
     assert owner.get(figure_url("plane", "exe")).status_code == 404
 
 
-def test_others_get_no_figure(client, study):
+def test_other_users_get_no_figure(client, study):
     client.force_login(factories.make_user("visitor", permissions.VIEWER))
     for address in (
         figure_url("plane", "csv"),
@@ -198,7 +198,7 @@ def test_the_summary_has_items_samples_and_correlations(owner, study):
     assert {tuple(one["dimensions"]) for one in found["between_dimensions"]} == {("valence", "arousal")}
 
 
-def test_images_of_items_are_marks_where_they_are_chosen(settings, tmp_path):
+def test_item_images_replace_markers_on_request(settings, tmp_path):
     settings.MEDIA_ROOT = tmp_path
     made = make_rated_study("pictured", images=True, dimensions=("valence", "arousal"))
     plain, pictured = (
@@ -211,7 +211,7 @@ def test_images_of_items_are_marks_where_they_are_chosen(settings, tmp_path):
     assert plain.table().rows == pictured.table().rows
 
 
-def test_the_plane_shows_the_two_dimensions_of_the_address():
+def test_the_plane_shows_the_two_dimensions_of_the_url():
     made = make_rated_study("affect", dimensions=("valence", "arousal", "dominance"))
     query = QueryDict("measure=dominance&second=arousal")
     figure = next(list_plane_figures(FigureSource(made, query)))
@@ -228,7 +228,7 @@ def test_the_plane_shows_the_two_dimensions_of_the_address():
 
 
 @pytest.mark.slow
-def test_one_pdf_holds_every_figure(study):
+def test_one_pdf_contains_every_figure(study):
     measures = {"measure=valence", "measure=arousal"}
     names = {
         (one.name, one.title)
@@ -266,7 +266,7 @@ def test_the_command_writes_one_or_all_figures(study, tmp_path):
         assert refused.value.returncode == 2
 
 
-def test_calibration_is_the_mean_of_the_reference_by_the_judges_score():
+def test_calibration_is_the_mean_reference_by_judge_score():
     made = make_answered_experiment("judged", items=12)
     make_gradings(made, "numeric", lambda trial: float(trial.item.position % 3 == 0), kind="rule")
     make_gradings(made, "judge", lambda trial: 1.0 + 3 * (trial.item.position % 2))
@@ -293,7 +293,7 @@ def bounds_of_texts(figure):
 
 
 @pytest.mark.parametrize("name", ["dimension-human", "dimension-conditions", "ratings", "reliability"])
-def test_a_title_stands_above_the_figure_and_hides_nothing(study, name):
+def test_a_title_is_above_the_figure_and_covers_nothing(study, name):
     (figure,) = [one for one in list_figures(FigureSource(study, QueryDict("measure=valence"))) if one.name == name]
     plain = PrintStyle(width_mm=85).apply(figure.draw)
     titled = PrintStyle(width_mm=85, title="Our title").apply(figure.draw)
@@ -306,21 +306,21 @@ def test_a_title_stands_above_the_figure_and_hides_nothing(study, name):
 
 
 @pytest.mark.parametrize("width", [85, 170])
-def test_labels_of_rows_are_inside_of_the_picture(study, width):
+def test_row_labels_are_inside_the_figure(study, width):
     source = FigureSource(study, QueryDict("measure=valence"))
     (figure,) = [one for one in list_rating_figures(source) if one.name == "dimension-conditions"]
     drawn = PrintStyle(width_mm=width, font_pt=7).apply(figure.draw)
     assert min(outline.x0 for outline in bounds_of_texts(drawn).values()) >= drawn.bbox.x0
 
 
-def test_long_labels_take_two_lines_at_a_separator():
+def test_long_labels_wrap_at_a_separator():
     assert plot_style.wrap("small · plain", 190) == "small · plain"
     pair = "sim-small · step-by-step − sim-large · step-by-step"
     assert plot_style.wrap(pair, 190) == "sim-small · step-by-step\n− sim-large · step-by-step"
     assert plot_style.wrap("a" * 60, 190) == plot_style.shorten("a" * 60, 190)
 
 
-def test_the_page_shows_one_figure_alone_where_it_is_chosen(owner):
+def test_the_page_shows_only_the_chosen_figure(owner):
     page = owner.get(reverse("experiment_figures", args=["study"], query={"only": "plane", "x": "Pleasantness"}))
     assert [one["figure"].name for one in page.context["figures"]] == ["plane"]
     choices = dict(page.context["form"]["only"].field.widget.choices)
@@ -335,7 +335,7 @@ def second_wave(study):
     return study.waves.get(number=1)
 
 
-def test_figures_and_summary_follow_the_wave_of_the_address(owner, study, second_wave, tmp_path):
+def test_figures_and_summary_follow_the_wave_in_the_url(owner, study, second_wave, tmp_path):
     sources = [FigureSource(study, QueryDict(query)) for query in ("", "wave=1", "wave=9")]
     assert [one.wave for one in sources] == [None, second_wave, None]
     summary = json.loads(owner.get(reverse("figures_summary", args=["study"], query={"wave": 1})).content)
@@ -350,7 +350,7 @@ def test_figures_and_summary_follow_the_wave_of_the_address(owner, study, second
         call_command("figures", "study", "--list", "--query", "wave=9")
 
 
-def test_each_grader_has_its_figure_of_length():
+def test_each_grader_has_a_figure_of_answer_length():
     made = make_answered_experiment("judged", items=12)
     make_gradings(made, "numeric", lambda trial: float(trial.item.position % 2), kind="rule")
     make_gradings(made, "judge", lambda trial: 1.0 + 3 * (trial.item.position % 2))

@@ -1,4 +1,4 @@
-"""The figures of groups of conditions and of residuals: what they draw, name and say in their alternative text."""
+"""The figures of groups of conditions and of residuals: their drawings, labels and alternative texts."""
 
 import re
 
@@ -66,7 +66,7 @@ def test_the_tree_labels_every_condition_and_joins_similar_conditions_first(tabl
     assert "light-dark(" in picture
 
 
-def test_the_joins_of_the_tree_are_the_steps_of_the_table(tables):
+def test_the_joins_of_the_tree_match_the_steps_in_the_table(tables):
     table = tables["groups"]
     assert [join[2] for join in table.data["joins"]] == [row["distance"] for row in table.rows]
     assert table.rows[0]["distance"] == pytest.approx(7 / 12)
@@ -76,7 +76,7 @@ def test_branches_of_the_tree_do_not_cross():
     assert order_leaves(5, [[0, 3, 1.0], [1, 4, 2.0], [2, 5, 3.0], [6, 7, 4.0]]) == [1, 4, 2, 0, 3]
 
 
-def test_a_tree_of_a_hundred_conditions_gives_each_a_row():
+def test_a_tree_of_a_hundred_conditions_has_a_row_for_each():
     labels = [f"condition {at}" for at in range(100)]
     joins = [[0, 1, 0.1], *([at, 98 + at, 0.1 * at] for at in range(2, 100))]
     table = ResultTable("groups", "Groups", [], [], data={"labels": labels, "joins": joins})

@@ -1,4 +1,4 @@
-"""The list of experiments shows the first measure of each experiment, and lets the reader tick two to compare."""
+"""The list of experiments shows the first measure of each experiment and lets the reader select two for comparison."""
 
 import pytest
 from django.core.cache import cache
@@ -46,7 +46,7 @@ def test_an_experiment_shows_the_range_of_its_first_measure(client):
     assert "40.0 to 80.0 %" in page.content.decode()
 
 
-def test_ratings_come_before_grades_as_in_the_list_of_measures(client):
+def test_ratings_precede_grades_as_in_the_list_of_measures(client):
     made = factories.make_experiment(
         "study", dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")]
     )
@@ -59,7 +59,7 @@ def test_ratings_come_before_grades_as_in_the_list_of_measures(client):
     assert list_measures(made)[0].label == "Valence"
 
 
-def test_an_experiment_without_scores_has_no_headline_and_no_tick(client):
+def test_an_experiment_without_scores_has_no_headline_and_no_checkbox(client):
     quiz = make_quiz()
     factories.make_experiment("empty", owner=quiz.owner)
     text = opened(client, quiz).content.decode()

@@ -40,7 +40,7 @@ def rows_for(client, user, item, **query):
     return response, list(response.context["table"].data)
 
 
-def test_it_lists_each_condition_of_each_visible_experiment_with_scores(client, owner, dataset):
+def test_the_item_page_lists_each_condition_of_visible_experiments_with_scores(client, owner, dataset):
     item = dataset.items.get(key="item-1")
     first = ask("first", owner, dataset, 2, answer=lambda *_: "2", scorers=["numeric"])
     ask("second", owner, dataset, answer=lambda item, _, index: "2" if index else "3", scorers=["numeric"])
@@ -84,7 +84,7 @@ def test_viewers_see_items_of_shared_experiments_only(client, owner, dataset):
 
 
 @pytest.mark.slow
-def test_it_has_pages_and_a_constant_number_of_queries(client, owner, dataset, monkeypatch):
+def test_the_item_page_is_paginated_with_a_constant_number_of_queries(client, owner, dataset, monkeypatch):
     monkeypatch.setattr(item_answers, "PER_PAGE", 2)
     item = dataset.items.first()
     made = ask("one", owner, dataset, 2, answer=lambda *_: "2", scorers=["numeric"])
@@ -107,7 +107,7 @@ def test_it_has_pages_and_a_constant_number_of_queries(client, owner, dataset, m
     assert len(seen) == len(set(seen)) == 11
 
 
-def test_a_dataset_item_leads_to_its_answers(client, owner, dataset):
+def test_a_dataset_item_links_to_its_answers(client, owner, dataset):
     client.force_login(owner)
     item = dataset.items.first()
     page = client.get(reverse("item_detail", args=[dataset.slug, dataset.version, item.pk])).content.decode()

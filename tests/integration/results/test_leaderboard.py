@@ -1,4 +1,4 @@
-"""The leaderboard opens the results: every measure of every condition, the best by a test, and a baseline."""
+"""The leaderboard at the top of the results: every measure of every condition, the best by a test, and a baseline."""
 
 import csv
 import io
@@ -88,7 +88,7 @@ def test_each_condition_has_its_mean_interval_cost_tokens_and_latency(client, qu
     assert (float(steady["latency_s"]), float(rows["fast"]["latency_s"])) == (0.4, 0.1)
 
 
-def test_the_numbers_are_those_of_the_scores_below(client, quiz):
+def test_the_numbers_match_the_scores_table(client, quiz):
     page = opened(client, quiz)
     below = {line.condition: line for line in page.context["scores"].data.data}
     for row in page.context["board"].rows:
@@ -103,7 +103,7 @@ def test_unreadable_answers_count_as_wrong_on_request(client, quiz):
     assert "count as wrong here" in opened(client, quiz, unreadable="wrong").content.decode()
 
 
-def test_the_address_holds_how_unreadable_answers_count(client, quiz):
+def test_the_url_contains_the_treatment_of_unreadable_answers(client, quiz):
     chosen = opened(client, quiz, unreadable="wrong").content.decode()
     assert "?unreadable=wrong&amp;table=leaderboard&amp;format=csv" in chosen
     later = opened(client, quiz).content.decode()
@@ -111,13 +111,13 @@ def test_the_address_holds_how_unreadable_answers_count(client, quiz):
     assert "unreadable=wrong" not in later
 
 
-def test_the_best_is_marked_where_every_paired_test_says_so(client, quiz):
+def test_the_best_is_marked_if_every_paired_test_is_significant(client, quiz):
     rows = records(client, quiz)
     assert {name: row["numeric_best"] for name, row in rows.items()} == {"fast": "", "small": "", "steady": "best"}
     assert opened(client, quiz).content.decode().count("board-best") == 1
 
 
-def test_no_condition_is_the_best_where_the_first_two_do_not_differ(client):
+def test_no_condition_is_best_if_the_first_two_do_not_differ_significantly(client):
     made = factories.make_experiment(
         "close", dataset=factories.make_dataset(items=40), models=[factories.make_model(name) for name in "abc"]
     )
@@ -131,7 +131,7 @@ def test_no_condition_is_the_best_where_the_first_two_do_not_differ(client):
     assert "over b on 40 common items, but the difference is not significant (McNemar's score test, p = 0.317)." in text
 
 
-def test_the_page_says_first_who_is_best_and_by_how_much(client, quiz):
+def test_the_page_begins_with_the_best_condition_and_its_lead(client, quiz):
     text = unescape(page_text(opened(client, quiz)))
     expected_text = r"numeric: steady is the best, by 50\.0 pp \([\d.]+ to [\d.]+ pp\) over fast on 36 common items\."
     assert re.search(expected_text, text)
@@ -141,7 +141,7 @@ def test_the_page_says_first_who_is_best_and_by_how_much(client, quiz):
     assert f"numeric: {letter} is the best" in page_text(opened(client, quiz))
 
 
-def test_more_is_not_better_for_ratings(client):
+def test_a_higher_rating_is_not_marked_as_better(client):
     made = factories.make_experiment(
         "study",
         dataset=factories.make_dataset(items=20),
@@ -186,13 +186,13 @@ def test_every_measure_has_a_column(client, quiz):
         ("-condition", ["steady", "small", "fast"]),
     ],
 )
-def test_headers_sort_by_the_address(client, quiz, sort, expected):
+def test_headers_sort_by_url(client, quiz, sort, expected):
     html = opened(client, quiz, sort=sort, unreadable="wrong").context["board_html"]
     assert [row.record["condition"] for row in html.rows] == expected
 
 
 @pytest.mark.slow
-def test_n_leads_to_the_trials_that_it_counts(client, quiz):
+def test_n_links_to_the_counted_trials(client, quiz):
     text = opened(client, quiz).content.decode()
     grader = quiz.grade_conditions.get().pk
     query = f"experiment=quiz&amp;condition={key_of(quiz, 'steady')}&amp;status=done&amp;graded_by={grader}"
@@ -201,7 +201,7 @@ def test_n_leads_to_the_trials_that_it_counts(client, quiz):
 
 
 @pytest.mark.parametrize(("name", "value"), [("baseline", "999999"), ("baseline", "x"), ("unreadable", "maybe")])
-def test_a_bad_choice_is_an_error_of_its_field(client, quiz, name, value):
+def test_an_invalid_choice_is_an_error_at_its_field(client, quiz, name, value):
     page = opened(client, quiz, **{name: value})
     assert page.status_code == 200
     assert page.context["board_form"].errors[name] == [
@@ -210,13 +210,13 @@ def test_a_bad_choice_is_an_error_of_its_field(client, quiz, name, value):
     assert "is not one of the available choices" in page.content.decode()
 
 
-def test_the_frontier_has_the_conditions_that_no_cheaper_one_matches(quiz):
+def test_the_frontier_has_the_conditions_that_no_cheaper_condition_matches(quiz):
     board = compute_leaderboard(BoardQuery(quiz))
     assert [row.label for row in find_efficient_frontier(board, board.measures[0])] == ["small", "steady"]
 
 
 @pytest.mark.parametrize("width", [332, 560])
-def test_names_in_the_figure_of_costs_hide_neither_each_other_nor_points(quiz, width):
+def test_names_in_the_cost_figure_overlap_neither_each_other_nor_points(quiz, width):
     board = compute_leaderboard(BoardQuery(quiz))
     (measure,) = board.measures
     names = ["small · plain text", "small · step by step", "large · step by step"]

@@ -19,7 +19,7 @@ def long_table(n, **fields):
     return ResultTable("long", "Long", columns, [{"item": f"row-{at}", "score": at} for at in range(n)], **fields)
 
 
-def test_a_long_table_is_cut_on_the_page_and_whole_in_files():
+def test_a_long_table_is_truncated_on_the_page_and_complete_in_files():
     table = long_table(MAX_ROWS + 20)
     page = rendered(table)
     assert f"row-{MAX_ROWS - 1}<" in page
@@ -28,13 +28,13 @@ def test_a_long_table_is_cut_on_the_page_and_whole_in_files():
     assert f"row-{MAX_ROWS + 19}" in table.render("csv")
 
 
-def test_a_table_is_sorted_before_it_is_cut():
+def test_a_table_is_sorted_before_truncation():
     page = rendered(long_table(MAX_ROWS + 20, is_sortable=True), "-score")
     assert f"row-{MAX_ROWS + 19}<" in page
     assert "row-0<" not in page
 
 
-def test_a_short_table_is_whole():
+def test_a_short_table_is_complete():
     page = rendered(long_table(3))
     assert "row-2<" in page
     assert "rows are shown" not in page

@@ -99,13 +99,13 @@ def test_a_cell_counts_the_right_answers_of_its_repetitions(graded, see):
     }
 
 
-def test_a_single_answer_is_a_sign_with_a_word_for_screen_readers(see):
+def test_a_single_answer_is_a_symbol_with_a_label_for_screen_readers(see):
     response = see(make_sums(samples=1))
     assert [texts[0] for texts in cells(response).values()] == ["✓", "✓", "✗", "✗"]
     assert 'aria-label="item-0, a: right, 0"' in response.content.decode()
 
 
-def test_a_rating_shows_its_mean_its_bars_and_the_norm(rated, see):
+def test_a_rating_cell_shows_mean_bars_and_norm(rated, see):
     response = see(rated)
     assert cells(response)["item-3"] == ["4.00", "4.00"]
     a, b = response.context["rows"][3]["cells"]
@@ -146,21 +146,21 @@ def test_items_are_selected_by_their_scores(graded, see, show, expected):
     assert keys(see(graded, show=show)) == expected
 
 
-def test_items_that_one_condition_gets_right_and_the_other_wrong(graded, see):
+def test_items_that_only_one_condition_answers_correctly_can_be_selected(graded, see):
     a, b = graded.conditions.order_by("pk").values_list("pk", flat=True)
     assert keys(see(graded, a=a, b=b)) == ["item-1"]
     assert keys(see(graded, a=b, b=a)) == [], "one of two is neither right nor wrong"
     assert keys(see(graded, b=a)) == ["item-2", "item-3"]
 
 
-def test_items_that_one_condition_rates_higher(rated, see):
+def test_items_that_one_condition_rates_higher_can_be_selected(rated, see):
     a, b = rated.conditions.order_by("pk").values_list("pk", flat=True)
     assert keys(see(rated, a=b, b=a)) == ["item-0", "item-1", "item-2"]
     assert keys(see(rated, a=a, b=b)) == []
     assert "Choose both conditions" in see(rated, a=a).content.decode()
 
 
-def test_a_category_keeps_its_items(graded, see):
+def test_a_category_filter_shows_its_items(graded, see):
     assert keys(see(graded, category="odd")) == ["item-1", "item-3"]
 
 
@@ -173,7 +173,7 @@ def test_answers_without_a_score_count_as_wrong_on_request(see):
     assert keys(see(made, unreadable="wrong", show="different")) == ["item-0", "item-1", "item-2"]
 
 
-def test_an_item_with_a_failed_call_is_a_failure(see):
+def test_an_item_with_a_failed_call_is_selected_as_a_failure(see):
     made = make_sums(answers={("item-0", "a", 0): factories.failed()})
     assert "item-0" in keys(see(made, show="failures"))
     assert "1 failed" in see(made).context["rows"][0]["cells"][0].label
@@ -182,13 +182,13 @@ def test_an_item_with_a_failed_call_is_a_failure(see):
 @pytest.mark.parametrize(
     ("display", "text"), [("answer", "0"), ("length", "1"), ("cost", "$0.00012"), ("latency", "250 ms")]
 )
-def test_cells_show_other_amounts_beside_the_score(graded, see, display, text):
+def test_cells_can_show_other_values_beside_the_score(graded, see, display, text):
     response = see(graded, display=display)
     assert cells(response)["item-0"][0].replace("\u202f", " ") == text
     assert response.context["rows"][0]["cells"][0].detail == "2/2"
 
 
-def test_a_wave_shows_its_answers_alone(graded, see):
+def test_a_wave_shows_only_its_own_answers(graded, see):
     for run in factories.make_runs(graded, wave=1):
         factories.plan_trials(run, answer=lambda item, _, index: item.target)
     grade(graded, by="test")
@@ -196,7 +196,7 @@ def test_a_wave_shows_its_answers_alone(graded, see):
     assert cells(see(graded))["item-3"] == ["2/4", "2/4"]
 
 
-def test_the_file_holds_every_selected_item_in_order(graded, see):
+def test_the_file_contains_every_selected_item_in_order(graded, see):
     response = see(graded, sort="difficulty", show="failures", table="matrix", format="csv")
     rows = list(csv.DictReader(io.StringIO(response.content.decode(), newline="")))
     assert [(row["item"], row["mean a"], row["mean b"]) for row in rows] == [
@@ -207,7 +207,7 @@ def test_the_file_holds_every_selected_item_in_order(graded, see):
 
 
 @pytest.mark.parametrize("query", [{"table": "other", "format": "csv"}, {"table": "matrix", "format": "exe"}])
-def test_files_that_do_not_exist_are_not_found(graded, see, query):
+def test_unknown_files_are_not_found(graded, see, query):
     assert see(graded, **query).status_code == 404
 
 
@@ -218,7 +218,7 @@ def test_files_that_do_not_exist_are_not_found(graded, see, query):
         {"category": "none"}, {"display": "smell"}, {"condition": "abc"},
     ],
 )  # fmt: skip
-def test_a_bad_parameter_is_named_and_shows_no_item(graded, see, query):
+def test_an_invalid_parameter_is_reported_and_shows_no_item(graded, see, query):
     response = see(graded, **query)
     assert response.status_code == 200
     assert keys(response) == []
@@ -226,11 +226,11 @@ def test_a_bad_parameter_is_named_and_shows_no_item(graded, see, query):
 
 
 @pytest.mark.parametrize("page", ["0", "-1", "99999999999999999999", "x"])
-def test_a_page_that_does_not_exist_is_the_nearest_one(graded, see, page):
+def test_a_missing_page_is_replaced_by_the_nearest_page(graded, see, page):
     assert keys(see(graded, page=page)) == ["item-0", "item-1", "item-2", "item-3"]
 
 
-def test_pages_follow_one_another(see):
+def test_pages_contain_consecutive_items(see):
     made = make_answered_experiment("long", items=60, dimensions=[factories.make_dimension()])
     first = see(made, sort="difficulty")
     second = see(made, **dict(re.findall(r"(\w+)=([\w-]+)", first.context["next_url"])))
@@ -238,7 +238,7 @@ def test_pages_follow_one_another(see):
     assert set(keys(first)).isdisjoint(keys(second))
 
 
-def test_the_answers_of_a_cell_stand_on_a_page_and_beside_the_matrix(graded, see, client):
+def test_the_answers_of_a_cell_appear_on_a_page_and_beside_the_matrix(graded, see, client):
     link = see(graded).context["rows"][1]["cells"][0].address
     page, panel = client.get(link), client.get(link, headers={"HX-Request": "true"})
     assert "Back to matrix" in page.content.decode()
@@ -260,13 +260,13 @@ def test_cells_of_other_experiments_are_not_found(graded, rated, client):
         assert client.get(reverse("matrix_cell", args=["sums", *pair])).status_code == 404
 
 
-def test_a_private_experiment_has_no_matrix_for_others(graded):
+def test_other_users_cannot_see_the_matrix_of_a_private_experiment(graded):
     other = Client()
     other.force_login(factories.make_user("other", permissions.RESEARCHER))
     assert other.get(reverse("experiment_matrix", args=["sums"])).status_code == 404
 
 
-def test_an_experiment_without_a_measure_says_so(see):
+def test_an_experiment_without_a_measure_shows_a_message(see):
     assert "No scores yet" in see(factories.make_experiment("empty")).content.decode()
 
 

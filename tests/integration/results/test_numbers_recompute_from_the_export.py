@@ -86,7 +86,7 @@ def by_hand(values, items):
     return n, centre, stdev(values), se, centre - reach, centre + reach
 
 
-def test_ratings_have_the_mean_and_the_error_of_the_exported_rows(rated):
+def test_ratings_have_the_mean_and_standard_error_of_the_exported_rows(rated):
     frames = load_frames(rated)
     lines = summarize_scores(frames.ratings, frames)
     assert len(lines) == 4
@@ -102,7 +102,7 @@ def test_ratings_have_the_mean_and_the_error_of_the_exported_rows(rated):
         assert line.unread == sum(row["status"] == "done" and not row["rating"] for row in mine) > 0
 
 
-def test_a_wave_is_summarised_alone(rated):
+def test_a_wave_is_summarised_separately(rated):
     wave = Wave.objects.get(experiment=rated, number=1)
     frames = load_frames(rated, wave)
     exported = [row for row in rows_of(rated, "trials") if row["wave"] == "1" and row["rating"]]
@@ -150,7 +150,7 @@ def test_shares_and_their_errors_equal_the_exported_gradings(graded):
         assert line.low < line.mean < line.high
 
 
-def test_categories_add_up_to_the_whole(graded):
+def test_categories_add_up_to_the_total(graded):
     frames = load_frames(graded)
     whole = {
         (line.measure, line.condition): (line.n, line.items, line.n * line.mean)

@@ -1,4 +1,4 @@
-"""The page of points: what is known at each, why it stopped, what was saved, and how far intervals can be trusted."""
+"""The page of points: estimates, reasons for stopping, savings, and the coverage of intervals."""
 
 import json
 from decimal import Decimal
@@ -64,7 +64,7 @@ def opened(client, experiment):
     return get
 
 
-def test_each_point_says_what_is_known_and_why_it_stopped(experiment, opened):
+def test_each_point_shows_its_estimate_and_its_reason_for_stopping(experiment, opened):
     make_points(experiment)
     text = opened().content.decode()
     assert text.count("the interval is ±0.0743 after 128 cases, within ±0.09") == 4
@@ -87,7 +87,7 @@ def test_points_that_repeat_their_items_show_the_coverage_of_their_design(experi
     assert "50.5 to 89.8 %" in text  # Wilson of 12 of 16, not of 96 of 128.
 
 
-def test_what_was_saved_is_told_in_cases_and_money(experiment, opened):
+def test_savings_are_shown_in_cases_and_costs(experiment, opened):
     make_points(experiment)
     found = compute_savings(list_point_lines(experiment))
     assert (found.points, found.decided, found.asked, found.most, found.saved) == (4, 4, 512, 1024, 512)
@@ -97,7 +97,7 @@ def test_what_was_saved_is_told_in_cases_and_money(experiment, opened):
     assert "$0.51" in text
 
 
-def test_an_open_point_has_saved_nothing_yet(experiment):
+def test_an_open_point_has_no_savings(experiment):
     make_points(experiment, status="open")
     found = compute_savings(list_point_lines(experiment))
     assert (found.decided, found.saved, found.saved_percent) == (0, 0, 0)
@@ -110,35 +110,35 @@ def test_an_unknown_price_makes_the_saving_unknown(experiment, opened):
     assert "cost unknown" in opened().content.decode()
 
 
-def test_the_coverage_on_the_page_is_that_of_the_stored_table(experiment, opened):
+def test_the_coverage_on_the_page_matches_the_stored_table(experiment, opened):
     make_points(experiment)
     least = min(rate for guess in (0.0, 0.25, 0.5) for rate in COVERAGE[0.09, 32, guess])
     text = " ".join(opened().content.decode().split())
     assert f"contained the true accuracy in {100 * least:.1f} to" in text
 
 
-def test_a_setting_that_was_not_simulated_is_said_to_be_unknown(experiment, opened):
+def test_the_coverage_of_an_unsimulated_setting_is_unknown(experiment, opened):
     make_points(experiment)
     experiment.adaptive = {**ADAPTIVE, "confidence": 0.9}
     experiment.save()
     assert "coverage of the true accuracy is unknown" in page_text(opened())
 
 
-def test_an_interval_by_excess_counts_says_how_rarely_it_covers(experiment, opened):
+def test_an_interval_by_excess_counts_shows_its_low_coverage(experiment, opened):
     make_points(experiment)
     experiment.adaptive = {**ADAPTIVE, "correction": "excess_counts"}
     experiment.save()
     assert "contains the true accuracy about half of the time" in page_text(opened())
 
 
-def test_guessing_is_taken_off_and_said(experiment, opened):
+def test_guessing_is_removed_and_the_page_says_so(experiment, opened):
     make_points(experiment, guess_chances=32)
     (line, *_) = list_point_lines(experiment)
     assert line.accuracy == pytest.approx(2 / 3)
     assert "Beyond guessing" in opened().content.decode()
 
 
-def test_points_are_chosen_by_status_and_condition_in_the_address(experiment, opened):
+def test_points_are_filtered_by_status_and_condition_in_the_url(experiment, opened):
     make_points(experiment)
     Point.objects.filter(key={"category": "odd"}).update(status="aborted", reason="given up here")
     text = opened(status="aborted").content.decode()
@@ -162,7 +162,7 @@ def test_the_number_of_queries_does_not_grow_with_the_points(experiment, opened,
         assert opened().status_code == 200
 
 
-def test_an_experiment_that_asks_every_case_says_so(experiment, opened):
+def test_an_experiment_without_adaptive_stopping_shows_a_message(experiment, opened):
     experiment.adaptive = {}
     experiment.save()
     assert "No adaptive stopping" in opened().content.decode()
@@ -208,7 +208,7 @@ def test_a_rated_point_shows_its_mean_on_its_scale(rated, opened):
     assert "Correct" not in text.partition("data-table")[2].partition("</thead>")[0]
 
 
-def test_the_coverage_of_ratings_is_that_of_their_own_table(rated, opened):
+def test_the_coverage_of_ratings_comes_from_their_own_table(rated, opened):
     text = " ".join(opened().content.decode().split())
     row = rating_coverage.COVERAGE[0.3, 32]
     assert f"contained the true mean in {100 * min(row):.1f} to {100 * max(row):.1f} % of 20 000 points" in text
@@ -225,7 +225,7 @@ def test_means_are_drawn_on_their_scale(client, rated):
     assert b"Mean rating at each point" in client.get(reverse("experiment_points", args=[rated.slug])).content
 
 
-def test_rated_points_are_exported_and_told_by_status(rated):
+def test_rated_points_are_exported_and_reported_by_status(rated):
     rows = [json.loads(line) for line in b"".join(export_chunks(rated, "points", "jsonl", {})).splitlines()]
     assert {(row["dimension"], row["mean"], row["spread"], row["n_rated_items"]) for row in rows} == {
         ("valence", 4.25, 1.0, 64),
@@ -238,7 +238,7 @@ def test_rated_points_are_exported_and_told_by_status(rated):
     }
 
 
-def test_the_export_holds_every_point_with_its_counts(experiment):
+def test_the_export_contains_every_point_with_its_counts(experiment):
     make_points(experiment)
     rows = [json.loads(line) for line in b"".join(export_chunks(experiment, "points", "jsonl", {})).splitlines()]
     assert [(row["model"], row["key"]["category"]) for row in rows] == [
@@ -252,7 +252,7 @@ def test_the_export_holds_every_point_with_its_counts(experiment):
         assert b"".join(export_chunks(experiment, "points", file_format, {}))
 
 
-def test_status_tells_the_points(experiment):
+def test_the_status_command_reports_the_points(experiment):
     make_points(experiment)
     points = build_status_report(experiment)["points"]
     assert {(point["label"], point["status"], point["asked"], point["saved"]) for point in points} == {

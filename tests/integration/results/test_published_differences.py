@@ -27,7 +27,7 @@ def rows_of(table, dimension, path):
 
 
 @pytest.mark.slow
-def test_differences_and_correlations_with_the_norms_are_the_published_ones(tmp_path):
+def test_differences_and_correlations_with_the_norms_match_the_publication(tmp_path):
     rated_photographs()
     for dimension in ("valence", "arousal"):
         differences = rows_of("norm_differences", dimension, tmp_path / "differences.json")

@@ -10,7 +10,7 @@ from tests.factories.gradings import make_scale_rubric
 pytestmark = pytest.mark.django_db
 
 
-def test_judges_disagree_by_one_rubric_and_not_over_two(client):
+def test_judges_disagree_only_within_one_rubric(client):
     made = factories.make_experiment("sums", dataset=factories.make_dataset("sums", 4))
     (run,) = factories.make_runs(made, status="done")
     trials = factories.plan_trials(run, answer=lambda *_: "2")

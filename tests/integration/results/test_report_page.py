@@ -113,7 +113,7 @@ WITHOUT_ROWS = {"references", "prompts"}
 
 
 @pytest.mark.slow
-def test_each_generated_sentence_leads_to_its_rows(owner, study, plain_pictures):
+def test_each_generated_sentence_links_to_its_rows(owner, study, plain_pictures):
     document = build_document(study)
     addresses = set()
     for section in document.sections:
@@ -128,7 +128,7 @@ def test_each_generated_sentence_leads_to_its_rows(owner, study, plain_pictures)
     assert reverse("trial_list") + "?experiment=study&status=failed" in addresses
 
 
-def test_a_report_names_who_served_the_models(study, plain_pictures):
+def test_a_report_names_the_providers_of_the_models(study, plain_pictures):
     for trial in Trial.objects.filter(run__experiment=study, status="done", run__condition__model__name="a"):
         factories.make_attempt(trial, served_model="vendor/a-0301", served_provider="East")
     (a, _) = table(build_document(study), "models").records()
@@ -136,7 +136,7 @@ def test_a_report_names_who_served_the_models(study, plain_pictures):
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", a["first"])
 
 
-def test_tables_of_a_measure_name_it(study, plain_pictures):
+def test_tables_name_their_measure(study, plain_pictures):
     titles = [block.table.title for block in build_document(study).list_blocks(TableBlock)]
     assert {"Leaderboard: Valence", "Valence: differences between conditions"} <= set(titles)
     assert len(titles) == len(set(titles)), "no two tables have the same title"
@@ -163,13 +163,13 @@ def test_a_changed_text_or_setting_outdates_the_report(study, field):
     assert build.compute_fingerprint(study) != state
 
 
-def test_a_document_survives_its_storage(study, plain_pictures):
+def test_a_document_survives_storage(study, plain_pictures):
     content = build_document(study).dump()
     assert Document.load(json.loads(json.dumps(content))).dump() == content
 
 
 @pytest.mark.slow
-def test_a_worker_writes_it_and_the_page_shows_it(owner):
+def test_a_worker_builds_the_report_and_the_page_shows_it(owner):
     waiting = owner.get(address())
     assert "A worker is calculating" in waiting.content.decode()
     compute()
@@ -193,7 +193,7 @@ def test_the_number_of_queries_does_not_depend_on_the_study(client, plain_pictur
 
 
 @pytest.mark.slow
-def test_the_same_file_is_made_once(owner, study, plain_pictures, monkeypatch):
+def test_the_same_file_is_created_only_once(owner, study, plain_pictures, monkeypatch):
     owner.get(address())
     compute()
     made = []
@@ -207,7 +207,7 @@ def test_the_same_file_is_made_once(owner, study, plain_pictures, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_page_does_not_wait_for_ever_for_another_file(owner, study, plain_pictures, monkeypatch):
+def test_a_request_gets_503_while_another_file_is_typeset(owner, study, plain_pictures, monkeypatch):
     owner.get(address())
     compute()
     monkeypatch.setattr(files, "WAIT_S", 0.01)
@@ -218,7 +218,7 @@ def test_a_page_does_not_wait_for_ever_for_another_file(owner, study, plain_pict
 
 
 @pytest.mark.slow
-def test_it_is_outdated_when_a_row_changes(owner, study, plain_pictures):
+def test_a_changed_row_outdates_the_report(owner, study, plain_pictures):
     owner.get(address())
     compute()
     state = build.compute_fingerprint(study)
@@ -232,7 +232,7 @@ def test_it_is_outdated_when_a_row_changes(owner, study, plain_pictures):
 
 
 @pytest.mark.slow
-def test_the_author_leaves_out_sections_and_writes_between_them(owner, study, plain_pictures):
+def test_the_author_can_omit_sections_and_add_text(owner, study, plain_pictures):
     owner.get(address())
     compute()
     edit = reverse("report_edit", args=["study"])
@@ -251,7 +251,7 @@ def test_the_author_leaves_out_sections_and_writes_between_them(owner, study, pl
     assert study.history.filter(what="report").count() == 1, "nothing changed"
 
 
-def test_only_who_may_edit_changes_the_report(client, study):
+def test_only_editors_can_change_the_report(client, study):
     study.share("group", by=study.owner)
     client.force_login(factories.make_user("reader", permissions.RESEARCHER))
     assert client.get(address()).status_code == 200
@@ -262,13 +262,13 @@ def test_only_who_may_edit_changes_the_report(client, study):
 
 
 @pytest.mark.parametrize("name", ["report_file", "report_figure"])
-def test_others_get_neither_files_nor_figures(client, study, name):
+def test_other_users_get_neither_files_nor_figures(client, study, name):
     client.force_login(factories.make_user("visitor", permissions.VIEWER))
     args = ["study", "html"] if name == "report_file" else ["study", "norms"]
     assert client.get(reverse(name, args=args)).status_code == 404
 
 
-def test_a_snapshot_freezes_it(owner, study, plain_pictures):
+def test_a_snapshot_freezes_the_report(owner, study, plain_pictures):
     ReportChoices.load(study).change(left_out=["costs"], texts={"end": "The end."}, by=study.owner)
     made = make_snapshot(study, by=study.owner)
     study.title = "Changed afterwards"
@@ -285,7 +285,7 @@ def test_a_snapshot_freezes_it(owner, study, plain_pictures):
 
 
 @pytest.mark.slow
-def test_files_of_a_hostile_study_are_data_not_markup(tmp_path):
+def test_files_of_a_hostile_study_contain_no_active_markup(tmp_path):
     study = make_rated_study("hostile", title=HOSTILE, description=HOSTILE)
     condition = study.conditions.first()
     type(condition.model).objects.filter(pk=condition.model_id).update(name=HOSTILE[:80])
@@ -308,7 +308,7 @@ def test_files_of_a_hostile_study_are_data_not_markup(tmp_path):
     assert r"\textbackslash{}input" in tex
 
 
-def test_a_fault_in_one_section_leaves_the_others(study, monkeypatch, caplog, plain_pictures):
+def test_an_error_in_one_section_does_not_affect_the_others(study, monkeypatch, caplog, plain_pictures):
     def fail(source):
         raise ZeroDivisionError
 
@@ -371,7 +371,7 @@ def test_the_command_writes_each_format(study, tmp_path, plain_pictures):
 
 
 @pytest.mark.slow
-def test_limitations_are_those_that_the_rows_show(study, plain_pictures):
+def test_limitations_follow_from_the_rows(study, plain_pictures):
     expected = str(build_document(study).sections[list(SECTION_NAMES).index("limitations")])
     assert "only 8 items" in expected
     assert "2 of 16" not in expected

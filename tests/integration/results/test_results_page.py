@@ -1,4 +1,4 @@
-"""The results tab: what it shows to whom, and that it never shows yesterday's numbers."""
+"""The results tab: its content, its access rules, and the freshness of its numbers."""
 
 import html
 import re
@@ -46,7 +46,7 @@ def figure(client, experiment, name="accuracy", **query):
     return client.get(reverse("experiment_figure", args=[experiment.slug, name]), query)
 
 
-def test_it_shows_scores_figures_and_counts(client, experiment):
+def test_the_page_shows_scores_figures_and_counts(client, experiment):
     page = opened(client, experiment)
     assert page.status_code == 200
     text = page.content.decode()
@@ -56,13 +56,13 @@ def test_it_shows_scores_figures_and_counts(client, experiment):
     assert "/trials/?experiment=pilot&amp;condition=" in text
 
 
-def test_before_any_answer_it_says_where_to_look(client):
+def test_an_experiment_without_answers_shows_a_message(client):
     made = factories.make_experiment()
     page = opened(client, made)
     assert "No answers yet" in page.content.decode()
 
 
-def test_refused_counts_refusals_that_ended_as_failures_and_links_to_them(client):
+def test_the_refused_count_includes_failed_refusals_and_links_to_them(client):
     made = factories.make_experiment(dataset=factories.make_dataset(items=5))
     (run,) = factories.make_runs(made)
     outcomes = [
@@ -83,14 +83,14 @@ def test_refused_counts_refusals_that_ended_as_failures_and_links_to_them(client
     assert set(listed.context["page"].keys) == {trial.pk for trial in list(run.trials.order_by("pk"))[:3]}
 
 
-def test_answers_without_grades_say_so(client):
+def test_answers_without_grades_show_a_message(client):
     made = factories.make_experiment()
     (run,) = factories.make_runs(made)
     factories.plan_trials(run, answer=lambda *cell: "4")
     assert "Not graded yet" in opened(client, made).content.decode()
 
 
-def test_new_answers_and_new_grades_show_at_once(client, experiment):
+def test_new_answers_and_grades_appear_immediately(client, experiment):
     def shown():
         return [(row.record.n, row.record.unread) for row in opened(client, experiment).context["scores"].rows]
 
@@ -105,7 +105,7 @@ def test_new_answers_and_new_grades_show_at_once(client, experiment):
 
 
 @pytest.mark.slow
-def test_grades_made_again_by_force_change_the_picture(client, experiment):
+def test_regraded_answers_change_the_figure(client, experiment):
     before = figure(client, experiment).content
     with allow_superseding():
         Grading.objects.update(score=0, parse_ok=True, parse_error="")
@@ -114,7 +114,7 @@ def test_grades_made_again_by_force_change_the_picture(client, experiment):
     assert figure(client, experiment).content != before
 
 
-def test_a_wave_can_be_chosen_and_an_unknown_one_is_not_there(client, experiment):
+def test_a_wave_can_be_chosen_and_an_unknown_wave_is_not_found(client, experiment):
     (run,) = factories.make_runs(experiment, wave=1)
     factories.plan_trials(run, answer=lambda item, *cell: item.target)
     grade(experiment, by="a test")
@@ -125,7 +125,7 @@ def test_a_wave_can_be_chosen_and_an_unknown_one_is_not_there(client, experiment
     assert opened(client, experiment, wave="x").status_code == 404
 
 
-def test_a_figure_is_svg_under_a_policy_that_runs_nothing(client, experiment):
+def test_a_figure_is_svg_with_a_policy_against_scripts(client, experiment):
     answer = figure(client, experiment)
     assert answer["Content-Type"] == "image/svg+xml"
     assert answer.content.startswith(b"<svg")
@@ -133,7 +133,7 @@ def test_a_figure_is_svg_under_a_policy_that_runs_nothing(client, experiment):
     assert "script-src 'none'" in answer["Content-Security-Policy"]
 
 
-def test_a_figure_is_kept_by_browsers_only_under_the_state_it_shows(client, experiment):
+def test_a_figure_is_cached_by_browsers_only_for_its_data_state(client, experiment):
     page = opened(client, experiment)
     (shown,) = [one for one in page.context["figures"] if one["name"] == "accuracy"]
     assert "immutable" in client.get(shown["address"])["Cache-Control"]
@@ -141,7 +141,7 @@ def test_a_figure_is_kept_by_browsers_only_under_the_state_it_shows(client, expe
 
 
 @pytest.mark.parametrize("query", [{"theme": "pink"}, {"width": "huge"}, {"wave": "9"}])
-def test_what_is_not_there_is_404(client, experiment, query):
+def test_unknown_objects_are_404(client, experiment, query):
     assert figure(client, experiment, **query).status_code == 404
 
 
@@ -150,7 +150,7 @@ def test_a_figure_without_data_is_404(client, experiment):
     assert figure(client, experiment, "unheard-of").status_code == 404
 
 
-def test_others_find_nothing_until_it_is_shared(client, experiment):
+def test_other_users_get_404_until_the_experiment_is_shared(client, experiment):
     client.force_login(factories.make_user("viewer", permissions.VIEWER))
     addresses = [
         reverse("experiment_results", args=["pilot"]),
@@ -214,7 +214,7 @@ def test_a_large_experiment_has_the_same_results_from_a_worker(client, monkeypat
     assert [figure(client, made, name).content for name in ("ratings", "norms")] == pictures
 
 
-def test_grades_are_asked_for_by_whoever_may_edit(client, experiment, monkeypatch):
+def test_only_editors_can_request_grades(client, experiment, monkeypatch):
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda *task: asked.append(task[1:]))
     address = reverse("experiment_grade", args=["pilot"])

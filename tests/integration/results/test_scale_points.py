@@ -1,4 +1,4 @@
-"""The share of each point of a rating scale, by condition and category, against shares that are counted by hand."""
+"""The share of each point of a rating scale, by condition and category, against shares counted by hand."""
 
 import csv
 import io
@@ -51,7 +51,7 @@ def shares(experiment, table, query=""):
     return {(row["condition"], row["category"]): (row["n"], [row[name] for name in points]) for row in chosen.rows}
 
 
-def test_the_share_of_each_point_is_that_of_all_scores_of_the_condition():
+def test_the_share_of_a_point_is_relative_to_all_scores_of_the_condition():
     found = shares(study(), "scale_points")
     n, given = found["a", None]
     assert n == 11
@@ -78,7 +78,7 @@ def test_the_scope_chooses_the_scores(query, expected):
     assert (n, given) == (expected[0], pytest.approx(expected[1]))
 
 
-def test_an_item_that_is_left_out_does_not_count():
+def test_an_excluded_item_does_not_count():
     made = study()
     out = made.dataset.items.get(key="picture-2").pk
     assert shares(made, "scale_points", f"without={out}")["a", None] == (8, pytest.approx([4 / 8, 3 / 8, 1 / 8, 0]))

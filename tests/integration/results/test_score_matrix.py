@@ -1,4 +1,4 @@
-"""Scores by item and condition are those of the exported rows, for every measure of an experiment."""
+"""Scores by item and condition match the exported rows, for every measure of an experiment."""
 
 import csv
 import io
@@ -76,7 +76,7 @@ def test_the_measures_of_a_graded_experiment_are_its_scorers(graded):
 
 
 @pytest.mark.parametrize("wave", [None, 1])
-def test_ratings_by_item_are_those_of_the_export(rated, wave):
+def test_ratings_by_item_match_the_export(rated, wave):
     chosen = rated.waves.get(number=wave) if wave is not None else None
     scores = load_item_scores(rated, find_measure(rated, "arousal"), chosen)
     expected = defaultdict(list)
@@ -96,7 +96,7 @@ def test_ratings_by_item_are_those_of_the_export(rated, wave):
     assert not scores.is_binary
 
 
-def test_scores_by_a_rule_are_those_of_the_export(graded):
+def test_scores_by_a_rule_match_the_export(graded):
     scores = load_item_scores(graded, find_measure(graded, "numeric"))
     rows = [row for row in exported(graded, "gradings") if row["scorer"] == "numeric"]
     assert scores.is_binary
@@ -106,7 +106,7 @@ def test_scores_by_a_rule_are_those_of_the_export(graded):
     assert float((scores.n * scores.mean)[scores.n > 0].sum()) == pytest.approx(right)
 
 
-def test_excluded_answers_are_left_out(rated):
+def test_excluded_answers_have_no_score(rated):
     valence = find_measure(rated, "valence")
     rows = [row for row in exported(rated, "trials") if row["dimension"] == "valence"]
     whole = load_item_scores(rated, valence, exclude={"truncated"})

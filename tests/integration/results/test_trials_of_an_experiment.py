@@ -27,7 +27,7 @@ def listed(client, graded):
     return lambda **query: client.get(reverse("trial_list"), query)
 
 
-def test_the_list_of_one_experiment_is_a_tab_of_it(listed):
+def test_the_trial_list_is_a_tab_of_its_experiment(listed):
     text = listed(experiment="sums").content.decode()
     assert 'aria-label="Experiment"' in text
     assert '<a href="/trials/?experiment=sums" aria-current="true">Trials</a>' in text
@@ -36,7 +36,7 @@ def test_the_list_of_one_experiment_is_a_tab_of_it(listed):
 
 
 @pytest.mark.slow
-def test_every_list_says_how_many_trials_match(listed):
+def test_every_list_shows_the_number_of_matching_trials(listed):
     assert "8 trials" in listed(experiment="sums", status="done").content.decode()
     assert listed(experiment="sums", status="failed").context["count_label"] == "0 trials"
     assert listed(experiment="sums", category="even").context["count_label"] == "4 trials"
@@ -60,14 +60,14 @@ def test_every_scorer_has_a_column_with_the_extracted_answer(listed):
         ({"scorer": "bleu"}, set()),
     ],
 )
-def test_trials_are_found_by_scorer_and_score(listed, graded, query, positions):
+def test_trials_can_be_filtered_by_scorer_and_score(listed, graded, query, positions):
     found = listed(experiment="sums", **query).context["page"].keys
     trials = graded.runs.get().trials.filter(item__position__in=positions)
     assert found == sorted(trials.values_list("pk", flat=True))
 
 
 @pytest.mark.parametrize("score", ["much", "nan", "inf"])
-def test_a_score_that_is_no_number_is_named_and_finds_nothing(listed, score):
+def test_a_non_numeric_score_is_reported_and_finds_no_trial(listed, score):
     response = listed(experiment="sums", score=score)
     assert (response.status_code, response.context["page"].keys) == (200, [])
     assert "Enter a number" in response.content.decode()

@@ -1,4 +1,4 @@
-"""Two waves side by side: differences by item, what became of the trials, and who served them."""
+"""Two waves side by side: differences by item, outcomes of trials, and served models."""
 
 import pytest
 from django.core.cache import cache
@@ -55,7 +55,7 @@ def lines_of(experiment, *, turned=False):
     return compare_scores(experiment, b, a) if turned else compare_scores(experiment, a, b)
 
 
-def test_differences_are_by_item_over_repetitions(experiment):
+def test_differences_are_computed_by_item_over_repetitions(experiment):
     """By hand: means 9/12 and 4/12; differences 0, -1, -1/2, -1/2, 0, -1/2, whose four signs agree: p = 2 / 2**4."""
     (line,) = lines_of(experiment)
     change = line.change
@@ -65,13 +65,13 @@ def test_differences_are_by_item_over_repetitions(experiment):
     assert (line.measure.is_share, line.unpaired, line.has_drifted) == (True, 0, False)
 
 
-def test_the_waves_exchanged_turn_the_difference(experiment):
+def test_swapping_the_waves_reverses_the_difference(experiment):
     (line,), (turned,) = lines_of(experiment), lines_of(experiment, turned=True)
     assert (turned.mean_a, turned.change.mean) == (line.mean_b, -line.change.mean)
     assert (turned.change.p, turned.change.low) == (line.change.p, pytest.approx(-line.change.high))
 
 
-def test_which_repetition_was_right_changes_nothing(experiment):
+def test_the_order_of_repetitions_does_not_matter(experiment):
     turned = factories.make_experiment(
         "turned", samples=2, scorers=["exact_match"], owner=experiment.owner, dataset=experiment.dataset
     )
@@ -121,7 +121,7 @@ def test_the_page_shows_numbers_answers_and_a_changed_model(client, experiment):
     assert "No difference from wave 0 to wave-1 is significant" in text
 
 
-def test_a_drift_that_is_no_chance_is_named(client):
+def test_a_significant_drift_is_reported(client):
     made = factories.make_experiment(samples=2, scorers=["exact_match"], dataset=factories.make_dataset(items=20))
     observe(made, 0, [2] * 20)
     observe(made, 1, [1] * 19 + [2])
@@ -132,14 +132,14 @@ def test_a_drift_that_is_no_chance_is_named(client):
     assert '<span class="chip">drift</span>' in text
 
 
-def test_the_choice_is_in_the_address(client, experiment):
+def test_the_choice_is_in_the_url(client, experiment):
     assert "+41.7 pp" in opened(client, experiment, a="wave-1", b="0").content.decode()
     assert "Both sides show the same wave" in opened(client, experiment, a="0", b="0").content.decode()
     assert opened(client, experiment, a="elsewhere").status_code == 404
     assert opened(client, experiment, b="7").status_code == 404
 
 
-def test_one_wave_or_no_shared_item_says_so(client):
+def test_one_wave_or_no_shared_item_shows_a_message(client):
     made = factories.make_experiment(scorers=["exact_match"], dataset=factories.make_dataset(items=2))
     observe(made, 0, [1, 1])
     assert "Nothing to compare yet" in opened(client, made).content.decode()
@@ -152,13 +152,13 @@ def test_one_wave_or_no_shared_item_says_so(client):
     assert "0 of 2" in text
 
 
-def test_new_grades_show_at_once(client, experiment):
+def test_new_grades_appear_immediately(client, experiment):
     opened(client, experiment)
     grade(experiment, scorers=["numeric"], by="a test")
     assert "numeric" in opened(client, experiment).content.decode()
 
 
-def test_others_find_nothing(client, experiment):
+def test_other_users_get_404(client, experiment):
     client.force_login(factories.make_user("viewer", permissions.VIEWER))
     assert client.get(reverse("experiment_waves", args=[experiment.slug])).status_code == 404
 
@@ -186,7 +186,7 @@ def test_the_number_of_queries_does_not_grow_with_conditions(client, experiment)
 
 
 @pytest.mark.slow
-def test_what_people_said_by_a_rubric_is_a_line_of_its_queue_and_other_ratings_are_named(client):
+def test_rubric_ratings_by_people_are_compared_by_queue_and_other_ratings_are_named(client):
     """Each rates both waves, the second two points lower; one of three is excluded."""
     made = factories.make_experiment(dataset=factories.make_dataset(items=6))
     for number in (0, 1):
