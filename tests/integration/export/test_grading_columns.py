@@ -61,8 +61,10 @@ def answered(transactional_db):
 
 @pytest.fixture
 def graded(answered):
-    """Graded by a rule with a parameter, by a judge of labels that finds some answers too long, by one of criteria, by
-    their panel, and by a person who changed their mind."""
+    """Return answers graded by a rule with a parameter, two judges, their panel, and a person who changed a verdict.
+
+    The judge of labels finds some answers too long; the other judge rates criteria.
+    """
     wave = answered.waves.get()
     texts = TextSet.objects.create(name="notes", dataset=answered.dataset, status="approved")
     terse = make_grader("terse", rubric=make_rubric("labels", "label", labels=LABELS), longest_answer=50)
@@ -93,7 +95,7 @@ def exported(experiment, file_format):
     return b"".join(export_chunks(experiment, "gradings", file_format))
 
 
-def said_by(grading):
+def build_expected_columns(grading):
     """Return the added columns of one grading, computed from its rows."""
     condition, detail, call = (
         grading.condition,
@@ -134,7 +136,7 @@ def test_added_columns_follow_the_documented_columns():
 
 @pytest.mark.slow
 def test_every_column_equals_the_rows_in_every_format(graded):
-    stored = [said_by(grading) for grading in Grading.objects.all()]
+    stored = [build_expected_columns(grading) for grading in Grading.objects.all()]
     exact = [json.loads(line) for line in exported(graded, "jsonl").decode().split("\n") if line]
     by_key = {key(row): row for row in exact}
     assert len(by_key) == len(exact) == len(stored) == 12 * 5 + 1

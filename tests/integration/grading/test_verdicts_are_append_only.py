@@ -59,7 +59,7 @@ def test_regrading_keeps_each_changed_former_verdict(graded):
     grade(graded, scorers=["exact_match"], force=True, by="a test")
     former = SupersededVerdict.objects.filter(trial=changed.trial).values_list("content__score", flat=True)
     assert list(former) == [1, 0.5]
-    assert SupersededVerdict.objects.count() == 2  # The two other verdicts came out the same.
+    assert SupersededVerdict.objects.count() == 2  # The two other verdicts did not change.
     assert Grading.objects.get(pk=changed.pk).score == 1
 
 

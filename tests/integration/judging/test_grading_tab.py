@@ -278,7 +278,7 @@ def test_position_bias_and_model_strengths_are_both_shown(web, answered):
     standing = compute_standing([line.condition], labels)
     bias = standing.bias
     assert (bias.pairs, bias.flipped, bias.for_first, bias.for_second) == (6, 2, 2, 0)
-    # Both pairs of item 0 changed, and none of the other two items: as certain as three items, not as six pairs.
+    # Only both pairs of item 0 changed. The certainty is that of three items, not of six pairs.
     by_items = clustered_share(sums_of([[1, 1], [0, 0], [0, 0]]))
     assert (bias.flips.low, bias.flips.high) == pytest.approx((by_items.low, by_items.high))
     assert bias.flips.high - bias.flips.low > wilson(2, 6).high - wilson(2, 6).low

@@ -63,7 +63,7 @@ def test_judging_with_corrected_texts_calls_only_for_changed_items(client, answe
     page = client.get(newer.address)
     assert page.context["estimate"].to_do == 12
     assert "confirmed" in page.context["form"].fields
-    assert Grader.objects.count() == 1  # Looking makes nothing.
+    assert Grader.objects.count() == 1  # Viewing creates nothing.
     choice = {"grader": "judge-a", "texts": second.pk}
     asking = reverse("experiment_judge", args=["pilot"])
     assert "confirmed" in client.post(asking, choice).context["form"].errors

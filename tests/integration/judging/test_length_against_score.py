@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept():
+def empty_cache():
     cache.clear()
 
 
@@ -36,14 +36,14 @@ def make_written(words):
     return made
 
 
-def many_words_of_the_large(draw):
+def longer_for_the_large_model(draw):
     return lambda model, item, at: 8 if at == 0 else {"small": 10, "large": 40}[model] + draw.randrange(10)
 
 
 @pytest.fixture
 def experiment():
     """Let the large model write longer and better answers. Within a model, length and score are independent."""
-    return make_written(many_words_of_the_large(random.Random(3)))
+    return make_written(longer_for_the_large_model(random.Random(3)))
 
 
 def by_model(trial):

@@ -78,13 +78,13 @@ def test_the_strength_of_an_unbeaten_model_is_marked_as_smoothed(experiment):
     standing = compute_standing([verdicts(experiment, stronger)], labels(experiment))
     assert [one.label for one in standing.ranked] == ["large", "middle", "small"]
     assert "0.5 wins added each way" in standing.note
-    # The same wins in every resample: their interval would be a point, where nothing bounds the strength.
+    # Every resample has the same wins. The interval would be a point, although the strength is unbounded.
     assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
     why = "never lost to any of the others, so their strength is unbounded: large"
     assert standing.note.endswith(f"no interval: {why}")
 
 
-def test_a_judge_that_always_prefers_the_first_answer_has_an_interval_with_a_width(experiment):
+def test_a_judge_that_always_prefers_the_first_answer_gives_no_interval(experiment):
     standing = compute_standing([verdicts(experiment, lambda first, second: "a")], labels(experiment))
     assert [one.strength for one in standing.ranked] == pytest.approx([0, 0, 0], abs=1e-9)
     assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
@@ -107,7 +107,7 @@ def test_two_conditions_with_the_same_name_stay_separate(experiment):
     """Test a model that changed behind its name: requests differ, but all names are equal."""
     conditions = list(experiment.conditions.select_related("model", "prompt", "sampler"))
     for condition in conditions[1:]:
-        condition.model = conditions[0].model  # Not saved: the database keeps what was asked.
+        condition.model = conditions[0].model  # Not saved, because stored conditions cannot change.
     names = make_condition_labels(conditions)
     assert len(set(names.values())) == 3
     assert compute_standing([verdicts(experiment, lambda *_: "tie")], names).problem == ""

@@ -31,7 +31,7 @@ def graded(condition, said):
             Grading.objects.update_or_create(condition=condition, trial=trial, defaults=values)
 
 
-def convened(experiment, rule, verdicts, quorum=None):
+def make_panel(experiment, rule, verdicts, quorum=None):
     """Return a panel of judges that each give one score to every answer."""
     rubric = make_rubric(scale_max=10)
     members = [
@@ -60,7 +60,7 @@ def convened(experiment, rule, verdicts, quorum=None):
     ],
 )
 def test_the_panel_rule_combines_the_members_scores(stored, rule, verdicts, score, code):
-    condition, _ = convened(stored, rule, verdicts)
+    condition, _ = make_panel(stored, rule, verdicts)
     rows = Grading.objects.filter(condition=condition)
     assert set(rows.values_list("score", "parse_error", "parse_ok")) == {(score, code, score is not None)}
     assert rows.count() == 12
@@ -79,7 +79,7 @@ def test_the_panel_rule_combines_the_members_scores(stored, rule, verdicts, scor
     ],
 )
 def test_a_quorum_sets_how_many_members_must_give_a_score(stored, rule, quorum, verdicts, score, code):
-    condition, _ = convened(stored, rule, verdicts, quorum)
+    condition, _ = make_panel(stored, rule, verdicts, quorum)
     rows = Grading.objects.filter(condition=condition)
     assert set(rows.values_list("score", "parse_error")) == {(score, code)}
     votes = sum(said is not None for said in verdicts)
@@ -93,7 +93,7 @@ def test_a_quorum_sets_how_many_members_must_give_a_score(stored, rule, quorum, 
 
 @pytest.mark.slow
 def test_a_quorum_ignores_failed_calls_and_is_lost_with_its_votes(stored):
-    condition, panel = convened(stored, "mean", [0, 4, 8], quorum=2)
+    condition, panel = make_panel(stored, "mean", [0, 4, 8], quorum=2)
     first, second, third = (
         grade_conditions.find_condition(stored, member) for member in panel.graders.order_by("name")
     )
@@ -116,11 +116,11 @@ def _of_all(panel):
 
 def test_a_quorum_above_the_number_of_members_is_refused(stored):
     with pytest.raises(PlanError, match="needs 3 scores and has 2 members"):
-        convened(stored, "mean", [0, 4], quorum=3)
+        make_panel(stored, "mean", [0, 4], quorum=3)
 
 
 def test_refreshing_a_panel_is_idempotent_and_follows_its_members(stored):
-    condition, panel = convened(stored, "mean", [0, 4])
+    condition, panel = make_panel(stored, "mean", [0, 4])
     assert panels.refresh_panel(condition) == 0
     assert panels.add_panel(stored, panel) == condition
 
@@ -130,7 +130,7 @@ def test_refreshing_a_panel_is_idempotent_and_follows_its_members(stored):
 
 
 def test_an_answer_waits_for_all_members(stored):
-    condition, _ = convened(stored, "mean", [0, 4])
+    condition, _ = make_panel(stored, "mean", [0, 4])
     member = Grading.objects.filter(condition__kind="judge").first()
     with allow_superseding():
         Grading.objects.filter(condition=condition).delete()

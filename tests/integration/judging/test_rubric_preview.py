@@ -28,7 +28,7 @@ def tried(answered, draft):
 
 def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, tried):
     run = request_preview(tried, by=answered.owner)
-    assert run.trials.count() == 3  # An answer for each of the three items there are.
+    assert run.trials.count() == 3  # One answer for each of the three items.
     assert drain(judging(lambda request: 0.5 if "What is 1" in str(request.messages) else "Hm.")) == 3
     read_verdicts(answered)
     found = list_previewed_verdicts(draft, Experiment.objects.all())
@@ -57,7 +57,7 @@ def test_preview_calls_are_charged_to_the_experiments_budget(answered, tried):
     assert (run.n_done, run.n_pending) == (3, 3)
 
 
-def sparsely(answered_items, blank=()):
+def make_sparse_experiment(answered_items, blank=()):
     """Return an experiment over forty items with few answers, like a pilot."""
     experiment = make_experiment("sparse", dataset=make_dataset("forty", 40), models=[make_model("a"), make_model("b")])
     for run in make_runs(experiment, status="done"):
@@ -83,7 +83,7 @@ def sparsely(answered_items, blank=()):
 )
 @pytest.mark.parametrize("kind", ["score", "pairwise"])
 def test_a_preview_selects_up_to_five_evenly_spaced_answered_items(db, kind, answers, blank, tried_items):
-    experiment = sparsely(answers, blank)
+    experiment = make_sparse_experiment(answers, blank)
     tried = RubricPreview(
         make_rubric("fresh", kind, status="draft"), experiment, make_model("judge"), make_sampler("cold")
     )
@@ -151,7 +151,7 @@ def test_a_rubric_with_item_rubrics_is_previewed_with_an_approved_set(web, answe
         ItemText.objects.create(text_set=texts, item=item, text=f"Rule of {item.key}. " * 50)
     address = reverse("admin:grading_app_rubric_try", args=[own.pk])
     choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk, "texts": texts.pk}
-    assert "texts" in web.post(address, choice).context["form"].errors  # A draft.
+    assert "texts" in web.post(address, choice).context["form"].errors  # The text set is a draft.
     item_rubrics.approve_texts(texts, by=answered.owner, reason="read")
     web.post(address, choice)
     asked = []

@@ -37,7 +37,7 @@ def test_an_exported_grading_contains_its_judge_rubric_and_cost(judged):
     assert row["rubric_hash"] == Rubric.objects.get().content_hash
     assert Decimal(str(row["grade_cost_usd"])) == Decimal("0.00003")
     assert row["grade_condition_id"].startswith("judge-a_standard--")
-    assert row["model"] in ("small", "large")  # The cell is the answer's, not the judge's.
+    assert row["model"] in ("small", "large")  # The design cell belongs to the answer, not to the judge.
 
 
 def test_gradings_of_rules_and_judges_share_one_table(judged):
@@ -50,7 +50,7 @@ def test_the_trials_table_has_only_generation_and_attempts_have_a_stage(judged):
     assert len(rows(judged, "trials")) == 12
     stages = [row["stage"] for row in rows(judged, "attempts")]
     assert (stages.count("generate"), stages.count("judge")) == (12, 12)
-    ledger = [row for row in rows(judged, "ledger") if row["stage"] == "judge"]  # A row for each quarter of an hour.
+    ledger = [row for row in rows(judged, "ledger") if row["stage"] == "judge"]  # One row for each quarter of an hour.
     assert {row["model"] for row in ledger} == {"judge"}
     assert sum(row["attempts"] for row in ledger) == 12
 

@@ -26,7 +26,7 @@ from tests.integration.judging.test_over_the_simulated_provider import drained
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
 SEED = 20261120
-ITEMS, SAMPLES = 40, 25  # Of two models: 2,000 answers, and as many verdicts of each of four judges.
+ITEMS, SAMPLES = 40, 25  # Two models give 2,000 answers. Each of four judges gives 2,000 verdicts.
 ANSWERS = 2 * ITEMS * SAMPLES
 NAMES = ("right", "clear", "brief")
 KINDS = ("score", "criteria", "label", "pairwise")
@@ -39,11 +39,11 @@ def make_answers():
     )
     for at, run in enumerate(factories.make_runs(experiment, status="done")):
         factories.plan_trials(run, answer=lambda item, _, index, at=at: f"{item.key} says {index}, {at}")
-    keep_books(experiment)
+    write_generation_calls(experiment)
     return experiment
 
 
-def keep_books(experiment):
+def write_generation_calls(experiment):
     """Write the generation calls, so that counters and rows agree."""
     Attempt.objects.bulk_create(
         Attempt(
@@ -114,6 +114,6 @@ def test_eight_thousand_replies_of_all_shapes_are_stored_with_their_codes():
     assert seen.total() == 4 * ANSWERS
     for kind in KINDS:
         assert sum(n for (of, _), n in seen.items() if of == kind) == ANSWERS
-    assert len(seen) == 21  # Each kind has its values, two codes of the form, and one to three of its own.
+    assert len(seen) == 21  # Each kind has its values, two format codes, and one to three codes of its own.
     assert min(seen.values()) > ANSWERS / 100
     assert find_differences() == []

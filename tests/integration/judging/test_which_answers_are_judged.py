@@ -96,10 +96,10 @@ def test_force_repeats_calls_and_the_newer_verdict_replaces_the_older(answered, 
     assert read.unread == {"no_json_object": 12}
 
     request_verdicts(answered, [grader], [wave], by="test")
-    assert judge_run(answered).n_pending == 0  # What could not be read is final, but for force.
+    assert judge_run(answered).n_pending == 0  # Unreadable verdicts are final unless forced.
     (again,) = request_verdicts(answered, [grader], [wave], by="test", force=True)
     (twice,) = request_verdicts(answered, [grader], [wave], by="test", force=True)
-    assert (again.added, twice.added) == (12, 0)  # What waits is not asked for twice.
+    assert (again.added, twice.added) == (12, 0)  # Pending verdicts are not requested twice.
     drain(judging(0.75))
     read_verdicts(answered)
     assert set(Grading.objects.values_list("score", "parse_error")) == {(0.75, "")}
@@ -169,7 +169,7 @@ def test_a_judge_uses_its_own_temperature_and_no_salt_of_the_solvers(answered, w
 
     drain(judging(note))
     assert all(request.parameters == {"max_tokens": 200, "temperature": 0} for request in requests)
-    assert all(request.messages[0] == requests[0].messages[0] for request in requests)  # One head for all.
+    assert all(request.messages[0] == requests[0].messages[0] for request in requests)  # Shared first message.
     assert all(request.messages[-1]["content"].endswith(">>>") for request in requests)
 
 

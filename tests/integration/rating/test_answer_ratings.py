@@ -37,7 +37,7 @@ pytestmark = pytest.mark.django_db
 GOOD = {"title": "Good answer", "instructions": "How good is this answer?", "low": 1, "high": 5}
 
 
-# --- what is drawn ---------------------------------------------------------------------------------------------------
+# --- drawn answers ---------------------------------------------------------------------------------------------------
 
 
 def test_each_drawn_item_has_equally_many_answers_from_every_condition():
@@ -203,7 +203,7 @@ def test_each_seed_gives_a_different_but_reproducible_order():
 def test_all_answers_are_equally_likely_to_be_first():
     alike = {key: key // 2 for key in range(10)}
     firsts = Counter(shuffle_apart(list(alike), alike, Random(seed))[0] for seed in range(2000))
-    assert len(firsts) < 6  # The keys come in order: each group begins with its first key, groups at random.
+    assert len(firsts) < 6  # Keys stay in order: each group starts with its first key; groups are in random order.
     material = SessionItems([], list(alike), [], alike)
     shuffled = Counter(order_steps(material, [1], seed=seed, in_blocks=False)[0].item for seed in range(2000))
     assert max(shuffled.values()) < 300  # 200 are expected; seven standard deviations are 294.
@@ -300,7 +300,7 @@ def test_answer_queues_cannot_produce_norms():
         make_norms(queue, by=queue.owner, reason="")
 
 
-# --- who asks --------------------------------------------------------------------------------------------------------
+# --- access ----------------------------------------------------------------------------------------------------------
 
 
 def test_an_answer_queue_is_created_from_its_experiment(client):

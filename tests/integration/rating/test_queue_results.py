@@ -16,7 +16,7 @@ from tests.factories.queues import make_queue, make_rater, rate_all, signed_in
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
-# Ratings of things 1 to 4 by three raters; thing 0 is practice and thing 5 an attention check that wants 7.
+# Ratings of things 1 to 4 by three raters. Thing 0 is practice; thing 5 is an attention check that expects 7.
 TABLE = {"thing-1": (1, 2, 1), "thing-2": (4, 4, 5), "thing-3": (7, 6, 7), "thing-4": (3, 3, 3)}
 
 

@@ -187,7 +187,7 @@ def test_images_are_never_cached(study):
     assert response["X-Content-Type-Options"] == "nosniff"
 
 
-def test_raters_cannot_access_the_positions_of_other_raters(study):
+def test_a_rater_cannot_submit_another_raters_form(study):
     mine, other = (make_rater(study, started=True) for _ in range(2))
     page = signed_in(mine.user).get(f"/ratings/{study.name}/")
     shown, _ = page_parts(page)

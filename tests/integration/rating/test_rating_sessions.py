@@ -102,7 +102,7 @@ def test_practice_items_are_first_and_checks_are_mixed_in():
     assert [kind for kind, _ in kinds].count("item") == 6
 
 
-# --- how many raters an item gets ------------------------------------------------------------------------------------
+# --- number of raters of an item -------------------------------------------------------------------------------------
 
 
 def test_an_item_never_gets_more_raters_than_requested():
@@ -170,7 +170,7 @@ def test_excluding_needs_a_reason():
         queues.exclude(rater, by=queue.owner, reason=" ")
 
 
-# --- what the database refuses ---------------------------------------------------------------------------------------
+# --- database constraints --------------------------------------------------------------------------------------------
 
 
 def test_a_closed_queue_refuses_ratings():

@@ -37,7 +37,7 @@ KINDS = {
 }
 
 
-def level_of(rating):
+def alternating_value(rating):
     """Return a value that alternates between answers and is reversed for the second criterion."""
     return float((rating.trial_id + bool(rating.criterion == "complete")) % 2)
 
@@ -146,7 +146,8 @@ def test_excluding_a_rater_deletes_their_gradings_but_keeps_their_ratings():
 
 
 def test_the_order_within_a_pair_is_drawn_for_each_rater():
-    queue = make_rubric_queue("pairwise", items=40)  # So many that two raters never meet all in the same order.
+    # With 40 items, equal orders of two raters are practically impossible.
+    queue = make_rubric_queue("pairwise", items=40)
     raters = [make_rater(queue, started=True) for _ in range(2)]
     orders = [{frozenset((r.trial_id, r.rival_id)): r.trial_id for r in rater.ratings.all()} for rater in raters]
     assert orders[0].keys() == orders[1].keys()
@@ -207,7 +208,7 @@ def test_pairs_without_a_second_condition_are_refused_with_the_reason():
         queues.open_queue(queue, by=queue.owner, reason="")
 
 
-# --- what is frozen, refused, exported -------------------------------------------------------------------------------
+# --- frozen rows, refusals and exports -------------------------------------------------------------------------------
 
 
 def test_a_rubric_used_by_a_queue_cannot_change():
@@ -301,7 +302,7 @@ def test_a_rubric_queue_is_created_opened_and_shows_how_many_raters_are_missing(
 def test_the_queue_page_shows_criteria_totals_checks_and_seconds():
     queue = make_rubric_queue(attention_checks={"item-3": [1]})
     for _ in range(2):
-        rate_all(make_rater(queue, started=True), level_of)
+        rate_all(make_rater(queue, started=True), alternating_value)
     lines = {line.name: line for line in queue_results.list_question_results(queue)}
     assert list(lines) == ["correct", "complete", "in total"]
     totals = list(Grading.objects.values_list("score", flat=True))
@@ -314,7 +315,7 @@ def test_the_queue_page_shows_criteria_totals_checks_and_seconds():
 
 def test_exports_contain_the_rubric_with_the_ratings():
     queue = make_rubric_queue(items=2)
-    rate_all(make_rater(queue, started=True), level_of)
+    rate_all(make_rater(queue, started=True), alternating_value)
     by_rubric = {"rubric": queue.rubric.name, "rubric_hash": queue.rubric.content_hash}
     gradings = exported(queue, "gradings")
     assert len(gradings) == 4

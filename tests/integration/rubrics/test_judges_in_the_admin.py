@@ -57,7 +57,7 @@ def test_a_judge_with_gradings_is_read_only(as_user, curator):
     assert "<select" not in web.get(page(grader)).content.decode()
 
 
-def test_archiving_a_judge_disables_it_and_records_the_reason(as_user, researcher):
+def test_archiving_a_judge_with_a_reason_disables_it(as_user, researcher):
     grader = make_starter_grader()
     Grader.objects.update(created_by=researcher)
     chosen = {"action": "archive", "_selected_action": [grader.pk], "confirmed": "yes", "reason": "a newer model"}

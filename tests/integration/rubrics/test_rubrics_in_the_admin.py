@@ -233,7 +233,7 @@ def test_a_rubric_page_lists_only_visible_gradings_that_used_it(as_user, researc
     assert "Gradings with this version" not in others
 
 
-def test_the_hash_depends_only_on_what_a_judge_sees(db):
+def test_the_hash_depends_on_the_content_but_not_on_name_or_version(db):
     one, renamed = make_starter_rubric("one"), make_starter_rubric("two", version=3)
     assert one.content_hash == renamed.content_hash == content_hash(one.content)
     assert make_starter_rubric("three", scale_max=2).content_hash != one.content_hash

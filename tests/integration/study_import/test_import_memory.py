@@ -21,7 +21,7 @@ from tests.integration.study_import.test_reasonscape import RECORD
 pytestmark = pytest.mark.django_db
 ITEMEVAL = Path(__file__).parent / "itemeval"
 FEW, MANY = 400, 2400
-MAX_BYTES_EACH = 80  # An entry of a dict with an identity as its key takes more than 160.
+MAX_BYTES_EACH = 80  # A dict entry with an identity as its key needs more than 160 bytes.
 
 
 def study_of(trials):
@@ -46,7 +46,7 @@ def peak_of(work):
     """
     gc.collect()
     gc.freeze()
-    gc.collect()  # It counts the objects that are not frozen, from which Python derives when to collect again.
+    gc.collect()  # Resets the count of unfrozen objects that determines the next collection.
     tracemalloc.start()
     try:
         work()
@@ -71,7 +71,7 @@ def test_the_writer_holds_only_one_batch_of_trials(monkeypatch, again):
     monkeypatch.setattr(writer, "BATCH", 50)
     owner = factories.make_user("owner")
     peaks = []
-    write_study(study_of(50), "warm", owner)  # Imports and caches of the first call.
+    write_study(study_of(50), "warm", owner)  # Loads the imports and caches of the first call.
     for trials in (FEW, MANY):
         if again:
             write_study(study_of(trials), f"study-{trials}", owner)

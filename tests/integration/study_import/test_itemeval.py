@@ -48,7 +48,7 @@ def change(folder, store, where=lambda row: True, drop=(), **values):
     next(row for row in rows if where(row)).update(values)
     try:
         table = pyarrow.Table.from_pylist(rows, table.schema)
-    except (pyarrow.ArrowException, TypeError):  # A value of another type: the whole column gets it.
+    except (pyarrow.ArrowException, TypeError):  # A value of another type changes the type of the whole column.
         name = next(iter(values))
         columns = {one: [row[one] for row in rows] for one in table.column_names if one != name}
         table = pyarrow.table({**columns, name: [values[name]] * len(rows)})

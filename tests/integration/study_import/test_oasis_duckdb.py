@@ -206,7 +206,7 @@ def test_two_runs_with_equal_settings_are_two_conditions(folder, capsys):
 )
 def test_an_error_names_the_file_the_table_and_the_row(folder, statement, message):
     changed(folder, statement)
-    if message is None:  # A number that JSON does not have is unknown.
+    if message is None:  # A number that JSON cannot represent is unknown.
         call_command("import_study", str(folder))
         assert Trial.objects.get(rating=6).cost_usd is None
     else:

@@ -19,7 +19,7 @@ from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 
-# One line of the seed's documentation; the texts are shortened, nothing else.
+# One line of the tool's documentation with shortened texts.
 RECORD = {
     "task": "000_movies_choice_count-3_reference_count-4",
     "version": 1,

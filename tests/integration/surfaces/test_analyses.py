@@ -101,7 +101,7 @@ def test_lengths_count_every_answer_by_its_outcome():
 
 
 def test_truncated_answers_are_censored_at_their_length():
-    # Of four answers one is cut off at 20; then one of the two that went on ends at 30.
+    # One of four answers is truncated at 20. Then one of the two remaining answers ends at 30.
     lengths = answer_lengths.AnswerLengths([10, 20, 30, 40], [0, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1])
     assert [(step.time, 1 - step.survival) for step in lengths.estimate_survival()] == [
         (10, 0.25),

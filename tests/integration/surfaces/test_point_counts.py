@@ -99,7 +99,7 @@ def test_repetitions_of_an_item_reduce_the_effective_number_of_answers():
     cells = count(experiment).rows
     assert {(cell.total, cell.items) for cell in cells} == {(12, 4)}
     tally = sum_cells(cells[:1])
-    assert 4 <= tally.effective < 6  # Each item's answers are equal, so they are hardly worth more than 4.
+    assert 4 <= tally.effective < 6  # Each item's answers are equal, so their effective number is barely above 4.
     assert sum_cells(cells).total == 12 * 16
     assert sum_cells(cells).effective < 100
 
@@ -144,7 +144,7 @@ def test_counts_are_computed_once_for_each_state(settings):
     assert [query for query in queries if "runs_app_trial" in query["sql"]]
 
 
-def test_many_answers_are_left_to_a_worker(monkeypatch):
+def test_a_worker_counts_many_answers(monkeypatch):
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda *arguments: asked.append(arguments))
     monkeypatch.setattr(point_counts, "MAX_ANSWERS_PER_REQUEST", 0)
@@ -158,5 +158,5 @@ def test_many_answers_are_left_to_a_worker(monkeypatch):
         compute_aggregates(keys)
     stored = get_aggregate(POINT_COUNTS, experiment.pk, query)
     assert stored.value == count_points(query)
-    assert stored.value.rows == count_points(query).rows  # A stored mapping has its names in another order.
+    assert stored.value.rows == count_points(query).rows  # A stored mapping has a different order of names.
     assert stored.is_fresh

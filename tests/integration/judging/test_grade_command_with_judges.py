@@ -25,7 +25,7 @@ def test_the_command_prints_the_cost_requests_verdicts_and_reads_the_replies(ans
     assert "12 verdicts requested" in said
     drain(judging(0.5))
 
-    call_command("grade", "pilot", "--grader", "judge-a")  # Nothing is left to wait for.
+    call_command("grade", "pilot", "--grader", "judge-a")  # All verdicts are already requested.
     assert "12 verdicts read" in capsys.readouterr().out
     assert set(Grading.objects.values_list("score", flat=True)) == {0.5}
     assert Manifest.objects.get().content["launch"]["estimate"]["to_do"] == 12
