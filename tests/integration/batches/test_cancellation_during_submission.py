@@ -36,16 +36,16 @@ def before(monkeypatch, kind, step, *, do):
     """Call `do` once, just before a worker takes this step at the provider."""
     real, waiting = getattr(APIS[kind], step), [do]
 
-    def in_a_thread():
+    def run_in_thread():
         waiting.pop()()
         connections.close_all()
 
-    async def done_first(self, *arguments, **named):
+    async def wrapped_step(self, *arguments, **named):
         if waiting:
-            await asyncio.to_thread(in_a_thread)
+            await asyncio.to_thread(run_in_thread)
         return await real(self, *arguments, **named)
 
-    monkeypatch.setattr(APIS[kind], step, done_first)
+    monkeypatch.setattr(APIS[kind], step, wrapped_step)
 
 
 def test_a_batch_cancelled_during_its_upload_is_never_submitted(provider, monkeypatch):

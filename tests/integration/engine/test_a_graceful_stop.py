@@ -10,7 +10,7 @@ from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import reply
 
 
-def stopped_in_the_middle(call, grace_s):
+def drain_and_stop(call, grace_s):
     """Stop the drain when three calls are in flight."""
     registration = WorkerRegistration()
 
@@ -37,7 +37,7 @@ def test_hung_calls_are_released_unspent_and_their_possible_cost_stays_reserved(
     async def hang(request):
         await asyncio.sleep(3600)
 
-    stopped_in_the_middle(hang, grace_s=0.2)
+    drain_and_stop(hang, grace_s=0.2)
     assert set(run.trials.values_list("status", "attempts")) == {("pending", 0)}
     assert run.trials.filter(yields=1).count() == 3
     assert list(Attempt.objects.values_list("outcome", "kept_usd")) == [("released", Decimal("0.10"))] * 3
@@ -50,7 +50,7 @@ def test_answers_within_the_grace_period_are_recorded(run):
         await asyncio.sleep(0.15)
         return reply()
 
-    stopped_in_the_middle(slow, grace_s=30)
+    drain_and_stop(slow, grace_s=30)
     assert run.trials.filter(status="done").count() == 3
     assert run.trials.filter(status="pending", attempts=0).count() == 3
     assert find_differences() == []

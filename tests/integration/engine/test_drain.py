@@ -28,7 +28,7 @@ def test_every_trial_is_answered_once_with_one_attempt(run):
     assert find_differences() == []
 
 
-def test_new_trials_start_before_retries_ordered_by_repetition_and_item(run):
+def test_trials_start_in_order_of_repetition_and_item(run):
     asked = []
 
     async def call(request):

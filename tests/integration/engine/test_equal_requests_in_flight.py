@@ -54,7 +54,7 @@ def short_waits(monkeypatch):
     monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.1)
 
 
-def drained_by(n, provider):
+def run_drains(n, provider):
     """Run `n` drains concurrently, each with its own worker registration."""
     registrations = [WorkerRegistration() for _ in range(n)]
 
@@ -69,7 +69,7 @@ def drained_by(n, provider):
 @pytest.mark.parametrize("drains", [1, 2])
 def test_two_runs_with_equal_requests_pay_for_one_call(both, drains):
     provider = Provider()
-    drained_by(drains, provider)
+    run_drains(drains, provider)
     assert provider.asked == TRIALS
     assert set(Run.objects.values_list("status", "n_done", "n_attempts")) == {("done", TRIALS, TRIALS)}
     assert sorted(Attempt.objects.values_list("outcome", flat=True)) == ["cached"] * TRIALS + ["ok"] * TRIALS
@@ -81,7 +81,7 @@ def test_two_runs_with_equal_requests_pay_for_one_call(both, drains):
 def test_a_waiting_trial_makes_the_call_if_the_other_call_fails_permanently(both):
     provider = Provider([CallFailure(ErrorClass.BAD_REQUEST, "no", http_status=400)] * TRIALS)
     Experiment.objects.update(stop_failure_rate=1)
-    drained_by(1, provider)
+    run_drains(1, provider)
     assert provider.asked == 2 * TRIALS
     assert sorted(Trial.objects.values_list("status", flat=True)) == ["done"] * TRIALS + ["failed"] * TRIALS
     assert set(CachedAnswer.objects.values_list("trial__status", flat=True)) == {"done"}
@@ -91,7 +91,7 @@ def test_a_waiting_trial_makes_the_call_if_the_other_call_fails_permanently(both
 @pytest.mark.slow
 def test_a_waiting_trial_makes_no_call_while_the_other_trial_retries(both):
     provider = Provider([CallFailure(ErrorClass.SERVER_ERROR, "unwell", http_status=500)] * 2)
-    drained_by(1, provider)
+    run_drains(1, provider)
     assert provider.asked == TRIALS + 2
     assert set(Run.objects.values_list("status", "n_done")) == {("done", TRIALS)}
     assert find_differences() == []

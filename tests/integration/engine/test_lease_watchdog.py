@@ -26,7 +26,7 @@ class Stall:
     def __init__(self):
         self.began, self.over = threading.Event(), threading.Event()
 
-    def stand_still(self):
+    def block(self):
         if not self.began.is_set():
             self.began.set()
             assert self.over.wait(DEADLINE_S)
@@ -41,7 +41,7 @@ class SlowBeat(WorkerRegistration):
 
     def send_heartbeat(self, in_flight, recorded):
         if in_flight:
-            self.stall.stand_still()
+            self.stall.block()
         super().send_heartbeat(in_flight, recorded)
 
 
@@ -62,14 +62,14 @@ def started(call, registration):
     return thread
 
 
-def swept_until(is_enough):
+def sweep_until(is_enough):
     """Sweep repeatedly, as other workers do; return the number of expired claims and the elapsed seconds."""
-    taken, began = 0, time.monotonic()
-    while not is_enough(taken, time.monotonic() - began):
+    n_expired, began = 0, time.monotonic()
+    while not is_enough(n_expired, time.monotonic() - began):
         assert time.monotonic() - began < DEADLINE_S
-        taken += sweep_expired()
+        n_expired += sweep_expired()
         threading.Event().wait(0.05)
-    return taken, time.monotonic() - began
+    return n_expired, time.monotonic() - began
 
 
 @pytest.fixture
@@ -82,16 +82,16 @@ def test_a_drain_keeps_its_claims_while_its_event_loop_is_blocked_longer_than_a_
     stall = Stall()
 
     async def blocking(request):
-        stall.stand_still()
+        stall.block()
         return reply()
 
     thread = started(blocking, WorkerRegistration())
     assert stall.began.wait(DEADLINE_S)
-    taken, _ = swept_until(lambda taken, after: after > 1.2 * LEASE_S)
+    n_expired, _ = sweep_until(lambda n_expired, after: after > 1.2 * LEASE_S)
     stall.over.set()
     thread.join(DEADLINE_S)
 
-    assert taken == 0
+    assert n_expired == 0
     assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
     assert "the watchdog renewed" in caplog.text
@@ -103,7 +103,7 @@ def test_a_drain_keeps_its_claims_while_its_database_thread_is_busy_longer_than_
 
     asked = []
 
-    async def answering_during_and_after_the_stall(request):
+    async def answer_during_or_after_stall(request):
         """Give every second answer during the stall, when it cannot be recorded."""
         asked.append(request)
         awaited = stall.began if len(asked) % 2 else stall.over
@@ -111,13 +111,13 @@ def test_a_drain_keeps_its_claims_while_its_database_thread_is_busy_longer_than_
             await asyncio.sleep(0.05)
         return reply()
 
-    thread = started(answering_during_and_after_the_stall, SlowBeat(stall))
+    thread = started(answer_during_or_after_stall, SlowBeat(stall))
     assert stall.began.wait(DEADLINE_S)
-    taken, _ = swept_until(lambda taken, after: after > 1.2 * LEASE_S)
+    n_expired, _ = sweep_until(lambda n_expired, after: after > 1.2 * LEASE_S)
     stall.over.set()
     thread.join(DEADLINE_S)
 
-    assert taken == 0
+    assert n_expired == 0
     assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
     assert find_differences() == []
 
@@ -127,7 +127,7 @@ def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing
     stall = Stall()
 
     async def hanging(request):
-        stall.stand_still()
+        stall.block()
         return reply("late")
 
     async def answering(request):
@@ -135,8 +135,8 @@ def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing
 
     thread = started(hanging, WorkerRegistration())
     assert stall.began.wait(DEADLINE_S)
-    taken, after = swept_until(lambda taken, after: taken > 0)
-    assert taken == 6
+    n_expired, after = sweep_until(lambda n_expired, after: n_expired > 0)
+    assert n_expired == 6
     # MAX_SILENT_LEASES, and the last renewed lease; a quarter for threads that wait for a processor.
     assert after > lease_watchdog.MAX_SILENT_LEASES * LEASE_S * 0.75
     assert "its leases expire now" in caplog.text

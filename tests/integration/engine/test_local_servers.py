@@ -31,10 +31,10 @@ def local(run):
 
 def drained(call):
     """Drain with this provider; return the requests whose model was unloaded."""
-    evicted = []
+    unloaded_requests = []
 
     async def note(asked):
-        evicted.append(asked)
+        unloaded_requests.append(asked)
 
     registration = WorkerRegistration()
 
@@ -42,7 +42,7 @@ def drained(call):
         await Drain(call, registration, DrainLimits(until_idle=True), evict=note).run()
 
     asyncio.run(go())
-    return evicted
+    return unloaded_requests
 
 
 def outcomes(*words):
@@ -95,7 +95,7 @@ def test_a_stalled_model_answers_after_it_is_unloaded(local):
 
     unloaded = []
 
-    async def impatient_until_then(asked):
+    async def call_with_short_timeout_first(asked):
         return await gateway.call(asked if unloaded else dataclasses.replace(asked, timeout_s=0.3))
 
     async def unload(asked):
@@ -106,7 +106,7 @@ def test_a_stalled_model_answers_after_it_is_unloaded(local):
         running = await start(SimulatorConfig(stalled=("vendor/small",)))
         await asyncio.to_thread(Endpoint.objects.update, base_url=running.url)
         try:
-            await Drain(impatient_until_then, registration, DrainLimits(until_idle=True), evict=unload).run()
+            await Drain(call_with_short_timeout_first, registration, DrainLimits(until_idle=True), evict=unload).run()
         finally:
             await gateway.close_session()
             await running.stop()
@@ -120,7 +120,7 @@ def test_a_stalled_model_answers_after_it_is_unloaded(local):
     assert find_differences() == []
 
 
-async def asked_to_unload(call):
+async def unload_and_close(call):
     try:
         await evict(call)
     finally:
@@ -130,11 +130,11 @@ async def asked_to_unload(call):
 def test_a_model_is_unloaded_by_ollamas_own_request_and_a_failure_is_ignored(settings, monkeypatch):
     monkeypatch.setenv("LAB_KEY", "secret-of-the-lab")
     with fake_provider() as fake:
-        asyncio.run(asked_to_unload(request(f"{fake.url}/v1", model="qwen3:8b", key_env="LAB_KEY")))
+        asyncio.run(unload_and_close(request(f"{fake.url}/v1", model="qwen3:8b", key_env="LAB_KEY")))
         assert (fake.last.path, fake.last.body) == ("/api/generate", {"model": "qwen3:8b", "keep_alive": 0})
         assert fake.last.headers["authorization"] == "Bearer secret-of-the-lab"
         fake.status = 500
-        asyncio.run(asked_to_unload(request(fake.url, model="qwen3:8b")))
+        asyncio.run(unload_and_close(request(fake.url, model="qwen3:8b")))
         settings.LLM_ALLOWED_HOSTS = []
-        asyncio.run(asked_to_unload(request("http://203.0.113.1", model="qwen3:8b")))
+        asyncio.run(unload_and_close(request("http://203.0.113.1", model="qwen3:8b")))
         assert len(fake.asked) == 2

@@ -22,7 +22,7 @@ def refused(rows, **change):
     return str(refusal.value)
 
 
-def entered(row, **change):
+def fill_form(row, **change):
     data = {"name": row.name, "endpoint": row.endpoint_id, "model": row.model, "batch_discount": "0.5"}
     return LanguageModelForm(
         {**data, "price_source": "a list", "input_price": 1, "output_price": 2, **change}, instance=row
@@ -50,10 +50,10 @@ def test_a_model_cannot_move_while_its_calls_are_in_flight(run):
     claims = admit(worker, 2)
     elsewhere = factories.make_endpoint("elsewhere")
     assert "has calls in flight or in batches" in refused(LanguageModel.objects.all(), endpoint=elsewhere)
-    form = entered(LanguageModel.objects.get(), endpoint=elsewhere.pk)
+    form = fill_form(LanguageModel.objects.get(), endpoint=elsewhere.pk)
     assert form.errors["endpoint"] == ["Calls to this model are in flight or in batches. Pause its runs and wait."]
     record_results([result_of_outcome(claim, ("answer", None)) for claim in claims], worker)
-    form = entered(LanguageModel.objects.get(), endpoint=elsewhere.pk)
+    form = fill_form(LanguageModel.objects.get(), endpoint=elsewhere.pk)
     assert form.is_valid(), form.errors
     form.save()
     assert find_differences() == []
@@ -62,7 +62,7 @@ def test_a_model_cannot_move_while_its_calls_are_in_flight(run):
 def test_an_unused_model_can_change_its_id_and_provider(transactional_db):
     model = factories.make_model()
     other = factories.make_endpoint("other", provider="anthropic")
-    form = entered(model, model="vendor/large", endpoint=other.pk)
+    form = fill_form(model, model="vendor/large", endpoint=other.pk)
     assert form.is_valid(), form.errors
     form.save()
     Endpoint.objects.filter(name="other").update(provider="openrouter")

@@ -79,11 +79,11 @@ def test_prefetched_calls_never_exceed_the_limit_of_their_endpoint(endpoints):
     ahead = PrefetchQueue()
     waiting = [job for key, (n, _, _) in enumerate(endpoints) for job in jobs(n, key)]
     levels = {key: level for key, (_, level, _) in enumerate(endpoints)}
-    flying = {key: flying for key, (_, _, flying) in enumerate(endpoints)}
+    n_in_flight = {key: n_in_flight for key, (_, _, n_in_flight) in enumerate(endpoints)}
     ahead.add(waiting, levels)
-    started = Counter(job.claim.counter_keys.endpoint_id for job in ahead.take_startable(flying))
-    for key, (n, level, flies) in enumerate(endpoints):
-        assert started[key] == max(0, min(n, level - flies))
+    started = Counter(job.claim.counter_keys.endpoint_id for job in ahead.take_startable(n_in_flight))
+    for key, (n, level, n_active) in enumerate(endpoints):
+        assert started[key] == max(0, min(n, level - n_active))
     assert len(ahead) == len(waiting) - started.total()
 
 

@@ -14,7 +14,7 @@ from tests import factories
 from tests.factories.engine import answering, drain, reply
 
 
-def many(**endpoint):
+def make_large_run(**endpoint):
     experiment = factories.make_experiment("many", dataset=factories.make_dataset("many", 60), max_usd=None)
     (run,) = factories.make_runs(experiment)
     Run.objects.update(max_concurrency=1000)
@@ -23,7 +23,7 @@ def many(**endpoint):
     return run
 
 
-def claimed_by_two_workers():
+def claim_with_two_workers():
     return [len(admit(WorkerRegistration().worker_id, 50)) for _ in range(2)]
 
 
@@ -46,13 +46,13 @@ def noon(clock):
 
 
 def test_workers_share_the_limit_of_requests_per_minute(noon):
-    many(requests_per_minute=60, adaptive=False)
-    assert claimed_by_two_workers() == [10, 0]
+    make_large_run(requests_per_minute=60, adaptive=False)
+    assert claim_with_two_workers() == [10, 0]
 
 
 def test_workers_share_the_limit_of_requests_per_day(noon):
-    many(requests_per_day=7, adaptive=False)
-    assert claimed_by_two_workers() == [7, 0]
+    make_large_run(requests_per_day=7, adaptive=False)
+    assert claim_with_two_workers() == [7, 0]
 
 
 @pytest.mark.parametrize(
@@ -65,18 +65,18 @@ def test_workers_share_the_limit_of_requests_per_day(noon):
 )
 def test_a_day_begins_at_midnight_in_the_time_zone_of_the_endpoint(clock, zone, before, after, midnight_in_utc):
     clock(before)
-    many(requests_per_day=7, adaptive=False, day_zone=zone)
-    assert claimed_by_two_workers() == [7, 0]
+    make_large_run(requests_per_day=7, adaptive=False, day_zone=zone)
+    assert claim_with_two_workers() == [7, 0]
     clock(after)
-    assert claimed_by_two_workers() == [7, 0]
+    assert claim_with_two_workers() == [7, 0]
     clock(midnight_in_utc)
-    assert claimed_by_two_workers() == [0, 0]
+    assert claim_with_two_workers() == [0, 0]
 
 
 def test_workers_share_the_limit_of_tokens_per_minute_and_actual_usage_corrects_it(noon):
-    run = many(tokens_per_minute=6000, adaptive=False)
+    run = make_large_run(tokens_per_minute=6000, adaptive=False)
     Run.objects.update(reserve_tokens=300)
-    assert claimed_by_two_workers() == [4, 0]
+    assert claim_with_two_workers() == [4, 0]
     assert Endpoint.objects.get().throttle["tokens"] < 0
     Run.objects.update(status="paused")
     run.trials.filter(status="running").update(status="pending", token=None)
@@ -84,26 +84,26 @@ def test_workers_share_the_limit_of_tokens_per_minute_and_actual_usage_corrects_
 
 @pytest.mark.slow
 def test_unused_tokens_return_to_the_bucket_with_the_answers(transactional_db):
-    many(tokens_per_minute=60_000, adaptive=False)
+    make_large_run(tokens_per_minute=60_000, adaptive=False)
     Run.objects.update(reserve_tokens=5000)
     drain(answering(), seconds=60)  # Two reservations empty the bucket: the other calls need returned tokens.
     assert Endpoint.objects.get().throttle["tokens"] > 9000
 
 
 def test_a_changed_rate_limit_applies_to_the_next_claim(noon):
-    many(requests_per_day=3, adaptive=False)
-    assert claimed_by_two_workers() == [3, 0]
+    make_large_run(requests_per_day=3, adaptive=False)
+    assert claim_with_two_workers() == [3, 0]
     Endpoint.objects.update(requests_per_day=5)
-    assert claimed_by_two_workers() == [2, 0]
+    assert claim_with_two_workers() == [2, 0]
 
 
 def test_the_adaptive_limit_starts_low_and_grows_while_calls_are_answered(transactional_db):
-    many()
-    assert sum(claimed_by_two_workers()) == FIRST_LIMIT
+    make_large_run()
+    assert sum(claim_with_two_workers()) == FIRST_LIMIT
 
 
 def test_an_overload_reduces_the_adaptive_limit_and_appears_in_its_history(transactional_db):
-    many()
+    make_large_run()
     calls = 0
 
     async def call(request):

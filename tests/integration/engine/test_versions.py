@@ -29,12 +29,12 @@ from tests.factories.engine import answering, drain, reply
 NEWER = ("runs_app", "9999_of_tomorrow")
 
 
-def applied_by_another_version():
+def apply_unknown_migration():
     MigrationRecorder.Migration.objects.create(app=NEWER[0], name=NEWER[1])
 
 
 @pytest.fixture(autouse=True)
-def migrations_as_before(run):
+def restored_migrations(run):
     yield
     MigrationRecorder.Migration.objects.filter(name=NEWER[1]).delete()
 
@@ -53,16 +53,16 @@ def test_a_worker_reports_its_version(run):
 def test_the_rate_of_a_worker_covers_the_last_minute(run, monkeypatch):
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
     monkeypatch.setattr("runs_app.engine.worker_registration.time", clock)
-    registration, paces = WorkerRegistration(), []
+    registration, rates = WorkerRegistration(), []
     for passed, recorded in ((30, 100), (60, 150)):
         clock.now += passed
         registration.send_heartbeat(3, recorded)
-        paces.append(Worker.objects.get(pk=registration.worker_id).per_minute)
-    assert paces == [200, 50]  # The first thirty seconds are more than a minute ago and no longer count.
+        rates.append(Worker.objects.get(pk=registration.worker_id).per_minute)
+    assert rates == [200, 50]  # The first thirty seconds are more than a minute ago and no longer count.
 
 
 def test_a_drain_refuses_a_database_ahead_of_the_code_and_states_the_reason(run):
-    applied_by_another_version()
+    apply_unknown_migration()
     with pytest.raises(CommandError, match=r"9999_of_tomorrow, which this code .* does not have") as refused:
         call_command("drain", "--until-idle", stdout=io.StringIO())
     assert refused.value.returncode == 2
@@ -96,7 +96,7 @@ def test_a_migration_during_a_drain_stops_claims_but_records_calls_in_flight(run
 
     async def go():
         async def call(request):
-            await asyncio.to_thread(applied_by_another_version)
+            await asyncio.to_thread(apply_unknown_migration)
             async with asyncio.timeout(60):
                 await drain._stop.wait()  # The next heartbeat stops the drain.
             return reply()
@@ -112,7 +112,7 @@ def test_a_migration_during_a_drain_stops_claims_but_records_calls_in_flight(run
 
 
 def test_a_task_of_another_version_enqueues_no_further_task(run, monkeypatch):
-    applied_by_another_version()
+    apply_unknown_migration()
     woken = []
     monkeypatch.setattr(tasks, "enqueue_one_drain", lambda *_: woken.append(1))
     with pytest.raises(SchemaMismatch):

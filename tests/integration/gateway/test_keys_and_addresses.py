@@ -92,7 +92,8 @@ def test_an_address_outside_the_allowlist_is_never_called(url: str, monkeypatch:
 def test_an_address_on_the_allowlist_is_called(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.LLM_ALLOWED_HOSTS = ["models.example.org"]
     assert (
-        sent_to(request("http://models.example.org/v1"), monkeypatch) == "http://models.example.org/v1/chat/completions"
+        capture_url(request("http://models.example.org/v1"), monkeypatch)
+        == "http://models.example.org/v1/chat/completions"
     )
 
 
@@ -111,10 +112,10 @@ def test_environment_variables_do_not_change_the_address_of_a_provider(
 ) -> None:
     for name in OTHERS_URLS:
         monkeypatch.setenv(name, "http://127.0.0.1:9/elsewhere")
-    assert sent_to(request(None, provider=provider), monkeypatch).startswith(start)
+    assert capture_url(request(None, provider=provider), monkeypatch).startswith(start)
 
 
-def sent_to(asked: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+def capture_url(asked: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the address to which a call would be sent."""
     urls: list[str] = []
 

@@ -22,7 +22,7 @@ def warm():
     gateway.warm_up()
 
 
-def many(url, samples=1, **endpoint):
+def make_large_run(url, samples=1, **endpoint):
     experiment = factories.make_experiment(
         "many", dataset=factories.make_dataset("many", 60), samples=samples, max_usd=None, cache=False
     )
@@ -48,7 +48,7 @@ def drain_for(seconds):
 def test_an_exhausted_rate_limit_stops_calls_until_its_reset():
     """The provider accepts eight requests per minute and reports the rest with each answer; the drain makes eight."""
     with simulator_process(SimulatorConfig(rpm=8)) as provider:
-        many(provider.url, adaptive=False, max_concurrency=2)
+        make_large_run(provider.url, adaptive=False, max_concurrency=2)
         drain_until(lambda: Run.objects.get().n_done == 8)
         drain_for(1)
         assert provider.counters()["requests"] == Run.objects.get().n_done == 8
@@ -59,7 +59,7 @@ def test_an_exhausted_rate_limit_stops_calls_until_its_reset():
 def test_the_adaptive_limit_follows_the_capacity_of_the_provider():
     """The endpoint allows 100 calls in flight; the provider accepts 40, then 4, then 40."""
     with simulator_process(SimulatorConfig(latency_ms=30, max_in_flight=40, retry_after_s=0.02)) as provider:
-        many(provider.url, samples=150, max_concurrency=100)
+        make_large_run(provider.url, samples=150, max_concurrency=100)
         Experiment.objects.update(max_attempts=10)
         drain_until(lambda: learned_limit() > 20)
         provider.set_faults(max_in_flight=4)
