@@ -21,7 +21,7 @@ def rating_run(provider, kind="openai", **fields):
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_a_refused_schema_is_left_out_in_the_next_batch_and_uses_no_attempt(provider, kind):
+def test_a_refused_schema_is_omitted_in_the_next_batch_and_uses_no_attempt(provider, kind):
     run = rating_run(provider, kind, items=24)
     drive_batches()
     run.refresh_from_db()

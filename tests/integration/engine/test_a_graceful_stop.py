@@ -30,7 +30,7 @@ def drain_and_stop(call, grace_s):
     return asyncio.run(go())
 
 
-def test_hung_calls_are_released_unspent_and_their_possible_cost_stays_reserved(run):
+def test_hung_calls_are_released_without_an_attempt_and_keep_their_reservation(run):
     Run.objects.update(reserve_usd=Decimal("0.10"))
     Experiment.objects.update(max_usd=1)
 

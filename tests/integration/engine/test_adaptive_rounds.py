@@ -274,7 +274,7 @@ def test_a_decision_that_fails_before_it_is_written_changes_nothing(experiment, 
     assert find_differences() == []
 
 
-def test_two_workers_that_decide_at_once_write_one_decision(experiment, monkeypatch):
+def test_two_workers_that_decide_concurrently_write_one_decision(experiment, monkeypatch):
     run = launch(experiment)
     answer_a_round_and_crash()
     both_have_looked = threading.Barrier(2, timeout=60)

@@ -32,7 +32,7 @@ def failing_once(monkeypatch, owner, name, error):
 
 
 @pytest.mark.parametrize("error", [OperationalError("gone"), InterfaceError("closed")])
-def test_claims_lost_with_a_broken_connection_are_released_unspent(run, monkeypatch, error):
+def test_claims_lost_with_a_broken_connection_are_released_without_an_attempt(run, monkeypatch, error):
     monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
     failing_once(monkeypatch, DesignCache, "fetch", error)
     drain(answering(), concurrency=4)

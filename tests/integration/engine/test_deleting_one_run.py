@@ -47,7 +47,7 @@ def test_deleting_a_run_deletes_its_rows_and_keeps_its_cost(run, other):
     assert find_differences() == []
 
 
-def test_reservations_for_calls_of_unknown_cost_stay(run):
+def test_deleting_a_run_keeps_reservations_for_calls_of_unknown_cost(run):
     Run.objects.update(reserve_usd=CEILING)
     claims = admit(register_worker(), 6)
     assert len(claims) == 6

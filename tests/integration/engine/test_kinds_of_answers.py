@@ -142,7 +142,7 @@ def test_a_cached_blank_answer_is_not_used_if_blanks_are_rerun(run, experiment):
 
 
 @pytest.mark.parametrize(("on_empty", "graded"), [("keep", 6), ("skip", 4)])
-def test_blank_answers_may_be_left_out_of_grading(run, experiment, on_empty, graded):
+def test_blank_answers_can_be_excluded_from_grading(run, experiment, on_empty, graded):
     Experiment.objects.update(on_empty=on_empty)
     drain(in_turn(reply(""), reply(" "), reply("0")))
     experiment.refresh_from_db()

@@ -128,7 +128,7 @@ def drained(provider, **limits):
     return asyncio.run(go())
 
 
-def test_prefetched_claims_exceed_the_calls_in_flight_which_stay_within_the_limit(long_run):
+def test_a_drain_holds_more_claims_than_calls_in_flight_and_respects_its_concurrency(long_run):
     provider = Provider()
     assert drained(provider) == 200
     assert provider.peak == 8

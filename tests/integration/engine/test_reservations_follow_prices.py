@@ -136,7 +136,7 @@ def test_a_price_cannot_be_removed_from_a_model_with_a_budget(launched):
     assert LanguageModel.objects.get().output_price == PRICE
 
 
-def test_an_endpoint_must_stay_free_if_a_budgeted_model_has_no_price(launched):
+def test_an_endpoint_cannot_stop_being_free_if_a_budgeted_model_has_no_price(launched):
     Endpoint.objects.update(is_free=True)
     LanguageModel.objects.update(output_price=None)
     Experiment.objects.update(max_usd=200)

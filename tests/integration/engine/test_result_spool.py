@@ -114,7 +114,7 @@ def test_endpoint_feedback_of_a_dead_worker_is_dropped(worker, journal):
     assert len(admit(worker.worker_id, 1)) == 1
 
 
-def test_the_spool_of_a_live_worker_is_left_alone(worker, journal):
+def test_the_spool_of_a_live_worker_is_not_processed(worker, journal):
     (claim,) = admit(worker.worker_id, 1)
     journal.add(result_of_text(claim))
     assert record_orphaned_results(settings.JOURNAL_DIR) == 0
@@ -122,7 +122,7 @@ def test_the_spool_of_a_live_worker_is_left_alone(worker, journal):
     assert record_orphaned_results(settings.JOURNAL_DIR) == 1
 
 
-def test_the_spool_of_another_database_is_left_alone(worker, journal):
+def test_the_spool_of_another_database_is_not_processed(worker, journal):
     (claim,) = admit(worker.worker_id, 1)
     write_spool(journal, [result_of_text(claim)])
     Worker.objects.filter(pk=worker.worker_id).update(name="a worker of another site")

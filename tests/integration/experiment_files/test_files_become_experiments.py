@@ -177,7 +177,7 @@ def test_an_unknown_scorer_is_refused(lab, curator):
     assert refused(curator, grade={"scorers": ["exact"]})[0].startswith("grade.scorers[0]: there is no scorer exact; ")
 
 
-def test_a_name_that_is_taken_is_refused(lab, curator):
+def test_an_existing_experiment_name_is_refused(lab, curator):
     create(curator)
     assert refused(curator) == ["experiment: This name is not available. Choose another name."]
 

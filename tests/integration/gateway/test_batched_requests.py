@@ -72,7 +72,7 @@ def test_the_body_in_a_batch_equals_the_body_of_a_single_call(provider, fake):
     assert shaped.headers == sent
 
 
-def test_an_answer_in_a_batch_is_read_like_that_of_a_single_call_at_half_the_price(provider, fake):
+def test_a_batch_answer_is_read_like_a_single_call_and_costs_half(provider, fake):
     request = asked(provider, fake.url, prices=Prices(Decimal(100), Decimal(200)))
     body = json.dumps(fake.reply).encode()
     called, read = run(gateway.call(request), gateway.read_batch_reply(request, 200, body, HALF))
@@ -92,7 +92,7 @@ def test_a_listed_batch_price_takes_precedence_over_the_batch_discount(fake):
     assert half.cost_usd == without.cost_usd == Decimal("0.000105")
 
 
-def test_an_error_in_a_batch_is_classified_like_that_of_a_single_call(provider, fake):
+def test_an_error_in_a_batch_has_the_same_class_as_in_a_single_call(provider, fake):
     fake.status, fake.reply = 400, {"error": {"message": "no such thing", "type": "invalid_request_error"}}
     request = asked(provider, fake.url)
     failures = []

@@ -122,7 +122,7 @@ def test_tokens_of_a_failed_call_cost_the_list_price(fake: FakeProvider, status:
 
 
 @pytest.mark.parametrize("reply", [{"choices": [BROKEN]}, {"error": {"code": 429, "message": "slow down"}}, b"<html>"])
-def test_a_failure_with_status_200_that_states_nothing_has_an_unknown_cost(fake: FakeProvider, reply: Any) -> None:
+def test_a_failure_with_status_200_and_no_usage_has_an_unknown_cost(fake: FakeProvider, reply: Any) -> None:
     fake.reply = reply
     assert build_attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] is None
 

@@ -49,7 +49,7 @@ def test_the_latency_of_the_first_call_does_not_include_imports(
     assert clock.late == 3600
 
 
-def test_separate_reasoning_stays_separate(simulator: SimulatorProcess) -> None:
+def test_separate_reasoning_is_stored_separately(simulator: SimulatorProcess) -> None:
     reply = call(request(simulator.url, parameters={"reasoning_effort": "low"}))
     assert reply.reasoning.startswith("Let me think.")
     assert "think" not in reply.text
