@@ -270,7 +270,7 @@ def test_every_address_has_a_name():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", served())
-def test_each_person_gets_what_the_row_says(name, lab, as_):
+def test_each_person_gets_the_status_in_the_row(name, lab, as_):
     row, known = MATRIX[name], values_of(lab)
     address = reverse(name, args=[known.get(word, word) for word in row.args.split()])
     answers = tuple(getattr(as_(person), row.method)(address).status_code for person in PEOPLE)

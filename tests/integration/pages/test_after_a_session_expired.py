@@ -18,7 +18,7 @@ def signed_in_again(client, person, address):
 
 
 @pytest.mark.parametrize("name", [name for name, row in MATRIX.items() if row.method == "post" and name != "logout"])
-def test_a_form_that_was_sent_too_late_leads_to_a_page(name, lab, client):
+def test_a_form_sent_after_expiry_leads_to_a_page(name, lab, client):
     row, known = MATRIX[name], values_of(lab)
     address = reverse(name, args=[known.get(word, word) for word in row.args.split()])
     assert not accepts_get_at(address)
@@ -34,7 +34,7 @@ def accepts_get_at(address):
 
 
 @pytest.mark.parametrize("name", [name for name in served() if MATRIX[name].method == "get"])
-def test_a_page_is_its_own_way_back(name, lab):
+def test_signing_in_returns_to_the_requested_page(name, lab):
     row, known = MATRIX[name], values_of(lab)
     address = reverse(name, args=[known.get(word, word) for word in row.args.split()])
     assert accepts_get_at(address)
@@ -54,18 +54,18 @@ def test_a_page_of_another_site_is_never_a_redirect_target(lab, client):
     assert refused["Location"] == "/accounts/login/?next=/experiments/pilot/"
 
 
-def test_an_old_link_to_an_address_for_forms_leads_to_the_page_above_it(lab, client):
+def test_an_old_link_to_a_post_only_url_leads_to_its_parent_page(lab, client):
     address = f"/accounts/login/?next={reverse('experiment_archive', args=['pilot'])}"
     response = signed_in_again(client, lab.people["owner"], address)
     assert (response.status_code, response.request["PATH_INFO"]) == (200, "/experiments/pilot/")
 
 
-def test_a_live_part_of_a_page_leads_the_whole_page_to_the_sign_in(lab, client):
+def test_a_live_part_redirects_the_whole_page_to_the_sign_in_page(lab, client):
     page = reverse("experiment_progress", args=["pilot"])
     answer = client.get(page, headers={"HX-Request": "true", "HX-Current-URL": f"{SITE}{page}?wave=1"})
     assert answer.status_code == 204
     assert answer["HX-Redirect"] == "/accounts/login/?next=/experiments/pilot/progress/%3Fwave%3D1"
 
 
-def test_a_view_without_a_rule_for_methods_answers_get():
+def test_a_view_without_a_method_restriction_accepts_get():
     assert accepts_get(lambda request: None)

@@ -37,7 +37,7 @@ def experiment(lab_of_file):
 
 
 @pytest.mark.parametrize("page", ["/experiments/odd/progress/", "run"])
-def test_they_are_counted_with_links_to_them(experiment, as_, page):
+def test_unusable_answers_are_counted_with_links(experiment, as_, page):
     run = experiment.runs.get()
     text = as_("owner").get(run.get_absolute_url() if page == "run" else page).content.decode()
     query = f"run={run.pk}" if page == "run" else "experiment=odd"
@@ -60,12 +60,12 @@ def test_they_are_counted_with_links_to_them(experiment, as_, page):
         ("unparsed=false&empty=false", 4),
     ],
 )
-def test_the_address_finds_them(experiment, as_, query, found):
+def test_unusable_answers_can_be_filtered_by_url(experiment, as_, query, found):
     page = as_("owner").get(f"/trials/?experiment=odd&{query}")
     assert len(page.context["page"].keys) == found
 
 
-def test_a_row_says_which_kind_it_is(experiment, as_):
+def test_a_row_shows_the_kind_of_an_unusable_answer(experiment, as_):
     text = as_("owner").get("/trials/?experiment=odd&empty=true").content.decode()
     assert '<span class="chip">empty</span>' in text
     assert '<span class="chip">truncated</span>' in text
@@ -88,7 +88,7 @@ def test_unusable_answers_are_found_by_their_index(experiment):
     assert "trial_odd" in plan
 
 
-def test_the_counts_cost_one_query_more(experiment, as_, django_assert_max_num_queries):
+def test_the_counts_need_one_more_query(experiment, as_, django_assert_max_num_queries):
     owner = as_("owner")
     trial = experiment.runs.get().trials.first()
     for _ in range(5):
@@ -127,13 +127,13 @@ def with_errors(experiment):
         ("refused=false", 10),
     ],
 )
-def test_refusals_that_were_errors_are_found_among_the_refused(with_errors, as_, query, found):
+def test_the_refused_filter_includes_refusals_recorded_as_errors(with_errors, as_, query, found):
     page = as_("owner").get(f"/trials/?experiment=odd&{query}")
     assert len(page.context["page"].keys) == found
 
 
 @pytest.mark.slow
-def test_refused_counts_refusals_that_were_errors_on_every_page(with_errors, as_):
+def test_the_refused_count_includes_refusals_recorded_as_errors_on_every_page(with_errors, as_):
     owner = as_("owner")
     assert ("refused", 2) in owner.get("/experiments/odd/progress/").context["unusable_answers"]
     results = owner.get("/experiments/odd/results/")
@@ -142,7 +142,7 @@ def test_refused_counts_refusals_that_were_errors_on_every_page(with_errors, as_
     assert [run["refused"] for run in status["runs"]] == [1, 1]
 
 
-def test_the_count_of_empty_answers_leads_to_them(experiment, as_):
+def test_the_count_of_empty_answers_links_to_them(experiment, as_):
     condition = experiment.conditions.get()
     text = as_("owner").get("/experiments/odd/results/").content.decode()
     for kind in ("empty", "truncated", "refused"):

@@ -98,7 +98,7 @@ def test_a_reader_cannot_cancel_a_batch(lab, batch, as_):
     assert client.post(f"/batches/{batch.pk}/cancel/", {"reason": "x"}).status_code == 404
 
 
-def test_a_poll_gets_the_live_part_alone_until_the_batch_has_ended(lab, batch, as_):
+def test_a_poll_gets_only_the_live_part_until_the_batch_ends(lab, batch, as_):
     client = as_("owner")
     part = client.get(f"/batches/{batch.pk}/", headers={"hx-request": "true"}).content.decode()
     assert "<html" not in part
@@ -128,14 +128,14 @@ def test_the_design_page_shows_which_calls_use_batches(lab, as_):
     assert "saves about" in page
 
 
-def test_the_workers_page_lists_open_batches_of_what_one_may_see(lab, batch, as_):
+def test_the_workers_page_lists_open_batches_of_visible_experiments(lab, batch, as_):
     assert f"/batches/{batch.pk}/" in as_("owner").get("/workers/").content.decode()
     assert f"/batches/{batch.pk}/" not in as_("researcher").get("/workers/").content.decode()
     ProviderBatch.objects.update(status="collected")
     assert "Open batches" not in as_("owner").get("/workers/").content.decode()
 
 
-def test_the_list_is_narrowed_by_state_endpoint_experiment_and_run_in_the_address(lab, batch, as_):
+def test_the_list_is_filtered_by_state_endpoint_experiment_and_run_in_the_url(lab, batch, as_):
     client, here = as_("owner"), f"/batches/{batch.pk}/"
     run, slug, endpoint = lab.run.pk, lab.experiment.slug, lab.model.endpoint.name
     for query in ("", "status=open", "status=submitted", f"run={run}", f"experiment={slug}", f"endpoint={endpoint}"):
@@ -161,7 +161,7 @@ def test_a_longer_list_needs_no_more_queries(lab, batch, as_, all_in_the_admin):
     assert counts[:2] == counts[2:]
 
 
-def test_the_admin_shows_a_batch_and_changes_nothing_of_it(lab, batch, as_, all_in_the_admin):
+def test_the_admin_shows_a_batch_read_only(lab, batch, as_, all_in_the_admin):
     client, address = as_("owner"), f"/admin/runs_app/providerbatch/{batch.pk}/change/"
     page = client.get(address).content.decode()
     assert "batch_&lt;b&gt;77" in page
@@ -171,7 +171,7 @@ def test_the_admin_shows_a_batch_and_changes_nothing_of_it(lab, batch, as_, all_
     assert f"/runs/{lab.run.pk}/" not in as_("researcher").get("/admin/runs_app/providerbatch/").content.decode()
 
 
-def test_cancelling_in_the_admin_takes_a_reason_and_is_the_same_transition(lab, batch, as_, all_in_the_admin):
+def test_cancelling_in_the_admin_needs_a_reason_and_is_the_same_transition(lab, batch, as_, all_in_the_admin):
     address, asked = "/admin/runs_app/providerbatch/", {"action": "cancel", "_selected_action": [batch.pk], "index": 0}
     Experiment.objects.update(sharing="group")
     as_("researcher").post(address, asked | {"confirmed": "1", "reason": "not mine"})
@@ -187,7 +187,7 @@ def test_cancelling_in_the_admin_takes_a_reason_and_is_the_same_transition(lab, 
     assert "was not cancelled" in again
 
 
-def test_a_batched_run_offers_no_number_of_calls_in_flight(lab, batch, as_):
+def test_a_batched_run_has_no_concurrency_field(lab, batch, as_):
     page = as_("owner").get(f"/runs/{lab.run.pk}/").content.decode()
     assert "sent through the batch API" in page
     assert "max_concurrency" not in page

@@ -18,6 +18,6 @@ def test_pages_and_files_for_signed_in_people_are_not_stored(name, lab, as_):
     assert "private" in response["Cache-Control"]
 
 
-def test_images_keep_their_own_rule(lab, as_):
+def test_images_have_their_own_cache_headers(lab, as_):
     response = as_("owner").get(reverse("asset", args=[values_of(lab)["image"]]))
     assert "immutable" in response["Cache-Control"]

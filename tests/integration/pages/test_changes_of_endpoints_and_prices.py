@@ -55,7 +55,7 @@ def test_prices_and_limits_changed_on_pages_have_a_history_with_the_reason(model
     assert as_("researcher").get(address).status_code == 404
 
 
-def test_a_page_that_is_saved_as_it_was_opened_changes_nothing(model, as_):
+def test_saving_an_unchanged_form_changes_nothing(model, as_):
     """Return what a browser would send; a date that it cannot parse stays empty."""
     LanguageModel.objects.update(price_date="2026-05-01", price_source="a list", batch_discount="0.25")
     operator, address = as_("operator"), f"/endpoints/models/{model.pk}/edit/"

@@ -124,7 +124,7 @@ def test_an_inactive_model_is_offered_only_if_the_draft_has_it(entered, parts, a
     assert parts["models"][0] in kept
 
 
-def test_the_panel_counts_what_was_chosen_so_far(entered, as_):
+def test_the_panel_counts_the_current_choices(entered, as_):
     response = as_("researcher").post(reverse("experiment_outlook"), {**entered, "slug": ""})
     outlook = response.context["summary"]
     assert (outlook.conditions, outlook.items, outlook.estimate.trials) == (2, 5, 40)
@@ -161,7 +161,7 @@ def test_a_draft_is_edited_by_its_owner(entered, as_):
     assert as_("owner").post("/experiments/renamed/edit/", entered).status_code == 404
 
 
-def test_after_the_launch_only_what_no_model_saw_may_change(lab, as_):
+def test_after_the_launch_only_settings_unseen_by_models_can_change(lab, as_):
     address = f"/experiments/{lab.experiment.slug}/edit/"
     form = {
         "title": "New words",
@@ -192,7 +192,7 @@ def test_a_raised_budget_shows_in_the_history(lab, as_, people):
     }
 
 
-def test_time_out_attempts_and_waits_change_after_the_launch_and_an_empty_field_keeps_its_value(lab, client, people):
+def test_timeout_attempts_and_waits_can_change_after_the_launch_and_an_empty_field_keeps_its_value(lab, client, people):
     client.force_login(people["owner"])
     form = {"sharing": "private", "samples": 2, "on_empty": "keep", "max_usd": "5", "reason": "It is slow"}
     address = f"/experiments/{lab.experiment.slug}/edit/"
@@ -266,14 +266,14 @@ def test_the_downloaded_file_creates_the_same_design_again(lab, as_):
     assert set(copy.prompts.all()) == set(lab.experiment.prompts.all())
 
 
-def test_the_preview_is_exactly_what_is_sent(lab, as_):
+def test_the_preview_equals_the_sent_messages(lab, as_):
     address = f"/experiments/{lab.experiment.slug}/preview/"
     text = as_("owner").get(address, {"item": "item-1"}).content.decode()
     assert "How much valence does this show? What is 1 plus 1?" in text
     assert "You rate." in text
 
 
-def test_the_preview_of_a_stranger_says_so(lab, as_):
+def test_the_preview_of_an_unknown_item_or_prompt_is_an_error(lab, as_):
     address = f"/experiments/{lab.experiment.slug}/preview/"
     assert "The dataset has no item with this key" in as_("owner").get(address, {"item": "nobody"}).content.decode()
     assert as_("owner").get(address, {"prompt": "999999"}).status_code == 404
@@ -282,7 +282,7 @@ def test_the_preview_of_a_stranger_says_so(lab, as_):
 # --- copies, and putting away
 
 
-def test_a_colleague_duplicates_what_is_shared_and_owns_the_copy(lab, as_, people):
+def test_a_colleague_duplicates_a_shared_experiment_and_owns_the_copy(lab, as_, people):
     Experiment.objects.update(sharing="group")
     response = as_("researcher").post("/experiments/pilot/duplicate/", {"slug": "mine"})
     copy = Experiment.objects.get(slug="mine")

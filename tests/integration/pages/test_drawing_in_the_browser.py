@@ -43,7 +43,7 @@ def test_a_draw_ticks_its_models_says_why_and_saves_nothing(site, entered, as_):
 
 
 @pytest.mark.slow
-def test_what_was_drawn_is_kept_though_the_choice_was_edited_and_a_price_changed(site, entered, as_):
+def test_a_draw_is_kept_after_edits_of_the_choice_and_changed_prices(site, entered, as_):
     client = as_("researcher")
     form = pressed(client, entered).context["form"]
     drawn = form.drawing.pinned_draw.drawn
@@ -59,7 +59,7 @@ def test_what_was_drawn_is_kept_though_the_choice_was_edited_and_a_price_changed
 
 
 @pytest.mark.slow
-def test_a_draft_that_is_drawn_anew_keeps_the_new_draw_and_one_chosen_by_hand_keeps_none(site, entered, as_):
+def test_a_new_draw_replaces_the_old_draw_and_a_manual_choice_removes_it(site, entered, as_):
     client = as_("researcher")
     form = pressed(client, entered).context["form"]
     chosen = list(LanguageModel.objects.filter(name__in=form.drawing.pinned_draw.drawn))
@@ -73,7 +73,7 @@ def test_a_draft_that_is_drawn_anew_keeps_the_new_draw_and_one_chosen_by_hand_ke
     assert Experiment.objects.get().draws == {}
 
 
-def test_a_draw_that_none_of_the_models_came_from_is_not_kept(site, entered, as_):
+def test_a_draw_is_discarded_if_no_drawn_model_is_chosen(site, entered, as_):
     client = as_("researcher")
     form = pressed(client, entered).context["form"]
     others = LanguageModel.objects.exclude(name__in=form.drawing.pinned_draw.drawn)
@@ -81,7 +81,7 @@ def test_a_draw_that_none_of_the_models_came_from_is_not_kept(site, entered, as_
 
 
 @pytest.mark.slow
-def test_a_draw_that_was_touched_on_the_way_is_refused(site, entered, as_):
+def test_a_manipulated_draw_is_refused(site, entered, as_):
     client = as_("researcher")
     pinned = pressed(client, entered).context["form"].drawing["pinned"].value()
     response = client.post(NEW, {**entered, "draw-pinned": f"x{pinned}"})

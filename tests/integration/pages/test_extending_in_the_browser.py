@@ -31,7 +31,7 @@ def post(launched, as_):
     return lambda **fields: as_("owner").post(address, {"samples": "2", **fields})
 
 
-def test_the_design_tab_leads_to_it_and_it_shows_what_is_there(launched, other, as_):
+def test_the_design_tab_links_to_the_extend_page_with_the_current_design(launched, other, as_):
     assert reverse("experiment_extend", args=["grows"]) in as_("owner").get("/experiments/grows/").content.decode()
     shown = as_("owner").get("/experiments/grows/extend/")
     assert '<span class="chip">small</span>' in shown.content.decode()
@@ -39,7 +39,7 @@ def test_the_design_tab_leads_to_it_and_it_shows_what_is_there(launched, other, 
     assert "Extend and launch" not in shown.content.decode()
 
 
-def test_the_new_trials_and_their_cost_are_shown_before_anything_is_made(post, launched, other):
+def test_the_new_trials_and_their_cost_are_shown_before_creation(post, launched, other):
     n = Trial.objects.count()
     shown = post(language_models=[other.pk], samples=launched.samples)
     preview = shown.context["preview"]
@@ -50,7 +50,7 @@ def test_the_new_trials_and_their_cost_are_shown_before_anything_is_made(post, l
 
 
 @pytest.mark.slow
-def test_what_was_seen_and_confirmed_is_launched_with_author_and_reason(post, launched, other, people):
+def test_a_confirmed_extension_is_launched_with_author_and_reason(post, launched, other, people):
     n = Trial.objects.count()
     seen = post(language_models=[other.pk]).context["preview"].digest
     done = post(language_models=[other.pk], seen=seen, reason="Compare sizes", extend="1")
@@ -63,7 +63,7 @@ def test_what_was_seen_and_confirmed_is_launched_with_author_and_reason(post, la
 
 
 @pytest.mark.slow
-def test_a_cost_that_changed_meanwhile_is_shown_again(post, launched, other):
+def test_a_changed_cost_is_shown_again_before_the_launch(post, launched, other):
     seen = post(language_models=[other.pk]).context["preview"].digest
     other.output_price = Decimal(50)
     other.save()

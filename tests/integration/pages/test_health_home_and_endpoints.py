@@ -107,7 +107,7 @@ def test_an_operator_adds_an_endpoint_and_a_model(as_):
         ("max_concurrency", "0", "Must be between 1 and 100,000."),
     ],
 )
-def test_a_refusal_is_at_its_field(as_, field, value, said):
+def test_an_error_appears_at_its_field(as_, field, value, said):
     response = as_("operator").post("/endpoints/new/", {**ENDPOINT, field: value})
     assert said in " ".join(response.context["form"].errors[field])
     assert not Endpoint.objects.exists()

@@ -46,7 +46,7 @@ def test_workers_with_a_recent_heartbeat_are_counted(client):
     assert health(client)[1]["workers_alive"] == 2
 
 
-def test_the_oldest_waiting_task_has_an_age_and_one_that_is_at_work_has_none(client):
+def test_only_a_waiting_task_has_an_age(client):
     queue_task(waits=42)
     queue_task(waits=7)
     queue_task(waits=-3600)  # Locked by the worker that has it.
@@ -56,7 +56,7 @@ def test_the_oldest_waiting_task_has_an_age_and_one_that_is_at_work_has_none(cli
 
 
 @pytest.mark.parametrize(("waits", "state"), [(200, "ok"), (400, "stale")])
-def test_a_task_that_waits_too_long_makes_workers_stale_and_the_site_goes_on(client, waits, state):
+def test_a_task_that_waits_too_long_makes_workers_stale_and_the_site_stays_healthy(client, waits, state):
     queue_task(waits=waits)
     assert (health(client)[0], health(client)[1]["workers"]) == (200, state)
     assert health(client, "?workers=1")[0] == (503 if state == "stale" else 200)
@@ -83,7 +83,7 @@ def test_no_worker_is_needed_if_no_call_waits(client, waiting_run, change):
     )
 
 
-def test_it_contains_only_counts_and_ages_and_needs_one_query(client, waiting_run, django_assert_num_queries):
+def test_the_report_contains_only_counts_and_ages_and_needs_one_query(client, waiting_run, django_assert_num_queries):
     make_worker()
     queue_task(waits=3)
     with django_assert_num_queries(1):

@@ -172,7 +172,7 @@ def send_endpoint(client, routes):
 
 
 @pytest.mark.parametrize(("routes", "stored"), [("", []), ('["azure"]', ["azure"])])
-def test_json_that_was_left_empty_is_the_default_of_its_column(db, client, routes, stored):
+def test_empty_json_becomes_the_default_of_its_column(db, client, routes, stored):
     answer = send_endpoint(client, routes)
     assert answer.status_code == 302, answer.context["adminform"].form.errors
     assert Endpoint.objects.get(name="new").provider_routes == stored

@@ -49,7 +49,7 @@ def usual_list(reader):
 @example("-")
 @example("score_1")
 @given(value=ANY)
-def test_an_unknown_sort_or_column_leaves_the_list_of_trials_as_it_was(reader, usual_list, value):
+def test_an_unknown_sort_or_column_does_not_change_the_list_of_trials(reader, usual_list, value):
     answer = reader.get("/trials/", {"experiment": "sums", "sort": value, "column": value})
     keys, shown, known = usual_list
     assert answer.status_code == 200
@@ -62,7 +62,7 @@ def test_an_unknown_sort_or_column_leaves_the_list_of_trials_as_it_was(reader, u
 @quickly
 @example("-mean")
 @given(value=ANY)
-def test_results_matrix_compare_and_leaderboard_take_any_sort_and_column(reader, value):
+def test_results_matrix_compare_and_leaderboard_accept_any_sort_and_column(reader, value):
     first, second = Condition.objects.filter(experiment__slug="sums").order_by("pk").values_list("pk", flat=True)
     hostile = {"sort": value, "column": value}
     board = reader.get("/experiments/sums/results/", hostile)

@@ -28,7 +28,7 @@ def pages(lab):
 
 
 @pytest.mark.slow
-def test_no_markup_of_others_reaches_a_page(nasty_lab, as_):
+def test_no_markup_of_other_people_reaches_a_page(nasty_lab, as_):
     client = as_("operator")
     for name, address in pages(nasty_lab).items():
         text = client.get(address).content.decode()

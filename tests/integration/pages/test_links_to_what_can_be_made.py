@@ -18,7 +18,7 @@ def makers(page):
     return [f'href="/admin/runs_app/{kind}/add/"' in page for kind in ("prompt", "sampler", "dimension")]
 
 
-def test_a_new_experiment_links_to_what_it_crosses(as_):
+def test_the_experiment_form_links_to_pages_that_create_its_parts(as_):
     web = as_("researcher")
     empty = links(web, "/experiments/new/")
     assert all(makers(empty))

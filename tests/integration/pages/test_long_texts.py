@@ -29,7 +29,7 @@ def long_trial(people):
 
 
 @pytest.mark.parametrize("name", ["answer", "reasoning", "response", "error"])
-def test_a_trials_long_texts_are_cut_and_offered_as_files(long_trial, as_, name):
+def test_long_texts_of_a_trial_are_truncated_and_downloadable(long_trial, as_, name):
     page = as_("owner").get(reverse("trial_detail", args=[long_trial.pk]))
     text = page.content.decode()
     address = reverse("trial_text", args=[long_trial.pk, name])
@@ -43,12 +43,12 @@ def test_a_trials_long_texts_are_cut_and_offered_as_files(long_trial, as_, name)
     assert file["X-Content-Type-Options"] == "nosniff"
 
 
-def test_the_page_says_how_much_it_shows(long_trial, as_):
+def test_the_page_states_how_much_of_a_text_it_shows(long_trial, as_):
     text = as_("owner").get(reverse("trial_detail", args=[long_trial.pk])).content.decode()
     assert f"The first 20\u202f000 of {len(LONG):,}".replace(",", "\u202f") in text
 
 
-def test_a_text_that_fits_is_whole_and_has_no_link(people, as_):
+def test_a_short_text_is_complete_and_has_no_link(people, as_):
     trial = answered_with(people, answer="x" * MAX_SHOWN)
     text = as_("owner").get(reverse("trial_detail", args=[trial.pk])).content.decode()
     assert "x" * MAX_SHOWN in text
@@ -67,7 +67,7 @@ def long_item(people):
 
 
 @pytest.mark.slow
-def test_a_long_request_is_cut_and_offered_as_a_file(long_item, as_):
+def test_a_long_request_is_truncated_and_downloadable(long_item, as_):
     page = as_("owner").get(reverse("trial_detail", args=[long_item.pk])).content.decode()
     address = reverse("trial_message", args=[long_item.pk, 1])
     assert address in page
@@ -78,7 +78,7 @@ def test_a_long_request_is_cut_and_offered_as_a_file(long_item, as_):
 
 
 @pytest.mark.parametrize("name", ["input", "target", "grading_scheme"])
-def test_an_items_long_texts_are_cut_and_offered_as_files(long_item, as_, name):
+def test_long_texts_of_an_item_are_truncated_and_downloadable(long_item, as_, name):
     item = long_item.item
     of = [item.dataset.slug, item.dataset.version, item.pk]
     page = as_("owner").get(reverse("item_detail", args=of)).content.decode()
@@ -89,7 +89,7 @@ def test_an_items_long_texts_are_cut_and_offered_as_files(long_item, as_, name):
     assert as_("owner").get(reverse("item_text", args=[*of, "key"])).status_code == 404
 
 
-def test_the_preview_of_a_design_is_cut_and_offered_as_a_file(long_item, as_):
+def test_a_long_design_preview_is_truncated_and_downloadable(long_item, as_):
     slug = long_item.run.experiment.slug
     page = as_("owner").get(reverse("experiment_preview", args=[slug]), {"item": "long"}).content.decode()
     address = reverse("experiment_message", args=[slug, 1])
@@ -98,7 +98,7 @@ def test_the_preview_of_a_design_is_cut_and_offered_as_a_file(long_item, as_):
     assert as_("owner").get(address, {"item": "long"}).content.decode() == LONG
 
 
-def test_the_page_of_one_answers_raters_cuts_it_too(long_item, as_):
+def test_the_disagreement_page_truncates_a_long_answer(long_item, as_):
     page = as_("owner").get(reverse("disagreement", args=[long_item.run.experiment.slug, long_item.pk]))
     text = page.content.decode()
     assert reverse("trial_text", args=[long_item.pk, "answer"]) in text
@@ -122,7 +122,7 @@ def test_a_rater_reads_the_first_part_and_gets_the_rest_as_a_file(people, as_):
 
 
 @pytest.mark.parametrize("role", ["viewer", "researcher", "rater"])
-def test_others_get_no_file(long_item, as_, role):
+def test_other_users_get_no_file(long_item, as_, role):
     client = as_(role)
     assert client.get(reverse("trial_text", args=[long_item.pk, "answer"])).status_code == 404
     assert client.get(reverse("trial_message", args=[long_item.pk, 1])).status_code == 404

@@ -57,9 +57,7 @@ ADMIN = ["datasets_app_dataset", "datasets_app_statuschange", "runs_app_experime
 
 
 @pytest.mark.parametrize("name", ADMIN)
-def test_lists_of_the_admin_name_neither_private_experiments_nor_people_who_made_nothing_there(
-    name, secret, as_, people
-):
+def test_admin_lists_name_neither_private_experiments_nor_unrelated_people(name, secret, as_, people):
     factories.make_user("somebody-who-rates", permissions.RATER)
     secret.runs.first().batches.create(endpoint_id=secret.language_models.get().endpoint_id)
     response = as_("researcher").get(reverse(f"admin:{name}_changelist"))

@@ -21,9 +21,7 @@ def draft(people):
     return factories.make_experiment("draft", owner=people["owner"], models=models)
 
 
-def test_all_models_of_the_experiment_are_checked_and_no_other(
-    draft, as_, monkeypatch, django_capture_on_commit_callbacks
-):
+def test_only_the_models_of_the_experiment_are_checked(draft, as_, monkeypatch, django_capture_on_commit_callbacks):
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda *call: asked.append(call))
     with django_capture_on_commit_callbacks(execute=True):

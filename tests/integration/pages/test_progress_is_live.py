@@ -39,7 +39,7 @@ def poll(client, lab, shown):
     return client.get(address, headers={"HX-Request": "true"}).content.decode()
 
 
-def test_the_poll_that_sees_the_end_brings_the_buttons_that_fit_it(lab, as_):
+def test_the_poll_after_the_end_updates_the_buttons(lab, as_):
     client = as_("owner")
     running = page(client, lab)
     shown = "pause,retry,cancel,priority"
@@ -56,7 +56,7 @@ def test_the_poll_that_sees_the_end_brings_the_buttons_that_fit_it(lab, as_):
     assert 'hx-swap-oob="true"' in run
 
 
-def test_a_poll_leaves_buttons_alone_that_have_not_changed(lab, as_):
+def test_a_poll_does_not_replace_unchanged_buttons(lab, as_):
     """A reason that is being typed is not lost."""
     assert 'id="live-actions"' not in poll(as_("owner"), lab, "pause,retry,cancel,priority")
 
@@ -66,12 +66,12 @@ def test_a_poll_gives_readers_no_buttons(lab, as_):
     assert "/steer/" not in poll(as_("viewer"), lab, "pause")
 
 
-def test_the_rest_of_a_pilot_is_offered_by_the_poll_that_sees_its_end(lab, as_):
+def test_the_poll_after_a_pilot_offers_the_remaining_trials(lab, as_):
     Run.objects.update(status="done", n_pending=0, n_running=0, n_failed=0, n_done=1)
     assert "Launch the rest" in poll(as_("owner"), lab, "")
 
 
-def test_a_poll_gets_the_live_part_alone(lab, as_):
+def test_a_poll_gets_only_the_live_part(lab, as_):
     part = page(as_("owner"), lab, **{"HX-Request": "true"})
     assert part.lstrip().startswith('<div id="live"')
     assert "<html" not in part
@@ -120,11 +120,11 @@ def test_the_list_of_experiments_takes_a_constant_number_of_queries(lab, as_):
     assert not [query["sql"] for query in many if '"runs_app_trial"' in query["sql"]]
 
 
-def test_errors_lead_to_their_trials(lab, as_):
+def test_errors_link_to_their_trials(lab, as_):
     assert "/trials/?experiment=pilot&amp;error=bad_request" in page(as_("owner"), lab)
 
 
-def test_a_run_that_stopped_itself_says_why(lab, as_):
+def test_an_automatically_stopped_run_shows_its_reason(lab, as_):
     Run.objects.update(status="stopped", stop_reason="6 of 60 attempts failed permanently")
     assert "6 of 60 attempts failed permanently" in page(as_("owner"), lab)
 
@@ -157,7 +157,7 @@ def test_no_missing_worker_is_reported_for_a_new_run(lab, as_):
     assert "No worker is alive" not in page(as_("owner"), lab)
 
 
-def test_a_retry_is_offered_for_classes_with_failed_trials_alone(lab, as_):
+def test_a_retry_is_offered_only_for_classes_with_failed_trials(lab, as_):
     Run.objects.update(errors={"bad_request": 3, "worker_lost": 5})
     text = page(as_("owner"), lab)
     assert "Retry 1 failed trial of class bad_request" in text
@@ -196,7 +196,7 @@ def tick(run, seconds, done=0, failed=0):
     Tick.objects.create(run=run, at=START + timedelta(seconds=seconds), done=done, failed=failed)
 
 
-def test_the_pace_is_of_the_last_whole_minute(run):
+def test_the_pace_is_measured_over_the_last_full_minute(run):
     tick(run, -100, done=1000)
     for seconds in range(0, 60, 10):
         tick(run, seconds, done=9, failed=1)
@@ -207,18 +207,18 @@ def test_the_pace_is_of_the_last_whole_minute(run):
     assert pace.points[-1][0] == START + timedelta(seconds=50)
 
 
-def test_a_young_run_is_not_averaged_over_the_time_before_it(run):
+def test_the_pace_of_a_new_run_ignores_the_time_before_its_start(run):
     tick(run, 40, done=10)
     tick(run, 50, done=10)
     assert progress.measure_pace([run], 20, now=START + timedelta(seconds=61)).per_minute == 60
 
 
-def test_without_ticks_there_is_no_pace_and_no_time_left(run):
+def test_a_run_without_ticks_has_no_pace_and_no_time_left(run):
     pace = progress.measure_pace([run], 20, now=START)
     assert (pace.per_minute, pace.seconds_left, pace.points) == (0, None, [])
 
 
-def test_the_projected_cost_is_what_is_spent_and_what_is_left_at_each_runs_mean(lab, run):
+def test_the_projected_cost_is_the_spent_cost_plus_remaining_trials_at_each_runs_mean(lab, run):
     Run.objects.update(n_done=8, n_failed=2, n_pending=25, n_running=5, spent_usd="0.5")
     cheap = Run(status="running", n_done=100, n_pending=100, spent_usd=Decimal("0.1"))
     found = progress.project_cost([Run.objects.get(), cheap], budget=Decimal("2"))
@@ -260,7 +260,7 @@ def test_a_curve_fills_gaps_with_zero_and_ends_on_a_round_top():
     assert (curve.top, curve.peak) == (200, 120)
 
 
-def test_a_limit_keeps_its_value_where_nothing_was_noted():
+def test_a_limit_curve_keeps_its_last_value_between_samples():
     curve = sparklines.build_limit_curve([(START, 16.0), (START + timedelta(seconds=30), 8.0)])
     assert curve.line == "0.0,28.0 240.0,28.0 480.0,28.0 720.0,84.0"
     assert (curve.top, curve.peak) == (20, 16.0)

@@ -182,7 +182,7 @@ def shown_costs(client, token):
 
 
 @pytest.mark.slow
-def test_costs_are_left_out_of_shared_pages_unless_the_author_ticks_them(client, study):
+def test_shared_pages_omit_costs_unless_the_author_includes_them(client, study):
     _, token = make_link(study, "experiment")
     compute(client, token)
     assert shown_costs(client, token) == {}
@@ -242,7 +242,7 @@ def test_a_link_only_reads(client, study, method):
     assert ShareLink.objects.usable().count() == 1
 
 
-def test_a_revoked_link_ends_at_once_and_the_history_says_so(client, study):
+def test_a_revoked_link_ends_immediately_and_the_history_records_it(client, study):
     link, token = make_link(study, "leaderboard", label="reviewers")
     address = part("shared_leaderboard", token)
     assert client.get(address).status_code == 200
@@ -272,7 +272,7 @@ def test_the_address_is_shown_once_and_only_its_hash_is_stored(client, study):
     assert timedelta(days=29) < link.expires_at - timezone.now() < timedelta(days=31)
 
 
-def test_a_wrong_choice_makes_no_link(client, study):
+def test_an_invalid_choice_creates_no_link(client, study):
     client.force_login(study.owner)
     page = reverse("share_links", args=["study"])
     for data in ({"scope": "database", "days": "30"}, {"scope": "report", "days": "100000"}, {}):
@@ -295,7 +295,7 @@ def test_only_editors_list_create_and_revoke_links(client, study):
     assert link.state == "active"
 
 
-def test_an_address_with_wrong_tokens_must_wait(client, study, monkeypatch):
+def test_a_client_that_guesses_tokens_is_rate_limited(client, study, monkeypatch):
     monkeypatch.setattr(share_links, "MAX_GUESSES", 3)
     _, token = make_link(study, "leaderboard")
     for _ in range(5):

@@ -59,14 +59,14 @@ def test_unchanged_sharing_adds_no_history(lab, as_):
     ("sharing", "chosen", "said"),
     [("people", [], "at least one"), ("group", ["viewer"], "clear the selection of people")],
 )
-def test_people_and_the_choice_above_them_agree(lab, as_, people, sharing, chosen, said):
+def test_selected_people_must_match_the_sharing_mode(lab, as_, people, sharing, chosen, said):
     keys = [people[name].pk for name in chosen]
     response = share(as_("owner"), lab, sharing=sharing, shared_with=keys, reason="Typed")
     assert said in " ".join(response.context["form"].errors["shared_with"])
     assert "Typed" in response.content.decode()
 
 
-def test_raters_strangers_and_the_owner_are_not_offered(lab, as_, people):
+def test_raters_users_without_a_role_and_the_owner_are_not_offered(lab, as_, people):
     form = as_("owner").get(address(lab)).context["form"]
     names = {user.username for user in form.fields["shared_with"].queryset}
     assert names == {"viewer", "researcher", "operator"}

@@ -74,7 +74,7 @@ def test_attempts_during_the_wait_do_not_make_it_longer(ada):
         assert sign_in(Client()).status_code == 302
 
 
-def test_a_browser_that_signed_in_before_is_not_kept_out_by_guesses_from_elsewhere(ada, client):
+def test_a_known_browser_is_not_blocked_by_guesses_from_other_addresses(ada, client):
     assert sign_in(client).status_code == 302
     client.post("/accounts/logout/")
     guess(ACCOUNT_FAILURES, address="10.9.9.9")
@@ -82,7 +82,7 @@ def test_a_browser_that_signed_in_before_is_not_kept_out_by_guesses_from_elsewhe
     assert sign_in(client).status_code == 302
 
 
-def test_a_browser_that_signed_in_before_is_limited_by_itself_and_known_for_its_account_alone(ada, client):
+def test_a_known_browser_has_its_own_limit_for_its_own_account_only(ada, client):
     sign_in(client)
     client.post("/accounts/logout/")
     assert guess(ACCOUNT_FAILURES, client=client)[-1] == 200
@@ -91,7 +91,7 @@ def test_a_browser_that_signed_in_before_is_limited_by_itself_and_known_for_its_
     assert sign_in(client, name="bob").status_code == 429
 
 
-def test_names_that_do_not_exist_are_refused_alike(ada):
+def test_unknown_names_are_refused_in_the_same_way(ada):
     known, unknown = guess(ACCOUNT_FAILURES + 1), guess(ACCOUNT_FAILURES + 1, name="nobody", address="10.0.0.9")
     assert known == unknown
     texts = [

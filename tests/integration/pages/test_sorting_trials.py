@@ -99,7 +99,7 @@ def test_filters_apply_to_a_sorted_list(sums, as_):
 
 
 @pytest.mark.slow
-def test_next_and_previous_of_a_trial_keep_to_the_order(sums, as_):
+def test_next_and_previous_of_a_trial_follow_the_order(sums, as_):
     keys, _ = walk(as_("owner"), "experiment=sums&sort=-rating")
     at = keys[7]
     page = as_("owner").get(reverse("trial_detail", args=[at]) + "?experiment=sums&sort=-rating")
@@ -189,7 +189,7 @@ def test_each_filter_has_a_chip_that_removes_it(sums, as_):
     assert page_text(response).count("Remove this filter") == 3
 
 
-def test_a_chip_shows_a_number_as_it_was_typed(sums, as_):
+def test_a_chip_shows_a_number_as_entered(sums, as_):
     for typed, shown in (("0", "0"), ("0.5", "0.5"), ("1.0", "1")):
         chips = as_("owner").get(f"{ADDRESS}?experiment=sums&score={typed}").context["chips"]
         assert {chip.label: chip.text for chip in chips}["Score"] == shown

@@ -68,7 +68,7 @@ def test_readers_cannot_control_runs(lab, as_, role):
     assert (lab.run.status, lab.run.max_concurrency) == ("running", 32)
 
 
-def test_one_run_can_be_controlled_alone(lab, as_):
+def test_one_run_can_be_controlled_separately(lab, as_):
     other = factories.make_experiment("other", owner=lab.people["owner"], dataset=lab.experiment.dataset)
     (elsewhere,) = factories.make_runs(other)
     as_("owner").post(f"/runs/{lab.run.pk}/steer/pause/", {})

@@ -48,7 +48,7 @@ def lines(experiment, by):
     }
 
 
-def test_sums_by_model_name_each_saving_and_count_unknown_costs_apart(experiment):
+def test_sums_by_model_show_each_saving_and_count_unknown_costs_separately(experiment):
     by_model = lines(experiment, "model")
     small, dear = by_model["small"], by_model["dear"]
     assert (small.list_usd, small.paid_usd) == (Decimal("2.5"), Decimal("0.5"))
@@ -66,12 +66,12 @@ def test_sums_by_model_name_each_saving_and_count_unknown_costs_apart(experiment
         ("America/Los_Angeles", {"2026-03-01": 4}),
     ],
 )
-def test_a_day_is_the_readers_day(experiment, zone, days):
+def test_days_use_the_readers_time_zone(experiment, zone, days):
     with timezone.override(zone):
         assert {day: sums.attempts for day, sums in lines(experiment, "day").items()} == days
 
 
-def test_the_filter_of_days_is_in_the_readers_zone_too(experiment, as_):
+def test_the_day_filter_uses_the_readers_time_zone(experiment, as_):
     owner = as_("owner")
     owner.cookies["tz"] = "Asia/Kathmandu"
     page = owner.get(f"/experiments/{experiment.slug}/ledger/?since=2026-03-02&until=2026-03-02")

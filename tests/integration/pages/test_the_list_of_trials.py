@@ -89,7 +89,7 @@ def test_pages_contain_the_rows_of_a_plain_query(many, as_, query, monkeypatch):
 
 
 @pytest.mark.slow
-def test_going_back_from_the_end_finds_the_same(many, as_, monkeypatch):
+def test_paging_backwards_finds_the_same_rows(many, as_, monkeypatch):
     monkeypatch.setattr(trial_pagination, "PAGE", 7)
     monkeypatch.setattr(trial_pagination, "SEARCHED", 25)
     client, beyond = as_("owner"), Trial.objects.order_by("-pk").first().pk + 1
@@ -169,7 +169,7 @@ def test_no_page_counts_or_skips_trials_of_a_large_search(many, as_, monkeypatch
 
 
 @pytest.mark.slow
-def test_next_and_previous_of_a_trial_keep_to_the_filter(many, as_):
+def test_next_and_previous_of_a_trial_follow_the_filter(many, as_):
     failed = list(Trial.objects.filter(status="failed").order_by("pk"))
     response = as_("owner").get(f"/trials/{failed[1].pk}/?status=failed")
     assert response.context["previous"] == failed[0].pk
@@ -181,7 +181,7 @@ def test_next_and_previous_of_a_trial_keep_to_the_filter(many, as_):
 
 
 @pytest.mark.slow
-def test_a_trial_leads_to_its_repetitions_then_to_other_conditions_of_its_item(people, as_):
+def test_a_trial_links_to_its_repetitions_and_then_to_other_conditions(people, as_):
     models = [factories.make_model("first"), factories.make_model("second")]
     experiment = factories.make_experiment("both", owner=people["owner"], models=models, samples=2)
     trials = [trial for run in factories.make_runs(experiment) for trial in factories.plan_trials(run)]
@@ -197,7 +197,7 @@ def test_a_trial_leads_to_its_repetitions_then_to_other_conditions_of_its_item(p
 
 
 @pytest.mark.slow
-def test_other_trials_of_an_item_ask_on_the_same_dimension_and_in_the_same_experiment(people, as_):
+def test_other_trials_of_an_item_have_the_same_dimension_and_experiment(people, as_):
     dimensions = [factories.make_dimension("valence"), factories.make_dimension("arousal")]
     dataset = factories.make_dataset("shared", items=1)
     made = [
@@ -214,7 +214,7 @@ def test_other_trials_of_an_item_ask_on_the_same_dimension_and_in_the_same_exper
 
 
 @pytest.mark.slow
-def test_a_trials_page_makes_as_many_queries_whatever_is_around_it(many, as_):
+def test_the_trial_page_has_a_constant_number_of_queries(many, as_):
     client, counts = as_("owner"), set()
     trials = list(Trial.objects.order_by("pk"))
     for trial in (trials[0], trials[len(trials) // 2], trials[-1]):

@@ -43,7 +43,7 @@ def test_other_answers_that_the_reader_may_not_see_are_not_listed(answered, peop
     assert as_("researcher").get(reverse("trial_detail", args=[trial.pk])).status_code == 404
 
 
-def test_it_leads_to_item_run_prompt_and_sampler(answered, as_):
+def test_the_page_links_to_item_run_prompt_and_sampler(answered, as_):
     trial = answered.runs.order_by("pk").first().trials.first()
     text = page_text(as_("owner").get(reverse("trial_detail", args=[trial.pk])))
     condition = trial.run.condition
@@ -77,7 +77,7 @@ def same_item(client, trial, query=""):
     return page.context["same_item"]["previous"], page.context["same_item"]["next"]
 
 
-def test_brackets_lead_to_trials_of_the_item_under_the_filter_of_the_list(answered, as_):
+def test_bracket_keys_move_through_trials_of_the_item_within_the_filter(answered, as_):
     client, runs = as_("owner"), list(answered.runs.order_by("pk"))
     first, second, third = runs[0].trials.filter(item__position=0).order_by("sample_idx")
     of_other = list(runs[1].trials.filter(item__position=0).order_by("pk").values_list("pk", flat=True))
@@ -91,14 +91,14 @@ def test_brackets_lead_to_trials_of_the_item_under_the_filter_of_the_list(answer
     assert same_item(client, second, "?score=much") == (None, None), "the list is empty too"
 
 
-def test_brackets_follow_the_order_of_the_list(answered, as_):
+def test_bracket_keys_follow_the_order_of_the_list(answered, as_):
     run = answered.runs.order_by("pk").first()
     first, second, third = run.trials.filter(item__position=0).order_by("sample_idx")
     assert same_item(as_("owner"), second, f"?run={run.pk}&sort=-id") == (third.pk, first.pk)
     assert same_item(as_("owner"), second, f"?run={run.pk}&sort=-sample_idx") == (third.pk, first.pk)
 
 
-def test_the_page_says_that_its_keys_keep_to_the_filter(answered, as_):
+def test_the_page_states_that_its_keys_follow_the_filter(answered, as_):
     address = reverse("trial_detail", args=[answered.runs.order_by("pk").first().trials.first().pk])
     assert "repetitions and conditions under the filter of the list" in page_text(
         as_("owner").get(f"{address}?status=done")
@@ -108,7 +108,7 @@ def test_the_page_says_that_its_keys_keep_to_the_filter(answered, as_):
     assert "next, previous of the same item under that filter" in plain
 
 
-def test_a_judges_call_leads_to_other_calls_about_the_item(answered, as_):
+def test_a_judge_call_links_to_other_calls_about_the_item(answered, as_):
     condition = answered.runs.first().condition
     judged = type(condition).objects.create(
         experiment=answered, condition_id="judge", stage="judge", model=condition.model, prompt=condition.prompt,

@@ -66,7 +66,7 @@ def test_a_trial_and_its_neighbours_are_found_by_index(sixty_thousand, as_):
             assert "Seq Scan on runs_app_trial" not in plan, f"{query}\n{plan}"
 
 
-def test_the_trials_of_one_item_are_found_by_index_and_at_once(sixty_thousand, as_):
+def test_the_trials_of_one_item_are_found_by_index(sixty_thousand, as_):
     """In a middle run: repetitions before and behind it, and other runs of the same item."""
     trial = sixty_thousand[3].trials.order_by("pk")[500]
     page = as_("viewer").get(f"/trials/{trial.pk}/")
@@ -77,7 +77,7 @@ def test_the_trials_of_one_item_are_found_by_index_and_at_once(sixty_thousand, a
     }
 
 
-def test_a_search_for_words_reads_one_stretch_only(sixty_thousand, as_, monkeypatch):
+def test_a_word_search_reads_only_one_key_range(sixty_thousand, as_, monkeypatch):
     monkeypatch.setattr("runs_app.trial_list.trial_pagination.SEARCHED", 1000)
     response = as_("viewer").get("/trials/?contains=nowhere")
     first = sixty_thousand[0].trials.order_by("pk").first().pk

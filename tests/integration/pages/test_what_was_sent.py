@@ -41,18 +41,18 @@ def test_an_image_and_the_text_after_it_are_one_turn(picture):
     assert parts(trial_of("{{image}}What?", picture))[1:] == [("user", "What?", True)]
 
 
-def test_a_picture_between_texts_keeps_its_place(picture):
+def test_an_image_between_texts_keeps_its_position(picture):
     assert parts(trial_of("Before {{image}} after", picture))[1:] == [
         ("user", "Before ", False),
         ("user", " after", True),
     ]
 
 
-def test_a_picture_at_the_end_stands_alone(picture):
+def test_an_image_at_the_end_is_a_separate_part(picture):
     assert parts(trial_of("Before {{image}}", picture))[1:] == [("user", "Before ", False), ("user", "", True)]
 
 
-def test_the_page_shows_the_salt_of_this_very_trial(people, as_):
+def test_the_page_shows_the_salt_of_the_trial(people, as_):
     trial = trial_of("Say: {{input}}", owner=people["owner"], cache_buster=True)
     sent = requests.rebuild_messages(trial, None)[-1]["content"]
     assert sent.splitlines()[-1] in as_("owner").get(f"/trials/{trial.pk}/").content.decode()
@@ -76,7 +76,7 @@ def test_the_page_shows_the_answer_its_cost_every_attempt_and_every_grade(lab, a
     assert f'title="${Decimal("0.00012000")}"' in page
 
 
-def test_a_grade_that_could_not_be_read_shows_its_code(lab, as_):
+def test_an_unreadable_grade_shows_its_error_code(lab, as_):
     condition = GradeCondition.objects.create(
         experiment=lab.experiment, grade_condition_id="numeric--aaaaaaaaaaaa", scorer="numeric"
     )

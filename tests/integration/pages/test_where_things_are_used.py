@@ -28,7 +28,7 @@ def test_a_dataset_names_the_experiments_on_it(used, as_):
 
 
 @pytest.mark.parametrize("name", ["prompt", "sampler", "dimension"])
-def test_parts_of_designs_name_the_experiments_with_them(used, people, client, name):
+def test_parts_of_designs_name_their_experiments(used, people, client, name):
     parts, _ = used
     reader = factories.make_user("reader", permissions.RESEARCHER)
     address = reverse(f"admin:runs_app_{name}_change", args=[parts[name].pk])

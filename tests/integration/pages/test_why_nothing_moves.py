@@ -58,7 +58,7 @@ def test_used_up_daily_requests_are_reported_until_midnight(waiting, as_, capsys
     assert json.loads(capsys.readouterr().out)["blockers"][0]["until"] == midnight.isoformat()
 
 
-def test_the_day_is_that_of_the_endpoint_and_yesterdays_requests_do_not_count(waiting):
+def test_the_day_uses_the_endpoints_time_zone_and_yesterdays_requests_do_not_count(waiting):
     zone = ZoneInfo("Pacific/Auckland")
     today = timezone.now().astimezone(zone).date()
     Endpoint.objects.update(requests_per_day=5, day_zone=str(zone), throttle=stored(today=5, day=today.isoformat()))
@@ -92,7 +92,7 @@ def test_an_endpoint_that_accepts_no_calls_gives_its_reason(waiting, as_, capsys
     assert text in as_("owner").get(PROGRESS).content.decode()
 
 
-def test_a_wait_of_a_moment_is_not_reported(waiting):
+def test_a_short_wait_is_not_reported(waiting):
     Endpoint.objects.update(paused_until=timezone.now() - timedelta(seconds=1), requests_per_minute=60)
     Endpoint.objects.update(throttle=stored(requests=0.0))
     assert find_blockers(Run.objects.with_design()) == []
@@ -114,7 +114,7 @@ def test_runs_that_do_not_wait_give_no_reason(waiting):
 
 
 @pytest.mark.slow
-def test_budget_reached_goes_away_once_there_is_room_and_the_run_can_be_resumed(waiting, as_, capsys):
+def test_the_budget_reason_disappears_after_the_budget_is_raised_and_the_run_can_be_resumed(waiting, as_, capsys):
     Experiment.objects.update(max_usd=Decimal("0.01"), spent_usd=Decimal("0.0099"))
     Run.objects.update(reserve_usd=Decimal("0.001"))
     (blocker,) = find_blockers(Run.objects.with_design())
@@ -138,6 +138,6 @@ def test_budget_reached_goes_away_once_there_is_room_and_the_run_can_be_resumed(
     assert "The budget now allows more calls" not in owner.get(PROGRESS).content.decode()
 
 
-def test_a_pause_by_a_person_keeps_its_reason_whatever_the_budget_is(waiting, as_):
+def test_a_manual_pause_keeps_its_reason_regardless_of_the_budget(waiting, as_):
     Run.objects.update(status="paused", stop_reason="The budget of my patience is spent.")
     assert "The budget of my patience is spent." in as_("owner").get(PROGRESS).content.decode()

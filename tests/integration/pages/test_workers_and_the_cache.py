@@ -58,7 +58,7 @@ def test_a_worker_is_silent_after_a_minute_unless_it_left(as_, seen_s_ago, left,
     assert (LIVE in text) is (state == "Alive")
 
 
-def test_a_poll_gets_the_live_part_alone(as_):
+def test_a_poll_gets_only_the_live_part(as_):
     make_worker("bench")
     part = as_("researcher").get("/workers/", headers={"HX-Request": "true"}).content.decode()
     assert part.lstrip().startswith('<div id="workers"')
