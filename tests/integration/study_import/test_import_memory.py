@@ -53,7 +53,6 @@ def peak_of(work):
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-        gc.unfreeze()
 
 
 def drain(path):
