@@ -59,7 +59,7 @@ def test_a_batch_cancelled_during_its_upload_is_never_submitted(provider, monkey
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_a_batch_cancelled_during_its_submission_is_cancelled_at_the_provider(provider, monkeypatch, kind):
+def test_a_batch_cancelled_in_submission_is_cancelled_at_the_provider(provider, monkeypatch, kind):
     run = make_batched_run(provider.url, kind)
     provider.set_faults(batch_waits={"done": 1000})
     before(monkeypatch, kind, "create", do=cancel)

@@ -65,7 +65,7 @@ def n_of(worker):
     return Attempt.objects.filter(worker__host=worker.name, outcome="ok").count()
 
 
-def test_a_machine_disconnected_for_longer_than_a_lease_repeats_only_its_calls_in_flight(lab):
+def test_only_calls_in_flight_repeat_after_a_lease_without_network(lab):
     database_url, url, counters, (near, far) = lab
     run = make_launched_run(url, items=40, samples=TRIALS // 40, lease_s=LEASE_S)
     known = {"DATABASE_URL": database_url, "EVALSITE_LLM_ALLOWED_HOSTS": url.split("/")[2]}
