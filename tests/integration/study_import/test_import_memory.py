@@ -1,6 +1,5 @@
 """Memory of an import: constant in the number of trials, in the readers and in the writer."""
 
-import gc
 import json
 import shutil
 import tracemalloc
@@ -8,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from django.db import connection
 
 from grading_app.models import Grading
 from grading_app.study_import import writer
@@ -40,13 +40,7 @@ def study_of(trials):
 
 
 def peak_of(work):
-    """Return the largest number of bytes that Python held during the work, beyond those from before.
-
-    Objects of earlier tests are frozen: beside many of them, Python collects cycles so rarely that garbage piles up.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.collect()  # Resets the count of unfrozen objects that determines the next collection.
+    """Return the largest number of bytes that Python held during the work, beyond those from before."""
     tracemalloc.start()
     try:
         work()
@@ -68,6 +62,9 @@ def assert_flat(few, many):
 @pytest.mark.parametrize("again", [False, True], ids=["new", "imported before"])
 def test_the_writer_holds_only_one_batch_of_trials(monkeypatch, again):
     monkeypatch.setattr(writer, "BATCH", 50)
+    connection.ensure_connection()
+    # psycopg otherwise keeps the texts of up to 100 statements per connection, which earlier tests may have filled.
+    monkeypatch.setattr(connection.connection, "prepare_threshold", None)
     owner = factories.make_user("owner")
     peaks = []
     write_study(study_of(50), "warm", owner)  # Loads the imports and caches of the first call.
