@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta
 from typing import Any
-from urllib.parse import parse_qsl
 
 import django_filters as df
 from django import forms
@@ -13,8 +12,7 @@ from django.utils import timezone
 
 from datasets_app.models import Item
 from evalsite.lib.permissions import is_member
-from evalsite.lib.text.pg_text import describe_unstorable
-from evalsite.lib.web.filters import StrictFilterSet, YesNoFilter
+from evalsite.lib.web.filters import FloatFilter, ParameterFilter, StrictFilterSet, WholeNumberFilter, YesNoFilter
 from runs_app.grading_interface import grading
 from runs_app.models import (
     Annotation,
@@ -36,43 +34,6 @@ from runs_app.trial_list.trial_pagination import Search
 MAX_ITEMS = 20_000  # That match one choice of parameters, so that the list of a search stays small.
 MAX_INDEXED_ITEMS = 200
 """Up to this many items are looked up by index. Trials of more items are scanned."""
-
-
-class WholeNumberFilter(df.Filter):
-    """A filter by whole number. A number that no column can store matches nothing."""
-
-    field_class = forms.IntegerField
-
-
-class FloatFilter(df.Filter):
-    field_class = forms.FloatField
-
-
-def read_parameters(text: str) -> dict[str, str]:
-    """Return the parameters of a text such as `length=8&max_depth=2`. Raise ValueError for another format."""
-    params = dict(parse_qsl(text, strict_parsing=True, keep_blank_values=True, max_num_fields=30))
-    if fault := describe_unstorable(params):
-        raise ValueError(fault)
-    return params
-
-
-class PointField(forms.CharField):
-    """Parameters of generated items, in the format of a query string. The cleaned value is a mapping."""
-
-    def clean(self, value: Any) -> dict[str, str]:
-        text = super().clean(value)
-        if not text:
-            return {}
-        try:
-            return read_parameters(text)
-        except ValueError as error:
-            raise forms.ValidationError("Enter parameters as name=value, joined by &.") from error
-
-
-class PointFilter(df.Filter):
-    """A filter by parameters of the item."""
-
-    field_class = PointField
 
 
 class ExperimentFilter(df.FilterSet):
@@ -151,7 +112,7 @@ class TrialFilter(df.FilterSet):
     status = df.ChoiceFilter(choices=Trial.Status.choices, empty_label="Any")
     item = df.CharFilter(label="Item key")
     category = df.CharFilter(label="Category")
-    point = PointFilter(label="Parameters")
+    point = ParameterFilter(label="Parameters")
     dimension = df.ModelChoiceFilter(label="Dimension", queryset=_list_dimensions, empty_label="Any")
     rating = WholeNumberFilter(label="Rating")
     error = df.CharFilter(label="Error class")

@@ -20,13 +20,13 @@ from django.db import connection
 
 from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from evalsite.lib.text.pg_text import describe_unstorable
+from evalsite.lib.web.filters import read_parameters
 from grading_app.export.columns import Column, exact_cell, json_members, spreadsheet_cell
 from grading_app.export.design_columns import SHARED_BY_A_RUN
 from grading_app.export.export_tables import TABLES, ExportTable
 from grading_app.export.task_records import RECORDS, record_chunks
 from grading_app.export.trial_filters import FILTERS
 from grading_app.export.wide_tables import BUILDERS, OPTIONS, WideTableError
-from runs_app.filters import read_parameters
 from runs_app.models import Experiment
 
 ONLY_JSONL = f"the table {RECORDS} has only the format jsonl"

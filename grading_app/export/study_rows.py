@@ -298,13 +298,13 @@ class StudyRowReader:
                 name = f"{KEYS}{part.table}"
                 cursor.execute(
                     f"""CREATE TEMPORARY TABLE {name} AS
-                        SELECT t.{key} AS id, row_number() OVER (ORDER BY t.{key}) AS n
-                        FROM {part.table} t WHERE {part.where}""",
+                            SELECT t.{key} AS id, row_number() OVER (ORDER BY t.{key}) AS n
+                            FROM {part.table} t WHERE {part.where};
+                        CREATE UNIQUE INDEX ON {name} (id);
+                        CREATE UNIQUE INDEX ON {name} (n);
+                        ANALYZE {name}""",
                     self._params,
                 )
-                cursor.execute(f"CREATE UNIQUE INDEX ON {name} (id)")
-                cursor.execute(f"CREATE UNIQUE INDEX ON {name} (n)")
-                cursor.execute(f"ANALYZE {name}")
         return self
 
     def __exit__(self, *failure: object) -> None:

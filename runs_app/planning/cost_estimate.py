@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from django.db.models import Count
 
+from runs_app.grading_interface import grading
 from runs_app.models import Experiment, LanguageModel, Run, Trial
 from runs_app.planning import pilot as pilot_module
 from runs_app.planning import points, token_bounds
@@ -16,7 +17,6 @@ from runs_app.planning.cache_forecast import forecast_cache_hits
 from runs_app.planning.conditions import Cell, get_condition_hash
 from runs_app.planning.design import Design
 from runs_app.planning.drift import find_drift_warnings
-from runs_app.planning.judge_estimate import add_judge_costs
 from runs_app.pricing import costs
 from runs_app.pricing.costs import Basis, Expectation, ObservedTokens
 from runs_app.pricing.estimated_costs import Estimate, Price
@@ -70,7 +70,7 @@ def estimate(
 def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> Estimate:
     """Return the estimate of a design. Its experiment need not be saved yet."""
     answers = _sum_cells(design, _estimate_cells(design, wave_label, pilot))
-    return add_judge_costs(answers, design, wave_label, pilot)
+    return _add_judge_costs(answers, design, wave_label, pilot)
 
 
 def _sum_cells(design: Design, parts: Sequence[_CellCost]) -> Estimate:
@@ -256,3 +256,33 @@ def describe_price(model: LanguageModel, *, shows_images: bool = False) -> Price
     prices = model.prices
     token_rules = token_bounds.describe_token_rules(model, shows_images=shows_images)
     return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.free, token_rules)
+
+
+def _add_judge_costs(answers: Estimate, design: Design, wave_label: str, pilot: int | None) -> Estimate:
+    """Return the estimate plus the expected verdicts, each at its ceiling and its expected cost.
+
+    Judges run after the answers, under the same budget.
+    """
+    experiment = design.experiment
+    if not (experiment.pk and experiment.graders):
+        return answers
+    sampler_ids = [cell.sampler.key for cell in design.cells]
+    limits = [sampler.output_ceiling() for sampler in design.samplers if sampler.pk in sampler_ids]
+    limits += [model.max_output_tokens for model in design.models] if None in limits else []
+    longest = max((limit for limit in limits if limit is not None), default=None)
+    judges: Estimate = grading().forecast_judges(experiment, wave_label, pilot or answers.trials, longest)
+    listed = {price.model for price in answers.prices}
+    return replace(
+        answers,
+        verdicts=judges.to_do,
+        ceiling_usd=_add_usd(answers.ceiling_usd, judges.ceiling_usd),
+        expected_usd=_add_usd(answers.expected_usd, judges.expected_usd),
+        prices=[*answers.prices, *(price for price in judges.prices if price.model not in listed)],
+        unknown_prices=list(dict.fromkeys([*answers.unknown_prices, *judges.unknown_prices])),
+        problems=[*answers.problems, *judges.problems],
+        warnings=[*answers.warnings, *judges.warnings],
+    )
+
+
+def _add_usd(first: Decimal | None, second: Decimal | None) -> Decimal | None:
+    return None if first is None or second is None else first + second

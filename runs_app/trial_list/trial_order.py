@@ -7,17 +7,19 @@ search, so the page offers them only for searches with at most MAX_SORTED trials
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import F, FloatField, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Cast, Coalesce, Length
 
-from runs_app.models import Trial
+from runs_app.models import Condition, Experiment, Trial
 from runs_app.monitoring.progress import Totals
 from runs_app.trial_list.trial_pagination import PAGE, Page, Search, Unnest, collect_keys
 
 MAX_SORTED = 50_000
+MAX_OFFERED = 5  # Conditions or experiments to narrow a search to.
 INDEXED = {"item": F("item_id"), "status": F("status")}
 COLUMNS: dict[str, Any] = {
     "sample_idx": F("sample_idx"),
@@ -168,3 +170,41 @@ def _fetch_cursors(
     keys = list(runs.values_list("trial_id", flat=True))
     merged: Any = sort(Trial.objects.filter(pk__in=keys))
     return list(merged.values_list("sort_value", "pk")[:limit])
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowerFilter:
+    """A filter that leaves few enough trials to sort. trials: their maximum number, from the counters."""
+
+    parameter: str
+    value: str
+    label: str
+    trials: int
+
+
+def suggest_filters(search: Search, experiment: Experiment | None) -> list[NarrowerFilter]:
+    """Return filters that leave at most MAX_SORTED trials, with two queries at any number of runs.
+
+    Statuses come first, then conditions. Without an experiment, experiments replace conditions.
+    """
+    names = [search.status] if search.status else list(Trial.Status.values)
+    rows = list(search.runs.order_by().values("condition", "experiment__slug", *(f"n_{name}" for name in names)))
+    by_status = [] if search.status else [(name, sum(row[f"n_{name}"] for row in rows)) for name in names]
+    statuses = [NarrowerFilter("status", name, Trial.Status(name).label, n) for name, n in by_status if _is_sortable(n)]
+    if experiment is None:
+        sums = _sum_by(rows, "experiment__slug", names)
+        return [*statuses, *(NarrowerFilter("experiment", slug, slug, n) for slug, n in sums[:MAX_OFFERED])]
+    sums = _sum_by(rows, "condition", names)[:MAX_OFFERED]
+    conditions = Condition.objects.select_related("model", "prompt", "sampler").in_bulk([pk for pk, _ in sums])
+    return [*statuses, *(NarrowerFilter("condition", str(pk), conditions[pk].label, n) for pk, n in sums)]
+
+
+def _sum_by(rows: Iterable[dict[str, Any]], key: str, names: list[str]) -> list[tuple[Any, int]]:
+    sums: dict[Any, int] = {}
+    for row in rows:
+        sums[row[key]] = sums.get(row[key], 0) + sum(row[f"n_{name}"] for name in names)
+    return sorted((value, n) for value, n in sums.items() if _is_sortable(n))
+
+
+def _is_sortable(n: int) -> bool:
+    return 0 < n <= MAX_SORTED

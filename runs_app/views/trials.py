@@ -24,7 +24,6 @@ from runs_app.tables.attempts import AttemptTable
 from runs_app.tables.trials import ScoreColumn, TrialTable
 from runs_app.trial_list import trial_pagination
 from runs_app.trial_list.same_item import list_other_answers
-from runs_app.trial_list.sort_limits import suggest_filters
 from runs_app.trial_list.trial_order import (
     MAX_SORTED,
     TrialOrder,
@@ -32,6 +31,7 @@ from runs_app.trial_list.trial_order import (
     find_ordered,
     make_cursor,
     read_order,
+    suggest_filters,
 )
 from runs_app.views.annotations import build_panel_context
 

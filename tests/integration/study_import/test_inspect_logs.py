@@ -1,6 +1,7 @@
-"""Logs of inspect_ai, written by the tool with its mock model: four sums, two epochs, two scorers."""
+"""Logs of inspect_ai, written by the tool with its mock model: four sums, or 200, two epochs, two scorers."""
 
 import json
+import lzma
 import shutil
 import zipfile
 from pathlib import Path
@@ -14,7 +15,8 @@ from runs_app.models import Attempt, Experiment, Trial
 from tests import factories
 
 pytestmark = pytest.mark.django_db
-LOG = Path(__file__).parent / "logs" / "sums.eval"
+LOGS = Path(__file__).parent / "logs"
+LOG = LOGS / "sums.eval"
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +107,21 @@ def test_importing_a_log_twice_creates_its_rows_once(as_json, capsys):
     assert Trial.objects.count() == 8
     assert Grading.objects.count() == 16
     assert "8 trials were there already" in capsys.readouterr().out
+    call_command("reconcile")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_log_of_200_samples_and_two_epochs_imported_twice_is_there_once(tmp_path, capsys):
+    path = tmp_path / "sums-200.json"
+    path.write_bytes(lzma.decompress((LOGS / "sums-200.json.xz").read_bytes()))
+    imported(path)
+    kept = set(Trial.objects.values_list("pk", "item__key", "sample_idx", "answer"))
+    assert len({(item, index) for _, item, index, _ in kept}) == 400
+    imported(path)
+    assert "400 trials were there already" in capsys.readouterr().out
+    assert set(Trial.objects.values_list("pk", "item__key", "sample_idx", "answer")) == kept
+    assert Experiment.objects.get().dataset.items.count() == 200
+    assert (Attempt.objects.count(), Grading.objects.count()) == (400, 800)
     call_command("reconcile")
 
 

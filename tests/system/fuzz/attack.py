@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.datastructures import MultiValueDict
 
 MAX_BYTES = 3_000_000
-MAX_QUERIES = 200  # A design bundle makes a constant number per table of its schema: 158.
+MAX_QUERIES = 120
 MAX_SECONDS = 15
 FORM = "application/x-www-form-urlencoded"
 
