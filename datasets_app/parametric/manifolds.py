@@ -73,8 +73,8 @@ class Window(StrictModel):
 
 
 class Resample(StrictModel):
-    first: int = Field(0, ge=0, le=MAX_VALUES)
-    last: int = Field(0, ge=0, le=MAX_VALUES)
+    first: int = Field(default=0, ge=0, le=MAX_VALUES)
+    last: int = Field(default=0, ge=0, le=MAX_VALUES)
 
     @model_validator(mode="after")
     def _require_size(self) -> Resample:

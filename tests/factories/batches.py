@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from decimal import Decimal
 
 from django.db import connections
@@ -55,14 +56,14 @@ def end_all_waits():
 
     Were all due since the same moment, which comes first would be a matter of where its row lies, and one might never.
     """
-    past = timezone.now() - timezone.timedelta(seconds=1)
-    ProviderBatch.objects.open().update(next_poll_at=F("next_poll_at") - timezone.timedelta(days=30))
+    past = timezone.now() - timedelta(seconds=1)
+    ProviderBatch.objects.open().update(next_poll_at=F("next_poll_at") - timedelta(days=30))
     ProviderBatch.objects.open().exclude(lease_until=None).update(lease_until=past)
 
 
 def end_submission_search(hours=0):
     """As if a submission that cannot be found had had all the time that it may take to arrive, so long ago."""
-    over = timezone.now() - timezone.timedelta(hours=hours, seconds=1)
+    over = timezone.now() - timedelta(hours=hours, seconds=1)
     ProviderBatch.objects.exclude(gone_by=None).update(gone_by=over)
 
 

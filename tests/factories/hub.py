@@ -17,6 +17,7 @@ class Hub:
         self.repository = repository
         self.files = {FIRST: {}, SECOND: {}}
         self.branches = {"main": SECOND, "v1": FIRST}
+        self.address = ""
         self.card = {}
         self.private = False
         self.sha = None

@@ -42,10 +42,11 @@ def test_concordance_does_not_depend_on_a_common_unit_or_the_order_of_raters(tab
 
 @given(tables(raters=(2, 2), units=(3, 12), missing=False))
 def test_concordance_is_never_further_from_zero_than_correlation(table):
-    found, r = ccc(table), pearson(*table.T.tolist())
+    first, second = table.T
+    concordance, r = ccc(table), pearson(first.tolist(), second.tolist())
     if r is not None:
-        assert abs(found) <= abs(r.r) + 1e-9
-        assert compute_correlation(*table.T, np.ones((1, len(table))))[0] == pytest.approx(r.r)
+        assert abs(concordance) <= abs(r.r) + 1e-9
+        assert compute_correlation(first, second, np.ones((1, len(table))))[0] == pytest.approx(r.r)
 
 
 def test_perfect_agreement_is_one_and_a_shifted_line_is_less():

@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import subprocess
+import sys
 from unittest import mock
 
 import pytest
@@ -116,20 +118,20 @@ def test_the_counting_process_counts_like_the_tokenizer(rule_and_count):
 def test_the_counting_process_inherits_no_api_keys(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     seen = {}
-    real = token_counter.subprocess.Popen
+    real = subprocess.Popen
 
     def start(*args, **kwargs):
         seen.update(kwargs["env"])
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(token_counter.subprocess, "Popen", start)
+    monkeypatch.setattr(subprocess, "Popen", start)
     assert token_counter.count_largest([["hello"]], tokens.CL100K) == 1 + 4 + 3
     assert "sk-secret" not in seen.values()
 
 
 @pytest.mark.slow
 def test_a_tokenizer_that_cannot_run_is_an_error_and_is_remembered(monkeypatch):
-    monkeypatch.setattr(token_counter.sys, "executable", "/nonexistent")
+    monkeypatch.setattr(sys, "executable", "/nonexistent")
     with pytest.raises(token_counter.CountError):
         token_counter.count_largest([["hello"]], tokens.CL100K)
     assert token_counter.failed_tokenizers == {"cl100k_base"}
@@ -141,13 +143,13 @@ def test_a_tokenizer_that_cannot_run_is_an_error_and_is_remembered(monkeypatch):
 @pytest.mark.parametrize("program", ["raise SystemExit(1)", "import time; time.sleep(60)"])
 def test_a_counting_process_that_ends_or_hangs_is_an_error_and_is_removed(monkeypatch, program):
     started = []
-    real = token_counter.subprocess.Popen
+    real = subprocess.Popen
 
     def start(words, **kwargs):
         started.append(real([words[0], "-c", program], **kwargs))
         return started[-1]
 
-    monkeypatch.setattr(token_counter.subprocess, "Popen", start)
+    monkeypatch.setattr(subprocess, "Popen", start)
     monkeypatch.setattr(token_counter, "TIME_LIMIT_S", 0.5)
     monkeypatch.setattr(token_counter, "failed_tokenizers", set())
     with pytest.raises(token_counter.CountError):

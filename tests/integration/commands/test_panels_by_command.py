@@ -8,6 +8,7 @@ import yaml
 from grading_app.judging import panels
 from grading_app.models import Panel
 from runs_app.models import LanguageModel
+from runs_app.planning.work import PlanError
 from tests import factories
 from tests.factories.judges import make_grader, make_rubric
 
@@ -51,7 +52,7 @@ def test_a_file_becomes_a_panel_that_is_listed_and_shown_as_a_file_again(manage,
 def test_a_panel_created_by_command_combines_the_scores_of_its_judges(graders, create):
     create({"name": "three", "graders": FILE["graders"]})
     experiment = factories.make_experiment("pilot")
-    with pytest.raises(panels.PlanError, match="did not judge pilot yet"):
+    with pytest.raises(PlanError, match="did not judge pilot yet"):
         panels.add_panel(experiment, Panel.objects.get(name="three"))
 
 

@@ -9,11 +9,12 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.comparison.adjudication import AdjudicationError, adjudicate, may_adjudicate
-from grading_app.comparison.raters import Rater, Scale
+from grading_app.comparison.raters import Rater
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.comparison.unit_counts import load_unit_counts
 from grading_app.forms.adjudication import AdjudicationForm, list_scales
 from grading_app.models import Adjudication, GradeCondition, Grading
+from grading_app.models.scales import Scale
 from tests import factories
 from tests.factories.gradings import (
     make_answered_experiment,

@@ -4,7 +4,7 @@ import pytest
 from django.urls import reverse
 
 from grading_app.comparison.adjudication import adjudicate
-from grading_app.comparison.raters import Scale
+from grading_app.models.scales import Scale
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric, trials_of
 from tests.factories.queues import make_answer_queue, make_rater, rate_all, signed_in

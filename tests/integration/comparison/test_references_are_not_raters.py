@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from grading_app.comparison.adjudication import adjudicate
 from grading_app.comparison.agreement_report import RESAMPLES, SEED
-from grading_app.comparison.raters import Scale
+from grading_app.models.scales import Scale
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.judge_bias import compare_judge_with_people
 from grading_app.statistics.ratings import Ratings

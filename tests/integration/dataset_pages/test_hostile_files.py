@@ -4,8 +4,10 @@ import io
 import struct
 import zipfile
 import zlib
+from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
 
 from datasets_app import forms, pending_uploads
 from datasets_app.models import Asset, Dataset
@@ -122,9 +124,9 @@ def test_a_table_that_is_too_large_is_refused_while_it_is_copied(member, setting
 
 def test_a_file_that_hides_its_size_is_refused_by_the_form(member, settings):
     field = forms.UploadField("norms", ".csv")
-    file = upload("id,joy_mean\n", "norms.csv")
+    file: Any = upload("id,joy_mean\n", "norms.csv")
     file.size = pending_uploads.MAX_BYTES["norms"] + 1
-    with pytest.raises(forms.forms.ValidationError, match="more than 128 MiB"):
+    with pytest.raises(ValidationError, match="more than 128 MiB"):
         field.clean(file)
 
 

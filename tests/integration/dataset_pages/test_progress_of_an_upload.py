@@ -7,7 +7,7 @@ import pytest
 from django.utils.module_loading import import_string
 
 from datasets_app import pending_uploads, tasks, upload_jobs
-from datasets_app.importing import limited_reader
+from datasets_app.importing import LIMITS, limited_reader
 from datasets_app.models import Dataset
 from evalsite.lib.text.number_format import format_count
 from runs_app.taskqueue.task_payloads import FUNCTIONS
@@ -149,7 +149,7 @@ def test_a_worker_that_was_killed_after_it_had_stored_the_dataset_makes_no_secon
 
 
 def test_a_parser_that_exceeds_its_limit_is_reported_and_the_upload_is_kept(member, queue, people, monkeypatch):
-    original = limited_reader.LIMITS
+    original = LIMITS
     monkeypatch.setattr(limited_reader.read_table_columns, "__defaults__", (replace(original, preview_seconds=0), None))
     address = send(member, slug="kept", title="Kept").url
     work(queue)

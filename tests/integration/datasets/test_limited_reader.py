@@ -96,7 +96,7 @@ def test_a_killed_reader_is_reported_as_an_error(keep, monkeypatch):
         os.kill(process.pid, signal.SIGKILL)
         return process
 
-    monkeypatch.setattr(limited_reader.subprocess, "Popen", killed)
+    monkeypatch.setattr(subprocess, "Popen", killed)
     reading, _ = read_upload({"items": keep("id,question\na,One?\n")}, {})
     assert messages(reading.errors) == [
         "file: the process that read items.csv has died (SIGKILL); the file may be damaged"
@@ -118,7 +118,7 @@ def test_the_reader_ends_if_its_caller_raises(keep, monkeypatch):
     def watch(rows):
         raise Discarded
 
-    monkeypatch.setattr(limited_reader.subprocess, "Popen", noted)
+    monkeypatch.setattr(subprocess, "Popen", noted)
     monkeypatch.setattr(limited_reader, "LOOK_S", 0.01)
     with pytest.raises(Discarded):
         read_upload({"items": keep("id,question\na,One?\n")}, {}, watch=watch)
@@ -134,7 +134,7 @@ def test_the_reader_sees_no_key_and_no_database(keep, monkeypatch):
         seen.append(kwargs["env"])
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(limited_reader.subprocess, "Popen", noted)
+    monkeypatch.setattr(subprocess, "Popen", noted)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("DATABASE_URL", "postgres://somewhere")
     monkeypatch.setenv("EVALSITE_SECRET_KEY", "secret")

@@ -136,7 +136,7 @@ def test_the_experiment_files_name_the_samples(name):
 @pytest.mark.slow
 def test_the_drawings_are_reproducible(monkeypatch):
     monkeypatch.syspath_prepend(str(SAMPLES))
-    from drawings import DRAWINGS
+    from drawings import DRAWINGS  # type: ignore[import-not-found]
     from PIL import Image, ImageChops, ImageStat
 
     for name, draw in DRAWINGS.items():

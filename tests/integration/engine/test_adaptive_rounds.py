@@ -11,6 +11,7 @@ from grading_app.adaptive import decisions
 from grading_app.models import Grading
 from runs_app import deletion, run_control
 from runs_app.engine import adaptive_rounds
+from runs_app.engine.run_lifecycle import finish_runs
 from runs_app.engine.worker import has_work_left
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, Experiment, Point, Run, Trial
@@ -257,7 +258,7 @@ def test_a_missed_decision_is_made_at_the_next_look(experiment):
 def test_a_decision_that_fails_before_it_is_written_changes_nothing(experiment, monkeypatch):
     run = launch(experiment)
     answer_a_round_and_crash()
-    whole = adaptive_rounds.finish_runs
+    whole = finish_runs
 
     def broken(run_ids):
         raise KeyboardInterrupt

@@ -6,12 +6,13 @@ import pytest
 from django.db import InterfaceError, OperationalError
 
 from runs_app import deletion, run_control
-from runs_app.engine import recorder, worker_cycle
+from runs_app.engine import recorder, requests, worker_cycle
 from runs_app.engine import worker as worker_module
 from runs_app.engine.admission import admit
 from runs_app.engine.design_cache import DesignCache
 from runs_app.engine.leases import sweep_expired
 from runs_app.engine.recorder import record_results
+from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import answering, drain, expire_leases, register_worker, reply, result_of_text
@@ -91,14 +92,14 @@ def test_a_late_answer_to_a_deleted_experiment_does_not_stop_the_drain(run, capl
 
 def test_a_request_that_cannot_be_built_fails_only_its_own_trial(run, monkeypatch):
     monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
-    real = worker_module.requests.prepare_request
+    real = requests.prepare_request
 
     def ask(design, question, sample_idx):
         if question.key == "item-1":
             raise KeyError("a bug")
         return real(design, question, sample_idx)
 
-    monkeypatch.setattr("runs_app.engine.jobs.requests.prepare_request", ask)
+    monkeypatch.setattr(requests, "prepare_request", ask)
     drain(answering())
     run.refresh_from_db()
     assert (run.n_done, run.n_failed) == (4, 2)
@@ -108,7 +109,7 @@ def test_a_request_that_cannot_be_built_fails_only_its_own_trial(run, monkeypatc
 def test_the_heartbeat_continues_after_an_error(run, monkeypatch):
     Experiment.objects.update(lease_s=1)
     monkeypatch.setattr(worker_module, "HEARTBEAT_S", 0.02)
-    beats = failing_once(monkeypatch, worker_module.WorkerRegistration, "send_heartbeat", ValueError("a bug"))
+    beats = failing_once(monkeypatch, WorkerRegistration, "send_heartbeat", ValueError("a bug"))
 
     async def call(request):
         async with asyncio.timeout(60):

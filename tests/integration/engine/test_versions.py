@@ -5,6 +5,7 @@ import io
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -51,7 +52,7 @@ def test_a_worker_reports_its_version(run):
 
 
 def test_the_rate_of_a_worker_covers_the_last_minute(run, monkeypatch):
-    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    clock: Any = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
     monkeypatch.setattr("runs_app.engine.worker_registration.time", clock)
     registration, rates = WorkerRegistration(), []
     for passed, recorded in ((30, 100), (60, 150)):
@@ -98,11 +99,11 @@ def test_a_migration_during_a_drain_stops_claims_but_records_calls_in_flight(run
         async def call(request):
             await asyncio.to_thread(apply_unknown_migration)
             async with asyncio.timeout(60):
-                await drain._stop.wait()  # The next heartbeat stops the drain.
+                await worker._stop.wait()  # The next heartbeat stops the drain.
             return reply()
 
-        drain = Drain(call, registration, DrainLimits(concurrency=1, until_idle=True))
-        await drain.run()
+        worker = Drain(call, registration, DrainLimits(concurrency=1, until_idle=True))
+        await worker.run()
 
     with pytest.raises(SchemaMismatch, match="9999_of_tomorrow"):
         asyncio.run(go())

@@ -16,7 +16,8 @@ from evalsite.lib import permissions
 from grading_app.export.snapshot_check import SnapshotFileError, verify
 from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.models import Experiment, LanguageModel, Prompt, Run, Sampler, Trial
-from runs_app.planning.plan import PlanError, plan
+from runs_app.planning.plan import plan
+from runs_app.planning.work import PlanError
 from tests import factories
 from tests.factories.queues import make_numbered_items
 

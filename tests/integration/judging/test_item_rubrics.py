@@ -14,7 +14,7 @@ from grading_app.tasks import grade_experiment
 from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import Attempt, Experiment, Run, TextSet, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from tests.factories import make_model, make_sampler, make_user
 from tests.factories.engine import drain, reply
 from tests.factories.judges import judging, make_grader, make_rubric

@@ -9,7 +9,7 @@ import pytest
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from tests import factories
 from tests.factories.judges import make_grader, make_rubric
 from tests.factories.queues import make_numbered_items

@@ -9,7 +9,7 @@ from grading_app.judging import grade_conditions, panels
 from grading_app.models import Grading, Panel
 from grading_app.models.verdict_history import allow_superseding
 from runs_app.models import Trial
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from tests import factories
 from tests.factories.judges import make_grader, make_rubric, make_twelve_answers
 from tests.shared_rows import shared_rows

@@ -10,7 +10,7 @@ from grading_app.models import GradeCondition, Grading
 from runs_app import run_control
 from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_sampler, plan_trials
 from tests.factories.engine import drain
 from tests.factories.judges import judging, make_rubric

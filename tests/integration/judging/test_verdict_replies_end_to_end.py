@@ -91,9 +91,9 @@ def stored():
     trials = Trial.objects.select_related("item").in_bulk()
     for row in Grading.objects.select_related("condition__rubric"):
         yield row.condition.rubric, trials[row.trial_id], None, row.parse_error, row.score is not None
-    for row in Preference.objects.select_related("condition__rubric"):
-        first, second = trials[row.trial_a_id], trials[row.trial_b_id]
-        yield row.condition.rubric, first, second, row.parse_error, bool(row.winner)
+    for preference in Preference.objects.select_related("condition__rubric"):
+        first, second = trials[preference.trial_a_id], trials[preference.trial_b_id]
+        yield preference.condition.rubric, first, second, preference.parse_error, bool(preference.winner)
 
 
 @pytest.mark.slow

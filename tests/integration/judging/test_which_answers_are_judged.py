@@ -12,7 +12,7 @@ from grading_app.tasks import ask_judges
 from runs_app import run_control
 from runs_app.models import Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from tests import factories
 from tests.factories.engine import drain
 from tests.factories.judges import judge_run, judging, make_grader, make_rubric, write_ledger

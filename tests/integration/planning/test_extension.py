@@ -8,7 +8,7 @@ from runs_app import run_control
 from runs_app.experiment_files.specs import ExtensionSpec
 from runs_app.models import Condition, Prompt, Run, Trial
 from runs_app.planning.extension import Extension, get_first_wave_label, preview_extension, read_extension
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from tests.factories.drafts import (
     RATING,
     make_draft_dimension,

@@ -3,6 +3,7 @@
 import json
 from decimal import Decimal
 from math import inf, nan
+from typing import Any
 
 import pytest
 import yaml
@@ -18,7 +19,7 @@ from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Run, Sampler
 from tests import factories
 
-TABLES = {
+TABLES: dict[str, Any] = {
     "experiment": Experiment,
     "run": Run,
     "sampler": Sampler,

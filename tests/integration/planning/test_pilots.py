@@ -8,7 +8,7 @@ import pytest
 from runs_app.models import Run, Trial
 from runs_app.planning import plan as plan_module
 from runs_app.planning.cost_estimate import estimate
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from tests.factories.drafts import (
     make_draft_dimension,
     make_draft_experiment,

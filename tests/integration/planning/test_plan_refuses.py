@@ -7,7 +7,7 @@ from datasets_app.models import Item
 from runs_app.models import Condition, Dimension, Experiment, Run, Sampler, Trial
 from runs_app.planning import plan as plan_module
 from runs_app.planning import token_bounds
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from runs_app.prompt_preview import preview_draft
 from tests.factories import NOON
 from tests.factories.drafts import (

@@ -1,5 +1,6 @@
 """The ceiling counts rendered requests with the model's own tokenizer and names the counting rules."""
 
+import sys
 from decimal import Decimal
 
 import pytest
@@ -95,7 +96,7 @@ def test_without_a_working_tokenizer_bytes_are_counted_and_reported(monkeypatch)
     experiment = make_draft_experiment(models=[make_rehearsal_model(model="gpt-4o")], dataset=make_questions([PLAIN]))
     counted_ceiling = estimate(experiment).ceiling_usd
     cache.clear()
-    monkeypatch.setattr(token_counter.sys, "executable", "/nonexistent")
+    monkeypatch.setattr(sys, "executable", "/nonexistent")
     found = estimate(experiment)
     assert found.ceiling_usd > counted_ceiling
     assert "the tokenizer could not run" in found.prices[0].counted

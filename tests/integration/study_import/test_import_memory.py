@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from grading_app.models import Grading
-from grading_app.study_import import writer
+from grading_app.study_import import trial_rows, writer
 from grading_app.study_import.importers import read_study
 from grading_app.study_import.study import Study, StudyCondition, StudyItem, StudyScore, StudyTrial
 from grading_app.study_import.writer import write_study
@@ -82,14 +82,14 @@ def test_a_batch_looks_up_only_its_own_trials(monkeypatch):
     report = write_study(study_of(10), "study", owner)
     assert (report.trials, report.skipped, report.gradings) == (10, 0, 10)
     found = []
-    look_up = writer.write_batch.__globals__["_find_stored_trials"]
+    look_up = trial_rows._find_stored_trials
 
     def count(trials):
         stored = look_up(trials)
         found.append((len(trials), len(stored)))
         return stored
 
-    monkeypatch.setitem(writer.write_batch.__globals__, "_find_stored_trials", count)
+    monkeypatch.setattr(trial_rows, "_find_stored_trials", count)
     report = write_study(study_of(13), "study", owner)
     assert found == [(4, 4), (4, 4), (4, 2), (1, 0)]
     assert (report.trials, report.skipped, report.gradings) == (3, 10, 3)

@@ -9,7 +9,8 @@ from django.core.management import CommandError, call_command
 
 from datasets_app.models import Dataset
 from runs_app.models import Attempt, Experiment, Run, Trial
-from runs_app.planning.plan import PlanError, plan
+from runs_app.planning.plan import plan
+from runs_app.planning.work import PlanError
 from runs_app.run_control import retry_failed
 from tests import factories
 from tests.factories.recordings import recording

@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from evalsite.lib.control_characters import mark_html, mark_text
 from evalsite.middleware import ControlCharactersMiddleware
-from tests.integration.pages.conftest import lab, lab_of_file, people, people_of_file  # noqa: F401
+from tests.integration.pages.conftest import lab, lab_of_file, people, people_of_file  # type: ignore[attr-defined]  # noqa: F401
 
 EVIL = "safe\u202egnp.exe\u202c \x1b[31mred\u2066\x07"
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f]")

@@ -29,7 +29,7 @@ from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from tests import factories
 from tests.factories.call_outcomes import CEILING, MAX_ATTEMPTS, outcomes, result_of_outcome
 

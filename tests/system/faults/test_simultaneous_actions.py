@@ -16,7 +16,7 @@ from runs_app.engine.response_cache import take_cache_keys
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from tests import factories
 from tests.factories.engine import reply, run_at_once
 

@@ -12,7 +12,7 @@ from runs_app.models import Run
 from tests import factories
 from tests.factories.files import run_in_this_process
 from tests.integration.dataset_pages.conftest import do_now
-from tests.integration.pages.conftest import lab, lab_of_file, people, people_of_file  # noqa: F401
+from tests.integration.pages.conftest import lab, lab_of_file, people, people_of_file  # type: ignore[attr-defined]  # noqa: F401
 from tests.integration.pages.test_access_matrix import MATRIX, served, values_of
 from tests.system.fuzz.attack import Attack
 

@@ -119,7 +119,7 @@ def test_a_charset_that_cannot_decode_text_is_ignored(codec, db):
 
     status = []
     environ = {
-        **RequestFactory()._base_environ(PATH_INFO="/accounts/login/", REQUEST_METHOD="GET", QUERY_STRING="next=%2F"),
+        **RequestFactory().get("/accounts/login/?next=%2F").environ,
         "CONTENT_TYPE": f"application/x-www-form-urlencoded; charset={codec}",
     }
     body = b"".join(application(environ, lambda line, headers: status.append(line)))

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.auth.models import User
 from django.db import IntegrityError, connection, transaction
 from django.urls import reverse
@@ -144,7 +144,7 @@ def test_a_forged_result_runs_no_code_when_a_superuser_views_or_requeues_it(plan
     shown = client.get(reverse("admin:django_q_success_change", args=["f" * 32]))
     assert (listed.status_code, shown.status_code) == (200, 200)
     assert "Not shown" in shown.content.decode()
-    again = {"action": "requeue", admin.helpers.ACTION_CHECKBOX_NAME: "f" * 32}
+    again = {"action": "requeue", ACTION_CHECKBOX_NAME: "f" * 32}
     answer = client.post(reverse("admin:django_q_success_changelist"), again, follow=True)
     assert "Task planted was not queued" in answer.content.decode()
     assert not OrmQ.objects.exists()
@@ -158,7 +158,7 @@ def test_a_superuser_can_requeue_only_listed_tasks(db, client):
             id=key * 32, name=function, func=function, args=("true",), kwargs={}, started=timezone.now(),
             stopped=timezone.now(), success=True,
         )  # fmt: skip
-    again = {"action": "requeue", admin.helpers.ACTION_CHECKBOX_NAME: ["a" * 32, "b" * 32]}
+    again = {"action": "requeue", ACTION_CHECKBOX_NAME: ["a" * 32, "b" * 32]}
     answer = client.post(reverse("admin:django_q_success_changelist"), again, follow=True)
     assert "Task os.system was not queued" in answer.content.decode()
     assert [row.task["func"] for row in OrmQ.objects.all()] == [TEND_TASK]

@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[4]
 IN_FLIGHT = 32
@@ -21,8 +22,8 @@ PATIENCE_S = 180.0
 class Lab:
     """Where faults strike."""
 
-    server: object
-    provider: object
+    server: Any
+    provider: Any
     workers: list[subprocess.Popen] = field(default_factory=list)
 
     def work(self, name, trials, **fields):
