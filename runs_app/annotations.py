@@ -126,16 +126,13 @@ def group_by_item(annotations: Sequence[Annotation]) -> dict[int, list[Annotatio
 
 def group_by_trial(trials: Sequence[Trial]) -> dict[int, list[Annotation]]:
     """Return the current annotations of these trials and of their items, by trial. Trials without any are absent."""
-    items = {trial.item_id for trial in trials}
-    on_either = models.Q(trial__in=[trial.pk for trial in trials]) | models.Q(trial=None, item__in=items)
-    annotations = list(Annotation.objects.current().filter(on_either)) if trials else []
-    by_trial: dict[int, list[Annotation]] = {}
+    trials_by_item: dict[int, list[int]] = {}
     for trial in trials:
-        of_trial = [
-            annotation
-            for annotation in annotations
-            if annotation.trial_id == trial.pk or (not annotation.trial_id and annotation.item_id == trial.item_id)
-        ]
-        if of_trial:
-            by_trial[trial.pk] = of_trial
+        trials_by_item.setdefault(trial.item_id, []).append(trial.pk)
+    on_either = models.Q(trial__in=[trial.pk for trial in trials]) | models.Q(trial=None, item__in=trials_by_item)
+    by_trial: dict[int, list[Annotation]] = {}
+    for annotation in Annotation.objects.current().filter(on_either) if trials else ():
+        subjects = [annotation.trial_id] if annotation.trial_id else trials_by_item[annotation.item_id]
+        for trial_id in subjects:
+            by_trial.setdefault(trial_id, []).append(annotation)
     return by_trial
