@@ -21,13 +21,13 @@ def build(cases: int, *, profiled: bool) -> None:
     from benchmarks import stored  # noqa: F401 - sets Django up
     from datasets_app import curation
     from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
-    from datasets_app.parametric.spaces import resolve
+    from datasets_app.parametric.spaces import resolve_space
     from datasets_app.parametric.spec import read_space
 
     tasks = [{"name": name, "mode": "list", "params": [{}, *points]} for name, points in HARDER.items()]
     count = -(-cases // sum(len(task["params"]) for task in tasks))
     text = json.dumps({"name": "big", "precision": {"all": {"count": count}}, "tasks": tasks})
-    space = resolve(read_space(text))
+    space = resolve_space(read_space(text))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     profile = cProfile.Profile()
     start, processor = time.perf_counter(), time.process_time()

@@ -14,7 +14,7 @@ from itertools import islice
 
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.items import draw_cases
-from datasets_app.parametric.spaces import Point, resolve
+from datasets_app.parametric.spaces import Point, resolve_space
 from datasets_app.parametric.spec import read_space
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5, help="spaces with other seeds")
     options = parser.parse_args()
-    points = resolve(read_space(SPACE)).points
+    points = resolve_space(read_space(SPACE)).points
     hits, counts, cases = (dict.fromkeys(RULES, 0) for _ in range(3))
     start = time.process_time()
     for seed in range(options.repeats):

@@ -26,7 +26,7 @@ from datasets_app.models import Dataset, TransitionError
 from datasets_app.models.history import Actor
 from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
 from datasets_app.parametric.seeds import SEED
-from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import SpaceError, read_space
 from datasets_app.pending_uploads import READ_UPLOAD, PendingUpload, UploadJob, find_upload
 
@@ -144,7 +144,7 @@ def _build_space(upload: PendingUpload, job: UploadJob, user: User) -> str:
     text = upload.files["items"].path.read_text(encoding="utf-8")
     options = job.mapping or {}
     try:
-        space = resolve(
+        space = resolve_space(
             read_space(text),
             precision=options.get("precision") or None,
             degree=int(options.get("degree", 0)),

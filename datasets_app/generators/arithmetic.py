@@ -1,14 +1,13 @@
 """Arithmetic: the value of an expression of integers with + - * and nested parentheses.
 
 Specification. The input is one expression of `length` integers from `min_number` to `max_number`, and nothing else.
-Multiplication binds tighter than addition and subtraction; operators of the same rank are taken from left to right. A
-negative number carries its sign ("3 - -5"). Spaces stand around each operator; each one is removed with the
-probability `prob_dewhitespace`, which changes how the text splits into tokens but not its value. The target is the
-value as an integer.
+Multiplication binds tighter than addition and subtraction; operators of equal precedence apply from left to right. A
+negative number carries its sign ("3 - -5"). Spaces stand around each operator; each one is removed with the probability
+`prob_dewhitespace`, which changes the tokens of the text but not its value. The target is the value as an integer.
 
-Public are the parameters, the operators and the irregular spacing. The rest is ours. The three operators are equally
-likely. A group closes with probability .5 after each of its operands but the first, and groups may be redundant. Free
-text has a guess chance of 0.
+ReasonScape publishes the parameters, the operators and the irregular spacing. The rest is our choice. The three
+operators are equally likely. A group closes with probability .5 after each operand except its first, and groups may be
+redundant. Free text has a guess chance of 0.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pydantic import model_validator
 
 from datasets_app.generators.answers import INTEGER
 from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
-from datasets_app.generators.expressions import OPEN, assemble, draw_groups, evaluate, measure_depth
+from datasets_app.generators.expressions import OPEN, assemble_tokens, draw_groups, evaluate_infix, measure_depth
 
 PRECEDENCE = {"+": 1, "-": 1, "*": 2}
 OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -52,8 +51,8 @@ def draw(params: ArithmeticParams, rng: Random) -> Case:
     numbers = [rng.randint(params.min_number, params.max_number) for _ in range(params.length)]
     operators = [rng.choice("+-*") for _ in range(params.length - 1)]
     groups = draw_groups(rng, params.length, params.max_depth, params.prob_open, PROB_CLOSE)
-    tokens = assemble(numbers, operators, groups)
-    value, _ = evaluate(tokens, PRECEDENCE, apply_operator)
+    tokens = assemble_tokens(numbers, operators, groups)
+    value, _ = evaluate_infix(tokens, PRECEDENCE, apply_operator)
     facts = {"depth": measure_depth(groups), "multiplications": operators.count("*")}
     return Case(_write_expression(tokens, params.prob_dewhitespace, rng), str(value), genresult=facts)
 
@@ -75,12 +74,12 @@ def _write_expression(tokens: list[int | str], prob_dewhitespace: float, rng: Ra
 
 
 def _tokenize(text: str) -> list[int | str]:
-    """Return the tokens of an expression. A minus is a sign unless an integer or a group ends before it."""
+    """Return the tokens of an expression. A minus is a sign unless it follows an integer or a group."""
     tokens: list[int | str] = []
     sign = ""
     for part in re.findall(r"[0-9]+|[-+*()]", text):
-        begins = not tokens or tokens[-1] == OPEN or tokens[-1] in PRECEDENCE
-        if part == "-" and begins:
+        starts_operand = not tokens or tokens[-1] == OPEN or tokens[-1] in PRECEDENCE
+        if part == "-" and starts_operand:
             sign = "-"
         elif part.isdigit():
             tokens.append(int(sign + part))
@@ -92,7 +91,7 @@ def _tokenize(text: str) -> list[int | str]:
 
 def explain(case: Case) -> str:
     """Return every operation in order of evaluation."""
-    _, steps = evaluate(_tokenize(case.input), PRECEDENCE, apply_operator)
+    _, steps = evaluate_infix(_tokenize(case.input), PRECEDENCE, apply_operator)
     return "\n".join(f"{left} {name} {right} = {result}" for left, name, right, result in steps)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a task: its parameters, its cases, its instructions and its answer rule. Pure.
+"""The parts of a task: parameters, cases, instructions and answer rule. Pure.
 
 A task is one module of this package that ends with `GENERATOR = Generator(...)`. `registry` finds it.
 """
@@ -19,12 +19,12 @@ from pydantic_core import PydanticUndefined
 from datasets_app.generators.answers import AnswerRule
 from evalsite.lib.hints import did_you_mean
 
-COUNT = "count"  # The number of cases to draw. It is a setting of the point, and never changes the cases themselves.
+COUNT = "count"  # The number of cases to draw. It belongs to the point and never changes the cases.
 Harder = Literal["higher", "lower", "other", "neutral"]
 
 
 class ParamError(ValueError):
-    """Parameters that a task does not take. Each of `problems` is a sentence that starts with the parameter's name."""
+    """Unknown or invalid parameters. Each of `problems` is a sentence that starts with the parameter's name."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -38,7 +38,7 @@ class Params(BaseModel):
 
 
 def declare_param(default: Any, description: str, *, harder: Harder, **bounds: Any) -> Any:
-    """Return a parameter: its default, one line of help, and which values make a case harder.
+    """Return a parameter: its default, one line of help, and the values that make a case harder.
 
     harder: "higher" or "lower" values; "other" if some options are harder, as the help says; "neutral" if the effect
     differs between models.
@@ -48,7 +48,7 @@ def declare_param(default: Any, description: str, *, harder: Harder, **bounds: A
 
 @dataclass(frozen=True, slots=True)
 class ParamInfo:
-    """One parameter for a form. `options` is empty unless the parameter is a choice among them."""
+    """One parameter, described for a form. `options` is empty unless `kind` is "choice"."""
 
     name: str
     kind: Literal["integer", "number", "choice", "switch"]
@@ -62,9 +62,9 @@ class ParamInfo:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question with its only right answer.
+    """One question with its only correct answer.
 
-    choices: the answers that the question allows, the target once among them; None for free text.
+    choices: the allowed answers, with the target exactly once; None for free text.
     genresult: the generator's own facts about the case, as JSON.
     """
 
@@ -79,33 +79,33 @@ class Case:
 
     @property
     def guess_chance(self) -> Fraction:
-        """Return the chance that a uniform draw from the choices is right; 0 for free text.
+        """Return the chance that a uniform draw from the choices is correct; 0 for free text.
 
-        Free text has no finite set of answers to guess from. That is the convention of ReasonScape's records too.
+        Free text has no finite set of answers to guess from. ReasonScape's records use the same convention.
         """
         return Fraction(1, len(self.choices)) if self.choices else Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """The words that go before a case. `task` says what to do; `form` names the form of the final answer."""
+    """The text before a case. `task` says what to do; `form` describes the final answer."""
 
     task: str
     form: str
 
     @property
     def direct(self) -> str:
-        """Return the instruction to answer at once."""
+        """Return the instruction to answer immediately."""
         return f"{self.task} Respond with only Final Answer: {self.form}"
 
     @property
     def stepwise(self) -> str:
-        """Return the instruction to reason first. The seed's record of movies has this sentence."""
+        """Return the instruction to reason first. ReasonScape's record of the task movies has this sentence."""
         return f"{self.task} Think step by step, then respond with Final Answer: {self.form}"
 
     @property
     def worked(self) -> str:
-        """Return the instruction that goes before examples with their reasoning."""
+        """Return the instruction that precedes worked examples."""
         return f"{self.task} Reason as in the examples, then respond with Final Answer: {self.form}"
 
 
@@ -116,10 +116,10 @@ def format_final_line(target: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """A task that draws cases from a random stream, with its descriptions for pages and prompts.
+    """A task: it draws cases from a random stream, and describes itself for pages and prompts.
 
     version: part of every dataset's definition. Raise it whenever the same parameters and seed give other cases.
-    draw: returns the next case. It takes all randomness from the given stream.
+    draw: returns the next case. All its randomness comes from the given stream.
     explain: returns the reasoning that leads to a case's target, for examples in prompts.
     data_hash: the hash of the shipped facts that the cases depend on, or "".
     """
@@ -135,9 +135,9 @@ class Generator:
     data_hash: Callable[[], str] = lambda: ""
 
     def read_params(self, values: Mapping[str, Any]) -> Any:
-        """Return the checked parameters; absent ones have their defaults. `count` is ignored.
+        """Return the validated parameters, with defaults for absent ones. `count` is ignored.
 
-        Raise ParamError, which names each wrong parameter.
+        Raise ParamError, which names each invalid parameter.
         """
         try:
             return self.params.model_validate({name: value for name, value in values.items() if name != COUNT})
@@ -145,16 +145,16 @@ class Generator:
             raise ParamError([self._describe_problem(problem) for problem in error.errors()]) from None
 
     def cases(self, params: Params, rng: Random) -> Iterator[Case]:
-        """Yield cases without end. Each is drawn after the one before, so a shorter stream is a prefix of a longer."""
+        """Yield cases without end. They share one stream, so the first n cases are always the same."""
         while True:
             yield self.draw(params, rng)
 
     def describe_params(self) -> list[ParamInfo]:
-        """Return the parameters in the order of the module, for a form."""
+        """Return a description of each parameter for a form, in the order of declaration."""
         return [_describe_param(name, model_field) for name, model_field in self.params.model_fields.items()]
 
     def definition(self) -> dict[str, Any]:
-        """Return the content that fixes this task's cases beside parameters and seed. Datasets store and hash it."""
+        """Return the task's version and data, which datasets store and hash as part of their definition."""
         data = self.data_hash()
         return {"task": self.name, "version": self.version} | ({"data": data} if data else {})
 

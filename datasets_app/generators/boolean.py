@@ -4,10 +4,10 @@ Specification. The input is one expression of `length` truth values in the notat
 binds tighter than "and", and "and" tighter than "or". A "not" applies to the value or the parenthesis that follows it.
 The target is the value in the same notation, so a guess is right with a chance of 1/2.
 
-Public are the parameters, their defaults and the order of precedence. ReasonScape also has an exclusive or with limits
-on its syntax that are not public; it is left out here. Ours: "and" and "or" are equally likely, and after a "not" a
-second one follows with the probability `prob_not_after_not`, and so on. `format` may be the name or ReasonScape's
-number 0 to 4.
+ReasonScape publishes the parameters, their defaults and the order of precedence. ReasonScape also has an exclusive or
+with limits on its syntax that are not public; this task does not include it. Our choices: "and" and "or" are equally
+likely, and each "not" is followed by another with the probability `prob_not_after_not`. `format` may be the name or
+ReasonScape's number, 0 to 4.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydantic import field_validator
 
 from datasets_app.generators.answers import AnswerRule
 from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
-from datasets_app.generators.expressions import OPEN, assemble, draw_groups, evaluate, measure_depth
+from datasets_app.generators.expressions import OPEN, assemble_tokens, draw_groups, evaluate_infix, measure_depth
 
 Format = Literal["TRUE_FALSE", "T_F", "ON_OFF", "BINARY", "YES_NO"]
 WORDS: dict[str, tuple[str, str]] = {
@@ -31,9 +31,9 @@ WORDS: dict[str, tuple[str, str]] = {
     "YES_NO": ("YES", "NO"),
 }
 PRECEDENCE = {"or": 1, "and": 2}
-MAX_NOTS = 8  # In a row.
+MAX_NOTS = 8  # Consecutive nots before one operand.
 NOT = "not"
-UNLIKE = "unlike"  # Exclusive or, which never occurs in a text.
+UNLIKE = "unlike"  # Exclusive or, used only during evaluation. It never occurs in a text.
 
 
 class BooleanParams(Params):
@@ -66,10 +66,10 @@ def draw(params: BooleanParams, rng: Random) -> Case:
     values = [rng.random() < 0.5 for _ in range(params.length)]
     operators = [rng.choice(("and", "or")) for _ in range(params.length - 1)]
     groups = draw_groups(rng, params.length, params.max_depth, params.prob_open, params.prob_close)
-    tokens = _insert_nots(assemble(values, operators, groups), params, rng)
+    tokens = _insert_nots(assemble_tokens(values, operators, groups), params, rng)
     true, false = words = WORDS[params.format]
     text = " ".join(token if isinstance(token, str) else words[not token] for token in tokens)
-    value, _ = evaluate_tokens(tokens)
+    value, _ = evaluate_expression(tokens)
     facts = {"depth": measure_depth(groups), "nots": tokens.count(NOT), "words": list(words)}
     return Case(text.replace("( ", "(").replace(" )", ")"), true if value else false, words, facts)
 
@@ -87,11 +87,11 @@ def _insert_nots(tokens: list[Any], params: BooleanParams, rng: Random) -> list[
     return result
 
 
-def evaluate_tokens(tokens: list[Any]) -> tuple[bool, list[tuple[bool, str, bool, bool]]]:
+def evaluate_expression(tokens: list[Any]) -> tuple[bool, list[tuple[bool, str, bool, bool]]]:
     """Return the value of an expression and its steps.
 
-    `evaluate` knows only infix operators. A row of nots becomes "True unlike x" if it turns x, else
-    "False unlike x".
+    `evaluate_infix` supports only infix operators. Consecutive nots before x therefore become "True unlike x" if they
+    negate x, else "False unlike x".
     """
     infix: list[Any] = []
     for token in tokens:
@@ -101,7 +101,7 @@ def evaluate_tokens(tokens: list[Any]) -> tuple[bool, list[tuple[bool, str, bool
             infix[-2] = not infix[-2]
         else:
             infix += [True, UNLIKE]
-    return evaluate(infix, PRECEDENCE | {UNLIKE: 3}, _apply_operator)
+    return evaluate_infix(infix, PRECEDENCE | {UNLIKE: 3}, _apply_operator)
 
 
 def _apply_operator(name: str, left: bool, right: bool) -> bool:
@@ -116,7 +116,7 @@ def explain(case: Case) -> str:
     words = re.findall(r"\w+|[()]", case.input)
     tokens = [word == true if word in (true, false) else word for word in words]
     lines = []
-    for left, name, right, result in evaluate_tokens(tokens)[1]:
+    for left, name, right, result in evaluate_expression(tokens)[1]:
         a, b, value = (true if operand else false for operand in (left, right, result))
         operation = f"{a} {name} {b}" if name != UNLIKE else f"{'not' if left else 'not not'} {b}"
         lines.append(f"{operation} = {value}")

@@ -2,12 +2,13 @@
 
 Specification. The input is a sequence of `length` brackets of the first `kinds` kinds among () [] {} <>, separated by
 spaces. It is the beginning of a well-formed sequence, nests at most `max_depth` deep, and leaves at least one bracket
-open. The target is the shortest sequence that closes it: the open brackets' partners in reverse order, separated by
+unclosed. The target is the shortest sequence that closes it: the open brackets' partners in reverse order, separated by
 spaces. Spaces in an answer are ignored.
 
-Public are the kinds, the last-in first-out rule, and the weight of closing brackets with its default 2. Ours: each
-opening kind has the weight 1 and the closing bracket `close_weight_multiplier`. Where a rule above allows only one of
-both, that one is taken. `max_depth` is at least 2, because with 1 an even length would leave nothing to close.
+ReasonScape publishes the kinds, the last-in first-out rule, and the weight of closing brackets with its default 2. Our
+choices: each opening kind has the weight 1 and the closing bracket `close_weight_multiplier`. If a rule above allows
+only an opening or only a closing bracket, it is used. `max_depth` is at least 2, because an even length would leave
+nothing to close at depth 1.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ def draw(params: BracketsParams, rng: Random) -> Case:
 def _draw_closing(params: BracketsParams, depth: int, *, is_last: bool, rng: Random) -> bool:
     """Return whether the next bracket closes. The last one must not close the only open bracket."""
     weight = params.close_weight_multiplier
-    draws = rng.random() < weight / (weight + params.kinds)
+    wants_closing = rng.random() < weight / (weight + params.kinds)
     if depth == 0 or (is_last and depth == 1):
         return False
-    return draws or depth == params.max_depth
+    return wants_closing or depth == params.max_depth
 
 
 def explain(case: Case) -> str:

@@ -1,16 +1,16 @@
-"""Cars: in which car of a row a person sits after a series of moves.
+"""Cars: the car in which a person sits after a series of moves.
 
-Specification. `entities` cars stand in a row, numbered from 1 at the left. Each has its own colour and brand. As many
-people each begin in a car of their own. Then `moves` moves follow, and `confounders` sentences that move
-nobody stand at random places among them, each on its own line. A car holds any number of people. The question asks for
-the number of one person's car at the end. So a guess is right with a chance of 1/`entities`.
+Specification. `entities` cars stand in a row, numbered from 1 at the left. Each has its own colour and brand. There are
+as many people as cars, and each begins in a different car. Then `moves` moves follow, each on its own line.
+`confounders` sentences that move nobody stand between them at random positions. A car holds any number of people. The
+question asks for the number of one person's car at the end. A guess is correct with a probability of 1/`entities`.
 
-`complexity` says which kinds of moves occur, each equally likely: 1 to a car by its number; 2 also some cars to the
+`complexity` selects the kinds of moves, which are equally likely: 1 to a car by its number; 2 also some cars to the
 left or right, always within the row; 3 also to a car by its colour or brand; 4 also to another person's car, or to the
-car directly to the left or right of it. People are where the lines above left them.
+car directly to the left or right of it. Each move refers to the positions after the lines above it.
 
-Public are people in cars in a row, and absolute, relative, attribute and person-relative moves with confounders. Ours:
-the sentences, as many people as cars, and that a move to a number is never to the person's own car.
+ReasonScape publishes people in cars in a row, and absolute, relative, attribute and person-relative moves with
+confounders. Our choices: the sentences, the number of people, and moves by number that never lead to the own car.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CarsParams(Params):
 
 
 class Row(NamedTuple):
-    """The cars of a case by place, and where each person is. Places count from 0."""
+    """The cars of a case from left to right, and the place of each person. Places count from 0."""
 
     colours: list[str]
     brands: list[str]
@@ -53,7 +53,7 @@ def draw(params: CarsParams, rng: Random) -> Case:
     people = rng.sample(PEOPLE, number)
     places = rng.sample(range(number), number)
     row = Row(rng.sample(COLOURS, number), rng.sample(BRANDS, number), dict(zip(people, places, strict=True)))
-    cars = [f"Car {at + 1} is the {row.colours[at]} {row.brands[at]}." for at in range(number)]
+    cars = [f"Car {index + 1} is the {row.colours[index]} {row.brands[index]}." for index in range(number)]
     seats = [f"{person} sits in car {place + 1}." for person, place in row.people.items()]
     kinds = (_move_by_number, _move_by_distance, _move_by_attribute, _move_by_person)[: params.complexity]
     lines, trace = [], []
@@ -77,13 +77,13 @@ def draw(params: CarsParams, rng: Random) -> Case:
 
 
 def _move_by_number(row: Row, person: str, rng: Random) -> tuple[str, int]:
-    place = rng.choice([at for at in range(len(row.colours)) if at != row.people[person]])
+    place = rng.choice([other for other in range(len(row.colours)) if other != row.people[person]])
     return f"moves to car {place + 1}", place
 
 
 def _move_by_distance(row: Row, person: str, rng: Random) -> tuple[str, int]:
     current = row.people[person]
-    place = rng.choice([at for at in range(len(row.colours)) if at != current])
+    place = rng.choice([other for other in range(len(row.colours)) if other != current])
     distance = abs(place - current)
     cars = "1 car" if distance == 1 else f"{distance} cars"
     return f"moves {cars} to the {'left' if place < current else 'right'}", place
@@ -120,7 +120,7 @@ def _draw_distractor(row: Row, people: list[str], rng: Random) -> str:
 
 
 def explain(case: Case) -> str:
-    """Return every move with the number of the car it leads to."""
+    """Return the number of the person's car after each move."""
     lines = [f"{person} is now in car {place}." for person, place in case.genresult["trace"]]
     return "\n".join([*lines, f"At the end, {case.genresult['asked']} is in car {case.target}."])
 

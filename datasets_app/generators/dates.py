@@ -1,19 +1,19 @@
-"""Dates: a date that lies some days, weeks, months or years from today.
+"""Dates: a date some days, weeks, months or years from today.
 
-Specification. The input has two sentences and a form. The opening says which day today is; the question asks for a date
-relative to today; the last sentence names the notation of the answer, which is also the notation of the dates in the
-text. The calendar is the Gregorian one, with years from 1950 to 2049 in the opening. Each of four tiers has three
-openings and three questions, which make 36 kinds of story in all:
+Specification. The input has three sentences. The opening determines today's date. The question asks for a date relative
+to today. The last sentence names the notation of the answer, which is also the notation of the dates in the text. The
+calendar is Gregorian, with years from 1950 to 2049 in the opening. Each of four tiers has three openings and three
+questions, which make 36 kinds of story in all:
 
 1. Today's date is stated; the answer is some days away.
-2. Today is stated by a day next to it; the answer is some weeks away.
+2. Today follows from a day near it; the answer is some weeks away.
 3. Today is described (the 2nd Tuesday of a month, the days until New Year, the number of the day in its year); the
    answer is some months or years away, on the same day of the month. That day is at most the 28th.
 4. Today follows from a story; the answer takes two steps.
 
-Public are the tier, the date formats, that there are 36 kinds of story, and the name of one of them
-(countdown_to_new_year). Ours: all stories and tiers. An answer counts in any of the notations, since their separators
-tell them apart. Free text has a guess chance of 0.
+ReasonScape publishes the tier, the date formats, the number of kinds of story (36), and the name of one of them
+(countdown_to_new_year). Our choices: all stories and tiers. An answer in any of the notations is accepted, because
+their separators differ. Free text has a guess chance of 0.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ MONTHS = (
     "December",
 )  # fmt: skip
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-FORMS = {"ISO": "YYYY-MM-DD", "US": "MM/DD/YYYY", "EU": "DD.MM.YYYY", "LONG": "Month D, YYYY"}
-FIRST, LAST = date(1950, 1, 1), date(2049, 12, 31)
-LAST_COMMON_DAY = 28  # Every month has it.
-READ = re.compile(
+FORMAT_LABELS = {"ISO": "YYYY-MM-DD", "US": "MM/DD/YYYY", "EU": "DD.MM.YYYY", "LONG": "Month D, YYYY"}
+FIRST_DAY, LAST_DAY = date(1950, 1, 1), date(2049, 12, 31)
+MAX_COMMON_DAY = 28  # The last day that every month has.
+DATE_PATTERN = re.compile(
     r"(?P<y1>[0-9]{4})-(?P<m1>[0-9]{1,2})-(?P<d1>[0-9]{1,2})|(?P<m2>[0-9]{1,2})/(?P<d2>[0-9]{1,2})/(?P<y2>[0-9]{4})"
     r"|(?P<d3>[0-9]{1,2})\.(?P<m3>[0-9]{1,2})\.(?P<y3>[0-9]{4})"
     rf"|(?P<n4>(?i:{'|'.join(MONTHS)})) (?P<d4>[0-9]{{1,2}})(?:st|nd|rd|th)?,? (?P<y4>[0-9]{{4}})"
@@ -62,7 +62,7 @@ def write_date(day: date, notation: str) -> str:
 
 
 def _draw_day(rng: Random) -> date:
-    return FIRST + timedelta(days=rng.randint(0, (LAST - FIRST).days))
+    return FIRST_DAY + timedelta(days=rng.randint(0, (LAST_DAY - FIRST_DAY).days))
 
 
 def _format_count(number: int, noun: str = "day") -> str:
@@ -70,7 +70,7 @@ def _format_count(number: int, noun: str = "day") -> str:
 
 
 def _make_opening(template: str, shift: int) -> Opening:
-    """Return an opening whose date lies `shift` days before today."""
+    """Return an opening that names the date `shift` days before today."""
 
     def opening(rng: Random, write: Write) -> tuple[str, date]:
         day = _draw_day(rng)
@@ -98,7 +98,7 @@ def _open_with_day_of_year(rng: Random, write: Write) -> tuple[str, date]:
 
 
 def _draw_common_day(rng: Random) -> date:
-    while (day := _draw_day(rng)).day > LAST_COMMON_DAY:
+    while (day := _draw_day(rng)).day > MAX_COMMON_DAY:
         pass
     return day
 
@@ -126,7 +126,7 @@ def _open_with_tree(rng: Random, write: Write) -> tuple[str, date]:
 
 
 def _make_days_question(template: str, low: int, high: int, days: int, noun: str) -> Question:
-    """Return a question about a date that lies `low` to `high` times `days` days from today."""
+    """Return a question about a date `low` to `high` times `days` days from today."""
 
     def question(rng: Random, today: date) -> tuple[str, date]:
         number = rng.randint(low, high)
@@ -136,7 +136,7 @@ def _make_days_question(template: str, low: int, high: int, days: int, noun: str
 
 
 def _make_months_question(template: str, low: int, high: int, months: int, noun: str) -> Question:
-    """Return a question about the same day of another month."""
+    """Return a question about the same day of the month, `low` to `high` times `months` months from today."""
 
     def question(rng: Random, today: date) -> tuple[str, date]:
         number = rng.randint(low, high)
@@ -218,13 +218,13 @@ def draw(params: DatesParams, rng: Random) -> Case:
     question_text, answer = questions[question](rng, today)
     scenario = 9 * (params.tier - 1) + 3 * opening + question
     facts: dict[str, Any] = {"scenario": scenario, "today": today.isoformat(), "answer": answer.isoformat()}
-    text = f"{opening_text} {question_text} Write the date as {FORMS[params.format]}."
+    text = f"{opening_text} {question_text} Write the date as {FORMAT_LABELS[params.format]}."
     return Case(text, write_date(answer, params.format), genresult=facts)
 
 
 def read_date(text: str) -> str:
-    """Return the first date of a text in ISO notation, or the text if it has none."""
-    match = READ.search(text)
+    """Return the first date of a text in ISO notation, or the text itself if it contains no date."""
+    match = DATE_PATTERN.search(text)
     if match is None:
         return text
     parts = {key[0]: value for key, value in match.groupdict().items() if value is not None}
@@ -233,11 +233,11 @@ def read_date(text: str) -> str:
 
 
 def explain(case: Case) -> str:
-    """Return today's date, and the days from there to the answer."""
+    """Return today's date, and the days from today to the answer."""
     today, answer = (date.fromisoformat(case.genresult[key]) for key in ("today", "answer"))
     days = (answer - today).days
-    way = f"{_format_count(abs(days))} {'after' if days > 0 else 'before'} today" if days else "today"
-    return f"Today is {WEEKDAYS[today.weekday()]}, {write_date(today, 'LONG')}. The date asked for is {way}."
+    distance = f"{_format_count(abs(days))} {'after' if days > 0 else 'before'} today" if days else "today"
+    return f"Today is {WEEKDAYS[today.weekday()]}, {write_date(today, 'LONG')}. The date asked for is {distance}."
 
 
 GENERATOR = Generator(
@@ -248,5 +248,5 @@ GENERATOR = Generator(
     draw=draw,
     explain=explain,
     instructions=Instructions("Find the date that the question asks for.", "(a date in the form asked for)"),
-    answer=AnswerRule(rf"(?={READ.pattern})(.{{1,40}}).*", read_date),
+    answer=AnswerRule(rf"(?={DATE_PATTERN.pattern})(.{{1,40}}).*", read_date),
 )

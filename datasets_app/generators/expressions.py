@@ -1,4 +1,4 @@
-"""Nested expressions over infix operators: where the parentheses stand, and what the expression is worth. Pure.
+"""Nested expressions of infix operators: the placement of parentheses, and evaluation. Pure.
 
 The tasks `arithmetic` and `boolean` share this module.
 """
@@ -14,11 +14,11 @@ Apply = Callable[[str, Any, Any], Any]
 
 
 def draw_groups(rng: Random, length: int, max_depth: int, prob_open: float, prob_close: float) -> list[tuple[int, int]]:
-    """Return for each operand the numbers of parentheses that open before it and close after it.
+    """Return, for each operand, the number of parentheses that open before it and the number that close after it.
 
     A group opens with probability `prob_open` as long as the depth allows and another operand follows. A group of at
-    least two operands closes with probability `prob_close`. Groups that are open after the last operand close there.
-    So every group holds at least two operands, and groups may hold nothing but another group.
+    least two operands closes with probability `prob_close`. All open groups close after the last
+    operand. Every group therefore contains at least two operands. A group may consist of another group only.
     """
     starts: list[int] = []  # The operand at which each open group began.
     groups = []
@@ -34,8 +34,8 @@ def draw_groups(rng: Random, length: int, max_depth: int, prob_open: float, prob
     return groups
 
 
-def assemble(operands: Sequence[Any], operators: Sequence[str], groups: Iterable[tuple[int, int]]) -> list[Any]:
-    """Return the tokens of an expression: operands, operators and parentheses in the order of reading."""
+def assemble_tokens(operands: Sequence[Any], operators: Sequence[str], groups: Iterable[tuple[int, int]]) -> list[Any]:
+    """Return the tokens of an expression: operands, operators and parentheses from left to right."""
     tokens: list[Any] = []
     for index, (operand, (openings, closings)) in enumerate(zip(operands, groups, strict=True)):
         tokens += [operators[index - 1]] if index else []
@@ -43,43 +43,43 @@ def assemble(operands: Sequence[Any], operators: Sequence[str], groups: Iterable
     return tokens
 
 
-def evaluate(
+def evaluate_infix(
     tokens: Iterable[Any], precedence: Mapping[str, int], apply: Apply
 ) -> tuple[Any, list[tuple[Any, str, Any, Any]]]:
     """Return the value of an expression and its steps (left, operator, right, result) in order of evaluation.
 
-    Operators of a higher precedence bind tighter; equal ones are taken from left to right. This is E. W. Dijkstra's
-    shunting-yard algorithm (1961), with a stack of values in place of the output.
+    Operators of higher precedence bind tighter; operators of equal precedence apply from left to right. This is E. W.
+    Dijkstra's shunting-yard algorithm (1961), with a stack of values in place of the output.
     """
     values: list[Any] = []
-    waiting: list[str] = []
+    pending: list[str] = []
     steps: list[tuple[Any, str, Any, Any]] = []
 
-    def reduce_one() -> None:
-        operator, right, left = waiting.pop(), values.pop(), values.pop()
+    def apply_last_operator() -> None:
+        operator, right, left = pending.pop(), values.pop(), values.pop()
         values.append(apply(operator, left, right))
         steps.append((left, operator, right, values[-1]))
 
     for token in tokens:
         if token == OPEN:
-            waiting.append(OPEN)
+            pending.append(OPEN)
         elif token == CLOSE:
-            while waiting[-1] != OPEN:
-                reduce_one()
-            waiting.pop()
+            while pending[-1] != OPEN:
+                apply_last_operator()
+            pending.pop()
         elif isinstance(token, str) and token in precedence:
-            while waiting and waiting[-1] != OPEN and precedence[waiting[-1]] >= precedence[token]:
-                reduce_one()
-            waiting.append(token)
+            while pending and pending[-1] != OPEN and precedence[pending[-1]] >= precedence[token]:
+                apply_last_operator()
+            pending.append(token)
         else:
             values.append(token)
-    while waiting:
-        reduce_one()
+    while pending:
+        apply_last_operator()
     return values[0], steps
 
 
 def measure_depth(groups: Iterable[tuple[int, int]]) -> int:
-    """Return how deep the parentheses nest."""
+    """Return the nesting depth of the parentheses."""
     depth = deepest = 0
     for openings, closings in groups:
         depth += openings

@@ -1,12 +1,12 @@
-"""Letters: how often some letters occur in a list of words.
+"""Letters: the number of occurrences of some letters in a list of words.
 
-Specification. The input names `target_letters` different letters and lists `words` + `confounders` words. The letters
-come from one pool by `rarity`: common, uncommon or rare in English. Each of the `words` words has at least one of the
+Specification. The input names `target_letters` different letters and lists `words` + `confounders` words. `rarity`
+selects the pool of the letters: common, uncommon or rare in English. Each of the `words` words has at least one of the
 letters, none of the confounders has any, and their order is random. The target is the number of occurrences of all
 named letters in all listed words, without regard to case.
 
-Public are the dimensions: words, letters from pools of common, uncommon and rare ones, and confounders. Ours: the
-pools, the dictionary, and that words are drawn with repetition. Free text has a guess chance of 0.
+ReasonScape publishes the dimensions: words, letters from a common, an uncommon and a rare pool, and confounders. Our
+choices: the pools, the dictionary, and drawing words with repetition. Free text has a guess chance of 0.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def draw(params: LettersParams, rng: Random) -> Case:
 
 @lru_cache(maxsize=1024)
 def _split_dictionary(letters: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the dictionary's words with one of the letters, and its words without any."""
+    """Return the dictionary's words with at least one of the letters, and its words without any."""
     targets = set(letters)
     matches = tuple(word for word in load_dictionary() if targets & set(word))
     return matches, tuple(word for word in load_dictionary() if not targets & set(word))

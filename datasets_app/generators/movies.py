@@ -1,19 +1,19 @@
-"""Movies: the film that goes with a group of films.
+"""Movies: the film that belongs with a group of films.
 
 Specification. The facts come from a table of films with their genres and themes (`data/movies.csv`). One or two of
 these properties are selected. `reference_count` films have all of them: `reference_count` - 1 are named in the question
 and one is the target. The other options have none of the selected properties, and none of the properties that all named
-films happen to share. So only the target shares a property with all of them. There are `choice_count`
-lettered options, so a guess is right with a chance of 1/`choice_count`. With `hints` the question names the selected
-properties. The question has one of four wordings.
+films happen to share. So only the target shares a property with all of them. There are `choice_count` lettered options,
+so a guess is correct with a probability of 1/`choice_count`. With `hints` the question names the selected properties.
+The question has one of four wordings.
 
-Public are reference and choice counts, hints, selection by genres and themes, that the other options match none, the
-stored number of the wording, and one record: its `reference_count` of 4 shows three films. Ours: the table, that
-properties are equally likely (genre_weights and theme_weights are not offered), the other wordings, and the rule on
-properties that are shared by accident.
+ReasonScape publishes reference and choice counts, hints, selection by genres and themes, options that match none, the
+stored number of the wording, and one record: its `reference_count` of 4 shows three films. Our choices: the table,
+equally likely properties (genre_weights and theme_weights are not offered), the other wordings, and the rule on
+properties shared by accident.
 
-A curator may replace the table: title, year, genres and themes, the last two separated by "|". A title has no comma,
-because questions list titles. The hash of the table is part of a dataset's definition.
+A curator may replace the table: title, year, genres and themes, the last two as lists separated by "|". A title
+contains no comma, because questions list titles. The hash of the table is part of a dataset's definition.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MAX_DRAWS = 1000
 
 
 class Film(NamedTuple):
-    """A film with its properties. A property is ("genre" or "theme", name)."""
+    """A film with its properties. A property is a pair: "genre" or "theme", and its name."""
 
     title: str
     year: int
@@ -57,13 +57,13 @@ Selection = tuple[tuple[tuple[str, str], ...], list[Film]]  # One or two propert
 
 @dataclass(frozen=True, eq=False)
 class FilmTable:
-    """The films of one table. Lookups are cached for the table's life."""
+    """The films of one table. Lookups are cached as long as the table exists."""
 
     films: tuple[Film, ...]
 
-    @lru_cache(maxsize=64)  # noqa: B019 - a process has one table, and tests few.
+    @lru_cache(maxsize=64)  # noqa: B019 - a process has one table, and tests have few.
     def list_selections(self, reference_count: int) -> list[Selection]:
-        """Return one or two properties with the films that have them, if there are enough."""
+        """Return every selection of one or two properties that at least `reference_count` films have."""
         matching: dict[tuple[tuple[str, str], ...], list[Film]] = {}
         for film in self.films:
             names = sorted(film.properties)
@@ -79,12 +79,12 @@ class FilmTable:
 
 
 class FilmsError(ValueError):
-    """A table of films that cannot be used. The message names the row."""
+    """An invalid table of films. The message names the row."""
 
 
 class MoviesParams(Params):
     reference_count: int = declare_param(
-        4, "Films that match, the right option among them.", harder="lower", ge=2, le=8
+        4, "Number of matching films, including the right option.", harder="lower", ge=2, le=8
     )
     choice_count: int = declare_param(4, "Number of options.", harder="higher", ge=2, le=10)
     hints: bool = declare_param(False, "Whether the question names what the films have in common.", harder="lower")
@@ -132,7 +132,7 @@ def draw(params: MoviesParams, rng: Random) -> Case:
 
 
 def draw_from(table: FilmTable, params: MoviesParams, rng: Random) -> Case:
-    """Return a case from these films. Raise FilmsError if they are too few or too much alike."""
+    """Return a case from these films. Raise FilmsError if they are too few or too similar."""
     selections = table.list_selections(params.reference_count)
     for _ in range(MAX_DRAWS if selections else 0):
         properties, matching = rng.choice(selections)
@@ -170,8 +170,8 @@ def explain(case: Case) -> str:
     """Return the selected properties and the option that has them."""
     facts = case.genresult
     common = join_phrases(facts["selected_genres"] + facts["selected_themes"])
-    right = facts["choices"][case.choices.index(case.target)] if case.choices else ""
-    return f"{join_phrases(facts['reference_movies'])}: {common}.\nOf the options, only {case.target} {right} has this."
+    title = facts["choices"][case.choices.index(case.target)] if case.choices else ""
+    return f"{join_phrases(facts['reference_movies'])}: {common}.\nOf the options, only {case.target} {title} has this."
 
 
 GENERATOR = Generator(

@@ -1,15 +1,15 @@
-"""Objects: how many things of some categories somebody has.
+"""Objects: the number of things of some categories in a list of possessions.
 
 Specification. The input lists possessions in one sentence ("I have two apples, a red trumpet and no chairs.") and asks
 for the number of things of `target_groups` categories ("How many fruits and animals do I have?"). `target_items`
-different things belong to the categories asked for and `distractor_count` different things to others, in random order.
-Things of the categories asked for number 1 to `max_count` each, distractors 0 to `max_count`. (If `max_count` is 0, all
-are "no".) Each thing has an adjective with the probability `prob_adjective`; adjectives never change the category. The
-target is the sum over the categories asked for.
+different things belong to the requested categories and `distractor_count` different things to others, in random order.
+The quantity of each requested thing is 1 to `max_count`, that of each distractor 0 to `max_count`. (If `max_count` is
+0, all quantities are "no".) Each thing has an adjective with the probability `prob_adjective`; adjectives never change
+the category. The target is the sum over the requested categories.
 
-Public are the parameters, the sum, and distractors of quantity zero. Ours: the vocabulary, numbers in words, and that a
-category asked for may have no thing if there are fewer things than categories. Categories share no thing, and doubtful
-ones (a tomato) are not used. Free text has a guess chance of 0.
+ReasonScape publishes the parameters, the sum, and distractors of quantity zero. Our choices: the vocabulary and numbers
+in words. A requested category may be empty if there are fewer things than categories. No thing belongs to two
+categories, and ambiguous things (a tomato) are not used. Free text has a guess chance of 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from datasets_app.generators.answers import INTEGER
 from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import join_phrases, spell_number
 
-# Category -> (singular, plural) of twelve things each.
+# For each category, the singular and plural of twelve things.
 CATEGORIES: dict[str, tuple[tuple[str, str], ...]] = {
     "fruits": (
         ("apple", "apples"), ("banana", "bananas"), ("orange", "oranges"), ("peach", "peaches"), ("plum", "plums"),
@@ -68,12 +68,12 @@ MAX_GROUPS = 4
 
 
 class ObjectsParams(Params):
-    target_items: int = declare_param(4, "Number of different things that are counted.", harder="higher", ge=1, le=12)
+    target_items: int = declare_param(4, "Number of different things to count.", harder="higher", ge=1, le=12)
     max_count: int = declare_param(5, "Largest quantity of one thing.", harder="higher", ge=0, le=99)
     distractor_count: int = declare_param(
         2, "Number of different things of other categories.", harder="higher", ge=0, le=48
     )
-    target_groups: int = declare_param(1, "Number of categories asked for.", harder="higher", ge=1, le=MAX_GROUPS)
+    target_groups: int = declare_param(1, "Number of requested categories.", harder="higher", ge=1, le=MAX_GROUPS)
     prob_adjective: float = declare_param(
         0.0, "Probability that a thing has an adjective, which changes nothing.", harder="higher", ge=0.0, le=1.0
     )
@@ -91,12 +91,12 @@ def draw(params: ObjectsParams, rng: Random) -> Case:
     quantities += [(thing, rng.randint(0, params.max_count), False) for thing in distractors]
     rng.shuffle(quantities)
     phrases = [_write_phrase(thing, number, params.prob_adjective, rng) for thing, number, _ in quantities]
-    total = sum(number for _, number, counts in quantities if counts)
+    total = sum(number for _, number, is_target in quantities if is_target)
     question = f"I have {join_phrases(phrases)}. How many {join_phrases(target_groups)} do I have?"
     facts = {
         "target_groups": target_groups,
-        "targets": {thing[1]: number for thing, number, counts in quantities if counts},
-        "distractors": {thing[1]: number for thing, number, counts in quantities if not counts},
+        "targets": {thing[1]: number for thing, number, is_target in quantities if is_target},
+        "distractors": {thing[1]: number for thing, number, is_target in quantities if not is_target},
     }
     return Case(question, str(total), genresult=facts)
 
@@ -111,7 +111,7 @@ def _write_phrase(thing: tuple[str, str], number: int, prob_adjective: float, rn
 
 
 def explain(case: Case) -> str:
-    """Return the things that count, and their sum."""
+    """Return the things of the requested categories, and their sum."""
     targets = case.genresult["targets"]
     things = ", ".join(f"{name}: {number}" for name, number in targets.items())
     total = " + ".join(str(number) for number in targets.values())

@@ -1,4 +1,4 @@
-"""The registry of tasks. It finds every module of this package that has a GENERATOR."""
+"""The registry of tasks: every module of this package with a GENERATOR."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evalsite.lib.hints import did_you_mean
 
 
 class UnknownTask(ValueError):
-    """A name that no task has. The message names the task that was probably meant."""
+    """An unknown task name. The message suggests the closest name, or lists all names."""
 
 
 @cache

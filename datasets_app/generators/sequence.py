@@ -1,15 +1,16 @@
 """Sequence: a later term of a sequence of integers under stated rules.
 
 Specification. The input states the first terms of a sequence and the rules for each next term, as numbered lines: the
-base rule first, then `interference` rules that apply under a condition, in the order of the lines. A condition is about
-the position of the new term (positions count from 1) or about the value that the rules before it gave. Then the input
-shows the sequence up to the third term and asks for term number `length`. The target is that term.
+base rule first, then `interference` rules that apply under a condition, in the order of the lines. A condition depends
+on the position of the new term (positions count from 1) or on the value after the earlier rules. Then the input shows
+the sequence up to the third term and asks for term number `length`. The target is that term.
 
 Base rules: constant adds a number, growing adds a number times the position of the new term, multiply multiplies by 2
-or 3, fibonacci adds the two terms before.
+or 3, fibonacci adds the two previous terms.
 
-Public are a base rule with interference rules about conditions and positions. Ours: that the rules are stated, because
-a finite list of numbers has no unique continuation; and all rules. Free text has a guess chance of 0.
+ReasonScape publishes a base rule with interference rules about conditions and positions. Our choices: all rules, and
+stating them in the input, because a finite list of numbers has no unique continuation. Free text has a guess chance of
+0.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from datasets_app.generators.answers import INTEGER
 from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
 
 Base = Literal["constant", "growing", "multiply", "fibonacci"]
-SHOWN = 3  # Terms that the input shows.
+SHOWN_TERMS = 3
 
 
 class Condition(NamedTuple):
-    """A condition of an interference rule: its words, and the number that must divide the position or the value."""
+    """A condition of an interference rule: its text, and the remainder of a division of the position or value."""
 
     text: str
     subject: Literal["position", "value"]
@@ -45,13 +46,13 @@ CONDITIONS = (
     Condition("the value so far is divisible by 3", "value", 3),
     Condition("the value so far is divisible by 5", "value", 5),
 )
-Rule = tuple[Condition, int]  # The condition, and the number to add if it holds.
+Rule = tuple[Condition, int]  # A condition, and the number to add if it holds.
 
 
 class SequenceParams(Params):
     base: Base = declare_param("constant", "Base rule; multiply and fibonacci grow fastest.", harder="other")
     interference: int = declare_param(1, "Number of rules that apply under a condition.", harder="higher", ge=0, le=4)
-    length: int = declare_param(6, "Position of the term asked for.", harder="higher", ge=4, le=60)
+    length: int = declare_param(6, "Position of the requested term.", harder="higher", ge=4, le=60)
     max_step: int = declare_param(9, "Largest number that a rule adds or subtracts.", harder="higher", ge=2, le=999)
 
 
@@ -66,16 +67,17 @@ def draw(params: SequenceParams, rng: Random) -> Case:
     while len(terms) < params.length:
         terms.append(compute_next_term(terms, params.base, step, rules))
     lines = [_describe_base(params.base, step), *(_describe_rule(*rule) for rule in rules)]
+    first_terms = ", ".join(map(str, terms[:SHOWN_TERMS]))
     text = "\n".join([
         f"A sequence begins with {' and '.join(map(str, starts))}. Each next term follows these rules, in this order:",
         *(f"{number}. {line}" for number, line in enumerate(lines, 1)),
-        f"The first {SHOWN} terms are {', '.join(map(str, terms[:SHOWN]))}. What is term number {params.length}?",
+        f"The first {SHOWN_TERMS} terms are {first_terms}. What is term number {params.length}?",
     ])  # fmt: skip
     return Case(text, str(terms[-1]), genresult={"terms": terms, "step": step})
 
 
 def compute_next_term(terms: list[int], base: str, step: int, rules: list[Rule]) -> int:
-    """Return the term after these."""
+    """Return the next term."""
     position = len(terms) + 1
     values = {
         "constant": terms[-1] + step,

@@ -2,15 +2,16 @@
 
 Specification. The input is an SVG path element with absolute commands M, L, A and Z and coordinates to two decimals,
 and lettered options. The shape has the size 20 times `scale` (the radius of its circle). It turns by up to `rotation`
-degrees either way. Its centre lies up to `offset` from the origin on both axes. A polygon begins at any corner and
-runs either way round. It closes by a line to its first corner or by Z. The options are `choice_count` names, the right
-one among them, so a guess is right with a chance of 1/`choice_count`.
+degrees either way. Its centre lies up to `offset` from the origin on both axes. A polygon begins at any corner and runs
+in either direction. It closes by a line to its first corner or by Z. The options are `choice_count` names, including
+the right one, so a guess is correct with a probability of 1/`choice_count`.
 
-The ten names are those of BIG-Bench's geometric shapes. A triangle and a polygon with five corners or more is known
-by its corners, which lie unevenly. A rectangle has sides of a ratio up to .8. A kite has two pairs of equal
-neighbouring sides, and not four right angles. A sector is two radii and an arc; a circle is two half circles.
+The ten names are those of BIG-Bench's geometric shapes. A triangle and a polygon with five corners or more follow from
+their corners, which are spaced unevenly. The sides of a rectangle have a ratio of at most .8. A kite has two pairs of
+equal adjacent sides, and not four right angles. A sector is two radii and an arc; a circle is two half circles.
 
-Public are the path, the name as the answer, and the parameters' names. Ours: multiple choice, and all of the geometry.
+ReasonScape publishes the path, the name as the answer, and the parameters' names. Our choices: multiple choice, and all
+of the geometry.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from random import Random
-from typing import Literal
+from typing import Literal, get_args
 
 from datasets_app.generators.answers import LETTER, format_options, list_letters
 from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
@@ -26,7 +27,7 @@ from datasets_app.generators.base import Case, Generator, Instructions, Params, 
 Kind = Literal[
     "any", "circle", "heptagon", "hexagon", "kite", "line", "octagon", "pentagon", "rectangle", "sector", "triangle"
 ]
-NAMES = ("circle", "heptagon", "hexagon", "kite", "line", "octagon", "pentagon", "rectangle", "sector", "triangle")
+NAMES = get_args(Kind)[1:]
 CORNERS = {"triangle": 3, "pentagon": 5, "hexagon": 6, "heptagon": 7, "octagon": 8}
 RADIUS = 20.0
 Point = tuple[float, float]
@@ -35,7 +36,7 @@ Place = Callable[[float, float], str]
 
 class ShapesParams(Params):
     kind: Kind = declare_param("any", "Shape to draw; polygons with many corners are harder.", harder="other")
-    rotation: float = declare_param(0.0, "Largest turn either way, in degrees.", harder="higher", ge=0.0, le=180.0)
+    rotation: float = declare_param(0.0, "Largest rotation either way, in degrees.", harder="higher", ge=0.0, le=180.0)
     scale: float = declare_param(1.0, "Size of the shape, as a factor.", harder="neutral", ge=0.1, le=100.0)
     offset: float = declare_param(
         0.0, "Largest distance from the origin on each axis.", harder="higher", ge=0.0, le=10000.0
@@ -50,7 +51,7 @@ def draw(params: ShapesParams, rng: Random) -> Case:
     size = RADIUS * params.scale
 
     def place(x: float, y: float) -> str:
-        """Return a point of the upright shape around the origin, turned and moved, as SVG writes it."""
+        """Return the SVG coordinates of a point of the unit shape, after rotation, scaling and translation."""
         across = centre[0] + size * (x * math.cos(turn) - y * math.sin(turn))
         down = centre[1] + size * (x * math.sin(turn) + y * math.cos(turn))
         return f"{_format_number(across)},{_format_number(down)}"
@@ -95,7 +96,7 @@ def _draw_corners(kind: str, rng: Random) -> list[Point]:
 
 
 def _draw_polygon(corners: list[str], rng: Random) -> str:
-    """Return the path of a polygon from a random corner, either way round, closed in either way."""
+    """Return the path of a polygon from a random corner, in a random direction and with a random closing."""
     start = rng.randrange(len(corners))
     corners = corners[start:] + corners[:start]
     if rng.random() < 0.5:
@@ -105,7 +106,7 @@ def _draw_polygon(corners: list[str], rng: Random) -> str:
 
 
 def explain(case: Case) -> str:
-    """Return the parts of the path and their shape."""
+    """Return the parts of the path, and the name of the shape."""
     kind, corners = case.genresult["kind"], case.genresult["corners"]
     special = {
         "line": "one straight line between two points",

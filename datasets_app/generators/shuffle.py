@@ -1,18 +1,18 @@
-"""Shuffle: who holds which thing after a series of swaps.
+"""Shuffle: the thing that a person holds after a series of swaps.
 
 Specification. `length` people each hold one thing of the `domain`. Then `max_depth` swaps follow, each between two
-people, and `confounding_count` sentences of gossip that change nothing stand at random places among them. The question
-asks for the thing of one person at the end; all things are lettered options. The target is a letter, so a guess is
-right with a chance of 1/`length`.
+people. `confounding_count` sentences of gossip, which change nothing, stand between them at random positions. The
+question asks for the thing of one person at the end; all things are lettered options. The target is a letter, so a
+guess is correct with a probability of 1/`length`.
 
-Every sentence about a swap or gossip is an event on its own line, and `anchors` says how events are labelled: NONE no
+Every sentence about a swap or gossip is an event on its own line. `anchors` selects the labels of events: NONE no
 label; NUMERIC 1. 2. 3.; ASCII * - + in turn; ROMAN I. II. III.; ALPHA A. B. ... Z. AA.; SKIP_2 2. 4. 6.; REVERSE counts
-down to 1.; HEX 0x1. 0x2.; ELEMENTS H. He. Li. (from the start again after xenon). Events always happen in the order of
-the lines.
+down to 1.; HEX 0x1. 0x2.; ELEMENTS H. He. Li. (starting again after xenon). Events always happen in the order of the
+lines.
 
-Public are the parameters, the domains' names and the names of the anchors. Ours: the sentences, that anchors label
-events, that `max_depth` is the exact number of swaps, and that options are lettered. `anchors` may be the name or
-ReasonScape's number 0 to 8.
+ReasonScape publishes the parameters, the domains' names and the names of the anchors. Our choices: the sentences, the
+lettered options, the labels on events, and reading `max_depth` as the exact number of swaps. `anchors` may be the name
+or ReasonScape's number, 0 to 8.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_PEOPLE = 16
 
 
 class Domain(NamedTuple):
-    """The words of one domain. `{who}`, `{thing}`, `{a}` and `{b}` are filled in."""
+    """The sentences of one domain, with the placeholders `{people}`, `{who}`, `{thing}`, `{a}` and `{b}`."""
 
     opening: str
     start: str
@@ -155,7 +155,7 @@ def draw(params: ShuffleParams, rng: Random) -> Case:
 def _write_events(
     domain: Domain, swaps: list[tuple[str, ...]], people: list[str], params: ShuffleParams, rng: Random
 ) -> list[str]:
-    """Return the lines about swaps, with gossip at random places, each with its label."""
+    """Return the labelled lines: the swaps in order, with gossip at random positions."""
     lines = [domain.swap.format(a=a, b=b) for a, b in swaps]
     for _ in range(params.confounding_count):
         a, b = rng.sample(people, 2)
@@ -164,7 +164,7 @@ def _write_events(
 
 
 def write_label(anchors: str, index: int, total: int) -> str:
-    """Return the label of the event at a place that counts from 0, with the space after it."""
+    """Return the label of an event, with a space at the end. `index` counts from 0."""
     labels = {
         "NONE": "",
         "NUMERIC": f"{index + 1}. ",
@@ -188,7 +188,7 @@ def _format_roman(number: int) -> str:
 
 
 def _format_alphabetic(index: int) -> str:
-    """Return A, B, ... Z, AA, AB, as a spreadsheet names its columns."""
+    """Return the letters of an index from 0, as for spreadsheet columns: A, B, ... Z, AA, AB."""
     text = ""
     while index >= 0:
         text = chr(ord("A") + index % 26) + text

@@ -1,14 +1,14 @@
 """Sort: a list of words in alphabetical order.
 
 Specification. The input is `length` words separated by spaces, and nothing else. Words come from an English dictionary
-in runs of 1 to `run_length` neighbours, so long runs give words that begin alike. Each place repeats an earlier word
-with the probability `prob_duplication`. Then the order is shuffled, and each word is written in capitals, with a
-capital, or in mixed case with the probability `prob_mutation`. The target is all words in lower case, in alphabetical
-order, separated by single spaces; repeated words are repeated.
+in runs of 1 to `run_length` neighbours, so words of long runs begin alike. Each position repeats an earlier word with
+the probability `prob_duplication`. Then the order is shuffled, and each word is written in capitals, with a capital, or
+in mixed case with the probability `prob_mutation`. The target is all words in lower case, in alphabetical order,
+separated by single spaces; repeated words are repeated.
 
-Public are the parameters with the defaults of the two probabilities, the separator, and that case is ignored. Ours: the
-target is in lower case on one line (an answer may have any case, commas or spaces), and the lengths of runs are equally
-likely. Free text has a guess chance of 0.
+ReasonScape publishes the parameters with the defaults of the two probabilities, the separator, and ignoring case. Our
+choices: the target is in lower case on one line (an answer may have any case, commas or spaces), and all run lengths
+are equally likely. Free text has a guess chance of 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from datasets_app.generators.vocabulary import load_dictionary
 
 class SortParams(Params):
     length: int = declare_param(8, "Number of words.", harder="higher", ge=1, le=150)
-    run_length: int = declare_param(1, "Most neighbours of the dictionary in a row.", harder="higher", ge=1, le=50)
+    run_length: int = declare_param(1, "Maximum run of neighbouring dictionary words.", harder="higher", ge=1, le=50)
     prob_mutation: float = declare_param(
         0.3, "Probability that a word is written in another case.", harder="higher", ge=0.0, le=1.0
     )
@@ -48,7 +48,7 @@ def draw(params: SortParams, rng: Random) -> Case:
 
 
 def _draw_run(run_length: int, rng: Random) -> list[str]:
-    """Return 1 to `run_length` words that are neighbours in the dictionary."""
+    """Return 1 to `run_length` neighbouring words of the dictionary."""
     size = rng.randint(1, run_length)
     start = rng.randrange(len(load_dictionary()) - size + 1)
     return list(load_dictionary()[start : start + size])
@@ -64,7 +64,7 @@ def _mutate(word: str, rng: Random) -> str:
 
 
 def explain(case: Case) -> str:
-    """Return the words by their first letter."""
+    """Return the words grouped by first letter."""
     words = case.target.split()
     firsts = sorted({word[0] for word in words})
     return "\n".join(f"{first}: {' '.join(word for word in words if word[0] == first)}" for first in firsts)

@@ -1,18 +1,18 @@
-"""Tables: a question about a table.
+"""Tables: a lookup or an aggregation in a table.
 
-Specification. The input is a table in the notation of `format`, and a question about it. The table has `rows` rows:
-a name, which no other row has, a region out of four, and `columns` columns of integers from 0 to 999. No integer occurs
-twice in a column. `operation` is the kind of question:
+Specification. The input is a table in the notation of `format`, and a question about it. Each of the `rows` rows has a
+unique name, one of four regions, and `columns` integers from 0 to 999. No integer occurs twice in a column. `operation`
+is the kind of question:
 
 - lookup: the integer of one column in one row.
-- count: how many rows have more than a number in one column.
+- count: the number of rows above a limit in one column.
 - sum: the sum of one column over the rows of one region.
-- max: the name of the row with the largest integer of one column. Choices are all names; a guess is right with a chance
-  of 1/`rows`.
-- difference: how much larger one row's integer is than another's in the same column.
+- max: the name of the row with the largest integer of one column. The choices are all names, so a guess is correct
+  with a probability of 1/`rows`.
+- difference: the difference between two rows in one column.
 
-Public are the parameters' names and that tables are read, filtered and aggregated. Ours: notations, operations and
-contents. Except for max, the answer is an integer, and free text has a guess chance of 0.
+ReasonScape publishes the parameters' names, and reading, filtering and aggregating as the subject. Our choices:
+notations, operations and contents. Except for max, the answer is an integer, and free text has a guess chance of 0.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def _draw_table(params: TablesParams, rng: Random) -> Table:
     columns = rng.sample(COLUMNS, params.columns)
     values = {column: rng.sample(range(1000), params.rows) for column in columns}
     return [
-        {"name": name, "region": rng.choice(REGIONS)} | {column: values[column][at] for column in columns}
-        for at, name in enumerate(names)
+        {"name": name, "region": rng.choice(REGIONS)} | {column: values[column][index] for column in columns}
+        for index, name in enumerate(names)
     ]
 
 
@@ -101,9 +101,11 @@ def _ask_difference(table: Table, column: str, rng: Random) -> Answer:
     return question, str(result), f"{high[column]} - {low[column]} = {result}"
 
 
-def _make_separated_writer(mark: str) -> Callable[[Table], str]:
+def _make_separated_writer(separator: str) -> Callable[[Table], str]:
     def write(table: Table) -> str:
-        return "\n".join(mark.join(map(str, row)) for row in [list(table[0]), *(list(row.values()) for row in table)])
+        return "\n".join(
+            separator.join(map(str, row)) for row in [list(table[0]), *(list(row.values()) for row in table)]
+        )
 
     return write
 
@@ -142,12 +144,12 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 
 
 def explain(case: Case) -> str:
-    """Return the values that lead to the answer."""
+    """Return the calculation of the answer."""
     return str(case.genresult["reasoning"])
 
 
 def _normalize_answer(text: str) -> str:
-    return normalize_integer(text) if any(sign.isdigit() for sign in text) else normalize_text(text)
+    return normalize_integer(text) if any(character.isdigit() for character in text) else normalize_text(text)
 
 
 GENERATOR = Generator(

@@ -1,6 +1,6 @@
-"""Words and names that several tasks draw from. Pure.
+"""Words and names that several tasks share. Pure.
 
-A change of these lists changes cases: raise the version of every task that uses them.
+A change to these lists changes cases: raise the version of every task that uses them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def spell_number(number: int) -> str:
 
 
 def format_ordinal(number: int) -> str:
-    """Return a positive number such as 3 as "3rd"."""
+    """Return the ordinal of a positive number, such as "3rd" for 3."""
     suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{suffix}"
 

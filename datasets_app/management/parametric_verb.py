@@ -13,11 +13,11 @@ from datasets_app.parametric.dataset_builder import (
     SpaceFiles,
     compare_with_newest,
     create_parametric_dataset,
-    list_answers,
+    iterate_answer_key,
 )
 from datasets_app.parametric.manifolds import DENSITIES
 from datasets_app.parametric.seeds import SEED
-from datasets_app.parametric.spaces import Space, resolve
+from datasets_app.parametric.spaces import Space, resolve_space
 from datasets_app.parametric.spec import SpaceError, find_task_files, read_space
 
 MAX_BYTES = 5_000_000
@@ -47,13 +47,13 @@ class ParametricVerb:
         source = Dataset.objects.named(dataset).first()
         if source is None:
             raise CurationError(f"there is no dataset {dataset!r}; `dataset list` names them")
-        for answer in list_answers(source):
+        for answer in iterate_answer_key(source):
             self.say_file(json.dumps(answer))
 
     def do_parametric(self: Any, file: Path, name: str, **options: Any) -> None:
         try:
             files = _read_files(file)
-            space = resolve(
+            space = resolve_space(
                 read_space(files.text, files.task_files),
                 precision=options["precision"],
                 degree=options["degree"],
@@ -93,7 +93,7 @@ def describe_space(space: Space) -> list[str]:
 def _count_cases(space: Space, task: str) -> tuple[int, int]:
     """Return the cases of a task in the first round, and all that are built: up to the maximum of each point."""
     points = [point for point in space.points if point.task == task]
-    return sum(point.count for point in points), sum(point.most for point in points)
+    return sum(point.count for point in points), sum(point.max_cases for point in points)
 
 
 def _read_files(path: Path) -> SpaceFiles:

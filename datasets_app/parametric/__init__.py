@@ -1,8 +1,8 @@
-"""Spaces of difficulty: from one file to points, and from points to cases. Pure: no module here imports Django.
+"""Spaces of difficulty: a file defines points, and points define cases. Only `dataset_builder` imports Django.
 
-    spec = read_space(text)                                     # spec.py: the file, or SpaceError
-    space = resolve(spec, degree=1, density="corner")           # spaces.py: the points and the number of cases
+    spec = read_space(text)                                     # spec.py: the validated file, or SpaceError
+    space = resolve_space(spec, degree=1, density="corner")     # spaces.py: the points and their numbers of cases
     for item in generate_items(space): ...                      # items.py: every case in order
 
-`manifolds` has the rules of one parameter, `seeds` the random stream of one point.
+`manifolds` contains the rules of one parameter, `seeds` the random stream of one point.
 """

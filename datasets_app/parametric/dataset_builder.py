@@ -1,7 +1,7 @@
-"""Datasets of generated items: a space of difficulty becomes a draft, and a stored definition builds it again.
+"""Datasets of generated items: creation of a draft from a space of difficulty, and its repetition from the definition.
 
-More cases per point, or more points, under the same name make the next version. The items that both versions have are
-equal in content, so their prompts are too, and the response cache answers them at no cost.
+More cases per point, or more points, under the same name make the next version. Items of both versions
+have the same content and therefore the same prompts, so the response cache answers them at no cost.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from datasets_app.parametric.items import GeneratedItem, generate_point, read_po
 from datasets_app.parametric.prompt_parts import make_prompt_parts
 from datasets_app.parametric.spaces import Point, Space
 
-BATCH = 5000
-MAX_HELD = 5000  # Cases of a point that are held in memory, to choose its examples without drawing the cases again.
+BATCH_SIZE = 5000
+MAX_CASES_IN_MEMORY = 5000  # Of one point. A larger point is drawn twice, once for its examples.
 COLUMNS = (
     "dataset_id", "key", "position", "input", "target", "choices", "category", "metadata", "grading_scheme", "note",
     "excluded",
 )  # fmt: skip
 COPY = f"COPY datasets_app_item ({', '.join(COLUMNS)}) FROM STDIN"
-LONGEST_KEY = 200
+MAX_KEY_LENGTH = 200
 STRATEGY = "parametric"
 Watch = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceFiles:
-    """The text of a space and of the task files that it names, with the name of the file."""
+    """The text and name of a space file, and the texts of the task files that it references."""
 
     text: str
     name: str = ""
@@ -46,7 +46,7 @@ class SpaceFiles:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """The difference of a space from the newest version of a dataset's name, in items."""
+    """The difference between a space and the newest version of a dataset, in numbers of items."""
 
     former: Dataset
     common: int
@@ -62,10 +62,10 @@ class Extension:
 def create_parametric_dataset(
     space: Space, files: SpaceFiles, *, slug: str, by: Actor, watch: Watch | None = None, **about: Any
 ) -> Dataset:
-    """Create a draft with every case of a space: version 1 of a new name, or the next version of a known name.
+    """Create a draft with every case of a space: version 1 of a new name, or the next version of an existing name.
 
-    watch: called with the number of stored items. Raise CurationError, and save nothing, if a field is invalid or the
-    newest version of the name has the same definition.
+    watch: called with the number of items saved so far. Raise CurationError, and save nothing, if a field is
+    invalid or the newest version of the name has the same items.
     """
     check_keys(space)
     extension = compare_with_newest(space, slug)
@@ -96,14 +96,14 @@ def create_parametric_dataset(
 
 
 def check_keys(space: Space) -> None:
-    """Raise CurationError if a point's parameters make a key that is too long for an item."""
+    """Raise CurationError if a point's parameters give an item key that is too long."""
     for point in space.points:
-        if len(point.slug) + len(str(point.most)) + 1 > LONGEST_KEY:
-            raise CurationError(f"{point.task}: the key {point.slug[:80]}... has more than {LONGEST_KEY} characters")
+        if len(point.slug) + len(str(point.max_cases)) + 1 > MAX_KEY_LENGTH:
+            raise CurationError(f"{point.task}: the key {point.slug[:80]}... has more than {MAX_KEY_LENGTH} characters")
 
 
 def compare_with_newest(space: Space, slug: str) -> Extension | None:
-    """Return how the space extends the newest version of this name. None if that was not generated."""
+    """Return the difference from the newest generated version of this name, or None without one."""
     former = Dataset.objects.named(slug).filter(parametric_space__isnull=False).first()
     if former is None:
         return None
@@ -114,27 +114,27 @@ def compare_with_newest(space: Space, slug: str) -> Extension | None:
 
 
 def rebuild_items(dataset: Dataset) -> Iterator[Item]:
-    """Yield the dataset's items as its definition builds them, without saving them.
+    """Yield unsaved items, generated again from the dataset's definition.
 
-    Raise SpaceError if an installed task has another version or other facts than the definition names.
+    Raise SpaceError if an installed task differs in version or data from the definition.
     """
     definition = dataset.parametric_space.read_definition()
     return _iterate_items(dataset, read_points(definition), seed=definition["seed"])
 
 
-def list_answers(dataset: Dataset) -> Iterator[dict[str, Any]]:
-    """Yield the rows of an answer key: the text and target of each item, and the task and parameters of a case."""
+def iterate_answer_key(dataset: Dataset) -> Iterator[dict[str, Any]]:
+    """Yield the rows of an answer key: text and target of each item; for a generated item, also task and parameters."""
     items = dataset.items.active().exclude(target="").values_list("input", "target", "choices", "metadata")
-    for text, target, choices, metadata in items.iterator(chunk_size=BATCH):
+    for text, target, choices, metadata in items.iterator(chunk_size=BATCH_SIZE):
         is_case = "params" in metadata and "task" in metadata
         case = {"task": metadata["task"], "params": metadata["params"], "choices": choices} if is_case else {}
         yield {"text": text, "target": target, **case}
 
 
 def _save_items(dataset: Dataset, points: Iterable[Point], *, seed: int, watch: Watch | None) -> None:
-    """Write the items with COPY, a batch at a time."""
+    """Write the items with COPY, in batches."""
     saved, rows = 0, _iterate_rows(dataset, points, seed=seed)
-    while batch := list(islice(rows, BATCH)):
+    while batch := list(islice(rows, BATCH_SIZE)):
         with connection.cursor() as cursor, cursor.copy(COPY) as copy:
             for row in batch:
                 copy.write_row(row)
@@ -144,7 +144,7 @@ def _save_items(dataset: Dataset, points: Iterable[Point], *, seed: int, watch: 
 
 
 def _iterate_rows(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of COLUMNS. The texts that the cases of a point share are written as JSON once."""
+    """Yield the values of COLUMNS. The shared texts of a point's cases are serialised once."""
     position = 0
     for shared, cases in _iterate_cases(points, seed=seed):
         ending = f", {json.dumps(shared)[1:]}"
@@ -167,9 +167,9 @@ def _iterate_rows(dataset: Dataset, points: Iterable[Point], *, seed: int) -> It
 
 
 def _iterate_cases(points: Iterable[Point], *, seed: int) -> Iterator[tuple[dict[str, str], Iterable[GeneratedItem]]]:
-    """Yield the texts and the cases of each point. Only a large point is drawn twice, to keep memory flat."""
+    """Yield the shared texts and the cases of each point. Only a large point is drawn twice, to bound memory."""
     for point in points:
-        if point.most > MAX_HELD:
+        if point.max_cases > MAX_CASES_IN_MEMORY:
             yield make_prompt_parts(point, seed=seed), generate_point(point, seed=seed)
         else:
             cases = list(generate_point(point, seed=seed))
@@ -193,7 +193,7 @@ def _iterate_items(dataset: Dataset, points: Iterable[Point], *, seed: int) -> I
 
 
 def _count_items(definition: Mapping[str, Any]) -> dict[tuple[str, ...], int]:
-    """Return the number of cases by what makes them: task, version, facts, seed, parameters and name in the file."""
+    """Return the number of cases by task definition, name in the file, seed and parameters."""
     tasks = {content["task"]: json.dumps(content, sort_keys=True) for content in definition["generators"]}
     return {
         (

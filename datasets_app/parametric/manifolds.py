@@ -1,17 +1,17 @@
 """The values of one parameter: a value, a list, a range, or a manifold that degree and density resolve to a list.
 
-A manifold takes its range, then a window of it, then a sample by density:
+A manifold selects a window of its range, and then a sample of the window by density:
 
     {"range": [8, 16, 24, 32, 40, 48],
      "window": {"skip": "degree", "body": 4},
      "resample:corner": {"first": 1, "last": 1}}
 
-Window: the first `head` values; then, behind `skip` values, `body` values: range[:head] + range[head+skip :
-head+skip+body]. Each of the three is a whole number or "degree". Without `body` all values behind `skip` are taken.
+Window: the first `head` values, then `body` values after a gap of `skip` values: range[:head] + range[head+skip :
+head+skip+body]. Each of the three is a whole number or "degree". Without `body`, the window runs to the end.
 Sample: the first `first` and the last `last` values, each once. A density without a sample changes nothing.
 Degree 1 of the example gives 16, 24, 32, 40, and its corner 16, 40.
 
-Public are the names, and the order window before sample. The formulas are ours.
+ReasonScape publishes the names, and the order of window and sample. The formulas are our choices.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_DEGREE = 99
 
 
 class StrictModel(BaseModel):
-    """The base of every part of a file: unknown fields are errors, and the text "3" is not the number 3."""
+    """The base class of every part of a file: unknown fields are errors, and the text "3" is not the number 3."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True)
 
@@ -65,7 +65,7 @@ class Window(StrictModel):
         return content
 
     def take(self, values: list[Any], degree: int) -> list[Any]:
-        """Return the window of the values at a degree."""
+        """Return the part of the values that the window selects at a degree."""
         head, skip = (degree if step == DEGREE else step for step in (self.head, self.skip))
         body = degree if self.body == DEGREE else self.body
         start = head + skip
@@ -84,7 +84,7 @@ class Resample(StrictModel):
 
     def take(self, values: list[Any]) -> list[Any]:
         """Return the first and the last values, each once."""
-        return [value for at, value in enumerate(values) if at < self.first or at >= len(values) - self.last]
+        return [value for i, value in enumerate(values) if i < self.first or i >= len(values) - self.last]
 
 
 class Axis(StrictModel):
@@ -103,7 +103,7 @@ class Axis(StrictModel):
         return content
 
     def resolve(self, degree: int, density: str) -> list[Any]:
-        """Return the values at a degree and a density. A grid has the same at all."""
+        """Return the values. In a grid they do not depend on degree and density."""
         return _drop_duplicates(self.range)
 
 
@@ -116,7 +116,7 @@ class ManifoldAxis(Axis):
     @model_validator(mode="before")
     @classmethod
     def _gather_samples(cls, content: Any) -> Any:
-        """Turn the fields "resample:corner" and so on into one mapping."""
+        """Collect the fields "resample:DENSITY" in one mapping by density."""
         if not isinstance(content, dict) or not any(str(key).startswith("resample") for key in content):
             return content
         fields: dict[Any, Any] = {}
@@ -143,7 +143,7 @@ def resolve_manifold(manifold: Mapping[str, Any], degree: int, density: str = "n
 
 
 def _drop_duplicates(values: list[Any]) -> list[Any]:
-    """Return the values in order, each once. True, 1 and 1.0 are three values here."""
+    """Return the values in order without duplicates. True, 1 and 1.0 are different values here."""
     return list({(type(value), value): value for value in values}.values())
 
 
@@ -161,4 +161,4 @@ def _expand_range(content: Mapping[str, Any]) -> list[Any]:
         raise ValueError(f"a range has at most {MAX_VALUES} values")
     count = int((stop - start) / step + 1e-9) + 1
     is_integer = all(isinstance(value, int) for value in (start, step))
-    return [start + at * step if is_integer else round(start + at * step, 9) for at in range(count)]
+    return [start + i * step if is_integer else round(start + i * step, 9) for i in range(count)]

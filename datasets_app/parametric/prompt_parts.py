@@ -1,9 +1,9 @@
-"""The texts that a prompt needs beside a case's input: the task's instructions, and worked examples. Pure.
+"""The texts that a prompt needs besides a case's input: instructions and worked examples. Pure.
 
-They are metadata of each item, so that prompts name them: `{{meta.instruction}}`, `{{meta.example_1_input}}`. The
+Each item stores them as metadata, so that prompts can use them: `{{meta.instruction}}`, `{{meta.example_1_input}}`. The
 examples have the point's formats and the task's default numbers, so that their difficulty is the same at all points.
-They come from another seed and equal none of the point's cases. More cases at a point leave them as they are, unless a
-new case equals an example: another example then takes its place.
+They come from another seed and differ from all cases of the point. More cases at a point do not change the examples,
+unless a new case equals an example. Another example then replaces it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.items import draw_examples, generate_point
 from datasets_app.parametric.spaces import Point
 
-EXAMPLES = 3
-INSTRUCTIONS = ("instruction", "instruction_stepwise", "instruction_worked")
+EXAMPLE_COUNT = 3
+INSTRUCTION_KEYS = ("instruction", "instruction_stepwise", "instruction_worked")
 
 
 class InputDigests:
-    """The inputs of many cases, 16 bytes each: a point may have 100,000."""
+    """A set of inputs, stored as 16-byte digests, because a point may have 100,000 cases."""
 
     def __init__(self, inputs: Iterable[str]) -> None:
         self._digests = {_hash_input(text) for text in inputs}
@@ -32,13 +32,13 @@ class InputDigests:
 
 
 def make_prompt_parts(point: Point, *, seed: int, inputs: Container[str] | None = None) -> dict[str, str]:
-    """Return the metadata for prompts that all cases of a point share.
+    """Return the metadata for prompts, shared by all cases of a point.
 
     inputs: the inputs of all cases of the point; without them, the cases are drawn again.
     """
     generator = get_generator(point.base_task)
-    words = generator.instructions
-    parts = dict(zip(INSTRUCTIONS, (words.direct, words.stepwise, words.worked), strict=True))
+    instructions = generator.instructions
+    parts = dict(zip(INSTRUCTION_KEYS, (instructions.direct, instructions.stepwise, instructions.worked), strict=True))
     for number, case in enumerate(_choose_examples(point, seed, inputs), 1):
         parts[f"example_{number}_input"] = case.input
         parts[f"example_{number}_reasoning"] = generator.explain(case)
@@ -47,19 +47,19 @@ def make_prompt_parts(point: Point, *, seed: int, inputs: Container[str] | None 
 
 
 def _choose_examples(point: Point, seed: int, inputs: Container[str] | None) -> list[Case]:
-    """Return EXAMPLES cases in the point's formats. If too few differ from its cases, the task's defaults give more."""
+    """Return EXAMPLE_COUNT cases in the point's formats, or in the task's default formats if too few are new."""
     if inputs is None:
         inputs = InputDigests(item.case.input for item in generate_point(point, seed=seed))
     examples: dict[str, Case] = {}
     for params in (_select_options(point), {}):
-        if len(examples) < EXAMPLES:
-            cases = draw_examples(point.base_task, params, 2 * EXAMPLES, avoid=inputs)
+        if len(examples) < EXAMPLE_COUNT:
+            cases = draw_examples(point.base_task, params, 2 * EXAMPLE_COUNT, avoid=inputs)
             examples |= {case.input: case for case in cases if case.input not in examples}
-    return list(examples.values())[:EXAMPLES]
+    return list(examples.values())[:EXAMPLE_COUNT]
 
 
 def _select_options(point: Point) -> dict[str, Any]:
-    """Return the point's parameters that are options, not numbers. The numbers of examples are the task's defaults."""
+    """Return the point's parameters without numbers. Examples use the task's default numbers."""
     kinds = {info.name: info.kind for info in get_generator(point.base_task).describe_params()}
     return {name: value for name, value in point.params.items() if kinds[name] in ("choice", "switch")}
 

@@ -1,9 +1,9 @@
-"""The random stream of a point, exactly as ReasonScape seeds it.
+"""The random stream of a point, seeded exactly as in ReasonScape.
 
-The stream follows from the seed and the parameters that the file sets, without the count and without defaults. So more
-cases at a point continue its stream, and the same parameters give the same cases in every file. The task's name is not
-part of it. Numbers count as Python writes them: 1 and 1.0 are different parameters here. A definition must therefore be
-stored as text or in a form that keeps the difference.
+The seed and the parameters in the file determine the stream; the count, defaults and the task's name do not. So more
+cases at a point continue its stream, and the same parameters give the same cases in every file. Numbers are compared as
+text: 1 and 1.0 are different parameters here. A definition must therefore be stored as text, or in another form that
+preserves the difference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SEED = 42
 
 
 def compute_seed_base(params: Mapping[str, Any]) -> int:
-    """Return the number that the parameters add to the seed: the last eight digits of a SHA-256, base 16."""
+    """Return the number that the parameters add to the seed: the last eight hexadecimal digits of a SHA-256."""
     text = json.dumps({name: value for name, value in params.items() if name != COUNT}, sort_keys=True)
     return int(hashlib.sha256(text.encode()).hexdigest()[-8:], 16)
 

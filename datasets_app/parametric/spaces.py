@@ -1,4 +1,4 @@
-"""The points of a space: those that a file defines at a degree, a density and a precision."""
+"""The points of a space: the settings that a file defines at a degree, a density and a precision."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ MAX_CASES = 5_000_000
 
 @dataclass(frozen=True)
 class Point:
-    """One setting of a task's parameters, and how many cases are drawn there.
+    """One setting of a task's parameters, with its number of cases.
 
-    index: the place in the space, from 0. task: the name in the file; base_task: the generator. count: the cases of a
-    round.
-    params: the parameters that the file sets, without the count. Absent ones have the generator's defaults.
-    stopping: the fields of a stopping rule that are set.
+    index: the position in the space, from 0. task: the name in the file. base_task: the generator. count: the number of
+    cases per round. params: the parameters in the file, without the count; absent ones have the generator's defaults.
+    stopping: the fields of the stopping rule that have a value.
     """
 
     index: int
@@ -51,8 +50,8 @@ class Point:
     stopping: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def most(self) -> int:
-        """Return the number of cases that are built: the maximum at which the point ends, or else its count."""
+    def max_cases(self) -> int:
+        """Return the number of generated cases: the maximum of the stopping rule, or else the count."""
         return int(self.stopping.get("maximum", self.count))
 
     @property
@@ -62,18 +61,18 @@ class Point:
 
     @property
     def record_name(self) -> str:
-        """Return the name of the task in ReasonScape's records: `slug` after the place in the space."""
+        """Return the name of the task in ReasonScape's records: the index, then `slug`."""
         return f"{self.index:03}_{self.slug}"
 
     @property
     def identity(self) -> tuple[str, str]:
-        """Return what two points with the same cases have in common."""
+        """Return a key that is equal for points with the same cases."""
         return self.base_task, json.dumps(self.params, sort_keys=True)
 
 
 @dataclass(frozen=True)
 class Space:
-    """A resolved space. `duplicates`: points left out because an earlier point has the same task and parameters."""
+    """A resolved space. `duplicates` counts the omitted points: those that equal an earlier point."""
 
     spec: SpaceSpec
     precision: str
@@ -90,8 +89,8 @@ class Space:
 
     @cached_property
     def max_cases(self) -> int:
-        """Return the number of cases that are built: those of every point up to its maximum."""
-        return sum(point.most for point in self.points)
+        """Return the number of generated cases, over all points."""
+        return sum(point.max_cases for point in self.points)
 
     @cached_property
     def points_by_task(self) -> dict[str, int]:
@@ -102,10 +101,10 @@ class Space:
         return counts
 
     def definition(self) -> dict[str, Any]:
-        """Return the content from which `generate_from_definition` builds the same cases again.
+        """Return the content from which `generate_from_definition` generates the same cases again.
 
-        It contains the resolved points, so neither the file's layout nor a later change of the resolver changes a
-        dataset. Store the file's text beside it, for readers.
+        It contains the resolved points, so neither the file's layout nor a later change to the resolver changes a
+        dataset.
         """
         tasks = sorted({point.base_task for point in self.points})
         return {
@@ -122,18 +121,18 @@ class Space:
         }
 
     def definition_hash(self) -> str:
-        """Return the SHA-256 of the definition. Unlike `content_hash` it tells 1 from 1.0, as the seeds do."""
+        """Return the SHA-256 of the definition. Unlike `content_hash`, it distinguishes 1 from 1.0, as seeds do."""
         return hashlib.sha256(json.dumps(self.definition(), sort_keys=True).encode()).hexdigest()
 
 
-def resolve(
+def resolve_space(
     spec: SpaceSpec, *, precision: str | None = None, degree: int = 0, density: str = "normal", seed: int = SEED
 ) -> Space:
-    """Return the space of a file. Degree and density apply to the tasks that name none themselves.
+    """Return the space of a file. Degree and density apply to tasks that do not set their own.
 
-    precision: the name of a block; None for the first.
-    Raise SpaceError, which names the field: for parameters that a task does not take, for an axis without values, and
-    for more than MAX_POINTS points or MAX_CASES cases.
+    precision: the name of a block; None selects the first.
+    Raise SpaceError, which names the field, for unknown parameters of a task, an axis without values, and more than
+    MAX_POINTS points or MAX_CASES cases.
     """
     if density not in DENSITIES:
         raise SpaceError([f"density: choose {', '.join(DENSITIES)}, not {density[:40]!r}"])
@@ -162,8 +161,8 @@ def count_points(
 ) -> dict[str, dict[tuple[int, str], int | None]]:
     """Return the number of points of each task by degree and density, without drawing a case.
 
-    None: the task has no point there, because a window leaves an axis without values. Points that two tasks share are
-    counted for both.
+    None means that the task has no point there, because a window leaves an axis without values. A point of two tasks
+    counts for both.
     """
     return {
         task.name: {
@@ -186,17 +185,17 @@ def _count_task(task: TaskSpec, degree: int, density: str) -> int | None:
 
 
 def _list_grids(task: TaskSpec) -> list[tuple[str, Mapping[str, Axis]]]:
-    """Return the axes of a task with their path: one grid, or each of the manifolds."""
+    """Return pairs of path and axes: the task's grid, or each of its manifolds."""
     if isinstance(task, GridTask):
         return [("params", task.params)]
     if not isinstance(task, ManifoldTask):
         raise TypeError(f"{type(task).__name__} has no axes")
     single: list[tuple[str, Mapping[str, Axis]]] = [("manifold", task.manifold)] if task.manifold is not None else []
-    return single + [(f"manifolds[{at}]", manifold) for at, manifold in enumerate(task.manifolds)]
+    return single + [(f"manifolds[{index}]", manifold) for index, manifold in enumerate(task.manifolds)]
 
 
 class _Resolver:
-    """The points of one task of the file, and the problems met on the way."""
+    """The points of one task of the file, and the problems found while resolving them."""
 
     def __init__(self, number: int, task: TaskSpec, block: Precision | None, degree: int, density: str) -> None:
         self.task, self.path, self.block = task, f"tasks[{number}]", block
@@ -233,11 +232,11 @@ class _Resolver:
     def _iterate_settings(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield every set of parameters with its path."""
         if isinstance(self.task, ListTask):
-            for at, params in enumerate(self.task.params):
-                yield f"{self.path}.params[{at}]", params
+            for index, params in enumerate(self.task.params):
+                yield f"{self.path}.params[{index}]", params
             return
-        for place, axes in _list_grids(self.task):
-            path = f"{self.path}.{place}"
+        for grid_path, axes in _list_grids(self.task):
+            path = f"{self.path}.{grid_path}"
             values = {name: axis.resolve(self.degree, self.density) for name, axis in axes.items()}
             for name, axis_values in values.items():
                 if not axis_values:
@@ -247,7 +246,7 @@ class _Resolver:
                 yield path, dict(zip(values, combination, strict=True))
 
     def _count_cases(self, path: str, params: Mapping[str, Any]) -> int | None:
-        """Return the number of cases at a point: its own, or that of the precision block."""
+        """Return the number of cases of a point: its own, else the precision block's. Return None if it is invalid."""
         count = params.get(COUNT, self.block.count if self.block else None)
         if count is None:
             self.problems.append(f"{path}.{COUNT}: is required, because the file has no precision block")
@@ -266,6 +265,6 @@ def _drop_count(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_size(points: int, cases: int) -> None:
     if points > MAX_POINTS:
-        raise SpaceError([f"tasks: {points:,} points; at most {MAX_POINTS:,} are resolved"])
+        raise SpaceError([f"tasks: {points:,} points; the limit is {MAX_POINTS:,}"])
     if cases > MAX_CASES:
-        raise SpaceError([f"precision: {cases:,} cases at most; at most {MAX_CASES:,} are drawn"])
+        raise SpaceError([f"precision: {cases:,} cases; the limit is {MAX_CASES:,}"])

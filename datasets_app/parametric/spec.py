@@ -1,4 +1,4 @@
-"""The file of a space: tasks, their parameters, and how precisely each point is to be known.
+"""The file of a space: tasks, their parameters, and the precision of each point.
 
     name: example
     precision:
@@ -16,9 +16,9 @@
         manifold: {length: {range: [8, 16, 24, 32], window: {skip: degree, body: 2}}}
         degree: 1
 
-ReasonScape's experiment files have the same form; `file` names a task file, whose fields `read_space` merges. Fields of
-theirs that have no meaning here are errors that name them. Stopping fields may stand in a precision block or, for one
-task, in the task, which wins.
+The format is that of ReasonScape's experiment files. `file` names a task file, whose fields `read_space` merges into
+the task. ReasonScape's fields that have no meaning here are reported as errors. Stopping fields belong in a precision
+block, or in one task, which overrides the block.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ from evalsite.lib.hints import did_you_mean
 from evalsite.lib.text.strict_yaml import FileError, join_path, parse_yaml
 
 MODES = ("grid", "list", "manifold")
-STATIC = (
-    "static is no mode here: a fixed file of questions has no parameters to explore. "
+STATIC_MODE_MESSAGE = (
+    "static is not supported as a mode: a fixed file of questions has no parameters to explore. "
     "Import such a file as a dataset, or use grid, list or manifold"
 )
 MAX_PROBLEMS = 20
@@ -66,7 +66,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class SpaceError(ValueError):
-    """A space that cannot be used. Each of `problems` is a sentence that starts with the path of the field."""
+    """An invalid space. Each of `problems` is a sentence that starts with the path of the field."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
@@ -74,11 +74,11 @@ class SpaceError(ValueError):
 
 
 class StoppingFields(StrictModel):
-    """When a point has enough cases. The fields are those of `runs_app.stopping.rules.StoppingRule`.
+    """The rule that decides when a point has enough cases, with the fields of `runs_app.stopping.rules.StoppingRule`.
 
-    targetci: the wanted half-width of the 95 % interval. targetciht: the one to use if the share of truncated answers
-    is above backoffht. abortht: the share of truncated answers at which a point is given up. minci: the smallest
-    half-width to ask for. maximum: the number of cases at which a point always ends; without it, `count`.
+    targetci: the target half-width of the 95 % interval. targetciht: the target if the share of truncated answers is
+    above backoffht. abortht: the share of truncated answers that aborts a point. minci: the smallest half-width that is
+    ever required. maximum: the number of cases at which a point always ends; by default, `count`.
     """
 
     targetci: Share | None = None
@@ -89,18 +89,18 @@ class StoppingFields(StrictModel):
     maximum: Count | None = None
 
     def stopping(self) -> dict[str, Any]:
-        """Return the stopping fields that are set."""
+        """Return the stopping fields that have a value."""
         return {name: value for name in StoppingFields.model_fields if (value := getattr(self, name)) is not None}
 
 
 class Precision(StoppingFields):
-    """A named block: the cases of each point in a round, and when to stop."""
+    """A named block: the number of cases per point and round, and the stopping rule."""
 
     count: Count
 
 
 class TaskSpec(StoppingFields):
-    """The fields that tasks of every mode have."""
+    """The fields of tasks of all modes."""
 
     name: Name
     task: str | None = None
@@ -125,7 +125,7 @@ class TaskSpec(StoppingFields):
 
 def _check_mode(value: Any) -> Any:
     if value == "static":
-        raise ValueError(STATIC)
+        raise ValueError(STATIC_MODE_MESSAGE)
     if value not in MODES:
         raise ValueError(f"choose grid, list or manifold, not {str(value)[:40]!r}")
     return value
@@ -160,11 +160,11 @@ class ManifoldTask(TaskSpec):
         return self
 
 
-KINDS: dict[str, type[TaskSpec]] = {"grid": GridTask, "list": ListTask, "manifold": ManifoldTask}
+TASK_CLASSES: dict[str, type[TaskSpec]] = {"grid": GridTask, "list": ListTask, "manifold": ManifoldTask}
 
 
 def _read_mode(content: Any) -> str:
-    """Return the mode that decides a task's fields. A wrong mode is an error of a grid's field `mode`."""
+    """Return the mode that determines a task's fields. An invalid mode is reported on the field `mode` of a grid."""
     mode = content.get("mode", "grid") if isinstance(content, dict) else getattr(content, "mode", "grid")
     return mode if isinstance(mode, str) and mode in MODES else "grid"
 
@@ -176,7 +176,7 @@ Task = Annotated[
 
 
 class SpaceSpec(StrictModel):
-    """The whole file."""
+    """The whole content of a file."""
 
     MAX_TASKS: ClassVar[int] = 100
 
@@ -193,7 +193,7 @@ class SpaceSpec(StrictModel):
         return tasks
 
     def choose_precision(self, name: str | None) -> tuple[str, Precision | None]:
-        """Return the precision block of this name, or the first; ("", None) if the file has none.
+        """Return the precision block of this name, or the first block; ("", None) if the file has no blocks.
 
         Raise SpaceError for an unknown name.
         """
@@ -205,7 +205,7 @@ class SpaceSpec(StrictModel):
 
 
 class TaskFile(StoppingFields):
-    """The fields of ReasonScape's task file that are known."""
+    """The supported fields of a ReasonScape task file."""
 
     name: Name
     manifold: dict[str, ManifoldAxis] | None = None
@@ -215,10 +215,10 @@ class TaskFile(StoppingFields):
 
 
 def read_space(text: str, task_files: Mapping[str, str] | None = None) -> SpaceSpec:
-    """Return the space of a YAML or JSON text. Raise SpaceError, which names each wrong field by its path.
+    """Return the space of a YAML or JSON text. Raise SpaceError, which names each invalid field by its path.
 
-    task_files: the texts of ReasonScape's task files, by the name that `file` of a task has. A task's own fields win
-    over those of its file; the file's `name` is the task's.
+    task_files: the texts of ReasonScape's task files, by the value of a task's field `file`. A task's own fields
+    override those of its file; the file's `name` becomes `task`.
     """
     content = _parse(text)
     if not isinstance(content, dict):
@@ -227,7 +227,7 @@ def read_space(text: str, task_files: Mapping[str, str] | None = None) -> SpaceS
 
 
 def find_task_files(text: str) -> list[str]:
-    """Return the task files that a space names, each once. Raise SpaceError for a text that is no YAML."""
+    """Return the task files that a space references, each once. Raise SpaceError if the text is not YAML."""
     content = _parse(text)
     tasks = content.get("tasks") if isinstance(content, dict) else None
     names = [task.get("file") for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
@@ -288,7 +288,7 @@ def _describe_problem(problem: Any, root: type[StrictModel]) -> str:
 
 
 def _shorten_path(steps: list[str | int]) -> list[str | int]:
-    """Return the steps as the file has them: without the mode, and with "resample:corner" as one field."""
+    """Return the steps as in the file: without the mode, and with "resample:corner" as one field."""
     if steps[:1] == ["tasks"] and len(steps) > 2:
         steps = [*steps[:2], *steps[3:]]
     path: list[str | int] = []
@@ -301,17 +301,17 @@ def _shorten_path(steps: list[str | int]) -> list[str | int]:
 
 
 def _list_fields(steps: list[str | int], root: type[StrictModel]) -> list[str]:
-    """Return the fields that the mapping of an unknown field may have."""
-    place = steps[:-1]
-    if "window" in place:
+    """Return the valid fields of the mapping that contains an unknown field."""
+    parent = steps[:-1]
+    if "window" in parent:
         return list(Window.model_fields)
-    if "resample" in place:
+    if "resample" in parent:
         return list(Resample.model_fields)
-    if place[:1] == ["precision"]:
+    if parent[:1] == ["precision"]:
         return list(Precision.model_fields)
-    if len(place) == 3 and place[0] == "tasks":
-        return list(KINDS[str(place[2])].model_fields)
-    if not place:
+    if len(parent) == 3 and parent[0] == "tasks":
+        return list(TASK_CLASSES[str(parent[2])].model_fields)
+    if not parent:
         return list(root.model_fields)
-    manifold = any(step in ("manifold", "manifolds") for step in place[3:] or place)
+    manifold = any(step in ("manifold", "manifolds") for step in parent[3:] or parent)
     return ["range", "from", "to", "step", *(("window", f"{RESAMPLE}lowdef", f"{RESAMPLE}corner") if manifold else ())]

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from datasets_app.models import Dataset, Item, Norm
-from datasets_app.parametric.dataset_builder import list_answers
+from datasets_app.parametric.dataset_builder import iterate_answer_key
 from grading_app.reports.frames import Frames, load_frames
 from grading_app.reports.score_summaries import summarize_scores
 from grading_app.reports.statistic_format import (
@@ -88,7 +88,7 @@ def _iterate_answers() -> Iterator[dict[str, object]]:
     for image, dimension, mean, sd in norms.values_list("item__image", "dimension", "mean", "sd"):
         yield {"image": image, "dimension": dimension, "mean": mean, "sd": sd}
     for dataset in Dataset.objects.filter(slug=SPACE, version=1):
-        yield from list_answers(dataset)
+        yield from iterate_answer_key(dataset)
 
 
 def _find_port() -> int:

@@ -11,7 +11,7 @@ from datasets_app.generators.base import Generator
 from datasets_app.generators.registry import get_generator, load_generators
 from datasets_app.parametric.manifolds import DENSITIES, MAX_DEGREE
 from datasets_app.parametric.seeds import SEED
-from datasets_app.parametric.spaces import Space, resolve
+from datasets_app.parametric.spaces import Space, resolve_space
 from datasets_app.parametric.spec import SpaceError, SpaceSpec, read_space
 from runs_app.forms.task_values import describe_param
 from runs_app.models import LanguageModel
@@ -111,7 +111,7 @@ class SpaceForm(forms.Form):
         cleaned["text"] = cleaned["text"].replace("\r\n", "\n")  # Browsers submit CRLF.
         try:
             self.spec = read_space(cleaned["text"])
-            self.space = resolve(
+            self.space = resolve_space(
                 self.spec,
                 precision=cleaned["precision"] or None,
                 degree=cleaned["degree"],

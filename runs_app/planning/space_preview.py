@@ -11,7 +11,7 @@ from typing import Any
 from datasets_app.parametric.items import generate_point
 from datasets_app.parametric.manifolds import DENSITIES
 from datasets_app.parametric.prompt_parts import make_prompt_parts
-from datasets_app.parametric.spaces import Point, Space, resolve
+from datasets_app.parametric.spaces import Point, Space, resolve_space
 from datasets_app.parametric.spec import ManifoldTask, SpaceError, SpaceSpec
 from runs_app.llm.prompts import build_variables, render
 from runs_app.models import LanguageModel
@@ -81,7 +81,7 @@ def summarise_tasks(space: Space, prompt: str) -> list[TaskRow]:
     for task in space.points_by_task:
         points = [point for point in space.points if point.task == task]
         cases = sum(point.count for point in points)
-        most = sum(point.most for point in points)
+        most = sum(point.max_cases for point in points)
         tokens = _estimate_mean_tokens(points, space.seed, prompt)
         rows.append(TaskRow(task, len(points), cases, most, cases * tokens, most * tokens))
     return rows
@@ -112,7 +112,7 @@ def count_by_density(spec: SpaceSpec, *, precision: str | None, seed: int) -> li
 
 def _count_points(spec: SpaceSpec, precision: str | None, degree: int, density: str, seed: int) -> int | None:
     try:
-        return len(resolve(spec, precision=precision, degree=degree, density=density, seed=seed).points)
+        return len(resolve_space(spec, precision=precision, degree=degree, density=density, seed=seed).points)
     except SpaceError:
         return None
 
@@ -137,7 +137,7 @@ def _draw_map(task: str, space: Space, x: str, y: str) -> SpaceMap | None:
     cases: Counter[tuple[str, str]] = Counter()
     for point in points:
         position = (str(point.params.get(axes[0], "")), str(point.params.get(axes[1], "")))
-        cases[position] += point.most
+        cases[position] += point.max_cases
     columns, lines = (list(values[axis])[:MAP_SIDE] for axis in axes)
     return SpaceMap(
         task=task,
@@ -170,7 +170,7 @@ def show_cases(point: Point, seed: int, prompt: str, most: int = SHOWN_CASES) ->
     """Return the first cases of a point, rendered with a shipped prompt."""
     parts = make_prompt_parts(replace(point, count=min(point.count, EXAMPLE_CASES), stopping={}), seed=seed)
     cases = []
-    for item in generate_point(point, stop=min(point.most, most), seed=seed):
+    for item in generate_point(point, stop=min(point.max_cases, most), seed=seed):
         variables = build_variables(
             key=item.key,
             input=item.case.input,

@@ -2,8 +2,8 @@
 
 import json
 
-from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset, list_answers
-from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset, iterate_answer_key
+from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
 from runs_app.simulator.answer_key import AnswerKey
 from runs_app.simulator.model_behaviour import Answerer
@@ -14,7 +14,7 @@ from tests import factories
 
 
 def make_parametric_dataset(text, slug="reasoning", *, approved=True, **how):
-    dataset = create_parametric_dataset(resolve(read_space(text), **how), SpaceFiles(text), slug=slug, by="test")
+    dataset = create_parametric_dataset(resolve_space(read_space(text), **how), SpaceFiles(text), slug=slug, by="test")
     if approved:
         factories.approve(dataset)
     return dataset
@@ -23,7 +23,7 @@ def make_parametric_dataset(text, slug="reasoning", *, approved=True, **how):
 def make_answerer(dataset, profiles, seed=0):
     """Return simulated models that know the cases of a dataset as the profiles say."""
     key = AnswerKey()
-    for row in list_answers(dataset):
+    for row in iterate_answer_key(dataset):
         key.add(row)
     return Answerer(seed, {}, key, profiles=parse_profiles(profiles))
 

@@ -90,7 +90,7 @@ def test_the_cost_of_chosen_models_follows_their_prices(as_):
         (("max_depth: [2", "max_deth: [2"), "max_deth: shuffle has no such parameter; did you mean max_depth?"),
         (("length: [3", "length: [2"), "length: input should be greater than or equal to 3, not 2"),
         (("low: {count: 4}", "low: {}"), "precision.low.count: field required"),
-        (("mode: manifold", "mode: static"), "static is no mode here"),
+        (("mode: manifold", "mode: static"), "static is not supported as a mode"),
     ],
 )
 def test_errors_name_the_parameter_and_keep_the_text(as_, change, message):

@@ -3,7 +3,7 @@
 import pytest
 
 from datasets_app.generators.registry import load_generators
-from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
 from tests.page_text import page_text
 
@@ -44,7 +44,7 @@ def test_every_task_has_a_form(as_, task):
 def test_values_lists_and_ranges_are_written_as_a_grid(as_):
     response = write(as_("researcher"), length="8, 16", max_depth="0..4 step 2", min_number="-5")
     (task,) = read_space(text_of(response)).tasks
-    points = resolve(read_space(text_of(response))).points
+    points = resolve_space(read_space(text_of(response))).points
     assert (task.name, task.mode, len(points)) == ("arithmetic", "grid", 6)
     assert {point.params["max_depth"] for point in points} == {0, 2, 4}
     assert points[0].params == {"length": 8, "max_depth": 0, "min_number": -5}
@@ -56,14 +56,14 @@ def test_values_per_degree_are_written_as_a_manifold(as_):
     response = write(as_("researcher"), **{"length": "8..48 step 8", "length-body": "4", "max_depth": "2"})
     spec = read_space(text_of(response))
     assert spec.tasks[0].mode == "manifold"
-    at = {degree: [point.params["length"] for point in resolve(spec, degree=degree).points] for degree in (0, 1)}
+    at = {degree: [point.params["length"] for point in resolve_space(spec, degree=degree).points] for degree in (0, 1)}
     assert at == {0: [8, 16, 24, 32], 1: [16, 24, 32, 40]}
-    corner = resolve(spec, degree=1, density="corner").points
+    corner = resolve_space(spec, degree=1, density="corner").points
     assert [point.params["length"] for point in corner] == [16, 40]
 
 
 def lengths_at(text, *degrees):
-    return [[point.params["length"] for point in resolve(read_space(text), degree=at).points] for at in degrees]
+    return [[point.params["length"] for point in resolve_space(read_space(text), degree=at).points] for at in degrees]
 
 
 @pytest.mark.parametrize(

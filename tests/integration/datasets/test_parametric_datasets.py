@@ -12,7 +12,7 @@ from datasets_app.parametric import dataset_builder
 from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset, rebuild_items
 from datasets_app.parametric.items import EXAMPLES_SEED, draw_cases, generate_point
 from datasets_app.parametric.prompt_parts import make_prompt_parts
-from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import SpaceError, read_space
 from runs_app import run_control
 from runs_app.models import Prompt, Run, Sampler, Trial
@@ -43,7 +43,7 @@ def space_file(tmp_path):
 
 
 def build(text=SPACE, slug="reasoning", **how):
-    space = resolve(read_space(text), **how)
+    space = resolve_space(read_space(text), **how)
     return create_parametric_dataset(space, SpaceFiles(text, "space.yaml"), slug=slug, by="test")
 
 
@@ -113,7 +113,7 @@ def test_examples_have_the_formats_of_their_point_and_its_difficulty_does_not_ch
 
 
 def test_examples_that_equal_a_case_are_replaced():
-    point = resolve(read_space("name: n\ntasks: [{name: arithmetic, params: {count: 3}}]")).points[0]
+    point = resolve_space(read_space("name: n\ntasks: [{name: arithmetic, params: {count: 3}}]")).points[0]
     parts = make_prompt_parts(point, seed=EXAMPLES_SEED)
     cases = {item.case.input for item in generate_point(point, seed=EXAMPLES_SEED)}
     assert parts["example_1_input"] not in cases
@@ -126,7 +126,7 @@ def test_the_stored_definition_builds_the_same_items_again():
     assert contents(rebuild_items(made)) == contents(made.items.order_by("position"))
     stored = made.parametric_space
     assert stored.file == SPACE
-    assert stored.definition_hash == resolve(read_space(SPACE), precision="high").definition_hash()
+    assert stored.definition_hash == resolve_space(read_space(SPACE), precision="high").definition_hash()
     again = build(slug="again", precision="high")
     assert curation.hash_stored_items(again) == curation.hash_stored_items(made)
 
@@ -215,11 +215,11 @@ def test_a_task_file_beside_the_space_is_read_and_stored(tmp_path):
 
 @pytest.mark.django_db
 def test_items_are_saved_in_batches_and_each_batch_is_reported(monkeypatch):
-    monkeypatch.setattr(dataset_builder, "BATCH", 5)
+    monkeypatch.setattr(dataset_builder, "BATCH_SIZE", 5)
     reported = []
     text = SPACE
     create_parametric_dataset(
-        resolve(read_space(text)), SpaceFiles(text), slug="reasoning", by="test", watch=reported.append
+        resolve_space(read_space(text)), SpaceFiles(text), slug="reasoning", by="test", watch=reported.append
     )
     assert reported == [5, 10, 14]
     assert list(Item.objects.order_by("position").values_list("position", flat=True)) == list(range(14))

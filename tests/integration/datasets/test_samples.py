@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from datasets_app.importing import read_items, read_norms
-from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
 from runs_app.experiment_files.spec_reader import read_yaml
 from runs_app.simulator.skill_profiles import read_profiles
@@ -152,7 +152,7 @@ def test_questions_are_json_lines_in_order():
 
 
 def test_the_space_is_small_and_both_simulated_models_have_a_skill_at_each_point():
-    space = resolve(read_space((SAMPLES / "reasoning-space.yaml").read_text()))
+    space = resolve_space(read_space((SAMPLES / "reasoning-space.yaml").read_text()))
     assert (len(space.spec.tasks), len(space.points)) == (3, 27)
     assert space.max_cases < 1500
     profiles = read_profiles(SAMPLES / "reasoning-skills.json")

@@ -3,7 +3,7 @@
 import pytest
 
 from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
-from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
 from grading_app.models import GradeCondition, Grading
 from grading_app.scoring import grading
@@ -17,7 +17,7 @@ SPACE = "name: n\ntasks: [{name: shuffle, params: {length: 3, count: 4}}]"
 
 @pytest.fixture
 def answered():
-    dataset = create_parametric_dataset(resolve(read_space(SPACE)), SpaceFiles(SPACE), slug="shuffled", by="test")
+    dataset = create_parametric_dataset(resolve_space(read_space(SPACE)), SpaceFiles(SPACE), slug="shuffled", by="test")
     factories.datasets.approve(dataset)
     experiment = factories.make_experiment(dataset=dataset, scorers=["final_answer"])
     (run,) = factories.make_runs(experiment, status="done")

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from datasets_app.generators.registry import load_generators
 from datasets_app.parametric.items import generate_point
 from datasets_app.parametric.prompt_parts import make_prompt_parts
-from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
 from runs_app.llm.prompts import build_variables, render, validate
 from runs_app.models import Prompt, Sampler
@@ -27,7 +27,7 @@ ROLES = {
 
 
 def generated(task):
-    (point,) = resolve(read_space(f"name: n\ntasks: [{{name: {task}, params: {{count: 2}}}}]")).points
+    (point,) = resolve_space(read_space(f"name: n\ntasks: [{{name: {task}, params: {{count: 2}}}}]")).points
     item = next(generate_point(point))
     return item, item.metadata() | make_prompt_parts(point, seed=42)
 

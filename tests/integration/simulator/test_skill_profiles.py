@@ -7,9 +7,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from datasets_app.generators.registry import get_generator
-from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset, list_answers
+from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset, iterate_answer_key
 from datasets_app.parametric.items import draw_cases
-from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial
@@ -130,7 +130,7 @@ def test_an_invalid_profile_is_refused_with_its_key(content, named, tmp_path):
 
 def build(count):
     text = SPACE.replace("60", str(count))
-    dataset = create_parametric_dataset(resolve(read_space(text)), SpaceFiles(text), slug="recovery", by="test")
+    dataset = create_parametric_dataset(resolve_space(read_space(text)), SpaceFiles(text), slug="recovery", by="test")
     factories.approve(dataset)
     return dataset
 
@@ -155,7 +155,7 @@ def recovered(db):
     """A graded experiment over a space, answered by two models with profiles, with at most 120 tokens per answer."""
     dataset = build(60)
     key = AnswerKey()
-    for row in list_answers(dataset):
+    for row in iterate_answer_key(dataset):
         key.add(row)
     models = Answerer(3, {}, key, profiles=parse_profiles(PROFILES))
     made = design(dataset)

@@ -12,7 +12,7 @@ from datasets_app.parametric.items import (
     generate_items,
     generate_point,
 )
-from datasets_app.parametric.spaces import count_points, resolve
+from datasets_app.parametric.spaces import count_points, resolve_space
 from datasets_app.parametric.spec import SpaceError, parse_space
 
 AXIS = {
@@ -28,7 +28,9 @@ TASKS = [
 
 
 def space_of(tasks=TASKS, count=4, **options):
-    return resolve(parse_space({"name": "example", "precision": {"low": {"count": count}}, "tasks": tasks}), **options)
+    return resolve_space(
+        parse_space({"name": "example", "precision": {"low": {"count": count}}, "tasks": tasks}), **options
+    )
 
 
 def by_key(space):

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import SpaceError, read_space
 
 PRECISION = {"low": {"count": 32}, "high": {"count": 128}}
@@ -21,12 +21,14 @@ def manifold(**length):
 
 def problems_of(*tasks, **fields):
     with pytest.raises(SpaceError) as refused:
-        resolve(read_space(text_of(*tasks, **fields)))
+        resolve_space(read_space(text_of(*tasks, **fields)))
     return refused.value.problems
 
 
 def test_grid_is_the_default_mode_and_combines_all_values():
-    space = resolve(read_space(text_of({"name": "arithmetic", "params": {"length": [8, 16], "max_depth": [0, 1]}})))
+    space = resolve_space(
+        read_space(text_of({"name": "arithmetic", "params": {"length": [8, 16], "max_depth": [0, 1]}}))
+    )
     assert [point.params for point in space.points] == [
         {"length": 8, "max_depth": 0},
         {"length": 8, "max_depth": 1},
@@ -37,7 +39,7 @@ def test_grid_is_the_default_mode_and_combines_all_values():
 
 def test_a_list_has_its_own_parameter_sets_and_counts():
     task = {"name": "arithmetic", "mode": "list", "params": [{"length": 8}, {"length": 9, "max_depth": 1, "count": 5}]}
-    points = resolve(read_space(text_of(task))).points
+    points = resolve_space(read_space(text_of(task))).points
     assert [(point.params, point.count) for point in points] == [
         ({"length": 8}, 32),
         ({"length": 9, "max_depth": 1}, 5),
@@ -48,13 +50,13 @@ def test_a_manifold_is_resolved_by_degree_and_density():
     axis = {"range": [8, 16, 24, 32, 40, 48], "window": {"skip": "degree", "body": 4}}
     axis |= {"resample:corner": {"first": 1, "last": 1}}
     spec = read_space(text_of({"name": "brackets", "mode": "manifold", "manifold": {"length": axis, "kinds": 2}}))
-    assert [point.params["length"] for point in resolve(spec, degree=1).points] == [16, 24, 32, 40]
-    assert [point.params["length"] for point in resolve(spec, degree=1, density="corner").points] == [16, 40]
+    assert [point.params["length"] for point in resolve_space(spec, degree=1).points] == [16, 24, 32, 40]
+    assert [point.params["length"] for point in resolve_space(spec, degree=1, density="corner").points] == [16, 40]
 
 
 def test_several_manifolds_of_a_task_are_joined_without_repeating_a_point():
     manifolds = [{"length": [8, 16]}, {"length": [16, 24]}]
-    space = resolve(read_space(text_of({"name": "brackets", "mode": "manifold", "manifolds": manifolds})))
+    space = resolve_space(read_space(text_of({"name": "brackets", "mode": "manifold", "manifolds": manifolds})))
     assert [point.params["length"] for point in space.points] == [8, 16, 24]
     assert space.duplicates == 1
 
@@ -63,12 +65,12 @@ def test_degree_and_density_of_a_task_take_precedence():
     axis = {"range": [8, 16, 24, 32], "window": {"skip": "degree", "body": 2}, "resample:corner": {"first": 1}}
     own = {"name": "brackets", "mode": "manifold", "manifold": {"length": axis}, "degree": 2, "density": "normal"}
     spec = read_space(text_of(own))
-    assert [point.params["length"] for point in resolve(spec, degree=0, density="corner").points] == [24, 32]
+    assert [point.params["length"] for point in resolve_space(spec, degree=0, density="corner").points] == [24, 32]
 
 
 def test_the_static_mode_is_refused_with_a_reason():
     (problem,) = problems_of({"name": "arithmetic", "mode": "static", "params": {}})
-    assert problem.startswith("tasks[0].mode: static is no mode here: a fixed file of questions has no parameters")
+    assert problem.startswith("tasks[0].mode: static is not supported as a mode: a fixed file")
 
 
 @pytest.mark.parametrize(
@@ -159,19 +161,19 @@ def test_a_text_that_is_not_a_yaml_mapping_is_refused():
 
 def test_the_first_precision_is_the_default_and_an_unknown_precision_is_reported():
     spec = read_space(text_of({"name": "sort"}))
-    assert resolve(spec).points[0].count == 32
-    assert resolve(spec, precision="high").points[0].count == 128
+    assert resolve_space(spec).points[0].count == 32
+    assert resolve_space(spec, precision="high").points[0].count == 128
     with pytest.raises(SpaceError, match="precision: the file has low, high, not 'mid'"):
-        resolve(spec, precision="mid")
+        resolve_space(spec, precision="mid")
 
 
 def test_stopping_fields_of_a_task_override_those_of_the_precision():
     block = {"count": 32, "targetci": 0.1, "maximum": 512, "abortht": 0.5}
     spec = read_space(text_of({"name": "sort", "targetci": 0.05}, {"name": "letters"}, precision={"low": block}))
-    sort, letters = resolve(spec).points
+    sort, letters = resolve_space(spec).points
     assert sort.stopping == {"targetci": 0.05, "maximum": 512, "abortht": 0.5}
     assert letters.stopping == {"targetci": 0.1, "maximum": 512, "abortht": 0.5}
-    assert resolve(spec).max_cases == 1024
+    assert resolve_space(spec).max_cases == 1024
 
 
 def test_stopping_fields_match_the_stopping_rule():
@@ -186,14 +188,14 @@ def test_stopping_fields_match_the_stopping_rule():
 def test_a_runner_file_without_precision_needs_a_count_in_every_set():
     sets = [{"count": 80, "length": 10, "max_depth": 2}, {"count": 80, "length": 20, "max_depth": 4}]
     tasks = [{"name": "boolean", "file": "tasks/boolean.json", "mode": "list", "params": sets}]
-    space = resolve(read_space(yaml.safe_dump({"name": "a4", "tasks": tasks})))
+    space = resolve_space(read_space(yaml.safe_dump({"name": "a4", "tasks": tasks})))
     assert [(point.params, point.count) for point in space.points] == [
         ({"length": 10, "max_depth": 2}, 80),
         ({"length": 20, "max_depth": 4}, 80),
     ]
     del sets[1]["count"]
     with pytest.raises(SpaceError, match=r"tasks\[0\]\.params\[1\]\.count: is required"):
-        resolve(read_space(yaml.safe_dump({"name": "a4", "tasks": tasks})))
+        resolve_space(read_space(yaml.safe_dump({"name": "a4", "tasks": tasks})))
 
 
 def test_a_task_file_gives_manifold_degree_and_density():
@@ -204,7 +206,7 @@ def test_a_task_file_gives_manifold_degree_and_density():
     }
     text = text_of({"name": "closing", "file": "tasks/b.json", "mode": "manifold"})
     spec = read_space(text, {"tasks/b.json": json.dumps(file)})
-    (point,) = resolve(spec, degree=0).points
+    (point,) = resolve_space(spec, degree=0).points
     assert (point.task, point.base_task, point.params) == ("closing", "brackets", {"length": 24})
 
 
@@ -222,7 +224,7 @@ def test_an_unknown_field_of_a_task_file_is_reported_with_the_file():
 def test_an_oversized_space_is_refused_before_it_is_built():
     axis = {"from": 1, "to": 400}
     params = {"length": axis, "close_weight_multiplier": {"from": 1, "to": 100}}
-    assert problems_of({"name": "brackets", "params": params}) == ["tasks: 40,000 points; at most 20,000 are resolved"]
+    assert problems_of({"name": "brackets", "params": params}) == ["tasks: 40,000 points; the limit is 20,000"]
     assert problems_of({"name": "brackets", "params": {"length": axis}}, precision={"all": {"count": 100_000}}) == [
-        "precision: 40,000,000 cases at most; at most 5,000,000 are drawn"
+        "precision: 40,000,000 cases; the limit is 5,000,000"
     ]

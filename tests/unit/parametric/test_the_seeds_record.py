@@ -7,7 +7,7 @@ parameters, the question and the answer must be equal. `tests/unit/generators/te
 from datasets_app.generators.base import Case
 from datasets_app.generators.registry import get_generator
 from datasets_app.parametric.items import GeneratedItem
-from datasets_app.parametric.spaces import resolve
+from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import parse_space
 
 QUESTION = (
@@ -41,7 +41,7 @@ RECORD = {
 
 def test_the_record_follows_from_its_parameters_question_and_answer():
     tasks = [{"name": "movies", "mode": "list", "params": [RECORD["params"]]}]
-    (point,) = resolve(parse_space({"name": "seed", "tasks": tasks})).points
+    (point,) = resolve_space(parse_space({"name": "seed", "tasks": tasks})).points
     movies = get_generator(point.base_task)
     case = Case(RECORD["input"], RECORD["target"], tuple(RECORD["response_enum"]))
     item = GeneratedItem(point, 0, case)
