@@ -1,4 +1,4 @@
-"""The tables of the datasets app: the list of datasets and the list of items."""
+"""The tables of the datasets app: datasets, items, and the history of any row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from datasets_app.models import Dataset, Item
+from datasets_app.models import Dataset, Item, StatusChange
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 
@@ -102,3 +102,40 @@ def render_item_link(item: Item, query: str) -> SafeString:
         "yes" if item.excluded else "",
         item.key,
     )
+
+
+class HistoryTable(tables.Table):
+    """The changes of one row, newest first."""
+
+    at = tables.Column(verbose_name="Time", attrs=TIGHT)
+    change = tables.Column()
+    actor = tables.Column(verbose_name="By")
+    reason = tables.Column()
+
+    class Meta:
+        default = number_format.MISSING
+        orderable = False
+
+    def render_at(self, value: Any) -> SafeString:
+        return tags.local_time(value, seconds=True)
+
+    def render_change(self, record: StatusChange) -> SafeString:
+        what = "" if record.what == "status" else format_html('<span class="muted">{}</span> ', record.what)
+        return format_html("{}{} {} {}", what, record.from_value or number_format.MISSING, _arrow(), record.to_value)
+
+
+class BadgeHistoryTable(HistoryTable):
+    """The changes of one row, with its statuses as badges."""
+
+    def render_change(self, record: StatusChange) -> SafeString:
+        is_status = record.what == "status"
+        before, after = (
+            tags.status_badge(value) if is_status else value for value in (record.from_value, record.to_value)
+        )
+        what = "" if is_status else format_html('<span class="muted">{}:</span> ', record.what)
+        start = format_html("{} {} ", before, _arrow()) if record.from_value else ""
+        return format_html("{}{}{}", what, start, after)
+
+
+def _arrow() -> SafeString:
+    return tags.icon("arrow-right", label="became")

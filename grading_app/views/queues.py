@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from datasets_app.drafts import CurationError
 from datasets_app.models import TransitionError
+from datasets_app.tables import BadgeHistoryTable
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.form_errors import get_first_error
@@ -64,7 +65,7 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
         if queue.status != RatingQueue.Status.CLOSED
         else 0,
         "n_invited": queue.invitations.filter(used_at=None).count(),
-        "history": list(queue.history[:50]),
+        "history": BadgeHistoryTable(list(queue.history[:50])),
         "outdated_norms": find_outdated_norms(queue),
         "conditions": list(queue.conditions.select_related("model", "prompt", "sampler")),
         "actions": _list_actions(queue) if may_change else [],

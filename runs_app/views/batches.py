@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
+from datasets_app.tables import HistoryTable
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
@@ -39,7 +40,7 @@ def batch_detail(request: HttpRequest, pk: int) -> HttpResponse:
     context = {
         "batch": batch,
         "experiment": experiment,
-        "history": list(batch.history[:50]),
+        "history": HistoryTable(list(batch.history[:50])),
         "can_cancel": batch.can_be_cancelled and may_edit(request, experiment),
     }
     is_poll = wants_part(request)

@@ -11,6 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from datasets_app.models.history import save_with_history
+from datasets_app.tables import HistoryTable
 from evalsite.lib.permissions import is_operator, members_only, operators_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.choice_fields import fetch_choices
@@ -146,6 +147,6 @@ def _edit_row(request: HttpRequest, form: ReasonForm, heading: str, **extra_cont
         messages.success(request, f"{row} is saved.")
         return redirect("endpoint_list")
     fetch_choices(form)
-    history = [] if form.instance.pk is None else list(form.instance.history[:MAX_CHANGES])
-    context = {"form": form, "heading": heading, "history": history, "is_new": form.instance.pk is None}
+    history = None if form.instance.pk is None else HistoryTable(list(form.instance.history[:MAX_CHANGES]))
+    context = {"form": form, "heading": heading, "history": history}
     return render(request, "runs_app/endpoint_form.html", context | extra_context)

@@ -12,6 +12,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from datasets_app.models import Dataset
+from datasets_app.tables import HistoryTable
 from evalsite.lib.permissions import is_member, readers_only
 from evalsite.lib.web.list_page import ListPage
 from evalsite.lib.web.long_text import numbered_file
@@ -72,7 +73,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "state": find_experiment_state(experiment, totals),
         "editable": may_edit(request, experiment),
         "may_design": is_member(request.user),
-        "history": list(experiment.history[:50]),
+        "history": HistoryTable(list(experiment.history[:50])),
         "manifests": list(experiment.manifests.select_related("created_by")[:MAX_MANIFESTS]),
         **_build_preview_context(request, design),
     }

@@ -11,6 +11,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from datasets_app.tables import HistoryTable
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.htmx import wants_part
 from runs_app.models import Experiment, Point, Run
@@ -58,7 +59,7 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "experiment": run.experiment,
         "attempts": RecentAttemptTable(list(attempts)),
         "editable": may_edit(request, run.experiment),
-        "history": list(run.history[:50]),
+        "history": HistoryTable(list(run.history[:50])),
         "trials_query": f"run={run.pk}",
         "retry_url": reverse("run_steer", args=[run.pk, "retry"]),
         "served": sample_served_models(run),
