@@ -1,10 +1,11 @@
-"""The tables of the datasets app: datasets, items, and the history of any row."""
+"""The tables of the datasets app: datasets, items, norms, and the history of any row."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import django_tables2 as tables
+from django.template.defaultfilters import floatformat
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -139,3 +140,54 @@ class BadgeHistoryTable(HistoryTable):
 
 def _arrow() -> SafeString:
     return tags.icon("arrow-right", label="became")
+
+
+class DecimalColumn(tables.Column):
+    def __init__(self, places: int = 2, **kwargs: Any) -> None:
+        super().__init__(**{"attrs": NUMBER, **kwargs})
+        self.places = places
+
+    def render(self, value: float) -> str:
+        return tags.minus(floatformat(value, self.places))
+
+
+class NormSummaryTable(tables.Table):
+    """A row for each dimension of the norms of a dataset with `item_count` items."""
+
+    dimension = tables.Column()
+    items = tables.Column(attrs=NUMBER)
+    average = DecimalColumn(verbose_name="Mean of means")
+    lowest = DecimalColumn()
+    highest = DecimalColumn()
+    people = DecimalColumn(places=1, verbose_name="People per item")
+
+    class Meta:
+        default = number_format.MISSING
+        orderable = False
+
+    def __init__(self, norms: list[dict[str, Any]], item_count: int) -> None:
+        super().__init__(norms)
+        self.item_count = item_count
+
+    def render_items(self, value: int) -> SafeString | str:
+        text = number_format.format_count(value)
+        if value == self.item_count:
+            return text
+        return format_html('{} <span class="muted">of {}</span>', text, number_format.format_count(self.item_count))
+
+
+class ItemNormTable(tables.Table):
+    """The norms of one item."""
+
+    dimension = tables.Column()
+    mean = DecimalColumn()
+    sd = DecimalColumn(verbose_name="SD")
+    n = tables.Column(verbose_name="n", attrs=NUMBER)
+
+    class Meta:
+        default = number_format.MISSING
+        orderable = False
+        attrs = {"class": "data-table keep-table"}
+
+    def render_n(self, value: int) -> str:
+        return number_format.format_count(value)

@@ -24,7 +24,7 @@ from datasets_app.filters import DatasetFilter, ItemFilter
 from datasets_app.forms import AboutForm, draw_seed
 from datasets_app.models import Dataset, Item
 from datasets_app.models.items import ItemQuerySet
-from datasets_app.tables import BadgeHistoryTable, DatasetTable, ItemTable
+from datasets_app.tables import BadgeHistoryTable, DatasetTable, ItemTable, NormSummaryTable
 from datasets_app.views.permissions import make_dataset_context, visible_dataset
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.text.number_format import format_count
@@ -67,7 +67,7 @@ def dataset_about(request: HttpRequest, slug: str, version: int) -> HttpResponse
     context = {
         **make_dataset_context(request, dataset),
         **find_related_datasets(dataset, request.user),
-        "norms": summarize_norms(dataset),
+        "norms": NormSummaryTable(summarize_norms(dataset), dataset.item_count),
         "history": BadgeHistoryTable([change for change in history if change.what != "warnings"]),
         "warnings": select_warnings(history),
         "mapping": [(field, text) for field, text in dataset.mapping.items() if text],

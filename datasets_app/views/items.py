@@ -17,6 +17,7 @@ from datasets_app.drafts import CurationError
 from datasets_app.forms import ReasonForm, draw_seed
 from datasets_app.importing.column_map import to_text
 from datasets_app.models import Dataset, Item, TransitionError
+from datasets_app.tables import ItemNormTable
 from datasets_app.views.datasets import drop_cursors, make_item_filter
 from datasets_app.views.permissions import make_dataset_context, redirect_back, visible_dataset, visible_item
 from evalsite.lib.permissions import members_only, readers_only
@@ -35,7 +36,7 @@ def item_detail(request: HttpRequest, slug: str, version: int, pk: int) -> HttpR
     context = {
         **make_dataset_context(request, dataset),
         "item": item,
-        "norms": list(item.norms.all()),
+        "norms": ItemNormTable(list(item.norms.all())),
         "metadata": [(name, to_text(value)) for name, value in item.metadata.items()],
         "query": drop_cursors(request),
         "previous": previous,

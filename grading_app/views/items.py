@@ -7,6 +7,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from datasets_app.models import Item
+from datasets_app.tables import ItemNormTable
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_count
 from grading_app.reports.item_answers import get_answer_page
@@ -23,7 +24,7 @@ def item_page(request: HttpRequest, pk: int) -> HttpResponse:
     context = {
         "item": item,
         "dataset": item.dataset,
-        "norms": norms,
+        "norms": ItemNormTable(norms),
         "page": page,
         "table": ItemAnswerTable(rows, item, {norm.dimension: norm for norm in norms}),
         "count_label": f"{format_count(page.paginator.count)} conditions",
