@@ -1,8 +1,6 @@
-"""The tables of the attempts of a trial or a run."""
+"""The tables of the attempts of a trial or a run, and of the preflights of a model."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import django_tables2 as tables
 from django.utils.html import format_html
@@ -10,8 +8,8 @@ from django.utils.safestring import SafeString
 
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
-from runs_app.models import Attempt
-from runs_app.tables.columns import NUMBER, TIGHT, CountColumn
+from runs_app.models import Attempt, Preflight
+from runs_app.tables.columns import NUMBER, TIGHT, CountColumn, MoneyColumn, TimeColumn
 
 # The status whose badge style each outcome shares.
 OUTCOME_STATUS: dict[str, str] = {
@@ -27,14 +25,14 @@ OUTCOME_STATUS: dict[str, str] = {
 
 
 class AttemptTable(tables.Table):
-    finished_at = tables.Column(verbose_name="Ended", attrs=TIGHT)
+    finished_at = TimeColumn(seconds=True, verbose_name="Ended")
     outcome = tables.Column()
     error = tables.Column(empty_values=())
     http_status = tables.Column(verbose_name="HTTP", attrs=NUMBER)
     latency_ms = tables.Column(verbose_name="Latency", attrs=NUMBER)
     input_tokens = CountColumn(verbose_name="Tokens in")
     output_tokens = CountColumn(verbose_name="Tokens out")
-    cost_usd = tables.Column(verbose_name="Cost", attrs=NUMBER, empty_values=())
+    cost_usd = MoneyColumn(verbose_name="Cost", empty_values=())
     worker = tables.Column()
 
     class Meta:
@@ -42,9 +40,6 @@ class AttemptTable(tables.Table):
         fields = ()
         default = number_format.MISSING
         orderable = False
-
-    def render_finished_at(self, value: Any) -> SafeString:
-        return tags.local_time(value, seconds=True)
 
     def render_outcome(self, record: Attempt) -> SafeString:
         # The served model and provider share this column, because two more columns would not fit on the page.
@@ -59,9 +54,6 @@ class AttemptTable(tables.Table):
     def render_latency_ms(self, value: int) -> str:
         return number_format.format_duration(value / 1000)
 
-    def render_cost_usd(self, record: Attempt) -> SafeString:
-        return tags.money(record.cost_usd)
-
 
 class RecentAttemptTable(AttemptTable):
     """The attempts of a run, each with its trial."""
@@ -70,3 +62,24 @@ class RecentAttemptTable(AttemptTable):
 
     class Meta(AttemptTable.Meta):
         sequence = ("trial", "...")
+
+
+class PreflightTable(tables.Table):
+    asked_at = TimeColumn(seconds=True, verbose_name="Time")
+    status = tables.Column(verbose_name="Outcome")
+    result_text = tables.Column(verbose_name="Details")
+    cost_usd = MoneyColumn(verbose_name="Cost", empty_values=())
+    actor = tables.Column(verbose_name="By")
+
+    class Meta:
+        default = number_format.MISSING
+        orderable = False
+
+    def render_status(self, record: Preflight) -> SafeString:
+        badge = tags.status_badge(record.status)
+        if not record.outdated_since:
+            return badge
+        return format_html('{} <span class="muted small">{}</span>', badge, "checked before the endpoint changed")
+
+    def render_cost_usd(self, record: Preflight) -> SafeString | str:
+        return tags.money(record.cost_usd) if record.was_made and record.finished_at else number_format.MISSING

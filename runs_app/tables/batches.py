@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import django_tables2 as tables
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -11,7 +9,7 @@ from django.utils.safestring import SafeString
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from runs_app.models import ProviderBatch
-from runs_app.tables.columns import NUMBER, TIGHT, CountColumn, TimeColumn
+from runs_app.tables.columns import TIGHT, CountColumn, MoneyColumn, TimeColumn
 
 
 class BatchTable(tables.Table):
@@ -23,8 +21,8 @@ class BatchTable(tables.Table):
     n_requests = CountColumn(verbose_name="Calls")
     n_answered = CountColumn(verbose_name="Answered")
     n_failed = CountColumn(verbose_name="Failed")
-    spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
-    saved_usd = tables.Column(verbose_name="Saved", attrs=NUMBER)
+    spent_usd = MoneyColumn(verbose_name="Spent")
+    saved_usd = MoneyColumn(verbose_name="Saved")
     submitted_at = TimeColumn(verbose_name="Submitted")
 
     class Meta:
@@ -43,12 +41,6 @@ class BatchTable(tables.Table):
         return format_html(
             '{} <small class="muted">searched until {}</small>', badge, tags.local_time(record.sought_until)
         )
-
-    def render_spent_usd(self, value: Any) -> SafeString:
-        return tags.money(value)
-
-    def render_saved_usd(self, value: Any) -> SafeString:
-        return tags.money(value)
 
 
 class BatchListTable(BatchTable):

@@ -23,8 +23,17 @@ class CountColumn(tables.Column):
 
 
 class TimeColumn(tables.Column):
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, seconds: bool = False, **kwargs: Any) -> None:
         super().__init__(**{"attrs": TIGHT, **kwargs})
+        self.seconds = seconds
 
     def render(self, value: Any) -> SafeString:
-        return tags.local_time(value)
+        return tags.local_time(value, seconds=self.seconds)
+
+
+class MoneyColumn(tables.Column):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"attrs": NUMBER, **kwargs})
+
+    def render(self, value: Any) -> SafeString:
+        return tags.money(value)

@@ -1,4 +1,4 @@
-"""The tables of experiments and of their runs."""
+"""The tables of experiments: their runs, waves, planned points and manifests."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import django_tables2 as tables
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
-from runs_app.models import Experiment, Run
-from runs_app.monitoring.progress import find_experiment_state, read_totals
-from runs_app.tables.columns import NUMBER, TIGHT, CountColumn, TimeColumn
+from runs_app.models import Experiment, Manifest, Run
+from runs_app.monitoring.progress import WaveTotals, find_experiment_state, read_totals
+from runs_app.planning.points import PointForecast
+from runs_app.tables.columns import NUMBER, TIGHT, CountColumn, MoneyColumn, TimeColumn
 
 
 class ExperimentTable(tables.Table):
@@ -92,7 +94,7 @@ class RunTable(tables.Table):
     n_done = CountColumn(verbose_name="Done")
     n_failed = CountColumn(verbose_name="Failed")
     n_attempts = CountColumn(verbose_name="Attempts")
-    spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
+    spent_usd = MoneyColumn(verbose_name="Spent")
 
     class Meta:
         model = Run
@@ -117,8 +119,71 @@ class RunTable(tables.Table):
             label=f"Run {record.pk}",
         )
 
-    def render_spent_usd(self, record: Run) -> SafeString:
-        return tags.money(record.spent_usd)
+
+class WaveTable(tables.Table):
+    wave = tables.Column()
+    state = tables.Column(accessor="totals__state")
+    done = CountColumn(accessor="totals__done")
+    failed = CountColumn(accessor="totals__failed")
+    remaining = CountColumn(accessor="totals__remaining", verbose_name="Pending")
+    spent_usd = MoneyColumn(verbose_name="Spent")
+
+    class Meta:
+        orderable = False
+
+    def render_state(self, value: str) -> SafeString:
+        return tags.status_badge(value)
+
+    def render_done(self, value: int, record: WaveTotals) -> SafeString:
+        trials = number_format.format_count(record.totals.trials)
+        return format_html('{} <span class="muted">of {}</span>', number_format.format_count(value), trials)
+
+
+class PointForecastTable(tables.Table):
+    """The planned points of an adaptive design, with the scale of their ratings or their chance level."""
+
+    label = tables.Column(verbose_name="Point", attrs={"td": {"class": "primary"}})
+    items = CountColumn()
+    scale = tables.Column(attrs=NUMBER, empty_values=())
+    most = CountColumn(verbose_name="Maximum cases")
+    expected = CountColumn(verbose_name="Expected cases")
+
+    class Meta:
+        orderable = False
+        attrs = {"class": "data-table keep-table"}
+
+    def __init__(self, points: list[PointForecast]) -> None:
+        super().__init__(points)
+        if not any(point.scale for point in points):
+            self.columns["scale"].column.verbose_name = "Chance level"
+
+    def render_scale(self, value: str, record: PointForecast) -> str:
+        return value or f"{record.guess_percent} %"
+
+
+class ManifestTable(tables.Table):
+    created_at = TimeColumn(seconds=True, verbose_name="Time")
+    summary = tables.Column(verbose_name="Launched")
+    to_do = CountColumn(accessor="launch__estimate__to_do", verbose_name="Trials to run")
+    ceiling_usd = MoneyColumn(accessor="launch__estimate__ceiling_usd", verbose_name="Maximum cost")
+    file = tables.Column(accessor="pk")
+
+    class Meta:
+        default = number_format.MISSING
+        orderable = False
+
+    def __init__(self, manifests: list[Manifest], slug: str) -> None:
+        super().__init__(manifests)
+        self.slug = slug
+
+    def render_summary(self, value: str) -> str:
+        return capfirst(value)
+
+    def render_file(self, value: int) -> SafeString:
+        address = reverse("experiment_manifest", args=[self.slug, value])
+        return format_html(
+            '<a href="{}" aria-label="Manifest {} as JSON">{} JSON</a>', address, value, tags.icon("download")
+        )
 
 
 def render_progress_bar(totals: Any, label: str) -> SafeString:

@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
-from runs_app.tables.columns import NUMBER, TIGHT, CountColumn
+from runs_app.tables.columns import NUMBER, TIGHT, CountColumn, MoneyColumn
 
 
 class LedgerTable(tables.Table):
@@ -21,9 +21,9 @@ class LedgerTable(tables.Table):
     calls = CountColumn(accessor="sums__calls")
     input_tokens = CountColumn(accessor="sums__input_tokens", verbose_name="Tokens in")
     output_tokens = CountColumn(accessor="sums__output_tokens", verbose_name="Tokens out")
-    list_usd = tables.Column(accessor="sums__list_usd", verbose_name="List price", attrs=NUMBER)
+    list_usd = MoneyColumn(accessor="sums__list_usd", verbose_name="List price")
     saved_usd = tables.Column(accessor="sums__saved_usd", verbose_name="Saved", attrs=NUMBER)
-    paid_usd = tables.Column(accessor="sums__paid_usd", verbose_name="Paid", attrs=NUMBER)
+    paid_usd = MoneyColumn(accessor="sums__paid_usd", verbose_name="Paid")
     unpriced = CountColumn(accessor="sums__unpriced", verbose_name="Unknown cost")
 
     class Meta:
@@ -54,14 +54,8 @@ class LedgerTable(tables.Table):
     def render_output_tokens(self, record: Any) -> SafeString:
         return _render_total(record.sums.output_tokens, (("reasoning", record.sums.reasoning_tokens),))
 
-    def render_list_usd(self, value: Any) -> SafeString:
-        return tags.money(value)
-
     def render_saved_usd(self, record: Any) -> SafeString | str:
         return tags.money(record.sums.saved_usd) if record.sums.saved_usd else number_format.MISSING
-
-    def render_paid_usd(self, value: Any) -> SafeString:
-        return tags.money(value)
 
     def render_unpriced(self, record: Any) -> SafeString | str:
         if not record.sums.unpriced:

@@ -24,6 +24,7 @@ from runs_app.forms.run_control import SteeringForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.monitoring.endpoint_load import load_endpoints
+from runs_app.tables.attempts import PreflightTable
 from runs_app.taskqueue.enqueue import enqueue_preflights
 from runs_app.views.permissions import get_posted_data
 
@@ -86,7 +87,7 @@ def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
         request,
         form,
         f"Edit {model}",
-        preflights=list(model.preflights.select_related("model__endpoint")[:MAX_PREFLIGHTS]),
+        preflights=PreflightTable(list(model.preflights.select_related("model__endpoint")[:MAX_PREFLIGHTS])),
     )
 
 

@@ -30,12 +30,13 @@ from runs_app.planning.drawn_models import compare_stored_draws
 from runs_app.planning.points import forecast_points
 from runs_app.planning.power import compute_detectable_effect
 from runs_app.prompt_preview import Turn, preview_draft
-from runs_app.tables.experiments import ExperimentTable
+from runs_app.tables.experiments import ExperimentTable, ManifestTable, PointForecastTable
 from runs_app.views.permissions import may_edit, visible_experiment
 
 EXPERIMENTS = ListPage(ExperimentTable, "runs_app/experiment_list.html", ExperimentFilter)
 MAX_KEYS = 200
 MAX_MANIFESTS = 20
+MAX_POINTS = 50
 
 
 @require_safe
@@ -56,13 +57,15 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     design = Design.load(experiment)
     totals = Totals.of(experiment.runs.generating())
+    points = forecast_points(design.adaptive, design.points, experiment.samples) if design.adaptive else []
     context = {
         "experiment": experiment,
         "design": design,
         "assumptions": (assumptions := AssumptionsForm(request.GET)),
         "detectable": compute_detectable_effect(design.n_items, experiment.samples, assumptions.chosen),
         "summary": summarise_design(design),
-        "points": forecast_points(design.adaptive, design.points, experiment.samples) if design.adaptive else [],
+        "points": points,
+        "point_table": PointForecastTable(points[:MAX_POINTS]),
         "rule": describe_rule(design.adaptive) if design.adaptive else [],
         "cells": list_cells(design),
         "draws": compare_stored_draws(experiment, [model.name for model in design.models]),
@@ -74,7 +77,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "editable": may_edit(request, experiment),
         "may_design": is_member(request.user),
         "history": HistoryTable(list(experiment.history[:50])),
-        "manifests": list(experiment.manifests.select_related("created_by")[:MAX_MANIFESTS]),
+        "manifests": ManifestTable(list(experiment.manifests.select_related("created_by")[:MAX_MANIFESTS]), slug),
         **_build_preview_context(request, design),
     }
     return render(request, "runs_app/experiment_detail.html", context)

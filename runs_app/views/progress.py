@@ -22,7 +22,7 @@ from runs_app.planning.design import Design
 from runs_app.planning.drift import sample_served_models
 from runs_app.tables.attempts import RecentAttemptTable
 from runs_app.tables.batches import BatchTable
-from runs_app.tables.experiments import RunTable
+from runs_app.tables.experiments import RunTable, WaveTable
 from runs_app.views.permissions import may_edit, visible_experiment, visible_run
 from runs_app.views.run_control import Action, build_deletion_action, list_actions
 
@@ -44,7 +44,7 @@ def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
     }
     context |= _build_action_context(request, runs, editable=context["editable"])
     waves = progress.sum_by_wave(runs)
-    context["waves"] = waves if len(waves) > 1 else []
+    context["wave_table"] = WaveTable(waves) if len(waves) > 1 else None
     context["design_trials"] = _find_unplanned_trials(experiment, runs)
     return render(request, _choose_template(request, "runs_app/experiment_progress.html", "experiment_live"), context)
 

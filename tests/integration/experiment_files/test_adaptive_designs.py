@@ -214,7 +214,7 @@ def test_the_design_page_shows_the_rule_of_ratings(client, rated):
     text = " ".join(client.get(reverse("experiment_detail", args=["rounds"])).content.decode().split())
     assert "until the 95 % interval of its mean rating, in points of the scale, is within ±0.3." in text
     assert "if every spread of ratings, up to a third of the scale, is equally likely" in text
-    assert '<td class="num">0 to 100</td>' in text
+    assert 'data-label="Scale"><div class="cell">0 to 100</div>' in text
 
 
 def test_the_design_page_shows_points_rounds_and_expected_cases(client, draft):
@@ -222,7 +222,8 @@ def test_the_design_page_shows_points_rounds_and_expected_cases(client, draft):
     text = " ".join(client.get(reverse("experiment_detail", args=["rounds"])).content.decode().split())
     assert "Each point runs in rounds of 32 cases, up to 256 cases, until the 95 % interval" in text
     assert f"about {estimate(draft).likely}" in text
-    assert '<td class="primary">even</td>' in text
+    assert 'data-label="Point"><div class="cell">even</div>' in text
+    assert 'data-label="Chance level"><div class="cell">' in text
 
 
 @pytest.fixture
