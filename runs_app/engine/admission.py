@@ -2,6 +2,9 @@
 
 Concurrency, rates, pauses and budgets hold over all workers and machines. They are counted here, under the row locks of
 the endpoint, the experiment and the run.
+
+A worker first computes, without a lock, how many trials it could use at each endpoint (`compute_claim_limits`). Its
+cycle then locks the counters of one endpoint at a time and claims at most that many (`claim_trials`).
 """
 
 from __future__ import annotations
@@ -13,13 +16,12 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from django.db import transaction
 from django.db.models import F, Sum
 
 from runs_app.bounds import BOUNDS
 from runs_app.engine.counters import CounterKeys
 from runs_app.engine.fair_share import Demand, share_capacity, share_slots
-from runs_app.engine.locked_counters import LockedCounters, lock_counters
+from runs_app.engine.locked_counters import LockedCounters
 from runs_app.engine.prepared_sql import fetch_rows, to_pg_json
 from runs_app.engine.rate_limiter import consume_tokens, count_free_slots
 from runs_app.models import Run
@@ -30,6 +32,8 @@ class Claim(NamedTuple):
 
     It is a tuple because claims are created while other workers wait for the endpoint. Creating a frozen dataclass
     takes seven times as long.
+
+    `attempts` includes this one. `yields` counts the times that the trial was released without a result.
     """
 
     trial_id: int
@@ -93,22 +97,12 @@ CLAIM_FOR_WORKER = CLAIM.format(most=256)  # For each run. The next cycle claims
 CLAIM_FOR_BATCH = CLAIM.format(most=BOUNDS["endpoint"]["batch_max_requests"].high)
 
 
-def admit(worker_id: int, limit: int) -> list[Claim]:
-    """Claim at most `limit` trials at all endpoints with work, in one transaction for each endpoint."""
-    claims: list[Claim] = []
-    for endpoint_id, claim_limit in compute_claim_limits(WorkerCapacity(limit)).items():
-        with transaction.atomic():
-            if counters := lock_counters(endpoint_id, claiming=True):
-                claims += claim_trials(counters, worker_id, claim_limit.claims)
-                counters.settle()
-    return claims
-
-
 @dataclass(frozen=True, slots=True)
 class WorkerCapacity:
     """The capacity of one worker: the number of calls it may have in flight, and its load by endpoint.
 
-    `in_flight` counts calls in flight. `waiting` counts prefetched claims, `ahead` the claims that it should prefetch.
+    `in_flight` counts calls in flight. `waiting` counts prefetched claims, `ahead` the prefetched claims that it should
+    have.
     """
 
     concurrency: int
@@ -119,18 +113,17 @@ class WorkerCapacity:
 
 @dataclass(frozen=True, slots=True)
 class ClaimLimit:
-    """A worker's limits at one endpoint: trials to claim, and calls that it may then have in flight."""
+    """A worker's limits at one endpoint: `claims` more trials to claim, and `level` calls in flight afterwards."""
 
     claims: int
     level: int
 
 
-def compute_claim_limits(capacity: WorkerCapacity, received: Mapping[int, int] | None = None) -> dict[int, ClaimLimit]:
+def compute_claim_limits(capacity: WorkerCapacity, received: Mapping[int, int]) -> dict[int, ClaimLimit]:
     """Return the claim limits of each endpoint where this worker has calls or may start some.
 
-    `received` counts answers that were received but not yet recorded.
+    `received` counts the answers that the next cycle records, by endpoint. Their slots become free in that cycle.
     """
-    received = received or {}
     claimable = {
         key: max(0, min(pending, free + received.get(key, 0))) for key, pending, free in fetch_rows(COUNT_CLAIMABLE)
     }
@@ -146,6 +139,7 @@ def compute_claim_limits(capacity: WorkerCapacity, received: Mapping[int, int] |
 
 
 def count_missing_prefetch(capacity: WorkerCapacity, endpoint_id: int) -> int:
+    """Return how many claims to add to the prefetched ones. It is negative if there are too many."""
     return capacity.ahead.get(endpoint_id, 0) - capacity.waiting.get(endpoint_id, 0)
 
 
@@ -166,7 +160,7 @@ def claim_trials(counters: LockedCounters, worker_id: int, limit: int) -> list[C
             counters.endpoint_delta, throttle=consume_tokens(counters.throttle, len(claims), expected)
         )
     else:
-        counters.settle()
+        counters.settle()  # First, because `pause_for_budget` reads the stored counters.
         pause_for_budget([demand for demand in demands if cannot_afford_trial(demand, budgets)])
     return claims
 

@@ -11,8 +11,10 @@ from django.utils import timezone
 
 from runs_app.batches.batch_worker import BatchWorker
 from runs_app.engine import outcomes as outcomes_module
+from runs_app.engine.admission import WorkerCapacity
 from runs_app.engine.recorder import Result
 from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_cycle import run_cycle
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallReply
 from runs_app.llm.http_transport import close_session
@@ -77,6 +79,11 @@ def answering(text="ready", **fields):
 
 def register_worker():
     return WorkerRegistration().worker_id
+
+
+def admit(worker_id, limit):
+    """Claim at most this many trials, as a worker's cycle does."""
+    return run_cycle([], worker_id, WorkerCapacity(limit)).claims
 
 
 def expire_leases():

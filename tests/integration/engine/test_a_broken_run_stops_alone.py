@@ -6,11 +6,10 @@ import pytest
 from django.db import DataError, connection, transaction
 
 from runs_app.batches.batch_admission import admit_batches
-from runs_app.engine.admission import admit
 from runs_app.engine.leases import renew_worker_leases, sweep_expired
 from runs_app.models import Experiment, ProviderBatch, Run, Trial
 from tests import factories
-from tests.factories.engine import answering, drain, register_worker
+from tests.factories.engine import admit, answering, drain, register_worker
 
 LEASE = "experiment_lease_s_in_range"
 

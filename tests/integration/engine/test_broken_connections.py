@@ -8,14 +8,13 @@ from django.db import InterfaceError, OperationalError
 from runs_app import deletion, run_control
 from runs_app.engine import recorder, requests, worker_cycle
 from runs_app.engine import worker as worker_module
-from runs_app.engine.admission import admit
 from runs_app.engine.design_cache import DesignCache
 from runs_app.engine.leases import sweep_expired
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import answering, drain, expire_leases, register_worker, reply, result_of_text
+from tests.factories.engine import admit, answering, drain, expire_leases, register_worker, reply, result_of_text
 
 
 def failing_once(monkeypatch, owner, name, error):

@@ -7,13 +7,12 @@ from django.core.management import CommandError, call_command
 
 from datasets_app.models import TransitionError
 from runs_app import deletion, run_control
-from runs_app.engine.admission import admit
 from runs_app.engine.recorder import record_results
 from runs_app.models import Attempt, DeletedRun, Experiment, LedgerEntry, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.call_outcomes import CEILING, result_of_outcome
-from tests.factories.engine import answering, drain, expire_leases, register_worker
+from tests.factories.engine import admit, answering, drain, expire_leases, register_worker
 from tests.factories.tampering import without_triggers
 
 PAID = Decimal("0.01")

@@ -4,13 +4,13 @@ import pytest
 from django.forms import model_to_dict
 from django.utils import timezone
 
-from runs_app.engine.admission import admit
 from runs_app.engine.stall_detection import note_call
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.management.field_updates import update_fields
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run
 from runs_app.monitoring.consistency_check import find_differences
+from tests.factories.engine import admit
 
 
 def by_form(form_of):

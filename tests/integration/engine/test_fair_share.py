@@ -7,13 +7,12 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.db.models import F
 
-from runs_app.engine.admission import admit
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.models import Endpoint, Experiment, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.engine import drain, reply
+from tests.factories.engine import admit, drain, reply
 
 
 def make(slug, models, **fields):

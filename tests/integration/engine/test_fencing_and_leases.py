@@ -2,12 +2,11 @@
 
 from decimal import Decimal
 
-from runs_app.engine.admission import admit
 from runs_app.engine.leases import renew_leases, sweep_expired
 from runs_app.engine.recorder import record_results
 from runs_app.models import Attempt, Endpoint, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import answering, drain, expire_leases, register_worker, result_of_text
+from tests.factories.engine import admit, answering, drain, expire_leases, register_worker, result_of_text
 
 
 def test_two_workers_never_claim_the_same_trial(run):

@@ -8,13 +8,12 @@ import pytest
 from django.db import connections
 
 from runs_app.engine import lease_watchdog
-from runs_app.engine.admission import admit
 from runs_app.engine.leases import renew_worker_leases, sweep_expired
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import expire_leases, register_worker, reply
+from tests.factories.engine import admit, expire_leases, register_worker, reply
 
 LEASE_S = 3.0  # The renewing thread must get a processor within half of it.
 DEADLINE_S = 40

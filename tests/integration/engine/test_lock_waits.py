@@ -4,11 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from django.db import connection, transaction
 
-from runs_app.engine.admission import admit
 from runs_app.engine.recorder import record_results, write_trials
 from runs_app.models import Attempt, LedgerEntry
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import register_worker, result_of_text
+from tests.factories.engine import admit, register_worker, result_of_text
 
 
 def in_another_session(work):

@@ -6,7 +6,6 @@ from django.core.exceptions import ValidationError
 from django.db import DatabaseError, transaction
 from django.urls import reverse
 
-from runs_app.engine.admission import admit
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
@@ -14,6 +13,7 @@ from runs_app.models import Endpoint, LanguageModel
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.call_outcomes import result_of_outcome
+from tests.factories.engine import admit
 
 
 def refused(rows, **change):

@@ -4,14 +4,13 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app.engine.admission import admit
 from runs_app.engine.leases import sweep_expired
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import answering, drain, expire_leases, register_worker, result_of_text
+from tests.factories.engine import admit, answering, drain, expire_leases, register_worker, result_of_text
 
 TEN_CENTS = Decimal("0.10")
 

@@ -5,13 +5,12 @@ import asyncio
 import pytest
 from django.db import connection
 
-from runs_app.engine.admission import admit
 from runs_app.engine.rate_limiter import FIRST_LIMIT
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, EndpointTick, Run
 from tests import factories
-from tests.factories.engine import answering, drain, reply
+from tests.factories.engine import admit, answering, drain, reply
 
 
 def make_large_run(**endpoint):

@@ -6,7 +6,6 @@ import pytest
 from django.db import IntegrityError
 
 from runs_app import run_control
-from runs_app.engine.admission import admit
 from runs_app.engine.design_cache import DesignCache
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
@@ -19,6 +18,7 @@ from runs_app.monitoring.consistency_check import find_differences
 from runs_app.price_list import Repricing, apply_repricings
 from tests import factories
 from tests.factories.call_outcomes import result_of_outcome
+from tests.factories.engine import admit
 
 PRICE = Decimal(10_000)  # Per million tokens: 100 tokens cost one dollar.
 

@@ -3,7 +3,6 @@
 import pytest
 
 from runs_app import run_control
-from runs_app.engine.admission import admit
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
@@ -11,7 +10,7 @@ from runs_app.models import Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.call_outcomes import result_of_outcome
-from tests.factories.engine import answering, drain
+from tests.factories.engine import admit, answering, drain
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEADLINE_S = 30

@@ -7,7 +7,6 @@ import pytest
 from django.conf import settings
 
 from runs_app.engine import outcomes
-from runs_app.engine.admission import admit
 from runs_app.engine.backoff import RetryPolicy
 from runs_app.engine.leases import sweep_expired
 from runs_app.engine.recorder import Result, record_results
@@ -17,7 +16,7 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.llm.rate_limit_headers import Allowance, Remaining
 from runs_app.models import Attempt, Endpoint, Trial, Worker
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import answering, drain, expire_leases, result_of_text
+from tests.factories.engine import admit, answering, drain, expire_leases, result_of_text
 
 
 @pytest.fixture

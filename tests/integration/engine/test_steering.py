@@ -6,7 +6,6 @@ from decimal import Decimal
 import pytest
 
 from runs_app import run_control
-from runs_app.engine.admission import admit
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
@@ -14,7 +13,7 @@ from runs_app.models import Condition, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.call_outcomes import result_of_outcome
-from tests.factories.engine import answering, drain, reply
+from tests.factories.engine import admit, answering, drain, reply
 
 
 def test_a_launch_plans_the_trials_writes_the_manifest_and_starts_the_runs(transactional_db):

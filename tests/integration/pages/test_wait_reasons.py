@@ -9,11 +9,11 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from runs_app.engine.admission import admit
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Endpoint, Experiment, Run, Worker
 from runs_app.monitoring.blockers import find_blockers
 from tests import factories
+from tests.factories.engine import admit
 
 PROGRESS, ENDPOINTS = "/experiments/pilot/progress/", "/endpoints/"
 

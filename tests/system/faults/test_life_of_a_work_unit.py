@@ -23,7 +23,6 @@ from hypothesis.stateful import (
 )
 
 from runs_app import run_control
-from runs_app.engine.admission import admit
 from runs_app.engine.leases import renew_leases, sweep_expired
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
@@ -32,6 +31,7 @@ from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.work import PlanError
 from tests import factories
 from tests.factories.call_outcomes import CEILING, MAX_ATTEMPTS, outcomes, result_of_outcome
+from tests.factories.engine import admit
 
 DEEPER = int(os.environ.get("FAULTS_EXAMPLES", "0"))
 WORKERS = 3

@@ -9,7 +9,6 @@ from django.db import OperationalError
 from runs_app import run_control
 from runs_app.cache_purge import purge
 from runs_app.engine import outcomes
-from runs_app.engine.admission import admit
 from runs_app.engine.leases import renew_leases, sweep_expired
 from runs_app.engine.recorder import Result, record_results
 from runs_app.engine.response_cache import take_cache_keys
@@ -18,7 +17,7 @@ from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, T
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.work import PlanError
 from tests import factories
-from tests.factories.engine import reply, run_at_once
+from tests.factories.engine import admit, reply, run_at_once
 
 WORKERS = 8
 PRICE = Decimal("0.10")
