@@ -1,6 +1,9 @@
 """The aggregates behind tables and figures: counts and sums of an experiment's rows, computed by the database.
 
 A frame has at most one row for each condition, dimension and category (or item), never one for each trial.
+
+Here, a rule is any source of scores: a scorer, a judge, a panel, or the people of a rating queue. Its key is the key of
+its grade condition; for the people of a queue, it is the negated key of the queue.
 """
 
 from __future__ import annotations
@@ -24,9 +27,9 @@ SqlParameters = Mapping[str, int | None]
 IN_EXPERIMENT = """r.experiment_id = %(experiment)s AND r.condition_id IN (
         SELECT id FROM runs_app_condition WHERE experiment_id = %(experiment)s AND stage = 'generate')"""
 IN_SCOPE = f"{IN_EXPERIMENT} AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)"
-# The fields of `ClusterSums` and the number of answers without a score, from one row for each item. A row has n scores
-# with sum s, from `asked` answers, and the sum of their squared deviations. The sums are taken about a whole number
-# near the scores (`origin`), so that large scores keep their digits.
+# The fields of `ClusterSums` and the number of answers without a score, from one row for each item. An item's row has
+# n scores with sum s, from `asked` answers, and `within`, the sum of their squared deviations. The sums are taken about
+# a whole number near the scores (`origin`), so that large scores keep their digits.
 CLUSTER_SUMS = """coalesce(sum(n), 0)::float8, coalesce(sum(d), 0)::float8,
     coalesce(sum(within + d * d / nullif(n, 0)), 0)::float8, count(*) FILTER (WHERE n > 0)::float8,
     coalesce(sum(d * d), 0)::float8, coalesce(sum(n * d), 0)::float8, coalesce(sum(n * n), 0)::float8,
@@ -34,7 +37,7 @@ CLUSTER_SUMS = """coalesce(sum(n), 0)::float8, coalesce(sum(d), 0)::float8,
 
 
 def select_cluster_sums(keys: str, item_sums: str, more: str = "") -> str:
-    """Return SQL for CLUSTER_SUMS by these keys. item_sums: SQL with a row for each item. more: further aggregates."""
+    """Return SQL for CLUSTER_SUMS by these keys. `item_sums` is SQL with a row for each item, `more` are aggregates."""
     return f"""WITH of_item AS MATERIALIZED ({item_sums}), with_origin AS (
             SELECT of_item.*, coalesce(round(avg(s / nullif(n, 0)) OVER (PARTITION BY {keys})), 0) AS origin
             FROM of_item)
@@ -80,8 +83,8 @@ class Outcomes:
 class ScoreCell:
     """The scores of one condition in one category: ratings of a dimension, or scores by a grader.
 
-    rule: the key of the grader; None for ratings. unread: the number of answers from which no score could be read.
-    is_binary: all scores are 0 or 1.
+    `rule` is the key of the grader, or None for ratings. `unread` is the number of answers from which no score could be
+    read. With `is_binary`, all scores are 0 or 1.
     """
 
     condition: int
@@ -109,10 +112,9 @@ class NormPair:
 class Frames:
     """All aggregates of an experiment, in one wave or in all.
 
-    labels: the names of its conditions, in the order of the design.
-    rules: the names of its graders, with the people of each queue as one grader. The models' own ratings are not among
-    them, because trials hold these.
-    rule_bounds: the ends of the graders' scales.
+    `labels` are the names of its conditions, in the order of the design. `rules` are the names of its graders, with the
+    people of each queue as one grader. The ratings that models give as answers are not among them: they are in
+    `ratings`. `rule_bounds` are the ends of the graders' scales.
     """
 
     labels: dict[int, str]
@@ -217,7 +219,7 @@ def load_condition_labels(
 ) -> dict[int, str]:
     """Return labels of the conditions that have runs (in this wave), in the order of the design.
 
-    letters: the letters of a blind reading by model. They replace the names of models and give the order.
+    `letters` are the letters of a blind reading by model. They replace the names of models and give the order.
     """
     runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
     conditions = Condition.objects.filter(pk__in=runs.values("condition"))

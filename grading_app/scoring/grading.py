@@ -1,8 +1,8 @@
-"""The grading of stored answers by rules: one grading per `done` trial and scorer. Trials are read, never written.
+"""The grading of stored answers by rules: one grading per `done` trial and rule. Trials are read, never written.
 
-Short statements process key ranges, so the work can stop anywhere and resume.
-Two concurrent graders write each grading once.
-An answer that a scorer cannot read is also a final result: a row with an error code.
+A rule is a scorer with its parameters. Short statements process ranges of keys, so the work can stop anywhere and
+resume. Two processes that grade at once write each grading only once. An answer that a scorer cannot read is also a
+final result: a row with an error code.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class Rule:
 
     @property
     def text(self) -> str:
-        """The rule as people write it: `exact_match`, `regex:PATTERN`."""
+        """Return the rule as people write it: `exact_match`, `regex:PATTERN`."""
         return format_scorer(self.scorer, self.parameters)
 
     @property
     def stored(self) -> str | dict[str, str]:
-        """The rule in a design's stored form: the name alone, or a mapping of name and parameters."""
+        """Return the rule in a design's stored form: the name alone, or a mapping of name and parameters."""
         return {"name": self.scorer, **self.parameters} if self.parameters else self.scorer
 
     @property
@@ -85,9 +85,10 @@ class Rule:
 
 @dataclass(slots=True)
 class RuleReport:
-    """The result of one rule: newly graded trials, trials graded before, and the error codes of new unreadable answers.
+    """The result of one rule: newly graded trials and trials graded before.
 
-    `is_complete` is False if the time ran out first.
+    `unread` counts the new answers from which no score could be read, by error code. `is_complete` is False if the time
+    ran out first.
     """
 
     scorer: str
@@ -105,54 +106,6 @@ class RuleReport:
 
 
 GradeReport = list[RuleReport]
-
-
-def list_scorer_choices() -> list[tuple[str, str]]:
-    """Return names and labels of the scorers that need no parameter."""
-    return [(scorer.name, scorer.form_label) for scorer in SCORERS.values() if not scorer.needs]
-
-
-def load_rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
-    """Return the number of scored answers and of unreadable answers by error code, for each rule of this experiment."""
-    rules = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE).order_by("pk")
-    counts: dict[int, Counter[str]] = {rule.pk: Counter() for rule in rules}
-    rows: Any = Grading.objects.filter(condition__in=counts).order_by().values_list("condition", "parse_error")
-    for pk, code, n in rows.annotate(n=Count("pk")):
-        counts[pk][code] = n
-    return [
-        {
-            "grade_condition_id": rule.grade_condition_id,
-            "scorer": rule.scorer,
-            "parameters": rule.parameters,
-            "scored": counts[rule.pk].pop("", 0),
-            "unread": dict(counts[rule.pk].most_common()),
-        }
-        for rule in rules
-    ]
-
-
-def list_scorers_with_parameter() -> list[tuple[str, str]]:
-    """Return the syntax and the label of the scorers with a parameter."""
-    return [(scorer.usage, scorer.form_label) for scorer in SCORERS.values() if scorer.parameter]
-
-
-def list_rules(experiment: Experiment) -> list[Rule]:
-    """Return the rules of the design. The default is the `rating` rule if the design has dimensions."""
-    if experiment.scorers:
-        return read_rules(experiment.scorers)
-    return [Rule("rating")] if experiment.dimensions.exists() else []
-
-
-def read_rule(written: str | Mapping[str, Any]) -> Rule:
-    """Return the rule of `regex:PATTERN`, or of a mapping of `name` and parameters. Raise ScorerError if
-    it is invalid."""
-    return Rule(*read_scorer(written))
-
-
-def read_rules(written: Iterable[str | Mapping[str, Any]]) -> list[Rule]:
-    """Return the rules without duplicates. Raise ScorerError for the first invalid rule."""
-    rules = {rule.grade_condition_id: rule for rule in map(read_rule, written)}
-    return list(rules.values())
 
 
 def grade(
@@ -186,9 +139,30 @@ def _record_history(experiment: Experiment, report: RuleReport, by: Actor, force
         record_changes([(experiment, "", str(report)[:200])], by=by, reason=reason, what="gradings")
 
 
+def list_rules(experiment: Experiment) -> list[Rule]:
+    """Return the rules of the design. The default is the `rating` rule if the design has dimensions."""
+    if experiment.scorers:
+        return read_rules(experiment.scorers)
+    return [Rule("rating")] if experiment.dimensions.exists() else []
+
+
+def read_rule(written: str | Mapping[str, Any]) -> Rule:
+    """Return the rule written as `regex:PATTERN`, or as a mapping of `name` and parameters.
+
+    Raise ScorerError if it is invalid.
+    """
+    return Rule(*read_scorer(written))
+
+
+def read_rules(written: Iterable[str | Mapping[str, Any]]) -> list[Rule]:
+    """Return the rules without duplicates. Raise ScorerError for the first invalid rule."""
+    rules = {rule.grade_condition_id: rule for rule in map(read_rule, written)}
+    return list(rules.values())
+
+
 @dataclass
 class _RuleGrading:
-    """One rule applied to one experiment."""
+    """One rule applied to one experiment. `condition` is the key of its grade condition."""
 
     experiment: Experiment
     rule: Rule
@@ -328,3 +302,32 @@ def _fetch_rows(statement: str, params: Mapping[str, Any]) -> list[tuple[Any, ..
         cursor.execute(statement, params)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
+
+
+def load_rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return the number of scored answers and of unreadable answers by error code, for each rule of this experiment."""
+    rules = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE).order_by("pk")
+    counts: dict[int, Counter[str]] = {rule.pk: Counter() for rule in rules}
+    rows: Any = Grading.objects.filter(condition__in=counts).order_by().values_list("condition", "parse_error")
+    for pk, code, n in rows.annotate(n=Count("pk")):
+        counts[pk][code] = n
+    return [
+        {
+            "grade_condition_id": rule.grade_condition_id,
+            "scorer": rule.scorer,
+            "parameters": rule.parameters,
+            "scored": counts[rule.pk].pop("", 0),
+            "unread": dict(counts[rule.pk].most_common()),
+        }
+        for rule in rules
+    ]
+
+
+def list_scorer_choices() -> list[tuple[str, str]]:
+    """Return names and labels of the scorers that need no parameter."""
+    return [(scorer.name, scorer.form_label) for scorer in SCORERS.values() if not scorer.needs]
+
+
+def list_scorers_with_parameter() -> list[tuple[str, str]]:
+    """Return the syntax and the label of the scorers with a parameter."""
+    return [(scorer.usage, scorer.form_label) for scorer in SCORERS.values() if scorer.parameter]

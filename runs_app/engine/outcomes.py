@@ -21,9 +21,12 @@ RERUN_REASONS = {
     ErrorClass.EMPTY_ANSWER: "The answer was empty.",
     ErrorClass.UNREADABLE_ANSWER: "No rating could be read in the answer.",
 }
-MAX_POLL_S = 8.0  # The longest time between two looks for the answer of another call.
+MAX_POLL_S = 8.0  # The longest wait for an equal request in flight before the trial is claimed again.
 # The precision of the columns. Amounts are rounded once, so that trial, attempt and ledger agree.
 SMALLEST_USD = Decimal("0.00000001")
+NEVER_SENT = frozenset({ErrorClass.NOT_ALLOWED, ErrorClass.MISSING_KEY, ErrorClass.UNRENDERABLE})
+# Errors whose calls may be billed although the reply has an error status.
+MAYBE_BILLED = frozenset({ErrorClass.MALFORMED_REPLY, ErrorClass.SOFT_FAILURE, ErrorClass.TIMEOUT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +182,3 @@ def _find_failure_cost(failure: CallFailure) -> Decimal | None:
     if has_error_status and not used_tokens and failure.error_class not in MAYBE_BILLED:
         return Decimal(0)
     return None
-
-
-NEVER_SENT = frozenset({ErrorClass.NOT_ALLOWED, ErrorClass.MISSING_KEY, ErrorClass.UNRENDERABLE})
-MAYBE_BILLED = frozenset({ErrorClass.MALFORMED_REPLY, ErrorClass.SOFT_FAILURE, ErrorClass.TIMEOUT})

@@ -22,7 +22,11 @@ from runs_app.pricing.costs import Prices
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The destination of a call and its limits. They may change without changing the request's content."""
+    """The destination of a call and its limits. They may change without changing the request's content.
+
+    `marks_head` adds cache marks to the part of the prompt that all items share. `local_model` is the key of a model on
+    a local server, which the worker may unload.
+    """
 
     provider: str
     model: str
@@ -42,8 +46,9 @@ class Target:
 class RunDesign:
     """The design of a run's requests: the snapshot of its condition, and its wave's offset among the epochs.
 
-    `rubric_variables` are the variables of a judge's rubric. `texts` is the hash of the text set that the judge reads.
-    `closing` asks for the form of the verdict, unless the prompt itself does.
+    `salted` adds a unique suffix to each request. `cached` allows answers from the response cache. `rubric_variables`
+    are the variables of a judge's rubric. `texts` is the hash of the text set that the judge reads. `closing` asks for
+    the form of the verdict, unless the prompt itself does.
     """
 
     run_id: int
@@ -83,7 +88,7 @@ class Question:
     withheld: Mapping[str, str] = field(default_factory=dict)
 
     def with_judge_variables(self, rubric_variables: Mapping[str, str]) -> Question:
-        """Return this question for a judge or a writer of rubrics: with all variables and without a scale."""
+        """Return this question for a judge or a rubric writer: with all variables and without a scale."""
         return replace(self, variables={**self.variables, **self.withheld, **rubric_variables}, scale=None)
 
 
@@ -97,6 +102,7 @@ class PreparedRequest:
 
 
 def build_target(model: LanguageModel, timeout_s: float) -> Target:
+    """Return the target of a model that was fetched with its endpoint. This runs no query."""
     endpoint = model.endpoint
     return Target(
         provider=endpoint.provider,

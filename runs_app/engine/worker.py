@@ -77,6 +77,7 @@ class BackgroundWork(Protocol):
 class Drain:
     """One worker's drain. `call` is the gateway's `call`, or another function that answers requests.
 
+    `evict` unloads a stalled model from a local server. `recorded` counts the results of calls that it has written.
     `make_batch_worker` takes a function that runs work in the database thread, and the worker's id. Without it, the
     drain handles no provider batches.
     """

@@ -1,6 +1,9 @@
 """Planning: the rows of a design. It creates conditions, a wave, runs and one row for each trial.
 
-Planning again adds only the missing rows. The lock order is experiment, designs, run, trials.
+Planning again adds only the missing rows. The lock order is experiment, samplers and dimensions, run, trials.
+
+A cell of the design is a combination of model, prompt and sampler. Its condition is the stored row with the snapshot
+of their content. The answers of judges have conditions and runs, too, but no cell: `generating()` leaves them out.
 """
 
 from __future__ import annotations
@@ -81,8 +84,8 @@ def plan(
     """Create every missing condition, run and trial of the design or of a pilot, in one transaction.
 
     Two processes that plan one experiment at once take turns by its row lock. The second one finds all rows. `only` is
-    a set of cell ids; None is all cells. `policy` is a budget policy that replaces the design's own. The design may use
-    `launched_rows` even if they are archived. A done run that gets new trials becomes planned again.
+    a set of condition ids; None is all cells. `policy` is a budget policy that replaces the design's own. The design
+    may use `launched_rows` even if they are archived. A done run that gets new trials becomes planned again.
 
     Raise PlanError if the design has problems; then nothing changes.
     """
