@@ -45,7 +45,7 @@ def create_dataset(
 def create_draft(slug: str, *, by: Actor, **fields: Any) -> Dataset:
     """Create an empty draft as the next version of its name, with the first line of its history."""
     author: Any = None if by is None or isinstance(by, str) or not by.pk else by
-    dataset = Dataset(slug=slug, version=Dataset.objects.next_version(slug), created_by=author, **fields)
+    dataset = Dataset(slug=slug, version=Dataset.objects.get_next_version(slug), created_by=author, **fields)
     try:
         dataset.clean_fields(exclude=["created_by", "parent"])
     except ValidationError as error:

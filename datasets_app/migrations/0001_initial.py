@@ -64,7 +64,7 @@ class Migration(migrations.Migration):
                 ("licence", models.CharField(blank=True, max_length=200)),
                 ("source_name", models.CharField(blank=True, help_text="Name of the imported file", max_length=255)),
                 ("source_sha256", models.CharField(blank=True, help_text="Hash of the imported file", max_length=64)),
-                ("mapping", models.JSONField(blank=True, default=dict, help_text="Which column became which field")),
+                ("mapping", models.JSONField(blank=True, default=dict, help_text="The source column of each field")),
                 (
                     "recipe",
                     models.JSONField(blank=True, default=dict, help_text="How a sample was drawn: strategy, n, seed"),
@@ -82,7 +82,7 @@ class Migration(migrations.Migration):
                 (
                     "content_hash",
                     models.CharField(
-                        blank=True, editable=False, help_text="Of the active items, at approval", max_length=64
+                        blank=True, editable=False, help_text="Hash of the active items at approval", max_length=64
                     ),
                 ),
                 ("item_count", models.PositiveIntegerField(default=0, editable=False)),
@@ -188,7 +188,7 @@ class Migration(migrations.Migration):
                         to="datasets_app.dataset",
                     ),
                 ),
-                ("file", models.TextField(help_text="The YAML or JSON of the space, as it was given")),
+                ("file", models.TextField(help_text="The space in YAML or JSON, unchanged")),
                 (
                     "task_files",
                     models.JSONField(blank=True, default=dict, help_text="Task files that the space names, by name"),
@@ -196,7 +196,7 @@ class Migration(migrations.Migration):
                 (
                     "definition",
                     models.TextField(
-                        help_text="Points, seed and generator versions as JSON: it builds the items again"
+                        help_text="Points, seed and generator versions as JSON. It generates the same items again"
                     ),
                 ),
                 ("definition_hash", models.CharField(db_index=True, max_length=64)),

@@ -13,7 +13,7 @@ from datasets_app.models.history import Actor, StatusChange, TransitionQuerySet,
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member, is_viewer
 
-SUMMARY_CHARS = 200  # Of a line of history
+SUMMARY_CHARS = 200  # The length of StatusChange.to_value.
 
 slug_validator = RegexValidator(
     r"^[a-z0-9][a-z0-9_-]*\Z", "Use small letters, digits, - and _, starting with a letter or digit."
@@ -34,15 +34,15 @@ class DatasetQuerySet(TransitionQuerySet):
         return self.none()
 
     def named(self, reference: str) -> Self:
-        """Filter by a reference: `slug@version`, or `slug` alone for its newest version."""
+        """Return the dataset `slug@version`, or the newest version for `slug` alone."""
         slug, _, version = reference.partition("@")
         if version:
             return self.filter(slug=slug, version=int(version)) if version.isdecimal() else self.none()
         newest = self.filter(slug=slug).order_by("-version").values("pk")[:1]
         return self.filter(pk__in=newest)
 
-    def next_version(self, slug: str) -> int:
-        """Return the newest version of the name plus one.
+    def get_next_version(self, slug: str) -> int:
+        """Return the version after the newest one of this name; 1 for a new name.
 
         An advisory lock keeps other transactions from taking a version of this name until this transaction ends.
         """
@@ -53,6 +53,8 @@ class DatasetQuerySet(TransitionQuerySet):
 
 @constrain_choices
 class Dataset(models.Model):
+    """A version of a named set of items. A database trigger freezes the items when the dataset is approved."""
+
     class Status(models.TextChoices):
         DRAFT = "draft", "Draft"
         APPROVED = "approved", "Approved"
@@ -67,11 +69,11 @@ class Dataset(models.Model):
     licence = models.CharField(max_length=200, blank=True)
     source_name = models.CharField(max_length=255, blank=True, help_text="Name of the imported file")
     source_sha256 = models.CharField(max_length=64, blank=True, help_text="Hash of the imported file")
-    mapping = models.JSONField(default=dict, blank=True, help_text="Which column became which field")
+    mapping = models.JSONField(default=dict, blank=True, help_text="The source column of each field")
     recipe = models.JSONField(default=dict, blank=True, help_text="How a sample was drawn: strategy, n, seed")
     parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
     content_hash = models.CharField(
-        max_length=64, blank=True, editable=False, help_text="Of the active items, at approval"
+        max_length=64, blank=True, editable=False, help_text="Hash of the active items at approval"
     )
     item_count = models.PositiveIntegerField(default=0, editable=False)
     active_count = models.PositiveIntegerField(default=0, editable=False)
@@ -105,7 +107,7 @@ class Dataset(models.Model):
 
     @property
     def is_parametric(self) -> bool:
-        """Return whether its items are cases of parametric tasks: built from a space, or taken over from such items."""
+        """Return whether its items are cases of parametric tasks, generated for it or copied from another dataset."""
         return bool(self.recipe.get("strategy") == "parametric" or self.recipe.get("parametric"))
 
     @property
@@ -113,11 +115,11 @@ class Dataset(models.Model):
         return StatusChange.objects.for_row(self).select_related("by")
 
     def add_history_line(self, what: str, message: str, *, by: Actor, reason: str = "") -> None:
-        """Write a line of the dataset's history that is not a change of its status."""
+        """Add a line to the dataset's history for an event that does not change its status."""
         record_changes([(self, "", message[:SUMMARY_CHARS])], by=by, reason=reason, what=what)
 
     def refresh_counts(self) -> None:
-        """Count and store the number of all items and of active items."""
+        """Count the items and the active items, and store both numbers."""
         counts = self.items.aggregate(
             all=models.Count("pk"), active=models.Count("pk", filter=models.Q(excluded=False))
         )

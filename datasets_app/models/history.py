@@ -69,7 +69,7 @@ class StatusChange(models.Model):
 
 
 def make_author_columns(by: Actor) -> tuple[User | None, str]:
-    """Return the user, or None, and the author's name, which remains when the user is deleted."""
+    """Return the values of `by` and `actor`: the user, if any, and the name, which remains if the user is deleted."""
     user = by if isinstance(by, User) else None
     return user, by if isinstance(by, str) else (user.get_username() if user else "unknown")
 
@@ -109,10 +109,10 @@ def save_with_history(row: models.Model, *, by: Actor, reason: str = "", fields:
             return
         for field in kind._meta.concrete_fields:
             if field.editable and (fields is None or field.name in fields):
-                _make_change(field, former, row, by=by, reason=reason)
+                _record_field_change(field, former, row, by=by, reason=reason)
 
 
-def _make_change(field: Any, former: models.Model, row: models.Model, *, by: Actor, reason: str) -> None:
+def _record_field_change(field: Any, former: models.Model, row: models.Model, *, by: Actor, reason: str) -> None:
     if getattr(former, field.attname) == getattr(row, field.attname):
         return
     before, after = (format_for_history(getattr(version, field.name)) for version in (former, row))
@@ -130,7 +130,7 @@ def format_for_history(value: Any) -> str:
 
 
 class TransitionQuerySet(models.QuerySet[Any]):
-    """A QuerySet for models with a `status`. A transition starts only from the allowed states."""
+    """A QuerySet for models with a `status`, which changes only by transitions from the allowed states."""
 
     def transition(
         self, *, sources: Collection[str], target: str, by: Actor, reason: str = "", **changes: Any

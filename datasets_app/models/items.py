@@ -71,13 +71,14 @@ class Asset(models.Model):
 
 class ItemQuerySet(models.QuerySet["Item"]):
     def active(self) -> Self:
+        """Return the items that are not excluded. Only these are asked."""
         return self.filter(excluded=False)
 
     def with_parameters(self, params: Mapping[str, str]) -> Self:
         """Return the generated items whose parameters have these values, as JSON writes them: 8, true, ISO."""
         items = self
         for name, value in params.items():
-            # Not a key transform: that takes a name of digits for a place in a list.
+            # Not a key transform, which would read a numeric name as an index of a list.
             path = (F("metadata"), Value("params"), Value(name))
             stored = Func(*path, function="jsonb_extract_path_text", output_field=models.TextField())
             items = items.filter(Exact(stored, Value(value)))
@@ -98,7 +99,7 @@ class ItemQuerySet(models.QuerySet["Item"]):
 
 
 class Item(models.Model):
-    """A question for a model. A database trigger freezes it when its dataset is approved."""
+    """A question for a model: a text, an image or both. A database trigger freezes it when its dataset is approved."""
 
     dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="items")
     key = models.CharField(max_length=200)
@@ -125,7 +126,7 @@ class Item(models.Model):
 
 
 class Norm(models.Model):
-    """A human norm for one item on one dimension. It is frozen together with the item."""
+    """The human reference for one item on one dimension. It is frozen together with the item."""
 
     item = models.ForeignKey(Item, on_delete=models.CASCADE, related_name="norms")
     dimension = models.CharField(max_length=80)

@@ -1,4 +1,4 @@
-"""The definition of a dataset that was generated from a space of difficulty."""
+"""Spaces of difficulty: the definitions from which datasets of parametric tasks are generated."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from datasets_app.models.datasets import Dataset
 class ParametricSpace(models.Model):
     """The space that a dataset was generated from. A database trigger freezes it with the dataset.
 
-    The definition is text, because the seeds tell 1 from 1.0.
+    The definition is stored as text, because the seeds of the cases distinguish 1 from 1.0.
     """
 
     dataset = models.OneToOneField(Dataset, on_delete=models.CASCADE, related_name="parametric_space")
-    file = models.TextField(help_text="The YAML or JSON of the space, as it was given")
+    file = models.TextField(help_text="The space in YAML or JSON, unchanged")
     task_files = models.JSONField(default=dict, blank=True, help_text="Task files that the space names, by name")
-    definition = models.TextField(help_text="Points, seed and generator versions as JSON: it builds the items again")
+    definition = models.TextField(
+        help_text="Points, seed and generator versions as JSON. It generates the same items again"
+    )
     definition_hash = models.CharField(max_length=64, db_index=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -27,6 +29,6 @@ class ParametricSpace(models.Model):
         return f"space of {self.dataset}"
 
     def read_definition(self) -> dict[str, Any]:
-        """Return the content of `Space.definition`."""
+        """Return the definition as `Space.definition` returned it."""
         content: dict[str, Any] = json.loads(self.definition)
         return content

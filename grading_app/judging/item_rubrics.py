@@ -58,7 +58,7 @@ class RubricWriter:
     @property
     def limit(self) -> int | None:
         """Return the output limit of a rubric in tokens, or None."""
-        return self.sampler.output_ceiling(self.model.max_output_tokens)
+        return self.sampler.compute_output_ceiling(self.model.max_output_tokens)
 
     @property
     def request_tokens(self) -> int:
@@ -146,7 +146,7 @@ def _create_draft(writer: RubricWriter, condition: Condition, name: str, by: Any
         return existing
     draft: TextSet = TextSet.objects.create(
         name=name,
-        version=TextSet.next_version(name),
+        version=TextSet.get_next_version(name),
         dataset=writer.experiment.dataset,
         written_by=condition,
         created_by=by,
@@ -218,7 +218,7 @@ def _allows_corrections(texts: TextSet) -> bool:
 
 
 def _create_next_version(texts: TextSet, *, by: Any, reason: str) -> TextSet:
-    new = texts.new_version(by=by)
+    new = texts.create_new_version(by=by)
     with connection.cursor() as cursor:
         cursor.execute(COPY, {"new": new.pk, "old": texts.pk})
     if texts.status == TextSet.Status.DRAFT:

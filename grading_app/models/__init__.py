@@ -1,4 +1,4 @@
-"""Scores of stored answers by rules, judges and people, and ratings by people."""
+"""The models of the grading app: gradings, judges, ratings by people, cached aggregates, reports and snapshots."""
 
 from grading_app.models.aggregates import CachedAggregate, StoredDisagreement
 from grading_app.models.blind import BlindReading

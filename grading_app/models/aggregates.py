@@ -1,4 +1,4 @@
-"""Results over more rows than a request can read."""
+"""Cached aggregates: results over more rows than a request can read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from runs_app.models import Experiment
 
 
 class CachedAggregate(models.Model):
-    """The latest result of one aggregate for one query, managed by `reports.cached_aggregates`."""
+    """The latest result of one aggregate for one query. `reports.cached_aggregates` reads and writes it."""
 
     experiment = models.ForeignKey(
         Experiment, on_delete=models.CASCADE, related_name="cached_aggregates", db_index=False
@@ -49,10 +49,12 @@ class StoredDisagreement(models.Model):
         CachedAggregate, on_delete=models.CASCADE, related_name="disagreements", db_index=False
     )
     unit = models.BigIntegerField(help_text="An answer or an item")
-    n = models.PositiveSmallIntegerField(help_text="How many rated it")
+    n = models.PositiveSmallIntegerField(help_text="Number of raters of the unit")
     minus_range = models.FloatField()
     minus_variance = models.FloatField()
-    place_by_range = models.PositiveBigIntegerField(help_text="Among all of the comparison, from 1: too many to count")
+    place_by_range = models.PositiveBigIntegerField(
+        help_text="Rank in the comparison, from 1. Stored because counting is slow"
+    )
     place_by_variance = models.PositiveBigIntegerField()
 
     class Meta:

@@ -58,16 +58,18 @@ class BlindReading(models.Model):
         return reading
 
     def reveal(self) -> bool:
-        """Reveal the names, and return whether this call did so."""
+        """Reveal the names. Return False if they were revealed before."""
         hidden = BlindReading.objects.filter(pk=self.pk, revealed_at=None)
         return bool(hidden.update(revealed_at=timezone.now()))
 
-    def assign_letters(self, models: Iterable[int] | None = None) -> dict[int, str]:
-        """Return the letter of each model by its key, in the order of the letters. Later models come last.
+    def assign_letters(self, model_ids: Iterable[int] | None = None) -> dict[int, str]:
+        """Return the letter of each model by its key, in the order of the letters.
 
-        models: the keys of the experiment's models, if the caller has read them.
+        Models that were added after the start come last.
+
+        `model_ids` are the keys of the experiment's models, if the caller has read them.
         """
-        keys = dict.fromkeys([*self.order, *(_list_models(self.experiment) if models is None else models)])
+        keys = dict.fromkeys([*self.order, *(_list_models(self.experiment) if model_ids is None else model_ids)])
         return {key: f"Model {_format_letter(index)}" for index, key in enumerate(keys)}
 
 

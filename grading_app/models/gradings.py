@@ -18,7 +18,10 @@ from runs_app.models import Condition, Experiment, Trial
 
 @constrain_choices
 class GradeCondition(models.Model):
-    """One way to grade an experiment's answers, identified by its content."""
+    """One way to grade an experiment's answers: a rule, a judge, a panel, an adjudication or a rater.
+
+    `grade_condition_id` contains the hash of its content, so a changed rule or judge is another grade condition.
+    """
 
     class Kind(models.TextChoices):
         RULE = "rule", "Rule"
@@ -87,8 +90,7 @@ class GradeCondition(models.Model):
 
         Rules use 0 to 1.
         """
-        graders = list(self.panel.graders.all()) if self.panel else []
-        if rubric := self.rubric or (graders[0].rubric if graders else None):
+        if rubric := self._get_verdict_rubric():
             return rubric.scale
         if self.kind == self.Kind.ADJUDICATED:
             return Scale(self.parameters["scale_min"], self.parameters["scale_max"])
@@ -100,14 +102,17 @@ class GradeCondition(models.Model):
 
     @property
     def score_range(self) -> tuple[float, float] | tuple[None, None]:
-        """The lowest and the highest possible score."""
-        graders = list(self.panel.graders.all()) if self.panel else []
-        rubric = self.rubric or (graders[0].rubric if graders else None)
-        if rubric:
+        """Return the lowest and the highest possible score."""
+        if rubric := self._get_verdict_rubric():
             return rubric.score_range
         if self.kind == self.Kind.ADJUDICATED:
             return self.parameters["scale_min"], self.parameters["scale_max"]
         return 0.0, 1.0
+
+    def _get_verdict_rubric(self) -> Rubric | None:
+        """Return the rubric of its verdicts. All members of a panel have the same scale, so the first one is enough."""
+        graders = list(self.panel.graders.all()) if self.panel else []
+        return self.rubric or (graders[0].rubric if graders else None)
 
 
 class GradingQuerySet(models.QuerySet["Grading"]):
@@ -159,7 +164,7 @@ class Grading(models.Model):
 
     @property
     def score_text(self) -> str:
-        """The score for pages: right or wrong for a rule's 1 or 0, otherwise the number."""
+        """Return the score for pages: right or wrong for a rule's 1 or 0, otherwise the number."""
         if self.score is None:
             return self.parse_error
         text = format_score(self.score)
@@ -167,12 +172,12 @@ class Grading(models.Model):
         return {0.0: "✗ wrong", 1.0: "✓ right"}.get(self.score, text) if is_rule else text
 
     @property
-    def is_read_text_shown(self) -> bool:
-        """True if the text that the grader read differs from the score."""
+    def shows_read_text(self) -> bool:
+        """Return whether pages show the text that the grader read: only if it differs from the score."""
         return self.score_raw not in ("", self.score_text)
 
     def get_level(self, criterion: str = "") -> float | None:
-        """Return the score, or 1 or 0 for one criterion, met or not met; None if the verdict does not mention it."""
+        """Return the score, or for a criterion: 1 if it is met, 0 if not, None if the verdict does not mention it."""
         if not criterion:
             return self.score
         met = (self.detail or {}).get("criteria", {}).get(criterion)
@@ -180,7 +185,7 @@ class Grading(models.Model):
 
     @property
     def details(self) -> list[tuple[str, str]]:
-        """The details of the score as (name, text): criteria, label, flags, the members of a panel."""
+        """Return the details of the score as (name, text): criteria, label, flags, the members of a panel."""
         detail = self.detail or {}
         criteria = [(name, "met" if met else "not met") for name, met in detail.get("criteria", {}).items()]
         members = [
@@ -195,7 +200,7 @@ class Grading(models.Model):
 class Preference(models.Model):
     """The newest verdict of a judge or a person on two answers, shown as A and B in this order.
 
-    `judged_by` is the judge's call that gave it. Earlier calls remain as trials.
+    `judged_by` is the judge's call that returned the verdict. Earlier calls remain as trials.
     """
 
     class Winner(models.TextChoices):

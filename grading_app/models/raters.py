@@ -20,13 +20,13 @@ class RaterAssignmentQuerySet(models.QuerySet["RaterAssignment"]):
         return self.filter(user=user, excluded_at=None, queue__status=RatingQueue.Status.OPEN)
 
     def counted(self) -> Self:
-        """Return the assignments without excluded raters."""
+        """Return the assignments whose ratings count: those of raters who were not excluded."""
         return self.filter(excluded_at=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The number of given ratings of a rater, and of all their ratings."""
+    """A rater's progress: the ratings given so far, out of all that are requested."""
 
     done: int
     total: int
@@ -82,13 +82,14 @@ class RaterAssignment(models.Model):
 
     def find_reached_rating(self, position: int) -> Rating | None:
         """Return the rating at a position that the rater has reached, or None beyond the next one."""
-        here = self.ratings.select_related("item__image").filter(position=position).first()
-        if here is None or here.value is not None:
-            return here
+        rating = self.ratings.select_related("item__image").filter(position=position).first()
+        if rating is None or rating.value is not None:
+            return rating
         due = self.find_next_rating()
-        return here if due is not None and due.position == position else None
+        return rating if due is not None and due.position == position else None
 
     def find_last_rating(self) -> Rating | None:
+        """Return the given rating that is last in the rater's order."""
         return self.ratings.given().order_by("-position").first()
 
 
@@ -96,9 +97,10 @@ class RaterInvitation(models.Model):
     """A link that creates a rater, usable once. The database stores only the hash of its token."""
 
     queue = models.ForeignKey(RatingQueue, on_delete=models.CASCADE, related_name="invitations")
+    # A first link gets its assignment when it is used. A further link of an existing rater has it from the start.
     assignment = models.ForeignKey(
         RaterAssignment, on_delete=models.CASCADE, null=True, blank=True, related_name="invitations"
-    )  # Set before use for a new link of an existing rater. Otherwise it is set by the use.
+    )
     token_hash = models.CharField(max_length=64, unique=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)

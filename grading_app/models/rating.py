@@ -19,7 +19,7 @@ from grading_app.models.rubrics import Rubric
 from runs_app.models import Condition, Dimension, Experiment, TextSet, Trial
 
 RESERVED_NAMES = frozenset({"queues", "join", "new"})
-"""Names that are part of a page's address, so that no queue may have them."""
+"""Names that no queue may have, because they are part of a page's address."""
 
 
 def validate_queue_name(name: str) -> None:
@@ -43,7 +43,7 @@ class RatingQueueQuerySet(TransitionQuerySet):
         return self.visible_to(user).filter(owner=user)
 
     def with_counts(self) -> Self:
-        """Annotate each queue with n_raters, and n_given, the number of given ratings."""
+        """Annotate each queue with `n_raters`, and with `n_given`, the number of given ratings."""
         given = models.Q(assignments__ratings__value__isnull=False)
         return self.annotate(
             n_raters=models.Count("assignments", distinct=True),
@@ -168,12 +168,12 @@ class RatingQueue(models.Model):
 
     @property
     def rates_pairs(self) -> bool:
-        """True if raters compare two answers to an item."""
+        """Return whether raters compare two answers to an item."""
         return self.rubric is not None and self.rubric.kind == Rubric.Kind.PAIRWISE
 
     @property
     def unit_label(self) -> str:
-        """The noun for one rated unit, in lower case."""
+        """Return the noun for one rated unit, in lower case."""
         return "pair" if self.rates_pairs else "answer" if self.rates_answers else "item"
 
     @property
@@ -244,8 +244,8 @@ class RatingQuerySet(models.QuerySet["Rating"]):
     def with_levels(self) -> Any:
         """Annotate each rating with `low_trial` and `high_trial`, the rated answers by key, and with `level`.
 
-        For two answers, `level` is 1 if `low_trial` won, 0 if it lost, and 0.5 for neither.
-        Otherwise `level` is the value. Then both name the single answer, or are NULL if an item was rated.
+        For two answers, `level` is 1 if `low_trial` won, 0 if it lost, and 0.5 for neither. Otherwise `level` is the
+        value, and both keys are those of the single answer, or NULL if an item was rated.
         """
         lower_won = models.Q(value=FIRST, trial__lt=models.F("rival")) | models.Q(
             value=SECOND, trial__gt=models.F("rival")
@@ -267,10 +267,10 @@ class RatingQuerySet(models.QuerySet["Rating"]):
 class Rating(models.Model):
     """One requested rating at its position in the rater's order. It has no value until it is given.
 
-    It rates a dimension, or follows the rubric of its queue. By a rubric the value is: 1 or 0 for a criterion
-    that is met or not; the score; the label's number from 1; or, for two answers, the first shown (1), the second (2)
-    or neither (0).
-    The database checks that a value is on its scale, and that the queue is open at every change.
+    It rates a dimension, or follows the rubric of its queue. The value by a rubric depends on its kind: 1 or 0 for a
+    criterion that is met or not; the score; the number of the label, from 1; or, for two answers, the first shown (1),
+    the second (2) or neither (0). The database checks that the value is on its scale, and that the queue is open at
+    every change.
     """
 
     class Kind(models.TextChoices):

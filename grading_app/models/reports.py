@@ -1,4 +1,4 @@
-"""The author's choices for the report of an experiment, and links that show a part of an experiment to outsiders."""
+"""The author's choices for an experiment's report, and links for readers without an account."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOKEN_BYTES = 32  # 256 bits: a token cannot be guessed.
 class ReportChoices(models.Model):
     """The choices of a report's author. The rest of the report is generated from rows.
 
-    left_out: names of sections. texts: Markdown by the name of the section that it stands before; "end" for the end.
+    `left_out` are names of sections. `texts` is Markdown by the name of the section that follows it, or "end".
     """
 
     experiment = models.OneToOneField(Experiment, on_delete=models.CASCADE, related_name="report_choices")
@@ -34,7 +34,7 @@ class ReportChoices(models.Model):
 
     @classmethod
     def load(cls, experiment: Experiment) -> ReportChoices:
-        """Return the stored choices, or the default ones: every section and no text."""
+        """Return the stored choices, or the defaults: every section and no text."""
         return cls.objects.filter(experiment=experiment).first() or cls(experiment=experiment)
 
     def change(self, *, left_out: list[str], texts: dict[str, str], by: Actor) -> bool:

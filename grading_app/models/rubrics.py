@@ -16,7 +16,7 @@ from evalsite.lib.permissions import is_member
 from grading_app.models.scales import Scale
 from runs_app.llm import judge_prompt, rubric_checks
 from runs_app.models import LanguageModel, Sampler, TextSet
-from runs_app.models.designs import Versioned, approval_constraint
+from runs_app.models.designs import Versioned, build_approval_constraint
 
 
 @constrain_choices
@@ -46,7 +46,7 @@ class Rubric(Versioned):
     class Meta(Versioned.Meta):
         constraints = [
             models.UniqueConstraint(fields=["name", "version"], name="rubric_name_version"),
-            approval_constraint("grading_app_rubric"),
+            build_approval_constraint("grading_app_rubric"),
             models.CheckConstraint(
                 condition=models.Q(scale_min__lt=models.F("scale_max")), name="rubric_scale_has_two_points"
             ),
@@ -55,7 +55,7 @@ class Rubric(Versioned):
 
     @property
     def content(self) -> dict[str, Any]:
-        """The text for the judge, and the definition of its verdict."""
+        """Return the text for the judge, and the definition of its verdict."""
         common = {"kind": self.kind, "messages": self.messages}
         by_kind = {
             self.Kind.SCORE: {"min": self.scale_min, "max": self.scale_max},
@@ -66,7 +66,7 @@ class Rubric(Versioned):
 
     @property
     def score_range(self) -> tuple[float, float]:
-        """The lowest and the highest score of a verdict."""
+        """Return the lowest and the highest score of a verdict."""
         if self.kind in (self.Kind.CRITERIA, self.Kind.PAIRWISE):
             return 0.0, 1.0  # The share of the weights that are met, or of the pairs that are won.
         scores = [float(label["score"]) for label in self.labels if "score" in label]
@@ -76,7 +76,7 @@ class Rubric(Versioned):
 
     @property
     def lowest_score(self) -> float:
-        """The lowest score of a verdict. A label without a score counts as its index in the list."""
+        """Return the lowest score of a verdict. A label without a score counts as its index in the list."""
         if self.kind == self.Kind.SCORE:
             return self.scale_min
         if self.kind == self.Kind.LABEL:
@@ -165,7 +165,7 @@ class Grader(models.Model):
 
     @property
     def content(self) -> dict[str, Any]:
-        """The content that identifies the judge, without names: model, sampler, the rubric's turns and its form."""
+        """Return the content that identifies the judge, without names: model, sampler, rubric and rules for answers."""
         rubric = {name: value for name, value in self.rubric.content.items() if name != "messages"}
         answer_rules = {"on_empty": self.on_empty, "longest": self.longest_answer}
         default_rules = {"on_empty": self.OnEmpty.SKIP, "longest": None}
@@ -181,8 +181,8 @@ class Grader(models.Model):
 
     @property
     def output_limit(self) -> int | None:
-        """The output limit of a verdict in tokens, or None."""
-        return self.sampler.output_ceiling(self.language_model.max_output_tokens)
+        """Return the most output tokens of a verdict, or None without a limit."""
+        return self.sampler.compute_output_ceiling(self.language_model.max_output_tokens)
 
     def measure_longest_text(self) -> int:
         """Return the bytes of the longest text for {{item_rubric}}, or 0 without a text set."""

@@ -17,7 +17,7 @@ class SnapshotQuerySet(models.QuerySet["Snapshot"]):
 
 
 class Snapshot(models.Model):
-    """A snapshot file. `digest` is the sha256 of the file's list of checksums; it is also the file's name."""
+    """A snapshot file. Its name is `digest`, the SHA-256 of the file's list of checksums."""
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="snapshots")
     label = models.CharField(max_length=80, blank=True)
@@ -39,7 +39,7 @@ class Snapshot(models.Model):
 
     @property
     def path(self) -> Path:
-        """The snapshot's file. It lies beside the images, so that a backup includes it."""
+        """Return the path of the file. It is stored beside the images, so that a backup includes it."""
         return self.folder() / f"{self.digest}.zip"
 
     @staticmethod
@@ -48,6 +48,6 @@ class Snapshot(models.Model):
 
     @property
     def rows(self) -> dict[str, int]:
-        """The number of rows by table."""
+        """Return the number of rows by table."""
         counts: dict[str, int] = self.counts["rows"]
         return counts

@@ -226,7 +226,7 @@ def _create_versioned(row: Any, owner: User, tool: str) -> Any:
     versions = kind.objects.filter(name=row.name, content_hash=content_hash(row.content), status="approved")
     if (version := versions.order_by("-version").first()) is not None:
         return version
-    row.version, row.created_by = kind.next_version(row.name), owner
+    row.version, row.created_by = kind.get_next_version(row.name), owner
     row.save()
     kind.objects.transition_one(row, sources=["draft"], target="approved", by=owner, reason=REASON.format(tool=tool))
     return row

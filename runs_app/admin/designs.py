@@ -46,7 +46,7 @@ def _archive(rows: list[Versioned], by: Any, reason: str) -> None:
 
 def _new_version(rows: list[Versioned], by: Any, reason: str) -> None:
     for row in rows:
-        row.new_version(by=by)
+        row.create_new_version(by=by)
 
 
 def build_archive_action(permission: str) -> RowAction:
@@ -106,7 +106,7 @@ class VersionedAdmin(RowActionAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if not change:
-            obj.version = type(obj).next_version(obj.name)
+            obj.version = type(obj).get_next_version(obj.name)
             obj.created_by = request.user
         if form.changed_data:
             super().save_model(request, obj, form, change)

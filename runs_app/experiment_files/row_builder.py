@@ -160,7 +160,7 @@ class RowBuilder:
         existing = in_use or same.exclude(status="archived").first()
         if existing is not None:
             return existing, False
-        row.version = model.next_version(row.name)
+        row.version = model.get_next_version(row.name)
         row.created_by = self.by
         return (row, True) if self.save(path, row) else (None, False)
 

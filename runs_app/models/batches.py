@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any, Self
 
 from django.db import models
-from django.db.models import TextChoices
 from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
@@ -48,7 +47,7 @@ class ProviderBatch(models.Model):
     takes the batch over when that lease expires.
     """
 
-    class Status(TextChoices):
+    class Status(models.TextChoices):
         PREPARING = "preparing", "Preparing"
         SUBMITTING = "submitting", "Submitting"
         SUBMITTED = "submitted", "Submitted"

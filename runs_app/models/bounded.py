@@ -50,7 +50,7 @@ class HasOnlyKeys(models.Func):
         super().__init__(column, keys=", ".join(f"'{key}'" for key in keys))
 
 
-def range_constraints(table: str) -> list[models.BaseConstraint]:
+def build_range_constraints(table: str) -> list[models.BaseConstraint]:
     """Return one CHECK for each bounded column of this table. In PostgreSQL, NaN lies above every number."""
     return [
         RangeConstraint(condition=_between(column, bound), name=f"{table}_{column}_in_range")
@@ -58,7 +58,7 @@ def range_constraints(table: str) -> list[models.BaseConstraint]:
     ]
 
 
-def adaptive_constraint(table: str, column: str) -> models.CheckConstraint:
+def build_adaptive_constraint(table: str, column: str) -> models.CheckConstraint:
     """Return a CHECK for the numbers in an `adaptive` mapping. Missing keys pass."""
     condition = models.Q()
     for key, bound in ADAPTIVE.items():

@@ -14,7 +14,11 @@ from runs_app.models.experiments import Experiment
 
 
 class Wave(models.Model):
-    """A labelled observation of the design. Its epochs are `epoch_offset + 1` to `epoch_offset + samples`."""
+    """A labelled repetition of the whole design.
+
+    An epoch is the number of a repetition, counted over all waves. The epochs of this wave are `epoch_offset + 1` to
+    `epoch_offset + samples`.
+    """
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="waves")
     number = models.PositiveIntegerField(default=0)
@@ -41,7 +45,7 @@ class ConditionQuerySet(models.QuerySet["Condition"]):
 
 @constrain_choices
 class Condition(models.Model):
-    """One combination of model, prompt and sampler, or a judge of the answers.
+    """One combination of model, prompt and sampler, or a model that judges answers or writes rubrics.
 
     `content` is the snapshot that is sent to the model. The database refuses to change it.
     """
@@ -101,13 +105,13 @@ class Manifest(models.Model):
 
     @property
     def launch(self) -> dict[str, Any]:
-        """Return the launched wave or pilot, its user and its estimate. Empty in manifests that did not record them."""
+        """Return the launched wave or pilot, its user and its estimate; empty if the manifest does not name them."""
         launch: dict[str, Any] = self.content.get("launch", {})
         return launch
 
     @property
     def summary(self) -> str:
-        """Return a description such as `a pilot of 20, wave march, by ada`."""
+        """Return a text such as `a pilot of 20, wave march, by ada`."""
         launch = self.launch
         scope = f"a pilot of {launch['pilot']}" if launch.get("pilot") else "all trials"
         if launch.get("policy") == Experiment.BudgetPolicy.DEV:

@@ -1,4 +1,4 @@
-"""The cost of deleted runs. Their calls have no rows any more, but their money still counts."""
+"""The cost of deleted runs. The rows of their calls are gone, but their cost still counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from runs_app.models.experiments import Experiment
 
 
 class DeletedRun(models.Model):
-    """The money of one deleted run. It stays part of its experiment's spent and reserved dollars.
+    """The cost of one deleted run. It stays part of its experiment's spent and reserved dollars.
 
     Deleting a run therefore does not free any budget. `reconcile` checks the sums.
     """
@@ -20,7 +20,9 @@ class DeletedRun(models.Model):
     attempts = models.IntegerField()
     spent_usd = models.DecimalField(max_digits=16, decimal_places=8)
     kept_usd = models.DecimalField(
-        max_digits=16, decimal_places=8, help_text="Stays reserved for calls of unknown cost, which may be billed"
+        max_digits=16,
+        decimal_places=8,
+        help_text="Still reserved for calls of unknown cost, which may be billed",
     )
     deleted_at = models.DateTimeField(auto_now_add=True)
 

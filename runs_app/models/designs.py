@@ -1,4 +1,4 @@
-"""Versioned prompts, samplers and dimensions. The database freezes a version that is in use."""
+"""The versioned parts of a design: prompts, samplers and dimensions. The database freezes a version in use."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from evalsite.lib.permissions import is_curator, is_member
 from evalsite.lib.text.hashing import content_hash
 from evalsite.lib.text.pg_text import describe_unstorable
 from runs_app.llm import parameters
-from runs_app.models.bounded import HasOnlyKeys, InRange, RangeConstraint, range_constraints
+from runs_app.models.bounded import HasOnlyKeys, InRange, RangeConstraint, build_range_constraints
 
 NOT_COPIED = frozenset({"id", "version", "status", "content_hash", "created_by", "created_at", "approved_at"})
 WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,9})\Z")
 
 
-def approval_constraint(table: str) -> models.CheckConstraint:
+def build_approval_constraint(table: str) -> models.CheckConstraint:
     """Return the constraint that an approved version has a content hash and an approval time."""
     return models.CheckConstraint(
         condition=~models.Q(status="approved") | ~models.Q(content_hash="") & models.Q(approved_at__isnull=False),
@@ -35,7 +35,7 @@ def approval_constraint(table: str) -> models.CheckConstraint:
 
 class VersionedQuerySet(TransitionQuerySet):
     def transition(self, *, target: str, **options: Any) -> list[int]:
-        """Change the status as for any row with a history. An approval also stores its time."""
+        """Change the status. An approval also stores its time."""
         if target == Versioned.Status.APPROVED:
             options.setdefault("approved_at", Now())
         return super().transition(target=target, **options)
@@ -53,7 +53,7 @@ class VersionedQuerySet(TransitionQuerySet):
 
 
 class Versioned(models.Model):
-    """A version of a named text. Its content is hashed, and can change only while the version is a draft."""
+    """A version of a named object. Its content is hashed, and can change only while the version is a draft."""
 
     class Status(models.TextChoices):
         DRAFT = "draft", "Draft"
@@ -101,17 +101,17 @@ class Versioned(models.Model):
         raise NotImplementedError
 
     @classmethod
-    def next_version(cls, name: str) -> int:
-        """Return the number after the newest version of this name; 1 for a new name."""
+    def get_next_version(cls, name: str) -> int:
+        """Return the version after the newest one of this name; 1 for a new name."""
         newest = cls._default_manager.filter(name=name).aggregate(last=models.Max("version"))["last"]
         return int(newest or 0) + 1
 
-    def new_version(self, *, by: Any) -> Self:
+    def create_new_version(self, *, by: Any) -> Self:
         """Create and return a draft with the same content."""
         names = [field.name for field in self._meta.concrete_fields if field.name not in NOT_COPIED]
         values = {name: getattr(self, name) for name in names}
         model: Any = type(self)
-        draft: Self = model.objects.create(version=self.next_version(self.name), created_by=by, **values)
+        draft: Self = model.objects.create(version=self.get_next_version(self.name), created_by=by, **values)
         return draft
 
     def approve(self, *, by: Actor, reason: str) -> None:
@@ -182,7 +182,7 @@ def _find_uses_by_others(row: Any, by: Any) -> Iterator[str]:
 
 @constrain_choices
 class Prompt(Versioned):
-    """The turns of a conversation, with placeholders `{{name}}` for fields of the item. Approved before use."""
+    """The messages of a conversation, with placeholders `{{name}}` for fields of the item. Approved before use."""
 
     class AnswerFormat(models.TextChoices):
         TEXT = "text", "Free text"
@@ -197,7 +197,7 @@ class Prompt(Versioned):
     class Meta(Versioned.Meta):
         constraints = [
             models.UniqueConstraint(fields=["name", "version"], name="prompt_name_version"),
-            approval_constraint("runs_app_prompt"),
+            build_approval_constraint("runs_app_prompt"),
         ]
         permissions = [("approve_prompt", "Can approve and archive prompts")]
 
@@ -228,11 +228,11 @@ class Dimension(Versioned):
     class Meta(Versioned.Meta):
         constraints = [
             models.UniqueConstraint(fields=["name", "version"], name="dimension_name_version"),
-            approval_constraint("runs_app_dimension"),
+            build_approval_constraint("runs_app_dimension"),
             models.CheckConstraint(
                 condition=models.Q(scale_min__lt=models.F("scale_max")), name="dimension_scale_has_two_points"
             ),
-            *range_constraints("dimension"),
+            *build_range_constraints("dimension"),
         ]
 
     @property
@@ -289,11 +289,11 @@ class Sampler(Versioned):
     class Meta(Versioned.Meta):
         constraints = [
             models.UniqueConstraint(fields=["name", "version"], name="sampler_name_version"),
-            *range_constraints("sampler"),
+            *build_range_constraints("sampler"),
             RangeConstraint(
                 condition=HasOnlyKeys("extra", keys=parameters.EXTRA_NAMES), name="runs_app_sampler_extra_is_allowed"
             ),
-            approval_constraint("runs_app_sampler"),
+            build_approval_constraint("runs_app_sampler"),
         ]
 
     @property
@@ -312,11 +312,11 @@ class Sampler(Versioned):
         return {**self.extra, **{name: value for name, value in named.items() if value is not None}}
 
     @property
-    def bounds_output(self) -> bool:
-        """Return whether a parameter limits the length of the answer, under any name."""
+    def limits_output(self) -> bool:
+        """Return whether a parameter limits the length of the answer. Its name depends on the provider."""
         return parameters.limits_output(self.content)
 
-    def output_ceiling(self, model_limit: int | None = None) -> int | None:
+    def compute_output_ceiling(self, model_limit: int | None = None) -> int | None:
         """Return the most output tokens of one call. Use `model_limit` if the sampler sets no limit."""
         return parameters.compute_output_ceiling(self.content, model_limit)
 

@@ -18,17 +18,17 @@ from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member
 from runs_app.llm import keys
 from runs_app.llm.url_allowlist import find_url_problem
-from runs_app.models.bounded import InRange, RangeConstraint, range_constraints
+from runs_app.models.bounded import InRange, RangeConstraint, build_range_constraints
 from runs_app.models.priced_resource import PricedResource
 from runs_app.pricing.costs import Prices
 
 
-def key_name_validator(name: str) -> None:
+def validate_key_name(name: str) -> None:
     if problem := keys.find_name_problem(name):
         raise ValidationError(problem)
 
 
-def zone_validator(name: str) -> None:
+def validate_time_zone(name: str) -> None:
     if name not in available_timezones():
         raise ValidationError(f"{name} is not the name of a time zone, such as Europe/Berlin.")
 
@@ -40,12 +40,12 @@ class GroupOwnedQuerySet(models.QuerySet[Any]):
         return self if is_member(user) else self.none()
 
 
-FROZEN = "the settings of earlier calls cannot change."
+FROZEN = "the settings of earlier calls cannot change."  # The end of an error message.
 
 
 @constrain_choices
 class Endpoint(PricedResource):
-    """One API that serves models. Workers lock its row to share its limits."""
+    """One API that serves models. Workers lock its row, because its limits hold for all of them together."""
 
     class Provider(TextChoices):
         OPENAI = "openai", "OpenAI, or a server that speaks its API"
@@ -77,7 +77,7 @@ class Endpoint(PricedResource):
         "key variable",
         max_length=80,
         blank=True,
-        validators=[key_name_validator],
+        validators=[validate_key_name],
         help_text="Environment variable that holds the API key. Must end in _API_KEY, _KEY or _TOKEN",
     )
     max_concurrency = models.PositiveIntegerField(
@@ -98,7 +98,7 @@ class Endpoint(PricedResource):
         "time zone of the daily limit",
         max_length=40,
         default="UTC",
-        validators=[zone_validator],
+        validators=[validate_time_zone],
         help_text="Time zone in which a day starts",
     )
     adaptive = models.BooleanField(
@@ -157,7 +157,7 @@ class Endpoint(PricedResource):
     class Meta:
         ordering = ["name"]
         constraints = [
-            *range_constraints("endpoint"),
+            *build_range_constraints("endpoint"),
             RangeConstraint(
                 condition=models.Q(key_env="")
                 | (models.Q(key_env__regex=keys.NAME) & ~models.Q(key_env__regex=keys.OWN)),
@@ -306,7 +306,7 @@ class LanguageModel(PricedResource):
     class Meta:
         ordering = ["name"]
         constraints = [
-            *range_constraints("languagemodel"),
+            *build_range_constraints("languagemodel"),
             RangeConstraint(condition=_prices_have_source(), name="languagemodel_price_has_source"),
         ]
 

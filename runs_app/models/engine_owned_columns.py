@@ -1,4 +1,4 @@
-"""Rows that people edit while the engine updates counters in them."""
+"""The base of models whose rows people edit while the engine updates counters in them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import Actor, format_for_history, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member, is_operator, is_viewer
-from runs_app.models.bounded import InRange, adaptive_constraint, range_constraints
+from runs_app.models.bounded import InRange, build_adaptive_constraint, build_range_constraints
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
@@ -220,8 +220,8 @@ class Experiment(EngineOwnedColumns):
     class Meta:
         ordering = ["-created_at", "-pk"]
         constraints = [
-            *range_constraints("experiment"),
-            adaptive_constraint("experiment", "adaptive"),
+            *build_range_constraints("experiment"),
+            build_adaptive_constraint("experiment", "adaptive"),
         ]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The ledger: sums of calls by quarter of an hour and run, or by model for preflights. Triggers update it."""
+"""The ledger: calls, tokens and money by quarter of an hour and run, or by model for preflights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Points: the parts of an adaptive design. Each can be decided before all of its cases are asked."""
+"""Points: the parts of an adaptive design. A stopping rule may decide a point before all its cases are asked."""
 
 from __future__ import annotations
 

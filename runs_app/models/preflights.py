@@ -38,7 +38,7 @@ class Preflight(CallRecord):
 
     It is not an Attempt, because counters, exports and pages rely on every attempt having a trial and a run.
 
-    A preflight is waiting, then running, then ok, dead or unverified. While it runs, it holds a slot of its endpoint
+    Its status is waiting, then running, then ok, dead or unverified. While it runs, it holds a slot of its endpoint
     and a reservation. It enters each state only once, so its primary key suffices as a fencing token. `lease_until`
     limits both waiting and running; after it, the sweep ends the preflight. If `started_at` is empty, no call was made
     and the ledger does not include the preflight.
@@ -97,7 +97,7 @@ class Preflight(CallRecord):
     def outdated_since(self) -> datetime | None:
         """Return when its model or endpoint changed after the request, or None. An outdated result no longer applies.
 
-        Reads the model and its endpoint.
+        Fetch the preflight with its model and endpoint.
         """
         changes = (self.model.route_changed_at, self.model.endpoint.route_changed_at)
         latest = max((at for at in changes if at is not None), default=None)

@@ -14,7 +14,7 @@ from datasets_app.models import StatusChange, TransitionQuerySet
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
 from runs_app.bounds import BOUNDS
-from runs_app.models.bounded import InRange, range_constraints
+from runs_app.models.bounded import InRange, build_range_constraints
 from runs_app.models.conditions import Condition, Wave
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
 from runs_app.models.experiments import Experiment
@@ -38,7 +38,7 @@ class RunQuerySet(TransitionQuerySet):
         return self.filter(condition__stage=Condition.Stage.GENERATE)
 
     def callable_here(self) -> Self:
-        """Return the runs that this site may call: all but the answers of imported studies."""
+        """Return the runs whose calls this site may make: all except the answers of imported studies."""
         return self.exclude(
             models.Q(condition__stage=Condition.Stage.GENERATE) & ~models.Q(experiment__imported_from="")
         )
@@ -48,6 +48,7 @@ class RunQuerySet(TransitionQuerySet):
         return self.annotate(n_reused=Coalesce(models.Sum("ledger__reused"), 0, output_field=models.BigIntegerField()))
 
     def with_design(self) -> Self:
+        """Fetch each run with the rows that its requests and their ceiling depend on."""
         return self.select_related(
             "experiment", "wave", "condition__model__endpoint", "condition__prompt", "condition__sampler"
         )
@@ -90,8 +91,6 @@ def _find_ceiling_problems(runs: list[Run]) -> list[str]:
 @constrain_choices
 class Run(EngineOwnedColumns):
     """One condition in one wave. Its counters equal the rows of its trials at every commit; `reconcile` checks this."""
-
-    n_reused: int  # Only set by `with_reuse`.
 
     class Status(models.TextChoices):
         PLANNED = "planned", "Planned"
@@ -157,13 +156,15 @@ class Run(EngineOwnedColumns):
     finished_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
+    n_reused: int  # Set only by `with_reuse`.
+
     objects = RunQuerySet.as_manager()
 
     class Meta:
         ordering = ["pk"]
         constraints = [
             models.UniqueConstraint(fields=["condition", "wave"], name="run_condition_wave"),
-            *range_constraints("run"),
+            *build_range_constraints("run"),
         ]
         indexes = [models.Index(fields=["status"], name="run_status", condition=models.Q(status="running"))]
 
@@ -180,7 +181,7 @@ class Run(EngineOwnedColumns):
 
     @property
     def is_callable_here(self) -> bool:
-        """Return whether this site may call it: all but the answers of imported studies."""
+        """Return whether this site may make its calls. It may not if the answers come from an imported study."""
         return not self.experiment.imported_from or self.condition.stage != Condition.Stage.GENERATE
 
     @property
@@ -200,7 +201,7 @@ class Run(EngineOwnedColumns):
         """Return the largest cost of one call at current prices and limits; None if unknown."""
         model = self.condition.model
         prices = model.prices.in_batch(model.batch_discount if self.is_batched else Decimal(0))
-        limit = self.condition.sampler.output_ceiling(model.max_output_tokens)
+        limit = self.condition.sampler.compute_output_ceiling(model.max_output_tokens)
         return costs.compute_ceiling(prices, self.request_tokens, limit)
 
     @property
@@ -224,7 +225,7 @@ class Run(EngineOwnedColumns):
         return self.stop_reason
 
     def change_concurrency(self, n: int, *, by: Actor) -> None:
-        """Set how many of its calls may be in flight, from the next claim on. Raise ValueError outside the bound."""
+        """Set how many of its calls may be in flight, from the next claim on. Raise ValueError if out of bounds."""
         BOUNDS["run"]["max_concurrency"].check(n)
         with transaction.atomic():
             row = Run.objects.select_for_update().get(pk=self.pk)

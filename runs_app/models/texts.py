@@ -9,12 +9,12 @@ from django.db import models
 
 from datasets_app.models import Dataset, Item
 from evalsite.lib.choice_constraints import constrain_choices
-from runs_app.models.designs import Versioned, approval_constraint
+from runs_app.models.designs import Versioned, build_approval_constraint
 
 
 @constrain_choices
 class TextSet(Versioned):
-    """A version of the texts of a dataset's items, such as a rubric for each item. Only a draft can change."""
+    """A version of the texts about a dataset's items, such as a rubric for each item. Only a draft can change."""
 
     dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="text_sets")
     written_by = models.ForeignKey(
@@ -29,7 +29,7 @@ class TextSet(Versioned):
     class Meta(Versioned.Meta):
         constraints = [
             models.UniqueConstraint(fields=["name", "version"], name="text_set_name_version"),
-            approval_constraint("runs_app_textset"),
+            build_approval_constraint("runs_app_textset"),
         ]
 
     @property

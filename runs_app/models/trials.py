@@ -26,17 +26,21 @@ UNUSABLE_KINDS = {
     "refused": models.Q(refused=True),
     "unparsed": ~models.Q(parse_error=""),
 }
+UNUSABLE = models.Q(status="done") & reduce(or_, UNUSABLE_KINDS.values())
 # The error class of a trial whose provider reports a refusal as an error.
 REFUSED_CLASS = "content_refused"
 REFUSED = models.Q(status="done", refused=True) | models.Q(status="failed", error_class=REFUSED_CLASS)
 # Judges and raters do not see a blank answer, which consists of white space only. BLANK is SQL about the trial {t}.
 WHITE_SPACE = " \t\r\n"
 BLANK = "btrim({t}.answer, E' \\t\\r\\n') = ''"
-UNUSABLE = models.Q(status="done") & reduce(or_, UNUSABLE_KINDS.values())
 
 
 class WorkUnit(models.Model):
-    """The columns that the engine needs to process a row. Each table adds its own identity."""
+    """The columns by which the engine claims a trial and ends its claim.
+
+    They are a class of their own, so that statements can tell them from the columns of an answer
+    (`engine.call_columns`).
+    """
 
     class Status(models.TextChoices):
         PENDING = "pending", "Pending"

@@ -267,7 +267,7 @@ def _add_judge_costs(answers: Estimate, design: Design, wave_label: str, pilot: 
     if not (experiment.pk and experiment.graders):
         return answers
     sampler_ids = [cell.sampler.key for cell in design.cells]
-    limits = [sampler.output_ceiling() for sampler in design.samplers if sampler.pk in sampler_ids]
+    limits = [sampler.compute_output_ceiling() for sampler in design.samplers if sampler.pk in sampler_ids]
     limits += [model.max_output_tokens for model in design.models] if None in limits else []
     longest = max((limit for limit in limits if limit is not None), default=None)
     judges: Estimate = grading().forecast_judges(experiment, wave_label, pilot or answers.trials, longest)

@@ -187,11 +187,11 @@ class Design:
     def get_ceiling(self, cell: Cell) -> Decimal | None:
         """Return the largest cost of one call of this cell in US dollars; None if a price or a limit is unknown."""
         model, sampler = self._get_model(cell), self._get_sampler(cell)
-        limit = sampler.output_ceiling(model.max_output_tokens)
+        limit = sampler.compute_output_ceiling(model.max_output_tokens)
         return costs.compute_ceiling(self.get_prices(cell), self.get_input_tokens(cell), limit)
 
     def get_call_bounds(self, cell: Cell) -> costs.CallBounds:
-        limit = self._get_sampler(cell).output_ceiling()
+        limit = self._get_sampler(cell).compute_output_ceiling()
         return costs.CallBounds(self.get_ceiling(cell), self.get_input_tokens(cell), limit)
 
     def get_prices(self, cell: Cell) -> costs.Prices:
@@ -330,7 +330,7 @@ class Design:
             if model.prices.free or not model.prices.known or model.max_output_tokens:
                 continue
             for sampler in self.samplers:
-                if not sampler.bounds_output:
+                if not sampler.limits_output:
                     yield (
                         f"no ceiling: sampler {sampler} sets no max_tokens, model {model} has no max_output_tokens, "
                         "and the experiment has a budget"

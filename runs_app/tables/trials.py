@@ -53,7 +53,7 @@ class ScoreColumn(tables.Column):
             return number_format.MISSING
         if grading.score is None:
             return format_html('<span class="muted">{}</span>', grading.parse_error)
-        if not grading.is_read_text_shown:
+        if not grading.shows_read_text:
             return str(grading.score_text)
         return format_html('{} <span class="mono muted">{}</span>', grading.score_text, grading.score_raw[:40])
 

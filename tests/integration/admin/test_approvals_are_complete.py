@@ -35,7 +35,7 @@ def test_an_approval_stores_its_time(table):
     row = DRAFTS[table]()
     row.approve(by="a curator", reason="read and tried")
     assert row.approved_at is not None
-    assert row.new_version(by=None).approved_at is None
+    assert row.create_new_version(by=None).approved_at is None
 
 
 def test_rows_created_as_approved_have_their_time():
