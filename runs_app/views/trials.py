@@ -21,6 +21,7 @@ from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.tables.attempts import AttemptTable
+from runs_app.tables.gradings import FormerVerdictTable, GradingTable, PreferenceTable
 from runs_app.tables.trials import ScoreColumn, TrialTable
 from runs_app.trial_list import trial_pagination
 from runs_app.trial_list.same_item import list_other_answers
@@ -180,15 +181,17 @@ def _format_count_label(count: int | None, bound: int) -> str:
 def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
     trial = _get_visible_trial(request, pk)
     attempts = AttemptTable(list(trial.attempt_rows.select_related("worker").order_by("pk")))
+    gradings = _list_gradings(trial)
     context = {
         "trial": trial,
         "turns": rebuild_turns(trial),
         "latency_s": None if trial.latency_ms is None else trial.latency_ms / 1000,
         "attempts": attempts,
-        "gradings": _list_gradings(trial),
+        "gradings": gradings,
+        "grading_table": GradingTable(gradings, trial.pk),
         "norm": trial.item.norms.filter(dimension=trial.dimension.name).first() if trial.dimension else None,
-        "former_verdicts": _list_former_verdicts(trial),
-        "preferences": _list_preferences(trial),
+        "former_verdicts": FormerVerdictTable(_list_former_verdicts(trial), trial.pk),
+        "preferences": PreferenceTable(_list_preferences(trial), trial.pk),
         "query": _encode_query(request),
         "other_answers": list_other_answers(request.user, trial),
         **_build_neighbour_context(request, trial),

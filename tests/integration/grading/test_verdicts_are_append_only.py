@@ -108,7 +108,7 @@ def test_former_verdicts_appear_on_the_trial_page_and_in_exports(graded, client,
     grade(graded, scorers=["exact_match"], force=True, by="a test")
     page = client.get(address)
     assert "Former verdicts (2)" in page.content.decode()
-    assert [verdict.score for verdict in page.context["former_verdicts"]] == [0.5, 1]
+    assert [verdict.score for verdict in page.context["former_verdicts"].data] == [0.5, 1]
     for form in FORMATS:
         call_command("export", graded.slug, table="superseded", format=form, out=str(tmp_path / f"former.{form}"))
     rows = [json.loads(line) for line in (tmp_path / "former.jsonl").read_text().splitlines()]

@@ -86,7 +86,7 @@ def test_the_pages_of_both_answers_show_the_preference_and_its_reasoning(client,
     client.force_login(answered.owner)
     pages = [client.get(trial.get_absolute_url()) for trial in (row.trial_a, row.trial_b)]
     for page, other, won in ((pages[0], row.trial_b, True), (pages[1], row.trial_a, False)):
-        shown = {(one["row"].pk, one["other"], one["won"]) for one in page.context["preferences"]}
+        shown = {(one["row"].pk, one["other"], one["won"]) for one in page.context["preferences"].data}
         assert (row.pk, other.pk, won) in shown
         assert len(shown) == 2  # One other model, both orders.
         text = page.content.decode()
@@ -94,7 +94,7 @@ def test_the_pages_of_both_answers_show_the_preference_and_its_reasoning(client,
         assert f'href="{other.get_absolute_url()}"' in text
         assert f'href="{reverse("trial_detail", args=[row.judged_by_id])}"' in text
     call = client.get(reverse("trial_detail", args=[row.judged_by_id]))
-    assert [one["row"] for one in call.context["preferences"]] == [row]
+    assert [one["row"] for one in call.context["preferences"].data] == [row]
     assert "The first" in call.content.decode()
 
 
@@ -105,5 +105,5 @@ def test_the_call_of_a_replaced_verdict_says_that_a_newer_verdict_counts(client,
     asked(answered, duel, {"winner": "B"}, force=True)
     client.force_login(answered.owner)
     page = client.get(old.get_absolute_url())
-    assert page.context["preferences"] == []
+    assert list(page.context["preferences"].data) == []
     assert "a newer reply replaced it" in page.content.decode()
