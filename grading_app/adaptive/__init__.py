@@ -1,0 +1,1 @@
+"""Stopping decisions on the points of adaptive runs, and the check of decided points against the rows."""

@@ -1,0 +1,1 @@
+"""The forms of pages, and the choices in their addresses."""

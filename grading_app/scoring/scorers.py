@@ -1,7 +1,7 @@
 """Scorers: pure functions from (answer, item) to a score.
 
-A new scorer is one function below with the decorator `@scorer(...)`. Forms and commands find it by name.
-An unreadable answer gives a result with a code, not an exception. It is stored, counted, and never read as zero.
+A new scorer is one function below with the decorator `@register_scorer(...)`. Forms and commands find it by name. An
+unreadable answer gives a result with a code, not an exception. It is stored, counted, and never read as zero.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ScoredItem:
 class Answer:
     """The text of an answer and, for a rated item, the parsed rating or the error code.
 
-    output_tokens: the tokens of the answer with its reasoning, or None if the provider did not report them.
+    `output_tokens` are the tokens of the answer with its reasoning, or None if the provider did not report them.
     """
 
     text: str
@@ -59,7 +59,7 @@ class Answer:
 class Score:
     """A score. `value` is None if and only if `parse_error` is set. `raw` is the parsed text.
 
-    detail: other facts about the answer that are stored with the score, as JSON.
+    `detail` has other facts about the answer, which are stored with the score as JSON.
     """
 
     value: float | None
@@ -94,17 +94,17 @@ class Scorer:
 
     @property
     def parameter(self) -> str:
-        """The name of the only parameter, or an empty string."""
+        """Return the name of the only parameter, or an empty string."""
         return next(iter((*self.needs, *self.takes)), "")
 
     @property
     def form_label(self) -> str:
-        """The label in forms. It begins with the scorer's name in results."""
+        """Return the label in forms. It begins with the scorer's name in results."""
         return f"{self.name}: {self.label}"
 
     @property
     def usage(self) -> str:
-        """The syntax: `regex:PATTERN`."""
+        """Return the syntax, such as `regex:PATTERN`."""
         return f"{self.name}:{self.parameter.upper()}" if self.parameter else self.name
 
 

@@ -1,0 +1,1 @@
+"""The tables of pages, with django-tables2."""

@@ -1,0 +1,1 @@
+"""The pages of results, judges, ratings by people, reports and exports, one module per subject."""

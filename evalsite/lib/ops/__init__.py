@@ -1,0 +1,1 @@
+"""Operating a site: settings, embedded PostgreSQL, supervisor, backup, versions and system checks."""

@@ -1,0 +1,1 @@
+"""Intervals of means and shares, in plain Python."""

@@ -1,0 +1,1 @@
+"""Texts: hashes, number formats, differences, and checks that PostgreSQL, YAML or a spreadsheet needs."""

@@ -1,0 +1,1 @@
+"""Building blocks of pages: lists, filters, forms, uploads, htmx, icons and the admin site."""
