@@ -147,17 +147,17 @@ def claim_trials(counters: LockedCounters, worker_id: int, limit: int) -> list[C
     """Claim at most `limit` trials under counters that the caller has locked."""
     if not counters.endpoint.is_open or counters.endpoint_delta.pause_s:
         return []
-    slots = min(limit, count_free_slots(counters.throttle, counters.endpoint.rates, counters.in_flight))
+    slots = min(limit, count_free_slots(counters.limiter, counters.endpoint.rates, counters.in_flight))
     if slots <= 0:
         return []
     demands, budgets = counters.list_demands(), counters.get_budgets()
-    allotted = share_slots(slots, demands, budgets, counters.throttle.tokens_left)
+    allotted = share_slots(slots, demands, budgets, counters.limiter.tokens_left)
     shares = {run_id: n for run_id, n in allotted.items() if n}
     claims = claim_shares(counters, shares, worker_id) if shares else []
     if claims:
         expected = sum(claim.expected_tokens for claim in claims)
         counters.endpoint_delta = replace(
-            counters.endpoint_delta, throttle=consume_tokens(counters.throttle, len(claims), expected)
+            counters.endpoint_delta, limiter=consume_tokens(counters.limiter, len(claims), expected)
         )
     else:
         counters.settle()  # First, because `pause_for_budget` reads the stored counters.

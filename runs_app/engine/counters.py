@@ -120,7 +120,7 @@ class EndpointDelta:
     in flight that belong to no run.
     """
 
-    throttle: RateLimiterState
+    limiter: RateLimiterState
     answered: int = 0
     overloaded: int = 0
     pause_s: float | None = None
@@ -130,10 +130,10 @@ class EndpointDelta:
     def as_row(self) -> dict[str, Any]:
         return {
             "n": self.in_flight,
-            "throttle": self.throttle.as_row(),
+            "throttle": self.limiter.as_row(),
             "answered": self.answered,
             "overloaded": self.overloaded,
-            "curve": self.throttle.limit,
+            "curve": self.limiter.limit,
             "pause_s": self.pause_s,
             "pause_reason": self.pause_reason,
         }

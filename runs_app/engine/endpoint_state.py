@@ -28,7 +28,7 @@ class EndpointState:
     """The state of an endpoint now, by the database's clock, with its token buckets refilled."""
 
     rates: RateLimits
-    throttle: RateLimiterState
+    limiter: RateLimiterState
     in_flight: int
     is_open: bool
     now: float
@@ -49,8 +49,8 @@ def build_endpoint_state(
     """Return the state of an endpoint from a row of LOCK_ENDPOINT."""
     rates = RateLimits(most, rpm, tpm, rpd, adaptive)
     # Raw SQL returns JSON as text. Django parses only its own fields.
-    throttle = refill(RateLimiterState.from_row(json.loads(stored)), rates, now, day)
-    return EndpointState(rates, throttle, in_flight, is_open, now)
+    limiter = refill(RateLimiterState.from_row(json.loads(stored)), rates, now, day)
+    return EndpointState(rates, limiter, in_flight, is_open, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +70,15 @@ class EndpointFeedback:
 
 def apply_feedback(state: EndpointState, feedback: EndpointFeedback, in_flight: int) -> RateLimiterState:
     """Return the rate limiter after this feedback. `in_flight` is the number of calls still in flight."""
-    throttle = adapt_limit(
-        state.throttle,
+    limiter = adapt_limit(
+        state.limiter,
         state.rates,
         in_flight=state.in_flight,
         answered=feedback.answered,
         overloaded=feedback.overloaded,
         now=state.now,
     )
-    throttle = consume_tokens(throttle, feedback.requests, feedback.tokens)
+    limiter = consume_tokens(limiter, feedback.requests, feedback.tokens)
     if feedback.allowance:
-        throttle = apply_allowance(throttle, feedback.allowance, in_flight=in_flight, now=state.now)
-    return throttle
+        limiter = apply_allowance(limiter, feedback.allowance, in_flight=in_flight, now=state.now)
+    return limiter

@@ -132,7 +132,7 @@ FROM held WHERE t.id = held.id
 
 
 def renew_worker_leases(worker_id: int) -> int:
-    """Extend the leases of all claims of this worker, even those that have not reached it. Return how many."""
+    """Extend the leases of all claims of this worker, even if it has not received them yet. Return how many."""
     with connection.cursor() as cursor:
         cursor.execute(RENEW_ALL, [worker_id])
         return int(cursor.rowcount)

@@ -92,15 +92,15 @@ class LockedCounters:
     @property
     def endpoint_delta(self) -> EndpointDelta:
         """Return the changes so far to the endpoint's rate limiter."""
-        return self.deltas.by_endpoint.get(self.endpoint_id) or EndpointDelta(self.endpoint.throttle)
+        return self.deltas.by_endpoint.get(self.endpoint_id) or EndpointDelta(self.endpoint.limiter)
 
     @endpoint_delta.setter
     def endpoint_delta(self, delta: EndpointDelta) -> None:
         self.deltas.by_endpoint[self.endpoint_id] = delta
 
     @property
-    def throttle(self) -> RateLimiterState:
-        return self.endpoint_delta.throttle
+    def limiter(self) -> RateLimiterState:
+        return self.endpoint_delta.limiter
 
     @property
     def in_flight(self) -> int:

@@ -172,8 +172,8 @@ def _start(locked: LockedPreflight, reserve: Decimal) -> None:
         lease_until=Now() + LEASE,
         started_at=Now(),
     )
-    throttle = consume_tokens(counters.throttle, 1, INPUT_TOKENS + MAX_ANSWER_TOKENS)
-    locked.settle(EndpointDelta(throttle, in_flight=1), BudgetDelta(reserved_usd=reserve))
+    limiter = consume_tokens(counters.limiter, 1, INPUT_TOKENS + MAX_ANSWER_TOKENS)
+    locked.settle(EndpointDelta(limiter, in_flight=1), BudgetDelta(reserved_usd=reserve))
 
 
 def _build_endpoint_delta(
@@ -183,13 +183,13 @@ def _build_endpoint_delta(
     counters = locked.counters
     in_flight = -1 if locked.preflight.status == Status.RUNNING else 0
     if not in_flight or outcome == Attempt.Outcome.LOST:
-        return EndpointDelta(counters.throttle, in_flight=in_flight)
+        return EndpointDelta(counters.limiter, in_flight=in_flight)
     answered, overloaded = int(outcome == Attempt.Outcome.OK), int(pause_s is not None)
     used = (call.get("input_tokens") or 0) + (call.get("output_tokens") or 0)
     feedback = EndpointFeedback(answered, overloaded, 0, used - INPUT_TOKENS - MAX_ANSWER_TOKENS, allowance)
-    throttle = apply_feedback(counters.endpoint, feedback, counters.in_flight + in_flight)
+    limiter = apply_feedback(counters.endpoint, feedback, counters.in_flight + in_flight)
     reason = call.get("error", "")[:200] if pause_s else None
-    return EndpointDelta(throttle, answered, overloaded, pause_s or None, reason, in_flight=in_flight)
+    return EndpointDelta(limiter, answered, overloaded, pause_s or None, reason, in_flight=in_flight)
 
 
 def _build_request(preflight: Preflight) -> CallRequest:
@@ -220,7 +220,7 @@ def find_closed_reason(locked: LockedPreflight) -> str:
         until = _format_time(endpoint.paused_until.timestamp(), state.now)
         return f"the endpoint {endpoint} is paused until {until}: {endpoint.pause_reason}"
     limit = find_reached_limit(
-        state.throttle, state.rates, state.in_flight, find_end_of_day(state.now, endpoint.day_zone)
+        state.limiter, state.rates, state.in_flight, find_end_of_day(state.now, endpoint.day_zone)
     )
     if limit is None:
         return ""

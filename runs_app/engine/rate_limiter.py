@@ -67,25 +67,25 @@ class RateLimiterState:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def refill(throttle: RateLimiterState, rates: RateLimits, now: float, day: str) -> RateLimiterState:
+def refill(limiter: RateLimiterState, rates: RateLimits, now: float, day: str) -> RateLimiterState:
     """Return the state at a later time: refill buckets, count a new day from zero, drop expired reports."""
-    elapsed = max(0.0, now - throttle.filled_at)
+    elapsed = max(0.0, now - limiter.filled_at)
     return replace(
-        _drop_expired_reports(throttle, now),
-        requests=_refill_bucket(throttle.requests, rates.requests_per_minute, elapsed),
-        tokens=_refill_bucket(throttle.tokens, rates.tokens_per_minute, elapsed),
+        _drop_expired_reports(limiter, now),
+        requests=_refill_bucket(limiter.requests, rates.requests_per_minute, elapsed),
+        tokens=_refill_bucket(limiter.tokens, rates.tokens_per_minute, elapsed),
         filled_at=now,
         day=day,
-        today=throttle.today if throttle.day == day else 0,
+        today=limiter.today if limiter.day == day else 0,
     )
 
 
-def _drop_expired_reports(throttle: RateLimiterState, now: float) -> RateLimiterState:
-    if throttle.requests_until is not None and throttle.requests_until <= now:
-        throttle = replace(throttle, reported_requests=None, requests_until=None)
-    if throttle.tokens_until is not None and throttle.tokens_until <= now:
-        throttle = replace(throttle, reported_tokens=None, tokens_until=None)
-    return throttle
+def _drop_expired_reports(limiter: RateLimiterState, now: float) -> RateLimiterState:
+    if limiter.requests_until is not None and limiter.requests_until <= now:
+        limiter = replace(limiter, reported_requests=None, requests_until=None)
+    if limiter.tokens_until is not None and limiter.tokens_until <= now:
+        limiter = replace(limiter, reported_tokens=None, tokens_until=None)
+    return limiter
 
 
 def _refill_bucket(content: float | None, rate: int | None, elapsed: float) -> float | None:
@@ -119,93 +119,91 @@ class StartLimit(NamedTuple):
     until: float | None = None
 
 
-def count_free_slots(throttle: RateLimiterState, rates: RateLimits, in_flight: int) -> int:
-    """Return the number of calls that may start now. `throttle` is refilled."""
-    return max(0, min(limit.free for limit in _list_start_limits(throttle, rates, in_flight)))
+def count_free_slots(limiter: RateLimiterState, rates: RateLimits, in_flight: int) -> int:
+    """Return the number of calls that may start now. `limiter` is refilled."""
+    return max(0, min(limit.free for limit in _list_start_limits(limiter, rates, in_flight)))
 
 
 def find_reached_limit(
-    throttle: RateLimiterState, rates: RateLimits, in_flight: int, day_ends: float
+    limiter: RateLimiterState, rates: RateLimits, in_flight: int, day_ends: float
 ) -> StartLimit | None:
-    """Return the limit that prevents the next call, or None. `throttle` is refilled."""
-    limits = _list_start_limits(throttle, rates, in_flight, day_ends)
+    """Return the limit that prevents the next call, or None. `limiter` is refilled."""
+    limits = _list_start_limits(limiter, rates, in_flight, day_ends)
     return next((limit for limit in limits if limit.free <= 0), None)
 
 
 def _list_start_limits(
-    throttle: RateLimiterState, rates: RateLimits, in_flight: int, day_ends: float | None = None
+    limiter: RateLimiterState, rates: RateLimits, in_flight: int, day_ends: float | None = None
 ) -> list[StartLimit]:
-    most = int(min(throttle.limit, rates.max_concurrency)) if rates.adaptive else rates.max_concurrency
+    most = int(min(limiter.limit, rates.max_concurrency)) if rates.adaptive else rates.max_concurrency
     limits = [StartLimit(most - in_flight, f"has {in_flight} of {most} calls in flight")]
-    if throttle.requests is not None and (rate := rates.requests_per_minute):
-        wait = _find_refill_time(throttle, 1 - throttle.requests, rate)
-        limits.append(StartLimit(int(throttle.requests), f"has used up its {rate} requests a minute", wait))
+    if limiter.requests is not None and (rate := rates.requests_per_minute):
+        wait = _find_refill_time(limiter, 1 - limiter.requests, rate)
+        limits.append(StartLimit(int(limiter.requests), f"has used up its {rate} requests a minute", wait))
     if (per_day := rates.requests_per_day) is not None:
-        limits.append(StartLimit(per_day - throttle.today, f"has used up its {per_day} requests a day", day_ends))
-    if throttle.reported_requests is not None:
-        free = int(throttle.reported_requests)
-        limits.append(StartLimit(free, "says that no request is left", throttle.requests_until))
-    return [*limits, *_list_exhausted_token_limits(throttle, rates)]
+        limits.append(StartLimit(per_day - limiter.today, f"has used up its {per_day} requests a day", day_ends))
+    if limiter.reported_requests is not None:
+        free = int(limiter.reported_requests)
+        limits.append(StartLimit(free, "says that no request is left", limiter.requests_until))
+    return [*limits, *_list_exhausted_token_limits(limiter, rates)]
 
 
-def _list_exhausted_token_limits(throttle: RateLimiterState, rates: RateLimits) -> list[StartLimit]:
+def _list_exhausted_token_limits(limiter: RateLimiterState, rates: RateLimits) -> list[StartLimit]:
     """Return the exhausted token limits.
 
     The others allow any number of calls, because the use of a call is not known before its end.
     """
     limits = []
-    if throttle.tokens is not None and throttle.tokens <= 0 and (rate := rates.tokens_per_minute):
-        refilled_at = _find_refill_time(throttle, -throttle.tokens, rate)
+    if limiter.tokens is not None and limiter.tokens <= 0 and (rate := rates.tokens_per_minute):
+        refilled_at = _find_refill_time(limiter, -limiter.tokens, rate)
         limits.append(StartLimit(0, f"has used up its {rate} tokens a minute", refilled_at))
-    if throttle.reported_tokens is not None and throttle.reported_tokens <= 0:
-        limits.append(StartLimit(0, "says that no token is left", throttle.tokens_until))
+    if limiter.reported_tokens is not None and limiter.reported_tokens <= 0:
+        limits.append(StartLimit(0, "says that no token is left", limiter.tokens_until))
     return limits
 
 
-def _find_refill_time(throttle: RateLimiterState, missing: float, rate: int) -> float:
+def _find_refill_time(limiter: RateLimiterState, missing: float, rate: int) -> float:
     """Return the time when the bucket will have refilled by this amount."""
-    return throttle.filled_at + missing / _get_refill_per_s(rate)
+    return limiter.filled_at + missing / _get_refill_per_s(rate)
 
 
-def consume_tokens(throttle: RateLimiterState, requests: int, tokens: int) -> RateLimiterState:
+def consume_tokens(limiter: RateLimiterState, requests: int, tokens: int) -> RateLimiterState:
     """Count calls that start and their expected tokens. Negative numbers correct an estimate."""
     return replace(
-        throttle,
-        requests=None if throttle.requests is None else throttle.requests - requests,
-        tokens=None if throttle.tokens is None else throttle.tokens - tokens,
-        today=max(0, throttle.today + requests),  # A correction after midnight may concern calls of the day before.
-        reported_requests=None if throttle.reported_requests is None else throttle.reported_requests - requests,
-        reported_tokens=None if throttle.reported_tokens is None else throttle.reported_tokens - tokens,
+        limiter,
+        requests=None if limiter.requests is None else limiter.requests - requests,
+        tokens=None if limiter.tokens is None else limiter.tokens - tokens,
+        today=max(0, limiter.today + requests),  # A correction after midnight may concern calls of the day before.
+        reported_requests=None if limiter.reported_requests is None else limiter.reported_requests - requests,
+        reported_tokens=None if limiter.reported_tokens is None else limiter.reported_tokens - tokens,
     )
 
 
-def apply_allowance(
-    throttle: RateLimiterState, allowance: Allowance, *, in_flight: int, now: float
-) -> RateLimiterState:
+def apply_allowance(limiter: RateLimiterState, allowance: Allowance, *, in_flight: int, now: float) -> RateLimiterState:
     """Apply the remaining rates that the provider stated last.
 
     The provider may not have counted the `in_flight` calls yet. So this many fewer may start, until their answers come.
     """
     requests, tokens = allowance.requests, allowance.tokens
     if requests:
-        throttle = replace(
-            throttle, reported_requests=float(requests.n - in_flight), requests_until=now + requests.resets_in_s
+        limiter = replace(
+            limiter, reported_requests=float(requests.n - in_flight), requests_until=now + requests.resets_in_s
         )
     if tokens:
-        throttle = replace(throttle, reported_tokens=float(tokens.n), tokens_until=now + tokens.resets_in_s)
-    return throttle
+        limiter = replace(limiter, reported_tokens=float(tokens.n), tokens_until=now + tokens.resets_in_s)
+    return limiter
 
 
 def adapt_limit(
-    throttle: RateLimiterState, rates: RateLimits, *, in_flight: int, answered: int, overloaded: int, now: float
+    limiter: RateLimiterState, rates: RateLimits, *, in_flight: int, answered: int, overloaded: int, now: float
 ) -> RateLimiterState:
     """Return the state with its concurrency limit after a batch of results. `in_flight` still includes them."""
-    limit = min(throttle.limit, float(rates.max_concurrency))
+    limit = min(limiter.limit, float(rates.max_concurrency))
     if overloaded:
-        if throttle.cut_at is not None and now - throttle.cut_at < COOLDOWN_S:
-            return throttle
-        return replace(throttle, limit=max(1.0, limit * CUT_FACTOR), cut_at=now)
+        if limiter.cut_at is not None and now - limiter.cut_at < COOLDOWN_S:
+            return limiter
+        return replace(limiter, limit=max(1.0, limit * CUT_FACTOR), cut_at=now)
     if not answered or in_flight < MIN_UTILIZATION * limit:
-        return throttle
-    growth = answered if throttle.cut_at is None else answered / limit
-    return replace(throttle, limit=min(float(rates.max_concurrency), limit + growth))
+        return limiter
+    growth = answered if limiter.cut_at is None else answered / limit
+    return replace(limiter, limit=min(float(rates.max_concurrency), limit + growth))

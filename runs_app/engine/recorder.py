@@ -132,8 +132,8 @@ def apply_changes(counters: LockedCounters, changes: RecordedChanges) -> None:
     if late := _select_attempts_of_existing_runs(counters, changes.late):
         _write_late(counters, late)
     if feedback := changes.feedback:
-        throttle = apply_feedback(counters.endpoint, feedback, counters.in_flight)
-        counters.endpoint_delta = EndpointDelta(throttle, feedback.answered, feedback.overloaded, *changes.pause)
+        limiter = apply_feedback(counters.endpoint, feedback, counters.in_flight)
+        counters.endpoint_delta = EndpointDelta(limiter, feedback.answered, feedback.overloaded, *changes.pause)
 
 
 def _select_attempts_of_existing_runs(

@@ -76,9 +76,9 @@ def find_endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Bl
         endpoint.adaptive,
     )
     day = now.astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
-    throttle = refill(RateLimiterState.from_row(endpoint.throttle), rates, seconds, day)
+    limiter = refill(RateLimiterState.from_row(endpoint.throttle), rates, seconds, day)
     # Calls in flight do not block: they end soon, and other calls start.
-    bound = find_reached_limit(throttle, rates, 0, find_end_of_day(seconds, endpoint.day_zone))
+    bound = find_reached_limit(limiter, rates, 0, find_end_of_day(seconds, endpoint.day_zone))
     if bound is None or bound.until is None or bound.until - seconds < MIN_WAIT.total_seconds():
         return None
     return Blocker("endpoint", f"Endpoint {endpoint} {bound.description}.", datetime.fromtimestamp(bound.until, UTC))

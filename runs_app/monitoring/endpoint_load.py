@@ -52,29 +52,29 @@ def load_endpoints(endpoints: Sequence[Endpoint]) -> list[EndpointLoad]:
 
 
 def _build_load(endpoint: Endpoint, points: list[tuple[datetime, float]]) -> EndpointLoad:
-    throttle = RateLimiterState.from_row(endpoint.throttle)
-    limit = min(int(throttle.limit), endpoint.max_concurrency) if endpoint.adaptive else endpoint.max_concurrency
+    limiter = RateLimiterState.from_row(endpoint.throttle)
+    limit = min(int(limiter.limit), endpoint.max_concurrency) if endpoint.adaptive else endpoint.max_concurrency
     blocker = find_endpoint_blocker(endpoint)
     return EndpointLoad(
         endpoint,
         limit,
-        _count_today(endpoint, throttle),
+        _count_today(endpoint, limiter),
         build_limit_curve(points),
-        _list_reported_limits(throttle),
+        _list_reported_limits(limiter),
         blocker,
     )
 
 
-def _count_today(endpoint: Endpoint, throttle: RateLimiterState) -> int:
+def _count_today(endpoint: Endpoint, limiter: RateLimiterState) -> int:
     """Return the requests since midnight in the endpoint's time zone. A count from an earlier day is 0."""
     day = timezone.now().astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
-    return throttle.today if throttle.day in ("", day) else 0
+    return limiter.today if limiter.day in ("", day) else 0
 
 
-def _list_reported_limits(throttle: RateLimiterState) -> list[ProviderLimit]:
+def _list_reported_limits(limiter: RateLimiterState) -> list[ProviderLimit]:
     reports = (
-        ("requests", throttle.reported_requests, throttle.requests_until),
-        ("tokens", throttle.reported_tokens, throttle.tokens_until),
+        ("requests", limiter.reported_requests, limiter.requests_until),
+        ("tokens", limiter.reported_tokens, limiter.tokens_until),
     )
     limits = [
         ProviderLimit(unit, max(0, int(n)), datetime.fromtimestamp(until, UTC))

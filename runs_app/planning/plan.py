@@ -84,8 +84,8 @@ def plan(
     """Create every missing condition, run and trial of the design or of a pilot, in one transaction.
 
     Two processes that plan one experiment at once take turns by its row lock. The second one finds all rows. `only` is
-    a set of condition ids; None is all cells. `policy` is a budget policy that replaces the design's own. The design
-    may use `launched_rows` even if they are archived. A done run that gets new trials becomes planned again.
+    a set of cell ids (`Cell.condition_id`); None is all. `policy` is a budget policy that replaces the design's own.
+    The design may use `launched_rows` even if they are archived. A done run that gets new trials becomes planned again.
 
     Raise PlanError if the design has problems; then nothing changes.
     """

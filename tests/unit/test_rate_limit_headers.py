@@ -89,8 +89,8 @@ def test_no_header_makes_parsing_fail(headers):
 
 
 def after(headers, *, in_flight=0):
-    throttle = refill(RateLimiterState(limit=100.0), RATES, EPOCH, "today")
-    return apply_allowance(throttle, parse_allowance(headers, NOW), in_flight=in_flight, now=EPOCH)
+    limiter = refill(RateLimiterState(limit=100.0), RATES, EPOCH, "today")
+    return apply_allowance(limiter, parse_allowance(headers, NOW), in_flight=in_flight, now=EPOCH)
 
 
 RATES = RateLimits(max_concurrency=50)

@@ -20,12 +20,12 @@ steps = st.lists(st.tuples(st.floats(0, 30), st.integers(0, 200)), min_size=1, m
 
 def starts_over(rates, wishes):
     """The times at which calls start, when as many start as are wanted and admitted."""
-    throttle, now, starts = RateLimiterState(), 1000.0, []
+    limiter, now, starts = RateLimiterState(), 1000.0, []
     for pause, wanted in wishes:
         now += pause
-        throttle = refill(throttle, rates, now, "2026-01-01")
-        n = min(wanted, count_free_slots(throttle, rates, in_flight=0))
-        throttle = consume_tokens(throttle, n, 0)
+        limiter = refill(limiter, rates, now, "2026-01-01")
+        n = min(wanted, count_free_slots(limiter, rates, in_flight=0))
+        limiter = consume_tokens(limiter, n, 0)
         starts += [now] * n
     return starts
 
@@ -50,30 +50,30 @@ def test_a_rate_of_one_per_minute_starts_one_call_per_minute():
 
 def test_a_new_day_begins_a_new_count():
     rates = RateLimits(10, requests_per_day=5, adaptive=False)
-    throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, "2026-01-01"), 5, 0)
-    assert count_free_slots(refill(throttle, rates, 10.0, "2026-01-01"), rates, 0) == 0
-    assert count_free_slots(refill(throttle, rates, 20.0, "2026-01-02"), rates, 0) == 5
+    limiter = consume_tokens(refill(RateLimiterState(), rates, 0.0, "2026-01-01"), 5, 0)
+    assert count_free_slots(refill(limiter, rates, 10.0, "2026-01-01"), rates, 0) == 0
+    assert count_free_slots(refill(limiter, rates, 20.0, "2026-01-02"), rates, 0) == 5
 
 
 def test_an_overdrawn_token_bucket_refills_before_the_next_call():
     rates = RateLimits(10, tokens_per_minute=6000, adaptive=False)
-    throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, ""), 1, 6000)
-    assert throttle.tokens == -5000
-    assert count_free_slots(refill(throttle, rates, 30.0, ""), rates, 0) == 0
-    assert count_free_slots(refill(throttle, rates, 90.0, ""), rates, 0) == 10
+    limiter = consume_tokens(refill(RateLimiterState(), rates, 0.0, ""), 1, 6000)
+    assert limiter.tokens == -5000
+    assert count_free_slots(refill(limiter, rates, 30.0, ""), rates, 0) == 0
+    assert count_free_slots(refill(limiter, rates, 90.0, ""), rates, 0) == 10
 
 
 def test_an_absurd_token_count_blocks_an_endpoint_for_little_more_than_a_minute():
     rates = RateLimits(10, tokens_per_minute=6000, adaptive=False)
-    throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, ""), 1, 2**31)
-    assert count_free_slots(refill(throttle, rates, 60.0, ""), rates, 0) == 0
-    assert count_free_slots(refill(throttle, rates, 75.0, ""), rates, 0) == 10
+    limiter = consume_tokens(refill(RateLimiterState(), rates, 0.0, ""), 1, 2**31)
+    assert count_free_slots(refill(limiter, rates, 60.0, ""), rates, 0) == 0
+    assert count_free_slots(refill(limiter, rates, 75.0, ""), rates, 0) == 10
 
 
 def test_calls_released_after_midnight_do_not_raise_the_new_days_quota():
     rates = RateLimits(10, requests_per_day=5, adaptive=False)
-    throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, "2026-01-01"), 5, 0)
-    over_midnight = consume_tokens(refill(throttle, rates, 20.0, "2026-01-02"), -3, 0)
+    limiter = consume_tokens(refill(RateLimiterState(), rates, 0.0, "2026-01-01"), 5, 0)
+    over_midnight = consume_tokens(refill(limiter, rates, 20.0, "2026-01-02"), -3, 0)
     assert count_free_slots(over_midnight, rates, 0) == 5
 
 
@@ -84,9 +84,9 @@ def test_a_removed_rate_limits_nothing():
 
 def test_the_limit_doubles_until_the_first_cut_and_then_grows_by_one_per_round():
     rates = RateLimits(1000)
-    throttle = adapt_limit(RateLimiterState(), rates, in_flight=16, answered=16, overloaded=0, now=0.0)
-    assert throttle.limit == 2 * FIRST_LIMIT
-    cut = adapt_limit(throttle, rates, in_flight=32, answered=0, overloaded=3, now=1.0)
+    limiter = adapt_limit(RateLimiterState(), rates, in_flight=16, answered=16, overloaded=0, now=0.0)
+    assert limiter.limit == 2 * FIRST_LIMIT
+    cut = adapt_limit(limiter, rates, in_flight=32, answered=0, overloaded=3, now=1.0)
     assert cut.limit == pytest.approx(32 * CUT_FACTOR)
     grown = adapt_limit(cut, rates, in_flight=22, answered=22, overloaded=0, now=2.0)
     assert grown.limit == pytest.approx(cut.limit + 22 / cut.limit)
@@ -101,12 +101,12 @@ def test_one_overload_cuts_the_limit_once():
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5), st.integers(0, 60)), max_size=50), st.integers(1, 64))
 def test_the_limit_stays_between_one_and_the_operators_maximum(batches, most):
-    rates, throttle = RateLimits(most), RateLimiterState(limit=min(FIRST_LIMIT, most))
+    rates, limiter = RateLimits(most), RateLimiterState(limit=min(FIRST_LIMIT, most))
     for at, (answered, overloaded, in_flight) in enumerate(batches):
-        throttle = adapt_limit(
-            throttle, rates, in_flight=in_flight, answered=answered, overloaded=overloaded, now=float(at)
+        limiter = adapt_limit(
+            limiter, rates, in_flight=in_flight, answered=answered, overloaded=overloaded, now=float(at)
         )
-        assert 1 <= throttle.limit <= most
+        assert 1 <= limiter.limit <= most
 
 
 def test_an_idle_endpoint_keeps_its_limit():
