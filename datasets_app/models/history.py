@@ -105,7 +105,7 @@ def save_with_history(row: models.Model, *, by: Actor, reason: str = "", fields:
         former = kind._base_manager.select_for_update(no_key=True).filter(pk=row.pk).first()
         row.save(update_fields=fields)
         if former is None:
-            record_changes([(row, "", "made")], by=by, reason=reason)
+            record_changes([(row, "", "created")], by=by, reason=reason)
             return
         for field in kind._meta.concrete_fields:
             if field.editable and (fields is None or field.name in fields):

@@ -216,7 +216,7 @@ def _create_model(condition: StudyCondition, tool: str, owner: User) -> Language
         name=name, defaults={"endpoint": endpoint, "model": condition.model_id[:200], "is_active": False}
     )
     if is_new:
-        record_changes([(model, "", "made")], by=owner, reason=REASON.format(tool=tool))
+        record_changes([(model, "", "created")], by=owner, reason=REASON.format(tool=tool))
     return model
 
 

@@ -134,7 +134,7 @@ class RowBuilder:
         row = LanguageModel(name=spec.name, endpoint=endpoint, model=spec.model)
         if not self.save(path, row):
             return None
-        record_changes([(row, "", "made")], by=self.by, reason=self.reason)
+        record_changes([(row, "", "created")], by=self.by, reason=self.reason)
         return row
 
     def prompt(self, path: str, spec: PromptSpec) -> Any:

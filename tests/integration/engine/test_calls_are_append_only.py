@@ -156,9 +156,9 @@ def test_permission_to_delete_ends_with_its_block(asked):
 
 def test_history_survives_the_deletion_of_its_author(asked):
     someone = factories.make_user("someone")
-    record_changes([(asked, "", "made")], by=someone, reason="")
+    record_changes([(asked, "", "created")], by=someone, reason="")
     someone.delete()
-    change = StatusChange.objects.get(to_value="made")
+    change = StatusChange.objects.get(to_value="created")
     assert (change.by, change.actor) == (None, "someone")
 
 

@@ -72,8 +72,8 @@ def test_commands_record_changes_with_the_named_author(model):
     call_command("endpoint", "set", "fresh", "--free", "--base-url", "http://127.0.0.1:9/v1")
     call_command("model", "set", "small", "--input-price", "2", "--price-source", "a contract", "--user", "operator")
     assert noted(model.endpoint) == [("max concurrency", "16", "8", *given.values())]
-    (made,) = noted(Endpoint.objects.get(name="fresh"))
-    assert (made[2], made[3][:12]) == ("made", "command line")
+    (creation,) = noted(Endpoint.objects.get(name="fresh"))
+    assert (creation[2], creation[3][:12]) == ("created", "command line")
     assert {change[:4] for change in noted(model)} >= {
         ("input price", "1", "2", "operator"), ("price source", "test", "a contract", "operator"),
     }  # fmt: skip
