@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from django import forms
 from django.forms.boundfield import BoundField
-from django.utils.text import slugify
+from django.utils.text import capfirst, slugify
 
 from datasets_app.importing import FIELDS, hub_dataset
 from datasets_app.models import Dataset
@@ -255,10 +255,11 @@ class MappingForm(forms.Form):
         return THE_REST if column == THE_REST else ""
 
     def add_mapping_errors(self, problems: Mapping[str, str]) -> None:
-        """Add each problem as an error to the field of its expression."""
+        """Add each problem as an error to the field of its expression, or of its column if no expression was typed."""
         for field, message in problems.items():
-            name = f"expression_{field}"
-            self.add_error(name if name in self.fields else None, message)
+            is_typed = self.data.get(f"expression_{field}", "").strip()
+            name = f"expression_{field}" if is_typed or field == "dims" else f"column_{field}"
+            self.add_error(name if name in self.fields else None, capfirst(message))
 
 
 class AboutForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -65,11 +65,14 @@ def read_columns(source: Openable, *, limits: Limits = LIMITS, first: int = 5) -
         file, name, _ = _split_archive(file, name, limits)
         if not name:
             return IMAGE_ONLY_COLUMNS, []
-        columns, rows = read_rows(file, name, ImportReport(), limits)
+        report = ImportReport()
+        columns, rows = read_rows(file, name, report, limits)
         preview = [
             [_make_preview(row.values.get(column)) for column in columns]
             for row, _ in zip(rows, range(first), strict=False)
         ]
+        if not preview and not report.error_total:
+            raise FileError("the table has no rows below its header")
         return columns, preview
 
 
@@ -189,8 +192,8 @@ class _ItemBuilder:
         if "input" in self.bound or "image" in self.bound or self.image_buffer.finder is not None:
             return
         images = guess_mapping(self.reading.columns).get("image")
-        hint = f"column {images!r} may name images, but none were given" if images else "map one of them"
-        raise FileError(f"map input: no column; there are {', '.join(self.reading.columns[:20])}: {hint}")
+        hint = f"; column {images!r} may name images, but none were given" if images else ""
+        raise FileError(f"map input: choose a column; the file has {', '.join(self.reading.columns[:20])}{hint}")
 
     def _build_item(self, row: Row) -> ItemRecord:
         key = self._read_key(row)

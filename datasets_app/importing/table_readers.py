@@ -21,6 +21,17 @@ from evalsite.lib.text.pg_text import describe_unstorable
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet"})
 DELIMITERS = ",;\t|"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+FIRST_BYTES_OF_OTHER_FILES = {
+    b"%PDF-": "this is a PDF document, not a table; save the table as CSV",
+    b"\xd0\xcf\x11\xe0": "this is an old Excel or Word file; save the sheet as CSV",
+    b"\x1f\x8b": "this is a gzip file; unpack it first",
+    b"7z\xbc\xaf": "this is a 7z archive; upload a zip",
+    b"Rar!": "this is a RAR archive; upload a zip",
+    b"\x89PNG": "this is one image, not a table; upload a zip of images",
+    b"\xff\xd8\xff": "this is one image, not a table; upload a zip of images",
+    b"GIF8": "this is one image, not a table; upload a zip of images",
+    b"SQLite format 3": "this is an SQLite database; export the table as CSV",
+}
 VALUE_BYTES = 8  # Counted per value in addition to its text, so that empty values also count.
 
 
@@ -40,7 +51,8 @@ def measure_file(file: BinaryIO) -> int:
 def detect_kind(file: BinaryIO, name: str) -> str:
     """Return "zip", "parquet", "json", "jsonl" or "csv".
 
-    The first bytes decide if they are clear, else the suffix of the name. Raise FileError for an empty file.
+    The first bytes decide if they are clear, else the suffix of the name. Raise FileError for an empty file, and for a
+    file that is clearly of another kind, such as a PDF document.
     """
     head = file.read(4096)
     file.seek(0)
@@ -50,6 +62,9 @@ def detect_kind(file: BinaryIO, name: str) -> str:
         return "zip"
     if head.startswith(b"PAR1"):
         return "parquet"
+    for first_bytes, fault in FIRST_BYTES_OF_OTHER_FILES.items():
+        if head.startswith(first_bytes):
+            raise FileError(fault)
     suffix = PurePosixPath(name.lower()).suffix
     if suffix in {".csv", ".tsv"}:
         return "csv"

@@ -15,6 +15,7 @@ from django_htmx.http import HttpResponseClientRefresh
 from datasets_app import pending_uploads
 from datasets_app.forms import HUB_MISSING, HubForm, MappingForm, NormsForm, UploadForm
 from datasets_app.importing import hub_dataset
+from datasets_app.importing.item_reader import IMAGE_ONLY_COLUMNS
 from datasets_app.importing.limited_reader import TableColumns
 from datasets_app.models import Dataset
 from datasets_app.pending_uploads import JobResult, PendingUpload, UploadJob
@@ -173,6 +174,7 @@ def _render_mapping(
         "form": form,
         "columns": table.columns,
         "first_rows": table.first_rows,
+        "is_image_zip": table.brings_images and table.columns == IMAGE_ONLY_COLUMNS,
         "outcome": upload.outcome,
     }
     return render(request, "datasets_app/dataset_import.html", context)

@@ -12,6 +12,7 @@ from datasets_app.models import Asset, Dataset, Norm
 from tests import factories
 from tests.factories.files import RED, archive, picture, upload
 from tests.integration.dataset_pages.conftest import TABLE, of
+from tests.page_text import page_text
 
 NEW = "/datasets/new/"
 
@@ -139,8 +140,29 @@ def test_errors_come_with_their_rows_and_nothing_is_saved(member):
 def test_an_invalid_expression_is_an_error_at_its_field(member):
     address = send(member).url
     response = post(member, address, choices(member, address, expression_target="{answr}"))
-    assert response.context["form"].errors["expression_target"] == ["no column 'answr'; did you mean 'answer'?"]
+    assert response.context["form"].errors["expression_target"] == ["No column 'answr'; did you mean 'answer'?"]
     assert not Dataset.objects.exists()
+
+
+@pytest.mark.slow
+def test_a_missing_input_column_is_an_error_at_the_column_with_the_choices(member):
+    address = send(member, "name,colour\na,red\nb,blue\n").url
+    form = post(member, address, choices(member, address)).context["form"]
+    assert dict(form.errors) == {"column_input": ["Choose a column; the file has name, colour"]}
+
+
+@pytest.mark.slow
+def test_a_table_without_a_readable_row_is_not_called_a_zip_of_images(member):
+    text = page_text(member.get(send(member, "id,question\na,b,c\n").url))
+    assert "No row can be read. Check the file to see the error of each row." in text
+    assert "A zip of images" not in text
+
+
+@pytest.mark.slow
+def test_a_file_of_another_kind_is_refused_before_the_mapping(member):
+    text = page_text(member.get(send(member, upload(b"%PDF-1.4\n1 0 obj", "norms.pdf")).url))
+    assert "norms.pdf cannot be read:</strong> this is a PDF document, not a table; save the table as CSV." in text
+    assert "Choose other files" in text
 
 
 @pytest.mark.slow

@@ -51,6 +51,27 @@ def test_bytes_in_no_known_encoding_are_refused():
     ]
 
 
+@pytest.mark.parametrize(
+    ("first_bytes", "fault"),
+    [
+        (b"%PDF-1.7\n", "this is a PDF document, not a table; save the table as CSV"),
+        (b"\x89PNG\r\n\x1a\n", "this is one image, not a table; upload a zip of images"),
+        (b"\xff\xd8\xff\xe0", "this is one image, not a table; upload a zip of images"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "this is an old Excel or Word file; save the sheet as CSV"),
+        (b"\x1f\x8b\x08", "this is a gzip file; unpack it first"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_even_if_its_name_says_csv(first_bytes, fault):
+    with pytest.raises(FileError, match=fault):
+        read_columns(upload(first_bytes + b"a,b\n1,2\n", "items.csv"))
+    assert messages(read_items(upload(first_bytes + b"a,b\n1,2\n", "items.csv")).errors) == [f"file: {fault}"]
+
+
+def test_a_table_with_only_a_header_is_refused_before_the_mapping():
+    with pytest.raises(FileError, match="the table has no rows below its header"):
+        read_columns(upload("id,question\n"))
+
+
 def test_a_missing_quote_is_refused_with_its_line():
     errors = messages(read_items(upload('id,question\na,fine\nb,"never closed\nc,d\n')).errors)
     assert len(errors) == 1
