@@ -12,7 +12,14 @@ from django.utils import timezone
 
 from datasets_app.models import Item
 from evalsite.lib.permissions import is_member
-from evalsite.lib.web.filters import FloatFilter, ParameterFilter, StrictFilterSet, WholeNumberFilter, YesNoFilter
+from evalsite.lib.web.filters import (
+    FloatFilter,
+    ParameterFilter,
+    RowFilter,
+    StrictFilterSet,
+    WholeNumberFilter,
+    YesNoFilter,
+)
 from runs_app.grading_interface import grading
 from runs_app.models import (
     Annotation,
@@ -58,7 +65,7 @@ class BatchFilter(df.FilterSet):
     status = df.ChoiceFilter(
         choices=[("open", "Open"), *ProviderBatch.Status.choices], empty_label="Any", method="filter_status"
     )
-    endpoint = df.ModelChoiceFilter(queryset=_list_endpoints, to_field_name="name", empty_label="Any")
+    endpoint = RowFilter(queryset=_list_endpoints, to_field_name="name", empty_label="Any")
     experiment = df.CharFilter(label="Experiment", field_name="run__experiment__slug")
     run = WholeNumberFilter(label="Run", min_value=1)
 
@@ -96,7 +103,7 @@ class ConditionChoice(df.fields.ModelChoiceField):
         return condition.label
 
 
-class ConditionFilter(df.ModelChoiceFilter):
+class ConditionFilter(RowFilter):
     field_class = ConditionChoice
 
 
@@ -104,16 +111,14 @@ class TrialFilter(df.FilterSet):
     """The filter of trials, which turns the URL's parameters into a `search` for `trial_pagination.find`."""
 
     contains = df.CharFilter(label="Answer contains", widget=forms.TextInput(attrs={"type": "search"}))
-    experiment = df.ModelChoiceFilter(
-        label="Experiment", queryset=_list_experiments, to_field_name="slug", empty_label="Any"
-    )
+    experiment = RowFilter(label="Experiment", queryset=_list_experiments, to_field_name="slug", empty_label="Any")
     condition = ConditionFilter(label="Condition", queryset=_list_conditions, empty_label="Any")
     run = WholeNumberFilter(label="Run", min_value=1)
     status = df.ChoiceFilter(choices=Trial.Status.choices, empty_label="Any")
     item = df.CharFilter(label="Item key")
     category = df.CharFilter(label="Category")
     point = ParameterFilter(label="Parameters")
-    dimension = df.ModelChoiceFilter(label="Dimension", queryset=_list_dimensions, empty_label="Any")
+    dimension = RowFilter(label="Dimension", queryset=_list_dimensions, empty_label="Any")
     rating = WholeNumberFilter(label="Rating")
     error = df.CharFilter(label="Error class")
     empty = YesNoFilter(label="Empty")
@@ -335,14 +340,14 @@ class LabLedgerFilter(LedgerFilter):
     by = df.ChoiceFilter(
         label="By", choices=(*LedgerFilter.GROUPS, ("experiment", "Experiment")), empty_label=None, method="keep_all"
     )
-    model = df.ModelChoiceFilter(
+    model = RowFilter(
         label="Model",
         queryset=LanguageModel.objects.order_by("name"),
         to_field_name="name",
         empty_label="Any",
         method="filter_model",
     )
-    experiment = df.ModelChoiceFilter(
+    experiment = RowFilter(
         label="Experiment",
         queryset=_list_experiments,
         to_field_name="slug",

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.db.models import QuerySet
+from django.db.models.fields import BLANK_CHOICE_DASH
 from django.forms import BaseForm, ChoiceField, ModelChoiceField
 from django.utils.html import format_html
+
+DASHES = BLANK_CHOICE_DASH[0][1]
 
 
 def get_choice_field(form: BaseForm, name: str) -> ChoiceField:
@@ -49,11 +52,18 @@ def get_offered_rows(form: BaseForm, name: str) -> QuerySet[Any]:
 
 
 def fetch_choices(form: BaseForm) -> None:
-    """Fetch the rows of every choice field now, once."""
+    """Fetch the rows of every choice field now, once. Name the empty choice, which Django shows as dashes."""
     for field in form.fields.values():
+        empty_label = "Choose one" if field.required else "None"
         if isinstance(field, ModelChoiceField):
+            if field.empty_label == DASHES:
+                field.empty_label = empty_label
             choices: Iterable[Any] = field.choices  # type: ignore[assignment]
             field.widget.choices = list(iter(choices))  # Its length would cost a query that counts the rows.
+        elif isinstance(field, ChoiceField):
+            options: list[Any] = list(field.choices)  # type: ignore[arg-type]
+            if ("", DASHES) in options:
+                field.choices = [(value, text if value else empty_label) for value, text in options]
 
 
 def add_create_link(form: BaseForm, name: str, user: Any, permission: str, address: str, label: str) -> None:

@@ -21,6 +21,14 @@ class YesNoFilter(df.TypedChoiceFilter):
         super().__init__(choices=YES_NO, coerce=lambda value: value == "true", empty_value=None, **kwargs)
 
 
+class RowFilter(df.ModelChoiceFilter):
+    """A choice of a row. The error for a value that is not offered names the value."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("error_messages", {"invalid_choice": "%(value)s is not one of the choices. Choose another."})
+        super().__init__(*args, **kwargs)
+
+
 class WholeNumberFilter(df.Filter):
     """A filter by whole number. A number that no column can store matches nothing."""
 

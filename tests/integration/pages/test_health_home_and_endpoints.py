@@ -171,3 +171,9 @@ def test_an_endpoint_shows_its_learned_limit_its_rates_and_its_curve(lab, as_):
 def test_a_zone_that_does_not_exist_is_refused(as_):
     response = as_("operator").post("/endpoints/new/", {**ENDPOINT, "day_zone": "Mars/Base"})
     assert "time zone" in " ".join(response.context["form"].errors["day_zone"])
+
+
+def test_an_empty_optional_choice_reads_none(as_):
+    text = as_("operator").get("/endpoints/new/").content.decode()
+    assert '<option value="" selected>None</option>' in text
+    assert "-----" not in text

@@ -138,6 +138,11 @@ def test_an_invalid_filter_shows_an_error_and_no_rows(many, as_, query):
     assert keys_on(response) == []
 
 
+def test_an_unknown_experiment_in_the_filter_is_named(many, as_):
+    form = as_("owner").get(f"{ADDRESS}?experiment=nosuch").context["filter"].form
+    assert form.errors["experiment"] == ["nosuch is not one of the choices. Choose another."]
+
+
 @pytest.mark.parametrize("cursor", ["x", "-3", "99999999999999999999", "", "1e3", "٣"])
 def test_a_cursor_that_is_not_a_key_is_ignored(many, as_, cursor):
     assert as_("owner").get(ADDRESS, {"after": cursor}).status_code == 200

@@ -40,6 +40,12 @@ def test_the_form_creates_a_draft_owned_by_the_user(asker, entered):
     assert queue.dimensions.count() == 2
 
 
+def test_an_empty_choice_has_a_name_instead_of_dashes(asker, entered):
+    text = signed_in(asker).get("/ratings/queues/new/").content.decode()
+    assert '<option value="" selected>Choose one</option>' in text
+    assert "-----" not in text
+
+
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
