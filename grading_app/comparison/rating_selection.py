@@ -49,6 +49,10 @@ class RatingSelection:
     repetitions: int = 0
 
     @property
+    def is_filtered(self) -> bool:
+        return any(self.filters.values())
+
+    @property
     def covers_answers(self) -> bool:
         return covers_answers(self.units)
 

@@ -386,6 +386,13 @@ def test_an_experiment_without_ratings_shows_a_message(client):
     assert "Nothing to compare yet" in opened(client, made).content.decode()
 
 
+def test_a_filter_that_nothing_matches_offers_to_clear_it(client, experiment):
+    text = opened(client, experiment, "category=nosuch").content.decode()
+    assert "No ratings to compare with this filter" in text
+    assert "Nothing to compare yet" not in text
+    assert f'href="{reverse("experiment_agreement", args=[experiment.slug])}">Clear filter' in text
+
+
 def test_only_permitted_viewers_can_read_the_agreement_page(client, experiment):
     client.force_login(factories.make_user("viewer", permissions.VIEWER))
     address = reverse("experiment_agreement", args=["pilot"])

@@ -56,6 +56,16 @@ def test_the_poll_after_the_end_updates_the_buttons(lab, as_):
     assert 'hx-swap-oob="true"' in run
 
 
+def test_a_finished_experiment_is_not_promised_a_curve(lab, as_):
+    Tick.objects.all().delete()
+    Run.objects.update(n_pending=3)
+    assert "The curve appears after 20 s of answers." in page(as_("owner"), lab)
+    Run.objects.update(status="done", n_pending=0, n_running=0)
+    finished = page(as_("owner"), lab)
+    assert "A curve needs more than 20 s of answers." in finished
+    assert "The curve appears" not in finished
+
+
 def test_a_poll_does_not_replace_unchanged_buttons(lab, as_):
     """A reason that is being typed is not lost."""
     assert 'id="live-actions"' not in poll(as_("owner"), lab, "pause,retry,cancel,priority")
