@@ -1,4 +1,4 @@
-"""The table of scores of one grader on the grading tab."""
+"""The tables of the scores and strengths of one grader on the grading tab."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import django_tables2 as tables
 from evalsite.lib.text import number_format
 from grading_app.reports import statistic_format
 from grading_app.reports.frames import RatedDimension
+from grading_app.reports.pairwise_stats import RankedCondition
 from grading_app.reports.verdict_stats import AnswerScores
 from grading_app.statistics.intervals import ScoreEstimate
 from grading_app.tables.results import NumberColumn
@@ -71,3 +72,20 @@ class AnswerScoreTable(tables.Table):
         if value.is_share:
             return statistic_format.format_share_interval(value.low, value.high)
         return statistic_format.format_interval(value.low, value.high)
+
+
+class StrengthTable(tables.Table):
+    """The log-strengths of the conditions that a pairwise rater compared."""
+
+    label = tables.Column(verbose_name="Condition")
+    strength = NumberColumn()
+    interval = NumberColumn(verbose_name="95 % interval", empty_values=())
+
+    class Meta:
+        orderable = False
+
+    def render_strength(self, value: float) -> str:
+        return statistic_format.format_number(value, 3)
+
+    def render_interval(self, record: RankedCondition) -> str:
+        return statistic_format.format_interval(record.low, record.high, 3)

@@ -1,4 +1,4 @@
-"""The tables of queues and of rated items."""
+"""The tables of queues, of their results and of rated items."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import django_tables2 as tables
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 
+from datasets_app.tables import DecimalColumn
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from grading_app.models import RatingQueue
 from grading_app.rating.questions import list_questions
-from grading_app.rating.queue_results import ItemMeans, list_item_means
+from grading_app.rating.queue_results import ItemMeans, QuestionResult, list_item_means
+from grading_app.reports import statistic_format
 from runs_app.models import Trial
-
-NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
+from runs_app.tables.columns import NUMBER, CountColumn
 
 
 class QueueTable(tables.Table):
@@ -80,6 +82,41 @@ class ItemMeansTable(tables.Table):
 
     def render_seconds(self, value: float) -> str:
         return f"{value:.1f}"
+
+
+class QuestionResultTable(tables.Table):
+    """The results of a queue: a row for each dimension or criterion."""
+
+    name = tables.Column(attrs={"td": {"class": "primary"}})
+    n = CountColumn(verbose_name="Ratings")
+    items = CountColumn()
+    raters = CountColumn()
+    mean = DecimalColumn()
+    sd = DecimalColumn(verbose_name="SD of items")
+    within = DecimalColumn(verbose_name="SD of raters")
+    alpha = DecimalColumn(accessor="alpha__estimate")
+    icc = tables.Column(verbose_name="ICC(2,1)", attrs=NUMBER)
+
+    class Meta:
+        default = number_format.MISSING
+        orderable = False
+
+    def __init__(self, results: list[QuestionResult], queue: RatingQueue) -> None:
+        super().__init__(results, exclude=("mean", "sd", "within", "icc") if queue.rates_pairs else ())
+        heads = {
+            "name": "Question" if queue.rubric else "Dimension",
+            "items": capfirst(queue.unit_label_plural),
+            "alpha": "Alpha, nominal" if queue.rates_pairs else "Alpha, ordinal",
+        }
+        for name, head in heads.items():
+            self.columns[name].column.verbose_name = head
+
+    def render_icc(self, value: Any) -> SafeString | str:
+        estimate = statistic_format.format_number(value.estimate)
+        if value.low is None:
+            return estimate
+        interval = statistic_format.format_interval(value.low, value.high)
+        return format_html('{} <small class="muted">{}</small>', estimate, interval)
 
 
 def list_item_rows(queue: RatingQueue) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from grading_app.reports.frames import load_condition_labels, load_dimensions
 from grading_app.reports.grader_rows import GraderRow, is_changing, list_grader_rows, list_rubric_tests, list_standings
 from grading_app.reports.rubric_upgrades import RubricUpgrade, find_rubric_upgrades, get_judge_form_url
 from grading_app.statistics.known_coverage import describe_share_coverage
-from grading_app.tables.grading import AnswerNames, AnswerScoreTable
+from grading_app.tables.grading import AnswerNames, AnswerScoreTable, StrengthTable
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.planning.work import PlanError
@@ -56,7 +56,9 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
         "rows": [_make_row_context(experiment, row, editable, upgrades, names) for row in rows],
         "shares_note": _describe_shares(rows),
         "is_live": is_computing or is_changing((run for row in rows for run in row.runs), POLLING_S),
-        "standings": standings,
+        "standings": [
+            (rater, cached, StrengthTable(cached.value.ranked if cached.value else ())) for rater, cached in standings
+        ],
         "rubric_tests": list_rubric_tests(experiment),
         "editable": editable,
         "has_panels": editable and Panel.objects.exists(),

@@ -24,7 +24,7 @@ from grading_app.forms.rating import AnswerQueueForm, AssignForm, InviteForm, Qu
 from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.rating import queue_results, queues
 from grading_app.rating.rated_norms import find_outdated_norms, make_norms
-from grading_app.tables.rating import ItemMeansTable, QueueTable, list_item_rows
+from grading_app.tables.rating import ItemMeansTable, QuestionResultTable, QueueTable, list_item_rows
 from runs_app.views.annotations import list_annotated_keys
 from runs_app.views.permissions import editable_experiment
 
@@ -56,7 +56,7 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "queue": queue,
         "may_change": may_change,
-        "questions": queue_results.list_question_results(queue),
+        "questions": QuestionResultTable(queue_results.list_question_results(queue), queue),
         "raters": queue_results.list_rater_progress(queue),
         "items": items,
         "n_complete": complete,

@@ -26,6 +26,7 @@ from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
 from grading_app.reports.stored_results import FigureTexts, get_results
 from grading_app.scoring.grading import read_rules
 from grading_app.statistics.known_coverage import describe_share_coverage
+from grading_app.tables.reports import SnapshotTable
 from grading_app.tables.results import AnswerTable, ScoreTable
 from grading_app.views.blind import get_blind_context
 from grading_app.views.leaderboard import get_leaderboard_context
@@ -77,7 +78,7 @@ def _render_results(request: HttpRequest, experiment: Experiment, rules: RuleFor
         "exports": _list_exports(experiment, wave),
         "participants": _make_participants_context(experiment) if experiment.dimensions.exists() else None,
         "rule_form": rules,
-        "snapshots": list(Snapshot.objects.filter(experiment=experiment)[:MAX_SNAPSHOTS]),
+        "snapshots": SnapshotTable(list(Snapshot.objects.filter(experiment=experiment)[:MAX_SNAPSHOTS]), slug),
         "snapshot_form": SnapshotForm() if rules else None,
     }
     if cached.value is not None:

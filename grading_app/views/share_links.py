@@ -37,6 +37,7 @@ from grading_app.study_report.build import get_report
 from grading_app.study_report.composition import drop_money_columns, is_cost_figure, leave_out_costs
 from grading_app.study_report.document import Document
 from grading_app.study_report.files import FILE_TYPES
+from grading_app.tables.reports import ShareLinkTable
 from grading_app.tables.result_table import make_html_table
 from grading_app.views.reports import (
     get_stored_document,
@@ -73,7 +74,7 @@ def share_links(request: HttpRequest, slug: str) -> HttpResponse:
         address = request.build_absolute_uri(reverse("shared", args=[token]))
         form = ShareLinkForm()
     links = list(ShareLink.objects.filter(experiment=experiment).select_related("created_by")[:MAX_SHOWN])
-    context = {"experiment": experiment, "form": form, "links": links, "address": address}
+    context = {"experiment": experiment, "form": form, "links": ShareLinkTable(links), "address": address}
     response = render(request, "grading_app/share_links.html", context)
     response["Cache-Control"] = "private, no-store"
     return response

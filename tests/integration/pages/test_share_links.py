@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import urlencode
@@ -270,6 +271,20 @@ def test_the_address_is_shown_once_and_only_its_hash_is_stored(client, study):
     assert address not in client.get(page).content.decode()
     assert "reviewers" in page_text(client.get(page))
     assert timedelta(days=29) < link.expires_at - timezone.now() < timedelta(days=31)
+
+
+def test_each_active_link_has_a_button_that_revokes_it(study):
+    active, revoked = make_link(study)[0], make_link(study)[0]
+    revoked.revoke(by=study.owner)
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(study.owner)
+    page = page_text(client.get(reverse("share_links", args=["study"])))
+    address = reverse("share_link_revoke", args=["study", active.pk])
+    (token,) = re.findall(rf'action="{address}"> <input type="hidden" name="csrfmiddlewaretoken" value="(\w+)">', page)
+    assert reverse("share_link_revoke", args=["study", revoked.pk]) not in page
+    assert client.post(address, {"csrfmiddlewaretoken": token}).status_code == 302
+    active.refresh_from_db()
+    assert active.state == "revoked"
 
 
 def test_an_invalid_choice_creates_no_link(client, study):
