@@ -1,4 +1,4 @@
-"""Requests: the snapshot of a trial's condition, rendered for its item."""
+"""Requests: the stored content of a trial's condition, rendered for its item."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class RunDesign:
-    """The design of a run's requests: the snapshot of its condition, and its wave's offset among the epochs.
+    """The design of a run's requests: the content of its condition, and its wave's offset among the epochs.
 
     `salted` adds a unique suffix to each request. `cached` allows answers from the response cache. `rubric_variables`
     are the variables of a judge's rubric. `texts` is the hash of the text set that the judge reads. `closing` asks for

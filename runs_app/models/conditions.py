@@ -47,7 +47,8 @@ class ConditionQuerySet(models.QuerySet["Condition"]):
 class Condition(models.Model):
     """One combination of model, prompt and sampler, or a model that judges answers or writes rubrics.
 
-    `content` is the snapshot that is sent to the model. The database refuses to change it.
+    `content` is a copy of model, prompt and sampler at the time of planning. Requests are rendered from it, and the
+    database refuses to change it.
     """
 
     class Stage(models.TextChoices):

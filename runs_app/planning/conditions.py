@@ -40,7 +40,7 @@ class Cell:
 
     @property
     def content(self) -> dict[str, Any]:
-        """Return the condition's snapshot without names: {"model": ..., "prompt": ..., "sampler": ...}."""
+        """Return the content of the condition, without names: {"model": ..., "prompt": ..., "sampler": ...}."""
         return {axis: dict(facet.content) for axis, facet in self.facets.items()}
 
     @property

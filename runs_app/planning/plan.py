@@ -2,8 +2,8 @@
 
 Planning again adds only the missing rows. The lock order is experiment, samplers and dimensions, run, trials.
 
-A cell of the design is a combination of model, prompt and sampler. Its condition is the stored row with the snapshot
-of their content. The answers of judges have conditions and runs, too, but no cell: `generating()` leaves them out.
+A cell of the design is a combination of model, prompt and sampler. Its condition is the row that stores a copy of their
+content. Judges and rubric writers have conditions and runs, too, but no cell: `generating()` leaves them out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Builders of rows for tests. Each name means one thing in all of them.
+"""Builders of rows for tests. Each name has one meaning in all tests.
 
-Every function makes rows that the product itself could have made: datasets are approved after their items are in,
-prompts and samplers are approved, the counters of a run equal its trials. Here are the builders of any experiment; the
-modules beside hold those of one subject: drafts, batches, the engine, judges, gradings, rating queues, recordings.
+Every function creates rows that the site itself could have created: datasets are approved after their items are added,
+prompts and samplers are approved, the counters of a run equal its trials. The package exports the builders of
+experiments. Its modules have the builders of one subject each, such as drafts, batches, judges and rating queues.
 """
 
 from tests.factories.datasets import approve, make_dataset, plain_question

@@ -16,50 +16,50 @@ TEST = re.compile(r"`(tests/[\w./-]+\.py)::(\w+)`")
 
 
 @cache
-def text_of(page):
+def read_page(page):
     return CODE_BLOCK.sub("", page.read_text(encoding="utf-8"))
 
 
-def name_of(page):
+def get_relative_path(page):
     return str(page.relative_to(ROOT))
 
 
-def slug_of(heading):
-    """As the common renderers make an anchor of a heading."""
+def make_anchor(heading):
+    """Return the anchor that common renderers make from a heading."""
     return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")
 
 
-def anchors_of(page):
-    return {slug_of(heading) for heading in re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)}
+def list_anchors(page):
+    return {make_anchor(heading) for heading in re.findall(r"^#+ (.+)$", read_page(page), re.MULTILINE)}
 
 
 def test_the_documents_are_found():
     assert {"README.md", "CONTRIBUTING.md", "THREAT_MODEL.md", "CHANGELOG.md"} <= {page.name for page in PAGES}
 
 
-@pytest.mark.parametrize("document", PAGES, ids=name_of)
+@pytest.mark.parametrize("document", PAGES, ids=get_relative_path)
 def test_relative_links_point_to_existing_files_and_headings(document):
     broken = []
-    for target in LINK.findall(text_of(document)):
+    for target in LINK.findall(read_page(document)):
         if re.match(r"[a-z]+:", target):
             continue
         path, _, anchor = target.partition("#")
-        there = (document.parent / path).resolve() if path else document
-        if not there.exists() or (anchor and anchor not in anchors_of(there)):
+        linked_file = (document.parent / path).resolve() if path else document
+        if not linked_file.exists() or (anchor and anchor not in list_anchors(linked_file)):
             broken.append(target)
     assert broken == []
 
 
-@pytest.mark.parametrize("document", PAGES, ids=name_of)
+@pytest.mark.parametrize("document", PAGES, ids=get_relative_path)
 def test_named_paths_of_the_project_exist(document):
-    named = set(PATH.findall(text_of(document)))
+    named = set(PATH.findall(read_page(document)))
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
 
 
-@pytest.mark.parametrize("document", PAGES, ids=name_of)
+@pytest.mark.parametrize("document", PAGES, ids=get_relative_path)
 def test_tests_named_as_proof_exist(document):
     missing = []
-    for path, name in TEST.findall(text_of(document)):
+    for path, name in TEST.findall(read_page(document)):
         file = ROOT / path
         if not file.exists() or not re.search(rf"^\s*(?:async )?def {name}\(", file.read_text("utf-8"), re.MULTILINE):
             missing.append(f"{path}::{name}")
@@ -67,7 +67,7 @@ def test_tests_named_as_proof_exist(document):
 
 
 def runs_in_make_test(path, name):
-    """Whether `make test` runs that test: nothing of tests/system that is not marked quick, and nothing marked slow."""
+    """Return whether `make test` runs this test: it is not marked slow, and in tests/system it is marked quick."""
     text = (ROOT / path).read_text(encoding="utf-8")
     marks = re.search(rf"((?:^@.*\n)*)^(?:async )?def {name}\(", text, re.MULTILINE)[1] if name else ""
     wanted = "mark.quick" in marks or not path.startswith("tests/system/")
@@ -76,7 +76,7 @@ def runs_in_make_test(path, name):
 
 def test_every_promise_of_the_engine_has_a_test_that_make_test_runs():
     promises = re.findall(
-        r"^- \*\*(.+?)\*\*(.*?)(?=^- |^## |\Z)", text_of(ROOT / "docs" / "promises.md"), re.MULTILINE | re.DOTALL
+        r"^- \*\*(.+?)\*\*(.*?)(?=^- |^## |\Z)", read_page(ROOT / "docs" / "promises.md"), re.MULTILINE | re.DOTALL
     )
     assert len(promises) > 20
     proofs = {promise: re.findall(r"`(tests/[\w./-]+\.py)(?:::(\w+))?`", text) for promise, text in promises}
@@ -85,13 +85,13 @@ def test_every_promise_of_the_engine_has_a_test_that_make_test_runs():
 
 
 def test_the_index_names_every_page():
-    named = set(LINK.findall(text_of(ROOT / "docs" / "index.md")))
+    named = set(LINK.findall(read_page(ROOT / "docs" / "index.md")))
     assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} <= named
 
 
 def test_contributing_describes_every_folder_of_tests():
     folders = {f"{file.parent.relative_to(ROOT)}/" for file in (ROOT / "tests").rglob("test_*.py")}
-    assert folders <= set(PATH.findall(text_of(ROOT / "CONTRIBUTING.md")))
+    assert folders <= set(PATH.findall(read_page(ROOT / "CONTRIBUTING.md")))
 
 
 def test_make_commands_in_the_readme_are_makefile_targets():

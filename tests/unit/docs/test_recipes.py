@@ -13,7 +13,7 @@ FOREIGN = {"makemigrations", "RunSQL", "Meta", "Status", "NAME", "FORMAT", "tran
 NAME = re.compile(r"^@?([A-Za-z_]\w*)(?:\(.*\)|\.\w+| = .*)?$", re.DOTALL)
 
 
-def recipes():
+def read_recipes():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     chapter = text[text.index("## Recipes") : text.index("## Dependencies")]
     parts = re.split(r"^### (.+)$", chapter, flags=re.MULTILINE)[1:]
@@ -22,28 +22,28 @@ def recipes():
 
 def test_every_kind_of_extension_has_a_recipe():
     wanted = {"A scorer", "A figure", "A parametric task", "A task for the queue", "A provider", "A format of datasets"}
-    assert wanted | {"A format of studies", "A figure for papers, or a section of the report"} <= set(recipes())
+    assert wanted | {"A format of studies", "A figure for papers, or a section of the report"} <= set(read_recipes())
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", read_recipes())
 def test_every_file_of_a_recipe_exists_under_its_full_path(name):
-    files = re.findall(r"`([\w./-]+\.(?:py|sql|html|md|toml))`", recipes()[name])
+    files = re.findall(r"`([\w./-]+\.(?:py|sql|html|md|toml))`", read_recipes()[name])
     assert [file for file in files if file not in BY_KIND and not (ROOT / file).is_file()] == []
 
 
-def code_of(quoted):
-    """The text of the files and folders among these words."""
-    paths = [ROOT / one for one in quoted if "/" in one]
+def read_code(quoted):
+    """Return the text of the files and folders among these words."""
+    paths = [ROOT / word for word in quoted if "/" in word]
     files = [file for path in paths for file in (path.glob("*.py") if path.is_dir() else [path]) if file.is_file()]
     return "".join(file.read_text(encoding="utf-8") for file in files)
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", read_recipes())
 def test_every_name_in_a_recipe_occurs_in_one_of_its_files(name):
-    quoted = re.findall(r"`([^`]+)`", recipes()[name])
-    names = {found[1] for one in quoted if (found := NAME.match(one))} - FOREIGN
-    code = code_of(quoted)
-    assert [one for one in sorted(names) if not re.search(rf"\b{one}\b", code)] == []
+    quoted = re.findall(r"`([^`]+)`", read_recipes()[name])
+    names = {match[1] for word in quoted if (match := NAME.match(word))} - FOREIGN
+    code = read_code(quoted)
+    assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", code)] == []
 
 
 def test_the_figure_of_a_trials_path_names_existing_modules():
