@@ -42,11 +42,11 @@ class SignInRequiredMiddleware(LoginRequiredMiddleware):
     """Middleware that requires sign-in and then returns the person to a page, even if the session expired at a POST."""
 
     def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponse:  # type: ignore[override]
-        answer = redirect_to_login(find_page(request))
+        redirect = redirect_to_login(find_page(request))
         if not request.headers.get("HX-Request"):
-            return answer
+            return redirect
         # htmx would insert the sign-in page into a part of the current page.
-        return HttpResponse(status=204, headers={"HX-Redirect": answer.url})
+        return HttpResponse(status=204, headers={"HX-Redirect": redirect.url})
 
 
 class NoStoreMiddleware:
@@ -94,7 +94,7 @@ class StorableRequestMiddleware:
 
 
 def _has_lookup(request: HttpRequest) -> bool:
-    """Return whether an admin list is filtered by a lookup such as `created_at__year`. Django checks no range there."""
+    """Return whether an admin list is filtered by a lookup with a value whose range Django does not check."""
     match = request.resolver_match
     return bool(match and match.app_name == "admin") and any("__" in name for name in request.GET)
 

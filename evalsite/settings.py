@@ -26,7 +26,7 @@ LLM_KEY_NAMES = environment.read_words("EVALSITE_LLM_KEY_NAMES")  # Empty allows
 CALL_OBSERVER = os.environ.get("EVALSITE_CALL_OBSERVER", "").strip()  # runs_app/llm/call_observer.py
 
 
-def _secret_key() -> str:
+def _load_secret_key() -> str:
     """Return the secret key from the environment, or create one once in a file that only its owner can read."""
     key = os.environ.get("EVALSITE_SECRET_KEY")
     if key is not None:
@@ -40,7 +40,7 @@ def _secret_key() -> str:
         draft.touch(mode=0o600)
         draft.write_text(secrets.token_urlsafe(48))
         try:
-            os.link(draft, path)  # Fails if another process was first. Its key is then used.
+            os.link(draft, path)  # Fails if another process was faster. This process then uses that key.
         except FileExistsError:
             pass
         finally:
@@ -48,10 +48,10 @@ def _secret_key() -> str:
     return path.read_text().strip()
 
 
-SECRET_KEY = _secret_key()
+SECRET_KEY = _load_secret_key()
 
 
-def _connection() -> dict[str, Any]:
+def _read_connection_parameters() -> dict[str, Any]:
     if url := os.environ.get("DATABASE_URL"):
         return dict(conninfo.conninfo_to_dict(url))
     from evalsite.lib.ops.postgres import Embedded
@@ -62,22 +62,22 @@ def _connection() -> dict[str, Any]:
 # A machine that fails does not close its connections. With these settings both ends detect that within half a minute.
 # A session that is idle in a transaction, for example of a frozen machine, is ended after one minute. Until then it
 # may hold locks that everybody waits for.
-NOTICE = {
+CLIENT_TIMEOUTS = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-SESSION = (
+SERVER_TIMEOUTS = (
     "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=25000"
     " -c idle_in_transaction_session_timeout=60000"
 )
 
 
-def _database() -> dict[str, Any]:
+def _build_database_settings() -> dict[str, Any]:
     """Return the database settings: DATABASE_URL, or the socket of the embedded server. Start nothing."""
-    parameters = _connection()
+    parameters = _read_connection_parameters()
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": parameters.pop("dbname", "evalsite"),
@@ -89,14 +89,14 @@ def _database() -> dict[str, Any]:
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "application_name": "evalsite",
-            **NOTICE,
+            **CLIENT_TIMEOUTS,
             **parameters,
-            "options": f"{SESSION} {parameters.get('options', '')}",
+            "options": f"{SERVER_TIMEOUTS} {parameters.get('options', '')}",
         },
     }
 
 
-DATABASES = {"default": _database()}
+DATABASES = {"default": _build_database_settings()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 INSTALLED_APPS = [

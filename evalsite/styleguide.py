@@ -53,14 +53,14 @@ class ExampleForm(forms.Form):
     samples = forms.IntegerField(min_value=1, max_value=1000, initial=20, help_text="Repetitions of a cell.")
     budget = forms.DecimalField(required=False, help_text="US dollars. A run never spends more.")
     order = forms.ChoiceField(
-        choices=[("side", "Conditions side by side"), ("sequence", "One after the other")],
+        choices=[("side", "Conditions side by side"), ("sequence", "Conditions sequentially")],
         widget=forms.RadioSelect,
         initial="side",
     )
     notes = forms.CharField(widget=forms.Textarea(attrs={"rows": 3}), required=False)
     items = forms.FileField(required=False, help_text="CSV, JSONL or Parquet, at most 200 MB.")
     cache = forms.BooleanField(
-        required=False, initial=True, help_text="The same request and epoch is never paid for twice."
+        required=False, initial=True, help_text="Never pay twice for the same request and epoch."
     )
 
 
@@ -79,8 +79,8 @@ class RunFilter(filters.FilterSet):
         return queryset
 
 
-def rows() -> list[dict[str, Any]]:
-    """Return runs in every state, including extremes: nothing done, one failure in a million, an unknown price."""
+def build_example_rows() -> list[dict[str, Any]]:
+    """Return runs in every state, with extreme values: nothing done, one failure in a million, an unknown price."""
     parts = [(0, 0, 0, 800), (412, 32, 3, 353), (999_999, 0, 1, 0), (120, 0, 44, 636), (0, 0, 0, 800), (300, 0, 0, 500)]
     costs = [Decimal(0), Decimal("1.2404"), Decimal("1412.5"), None, Decimal("0.000012"), Decimal("0.0834")]
     return [
@@ -98,9 +98,9 @@ def rows() -> list[dict[str, Any]]:
     ]
 
 
-def context(request: HttpRequest) -> dict[str, Any]:
+def build_context(request: HttpRequest) -> dict[str, Any]:
     """Return the context of `styleguide.html` for this request."""
-    table = RunTable(rows())
+    table = RunTable(build_example_rows())
     paginate_table(request, table, 5)
     users = get_user_model()._default_manager.none()
     return {

@@ -19,7 +19,7 @@ from runs_app.models import Experiment, LanguageModel, Run
 from runs_app.monitoring.health import measure_worker_health
 from runs_app.monitoring.progress import annotate_totals, find_experiment_state, read_totals
 
-RECENT = 8
+MAX_RECENT = 8
 
 
 @login_not_required
@@ -55,9 +55,9 @@ def home(request: HttpRequest) -> HttpResponse:
     visible = Experiment.objects.visible_to(request.user).exclude(status=Experiment.Status.ARCHIVED)
     running = visible.filter(pk__in=Run.objects.filter(status__in=Run.UNDER_WAY).values("experiment"))
     context = {
-        "running": _with_progress(running),
-        "recent": _with_progress(visible.exclude(pk__in=running.values("pk"))),
-        "steps": _steps(request.user),
+        "running": _list_with_progress(running),
+        "recent": _list_with_progress(visible.exclude(pk__in=running.values("pk"))),
+        "steps": _list_setup_steps(request.user),
         "may_design": is_member(request.user),
     }
     return render(request, "home.html", context)
@@ -71,33 +71,42 @@ def _redirect_non_member(request: HttpRequest) -> HttpResponse:
         return render(request, "home_without_role.html")
 
 
-def _with_progress(experiments: Any) -> list[dict[str, Any]]:
-    rows = annotate_totals(experiments.select_related("dataset", "owner"))[:RECENT]
+def _list_with_progress(experiments: Any) -> list[dict[str, Any]]:
+    rows = annotate_totals(experiments.select_related("dataset", "owner"))[:MAX_RECENT]
     return [
         {"experiment": row, "totals": read_totals(row), "state": find_experiment_state(row, read_totals(row))}
         for row in rows
     ]
 
 
-def _steps(user: Any) -> list[dict[str, Any]]:
+def _list_setup_steps(user: Any) -> list[dict[str, Any]]:
     """Return the steps from an empty database to a first experiment, or [] once they are all done."""
     if not is_member(user):
         return []
-    approved = Dataset.objects.filter(status=Dataset.Status.APPROVED).exists()
-    served = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True).exists()
-    designed = Experiment.objects.visible_to(user).exists()
-    if approved and served and designed:
+    has_dataset = Dataset.objects.filter(status=Dataset.Status.APPROVED).exists()
+    has_model = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True).exists()
+    has_experiment = Experiment.objects.visible_to(user).exists()
+    if has_dataset and has_model and has_experiment:
         return []
+    can_design = has_dataset and has_model
     return [
-        _step("Import a dataset and have it approved", "dataset_list", approved, "Datasets"),
-        _step("Add an endpoint and a model", "endpoint_list", served, "Endpoints", may=is_operator(user)),
-        _step("Design an experiment", "experiment_new", designed, "New experiment", may=approved and served),
+        _build_step("Import a dataset and have it approved", "dataset_list", has_dataset, "Datasets"),
+        _build_step(
+            "Add an endpoint and a model", "endpoint_list", has_model, "Endpoints", is_allowed=is_operator(user)
+        ),
+        _build_step(
+            "Design an experiment",
+            "experiment_new",
+            has_experiment,
+            "New experiment",
+            is_allowed=can_design,
+        ),
     ]
 
 
-def _step(text: str, url_name: str, done: bool, label: str, *, may: bool = True) -> dict[str, Any]:
+def _build_step(text: str, url_name: str, done: bool, label: str, *, is_allowed: bool = True) -> dict[str, Any]:
     try:
-        url = reverse(url_name) if may and not done else ""
+        url = reverse(url_name) if is_allowed and not done else ""
     except NoReverseMatch:
         url = ""
     return {"text": text, "url": url, "done": done, "label": label}
@@ -105,6 +114,6 @@ def _step(text: str, url_name: str, done: bool, label: str, *, may: bool = True)
 
 @require_safe
 def styleguide(request: HttpRequest) -> HttpResponse:
-    from evalsite.styleguide import context  # Import late: no other page needs these made-up rows.
+    from evalsite.styleguide import build_context  # Import late: no other page needs these made-up rows.
 
-    return render(request, "styleguide.html", context(request))
+    return render(request, "styleguide.html", build_context(request))

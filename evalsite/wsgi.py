@@ -13,7 +13,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
 
 class Request(WSGIRequest):
-    """A request whose charset is not trusted. Django fails before any middleware if it names a bytes-to-bytes codec."""
+    """A request that ignores an invalid charset. Django would fail before any middleware on a bytes-to-bytes codec."""
 
     def _set_content_type_params(self, meta: dict[str, Any]) -> None:
         try:

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from evalsite.lib.web.htmx import wants_part
-from evalsite.lib.web.model_names import is_without_names
+from evalsite.lib.web.model_names import hides_names_for
 from grading_app.models import BlindReading, ShareLink
 from runs_app.models import Experiment
 
@@ -56,7 +56,7 @@ class BlindPagesMiddleware:
         match = request.resolver_match
         if match is None or not request.user.is_authenticated:
             return None
-        if ROUTES_WITHOUT_EXPERIMENT.match(match.route) or is_without_names(view, request):
+        if ROUTES_WITHOUT_EXPERIMENT.match(match.route) or hides_names_for(view, request):
             return None
         readings = _find_hidden_readings(request, match.route, match.url_name or "", kwargs)
         return _render_question(request, readings) if readings else None

@@ -23,7 +23,7 @@ from datasets_app.views.permissions import make_dataset_context, redirect_back, 
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
-from evalsite.lib.web.long_text import text_file
+from evalsite.lib.web.long_text import build_text_response
 
 
 @require_safe
@@ -60,7 +60,7 @@ def item_text(request: HttpRequest, slug: str, version: int, pk: int, name: str)
     }
     if not texts.get(name):
         raise Http404
-    return text_file(texts[name], f"item-{item.pk}-{name}")
+    return build_text_response(texts[name], f"item-{item.pk}-{name}")
 
 
 def _exclude(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:

@@ -19,7 +19,7 @@ from django.utils.safestring import SafeString
 from evalsite.lib.text.diff import compare_lines
 from evalsite.lib.text.number_format import format_money
 from evalsite.lib.web.htmx import wants_part
-from evalsite.lib.web.long_text import numbered_file
+from evalsite.lib.web.long_text import build_numbered_text_response
 from grading_app.admin.forms import AnswerForm, PreviewForm, RubricForm, fetch_item_text
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.rubric_preview import PreviewCost, RubricPreview, list_previewed_verdicts, request_preview
@@ -180,7 +180,7 @@ class RubricAdmin(VersionedAdmin):
 def _download_turn(request: HttpRequest, result: dict[str, Any] | None, name: str) -> HttpResponse:
     """Return the turn of the preview that `?whole=` chooses, as a file."""
     turns = result["turns"].turns if result and "turns" in result else []
-    return numbered_file((turn.text for turn in turns), request.GET["whole"], f"{name}-message")
+    return build_numbered_text_response((turn.text for turn in turns), request.GET["whole"], f"{name}-message")
 
 
 def _build_test(rubric: Rubric, form: PreviewForm) -> RubricPreview:

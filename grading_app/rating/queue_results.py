@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import Aggregate, Avg, Count, FloatField, Q, StdDev
 from django.utils import timezone
 
-from evalsite.lib.text.spreadsheet import csv_line
+from evalsite.lib.text.spreadsheet import format_csv_line
 from grading_app.models import Grading, RaterAssignment, Rating, RatingQueue
 from grading_app.rating.questions import Key, list_questions
 
@@ -231,11 +231,11 @@ def iterate_csv_lines(queue: RatingQueue) -> Iterator[str]:
     Later columns name the rated answer and the rubric; they are empty if the item itself was rated.
     The last column is the rater's alias.
     """
-    yield csv_line(EXPORT_COLUMNS)
+    yield format_csv_line(EXPORT_COLUMNS)
     ratings = Rating.objects.given().filter(assignment__queue=queue).order_by("assignment__number", "position")
     queue_cells = [queue.name, str(queue.dataset), queue.dataset.content_hash]
     for row in ratings.values_list(*EXPORTED_FIELDS, named=True).iterator(chunk_size=2000):
-        yield csv_line([*queue_cells, *_build_csv_cells(queue, row)])
+        yield format_csv_line([*queue_cells, *_build_csv_cells(queue, row)])
 
 
 EXPORTED_FIELDS = [

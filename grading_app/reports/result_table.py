@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from evalsite.lib.text.number_format import MISSING, format_count, format_money
-from evalsite.lib.text.spreadsheet import csv_line
+from evalsite.lib.text.spreadsheet import format_csv_line
 from grading_app.reports import statistic_format
 
 Kind = Literal["text", "count", "number", "share", "points", "signed", "signed_share", "coefficient", "p", "money",
@@ -147,7 +147,7 @@ def _finite(value: Any) -> Value:
 
 def _render_csv(table: ResultTable) -> str:
     names = [name for column in table.columns for name, _ in _flatten(column, None)]
-    return "".join([csv_line(names), *(csv_line(record.values()) for record in table.records())])
+    return "".join([format_csv_line(names), *(format_csv_line(record.values()) for record in table.records())])
 
 
 def _render_json(table: ResultTable) -> str:

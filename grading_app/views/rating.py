@@ -23,7 +23,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from evalsite.lib.permissions import is_member, is_reader
-from evalsite.lib.web.long_text import text_file
+from evalsite.lib.web.long_text import build_text_response
 from grading_app.forms.rating import AliasForm
 from grading_app.models import RaterAssignment, Rating, RatingQueue
 from grading_app.rating import session
@@ -248,4 +248,4 @@ def rating_text(request: HttpRequest, name: str, position: int, part: str) -> Ht
     parts = {"question": unit["text"], **dict(zip(("first", "second"), answers, strict=False))}
     if not parts.get(part):
         raise Http404
-    return text_file(parts[part], part)
+    return build_text_response(parts[part], part)

@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 from datasets_app.admin_transitions import RowAction, RowActionAdmin
 from evalsite.lib.bounded_json import BoundedJSONField
 from evalsite.lib.web.admin import history_list
-from evalsite.lib.web.long_text import numbered_file
+from evalsite.lib.web.long_text import build_numbered_text_response
 from runs_app.admin.forms import MappingsForm, PreviewForm, PromptForm
 from runs_app.llm import prompts
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
@@ -181,7 +181,9 @@ class PromptAdmin(DesignPartAdmin):
         preview = _build_preview(prompt, form) if form.is_valid() else None
         if "whole" in request.GET:
             turns = preview["turns"].turns if preview else []
-            return numbered_file((turn.text for turn in turns), request.GET["whole"], f"{prompt.name}-message")
+            return build_numbered_text_response(
+                (turn.text for turn in turns), request.GET["whole"], f"{prompt.name}-message"
+            )
         context = {
             **self.admin_site.each_context(request),
             "title": f"Preview of {prompt}",

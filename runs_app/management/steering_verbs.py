@@ -47,7 +47,7 @@ def add_steering_verbs(verbs: Any) -> None:
     _add_settings(add_experiment_verb(verbs, "set", "change settings that may change after the launch"))
     parser = add_experiment_verb(verbs, "cancel", "cancel pending trials for ever")
     add_condition_option(parser, "only the runs of these conditions")
-    add_reason(parser, needed=True)
+    add_reason(parser, required=True)
     parser.add_argument("--yes", action="store_true")
     parser = add_experiment_verb(verbs, "retry", "give failed trials a new set of attempts")
     parser.add_argument("--error-class", metavar="CLASS", help="only trials that failed with this class")

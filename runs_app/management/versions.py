@@ -51,10 +51,10 @@ class VersionCommand(VerbCommand):
         if self.is_approved_by_hand:
             approve = verbs.add_parser("approve", help="freeze a draft for use")
             approve.add_argument("reference", help=REFERENCE)
-            add_reason(approve, needed=True)
+            add_reason(approve, required=True)
         archive = verbs.add_parser("archive", help="take a version out of use")
         archive.add_argument("reference", help=REFERENCE)
-        add_reason(archive, needed=True)
+        add_reason(archive, required=True)
 
     def do_list(self, json: bool, **options: Any) -> None:
         rows = list(self.kind.objects.select_related("created_by"))

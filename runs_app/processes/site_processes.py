@@ -15,7 +15,7 @@ from django.core.management import call_command
 from django.db import DatabaseError, OperationalError, connection
 
 from evalsite.lib.ops.postgres import Embedded
-from evalsite.lib.ops.private_files import close_folder
+from evalsite.lib.ops.private_files import restrict_folder
 from evalsite.lib.ops.supervisor import Child, PeriodicTask, Supervisor
 from runs_app.planning.shipped_designs import create_shipped_designs
 from runs_app.taskqueue.broker import Pulse, requeue_tasks
@@ -101,7 +101,7 @@ def serve(
 def _remove_leftovers() -> None:
     """Requeue the tasks of an `up` that was killed on this machine, and restrict folders that are too open."""
     for folder in (settings.MEDIA_ROOT, settings.JOURNAL_DIR):
-        close_folder(Path(folder))
+        restrict_folder(Path(folder))
     for channel in SupervisorChannel.find_orphaned(settings.DATA_DIR):
         requeue_tasks(channel)
         channel.remove()

@@ -15,7 +15,7 @@ from datasets_app.models import Dataset
 from datasets_app.tables import HistoryTable
 from evalsite.lib.permissions import is_member, readers_only
 from evalsite.lib.web.list_page import ListPage
-from evalsite.lib.web.long_text import numbered_file
+from evalsite.lib.web.long_text import build_numbered_text_response
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app.filters import ExperimentFilter
 from runs_app.forms.run_control import AssumptionsForm
@@ -97,7 +97,7 @@ def experiment_preview(request: HttpRequest, slug: str) -> HttpResponse:
 def experiment_message(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Return one whole message of the preview as a file. `number` counts the turns from 1."""
     turns = _build_preview_context(request, Design.load(visible_experiment(request, slug)))["preview_turns"]
-    return numbered_file((turn.text for turn, _ in turns), str(number), f"{slug}-message")
+    return build_numbered_text_response((turn.text for turn, _ in turns), str(number), f"{slug}-message")
 
 
 @require_safe

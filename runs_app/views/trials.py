@@ -14,7 +14,7 @@ from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.filter_chips import list_filter_chips
-from evalsite.lib.web.long_text import text_file
+from evalsite.lib.web.long_text import build_text_response
 from runs_app.annotations import group_by_trial
 from runs_app.filters import TrialFilter
 from runs_app.models import Condition, Experiment, Run, Trial
@@ -215,7 +215,7 @@ def trial_text(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     text = texts.get(name)
     if not text:
         raise Http404
-    return text_file(text, f"trial-{pk}-{name}")
+    return build_text_response(text, f"trial-{pk}-{name}")
 
 
 @require_safe
@@ -225,7 +225,7 @@ def trial_message(request: HttpRequest, pk: int, number: int) -> HttpResponse:
     turns = rebuild_turns(_get_visible_trial(request, pk)).turns
     if not 1 <= number <= len(turns) or not turns[number - 1].text:
         raise Http404
-    return text_file(turns[number - 1].text, f"trial-{pk}-message-{number}")
+    return build_text_response(turns[number - 1].text, f"trial-{pk}-message-{number}")
 
 
 def _get_visible_trial(request: HttpRequest, pk: int) -> Trial:

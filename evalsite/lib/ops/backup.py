@@ -1,6 +1,6 @@
 """Backups of the whole site: a dump of the database, and the images that its rows reference.
 
-A backup contains password hashes, so its files are unreadable for other accounts. Sessions are excluded: a stolen
+A backup contains password hashes, so other accounts cannot read its files. Sessions are excluded: a stolen
 backup signs nobody in.
 
 Images have content addresses and never change, so all backups in one folder share one copy of them. The site writes an
@@ -21,11 +21,11 @@ from django.conf import settings
 from django.db import connection
 
 from evalsite.lib.ops.postgres_programs import find_programs
-from evalsite.lib.ops.private_files import close_folder
+from evalsite.lib.ops.private_files import restrict_folder
 
-DUMPS = "evalsite-*.dump"
-WITHOUT_SESSIONS = ("--exclude-table-data=*.django_session",)
-UPLOADS = "uploads"  # Files of unfinished uploads. They are short-lived, and a backup leaves them out.
+DUMP_PATTERN = "evalsite-*.dump"
+EXCLUDE_SESSIONS = ("--exclude-table-data=*.django_session",)
+UPLOADS_FOLDER = "uploads"  # Short-lived files of unfinished uploads, which a backup omits.
 
 
 class BackupError(Exception):
@@ -42,16 +42,16 @@ def back_up(folder: Path, keep: int | None = None) -> tuple[Path, int]:
     draft = path.with_suffix(".part")
     try:
         draft.touch(mode=0o600)
-        _run("pg_dump", "--format=custom", "--no-owner", "--no-privileges", *WITHOUT_SESSIONS, f"--file={draft}")
+        _run("pg_dump", "--format=custom", "--no-owner", "--no-privileges", *EXCLUDE_SESSIONS, f"--file={draft}")
         draft.rename(path)
     finally:
         draft.unlink(missing_ok=True)
     copied = _copy_missing(Path(settings.MEDIA_ROOT), folder / "media")
-    close_folder(folder / "media")
-    for dump in folder.glob(DUMPS):
+    restrict_folder(folder / "media")
+    for dump in folder.glob(DUMP_PATTERN):
         with suppress(PermissionError):  # The dump belongs to another account.
             dump.chmod(0o600)  # Earlier versions made dumps that everybody could read.
-    for old in sorted(folder.glob(DUMPS))[: -keep if keep else 0]:
+    for old in sorted(folder.glob(DUMP_PATTERN))[: -keep if keep else 0]:
         old.unlink()
     return path, copied
 
@@ -78,7 +78,7 @@ def _run(program: str, *arguments: str) -> None:
     """
     parameters = connection.get_connection_params()
     target = " ".join(
-        f"{name}={_quoted(parameters[name])}" for name in ("host", "port", "user", "dbname") if parameters.get(name)
+        f"{name}={_quote(parameters[name])}" for name in ("host", "port", "user", "dbname") if parameters.get(name)
     )
     password = {"PGPASSWORD": str(parameters["password"])} if parameters.get("password") else {}
     result = subprocess.run(
@@ -91,7 +91,7 @@ def _run(program: str, *arguments: str) -> None:
         raise BackupError(f"{program} failed: {result.stderr.strip() or result.returncode}")
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     """Quote a value for a connection string of libpq."""
     return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
 
@@ -103,7 +103,7 @@ def _copy_missing(source: Path, target: Path) -> int:
     a final name.
     """
     copied = 0
-    for path in _files(source):
+    for path in _iterate_files(source):
         destination = target / path.relative_to(source)
         if destination.exists():
             continue
@@ -116,8 +116,8 @@ def _copy_missing(source: Path, target: Path) -> int:
     return copied
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _iterate_files(folder: Path) -> Iterator[Path]:
     """Yield the files to copy. Skip uploads and the leftovers of an interrupted copy."""
     for path in folder.rglob("*"):
-        if path.is_file() and path.suffix != ".part" and path.relative_to(folder).parts[0] != UPLOADS:
+        if path.is_file() and path.suffix != ".part" and path.relative_to(folder).parts[0] != UPLOADS_FOLDER:
             yield path

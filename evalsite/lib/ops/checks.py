@@ -20,10 +20,10 @@ def check_shared_secret(app_configs: Sequence[AppConfig] | None, **kwargs: Any) 
 
     Tasks and sessions are signed. Machines that share a database must therefore share the secret.
     """
-    return _secret(os.environ)
+    return _check_secret(os.environ)
 
 
-def _secret(environ: Mapping[str, str]) -> list[CheckMessage]:
+def _check_secret(environ: Mapping[str, str]) -> list[CheckMessage]:
     if not environ.get("DATABASE_URL") or environ.get("EVALSITE_SECRET_KEY") or settings.DEBUG:
         return []
     return [

@@ -22,7 +22,7 @@ def refuse_input(message: str) -> NoReturn:
 
 
 class TerminalOutput(OutputWrapper):
-    """An output stream that escapes control characters, so that text from others cannot control the terminal.
+    """An output stream that escapes control characters, so that untrusted text cannot control the terminal.
 
     Names, answers and errors may contain such characters. They are written as in JSON, `\\u001b`. The command's own
     colours are added afterwards.
@@ -98,8 +98,8 @@ def add_list_option(parser: Any, flag: str, **options: Any) -> None:
     parser.add_argument(flag, action="extend", nargs="+", default=[], **options)
 
 
-def add_reason(parser: ArgumentParser, *, needed: bool = False) -> None:
-    parser.add_argument("--reason", required=needed, default="", metavar="TEXT", help="reason for the history")
+def add_reason(parser: ArgumentParser, *, required: bool = False) -> None:
+    parser.add_argument("--reason", required=required, default="", metavar="TEXT", help="reason for the history")
     add_user(parser)
 
 
@@ -122,14 +122,14 @@ def resolve_actor(username: str = "") -> User | str:
 def resolve_owner(username: str = "") -> User:
     """Return the named user, or the only active superuser if no name is given.
 
-    End the command with exit code 2 if there is no such user.
+    End the command with exit code 2 if the user does not exist.
     """
     if username:
         return find_user(username)
     require_user()
     superusers = list(User.objects.filter(is_superuser=True, is_active=True)[:2])
     if len(superusers) != 1:
-        refuse_input("user: say who owns it with --user NAME, since there is not exactly one superuser")
+        refuse_input("user: name the owner with --user NAME, because the site does not have exactly one superuser")
     return superusers[0]
 
 

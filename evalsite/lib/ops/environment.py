@@ -4,7 +4,7 @@ import ipaddress
 import os
 from collections.abc import Mapping
 
-KNOWN = frozenset(
+KNOWN_NAMES = frozenset(
     {
         "EVALSITE_ALLOWED_HOSTS",
         "EVALSITE_CALL_OBSERVER",
@@ -32,9 +32,9 @@ def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
 
     Without this check, a misspelt setting would be ignored silently and its default would apply.
     """
-    unknown = sorted(name for name in environ if name.startswith("EVALSITE_") and name not in KNOWN)
+    unknown = sorted(name for name in environ if name.startswith("EVALSITE_") and name not in KNOWN_NAMES)
     if unknown:
-        raise SettingError(f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(KNOWN))}")
+        raise SettingError(f"unknown setting {', '.join(unknown)}; valid settings: {', '.join(sorted(KNOWN_NAMES))}")
 
 
 def read_flag(name: str, environ: Mapping[str, str] = os.environ) -> bool:
@@ -49,10 +49,10 @@ def read_words(name: str, default: str = "", environ: Mapping[str, str] = os.env
     return [word.strip() for word in environ.get(name, default).split(",") if word.strip()]
 
 
-def read_whole_number(name: str, *, default: int, least: int = 1, environ: Mapping[str, str] = os.environ) -> int:
+def read_whole_number(name: str, *, default: int, minimum: int = 1, environ: Mapping[str, str] = os.environ) -> int:
     value = environ.get(name, str(default)).strip()
-    if not value.isdecimal() or int(value) < least:
-        raise SettingError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    if not value.isdecimal() or int(value) < minimum:
+        raise SettingError(f"{name} must be a whole number of at least {minimum}, not {value!r}")
     return int(value)
 
 
@@ -65,5 +65,5 @@ def read_networks(
         try:
             networks.append(ipaddress.ip_network(word))
         except ValueError:
-            raise SettingError(f"{name} must hold addresses or networks such as 10.0.0.0/8, not {word!r}") from None
+            raise SettingError(f"{name} must contain addresses or networks such as 10.0.0.0/8, not {word!r}") from None
     return networks

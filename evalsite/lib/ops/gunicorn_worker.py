@@ -3,7 +3,7 @@
 Gunicorn's own threads read requests and send responses themselves. A few slow clients, one per thread, would then block
 the site. Here the event loop collects each request, sends the rest of each response and waits for clients to close.
 Separate threads read bodies that are too large for memory, and only from signed-in users. A thread that waits for a
-client to read a long response lends its place to another thread.
+client to read a long response lends its slot to another thread.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
 from evalsite.lib.ops.web_connections import (
-    DOWNLOADS,
     HEAD_BYTES,
     HEAD_S,
     LINGER_S,
+    MAX_DOWNLOADS,
     Connection,
     PageThreads,
     find_header,
 )
 
-UPLOADS = 8  # Number of threads that read large bodies.
-ROOM = 500  # Maximum of open connections. A further connection closes the one that has waited longest.
+UPLOAD_THREADS = 8  # Number of threads that read large bodies.
+MAX_CONNECTIONS = 500  # A further connection closes the connection that has waited longest.
 REFUSALS = {
     403: ("Forbidden", "Sign in before you send a request of this size."),
     408: ("Request Timeout", "The request did not arrive in time."),
@@ -43,11 +43,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         # Connections that the event loop serves, oldest first. A thread serves the others.
         self.waiting: dict[Connection, None] = {}
-        self.uploads = ThreadPoolExecutor(max_workers=UPLOADS, thread_name_prefix="upload")
+        self.uploads = ThreadPoolExecutor(max_workers=UPLOAD_THREADS, thread_name_prefix="upload")
         self.page_threads = PageThreads(self.cfg.threads)
 
     def get_thread_pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(max_workers=self.cfg.threads + DOWNLOADS, thread_name_prefix="page")
+        return ThreadPoolExecutor(max_workers=self.cfg.threads + MAX_DOWNLOADS, thread_name_prefix="page")
 
     def accept(self, listener: socket.socket) -> None:
         try:
@@ -58,7 +58,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             elif error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
                 raise
             return
-        if self.nr_conns >= ROOM:
+        if self.nr_conns >= MAX_CONNECTIONS:
             self._close_oldest()
         self.nr_conns += 1
         self._await_request(Connection(self.cfg, client, address, listener.getsockname()), HEAD_S)
@@ -67,14 +67,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def _await_request(self, conn: Connection, seconds: float) -> None:
         conn.begin_wait()
-        conn.allow(seconds)
-        self._mind(conn, selectors.EVENT_READ, self._on_arriving)
+        conn.set_deadline(seconds)
+        self._watch(conn, selectors.EVENT_READ, self._on_readable)
         if conn.received:
-            self._examine(conn, 0)
+            self._process_received(conn, 0)
         else:
-            self._on_arriving(conn)
+            self._on_readable(conn)
 
-    def _on_arriving(self, conn: Connection) -> None:
+    def _on_readable(self, conn: Connection) -> None:
         try:
             data = conn.sock.recv_now()
         except OSError:
@@ -85,11 +85,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._discard(conn)
             return
         if not conn.received:  # The first bytes of the next request on a keep-alive connection.
-            conn.allow(HEAD_S)
+            conn.set_deadline(HEAD_S)
         conn.received += data
-        self._examine(conn, len(data))
+        self._process_received(conn, len(data))
 
-    def _examine(self, conn: Connection, arrived: int) -> None:
+    def _process_received(self, conn: Connection, arrived: int) -> None:
         """Pass the connection to a thread when its request is complete or its body is too large to collect."""
         had_head = bool(conn.head)
         if not conn.read_head():
@@ -101,9 +101,9 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.enqueue_req(conn)
         elif conn.is_large:
             self._release(conn)
-            self._submit(self.tpool, conn, self._is_signed_in, self._on_checked)
+            self._submit(self.tpool, conn, self._is_signed_in, self._on_session_checked)
         else:
-            conn.allow_progress(arrived)
+            conn.extend_deadline(arrived)
             if not had_head and (find_header(conn.head, b"expect") or "").lower() == "100-continue":
                 conn.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -113,7 +113,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
         return is_signed_in(find_header(conn.head, b"cookie") or "")
 
-    def _on_checked(self, conn: Connection, done: Future[Any]) -> None:
+    def _on_session_checked(self, conn: Connection, done: Future[Any]) -> None:
         if done.cancelled() or done.exception() is not None:
             self.log.error("a session could not be checked: %r", None if done.cancelled() else done.exception())
             self._refuse(conn, 503)
@@ -123,13 +123,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         else:
             self._refuse(conn, 403)
 
-    def _submit(self, pool: ThreadPoolExecutor, conn: Connection, work: Any, then: Any) -> None:
+    def _submit(self, pool: ThreadPoolExecutor, conn: Connection, work: Any, callback: Any) -> None:
         try:
             future = pool.submit(work, conn)
         except RuntimeError:  # The pool is shut down because the server stops.
             self._discard(conn)
             return
-        future.add_done_callback(lambda done: self.method_queue.defer(then, conn, done))
+        future.add_done_callback(lambda done: self.method_queue.defer(callback, conn, done))
 
     def handle(self, conn: Connection) -> Any:
         conn.init()
@@ -144,7 +144,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def _refuse(self, conn: Connection, status: int) -> None:
         reason, text = REFUSALS[status]
         head = f"HTTP/1.1 {status} {reason}\r\nConnection: close\r\nContent-Type: text/plain\r\n"
-        conn.keep = False
+        conn.is_keepalive = False
         conn.received.clear()
         conn.begin_wait()
         try:
@@ -156,24 +156,24 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def finish_request(self, conn: Connection, done: Future[Any]) -> None:
         failed = done.cancelled() or done.exception() is not None
-        conn.keep = not failed and bool(done.result())
+        conn.is_keepalive = not failed and bool(done.result())
         conn.begin_wait()
         self._send_rest(conn)
 
     def _send_rest(self, conn: Connection) -> None:
         if conn.sock.unsent:
-            conn.allow_progress(0)
-            self._mind(conn, selectors.EVENT_WRITE, self._on_leaving)
-        elif conn.keep:
+            conn.extend_deadline(0)
+            self._watch(conn, selectors.EVENT_WRITE, self._on_writable)
+        elif conn.is_keepalive:
             conn.received[:0] = conn.parser.unreader.take_buffered()
             seconds = self.cfg.keepalive if self.alive else STOP_KEEPALIVE_LINGER
             self._await_request(conn, HEAD_S if conn.received else seconds)
         else:
             self._linger(conn)
 
-    def _on_leaving(self, conn: Connection) -> None:
+    def _on_writable(self, conn: Connection) -> None:
         try:
-            conn.allow_progress(conn.sock.send_now())
+            conn.extend_deadline(conn.sock.send_now())
         except OSError:
             self._discard(conn)
             return
@@ -188,8 +188,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         except OSError:
             self._discard(conn)
             return
-        conn.allow(LINGER_S)
-        self._mind(conn, selectors.EVENT_READ, self._on_lingering)
+        conn.set_deadline(LINGER_S)
+        self._watch(conn, selectors.EVENT_READ, self._on_lingering)
 
     def _on_lingering(self, conn: Connection) -> None:
         try:
@@ -200,7 +200,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._discard(conn)
 
     # Connections in the event loop.
-    def _mind(self, conn: Connection, event: int, callback: Any) -> None:
+    def _watch(self, conn: Connection, event: int, callback: Any) -> None:
         self._release(conn)
         try:
             self.poller.register(conn.sock, event, partial(self._call, callback, conn))

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from evalsite.lib.ops.postgres_programs import PostgresError, Programs, user_name
+from evalsite.lib.ops.postgres_programs import PostgresError, Programs, get_user_name
 from evalsite.lib.ops.private_files import make_data_folder
 
 NAME = "evalsite"  # the name of the database and of its only role
@@ -43,11 +43,11 @@ SETTINGS = {
     "log_timezone": "UTC",
     "synchronous_commit": "on",
 }
-LONGEST_SOCKET_PATH = 103  # bytes; macOS allows 104 including the final zero byte, Linux 108
-LONGEST_LOG = 5_000_000  # bytes
+MAX_SOCKET_PATH = 103  # bytes; macOS allows 104 including the final zero byte, Linux 108
+MAX_LOG_BYTES = 5_000_000
 ANSWERING, REFUSING = 0, 1  # exit codes of pg_isready; REFUSING while the server starts, recovers or stops
-SILENCE_S = 10.0  # longest wait for a sign of the server; a live server opens its socket much earlier
-PATIENCE_S = 300  # longest wait for a recovery after a crash, or for a shutdown
+MAX_SILENCE_S = 10.0  # without any response; a live server opens its socket much earlier
+MAX_WAIT_S = 300  # for a recovery after a crash, or for a shutdown
 
 
 class Embedded:
@@ -55,7 +55,7 @@ class Embedded:
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = Path(data_dir).resolve()
-        self.socket_dir = _socket_dir(self.data_dir)
+        self.socket_dir = _choose_socket_dir(self.data_dir)
         self._cluster = self.data_dir / "data"
         self._programs = Programs(self.data_dir, self._cluster)
         self.log = self._programs.log
@@ -75,7 +75,7 @@ class Embedded:
             self._ensure_running()
 
     def stop(self) -> None:
-        """Disconnect all clients and stop the server, so that no process and no socket remains.
+        """Disconnect all clients and stop the server, and remove its socket.
 
         Raise PostgresError on failure.
         """
@@ -85,7 +85,7 @@ class Embedded:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Keep the server running during the block. The last process that leaves such a block stops the server."""
-        entered_by = os.getpid()
+        owner_pid = os.getpid()
         users = self._open("users.lock")
         try:
             with self._lock_gate():
@@ -94,7 +94,7 @@ class Embedded:
             yield
         finally:
             # A forked child may unwind its parent's stack. It shares the parent's lock and must not release it.
-            if os.getpid() == entered_by:
+            if os.getpid() == owner_pid:
                 self._leave(users)
 
     def _leave(self, users: int) -> None:
@@ -127,7 +127,7 @@ class Embedded:
                 "Run as the user that made it, or set EVALSITE_DATA_DIR to a folder of your own."
             ) from error
 
-    # The methods below run while the caller holds the gate lock.
+    # The methods below require the gate lock.
 
     def _ensure_running(self) -> None:
         server_lock = self._wait_until_settled()
@@ -156,37 +156,37 @@ class Embedded:
                 os.close(server_lock)
                 return None
             answered = now if state == REFUSING else answered
-            if now - answered > SILENCE_S or now - started > PATIENCE_S:
+            if now - answered > MAX_SILENCE_S or now - started > MAX_WAIT_S:
                 os.close(server_lock)
                 raise PostgresError(self._describe_unreachable())
             time.sleep(0.02)
         return server_lock
 
     def _pg_isready(self) -> int:
-        quietly = ("--quiet", "--timeout=3", f"--host={self.socket_dir}", f"--port={PORT}")
-        probe = self._programs.run("pg_isready", *quietly, f"--username={NAME}", f"--dbname={NAME}", as_caller=True)
+        options = ("--quiet", "--timeout=3", f"--host={self.socket_dir}", f"--port={PORT}")
+        probe = self._programs.run("pg_isready", *options, f"--username={NAME}", f"--dbname={NAME}", as_caller=True)
         return probe.returncode
 
     def _describe_unreachable(self) -> str:
         with suppress(OSError, IndexError):
-            noted = (self._cluster / "postmaster.pid").read_text(errors="replace").splitlines()
+            pid_file = (self._cluster / "postmaster.pid").read_text(errors="replace").splitlines()
             return (
-                f"A server of {self.data_dir} runs but does not answer in {self.socket_dir}: process {noted[0]} was "
-                f"started with its socket in {noted[4]}. Use the same user and TMPDIR, or end it with SIGINT."
+                f"A server of {self.data_dir} runs but does not answer in {self.socket_dir}: process {pid_file[0]} was "
+                f"started with its socket in {pid_file[4]}. Use the same user and TMPDIR, or end it with SIGINT."
             )
         problem = f"A server of {self.data_dir} runs but does not answer in {self.socket_dir}."
         return f"{problem} {self._programs.read_log_end()}"
 
     def _launch(self, server_lock: int) -> None:
-        self._sweep()
+        self._delete_stale_files()
         self._make_socket_dir()
         self._write_access_rules()
-        if self.log.exists() and self.log.stat().st_size > LONGEST_LOG:
+        if self.log.exists() and self.log.stat().st_size > MAX_LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.old"))
         settings = {**SETTINGS, **self._path_settings()}
         options = " ".join(shlex.quote(f"--{name}={value}") for name, value in settings.items())
         self._programs.check(
-            "pg_ctl", "start", "--silent", f"--timeout={PATIENCE_S}", f"--options={options}", keep=server_lock
+            "pg_ctl", "start", "--silent", f"--timeout={MAX_WAIT_S}", f"--options={options}", keep=server_lock
         )
 
     def _path_settings(self) -> dict[str, str]:
@@ -197,11 +197,11 @@ class Embedded:
         }
 
     def _write_access_rules(self) -> None:
-        """Write the rules that say who may connect.
+        """Write the rules for client authentication.
 
         The files are outside the cluster, because other programs may share the account that owns the cluster.
         """
-        names = sorted({user_name(uid) for uid in (0, os.geteuid(), self.data_dir.stat().st_uid)})
+        names = sorted({get_user_name(uid) for uid in (0, os.geteuid(), self.data_dir.stat().st_uid)})
         self._write_rules(self._hba_file, [f"local all {NAME} peer map={NAME}"])
         self._write_rules(self._ident_file, [f'{NAME} "{name}" {NAME}' for name in names])
 
@@ -218,15 +218,15 @@ class Embedded:
     def _shut_down(self) -> None:
         server_lock = self._wait_until_settled()
         if server_lock is None:
-            self._programs.check("pg_ctl", "stop", "--silent", "--mode=fast", f"--timeout={PATIENCE_S}")
+            self._programs.check("pg_ctl", "stop", "--silent", "--mode=fast", f"--timeout={MAX_WAIT_S}")
             server_lock = self._wait_until_settled()
         if server_lock is not None:
-            self._sweep()
+            self._delete_stale_files()
             with suppress(FileNotFoundError):
                 self.socket_dir.rmdir()
             os.close(server_lock)
 
-    def _sweep(self) -> None:
+    def _delete_stale_files(self) -> None:
         """Delete the files of a killed server. The process id in them may now belong to an unrelated process."""
         socket = self.socket_dir / f".s.PGSQL.{PORT}"
         for path in (self._cluster / "postmaster.pid", socket, socket.with_name(f"{socket.name}.lock")):
@@ -237,18 +237,27 @@ class Embedded:
 
         If this process is killed, only temporary folders remain. The next attempt deletes them.
         """
-        for rubbish in self.data_dir.glob("*.new-*"):
-            shutil.rmtree(rubbish, ignore_errors=True)
-        fresh = Path(tempfile.mkdtemp(prefix="data.new-", dir=self.data_dir))
-        self._programs.hand_over(fresh)
-        closed = ("--auth-local=reject", "--auth-host=reject")  # `_write_access_rules` sets the real rules.
-        self._programs.check("initdb", f"--username={NAME}", *closed, "--encoding=UTF8", *self._locale(), cluster=fresh)
+        for leftover in self.data_dir.glob("*.new-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        new_cluster = Path(tempfile.mkdtemp(prefix="data.new-", dir=self.data_dir))
+        self._programs.change_owner(new_cluster)
+        # `_write_access_rules` sets the real rules for authentication.
+        options = ("--auth-local=reject", "--auth-host=reject", *self._list_locale_options())
+        self._programs.check(
+            "initdb",
+            f"--username={NAME}",
+            *options,
+            "--encoding=UTF8",
+            cluster=new_cluster,
+        )
         create = f"CREATE DATABASE {NAME}\n".encode()
-        self._programs.check("postgres", "--single", "-c", "exit_on_error=on", "postgres", cluster=fresh, stdin=create)
-        fresh.rename(self._cluster)
+        self._programs.check(
+            "postgres", "--single", "-c", "exit_on_error=on", "postgres", cluster=new_cluster, stdin=create
+        )
+        new_cluster.rename(self._cluster)
         _sync(self.data_dir)
 
-    def _locale(self) -> tuple[str, ...]:
+    def _list_locale_options(self) -> tuple[str, ...]:
         major = self._programs.read_major_version()
         # The built-in locale provider sorts the same on every machine, independent of the C library.
         return ("--locale-provider=builtin", "--locale=C.UTF-8") if major >= 17 else ("--locale=C.UTF-8",)
@@ -262,13 +271,13 @@ class Embedded:
         if self.socket_dir.is_symlink() or status.st_uid not in {os.geteuid(), self._programs.identity.get("user")}:
             raise PostgresError(f"{self.socket_dir} belongs to someone else. Remove it, or set TMPDIR.")
         self.socket_dir.chmod(0o700)
-        self._programs.hand_over(self.socket_dir)
+        self._programs.change_owner(self.socket_dir)
 
 
-def _socket_dir(data_dir: Path) -> Path:
+def _choose_socket_dir(data_dir: Path) -> Path:
     name = f"evalsite-{os.geteuid()}-{hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:12]}"
     path = Path(tempfile.gettempdir()).resolve() / name
-    too_long = len(os.fsencode(path / f".s.PGSQL.{PORT}")) > LONGEST_SOCKET_PATH
+    too_long = len(os.fsencode(path / f".s.PGSQL.{PORT}")) > MAX_SOCKET_PATH
     # libpq and the server treat a comma as a separator of folders, and PostgreSQL removes double quotes.
     return Path("/tmp") / name if too_long or set(str(path)) & set(',"') else path  # noqa: S108
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's programs: where they are, under which account they run, and their log."""
+"""PostgreSQL's programs: their location, account and log."""
 
 import importlib.metadata
 import importlib.util
@@ -42,7 +42,7 @@ class Programs:
         nobody = pwd.getpwnam("nobody")
         return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
-    def hand_over(self, folder: Path) -> None:
+    def change_owner(self, folder: Path) -> None:
         if self.identity:
             os.chown(folder, self.identity["user"], self.identity["group"], follow_symlinks=False)
 
@@ -53,11 +53,11 @@ class Programs:
         """
         if not self.identity:
             return
-        walk = 'for folder; do cd "$folder" 2>/dev/null || { printf %s "$folder"; exit 1; }; done'
+        script = 'for folder; do cd "$folder" 2>/dev/null || { printf %s "$folder"; exit 1; }; done'
         path = [str(step) for step in (*reversed(folder.parents), folder)]
-        result = subprocess.run(["/bin/sh", "-c", walk, "sh", *path], capture_output=True, cwd="/", **self.identity)
+        result = subprocess.run(["/bin/sh", "-c", script, "sh", *path], capture_output=True, cwd="/", **self.identity)
         if result.returncode:
-            user = user_name(self.identity["user"])
+            user = get_user_name(self.identity["user"])
             raise PostgresError(
                 f"PostgreSQL does not run as root, and the user {user} that it runs as cannot enter "
                 f"{os.fsdecode(result.stdout)}. Make that folder passable (chmod o+x), or {remedy}."
@@ -81,17 +81,17 @@ class Programs:
         Return the folder of the copied programs. Raise PostgresError if the programs are not from the wheel.
         """
         if source != _find_wheel_programs():
-            raise PostgresError(f"The user {user_name(self.identity['user'])} cannot run the programs in {source}.")
+            raise PostgresError(f"The user {get_user_name(self.identity['user'])} cannot run the programs in {source}.")
         copy = self.data_dir / f"programs-{importlib.metadata.version(WHEEL)}"
         if not copy.exists():
-            fresh = Path(tempfile.mkdtemp(prefix="programs.new-", dir=self.data_dir))
+            draft = Path(tempfile.mkdtemp(prefix="programs.new-", dir=self.data_dir))
             install, package = source.parent, source.parent.parent
-            shutil.copytree(install, fresh / package.name / install.name)
+            shutil.copytree(install, draft / package.name / install.name)
             libraries = package.with_name(f"{package.name}.libs")  # the programs find it relative to their own path
             if libraries.exists():
-                shutil.copytree(libraries, fresh / libraries.name)
-            subprocess.run(["/bin/chmod", "-R", "a+rX", fresh], check=True)
-            fresh.rename(copy)
+                shutil.copytree(libraries, draft / libraries.name)
+            subprocess.run(["/bin/chmod", "-R", "a+rX", draft], check=True)
+            draft.rename(copy)
         return copy / source.relative_to(source.parents[2])
 
     def read_major_version(self) -> int:
@@ -146,12 +146,12 @@ def find_programs() -> Path:
     It is the folder in EVALSITE_POSTGRES_BIN, else the wheel's, else the newest one of the system. Raise PostgresError
     if there is none.
     """
-    named = os.environ.get("EVALSITE_POSTGRES_BIN")
-    candidates = [Path(named)] if named else [_find_wheel_programs(), *_find_system_programs()]
+    configured = os.environ.get("EVALSITE_POSTGRES_BIN")
+    candidates = [Path(configured)] if configured else [_find_wheel_programs(), *_find_system_programs()]
     for folder in candidates:
         if folder and (folder / "postgres").is_file() and (folder / "pg_ctl").is_file():
             return folder.resolve()
-    where = f"in {named} (EVALSITE_POSTGRES_BIN)" if named else f"in the package {WHEEL} or on this machine"
+    where = f"in {configured} (EVALSITE_POSTGRES_BIN)" if configured else f"in the package {WHEEL} or on this machine"
     raise PostgresError(f"No PostgreSQL found {where}. Set DATABASE_URL to a server, or EVALSITE_POSTGRES_BIN.")
 
 
@@ -168,11 +168,11 @@ def _find_system_programs() -> list[Path]:
     """
     installed = [*Path("/usr/lib/postgresql").glob("[0-9]*/bin"), *Path("/usr").glob("pgsql-[0-9]*/bin")]
     newest_first = sorted(installed, key=lambda folder: float(folder.parent.name.removeprefix("pgsql-")), reverse=True)
-    linked = shutil.which("postgres")
-    return [*newest_first, *([Path(linked).resolve().parent] if linked else [])]
+    on_path = shutil.which("postgres")
+    return [*newest_first, *([Path(on_path).resolve().parent] if on_path else [])]
 
 
-def user_name(uid: int) -> str:
+def get_user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -20,7 +20,7 @@ def make_data_folder(folder: Path) -> None:
             missing.chmod(0o711)
 
 
-def close_folder(folder: Path) -> None:
-    """Set mode 0700 on a folder that an earlier version left open. Skip a folder of another account."""
+def restrict_folder(folder: Path) -> None:
+    """Set mode 0700 on a folder that an earlier version created with wider access. Skip a folder of another account."""
     if folder.is_dir() and folder.stat().st_uid == os.geteuid() and folder.stat().st_mode & 0o077:
         folder.chmod(0o700)

@@ -22,16 +22,16 @@ from typing import IO
 logger = logging.getLogger("evalsite.up")
 
 CHECK_S = 0.1  # Interval between two checks of the children.
-STEADY_S = 10.0  # A child that has run this long counts as healthy.
-FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
+HEALTHY_AFTER_S = 10.0  # A child that has run this long counts as healthy.
+FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
 SHUTDOWN_S = 3.0  # Longest wait until all processes of a killed group are gone.
-TRIES = 4  # Starts of a child that was never healthy, before the supervisor gives up.
-ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+MAX_STARTS = 4  # Of a child that was never healthy, before the supervisor stops.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # A shell script that reads one line with all live process groups each time they change. When its input ends, it kills
 # the groups of the last line and then runs its arguments as a command. After an orderly stop the last line is empty,
 # and the script does nothing.
-WARDEN = """
+WATCHDOG_SCRIPT = """
 groups=none
 while read -r line; do groups=$line; done
 [ -n "$groups" ] || exit 0
@@ -40,8 +40,8 @@ for group in $groups; do kill -s KILL -- "-$group"; done 2>/dev/null
 """
 
 
-class GivingUp(Exception):
-    """A child process that repeatedly failed to start. The message names the child."""
+class StartFailed(Exception):
+    """A child process that repeatedly ended soon after its start. The message names the child."""
 
 
 @dataclass(slots=True)
@@ -62,19 +62,19 @@ class Child:
 
     _process: subprocess.Popen[bytes] | None = None
     _started: float = 0.0
-    _due: float = 0.0
+    _next_start: float = 0.0
     _quick_ends: int = 0
-    _was_well: bool = False
-    _replace_because: str = ""
+    _was_healthy: bool = False
+    _replace_reason: str = ""
 
     @property
     def pid(self) -> int | None:
         """Return the id of the process and of its group, or None if it does not run."""
         return self._process.pid if self._process else None
 
-    def replace(self, because: str) -> None:
-        """Request that the process is killed and restarted at the next check. Any thread may call this."""
-        self._replace_because = because
+    def replace(self, reason: str) -> None:
+        """Request a restart at the next check. Any thread may call this."""
+        self._replace_reason = reason
 
     def check(self, now: float) -> bool:
         """Start the process if it is due. If it ended or must be replaced, kill its group and plan a new start.
@@ -82,15 +82,15 @@ class Child:
         Return whether anything changed.
         """
         if self._process is None:
-            return now >= self._due and self._start(now)
-        ending = self._replace_because or self._ending()
+            return now >= self._next_start and self._start(now)
+        ending = self._replace_reason or self._ending()
         if not ending:
             return False
         self.end()
         self._plan_start(now, ending)
         return True
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         if self._process:
             with suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
@@ -115,7 +115,7 @@ class Child:
     def _start(self, now: float) -> bool:
         if self.on_start:
             self.on_start()
-        self._replace_because = ""
+        self._replace_reason = ""
         self._started = now
         self._process = subprocess.Popen(
             self.command,
@@ -127,11 +127,11 @@ class Child:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        threading.Thread(target=_pass_on, args=(self.name, self._process.stdout), daemon=True).start()
+        threading.Thread(target=_forward_output, args=(self.name, self._process.stdout), daemon=True).start()
         return True
 
     def _ending(self) -> str:
-        """Return a text that says how the process ended, or "" while it runs. This does not reap the process."""
+        """Return a description of how the process ended, or "" while it runs. Do not reap the process."""
         if self._process is None:
             return ""
         status = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -142,28 +142,28 @@ class Child:
         return f"was ended by {signal.Signals(status.si_status).name}"
 
     def _plan_start(self, now: float, ending: str) -> None:
-        well = now - self._started >= STEADY_S
-        self._was_well |= well
-        self._quick_ends = 0 if well else self._quick_ends + 1
-        if self._quick_ends >= TRIES and not self._was_well:
-            raise GivingUp(f"{self.name} {ending}, {TRIES} times in a row")
-        delay = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2**self._quick_ends)
-        self._due = now + delay
+        is_healthy = now - self._started >= HEALTHY_AFTER_S
+        self._was_healthy |= is_healthy
+        self._quick_ends = 0 if is_healthy else self._quick_ends + 1
+        if self._quick_ends >= MAX_STARTS and not self._was_healthy:
+            raise StartFailed(f"{self.name} {ending}, {MAX_STARTS} times in a row")
+        delay = min(MAX_DELAY_S, FIRST_DELAY_S * 2**self._quick_ends)
+        self._next_start = now + delay
         logger.warning("%s %s; a replacement starts in %g s", self.name, ending, delay)
 
 
 def _wait_until_dead(group: int) -> None:
-    """Wait until all processes of a killed group are gone, at most TAKING_APART_S seconds.
+    """Wait until all processes of a killed group are gone, at most SHUTDOWN_S seconds.
 
     A killed process holds its files and locks until the kernel has removed it. Code that acts on the end of a group
     must wait for all of its processes. An example is the last user of the embedded database.
     """
     deadline = time.monotonic() + SHUTDOWN_S
-    while time.monotonic() < deadline and _alive(group):
+    while time.monotonic() < deadline and _has_live_process(group):
         time.sleep(0.01)
 
 
-def _alive(group: int) -> bool:
+def _has_live_process(group: int) -> bool:
     """Return whether a process of the group still runs. Ignore zombies, because they hold no files or locks."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -173,7 +173,7 @@ def _alive(group: int) -> bool:
     return False
 
 
-def _pass_on(name: str, output: IO[bytes]) -> None:
+def _forward_output(name: str, output: IO[bytes]) -> None:
     with output:
         for line in output:
             sys.stderr.write(f"{name} | {line.decode(errors='replace')}")
@@ -205,11 +205,11 @@ class Supervisor:
 
     def run(self) -> None:
         """Run until a signal arrives, then stop all children and return. Raise GivingUp if a child does not start."""
-        with self._signals_counted(), _warden(self._if_killed) as tell:
+        with self._count_signals(), _run_watchdog(self._if_killed) as report_groups:
             threading.Thread(target=self._run_periodic_tasks, daemon=True).start()
             try:
                 while not self._signals:
-                    self._look(tell)
+                    self._check_children(report_groups)
                     time.sleep(CHECK_S)
                 logger.info("stopping; a second signal stops immediately")
                 if self._before_stop:
@@ -217,19 +217,19 @@ class Supervisor:
             finally:
                 self._signals = self._signals or 1
                 _stop(self._children, lambda: self._signals > 1)
-                tell(())
+                report_groups(())
 
-    def _look(self, tell: Callable[[Sequence[int]], None]) -> None:
+    def _check_children(self, report_groups: Callable[[Sequence[int]], None]) -> None:
         now = time.monotonic()
         if any([child.check(now) for child in self._children]):
-            tell([child.pid for child in self._children if child.pid])
+            report_groups([child.pid for child in self._children if child.pid])
 
     @contextmanager
-    def _signals_counted(self) -> Iterator[None]:
+    def _count_signals(self) -> Iterator[None]:
         def count(_number: int, _frame: object) -> None:
             self._signals += 1
 
-        before = {number: signal.signal(number, count) for number in ENDINGS}
+        before = {number: signal.signal(number, count) for number in STOP_SIGNALS}
         try:
             yield
         finally:
@@ -260,10 +260,10 @@ def _stop(children: Sequence[Child], is_hurried: Callable[[], bool]) -> None:
     """Ask all children to stop, wait for each within its grace period, and kill the rest."""
     started = time.monotonic()
     for child in children:
-        child.ask_to_stop()
-    while not is_hurried() and (waited_for := [child for child in children if not child.has_ended()]):
-        if time.monotonic() - started > max(child.grace_s for child in waited_for):
-            logger.warning("%s did not stop in time", ", ".join(child.name for child in waited_for))
+        child.request_stop()
+    while not is_hurried() and (remaining := [child for child in children if not child.has_ended()]):
+        if time.monotonic() - started > max(child.grace_s for child in remaining):
+            logger.warning("%s did not stop in time", ", ".join(child.name for child in remaining))
             break
         time.sleep(CHECK_S / 2)
     for child in children:
@@ -271,20 +271,20 @@ def _stop(children: Sequence[Child], is_hurried: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def run_forever(child: Child) -> Iterator[None]:
+def keep_running(child: Child) -> Iterator[None]:
     """Keep one child running during the block. Raise GivingUp inside the block if the child cannot be started.
 
     Only the main thread may use this, because a signal interrupts the block.
     """
-    over = threading.Event()
+    stopped = threading.Event()
     main = threading.get_ident()
-    reasons: list[GivingUp] = []
+    reasons: list[StartFailed] = []
 
     def watch() -> None:
         try:
-            while not over.wait(CHECK_S):
+            while not stopped.wait(CHECK_S):
                 child.check(time.monotonic())
-        except GivingUp as reason:
+        except StartFailed as reason:
             reasons.append(reason)
             signal.pthread_kill(main, signal.SIGUSR1)  # Interrupts a blocking call in the block.
 
@@ -297,28 +297,29 @@ def run_forever(child: Child) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        stopped.set()
         watcher.join()
         signal.signal(signal.SIGUSR1, before)
         _stop([child], lambda: False)
 
 
 @contextmanager
-def _warden(if_killed: Sequence[str]) -> Iterator[Callable[[Sequence[int]], None]]:
-    """Run a shell that kills the children's groups if this process is killed. Yield the function that lists them to it.
+def _run_watchdog(if_killed: Sequence[str]) -> Iterator[Callable[[Sequence[int]], None]]:
+    """Run a shell that kills the children's process groups if this process is killed.
 
-    The shell is needed because no other process has a list of the groups.
+    Yield a function that reports the current groups to the shell.
     """
     read_end, write_end = os.pipe()
-    shell = subprocess.Popen(["/bin/sh", "-c", WARDEN, "warden", *if_killed], stdin=read_end, start_new_session=True)
+    command = ["/bin/sh", "-c", WATCHDOG_SCRIPT, "watchdog", *if_killed]
+    shell = subprocess.Popen(command, stdin=read_end, start_new_session=True)
     os.close(read_end)
 
-    def tell(groups: Sequence[int]) -> None:
+    def report_groups(groups: Sequence[int]) -> None:
         with suppress(BrokenPipeError):
             os.write(write_end, f"{' '.join(map(str, groups))}\n".encode())
 
     try:
-        yield tell
+        yield report_groups
     finally:
         os.close(write_end)
         shell.wait()

@@ -16,11 +16,11 @@ from django.db.migrations.recorder import MigrationRecorder
 
 RELEASE = "0.1.0"
 PACKAGES = ("datasets_app", "evalsite", "grading_app", "runs_app")
-MIGRATED = ("lib", "datasets_app", "runs_app", "grading_app")
+APPS_WITH_MIGRATIONS = ("lib", "datasets_app", "runs_app", "grading_app")
 REMEDY = "Bring this machine's code and the database to the same version."
-# The migrations were rewritten twice before the first release. Every older database has one of these.
-BEFORE_RESTART = frozenset({("datasets_app", "0002_freeze"), ("grading_app", "0004_cached_aggregates")})
-RESTARTED = (
+# The migrations were rewritten twice before the first release. Every older database has applied one of these.
+MIGRATIONS_BEFORE_RESTART = frozenset({("datasets_app", "0002_freeze"), ("grading_app", "0004_cached_aggregates")})
+RESTART_MESSAGE = (
     "This database was created by an unreleased version of Evalsite, before the migrations were restarted. This version"
     " cannot upgrade it, and nothing was changed. To keep its results, run `manage.py snapshot` or `manage.py export`"
     " with the version that created it. Then start with a new database: set EVALSITE_DATA_DIR to an empty folder, or"
@@ -61,24 +61,24 @@ def get_commit() -> str:
 @cache
 def list_migrations() -> frozenset[str]:
     """Return `app.name` for every migration of this code. The first result is cached."""
-    folders = {label: Path(apps.get_app_config(label).path) / "migrations" for label in MIGRATED}
+    folders = {label: Path(apps.get_app_config(label).path) / "migrations" for label in APPS_WITH_MIGRATIONS}
     return frozenset(
         f"{label}.{module.name}" for label, folder in folders.items() for module in iter_modules([str(folder)])
     )
 
 
 def check_history(database: BaseDatabaseWrapper) -> None:
-    """Raise SchemaMismatch if the database was made before the migrations were restarted. It may be empty."""
-    if BEFORE_RESTART & MigrationRecorder(database).applied_migrations().keys():
-        raise SchemaMismatch(RESTARTED)
+    """Raise SchemaMismatch if the database was made before the migrations were restarted. An empty database passes."""
+    if MIGRATIONS_BEFORE_RESTART & MigrationRecorder(database).applied_migrations().keys():
+        raise SchemaMismatch(RESTART_MESSAGE)
 
 
 def check_schema() -> None:
     """Raise SchemaMismatch unless the database has exactly the migrations of this code. Run one query."""
-    rows = MigrationRecorder.Migration.objects.using(connection.alias).filter(app__in=MIGRATED)
+    rows = MigrationRecorder.Migration.objects.using(connection.alias).filter(app__in=APPS_WITH_MIGRATIONS)
     applied_rows = set(rows.values_list("app", "name"))
-    if BEFORE_RESTART & applied_rows:
-        raise SchemaMismatch(RESTARTED)
+    if MIGRATIONS_BEFORE_RESTART & applied_rows:
+        raise SchemaMismatch(RESTART_MESSAGE)
     applied = {f"{app}.{name}" for app, name in applied_rows}
     if newer := sorted(applied - list_migrations()):
         raise SchemaMismatch(

@@ -15,12 +15,13 @@ from gunicorn.workers.gthread import TConn
 
 HEAD_S = 10.0  # Limit from the first wait for a request to the end of its head.
 IDLE_S = 30.0  # Limit without any byte, while a body or a response is transferred.
-GRACE_S, BYTES_PER_S = 20.0, 1024  # A body or response of n bytes may take GRACE_S + n / BYTES_PER_S.
+# A body or response of n bytes may take BASE_TRANSFER_S + n / MIN_BYTES_PER_S.
+BASE_TRANSFER_S, MIN_BYTES_PER_S = 20.0, 1024
 LINGER_S = 2.0  # Wait after the response for the client to close.
 HEAD_BYTES = 64 * 2**10
 BODY_BYTES = 64 * 2**10  # The upload threads read larger bodies.
-RESPONSE_BYTES = 512 * 2**10  # Maximum per response in memory for a client that reads slowly.
-DOWNLOADS = 16  # Maximum of threads that wait for clients to read the rest of a longer response.
+RESPONSE_BYTES = 512 * 2**10  # Maximum in memory for each response to a slow client.
+MAX_DOWNLOADS = 16  # Threads that wait for clients to read the rest of a longer response.
 END_OF_HEAD = b"\r\n\r\n"
 
 
@@ -29,14 +30,14 @@ class ClientSocket:
 
     Threads call its normal methods; the event loop calls the methods with `_now`. A response is sent immediately as far
     as the client accepts it. At most RESPONSE_BYTES of the rest stay in `unsent`, so that the thread is free again. If
-    more is left, the thread waits, and lets another thread process pages meanwhile.
+    more remains, the thread waits, and another thread processes pages meanwhile.
     """
 
     def __init__(self, client: socket.socket) -> None:
         self._client = client
         self._timeout: float | None = None
         self._waited_s = 0.0  # Seconds that threads waited during this request.
-        self._moved = 0
+        self._transferred = 0
         self._began = time.monotonic()
         self.page_threads: PageThreads | None = None  # Set while one of its threads processes the request.
         self.unsent = bytearray()
@@ -47,7 +48,7 @@ class ClientSocket:
         return getattr(self._client, name)
 
     def begin_request(self, *, is_complete: bool) -> None:
-        self.is_complete, self._waited_s, self._moved = is_complete, 0.0, 0
+        self.is_complete, self._waited_s, self._transferred = is_complete, 0.0, 0
         self._began = time.monotonic()
 
     def setblocking(self, flag: bool) -> None:
@@ -66,7 +67,7 @@ class ClientSocket:
             return b""
         self._wait(select.POLLIN)
         data = self._client.recv(size)
-        self._moved += len(data)
+        self._transferred += len(data)
         return data
 
     def send(self, data: bytes) -> int:
@@ -85,9 +86,9 @@ class ClientSocket:
 
     @property
     def bytes_per_s(self) -> float:
-        return self._moved / max(time.monotonic() - self._began, 0.001)
+        return self._transferred / max(time.monotonic() - self._began, 0.001)
 
-    def give_up(self) -> None:
+    def disconnect(self) -> None:
         """End the connection from another thread. A thread that waits for the client then raises OSError."""
         with suppress(OSError):
             self._client.shutdown(socket.SHUT_RDWR)
@@ -110,7 +111,7 @@ class ClientSocket:
             pass
         finally:
             del self.unsent[:sent]
-        self._moved += sent
+        self._transferred += sent
         return sent
 
     def recv_now(self) -> bytes | None:
@@ -123,11 +124,11 @@ class ClientSocket:
     def _wait(self, event: int) -> None:
         poll = select.poll()
         poll.register(self._client, event)
-        allowed = min(IDLE_S, GRACE_S + self._moved / BYTES_PER_S - self._waited_s)
+        timeout_s = min(IDLE_S, BASE_TRANSFER_S + self._transferred / MIN_BYTES_PER_S - self._waited_s)
         if self._timeout is not None:
-            allowed = min(allowed, self._timeout)
+            timeout_s = min(timeout_s, self._timeout)
         began = time.monotonic()
-        ready = poll.poll(max(allowed, 0) * 1000)
+        ready = poll.poll(max(timeout_s, 0) * 1000)
         self._waited_s += time.monotonic() - began
         if not ready:
             raise TimeoutError("the client is too slow")
@@ -136,8 +137,8 @@ class ClientSocket:
 class PageThreads:
     """The slots of the threads that process requests. A thread lends its slot while it waits for a slow client.
 
-    At most DOWNLOADS threads wait. One more disconnects the client that has read the fewest bytes per second, so
-    slow clients keep neither pages nor other downloads waiting.
+    At most MAX_DOWNLOADS threads wait. The next one disconnects the slowest client, so slow clients delay neither pages
+    nor other downloads.
     """
 
     def __init__(self, slots: int) -> None:
@@ -147,7 +148,7 @@ class PageThreads:
 
     @contextmanager
     def process(self, client: ClientSocket) -> Iterator[None]:
-        """Hold a slot for the block."""
+        """Hold a slot during the block."""
         with self._slots:
             client.page_threads = self
             try:
@@ -157,12 +158,12 @@ class PageThreads:
 
     @contextmanager
     def lend(self, client: ClientSocket) -> Iterator[None]:
-        """Give the thread's slot back for the block, in which it waits for its client."""
+        """Release the thread's slot during the block, in which it waits for its client."""
         with self._lock:
-            if len(self._waiting) >= DOWNLOADS:
+            if len(self._waiting) >= MAX_DOWNLOADS:
                 slowest = min(self._waiting, key=lambda waiting_client: waiting_client.bytes_per_s)
                 self._waiting.remove(slowest)
-                slowest.give_up()
+                slowest.disconnect()
             self._waiting.add(client)
         self._slots.release()
         try:
@@ -180,11 +181,11 @@ class Connection(TConn):  # type: ignore[misc]
         super().__init__(cfg, ClientSocket(client), address, server)
         self.received = bytearray()
         self.deadline = 0.0
-        self.keep = False
+        self.is_keepalive = False
         self.begin_wait()
 
     def begin_wait(self) -> None:
-        """Reset the state for the next request. Keep the bytes of it that have already arrived."""
+        """Reset the state for the next request, but keep its bytes that have already arrived."""
         self.began = time.monotonic()
         self.head = b""
         self.length: int | None = 0
@@ -200,7 +201,7 @@ class Connection(TConn):  # type: ignore[misc]
         if end < 0:
             return False
         self.head = bytes(self.received[: end + len(END_OF_HEAD)])
-        self.length = body_length(self.head)
+        self.length = parse_body_length(self.head)
         return True
 
     @property
@@ -218,29 +219,29 @@ class Connection(TConn):  # type: ignore[misc]
         del self.received[:end]
         return request
 
-    def allow(self, seconds: float) -> None:
+    def set_deadline(self, seconds: float) -> None:
         self.deadline = time.monotonic() + seconds
 
-    def allow_progress(self, moved: int) -> None:
-        """Set the deadline after `moved` more bytes.
+    def extend_deadline(self, transferred: int) -> None:
+        """Set the deadline after `transferred` more bytes.
 
-        It is IDLE_S from now, but not later than the time that all bytes so far allow.
+        The deadline is IDLE_S from now, but not later than the total time allowed for all bytes so far.
         """
-        self.progress += moved
+        self.progress += transferred
         now = time.monotonic()
-        self.deadline = min(now + IDLE_S, self.began + GRACE_S + self.progress / BYTES_PER_S)
+        self.deadline = min(now + IDLE_S, self.began + BASE_TRANSFER_S + self.progress / MIN_BYTES_PER_S)
 
 
-def body_length(head: bytes) -> int | None:
+def parse_body_length(head: bytes) -> int | None:
     """Return the length of a small body. Return None if the body is large or the head gives no valid length."""
     if find_header(head, b"transfer-encoding") is not None:
         return None
-    stated = re.findall(rb"\r\ncontent-length[ \t]*:[ \t]*([^\r\n]*)", head, re.IGNORECASE)
-    if not stated:
+    lengths = re.findall(rb"\r\ncontent-length[ \t]*:[ \t]*([^\r\n]*)", head, re.IGNORECASE)
+    if not lengths:
         return 0
-    if len(stated) > 1 or not re.fullmatch(rb"[0-9]{1,12}[ \t]*", stated[0]):
+    if len(lengths) > 1 or not re.fullmatch(rb"[0-9]{1,12}[ \t]*", lengths[0]):
         return None
-    length = int(stated[0])
+    length = int(lengths[0])
     return length if length <= BODY_BYTES else None
 
 

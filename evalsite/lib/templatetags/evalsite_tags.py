@@ -21,7 +21,7 @@ from evalsite.lib.web.icons import ICONS, SPRITE
 
 register = template.Library()
 
-NOTHING = SafeString()
+EMPTY = SafeString()
 
 NOTICE_ICONS = {
     "good": "check-lg",
@@ -78,7 +78,7 @@ def status_badge(status: Any, label: str = "", title: str = "") -> SafeString:
     word = str(getattr(status, "value", status))
     look = statuses.get_look(word)
     text = label or str(getattr(status, "label", word.replace("_", " ").capitalize()))
-    hint = format_html(' title="{}"', title) if title else NOTHING
+    hint = format_html(' title="{}"', title) if title else EMPTY
     return format_html(
         '<span class="status tone-{} shape-{}"{}>{}<span>{}</span></span>',
         look.tone,
@@ -109,15 +109,15 @@ def progress(
     description = [
         (name, number_format.format_count(n)) for name, n in [*counts, ("pending", pending)] if n or name == "done"
     ]
-    spoken = (
+    aria_label = (
         f"{label}: "
         + ", ".join(f"{text} {name}" for name, text in description)
         + f" of {number_format.format_count(total)}"
     )
     return format_html(
         '<div class="meter">{}{}</div>',
-        _bar(stacked_bar.compute_segments(counts, total), spoken),
-        _legend(description) if legend else NOTHING,
+        _render_bar(stacked_bar.compute_segments(counts, total), aria_label),
+        _render_legend(description) if legend else EMPTY,
     )
 
 
@@ -128,25 +128,27 @@ def budget(
     """Render money spent and reserved against a limit, all in US dollars. Without a limit, render only the words."""
     description = [("spent", number_format.format_money(spent)), ("reserved", number_format.format_money(reserved))]
     description += [("budget", number_format.format_money(limit))] if limit is not None else []
-    words = _legend(description, amount_first=False) if legend else NOTHING
+    words = _render_legend(description, amount_first=False) if legend else EMPTY
     if limit is None:
         return format_html('<div class="meter">{}</div>', words)
     parts = [("spent", float(spent or 0)), ("reserved", float(reserved or 0))]
     total = max(float(limit), sum(amount for _, amount in parts))
-    spoken = "Budget: " + ", ".join(f"{name} {text}" for name, text in description)
-    return format_html('<div class="meter">{}{}</div>', _bar(stacked_bar.compute_segments(parts, total), spoken), words)
+    aria_label = "Budget: " + ", ".join(f"{name} {text}" for name, text in description)
+    return format_html(
+        '<div class="meter">{}{}</div>', _render_bar(stacked_bar.compute_segments(parts, total), aria_label), words
+    )
 
 
-def _bar(segments: list[stacked_bar.Segment], spoken: str) -> SafeString:
+def _render_bar(segments: list[stacked_bar.Segment], aria_label: str) -> SafeString:
     rects = format_html_join(
         "",
         '<rect class="bar-{}" x="{}%" y="0" width="{}%" height="100%"></rect>',
         ((part.name, part.start, part.width) for part in segments),
     )
-    return format_html('<svg class="bar" role="img" aria-label="{}">{}</svg>', spoken, rects)
+    return format_html('<svg class="bar" role="img" aria-label="{}">{}</svg>', aria_label, rects)
 
 
-def _legend(description: list[tuple[str, str]], *, amount_first: bool = True) -> SafeString:
+def _render_legend(description: list[tuple[str, str]], *, amount_first: bool = True) -> SafeString:
     order = '<li class="key-{0}"><b>{1}</b> {0}</li>' if amount_first else '<li class="key-{0}">{0} <b>{1}</b></li>'
     return format_html('<ul class="legend">{}</ul>', format_html_join("", order, description))
 
@@ -194,7 +196,7 @@ def breadcrumbs(*parts: str) -> SafeString:
     """Render pairs of label and address, then this page's label: `{% breadcrumbs "Datasets" url name %}`."""
     pairs = list(zip(parts[:-1:2], parts[1::2], strict=True))
     links = format_html_join("", '<li><a href="{1}">{0}</a></li>', pairs)
-    current = format_html('<li aria-current="page">{}</li>', parts[-1]) if parts else NOTHING
+    current = format_html('<li aria-current="page">{}</li>', parts[-1]) if parts else EMPTY
     return format_html('<nav class="crumbs" aria-label="Breadcrumbs"><ol>{}{}</ol></nav>', links, current)
 
 
@@ -207,10 +209,10 @@ def nav_link(context: RequestContext, url_name: str, label: str) -> SafeString:
     try:
         href = reverse(url_name)
     except NoReverseMatch:
-        return NOTHING
+        return EMPTY
     if not may_open(context["user"], href):
-        return NOTHING
-    return format_html('<a href="{}"{}>{}</a>', href, _current(context, href, section=href != "/"), label)
+        return EMPTY
+    return format_html('<a href="{}"{}>{}</a>', href, _mark_current(context, href, section=href != "/"), label)
 
 
 @register.simple_tag(takes_context=True)
@@ -221,21 +223,21 @@ def tab(context: RequestContext, href: str, label: str, amount: int | None = Non
     label.
     """
     number = (
-        NOTHING
+        EMPTY
         if amount is None
         else format_html(' <span class="tab-count">{}</span>', number_format.format_count(amount))
     )
-    current = _current(context, href, section=False)
+    current = _mark_current(context, href, section=False)
     if within and getattr(context.get("request"), "path", "").startswith(within):
         current = format_html(' aria-current="{}"', "true")
     return format_html('<a href="{}"{}>{}{}</a>', href, current, label, number)
 
 
-def _current(context: RequestContext, href: str, *, section: bool) -> SafeString:
+def _mark_current(context: RequestContext, href: str, *, section: bool) -> SafeString:
     path = getattr(context.get("request"), "path", "")
     if path == href:
         return format_html(' aria-current="{}"', "page")
-    return format_html(' aria-current="{}"', "true") if section and path.startswith(href) else NOTHING
+    return format_html(' aria-current="{}"', "true") if section and path.startswith(href) else EMPTY
 
 
 @register.simple_tag

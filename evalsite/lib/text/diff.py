@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
@@ -12,7 +12,7 @@ from itertools import zip_longest
 WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 SPACED_WORDS = re.compile(r"\w+\s*|[^\w\s]\s*|\s+")
 MAX_PAIRS = 40_000  # Pairs of equal words that are compared: the work grows with them, not with the length.
-ALIKE = 0.3  # Below this similarity, two lines count as one removed and one added, not as one changed.
+MIN_SIMILARITY = 0.3  # Below this similarity, two lines count as one removed and one added, not as one changed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,55 +46,57 @@ def compare_lines(before: str, after: str) -> list[Row]:
 
 
 def _compare_changed_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[Row]:
-    for gone, come in zip_longest(old, new):
-        if gone is None or come is None or SequenceMatcher(None, gone, come, autojunk=False).ratio() < ALIKE:
-            yield Row(_mark_whole(gone), _mark_whole(come))
+    for old_line, new_line in zip_longest(old, new):
+        if old_line is not None and new_line is not None and _is_similar(old_line, new_line):
+            yield _split_words(old_line, new_line)
         else:
-            yield _split_words(gone, come)
+            yield Row(_mark_whole(old_line), _mark_whole(new_line))
+
+
+def _is_similar(old_line: str, new_line: str) -> bool:
+    return SequenceMatcher(None, old_line, new_line, autojunk=False).ratio() >= MIN_SIMILARITY
 
 
 def _mark_whole(line: str | None) -> tuple[Piece, ...] | None:
     return None if line is None else (Piece(line, differs=True),)
 
 
-def _split_words(gone: str, come: str) -> Row:
-    old, new = WORDS.findall(gone), WORDS.findall(come)
-    before: list[Piece] = []
-    after: list[Piece] = []
-    for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        for pieces, words in ((before, old[a:b]), (after, new[c:d])):
-            if words:
-                pieces.append(Piece("".join(words), differs=tag != "equal"))
-    return Row(tuple(before), tuple(after))
+def _split_words(old_line: str, new_line: str) -> Row:
+    old, new = WORDS.findall(old_line), WORDS.findall(new_line)
+    opcodes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return Row(*_build_pieces(old, new, opcodes))
 
 
 def compare_words(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
     """Return both texts in pieces that are equal or differ, over all lines. The pieces of one side form its text.
 
-    If the texts repeat so many words that a comparison would take long, all between the common beginning and the
-    common end differs.
+    If the texts repeat so many words that a comparison would take long, everything between the common beginning and
+    the common end counts as different.
     """
     old, new = SPACED_WORDS.findall(before), SPACED_WORDS.findall(after)
-    counts, others = Counter(old), Counter(new)
-    codes: Sequence[tuple[str, int, int, int, int]]
-    if sum(n * others[word] for word, n in counts.items()) > MAX_PAIRS:
-        codes = _split_common_ends(old, new)
-    else:
-        codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    one: list[Piece] = []
-    other: list[Piece] = []
-    for tag, a, b, c, d in codes:
-        for pieces, words in ((one, old[a:b]), (other, new[c:d])):
+    old_counts, new_counts = Counter(old), Counter(new)
+    if sum(n * new_counts[word] for word, n in old_counts.items()) > MAX_PAIRS:
+        return _build_pieces(old, new, _split_common_ends(old, new))
+    return _build_pieces(old, new, SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
+
+
+def _build_pieces(
+    old: Sequence[str], new: Sequence[str], opcodes: Iterable[tuple[str, int, int, int, int]]
+) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    before: list[Piece] = []
+    after: list[Piece] = []
+    for tag, a, b, c, d in opcodes:
+        for pieces, words in ((before, old[a:b]), (after, new[c:d])):
             if words:
                 pieces.append(Piece("".join(words), differs=tag != "equal"))
-    return tuple(one), tuple(other)
+    return tuple(before), tuple(after)
 
 
 def _split_common_ends(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
     """Return the common beginning, the middle that differs, and the common end, as SequenceMatcher does."""
-    most = min(len(old), len(new))
-    first = next((at for at in range(most) if old[at] != new[at]), most)
-    last = next((at for at in range(most - first) if old[-1 - at] != new[-1 - at]), most - first)
+    shorter = min(len(old), len(new))
+    first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
+    last = next((i for i in range(shorter - first) if old[-1 - i] != new[-1 - i]), shorter - first)
     a, b = len(old) - last, len(new) - last
     return [
         ("equal", 0, first, 0, first),

@@ -21,7 +21,9 @@ def canonical_json(content: Any) -> str:
     Raise TypeError for any other type. Raise ValueError for a number that is not finite, or a string that is not
     Unicode text.
     """
-    return json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(
+        _canonicalize(content), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
 
 
 def content_hash(content: Any) -> str:
@@ -54,35 +56,35 @@ def condition_id(slug: str, content: Any) -> str:
     return f"{slug}--{content_hash(content)[:SHORT_HASH]}"
 
 
-def _plain(value: Any) -> Any:
+def _canonicalize(value: Any) -> Any:
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):
-        return _unicode(value)
+        return _check_unicode(value)
     if isinstance(value, float):
-        return _number(value)
+        return _canonicalize_number(value)
     if isinstance(value, list | tuple):
-        return [_plain(element) for element in value]
+        return [_canonicalize(element) for element in value]
     if isinstance(value, Mapping):
-        return {_key(key): _plain(element) for key, element in value.items()}
+        return {_check_key(key): _canonicalize(element) for key, element in value.items()}
     raise TypeError(f"{type(value).__name__} has no canonical JSON: turn it into text or numbers first")
 
 
-def _number(value: float) -> int | float:
+def _canonicalize_number(value: float) -> int | float:
     if not math.isfinite(value):
         raise ValueError(f"{value} has no canonical JSON")
     return int(value) if value.is_integer() else value
 
 
-def _unicode(value: str) -> str:
+def _check_unicode(value: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ValueError(f"half a surrogate pair at position {error.start} is not text") from None
+        raise ValueError(f"an unpaired surrogate at position {error.start} is not text") from None
     return value
 
 
-def _key(key: Any) -> str:
+def _check_key(key: Any) -> str:
     if not isinstance(key, str):
         raise TypeError(f"keys are strings in canonical JSON, not {type(key).__name__} ({key!r})")
-    return _unicode(key)
+    return _check_unicode(key)

@@ -33,10 +33,10 @@ def format_money(value: Number | str | None) -> str:
     if not amount.is_finite():
         return "unknown"
     sign = "−" if amount < 0 else ""
-    return f"{sign}${_digits(abs(amount))}"
+    return f"{sign}${_format_amount(abs(amount))}"
 
 
-def _digits(amount: Decimal) -> str:
+def _format_amount(amount: Decimal) -> str:
     if amount == 0 or amount >= Decimal("0.995"):
         return f"{amount:,.2f}".replace(",", THIN_SPACE)
     places = max(2, 2 - amount.adjusted())
@@ -52,16 +52,16 @@ def format_duration(seconds: Number | timedelta | None) -> str:
     total = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
     if total != total or total < 0 or total == float("inf"):
         return MISSING
-    return _short_duration(total) if total < 59.95 else _long_duration(round(total))
+    return _format_short_duration(total) if total < 59.95 else _format_long_duration(round(total))
 
 
-def _short_duration(total: float) -> str:
+def _format_short_duration(total: float) -> str:
     if total == 0:
         return f"0{THIN_SPACE}s"
     return f"{total * 1000:.0f}{THIN_SPACE}ms" if total < 0.9995 else f"{total:.1f}{THIN_SPACE}s"
 
 
-def _long_duration(total: int) -> str:
+def _format_long_duration(total: int) -> str:
     if total < 3600:
         return f"{total // 60}{THIN_SPACE}min {total % 60:02}{THIN_SPACE}s"
     if total < 86400:

@@ -13,9 +13,9 @@ def describe_unstorable(value: Any) -> str:
     The value is a text or a JSON value, which is searched recursively.
     """
     if isinstance(value, str):
-        return _unstorable_text(value)
+        return _describe_unstorable_text(value)
     if isinstance(value, float):
-        return "" if math.isfinite(value) else f"contains {value}, which is no number of JSON"
+        return "" if math.isfinite(value) else f"contains {value}, which is not a JSON number"
     parts: list[Any] = []
     if isinstance(value, Mapping):
         parts = [*value, *value.values()]
@@ -24,7 +24,7 @@ def describe_unstorable(value: Any) -> str:
     return next(filter(None, map(describe_unstorable, parts)), "")
 
 
-def _unstorable_text(text: str) -> str:
+def _describe_unstorable_text(text: str) -> str:
     if "\x00" in text:
         return "contains a NUL character"
     try:

@@ -13,7 +13,7 @@ MAX_NODES = 20_000  # YAML scalars, lists and mappings. The parser takes about 0
 
 
 class FileError(ValueError):
-    """A text that is no YAML or JSON, or is too large. The message is a sentence for the file's author."""
+    """A text that is not YAML or JSON, or is too large. The message is a sentence for the file's author."""
 
 
 def parse_yaml(text: str) -> Any:
@@ -37,15 +37,15 @@ def join_path(steps: Sequence[str | int]) -> str:
 def _parse(text: str) -> Any:
     """Parse JSON as JSON. YAML looks like a superset of JSON, but it folds some characters of texts."""
     try:
-        return json.loads(text, object_pairs_hook=_unique_keys)
+        return json.loads(text, object_pairs_hook=_reject_duplicate_keys)
     except json.JSONDecodeError:
         return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader, with aliases refused
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
-        raise yaml.YAMLError(f"a key is said twice in the mapping that starts with {pairs[0][0]}")
+        raise yaml.YAMLError(f"a key occurs twice in the mapping that starts with {pairs[0][0]}")
     return mapping
 
 
@@ -59,11 +59,11 @@ class _Loader(yaml.SafeLoader):
         if self.nodes > MAX_NODES:
             raise yaml.YAMLError(f"more than {MAX_NODES:,} values are not read; write a file this large as JSON")
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not taken")
+            raise yaml.YAMLError("aliases (*name) are not supported")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         mapping = super().construct_mapping(node, deep=deep)
         if len(mapping) < len(node.value):
-            raise yaml.YAMLError(f"a key is said twice in the mapping that starts in line {node.start_mark.line + 1}")
+            raise yaml.YAMLError(f"a key occurs twice in the mapping that starts in line {node.start_mark.line + 1}")
         return mapping

@@ -47,10 +47,11 @@ def find_nearest_page(address: str) -> str:
 
 def find_page(request: HttpRequest) -> str:
     """Return the page that the person was on. For a form or a part of a page, return the page that contains it."""
-    seen = request.headers.get("HX-Current-URL") or (request.headers.get("Referer") if request.method == "POST" else "")
-    if seen and url_has_allowed_host_and_scheme(
-        seen, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    referer = request.headers.get("Referer") if request.method == "POST" else ""
+    current_url = request.headers.get("HX-Current-URL") or referer
+    if current_url and url_has_allowed_host_and_scheme(
+        current_url, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     ):
-        parts = urlsplit(seen)
+        parts = urlsplit(current_url)
         return find_nearest_page(f"{parts.path}?{parts.query}" if parts.query else parts.path)
     return find_nearest_page(request.get_full_path())

@@ -1,4 +1,4 @@
-"""The filters that apply, as chips with a link that removes each."""
+"""Chips that show the active filters of a list, each with a link that removes it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from django.forms import BaseForm
 from django.http import HttpRequest
 
-PAGES = ("after", "before", "page")
-LONGEST = 40
+PAGE_PARAMETERS = ("after", "before", "page")
+MAX_TEXT = 40
 
 
 @dataclass(frozen=True, slots=True)
 class FilterChip:
-    """One filter that applies. url: the address of the list without it, from its first page."""
+    """One active filter. url: the address of the list's first page without the filter."""
 
     label: str
     text: str
@@ -25,25 +25,28 @@ def list_filter_chips(form: BaseForm, request: HttpRequest) -> list[FilterChip]:
     """Return a chip for each field of the form that restricts the list. Hidden fields are included."""
     if not form.is_bound:
         return []
-    return [FilterChip(str(form[name].label), _text(form, name), _without(request, name)) for name in form.changed_data]
+    return [
+        FilterChip(str(form[name].label), _describe_value(form, name), _build_url_without(request, name))
+        for name in form.changed_data
+    ]
 
 
-def _text(form: BaseForm, name: str) -> str:
-    """Return what was chosen, as the field shows it."""
+def _describe_value(form: BaseForm, name: str) -> str:
+    """Return the filter's value as the field shows it."""
     value: Any = getattr(form, "cleaned_data", {}).get(name, form[name].data)
     choices = getattr(form.fields[name], "choices", None)
     if choices is not None and not hasattr(value, "pk"):
         raw = str(form[name].data)
         value = next((label for key, label in choices if str(key) == raw), raw)
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # As it was typed: 0, not 0.0.
+        value = int(value)  # As the person typed it: 0, not 0.0.
     label = getattr(form.fields[name], "label_from_instance", None)
     text = label(value) if label is not None and hasattr(value, "pk") else str(value)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 
-def _without(request: HttpRequest, name: str) -> str:
+def _build_url_without(request: HttpRequest, name: str) -> str:
     query = request.GET.copy()
-    for other in (name, *PAGES):
-        query.pop(other, None)
+    for parameter in (name, *PAGE_PARAMETERS):
+        query.pop(parameter, None)
     return f"?{query.urlencode()}" if query else request.path

@@ -42,8 +42,8 @@ class FloatFilter(df.Filter):
 def read_parameters(text: str) -> dict[str, str]:
     """Return the parameters of a text such as `length=8&max_depth=2`. Raise ValueError for another format."""
     params = dict(parse_qsl(text, strict_parsing=True, keep_blank_values=True, max_num_fields=30))
-    if fault := describe_unstorable(params):
-        raise ValueError(fault)
+    if problem := describe_unstorable(params):
+        raise ValueError(problem)
     return params
 
 
@@ -67,8 +67,8 @@ class ParameterFilter(df.Filter):
 
 
 class StrictFilterSet(df.FilterSet):
-    """A filter whose invalid parameters select nothing instead of everything."""
+    """A filter set that returns nothing, instead of everything, for invalid parameters."""
 
     def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        found: QuerySet[Any] = super().filter_queryset(queryset) if self.form.is_valid() else queryset.none()
-        return found
+        rows: QuerySet[Any] = super().filter_queryset(queryset) if self.form.is_valid() else queryset.none()
+        return rows

@@ -1,4 +1,4 @@
-"""Detection of htmx requests. Live pages use htmx to load a part of themselves again and again."""
+"""Detection of htmx requests. Live pages use htmx to refresh a part of themselves."""
 
 from django.http import HttpRequest
 

@@ -45,12 +45,12 @@ def paginate_table(request: HttpRequest, table: Table, per_page: int) -> None:
     replaced by the nearest existing page.
     """
     RequestConfig(request, paginate=False).configure(table)
-    rows = _whole_number(request, table.prefixed_per_page_field, per_page)
+    rows = _read_whole_number(request, table.prefixed_per_page_field, per_page)
     table.paginate(page=1, per_page=rows if 1 <= rows <= MAX_ROWS else per_page)
-    page_number = _whole_number(request, table.prefixed_page_field, 1)
+    page_number = _read_whole_number(request, table.prefixed_page_field, 1)
     table.page = table.paginator.get_page(max(1, page_number))
 
 
-def _whole_number(request: HttpRequest, name: str, default: int) -> int:
+def _read_whole_number(request: HttpRequest, name: str, default: int) -> int:
     text = request.GET.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default

@@ -21,18 +21,18 @@ def is_shortened(text: str | None) -> bool:
     return len(text or "") > MAX_SHOWN
 
 
-def numbered_file(texts: Iterable[str], number: str, name: str) -> HttpResponse:
-    """Return one of these texts as a file. `number` is its place, from 1, as an address gives it.
+def build_numbered_text_response(texts: Iterable[str], number: str, name: str) -> HttpResponse:
+    """Return one of these texts as a file. `number` is its position from 1, as text from an address.
 
-    Raise Http404 if there is no such text or it is empty.
+    Raise Http404 if the text does not exist or is empty.
     """
     text = dict(zip(map(str, itertools.count(1)), texts, strict=False)).get(number)
     if not text:
         raise Http404
-    return text_file(text, f"{name}-{number}")
+    return build_text_response(text, f"{name}-{number}")
 
 
-def text_file(text: str, name: str) -> HttpResponse:
+def build_text_response(text: str, name: str) -> HttpResponse:
     """Return the whole text as a plain file to download. A browser never displays it as a page."""
     response = HttpResponse(text.encode("utf-8", "replace"), content_type="text/plain; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}.txt"'

@@ -1,6 +1,6 @@
-"""Marks of views that show a blind reader no names of models.
+"""A mark for views that are safe for blind readers, because they hide the names of models.
 
-`grading_app/middleware.py` asks a reader whose names are hidden before any other view of an experiment runs.
+Until a blind reader agrees to see the names, `grading_app/middleware.py` blocks all other views of the experiment.
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ from typing import Any
 
 from django.http import HttpRequest
 
-MARK = "hides_model_names"
+MARK_ATTRIBUTE = "hides_model_names"
 
 
 def hides_model_names(when: Callable[[HttpRequest], bool] = lambda request: True) -> Callable[[Any], Any]:
-    """Mark a view that shows a blind reader no names of models: it replaces them by letters, or shows none.
+    """Mark a view that hides the names of models from a blind reader, or replaces them with letters.
 
-    when: for a view that hides them only for some requests. Put the mark below decorators that copy attributes.
+    when: a condition, for a view that hides them only for some requests. Put the mark below decorators that copy
+    attributes.
     """
 
     def decorate(view: Any) -> Any:
-        setattr(view, MARK, when)
+        setattr(view, MARK_ATTRIBUTE, when)
         return view
 
     return decorate
 
 
-def is_without_names(view: Any, request: HttpRequest) -> bool:
-    """Return whether this view is marked to show no names of models for this request."""
-    mark = getattr(view, MARK, None)
+def hides_names_for(view: Any, request: HttpRequest) -> bool:
+    """Return whether the view is marked to hide the names of models for this request."""
+    mark = getattr(view, MARK_ATTRIBUTE, None)
     return mark is not None and mark(request)

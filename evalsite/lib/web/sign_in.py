@@ -42,7 +42,7 @@ def get_client_address(request: HttpRequest) -> str:
     """
     address = request.META.get("REMOTE_ADDR", "")
     forwarded = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",")]
-    while forwarded and _is_trusted(address):
+    while forwarded and _is_trusted_proxy(address):
         address = forwarded.pop()
     try:
         parsed = ipaddress.ip_address(address)
@@ -53,14 +53,14 @@ def get_client_address(request: HttpRequest) -> str:
     return str(parsed) if parsed.version == 4 else str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
-def _is_trusted(address: str) -> bool:
+def _is_trusted_proxy(address: str) -> bool:
     try:
         return any(ipaddress.ip_address(address) in network for network in settings.TRUSTED_PROXIES)
     except ValueError:
         return False
 
 
-def _is_known_browser(request: HttpRequest, account: str) -> str | None:
+def _find_browser_key(request: HttpRequest, account: str) -> str | None:
     """Return the key of a browser that has signed in to this account before, or None for other browsers."""
     try:
         content = signing.loads(request.COOKIES.get(BROWSER_COOKIE, ""), salt=BROWSER_SALT, max_age=BROWSER_S)
@@ -76,7 +76,7 @@ def list_attempt_limits(request: HttpRequest, name: str) -> dict[str, int]:
     people out of their own account.
     """
     account = hash_account(name)
-    if browser := _is_known_browser(request, account):
+    if browser := _find_browser_key(request, account):
         return {browser: BROWSER_FAILURES}
     return {account: ACCOUNT_FAILURES, hash_address(get_client_address(request)): ADDRESS_FAILURES}
 
@@ -96,12 +96,12 @@ class SignInForm(AuthenticationForm):
         name, password = self.cleaned_data.get("username"), self.cleaned_data.get("password")
         attempt: list[int] = []
         if name and password:
-            attempt = self._begin(name)
+            attempt = self._begin_attempt(name)
         cleaned = super().clean()
         FailedSignIn.objects.filter(pk__in=attempt).delete()
         return cleaned
 
-    def _begin(self, name: str) -> list[int]:
+    def _begin_attempt(self, name: str) -> list[int]:
         try:
             return FailedSignIn.objects.begin(list_attempt_limits(cast(HttpRequest, self.request), name))
         except TooManyFailures as refusal:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-SLIVER = 0.8  # Minimum width in per cent, so that one failure in a million stays visible.
+MIN_WIDTH = 0.8  # In per cent, so that one failure in a million stays visible.
 
 
 class Segment(NamedTuple):
@@ -21,15 +21,15 @@ def compute_segments(parts: Sequence[tuple[str, float]], total: float) -> list[S
     if total <= 0 or not visible:
         return []
     segments, start = [], 0.0
-    for (name, amount), width in zip(visible, _widths([amount for _, amount in visible], total), strict=True):
+    for (name, amount), width in zip(visible, _compute_widths([amount for _, amount in visible], total), strict=True):
         segments.append(Segment(name, amount, round(start, 3), round(width, 3)))
         start += width
     return segments
 
 
-def _widths(amounts: Sequence[float], total: float) -> list[float]:
-    """Return the widths with slivers. The widest segment gives up the excess, so that the sum is at most 100."""
-    widths = [max(SLIVER, 100 * amount / total) for amount in amounts]
+def _compute_widths(amounts: Sequence[float], total: float) -> list[float]:
+    """Return the widths in per cent. The widest segment is reduced, so that the sum is at most 100."""
+    widths = [max(MIN_WIDTH, 100 * amount / total) for amount in amounts]
     excess = sum(widths) - 100
     if excess > 0:
         widths[widths.index(max(widths))] -= excess

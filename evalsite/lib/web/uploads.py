@@ -23,7 +23,7 @@ class BoundedUpload(FileUploadHandler):
     received = 0
 
     def handle_raw_input(self, input_data: Any, META: Any, content_length: int, *args: Any, **kwargs: Any) -> None:
-        self._refuse(content_length)
+        self._check_size(content_length)
 
     def new_file(self, *args: Any, **kwargs: Any) -> None:
         """Raise PermissionDenied unless the user is signed in. No page offers a file field to anybody else."""
@@ -33,18 +33,18 @@ class BoundedUpload(FileUploadHandler):
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> bytes:
         self.received += len(raw_data)
-        self._refuse(self.received)
+        self._check_size(self.received)
         return raw_data
 
     def file_complete(self, file_size: int) -> None:
         """Return None, so that the next handler keeps the file."""
 
-    def _refuse(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         if size <= settings.UPLOAD_BYTES:
             return
         for handler in self.request.upload_handlers if self.request else []:
             handler.upload_interrupted()  # Delete the partial file now, not at garbage collection.
-        raise RequestDataTooBig(f"a request may bring {settings.UPLOAD_BYTES // 2**20} MiB of files")
+        raise RequestDataTooBig(f"a request may contain at most {settings.UPLOAD_BYTES // 2**20} MiB of files")
 
 
 def is_signed_in(cookies: str) -> bool:

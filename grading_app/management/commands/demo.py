@@ -17,7 +17,7 @@ from django.core.management.base import CommandError
 
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED, OutputCommand
-from evalsite.lib.ops.supervisor import Child, GivingUp, run_forever
+from evalsite.lib.ops.supervisor import Child, StartFailed, keep_running
 from grading_app.management import demo_data
 from grading_app.management.demo_data import (
     DATASETS,
@@ -69,7 +69,7 @@ class Command(OutputCommand):
                     )
         except AddressError as error:
             raise CommandError(str(error), returncode=BAD_INPUT) from None
-        except GivingUp as error:
+        except StartFailed as error:
             raise CommandError(str(error), returncode=WORK_FAILED) from None
 
     def _demonstrate(self) -> tuple[str, SimulatorConfig]:
@@ -80,7 +80,7 @@ class Command(OutputCommand):
         migrate()
         password = demo_data.get_or_create_password()
         # The worker takes some seconds to start, while the work below continues.
-        with nullcontext() if demo_data.is_finished() else run_forever(_build_worker_process()):
+        with nullcontext() if demo_data.is_finished() else keep_running(_build_worker_process()):
             self._curate()
             models = demo_data.build_simulator_config()
             with simulator_process(models) as provider:

@@ -32,7 +32,7 @@ class Command(VerbCommand):
         add_create(verbs, "grader")
         archive = verbs.add_parser("archive", help="archive a grader")
         archive.add_argument("reference", metavar="NAME")
-        add_reason(archive, needed=True)
+        add_reason(archive, required=True)
         list_panels = verbs.add_parser("list-panels", help="list all panels, with rule and graders")
         list_panels.add_argument("--json", action="store_true")
         show_panel = verbs.add_parser("show-panel", help="show a panel in the format of its file")

@@ -39,11 +39,11 @@ class Command(VerbCommand):
         correct.add_argument("reference", help=REFERENCE)
         correct.add_argument("item", help="the item's key")
         correct.add_argument("file", type=Path, help="a file with the text")
-        add_reason(correct, needed=True)
+        add_reason(correct, required=True)
         for verb, help_text in (("approve", "freeze the set for judges"), ("archive", "archive the set")):
             parser = verbs.add_parser(verb, help=help_text)
             parser.add_argument("reference", help=REFERENCE)
-            add_reason(parser, needed=True)
+            add_reason(parser, required=True)
 
     def do_list(self, json: bool, **options: Any) -> None:
         sets = list(TextSet.objects.select_related("dataset", "created_by").annotate(n=Count("texts")))

@@ -186,15 +186,15 @@ def _add_run_verbs(verbs: Any) -> None:
 
 
 def _add_state_verbs(verbs: Any) -> None:
-    add_reason(add_experiment_verb(verbs, "archive", "archive it and keep all rows"), needed=True)
+    add_reason(add_experiment_verb(verbs, "archive", "archive it and keep all rows"), required=True)
     parser = add_experiment_verb(
         verbs, "delete-run", "delete a run with its trials, answers and grades; its cost stays spent"
     )
     parser.add_argument("run", type=int, metavar="RUN")
-    add_reason(parser, needed=True)
+    add_reason(parser, required=True)
     parser.add_argument("--yes", action="store_true")
     parser = add_experiment_verb(verbs, "delete", "delete it with its runs, trials, answers and grades")
-    add_reason(parser, needed=True)
+    add_reason(parser, required=True)
     parser.add_argument("--yes", action="store_true")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from evalsite.lib.ops.supervisor import GivingUp
+from evalsite.lib.ops.supervisor import StartFailed
 from runs_app.processes.site_processes import LOOPBACK, AddressError, migrate, open_listener, serve
 
 WORK_FAILED, BAD_INPUT = 1, 2
@@ -42,7 +42,7 @@ class Command(BaseCommand):
                 serve(listener, drains=workers, on_ready=self._print_url)
         except AddressError as error:
             raise CommandError(str(error), returncode=BAD_INPUT) from None
-        except GivingUp as error:
+        except StartFailed as error:
             raise CommandError(str(error), returncode=WORK_FAILED) from None
 
     def _print_url(self, url: str) -> None:

@@ -20,7 +20,7 @@ def test_a_sampler_whose_extra_is_left_empty_has_none(as_user, researcher):
         ("sampler", {"name": "s", "temperature": "3"}, "Must be between 0 and 2."),
         ("sampler", {"name": "s", "extra": '{"api_key": "x"}'}, "Cannot be set: api_key. Allowed are"),
         ("sampler", {"name": "Not A Slug"}, "Use small letters"),
-        ("sampler", {"name": "s", "extra": '{"stop": NaN}'}, "contains nan, which is no number of JSON"),
+        ("sampler", {"name": "s", "extra": '{"stop": NaN}'}, "contains nan, which is not a JSON number"),
         ("sampler", {"name": "s", "extra": '{"stop": "\\ud800"}'}, "is not Unicode text at character 1"),
         (
             "dimension",

@@ -61,7 +61,7 @@ def test_create_without_an_owner_is_refused_if_the_owner_is_ambiguous(manage, la
     make_user("second", superuser=True)
     refused = manage("experiment", "create", design())
     assert (refused.code, Experiment.objects.count()) == (2, 0)
-    assert refused.err.startswith("user: say who owns it")
+    assert refused.err.startswith("user: name the owner")
 
 
 def test_a_file_with_an_unknown_key_exits_with_2_and_names_the_key(manage, lab, design):

@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 from django.db.migrations.recorder import MigrationRecorder
 
 from evalsite.lib.ops.versions import (
-    BEFORE_RESTART,
+    MIGRATIONS_BEFORE_RESTART,
     RELEASE,
     SchemaMismatch,
     check_schema,
@@ -71,7 +71,7 @@ def test_a_drain_refuses_a_database_ahead_of_the_code_and_states_the_reason(run)
     assert not Worker.objects.exists()
 
 
-@pytest.mark.parametrize(("app", "name"), sorted(BEFORE_RESTART))
+@pytest.mark.parametrize(("app", "name"), sorted(MIGRATIONS_BEFORE_RESTART))
 def test_a_drain_refuses_a_database_with_migrations_from_before_their_restart(run, app, name):
     MigrationRecorder.Migration.objects.create(app=app, name=name)
     try:

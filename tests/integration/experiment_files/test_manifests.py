@@ -140,7 +140,7 @@ def test_another_dataset_under_the_same_name_is_refused(launched, client, ada):
     [
         (
             '{"design": {"experiment": "a", "experiment": "b"}}',
-            "a key is said twice in the mapping that starts with experi",
+            "a key occurs twice in the mapping that starts with experi",
         ),
         ('{"design": 3}', "an experiment file must be a mapping"),
         ('{"schema": 1}', "schema: unknown key"),

@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from evalsite.lib.text.spreadsheet import csv_line, escape_cell, escape_cell_sql
+from evalsite.lib.text.spreadsheet import escape_cell, escape_cell_sql, format_csv_line
 from grading_app.export.file_formats import export_chunks
 from tests import factories
 
@@ -113,5 +113,5 @@ def test_only_one_module_writes_or_escapes_csv_cells():
 
 
 def test_csv_lines_of_rating_queues_are_escaped():
-    line = csv_line(["＝1", "\n=1", ";=1", "-5", -5, ""])
+    line = format_csv_line(["＝1", "\n=1", ";=1", "-5", -5, ""])
     assert next(csv.reader(io.StringIO(line, newline=""))) == ["'＝1", "'\n=1", "';=1", "-5", "-5", ""]

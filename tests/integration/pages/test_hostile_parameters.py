@@ -131,7 +131,7 @@ REFUSED = {
     '"' + "x" * MAX_CHARACTERS + '"': "too long",
     '{"a": "\\ud800"}': "is not Unicode text",
     '{"\\u0000": 1}': "contains a NUL character",
-    "[NaN]": "no number of JSON",
+    "[NaN]": "not a JSON number",
     '{"a": 1,}': "Line 1, column 9",
 }
 

@@ -30,7 +30,7 @@ def test_the_url_may_override_the_options(monkeypatch):
     from evalsite import settings
 
     monkeypatch.setenv("DATABASE_URL", "postgresql://lab@db/site?connect_timeout=3&options=-c%20work_mem%3D8MB")
-    options = settings._database()["OPTIONS"]
+    options = settings._build_database_settings()["OPTIONS"]
     assert options["connect_timeout"] == "3"
     assert options["options"].startswith("-c tcp_keepalives_idle=10")
     assert options["options"].endswith(" -c work_mem=8MB")

@@ -36,9 +36,9 @@ def test_an_invalid_number_of_drains_is_refused(text):
 def test_a_shared_database_without_a_shared_secret_is_a_warning(settings):
     settings.DEBUG = False
     alone = {"DATABASE_URL": "postgresql://db/evalsite"}
-    assert [one.id for one in checks._secret(alone)] == ["evalsite.W001"]
-    assert checks._secret(alone | {"EVALSITE_SECRET_KEY": "x" * 40}) == []
-    assert checks._secret({}) == []
+    assert [one.id for one in checks._check_secret(alone)] == ["evalsite.W001"]
+    assert checks._check_secret(alone | {"EVALSITE_SECRET_KEY": "x" * 40}) == []
+    assert checks._check_secret({}) == []
 
 
 def test_debugging_in_public_is_an_error(settings):

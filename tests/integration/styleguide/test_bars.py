@@ -18,14 +18,14 @@ def test_segments_lie_side_by_side_within_the_bar(amounts, pending):
     end = 0.0
     for part in placed:
         assert part.start == pytest.approx(end, abs=0.01)
-        assert part.width >= stacked_bar.SLIVER - 0.01
+        assert part.width >= stacked_bar.MIN_WIDTH - 0.01
         end = part.start + part.width
     assert end <= 100.01
 
 
 def test_one_failure_in_a_million_stays_visible():
     done, failed = stacked_bar.compute_segments([("done", 999_999), ("failed", 1)], 1_000_000)
-    assert failed.width == stacked_bar.SLIVER
+    assert failed.width == stacked_bar.MIN_WIDTH
     assert done.width + failed.width == pytest.approx(100)
 
 

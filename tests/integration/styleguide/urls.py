@@ -14,7 +14,7 @@ from evalsite.urls import urlpatterns as site
 def guide(request):
     if request.method == "POST":
         return HttpResponse('<link rel="icon" href="data:,"><body>posted')
-    return render(request, "styleguide.html", styleguide.context(request))
+    return render(request, "styleguide.html", styleguide.build_context(request))
 
 
 @login_not_required

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.management import get_commands, load_command_class
 from django.urls import reverse
 
-from evalsite.lib.ops.environment import KNOWN
+from evalsite.lib.ops.environment import KNOWN_NAMES
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "docs" / "deploy"
@@ -51,7 +51,7 @@ def parsed(name, *arguments):
 
 def unknown_settings(names):
     ours = {name for name in names if name not in OTHERS and not name.endswith("_API_KEY")}
-    return ours - KNOWN
+    return ours - KNOWN_NAMES
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze (Debian: systemd)")

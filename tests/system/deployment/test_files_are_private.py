@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.lib.ops.private_files import close_folder, make_data_folder
+from evalsite.lib.ops.private_files import make_data_folder, restrict_folder
 from tests.prepared_database import copy_folder, environment
 from tests.system.postgres.conftest import ROOT, open_folder
 
@@ -77,6 +77,6 @@ def test_permissions_of_a_folder_of_an_earlier_version_are_tightened(tmp_path: P
     for name, mode in (("media", 0o755), ("closed", 0o500)):
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(mode)
-        close_folder(tmp_path / name)
-    close_folder(tmp_path / "missing")
+        restrict_folder(tmp_path / name)
+    restrict_folder(tmp_path / "missing")
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("media", "closed")] == [0o700, 0o500]

@@ -83,7 +83,7 @@ def test_an_unreachable_server_is_not_stopped_and_is_reported(
 ) -> None:
     embedded.start()
     running = postmaster(embedded)
-    monkeypatch.setattr(postgres, "SILENCE_S", 0.2)
+    monkeypatch.setattr(postgres, "MAX_SILENCE_S", 0.2)
     with monkeypatch.context() as other:
         other.setattr(tempfile, "tempdir", str(place))
         elsewhere = Embedded(embedded.data_dir)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evalsite.lib.ops import supervisor
-from evalsite.lib.ops.supervisor import Child, GivingUp, Supervisor, run_forever
+from evalsite.lib.ops.supervisor import Child, StartFailed, Supervisor, keep_running
 from tests.system.up.conftest import until
 
 
@@ -48,7 +48,7 @@ def test_a_child_that_exits_is_restarted(tmp_path):
 
 
 def test_repeated_start_failures_end_with_the_childs_name_and_exit_code():
-    with pytest.raises(GivingUp, match="small ended with 3, 4 times in a row"):
+    with pytest.raises(StartFailed, match="small ended with 3, 4 times in a row"):
         Supervisor([shell("exit 3")]).run()
 
 
@@ -75,7 +75,7 @@ def test_a_child_that_ignores_the_stop_signal_is_killed_after_its_grace_period(t
 
 def test_every_output_line_of_a_child_is_prefixed_with_its_name(capfd, tmp_path):
     child = shell("echo first; echo second >&2; touch done; sleep 60", directory=tmp_path)
-    with run_forever(child):
+    with keep_running(child):
         until((tmp_path / "done").exists)
         said = []
         until(lambda: said.append(capfd.readouterr().err) or "second" in "".join(said))
@@ -111,7 +111,7 @@ def test_a_failed_chore_is_logged_and_repeated(caplog, tmp_path):
 
 def test_a_block_ends_when_its_child_cannot_run():
     began = time.monotonic()
-    with pytest.raises(GivingUp, match="ended with 7"), run_forever(shell("exit 7")):
+    with pytest.raises(StartFailed, match="ended with 7"), keep_running(shell("exit 7")):
         time.sleep(120)
     assert time.monotonic() - began < 60
 
@@ -120,7 +120,7 @@ def test_a_keyboard_interrupt_in_the_block_is_reraised():
     child = shell("sleep 60")
 
     def interrupted():
-        with run_forever(child):
+        with keep_running(child):
             until(lambda: child.pid)
             raise KeyboardInterrupt
 
