@@ -46,7 +46,7 @@ class ParametricVerb:
     def do_answers(self: Any, dataset: str, **options: Any) -> None:
         source = Dataset.objects.named(dataset).first()
         if source is None:
-            raise CurationError(f"there is no dataset {dataset!r}; `dataset list` names them")
+            raise CurationError(f"there is no dataset {dataset!r}; `dataset list` lists them")
         for answer in iterate_answer_key(source):
             self.say_file(json.dumps(answer))
 

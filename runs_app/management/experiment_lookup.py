@@ -1,4 +1,4 @@
-"""The lookups of the command `experiment`: experiments, runs, cells, people and files by the values of options."""
+"""Lookups that commands share: experiments, runs, cells, people and files by the values of options."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def read_file(file: Path) -> str:
         refuse_input(f"file: {file} cannot be read: {error}")
 
 
-def get_experiment(name: str) -> Experiment:
+def get_experiment(name: str, argument: str = "name") -> Experiment:
+    """Return the experiment of this name. End the command with exit code 2 if it does not exist."""
     experiments = Experiment.objects.select_related("owner", "dataset")
     experiment: Experiment | None = experiments.filter(slug=name).first()
-    return experiment or refuse_input(f"name: there is no experiment {name}; see `experiment list`")
+    return experiment or refuse_input(f"{argument}: there is no experiment {name}; see `experiment list`")
 
 
 def get_reader(username: str, experiment: Experiment) -> User:

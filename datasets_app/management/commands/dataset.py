@@ -1,4 +1,4 @@
-"""The `manage.py dataset VERB ...` command: curation from the command line, with the same rules as the admin."""
+"""The command `manage.py dataset VERB ...`: curation of datasets, with the same rules as on the site."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from datasets_app.models import Dataset, TransitionError
 from datasets_app.models.history import Actor
 from datasets_app.parametric.spec import SpaceError
 from datasets_app.sampling import STRATEGIES
-from evalsite.lib.ops.commands import VerbCommand, add_list_option, refuse_input, resolve_actor
+from evalsite.lib.ops.commands import VerbCommand, add_list_option, add_user, refuse_input, resolve_actor
 
 
 class Command(ParametricVerb, HubVerb, VerbCommand):
-    help = "Import, generate, look at, sample, mend, approve, archive, duplicate and delete datasets."
+    help = "Import, generate, show, sample, edit, approve, archive, duplicate and delete datasets."
     refusals: ClassVar[tuple[type[Exception], ...]] = (CurationError, TransitionError, FileError, SpaceError)
     by: Actor
 
     def add_verbs(self, verbs: Any) -> None:
-        for add in (_add_reading_verbs, add_hub_verb, add_parametric_verb, _add_item_verbs, _add_state_verbs):
+        for add in (_add_import_verbs, add_hub_verb, add_parametric_verb, _add_item_verbs, _add_state_verbs):
             add(verbs)
         for parser in verbs.choices.values():
-            parser.add_argument("--user", default="", metavar="NAME", help="who the history names")
+            add_user(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.by = resolve_actor(options.get("user", ""))
         super().handle(*args, **options)
 
-    # --- reading -----------------------------------------------------------------------------------------------------
+    # --- importing ---------------------------------------------------------------------------------------------------
 
     def do_import(self, file: Path, name: str, **options: Any) -> None:
         files = _open_files(items=file, images=options["images"], norms=options["norms"])
@@ -50,7 +50,7 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
             return
         about = {field: options[field] for field in curation.ABOUT}
         dataset = create_dataset(reading, slug=name, by=self.by, norms=norms.norms, **about)
-        self._describe(dataset)
+        self._print_summary(dataset)
         self.say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
 
     def do_norms(self, dataset: str, file: Path, **options: Any) -> None:
@@ -78,7 +78,7 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
     def do_list(self, status: str | None, **options: Any) -> None:
         datasets = Dataset.objects.filter(status=status) if status else Dataset.objects.all()
         if options["json"]:
-            self.say_json([_describe_facts(dataset) for dataset in datasets])
+            self.say_json([_build_row(dataset) for dataset in datasets])
             return
         for dataset in datasets:
             counts = f"{dataset.active_count}/{dataset.item_count}"
@@ -87,15 +87,15 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
     def do_show(self, dataset: str, **options: Any) -> None:
         row = _find_dataset(dataset)
         if options["json"]:
-            self.say_json(_describe_facts(row))
+            self.say_json(_build_row(row))
         else:
-            self._describe(row)
-            self._show_history(row)
+            self._print_summary(row)
+            self._print_history(row)
         if options["items"]:
             for item in row.items.all():
                 self.say(f"  {item.key:<30} {item.category:<16} {'excluded: ' + item.note if item.excluded else ''}")
 
-    def _describe(self, dataset: Dataset) -> None:
+    def _print_summary(self, dataset: Dataset) -> None:
         excluded = dataset.item_count - dataset.active_count
         self.say(f"{dataset} ({dataset.status}): {dataset.active_count} active items, {excluded} excluded")
         for category, count in _list_categories(dataset).items():
@@ -104,16 +104,16 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
             holds = "holds" if curation.hash_stored_items(dataset) == dataset.content_hash else "DOES NOT HOLD"
             self.say(f"  content hash {dataset.content_hash} {holds}")
 
-    def _show_history(self, dataset: Dataset) -> None:
+    def _print_history(self, dataset: Dataset) -> None:
         for change in dataset.history:
             reason = f": {change.reason}" if change.reason else ""
             self.say(f"  {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.change}{reason}")
 
-    # --- drawing and changing ----------------------------------------------------------------------------------------
+    # --- sampling and editing ----------------------------------------------------------------------------------------
 
     def do_generate(self, dataset: str, name: str, strategy: Any, n: int | None, seed: int, **options: Any) -> None:
         parent = _find_dataset(dataset)
-        self._describe(curation.sample_dataset(parent, slug=name, strategy=strategy, n=n, seed=seed, by=self.by))
+        self._print_summary(curation.sample_dataset(parent, slug=name, strategy=strategy, n=n, seed=seed, by=self.by))
 
     def do_add(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
@@ -125,24 +125,26 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
         else:
             source = _find_dataset(options["from"]) if options["from"] else draft.parent
             if source is None:
-                raise CurationError(f"from: say which dataset the items are in; {draft} was not drawn from one")
+                raise CurationError(
+                    f"from: name the dataset of the items, because {draft} is not a sample of a dataset"
+                )
             curation.add_items(draft, keys, source=source, by=self.by, reason=reason)
-        self._describe(draft)
+        self._print_summary(draft)
 
     def do_remove(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
         curation.remove_items(draft, keys, by=self.by, reason=reason)
-        self._describe(draft)
+        self._print_summary(draft)
 
     def do_exclude(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
         curation.exclude_items(draft, keys, by=self.by, reason=note)
-        self._describe(draft)
+        self._print_summary(draft)
 
     def do_include(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
         curation.include_items(draft, keys, by=self.by, reason=note)
-        self._describe(draft)
+        self._print_summary(draft)
 
     def do_replace(self, dataset: str, key: str, seed: int, reason: str, **options: Any) -> None:
         new = curation.replace_item(_find_dataset(dataset), key, by=self.by, seed=seed, reason=reason)
@@ -151,35 +153,35 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
     def do_reshuffle(self, dataset: str, seed: int, reason: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
         curation.reshuffle_items(draft, by=self.by, seed=seed, reason=reason)
-        self._describe(draft)
+        self._print_summary(draft)
 
     # --- states ------------------------------------------------------------------------------------------------------
 
     def do_approve(self, dataset: str, reason: str, **options: Any) -> None:
         row = _find_dataset(dataset, exact=True)
         curation.approve(row, by=self.by, reason=reason)
-        self._describe(row)
+        self._print_summary(row)
 
     def do_describe(self, dataset: str, reason: str, **options: Any) -> None:
         row = _find_dataset(dataset, exact=True)
         about = {field: options[field] for field in curation.ABOUT if options[field] is not None}
         if not about:
-            refuse_input(f"say what to change: {', '.join(f'--{field} TEXT' for field in curation.ABOUT)}")
+            refuse_input(f"name the fields to change: {', '.join(f'--{field} TEXT' for field in curation.ABOUT)}")
         changed = curation.change_description(row, about, by=self.by, reason=reason)
         self.say(f"{row}: changed {', '.join(changed)}" if changed else f"{row}: nothing is different")
 
     def do_archive(self, dataset: str, reason: str, **options: Any) -> None:
-        found = _find_dataset(dataset, exact=True)
-        curation.archive(found, by=self.by, reason=reason)
-        self.say(f"{found} is archived")
+        row = _find_dataset(dataset, exact=True)
+        curation.archive(row, by=self.by, reason=reason)
+        self.say(f"{row} is archived")
 
     def do_duplicate(self, dataset: str, name: str, reason: str, **options: Any) -> None:
-        self._describe(curation.duplicate(_find_dataset(dataset), by=self.by, slug=name, reason=reason))
+        self._print_summary(curation.duplicate(_find_dataset(dataset), by=self.by, slug=name, reason=reason))
 
     def do_delete(self, dataset: str, reason: str, yes: bool, **options: Any) -> None:
-        found = _find_dataset(dataset, exact=True)
-        self.confirm(f"Delete {found} with its {found.item_count} items?", yes)
-        curation.delete_draft(found, by=self.by, reason=reason)
+        row = _find_dataset(dataset, exact=True)
+        self.confirm(f"Delete {row} with its {row.item_count} items?", yes)
+        curation.delete_draft(row, by=self.by, reason=reason)
         self.say(f"{dataset} is deleted")
 
 
@@ -188,12 +190,12 @@ def _open_files(**paths: Path | None) -> dict[str, FileToRead]:
 
 
 def _find_dataset(reference: str, *, exact: bool = False) -> Dataset:
-    """Return the dataset with this name. With `exact`, the version is required, to avoid changing the wrong one."""
+    """Return the dataset of this reference. With `exact`, require a version, to avoid changes to the wrong one."""
     if exact and "@" not in reference:
         refuse_input(f"which version of {reference!r}? Write {reference}@1")
     row: Dataset | None = Dataset.objects.named(reference).select_related("parent").first()
     if row is None:
-        refuse_input(f"there is no dataset {reference!r}; `dataset list` names them")
+        refuse_input(f"there is no dataset {reference!r}; `dataset list` lists them")
     return row
 
 
@@ -202,7 +204,7 @@ def _list_categories(dataset: Dataset) -> dict[str, int]:
     return dict(counts)
 
 
-def _describe_facts(dataset: Dataset) -> dict[str, Any]:
+def _build_row(dataset: Dataset) -> dict[str, Any]:
     return {
         "dataset": str(dataset),
         "status": dataset.status,
@@ -223,7 +225,7 @@ def _describe_facts(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _add_reading_verbs(verbs: Any) -> None:
+def _add_import_verbs(verbs: Any) -> None:
     parser = verbs.add_parser("import", help="import a file as a new dataset, or as the next version of a name")
     parser.add_argument("file", type=Path)
     parser.add_argument("--name", required=True, metavar="SLUG")
@@ -244,14 +246,14 @@ def _add_reading_verbs(verbs: Any) -> None:
 
 
 def _add_item_verbs(verbs: Any) -> None:
-    parser = _add_verb(verbs, "generate", "draw a sample of a dataset as a new draft")
+    parser = _add_verb(verbs, "generate", "create a draft from a sample of a dataset")
     parser.add_argument("--name", required=True, metavar="SLUG")
     parser.add_argument("--strategy", choices=STRATEGIES, default="stratified")
     parser.add_argument("--n", type=int)
     parser.add_argument("--seed", type=int, default=42)
     parser = _add_verb(verbs, "add", "add items of another dataset, or of a file, to a draft", reason=True)
     parser.add_argument("keys", nargs="*", metavar="KEY")
-    parser.add_argument("--from", metavar="SLUG@V", help="default: the dataset from which the draft was drawn")
+    parser.add_argument("--from", metavar="SLUG@V", help="default: the draft's parent dataset")
     parser.add_argument("--file", type=Path)
     _add_source_options(parser)
     _add_verb(verbs, "remove", "remove items from a draft", reason=True).add_argument("keys", nargs="+", metavar="KEY")
@@ -259,10 +261,12 @@ def _add_item_verbs(verbs: Any) -> None:
         parser = _add_verb(verbs, verb, f"{verb} items of a draft")
         parser.add_argument("keys", nargs="+", metavar="KEY")
         parser.add_argument("--note", required=is_required, default="", metavar="TEXT")
-    parser = _add_verb(verbs, "replace", "replace an item of a sampled draft by another from its category", reason=True)
+    parser = _add_verb(
+        verbs, "replace", "replace an item of a sampled draft with another item of its category", reason=True
+    )
     parser.add_argument("key", metavar="KEY")
     parser.add_argument("--seed", type=int, default=42)
-    _add_verb(verbs, "reshuffle", "draw a sampled draft again", reason=True).add_argument(
+    _add_verb(verbs, "reshuffle", "draw the sample of a draft again", reason=True).add_argument(
         "--seed", type=int, required=True
     )
 

@@ -15,6 +15,7 @@ from grading_app.analysis.sections import build_section_tables
 from grading_app.export.file_formats import write_export
 from grading_app.reports.result_table import FORMATS, ResultTable
 from grading_app.reports.scope import EXCLUSION_LABELS, Scope, ScopeForm
+from runs_app.management.experiment_lookup import get_experiment
 from runs_app.models import Experiment
 
 PATH_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
@@ -28,23 +29,23 @@ class Command(OutputCommand):
         parser.add_argument("--table", default="", metavar="NAME", help="only this table; --list prints the names")
         parser.add_argument("--list", action="store_true", help="print the names and titles of the tables")
         parser.add_argument("--format", default="md", choices=FORMATS)
-        parser.add_argument("--out", default="-", metavar="PATH", help='where to write; "-" is the standard output')
+        parser.add_argument("--out", default="-", metavar="PATH", help='the output path; "-" is the standard output')
         parser.add_argument("--measure", default="", help="a dimension, a scorer or a grader; the first by default")
         parser.add_argument("--wave", default="", metavar="NUMBER", help="only this wave")
         parser.add_argument("--category", default="", help="only items of this category")
-        parser.add_argument("--unreadable", default="", choices=["", "wrong"], help="how answers without a score count")
+        parser.add_argument(
+            "--unreadable", default="", choices=["", "wrong"], help="count answers without a score as wrong"
+        )
         parser.add_argument(
             "--baseline", default="", metavar="CONDITION", help="compare the others with this condition"
         )
-        parser.add_argument("--margin", default="", help="the largest difference that counts as equivalent")
+        parser.add_argument("--margin", default="", help="the largest difference that is still equivalent")
         add_list_option(parser, "--condition", metavar="CONDITION", help="only this condition; may be repeated")
         add_list_option(parser, "--without", metavar="KEY", help="leave out this item; may be repeated")
         add_list_option(parser, "--exclude", metavar="|".join(EXCLUSION_LABELS), help="answers to leave out")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        experiment = Experiment.objects.filter(slug=options["experiment"]).first()
-        if experiment is None:
-            raise CommandError(f"there is no experiment {options['experiment']!r}", returncode=2)
+        experiment = get_experiment(options["experiment"], "experiment")
         data = load_analysis_data(read_scope(experiment, options))
         tables = [table for section_tables in build_section_tables(data).values() for table in section_tables]
         if options["list"]:

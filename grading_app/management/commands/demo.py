@@ -40,7 +40,7 @@ IMPORTS = {
     "photographs": ["photographs.csv", "--images", "photographs", "--norms", "norms.csv"],
     "questions": ["questions.jsonl"],
 }
-ABOUT = {
+DESCRIPTIONS = {
     "photographs": ("Photographs for rating, with made-up norms", "CC0 and public domain, by item"),
     "questions": ("Questions with targets and choices", "CC0"),
 }
@@ -79,7 +79,7 @@ class Command(OutputCommand):
             self.say(KEY_NOTICE)
         migrate()
         password = demo_data.get_or_create_password()
-        # The worker takes some seconds to start, while the work below continues.
+        # The worker takes some seconds to start. The steps below continue meanwhile.
         with nullcontext() if demo_data.is_finished() else keep_running(_build_worker_process()):
             self._curate()
             models = demo_data.build_simulator_config()
@@ -98,7 +98,7 @@ class Command(OutputCommand):
         for slug in DATASETS:
             dataset = Dataset.objects.named(f"{slug}@1").first()
             if dataset is None:
-                title, licence = ABOUT[slug]
+                title, licence = DESCRIPTIONS[slug]
                 about = ("--title", title, "--source", "shipped samples, see samples/SOURCES.md", "--licence", licence)
                 self._run_command("dataset", "import", *_locate_samples(IMPORTS[slug]), "--name", slug, *about)
             if dataset is None or dataset.status == Dataset.Status.DRAFT:
@@ -144,9 +144,16 @@ class Command(OutputCommand):
         self._print_heading("Read, publish")
         self._run_command("reconcile")
         for slug in EXPERIMENTS:
-            for table, form in (("trials", "csv"), ("trials", "parquet"), ("gradings", "csv"), ("ledger", "csv")):
-                out = demo_data.get_folder() / f"{slug}-{table}.{form}"
-                self._run_command("export", slug, "--table", table, "--format", form, "--out", str(out), silently=True)
+            for table, file_format in (
+                ("trials", "csv"),
+                ("trials", "parquet"),
+                ("gradings", "csv"),
+                ("ledger", "csv"),
+            ):
+                out = demo_data.get_folder() / f"{slug}-{table}.{file_format}"
+                self._run_command(
+                    "export", slug, "--table", table, "--format", file_format, "--out", str(out), silently=True
+                )
         self.say(f"  exported to {demo_data.get_folder()}")
         for slug in EXPERIMENTS:
             self._print_heading(slug)

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 
 from evalsite.lib.ops.commands import OutputCommand, add_list_option
 from grading_app.export.file_formats import FORMATS, TABLE_NAMES, ExportError, export_chunks, write_export
-from runs_app.models import Experiment
+from runs_app.management.experiment_lookup import get_experiment
 
 PATH_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
@@ -31,9 +31,7 @@ class Command(OutputCommand):
         parser.add_argument("--seed", default="", metavar="SEED", help="the seed of their selection; default 42")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        experiment = Experiment.objects.filter(slug=options["experiment"]).first()
-        if experiment is None:
-            raise CommandError(f"there is no experiment {options['experiment']!r}", returncode=2)
+        experiment = get_experiment(options["experiment"], "experiment")
         try:
             filters = _parse_filters(options["filter"])
             filters |= {name: options[name] for name in ("n_items", "seed") if options[name]}
@@ -43,7 +41,7 @@ class Command(OutputCommand):
 
 
 def _parse_filters(texts: list[str]) -> dict[str, str]:
-    """Return a value by filter name. Raise ExportError for two values of a name, because no row can have both."""
+    """Return the values by filter name. Raise ExportError for two values of a name, because no row can have both."""
     filters: dict[str, str] = {}
     for name, value in map(_parse_filter, texts):
         if filters.setdefault(name, value) != value:

@@ -18,6 +18,7 @@ from grading_app.paper_figures.figure_registry import find_figure, list_figures
 from grading_app.paper_figures.figure_set import render_figures_pdf, summarize_ratings
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.reports.cached_aggregates import compute_rows
+from runs_app.management.experiment_lookup import get_experiment
 from runs_app.models import Experiment
 
 FORMATS = ("svg", "png", "pdf", "csv", "json")
@@ -37,9 +38,7 @@ class Command(OutputCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        experiment = Experiment.objects.filter(slug=options["experiment"]).first()
-        if experiment is None:
-            refuse_input(f"there is no experiment {options['experiment']!r}")
+        experiment = get_experiment(options["experiment"], "experiment")
         data = QueryDict(options["query"])
         source = _load_source(experiment, data)
         if data.get("wave") and source.wave is None:

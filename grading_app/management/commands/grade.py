@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from typing import Any
 
-from evalsite.lib.ops.commands import OutputCommand, refuse_input, resolve_actor
+from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_actor
 from grading_app.judging import grader_lookup, panels
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.judging_costs import estimate_judging
@@ -16,13 +16,12 @@ from grading_app.scoring.grading import grade
 from grading_app.scoring.scorers import ScorerError
 from runs_app.management.condition_options import add_condition_option, match_condition_ids
 from runs_app.management.cost_confirmation import confirm_cost, print_estimate
+from runs_app.management.experiment_lookup import get_experiment
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run, Wave
 from runs_app.planning.work import PlanError
 
-NOTHING_TO_GRADE_BY = (
-    "Nothing to grade by: the design has no scorer, grader or dimension. Choose one with --scorer or --grader."
-)
+NO_METHOD = "Nothing to grade by: the design has no scorer, grader or dimension. Choose one with --scorer or --grader."
 
 
 class Command(OutputCommand):
@@ -47,16 +46,12 @@ class Command(OutputCommand):
         parser.add_argument("--force", action="store_true", help="grade graded answers again, and replace their grades")
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation of the cost")
         parser.add_argument("--no-wait", action="store_true", help="request verdicts without waiting for them")
-        parser.add_argument("--user", default="", metavar="NAME", help="the user named in the history")
+        add_user(parser)
 
     def handle(self, *args: Any, experiment: str, **options: Any) -> None:
-        experiment_row = Experiment.objects.filter(slug=experiment).first()
-        if experiment_row is None:
-            refuse_input(f"there is no experiment {experiment!r}")
-        wave, options["only"] = (
-            _find_wave(experiment_row, options["wave"]),
-            _find_conditions(experiment_row, options["condition"]),
-        )
+        experiment_row = get_experiment(experiment, "experiment")
+        wave = _find_wave(experiment_row, options["wave"])
+        options["only"] = _find_conditions(experiment_row, options["condition"])
         try:
             self._grade(experiment_row, wave, options)
         except (ScorerError, PlanError) as error:
@@ -76,7 +71,7 @@ class Command(OutputCommand):
             panel = grader_lookup.find_panel(name)
             self.say(f"{panels.add_panel(experiment, panel)}: {panel.get_rule_display()}")
         if uses_design and not n_rules and not graders:
-            self.say(NOTHING_TO_GRADE_BY)
+            self.say(NO_METHOD)
 
     def _grade_by_rules(self, experiment: Experiment, wave: Wave | None, options: dict[str, Any]) -> int:
         by = options["user"] or "command line"

@@ -45,7 +45,7 @@ class Command(VerbCommand):
     def do_list(self, json: bool, **options: Any) -> None:
         graders = list(Grader.objects.select_related(*PARTS))
         if json:
-            self.say_json([_describe_grader(grader) for grader in graders])
+            self.say_json([_build_grader_row(grader) for grader in graders])
             return
         for grader in graders:
             state = "archived" if grader.archived_at else "in use"
@@ -54,7 +54,7 @@ class Command(VerbCommand):
     def do_show(self, reference: str, json: bool, **options: Any) -> None:
         grader = _find_grader(reference)
         if json:
-            self.say_json({**_describe_grader(grader), "content": write_grader_spec(grader)})
+            self.say_json({**_build_grader_row(grader), "content": write_grader_spec(grader)})
             return
         self.say(f"# {grader}, {'archived' if grader.archived_at else 'in use'}, by {grader.created_by or '-'}")
         self.say(dump_yaml(write_grader_spec(grader)))
@@ -69,8 +69,8 @@ class Command(VerbCommand):
             if builder.problems:
                 raise SpecError(builder.problems)
         for grader in filter(None, graders):
-            is_known = grader.pk in existing_keys
-            self.say(f"{grader} already has this content; nothing was created" if is_known else f"{grader} was created")
+            is_new = grader.pk not in existing_keys
+            self.say(f"{grader} was created" if is_new else f"{grader} already has this content; nothing was created")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
         grader = _find_grader(reference)
@@ -80,7 +80,7 @@ class Command(VerbCommand):
     def do_list_panels(self, json: bool, **options: Any) -> None:
         panels = list(Panel.objects.select_related("created_by").prefetch_related("graders"))
         if json:
-            self.say_json([_describe_panel(panel) for panel in panels])
+            self.say_json([_build_panel_row(panel) for panel in panels])
             return
         for panel in panels:
             self.say(f"{panel.name:<32} {panel.rule:<9} {', '.join(write_panel_spec(panel)['graders'])}")
@@ -90,7 +90,7 @@ class Command(VerbCommand):
         if panel is None:
             refuse_input(f"reference: there is no panel {reference}; `grader list-panels` lists them")
         if json:
-            self.say_json(_describe_panel(panel))
+            self.say_json(_build_panel_row(panel))
             return
         self.say(f"# {panel}, by {panel.created_by or '-'}")
         self.say(dump_yaml(write_panel_spec(panel)))
@@ -113,7 +113,7 @@ def _find_grader(name: str) -> Grader:
     return grader
 
 
-def _describe_grader(grader: Grader) -> dict[str, Any]:
+def _build_grader_row(grader: Grader) -> dict[str, Any]:
     return {
         "name": grader.name,
         "model": grader.language_model.name,
@@ -127,7 +127,7 @@ def _describe_grader(grader: Grader) -> dict[str, Any]:
     }
 
 
-def _describe_panel(panel: Panel) -> dict[str, Any]:
+def _build_panel_row(panel: Panel) -> dict[str, Any]:
     return {
         **write_panel_spec(panel),
         "quorum": panel.quorum,

@@ -29,21 +29,21 @@ class Command(OutputCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("path", type=Path, help="a file, a folder, or a zip of a folder")
         parser.add_argument("--format", default="", choices=["", *FORMATS], metavar="|".join(FORMATS))
-        parser.add_argument("--name", default="", metavar="SLUG", help="of the experiment and its dataset")
+        parser.add_argument("--name", default="", metavar="SLUG", help="the name of the experiment and its dataset")
         parser.add_argument("--dry-run", action="store_true", help="read and check everything, and write nothing")
         parser.add_argument(
             "--dataset",
             default="",
             metavar="SLUG@V",
-            help="an approved dataset with its items; default: created",
+            help="an approved dataset with the study's items; default: a new dataset",
         )
         parser.add_argument(
             "--endpoint",
             default="",
             metavar="NAME",
-            help="of the models of a design; default: the name of their provider",
+            help="the endpoint of a design's models; default: the name of their provider",
         )
-        add_user(parser, "who owns the experiment; default: the only superuser")
+        add_user(parser, "the owner of the experiment; default: the only superuser")
 
     def handle(self, *args: Any, **options: Any) -> None:
         owner = resolve_owner(options["user"])
@@ -82,7 +82,7 @@ class Command(OutputCommand):
         if report.gradings:
             self.say(f"  {report.gradings} scores")
         if report.skipped:
-            self.say(f"  {report.skipped} trials were there already")
+            self.say(f"  {report.skipped} trials already existed")
         for note in report.notes:
             self.say(f"  {note}")
 
@@ -90,7 +90,7 @@ class Command(OutputCommand):
 def _find_dataset(reference: str) -> Dataset | None:
     if not reference:
         return None
-    found: Dataset | None = Dataset.objects.named(reference).first()
-    if found is None:
+    dataset: Dataset | None = Dataset.objects.named(reference).first()
+    if dataset is None:
         refuse_input(f"--dataset: there is no dataset {reference!r}")
-    return found
+    return dataset

@@ -20,6 +20,7 @@ from grading_app.judging.item_rubrics import (
     request_rubrics,
 )
 from grading_app.models import Rubric
+from runs_app.management.experiment_lookup import get_experiment
 from runs_app.management.progress_bar import wait_for
 from runs_app.management.versions import REFERENCE, add_list_and_show, print_history, read_text
 from runs_app.models import Experiment, LanguageModel, Run, Sampler, TextSet
@@ -27,13 +28,13 @@ from runs_app.planning.work import PlanError
 
 
 class Command(VerbCommand):
-    help = "Let a model write a rubric for each item. Show, correct, approve and archive the set."
+    help = "Generate a rubric for each item with a model. Show, correct, approve and archive the set."
     refusals: ClassVar[tuple[type[Exception], ...]] = (PlanError, ValueError, TransitionError)
 
     def add_verbs(self, verbs: Any) -> None:
         add_list_and_show(verbs, "set of item rubrics")
         _add_write(verbs)
-        collect = verbs.add_parser("collect", help="add the texts that its model has written since")
+        collect = verbs.add_parser("collect", help="add the new texts of the model")
         collect.add_argument("reference", help=REFERENCE)
         correct = verbs.add_parser("correct", help="replace the text of one item")
         correct.add_argument("reference", help=REFERENCE)
@@ -48,7 +49,7 @@ class Command(VerbCommand):
     def do_list(self, json: bool, **options: Any) -> None:
         sets = list(TextSet.objects.select_related("dataset", "created_by").annotate(n=Count("texts")))
         if json:
-            self.say_json([_describe(texts) for texts in sets])
+            self.say_json([_build_row(texts) for texts in sets])
             return
         for texts in sets:
             self.say(f"{texts!s:<40} {texts.status:<10} {format_count(texts.n):>8} texts  {texts.dataset}")
@@ -57,7 +58,7 @@ class Command(VerbCommand):
         texts = _find_text_set(reference)
         missing = find_missing(texts)
         if json:
-            self.say_json({**_describe(texts), **texts.content, "missing": missing})
+            self.say_json({**_build_row(texts), **texts.content, "missing": missing})
             return
         self.say(f"# {texts}, {texts.status}, for {texts.dataset}; {format_count(len(missing))} items have no text")
         for key, text in texts.content["texts"].items():
@@ -65,9 +66,7 @@ class Command(VerbCommand):
         print_history(self, texts)
 
     def do_write(self, experiment: str, yes: bool, wait: bool, user: str, **options: Any) -> None:
-        experiment_row = Experiment.objects.filter(slug=experiment).first()
-        if experiment_row is None:
-            refuse_input(f"experiment: there is no experiment {experiment}")
+        experiment_row = get_experiment(experiment, "experiment")
         writer = _build_writer(experiment_row, options["template"], options["model"], options["sampler"])
         if problems := list(writer.find_problems()):
             raise PlanError(problems)
@@ -111,7 +110,7 @@ class Command(VerbCommand):
 
 
 def _add_write(verbs: Any) -> None:
-    parser = verbs.add_parser("write", help="let a model write the rubric of each item, on an experiment's budget")
+    parser = verbs.add_parser("write", help="generate the rubric of each item with a model, on an experiment's budget")
     parser.add_argument("experiment")
     parser.add_argument("--template", required=True, metavar="R", help="an approved rubric of kind writer")
     parser.add_argument("--model", required=True, metavar="M", help="the writing model")
@@ -142,7 +141,7 @@ def _find_text_set(reference: str) -> TextSet:
     return text_set
 
 
-def _describe(texts: TextSet) -> dict[str, Any]:
+def _build_row(texts: TextSet) -> dict[str, Any]:
     return {
         "name": texts.name,
         "version": texts.version,

@@ -16,6 +16,7 @@ from grading_app.study_report.composition import compose, read_frozen
 from grading_app.study_report.document import Document
 from grading_app.study_report.files import FILE_TYPES, write_report
 from grading_app.study_report.typst_process import TypesettingError
+from runs_app.management.experiment_lookup import get_experiment
 from runs_app.models import Experiment
 
 
@@ -31,9 +32,7 @@ class Command(OutputCommand):
         parser.add_argument("--snapshot", default="", metavar="DIGEST", help="the report in this snapshot")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        experiment = Experiment.objects.filter(slug=options["experiment"]).first()
-        if experiment is None:
-            refuse_input(f"there is no experiment {options['experiment']!r}")
+        experiment = get_experiment(options["experiment"], "experiment")
         file_format = options["format"] or PurePath(options["out"]).suffix.removeprefix(".").lower()
         if file_format not in FILE_TYPES:
             refuse_input(f"--out: the name must end in one of {', '.join(f'.{file_type}' for file_type in FILE_TYPES)}")

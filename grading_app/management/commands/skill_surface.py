@@ -10,7 +10,7 @@ from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import OutputCommand, refuse_input
 from grading_app.reports.result_table import FORMATS
 from grading_app.reports.surface_recovery import make_recovery_table, make_truth_table
-from runs_app.models import Experiment
+from runs_app.management.experiment_lookup import get_experiment
 from runs_app.simulator.config import ConfigError
 from runs_app.simulator.skill_profiles import read_profiles
 
@@ -23,7 +23,9 @@ class Command(OutputCommand):
         source = parser.add_mutually_exclusive_group(required=True)
         source.add_argument("--dataset", metavar="SLUG@V", help="print the truth at the points of this dataset")
         source.add_argument("--experiment", metavar="NAME", help="compare the intervals of this experiment")
-        parser.add_argument("--max-tokens", type=int, metavar="N", help="the longest answer, with --dataset")
+        parser.add_argument(
+            "--max-tokens", type=int, metavar="N", help="the maximum length of an answer, with --dataset"
+        )
         parser.add_argument("--format", default="md", choices=FORMATS)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -34,9 +36,7 @@ class Command(OutputCommand):
         if options["dataset"]:
             table = make_truth_table(_find_dataset(options["dataset"]), profiles, options["max_tokens"])
         else:
-            experiment = Experiment.objects.filter(slug=options["experiment"]).first()
-            if experiment is None:
-                refuse_input(f"there is no experiment {options['experiment']!r}")
+            experiment = get_experiment(options["experiment"], "experiment")
             table = make_recovery_table(experiment, profiles)
         if not table.rows:
             refuse_input("no case of a parametric task matches a model and a task of this profile")
@@ -46,5 +46,5 @@ class Command(OutputCommand):
 def _find_dataset(reference: str) -> Dataset:
     dataset: Dataset | None = Dataset.objects.named(reference).first()
     if dataset is None:
-        refuse_input(f"there is no dataset {reference!r}; `dataset list` names them")
+        refuse_input(f"there is no dataset {reference!r}; `dataset list` lists them")
     return dataset

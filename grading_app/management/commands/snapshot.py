@@ -6,11 +6,11 @@ from argparse import ArgumentParser
 from typing import Any
 
 from evalsite.lib.checksummed_zip import read_file
-from evalsite.lib.ops.commands import OutputCommand, refuse_input, resolve_actor
+from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_actor
 from grading_app.export.file_formats import write_export
 from grading_app.export.snapshots import SnapshotError, make_snapshot
 from grading_app.study_report.composition import read_frozen
-from runs_app.models import Experiment
+from runs_app.management.experiment_lookup import get_experiment
 
 
 class Command(OutputCommand):
@@ -23,12 +23,10 @@ class Command(OutputCommand):
         parser.add_argument("--out", required=True, metavar="FILE.zip", help='the new file; "-" is the standard output')
         parser.add_argument("--label", default="", help="such as submission")
         parser.add_argument("--reason", default="", help="its purpose, for the study card")
-        parser.add_argument("--user", default="", help="the author that the history names")
+        add_user(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        experiment = Experiment.objects.filter(slug=options["experiment"]).first()
-        if experiment is None:
-            refuse_input(f"there is no experiment {options['experiment']!r}")
+        experiment = get_experiment(options["experiment"], "experiment")
         texts = {name: options[name] for name in ("label", "reason")}
         for name, limit in (("label", 80), ("reason", 500)):
             if len(texts[name]) > limit:

@@ -15,6 +15,7 @@ from grading_app.reports.result_table import FORMATS
 from grading_app.surfaces import surface_tables
 from grading_app.surfaces.explorer_load import ExplorerState, load_explorer
 from grading_app.surfaces.explorer_query import FIXED_PREFIX
+from runs_app.management.experiment_lookup import get_experiment
 from runs_app.models import Experiment
 
 TABLES = {
@@ -49,9 +50,7 @@ class Command(OutputCommand):
         add_list_option(parser, "--at", metavar="NAME=VALUE", help="fix another parameter; the others are averaged")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        experiment = Experiment.objects.filter(slug=options["experiment"]).first()
-        if experiment is None:
-            refuse_input(f"there is no experiment {options['experiment']!r}")
+        experiment = get_experiment(options["experiment"], "experiment")
         choices = _read_choices(experiment, options)
         state = _load(experiment, choices)
         if state.form is None or state.query is None:

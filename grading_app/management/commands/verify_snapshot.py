@@ -35,4 +35,4 @@ class Command(OutputCommand):
         if verdict.kind != STUDY:
             self.say(f"a bundle of kind {verdict.kind}")
         if verdict.content:
-            self.say(f"{verdict.content}  content: rows and images, the same on each site that holds the study")
+            self.say(f"{verdict.content}  content: rows and images, equal on every site with this study")

@@ -38,13 +38,13 @@ class Command(BaseCommand):
 
         try:
             recorded = run_worker(
-                DrainLimits(concurrency=concurrency, until_idle=until_idle, grace_s=grace), self._watch
+                DrainLimits(concurrency=concurrency, until_idle=until_idle, grace_s=grace), self._handle_signals
             )
         except SchemaMismatch as mismatch:
             refuse_input(str(mismatch))
         self.stdout.write(f"{recorded} results recorded")
 
-    async def _watch(self, drain: Drain) -> None:
+    async def _handle_signals(self, drain: Drain) -> None:
         for signal_number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(signal_number, drain.stop)
         self.stdout.write(f"draining as {drain.registration.name}")

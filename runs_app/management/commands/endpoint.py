@@ -33,7 +33,7 @@ class Command(VerbCommand):
     def add_verbs(self, verbs: Any) -> None:
         _add_set_options(verbs.add_parser("set", help="create an endpoint, or change the given fields"))
         verbs.add_parser("list", help="list all endpoints").add_argument("--json", action="store_true")
-        parser = verbs.add_parser("check", help="make one small call to each of its models")
+        parser = verbs.add_parser("check", help="make one small call to each model of an endpoint")
         parser.add_argument("name")
         add_user(parser)
 

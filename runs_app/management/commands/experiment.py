@@ -86,10 +86,10 @@ class Command(ExtendVerb, SteeringVerbs, VerbCommand):
     def do_manifests(self, name: str, id: int | None, **options: Any) -> None:
         manifests = get_experiment(name).manifests.select_related("created_by")
         if id is None:
-            for manifest in manifests:
-                self.say(f"{manifest.pk}  {manifest.created_at:%Y-%m-%d %H:%M:%S} UTC  {manifest.summary}")
-        elif (chosen := manifests.filter(pk=id).first()) is not None:
-            self.say_json(chosen.content)
+            for row in manifests:
+                self.say(f"{row.pk}  {row.created_at:%Y-%m-%d %H:%M:%S} UTC  {row.summary}")
+        elif (manifest := manifests.filter(pk=id).first()) is not None:
+            self.say_json(manifest.content)
         else:
             refuse_input(f"id: {name} has no manifest {id}; see `experiment manifests {name}`")
 
@@ -158,7 +158,7 @@ def _add_design_verbs(verbs: Any) -> None:
     parser = verbs.add_parser("create", help="create a draft from an experiment file (YAML) or a manifest")
     parser.add_argument("file", type=Path)
     parser.add_argument("--name", default="", help="replaces the name in the file")
-    add_user(parser, "its owner; default: the only superuser")
+    add_user(parser, "the owner; default: the only superuser")
     verbs.add_parser("list", help="list all experiments").add_argument("--json", action="store_true")
     parser = add_experiment_verb(verbs, "show", "show the design as a file, and its history")
     parser.add_argument("--json", action="store_true")
@@ -186,14 +186,14 @@ def _add_run_verbs(verbs: Any) -> None:
 
 
 def _add_state_verbs(verbs: Any) -> None:
-    add_reason(add_experiment_verb(verbs, "archive", "archive it and keep all rows"), required=True)
+    add_reason(add_experiment_verb(verbs, "archive", "archive the experiment and keep all rows"), required=True)
     parser = add_experiment_verb(
         verbs, "delete-run", "delete a run with its trials, answers and grades; its cost stays spent"
     )
     parser.add_argument("run", type=int, metavar="RUN")
     add_reason(parser, required=True)
     parser.add_argument("--yes", action="store_true")
-    parser = add_experiment_verb(verbs, "delete", "delete it with its runs, trials, answers and grades")
+    parser = add_experiment_verb(verbs, "delete", "delete the experiment with its runs, trials, answers and grades")
     add_reason(parser, required=True)
     parser.add_argument("--yes", action="store_true")
 

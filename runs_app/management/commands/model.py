@@ -76,15 +76,15 @@ class Command(VerbCommand):
 
     def do_price(self, names: list[str], all: bool, dry_run: bool, user: str, reason: str, **options: Any) -> None:
         if bool(names) == all:
-            refuse_input("name: name the models, or use --all for all active models")
+            refuse_input("name: enter the names of models, or use --all for all active models")
         repricings = price_list.find_repricings(_get_models(names))
         for repricing in repricings:
             self.say(repricing.summary)
-        unlisted = [repricing for repricing in repricings if repricing.problem]
-        if names and unlisted:
-            refuse_input(f"name: {unlisted[0].summary}; nothing was changed. Use `model set` to enter prices")
+        unpriced = [repricing for repricing in repricings if repricing.problem]
+        if names and unpriced:
+            refuse_input(f"name: {unpriced[0].summary}; nothing was changed. Use `model set` to enter prices")
         n = 0 if dry_run else price_list.apply_repricings(repricings, by=resolve_actor(user), reason=reason)
-        self.say(f"{n} models priced from {price_list.get_source_name()}, {len(unlisted)} unchanged")
+        self.say(f"{n} models priced from {price_list.get_source_name()}, {len(unpriced)} unchanged")
 
     def do_list(self, endpoint: str | None, json: bool, **options: Any) -> None:
         models = prefetch_last_preflights(LanguageModel.objects.select_related("endpoint"))
@@ -145,9 +145,9 @@ def _format_line(model: LanguageModel) -> str:
     else:
         cost = "price unknown"
     source = f" ({', '.join(str(part) for part in (prices.source, prices.as_of) if part)})" if prices.source else ""
-    last = model.last_preflights[0] if getattr(model, "last_preflights", None) else None
-    checked = f"; {last.status}. {last.warning}" if last and last.warning else ""
-    return f"{model.name:<24} {model.model:<32} at {model.endpoint.name:<16} {cost}{source}{checked}"
+    preflight = model.last_preflights[0] if getattr(model, "last_preflights", None) else None
+    warning = f"; {preflight.status}. {preflight.warning}" if preflight and preflight.warning else ""
+    return f"{model.name:<24} {model.model:<32} at {model.endpoint.name:<16} {cost}{source}{warning}"
 
 
 def _build_row(model: LanguageModel) -> dict[str, Any]:
@@ -165,5 +165,5 @@ def _build_row(model: LanguageModel) -> dict[str, Any]:
         "cache_marks": model.cache_marks,
         "active": model.is_active,
         "check": model.last_preflights[0].status if model.last_preflights else "",
-        "check_is_outdated": any(last.outdated_since for last in model.last_preflights),
+        "check_is_outdated": any(preflight.outdated_since for preflight in model.last_preflights),
     }

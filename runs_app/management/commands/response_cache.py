@@ -6,7 +6,7 @@ from typing import Any
 
 from django.template.defaultfilters import filesizeformat
 
-from evalsite.lib.ops.commands import VerbCommand, resolve_actor
+from evalsite.lib.ops.commands import VerbCommand, add_reason, resolve_actor
 from evalsite.lib.text.number_format import format_count
 from runs_app.cache_purge import list_purges, measure_cache, purge
 
@@ -15,11 +15,10 @@ class Command(VerbCommand):
     help = "Count and clear the answers of the response cache."
 
     def add_verbs(self, verbs: Any) -> None:
-        parser = verbs.add_parser("show", help="show the number of cached answers, and who cleared the cache when")
+        parser = verbs.add_parser("show", help="show the number of cached answers, and when the cache was cleared")
         parser.add_argument("--json", action="store_true")
         parser = verbs.add_parser("purge", help="clear the cache")
-        parser.add_argument("--reason", default="", metavar="TEXT")
-        parser.add_argument("--user", default="", metavar="NAME", help="the user that the history names")
+        add_reason(parser)
         parser.add_argument("--yes", action="store_true")
 
     def do_show(self, json: bool, **options: Any) -> None:

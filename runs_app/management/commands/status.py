@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from evalsite.lib.ops.commands import OutputCommand, refuse_input
+from evalsite.lib.ops.commands import OutputCommand
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.management.experiment_list import print_experiments
-from runs_app.models import Experiment
+from runs_app.management.experiment_lookup import get_experiment
 from runs_app.monitoring.progress import STATUSES
 from runs_app.monitoring.status_report import ANSWER_KINDS, build_status_report, format_judge
 
@@ -24,10 +24,7 @@ class Command(OutputCommand):
         if experiment is None:
             print_experiments(self, json)
             return
-        row = Experiment.objects.select_related("dataset").filter(slug=experiment).first()
-        if row is None:
-            refuse_input(f"experiment: there is no experiment {experiment}")
-        report = build_status_report(row)
+        report = build_status_report(get_experiment(experiment, "experiment"))
         if json:
             self.say_json(report)
         else:
@@ -71,8 +68,8 @@ class Command(OutputCommand):
             self.say(f"  {score['condition']}: {score['text']}, {counts}{missing}{reason}")
 
     def _print_wave(self, wave: dict[str, Any]) -> None:
-        rest = [f", {format_count(wave[name])} {name}" for name in STATUSES if wave[name] and name != "done"]
-        done = f"{format_count(wave['done'])} of {format_count(wave['trials'])} done{''.join(rest)}"
+        other_counts = [f", {format_count(wave[name])} {name}" for name in STATUSES if wave[name] and name != "done"]
+        done = f"{format_count(wave['done'])} of {format_count(wave['trials'])} done{''.join(other_counts)}"
         name = wave["label"] or f"wave {wave['number']}"
         self.say(f"  {name}: {done}, {format_money(wave['spent_usd'])} spent")
 

@@ -9,11 +9,11 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED
 from evalsite.lib.ops.supervisor import StartFailed
 from runs_app.processes.site_processes import LOOPBACK, AddressError, migrate, open_listener, serve
 
-WORK_FAILED, BAD_INPUT = 1, 2
-AS_ROOT = (
+ROOT_WARNING = (
     "Warning: the site runs as root, which it does not need. Its web server and workers can then do anything on this"
     " machine, and an embedded PostgreSQL runs as the user nobody. Use a dedicated account (docs/deploy.md)."
 )
@@ -37,7 +37,7 @@ class Command(BaseCommand):
         try:
             with open_listener(host, port) as listener:
                 if os.geteuid() == 0:
-                    self.stderr.write(AS_ROOT, self.style.WARNING)
+                    self.stderr.write(ROOT_WARNING, self.style.WARNING)
                 migrate()
                 serve(listener, drains=workers, on_ready=self._print_url)
         except AddressError as error:

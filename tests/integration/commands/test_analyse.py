@@ -78,7 +78,7 @@ def test_the_scope_restricts_category_measure_and_condition(experiment, tmp_path
 
 
 def test_unknown_names_are_errors_that_list_the_valid_names(experiment):
-    assert "there is no experiment 'nothing'" in refused("nothing")
+    assert "experiment: there is no experiment nothing" in refused("nothing")
     assert "descriptives" in refused("pilot", "--table", "anova")
     assert "valence, arousal" in refused("pilot", "--measure", "beauty")
     assert experiment.conditions.first().condition_id in refused("pilot", "--baseline", "gpt")

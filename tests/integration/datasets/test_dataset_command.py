@@ -85,7 +85,7 @@ def test_a_dry_run_saves_nothing(table, tmp_path):
         (["archive", "set@1", "--reason", "x"], "only approved can become archived"),
         (["generate", "set@1", "--name", "y", "--n", "100"], "cannot draw 100 of 9"),
         (["generate", "set@1", "--name", "Not A Name", "--n", "3"], "name: "),
-        (["add", "set@1", "k1"], "from: say which dataset"),
+        (["add", "set@1", "k1"], "from: name the dataset"),
         (["replace", "set@1", "k1"], "set@1 was not drawn"),
     ],
 )
@@ -175,7 +175,7 @@ def test_describe_changes_the_description_and_needs_a_reason_after_approval(tabl
     assert "licence CC0 → CC BY: the author said so" in dataset("show", "cats@1")
     found = Dataset.objects.get()
     assert (found.title, found.licence) == ("Cats", "CC BY")
-    assert "say what to change" in refused("describe", "cats@1", "--reason", "none")
+    assert "name the fields to change" in refused("describe", "cats@1", "--reason", "none")
     assert "title: Ensure this value has at most 200" in refused(
         "describe", "cats@1", "--title", "x" * 201, "--reason", "r"
     )

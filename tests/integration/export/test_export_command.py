@@ -49,7 +49,7 @@ def test_a_dash_writes_to_the_standard_output(experiment, capfdbinary):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["nobody", "--out", "-"], "no experiment 'nobody'"),
+        (["nobody", "--out", "-"], "no experiment nobody"),
         (["pilot", "--table", "colours", "--out", "-"], "trials, attempts, gradings, items, ledger"),
         (["pilot", "--format", "xlsx", "--out", "-"], "csv, jsonl, parquet"),
         (["pilot", "--out", "/nowhere/at/all.csv"], "/nowhere"),

@@ -42,7 +42,7 @@ def test_a_design_without_scorers_is_reported(capsys):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["nobody"], "no experiment 'nobody'"),
+        (["nobody"], "no experiment nobody"),
         (["pilot", "--scorer", "guess"], "exact_match"),
         (["pilot", "--scorer", "regex"], "pattern"),
         (["pilot", "--wave", "spring"], "wave-1"),

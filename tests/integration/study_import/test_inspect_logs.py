@@ -106,7 +106,7 @@ def test_importing_a_log_twice_creates_its_rows_once(as_json, capsys):
     imported(as_json, "--name", "sums")
     assert Trial.objects.count() == 8
     assert Grading.objects.count() == 16
-    assert "8 trials were there already" in capsys.readouterr().out
+    assert "8 trials already existed" in capsys.readouterr().out
     call_command("reconcile")
 
 
@@ -118,7 +118,7 @@ def test_a_log_of_200_samples_and_two_epochs_imported_twice_is_there_once(tmp_pa
     kept = set(Trial.objects.values_list("pk", "item__key", "sample_idx", "answer"))
     assert len({(item, index) for _, item, index, _ in kept}) == 400
     imported(path)
-    assert "400 trials were there already" in capsys.readouterr().out
+    assert "400 trials already existed" in capsys.readouterr().out
     assert set(Trial.objects.values_list("pk", "item__key", "sample_idx", "answer")) == kept
     assert Experiment.objects.get().dataset.items.count() == 200
     assert (Attempt.objects.count(), Grading.objects.count()) == (400, 800)

@@ -147,7 +147,7 @@ def test_importing_a_folder_twice_creates_its_rows_once(folder, capsys):
     before = (list(Trial.objects.values_list("pk", flat=True)), Grading.objects.count())
     imported(folder)
     assert (list(Trial.objects.values_list("pk", flat=True)), Grading.objects.count()) == before
-    assert "48 trials were there already" in capsys.readouterr().out
+    assert "48 trials already existed" in capsys.readouterr().out
 
 
 @pytest.mark.slow

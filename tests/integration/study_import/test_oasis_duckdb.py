@@ -170,7 +170,7 @@ def test_importing_a_database_twice_creates_its_rows_once(folder, capsys):
     changed(folder, "UPDATE trials SET status = 'done', rating = 4, attempts = 1 WHERE status = 'pending'")
     call_command("import_study", str(folder))
     assert list(Trial.objects.order_by("pk").values_list("pk", flat=True))[:-1] == sorted(before)
-    assert "3 trials were there already" in capsys.readouterr().out
+    assert "3 trials already existed" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ def test_importing_files_twice_creates_their_rows_once(folder, capsys):
     before = list(Trial.objects.values_list("pk", flat=True))
     imported(folder)
     assert list(Trial.objects.values_list("pk", flat=True)) == before
-    assert "4 trials were there already" in capsys.readouterr().out
+    assert "4 trials already existed" in capsys.readouterr().out
     with (folder / "trials.csv").open("a") as file:
         file.write("large,exp__large,Wall 2,valence,0,done,3,1,stop,0.002,,three\n")
     imported(folder)

@@ -147,7 +147,7 @@ def test_importing_records_twice_creates_their_rows_once(owner, tmp_path, capsys
     path = write(tmp_path, RECORD)
     for _ in range(2):
         call_command("import_study", str(path), "--name", "films")
-    assert "1 trials were there already" in capsys.readouterr().out
+    assert "1 trials already existed" in capsys.readouterr().out
     assert (Trial.objects.count(), Item.objects.count(), Grading.objects.count()) == (1, 1, 1)
 
 
