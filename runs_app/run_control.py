@@ -44,15 +44,14 @@ def launch(
     reason: str = "",
     only: Collection[str] | None = None,
     policy: str | None = None,
-    kept: Collection[Any] = (),
+    launched_rows: Collection[Any] = (),
 ) -> PlanReport:
     """Plan the missing trials, or `pilot` of them, write the manifest, and start the runs.
 
-    `only` holds the ids of the cells to launch; None means all. `policy` replaces the design's budget policy.
-    `kept` are rows that the design may use although they are archived.
-    `approved` is the estimate that the user saw; the manifest records it.
-    Launches of one experiment are serialized by a row lock.
-    A launch that adds no trial and starts no run changes nothing and writes no manifest.
+    `only`, `policy` and `launched_rows` are those of `plan`. `approved` is the estimate that the user saw; the manifest
+    records it. Launches of one experiment are serialized by a row lock. A launch that adds no trial and starts no run
+    changes nothing and writes no manifest.
+
     Raise PlanError or LaunchError if the launch is impossible.
     """
     reason = reason or ("launched" if pilot is None else f"launched, a pilot of {pilot}")
@@ -60,7 +59,9 @@ def launch(
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
         if locked.status == Experiment.Status.ARCHIVED:
             raise LaunchError(f"{experiment} is archived")
-        report = plan(experiment, wave_label=wave, by=by, pilot=pilot, only=only, policy=policy, launched_rows=kept)
+        report = plan(
+            experiment, wave_label=wave, by=by, pilot=pilot, only=only, policy=policy, launched_rows=launched_rows
+        )
         activated = Experiment.objects.filter(pk=experiment.pk).transition(
             sources=[Experiment.Status.DRAFT], target=Experiment.Status.ACTIVE, by=by, reason=reason
         )
@@ -102,8 +103,9 @@ def extend(
 ) -> PlanReport:
     """Add rows to a launched design, plan the missing trials of this wave, and start them.
 
-    Existing trials do not change. Models of the design that are inactive now get no new trials.
-    `approved` is the estimate that the user saw; the manifest records it.
+    Existing trials do not change. Models of the design that are inactive now get no new trials. `approved` is the
+    estimate that the user saw; the manifest records it.
+
     Raise PlanError or LaunchError, and change nothing, if the extension is impossible.
     """
     with transaction.atomic():
@@ -119,7 +121,7 @@ def extend(
             approved=approved,
             reason=reason or DEFAULT_REASON,
             only=design.only,
-            kept=design.launched_rows,
+            launched_rows=design.launched_rows,
         )
     experiment.refresh_from_db()
     return report
@@ -141,8 +143,8 @@ def pause(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
 def resume(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """Resume these runs and return the ids that changed. Runs of a sequential design resume in their order.
 
-    Failures before the resume no longer count towards the stopping rule. Imported answers are excluded, because they
-    are never called.
+    Failures before the resume no longer count towards the stopping rule. Runs of imported answers are
+    excluded, because this site never makes their calls.
     """
     runs = runs.callable_here()
     with transaction.atomic():
@@ -161,8 +163,8 @@ WHERE run_id = %s AND status = 'pending'
 def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """Cancel these runs and return the ids that changed. Pending trials never start.
 
-    Calls in flight are still recorded, because they cost money. Imported answers are excluded: they stay as they ended.
-    Open batches are cancelled at their provider; the answers that they have by then are recorded too.
+    Calls in flight are still recorded, because they cost money. Open batches are cancelled at their provider; the
+    answers that they have by then are recorded too. Runs of imported answers are excluded and keep their status.
     """
     live = [Run.Status.PLANNED, Run.Status.QUEUED, Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]
     moved = []
@@ -212,8 +214,8 @@ WHERE run_id = %s AND status = 'failed' AND (%s::text IS NULL OR error_class = %
 def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None, reason: str = "") -> int:
     """Give failed trials, of one error class or all, a new set of attempts. Return the number of trials.
 
-    Their attempt rows stay. Trials of cancelled runs are excluded, because no worker would claim them. So are imported
-    answers, because they are never called.
+    Their attempt rows stay. Trials of cancelled runs are excluded, because no worker would claim them. So are
+    imported answers, because this site never makes their calls.
     """
     total = 0
     for counter_keys in _list_counter_keys(runs.callable_here()):
@@ -245,8 +247,8 @@ WHERE run_id = %s AND status = 'cancelled'
 def revive(runs: RunQuerySet, *, by: Actor, reason: str) -> dict[int, int]:
     """Make the cancelled trials of cancelled runs pending again. Return the number of trials by run id.
 
-    A run without trials left to do becomes done, so that it can get more trials.
-    This serves judges' runs: their input, the stored answers, exists already.
+    A run without such trials becomes done, so that it can get more trials. Only runs of judges are revived: the answers
+    that they judge are stored already.
     """
     revived = {}
     with transaction.atomic():
