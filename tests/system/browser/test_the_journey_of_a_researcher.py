@@ -73,6 +73,21 @@ def test_a_researcher_designs_launches_watches_and_reads_an_experiment(ready, vi
     steer(page)
 
 
+def test_a_choice_that_wraps_on_a_phone_stays_beside_its_box(ready, visitor):
+    factories.make_sampler("a-sampler-with-a-name-that-takes-two-lines-on-a-phone", max_tokens=100)
+    page = visitor(ready, viewport={"width": 390, "height": 844})
+    page.goto("/experiments/new/")
+    lines = page.locator("label", has_text="takes-two-lines").evaluate("""label => {
+        const range = document.createRange();
+        range.selectNodeContents(label.lastChild);
+        const box = label.querySelector("input").getBoundingClientRect();
+        const boxes = [...range.getClientRects()].filter(line => line.width > 1);
+        return boxes.map(line => line.left >= box.right);
+    }""")
+    assert len(lines) > 1
+    assert all(lines)
+
+
 def watch(page):
     """The page follows the counters by itself, and rests when the work is done."""
     run = Run.objects.get()
