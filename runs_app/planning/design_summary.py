@@ -39,6 +39,11 @@ class DesignSummary:
         return compute_detectable_effect(self.items, self.samples) if self.samples > 0 else None
 
     @property
+    def all_from_cache(self) -> bool:
+        """Return whether other experiments probably have the answers of all remaining trials."""
+        return 0 < self.estimate.to_do <= self.estimate.foreseen
+
+    @property
     def coverage_percent(self) -> int:
         return int(100 * self.estimate.coverage)
 

@@ -124,6 +124,7 @@ def _build_live_context(experiment: Experiment, runs: list[Run]) -> dict[str, An
         "unpriced": sum(run.n_unpriced for run in runs),
         "stop_reasons": find_stop_reasons(runs),
         "blockers": blockers,
+        "lacks_budget": any(run.is_paused_by_budget and not run.fits_budget for run in runs),
         "state": progress.find_experiment_state(experiment, totals),
         "pace": pace,
         "curve": build_throughput_curve(pace.points),

@@ -122,14 +122,18 @@ def test_the_budget_reason_disappears_after_the_budget_is_raised_and_the_run_can
     assert admit(WorkerRegistration().worker_id, 5) == []
     owner = as_("owner")
     reached = "The budget of $0.0100 is reached"
+    raise_budget = '<a href="/experiments/pilot/edit/">Raise the budget</a>, then resume.'
     for address in (PROGRESS, f"/runs/{waiting.pk}/"):
-        assert reached in owner.get(address).content.decode()
+        text = owner.get(address).content.decode()
+        assert reached in text
+        assert raise_budget in text
     assert reached in status(capsys)
     Experiment.objects.update(max_usd=Decimal(5))
     for address in (PROGRESS, f"/runs/{waiting.pk}/"):
         response = owner.get(address)
         assert reached not in "".join(response.context["stop_reasons"])
         assert "The budget now allows more calls. Resume the run." in response.content.decode()
+        assert raise_budget not in response.content.decode()
     assert reached not in owner.get(PROGRESS).content.decode(), "the page of the run keeps it in its history alone"
     assert reached not in status(capsys)
     owner.post("/experiments/pilot/steer/resume/", {"reason": "the budget is raised"})

@@ -11,6 +11,7 @@ from runs_app.planning import plan as plan_module
 from runs_app.planning.cost_estimate import estimate
 from tests.factories.drafts import make_draft_dimension, make_draft_experiment, make_questions
 from tests.factories.tampering import without_triggers
+from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 
@@ -42,6 +43,16 @@ def test_an_equal_design_is_forecast_to_come_from_the_cache(known):
     assert (found.to_do, found.foreseen, found.expected_usd) == (3, 3, 0)
     assert found.full_usd > 0
     assert found.ceiling_usd > 0, "a ceiling counts on nothing"
+
+
+def test_an_expected_cost_of_zero_names_the_cache_as_its_reason(known, client):
+    owner = same_design("again", known).owner
+    type(owner).objects.filter(pk=owner.pk).update(is_superuser=True)
+    client.force_login(owner)
+    for address in ("/experiments/again/", "/experiments/again/launch/"):
+        text = page_text(client.get(address))
+        assert "the cache probably has all answers" in text
+        assert "no answers yet to estimate from" not in text
 
 
 def test_cache_hits_of_more_samples_are_forecast_for_the_cached_samples(known):
