@@ -128,6 +128,9 @@ class HistoryTable(tables.Table):
 class BadgeHistoryTable(HistoryTable):
     """The changes of one row, with its statuses as badges."""
 
+    class Meta(HistoryTable.Meta):  # A table without a Meta of its own has the defaults of django-tables2.
+        pass
+
     def render_change(self, record: StatusChange) -> SafeString:
         is_status = record.what == "status"
         before, after = (

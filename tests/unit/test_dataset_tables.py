@@ -27,6 +27,8 @@ def test_a_history_shows_the_old_and_the_new_value():
 def test_a_history_of_data_shows_statuses_as_badges():
     table = BadgeHistoryTable(CHANGES)
     assert read_cells(table, "change") == [("Draft  Active",), ("Draft",), ("title: Old  New",)]
+    assert read_cells(table, "reason") == read_cells(HistoryTable(CHANGES), "reason") == [("ready",), ("–",), ("–",)]
+    assert not any(column.orderable for column in table.columns)
     assert ['class="status ' in str(row.get_cell("change")) for row in table.rows] == [True, True, False]
 
 
