@@ -15,7 +15,7 @@ environment.refuse_unknown()
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("EVALSITE_DATA_DIR") or BASE_DIR / "var").resolve()
 MEDIA_ROOT = DATA_DIR / "media"
-JOURNAL_DIR = DATA_DIR / "journal"  # The result spool: answers that the database does not have yet.
+RESULT_SPOOL_DIR = DATA_DIR / "journal"  # The result spool: answers that the database does not have yet.
 DEBUG = environment.read_flag("EVALSITE_DEBUG")
 ALLOWED_HOSTS = environment.read_words("EVALSITE_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 if "*" in ALLOWED_HOSTS and not DEBUG:

@@ -102,7 +102,7 @@ NUMBERS = itertools.count(1)
 def own_folders(tmp_path_factory):
     """Create separate folders only for tests that write to them."""
     folder = tmp_path_factory.getbasetemp() / "folders" / str(next(NUMBERS))
-    return {"MEDIA_ROOT": folder / "media", "JOURNAL_DIR": folder / "journal"}
+    return {"MEDIA_ROOT": folder / "media", "RESULT_SPOOL_DIR": folder / "journal"}
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """Rounds of adaptive runs: find the points whose trials have all ended, and write the decisions about them.
 
 `grading_app` decides whether a point has enough answers (`runs_app.grading_interface`). Decisions are not kept in
-memory. If one was not written, the next look finds its point again.
+memory. If one was not written, the next check finds its point again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runs_app.grading_interface import grading
 from runs_app.models import Experiment, Point, Run
 from runs_app.stopping.rules import Decision, Ratings, Tally
 
-MAX_POINTS_PER_LOOK = 100  # Their answers are graded together, in the thread that also writes results.
+MAX_POINTS_PER_CHECK = 100  # Their answers are graded together, in the thread that also writes results.
 CHECK_S = 1.0
 
 # All trials of a point count, including failed trials that got new attempts.
@@ -78,7 +78,7 @@ class PointDecision:
 def find_due_points() -> dict[CounterKeys, dict[int, int]]:
     """Return the number of cases of each open point without pending or running trials, by run and point id."""
     with connection.cursor() as cursor:
-        cursor.execute(FIND_DUE, {"most": MAX_POINTS_PER_LOOK})
+        cursor.execute(FIND_DUE, {"most": MAX_POINTS_PER_CHECK})
         cases_by_run: dict[CounterKeys, dict[int, int]] = defaultdict(dict)
         for point, cases, *counter_keys in cursor.fetchall():
             cases_by_run[CounterKeys(*counter_keys)][point] = cases
@@ -219,17 +219,17 @@ def reopen_points(run_id: int) -> None:
 
 @dataclass(slots=True)
 class RoundScheduler:
-    """A timer of a worker's looks for complete rounds: one each second, or fewer if a look takes long."""
+    """A timer of a worker's checks for complete rounds: one each second, or fewer if a check takes long."""
 
     next_at: float = field(default=0.0)
 
     def decide_if_due(self) -> int:
-        """Decide the complete rounds if the next look is due. Return the number of points decided."""
+        """Decide the complete rounds if the next check is due. Return the number of points decided."""
         return self.decide_now() if time.monotonic() >= self.next_at else 0
 
     def decide_now(self) -> int:
         start = time.monotonic()
         n_points = grading().decide_rounds()
         end = time.monotonic()
-        self.next_at = end + max(CHECK_S, 10 * (end - start)) if n_points < MAX_POINTS_PER_LOOK else end
+        self.next_at = end + max(CHECK_S, 10 * (end - start)) if n_points < MAX_POINTS_PER_CHECK else end
         return n_points

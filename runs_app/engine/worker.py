@@ -107,7 +107,7 @@ class Drain:
         if self.make_batch_worker:
             self._batch_worker = self.make_batch_worker(self._sql, self.registration.worker_id)
         self._watchdog = LeaseWatchdog(self.registration.worker_id, lambda: self._designs.shortest_lease_s)
-        self._spool = ResultSpool(settings.JOURNAL_DIR, self.registration.name)
+        self._spool = ResultSpool(settings.RESULT_SPOOL_DIR, self.registration.name)
 
     def stop(self) -> None:
         """Stop claiming, then end. A signal handler of the loop may call this."""
@@ -319,7 +319,7 @@ class Drain:
                 if now - renewed >= self._designs.shortest_lease_s / 4:
                     renewed = now
                     await self._renew()
-                await self._sql(record_orphaned_results, settings.JOURNAL_DIR)
+                await self._sql(record_orphaned_results, settings.RESULT_SPOOL_DIR)
                 if now - swept >= SWEEP_S:
                     swept = now
                     await self._sql(sweep_expired)

@@ -100,7 +100,7 @@ def serve(
 
 def _remove_leftovers() -> None:
     """Requeue the tasks of an `up` that was killed on this machine, and restrict folders that are too open."""
-    for folder in (settings.MEDIA_ROOT, settings.JOURNAL_DIR):
+    for folder in (settings.MEDIA_ROOT, settings.RESULT_SPOOL_DIR):
         restrict_folder(Path(folder))
     for channel in SupervisorChannel.find_orphaned(settings.DATA_DIR):
         requeue_tasks(channel)

@@ -81,7 +81,7 @@ def test_a_submitted_batch_needs_no_drain_of_the_task_queue(launched, provider):
 @pytest.mark.slow
 def test_no_batch_is_created_before_all_points_are_decided(launched, monkeypatch):
     drive_batches()
-    monkeypatch.setattr("runs_app.engine.adaptive_rounds.MAX_POINTS_PER_LOOK", 1)
+    monkeypatch.setattr("runs_app.engine.adaptive_rounds.MAX_POINTS_PER_CHECK", 1)
     assert decide()
     assert Trial.objects.filter(status="pending").count() == 4
     drive_batches()

@@ -25,15 +25,15 @@ def worker(run):
 
 
 @pytest.fixture
-def journal(worker):
-    return ResultSpool(settings.JOURNAL_DIR, worker.name)
+def spool(worker):
+    return ResultSpool(settings.RESULT_SPOOL_DIR, worker.name)
 
 
-def write_spool(journal, results):
+def write_spool(spool, results):
     """Write a spool as a worker does that dies before it records these results."""
     for result in results:
-        journal.add(result)
-    journal.close()
+        spool.add(result)
+    spool.close()
 
 
 def columns(model, **which):
@@ -52,11 +52,11 @@ def failed(claim):
 
 
 @pytest.mark.parametrize("ending", [result_of_text, failed])
-def test_spooled_results_of_a_dead_worker_are_recorded_like_direct_results(worker, journal, ending):
+def test_spooled_results_of_a_dead_worker_are_recorded_like_direct_results(worker, spool, ending):
     claims = admit(worker.worker_id, 2)
     record_results([ending(claims[0])], worker.worker_id)
-    write_spool(journal, [ending(claims[1])])
-    assert record_orphaned_results(settings.JOURNAL_DIR) == 1
+    write_spool(spool, [ending(claims[1])])
+    assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 1
 
     stored, adopted = columns(Trial, attempts=1)
     assert adopted == stored
@@ -65,14 +65,14 @@ def test_spooled_results_of_a_dead_worker_are_recorded_like_direct_results(worke
     assert set(Attempt.objects.values_list("worker", flat=True)) == {worker.worker_id}
     assert Endpoint.objects.get().in_flight == 0
     assert find_differences() == []
-    assert list(settings.JOURNAL_DIR.iterdir()) == []
+    assert list(settings.RESULT_SPOOL_DIR.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["two\nlines", "\x00", "a\u2028b", '{"a": "\\"}', "\U0001f600"])
-def test_results_with_any_text_are_recorded(worker, journal, text):
+def test_results_with_any_text_are_recorded(worker, spool, text):
     (claim,) = admit(worker.worker_id, 1)
-    write_spool(journal, [result_of_text(claim, text)])
-    assert record_orphaned_results(settings.JOURNAL_DIR) == 1
+    write_spool(spool, [result_of_text(claim, text)])
+    assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 1
     assert Trial.objects.get(pk=claim.trial_id).answer == text.replace("\x00", "\ufffd")
 
 
@@ -81,107 +81,107 @@ def test_an_answer_that_the_spool_cannot_hold_is_recorded(run):
     assert set(Trial.objects.values_list("answer", flat=True)) == {"half ? of a pair"}
 
 
-def test_a_result_recorded_before_its_worker_died_is_counted_once(worker, journal):
+def test_a_result_recorded_before_its_worker_died_is_counted_once(worker, spool):
     results = [result_of_text(claim, "once") for claim in admit(worker.worker_id, 2)]
     record_results(results, worker.worker_id)
-    write_spool(journal, results)
-    assert record_orphaned_results(settings.JOURNAL_DIR) == 0
+    write_spool(spool, results)
+    assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 0
     assert Attempt.objects.count() == 2
     assert find_differences() == []
 
 
-def test_a_result_of_a_reclaimed_trial_is_a_late_attempt_with_its_cost(run, worker, journal):
+def test_a_result_of_a_reclaimed_trial_is_a_late_attempt_with_its_cost(run, worker, spool):
     (claim,) = admit(worker.worker_id, 1)
     expire_leases()
     sweep_expired()
     drain(answering("in time"))
-    write_spool(journal, [result_of_text(claim)])
-    assert record_orphaned_results(settings.JOURNAL_DIR) == 0
+    write_spool(spool, [result_of_text(claim)])
+    assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 0
     assert Trial.objects.get(pk=claim.trial_id).answer == "in time"
     assert Attempt.objects.get(outcome="late").cost_usd == Decimal("0.5")
     assert find_differences() == []
 
 
-def test_endpoint_feedback_of_a_dead_worker_is_dropped(worker, journal):
+def test_endpoint_feedback_of_a_dead_worker_is_dropped(worker, spool):
     (claim,) = admit(worker.worker_id, 1)
     result = result_of_text(claim)
     result.pause_s, result.allowance = 600.0, Allowance(requests=Remaining(0, 600.0))
-    write_spool(journal, [result])
-    record_orphaned_results(settings.JOURNAL_DIR)
+    write_spool(spool, [result])
+    record_orphaned_results(settings.RESULT_SPOOL_DIR)
     endpoint = Endpoint.objects.get()
     assert endpoint.paused_until is None
     assert len(admit(worker.worker_id, 1)) == 1
 
 
-def test_the_spool_of_a_live_worker_is_not_processed(worker, journal):
+def test_the_spool_of_a_live_worker_is_not_processed(worker, spool):
     (claim,) = admit(worker.worker_id, 1)
-    journal.add(result_of_text(claim))
-    assert record_orphaned_results(settings.JOURNAL_DIR) == 0
-    journal.close()
-    assert record_orphaned_results(settings.JOURNAL_DIR) == 1
+    spool.add(result_of_text(claim))
+    assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 0
+    spool.close()
+    assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 1
 
 
-def test_the_spool_of_another_database_is_not_processed(worker, journal):
+def test_the_spool_of_another_database_is_not_processed(worker, spool):
     (claim,) = admit(worker.worker_id, 1)
-    write_spool(journal, [result_of_text(claim)])
+    write_spool(spool, [result_of_text(claim)])
     Worker.objects.filter(pk=worker.worker_id).update(name="a worker of another site")
-    assert record_orphaned_results(settings.JOURNAL_DIR) == 0
-    assert journal.path.exists()
+    assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 0
+    assert spool.path.exists()
 
 
-def test_an_incomplete_line_is_skipped_and_the_others_are_recorded(worker, journal):
+def test_an_incomplete_line_is_skipped_and_the_others_are_recorded(worker, spool):
     results = [result_of_text(claim) for claim in admit(worker.worker_id, 2)]
-    write_spool(journal, results)
-    journal.path.write_bytes(journal.path.read_bytes()[:-20])
-    assert record_orphaned_results(settings.JOURNAL_DIR) == 1
+    write_spool(spool, results)
+    spool.path.write_bytes(spool.path.read_bytes()[:-20])
+    assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 1
     expire_leases()
     assert sweep_expired() == 1
 
 
-def test_a_refused_spool_is_renamed_and_the_drain_continues(run, worker, journal):
+def test_a_refused_spool_is_renamed_and_the_drain_continues(run, worker, spool):
     (claim,) = admit(worker.worker_id, 1)
     result = result_of_text(claim)
     result.calls[0]["call"] = 2**40
-    write_spool(journal, [result])
-    assert record_orphaned_results(settings.JOURNAL_DIR) == 0
-    assert [path.suffix for path in settings.JOURNAL_DIR.iterdir()] == [".refused"]
+    write_spool(spool, [result])
+    assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 0
+    assert [path.suffix for path in settings.RESULT_SPOOL_DIR.iterdir()] == [".refused"]
     expire_leases()
     sweep_expired()
     assert drain(answering()) == 6
 
 
-def test_a_full_disk_does_not_damage_earlier_lines(worker, journal, monkeypatch, caplog):
+def test_a_full_disk_does_not_damage_earlier_lines(worker, spool, monkeypatch, caplog):
     whole, cut, after = (result_of_text(claim) for claim in admit(worker.worker_id, 3))
-    journal.add(whole)
+    spool.add(whole)
     write = os.write
     monkeypatch.setattr("runs_app.engine.result_spool.os.write", lambda file, line: write(file, line[: len(line) // 2]))
-    journal.add(cut)
+    spool.add(cut)
     monkeypatch.undo()
-    journal.add(after)
+    spool.add(after)
     assert "no space for a whole line" in caplog.text
-    assert record_orphaned_results(settings.JOURNAL_DIR) == 1
+    assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 1
     assert Trial.objects.get(status="done").pk == whole.claim.trial_id
 
 
-def test_only_recorded_lines_are_removed_from_the_spool(worker, journal):
+def test_only_recorded_lines_are_removed_from_the_spool(worker, spool):
     written, unwritten = (result_of_text(claim, "long " * 100_000) for claim in admit(worker.worker_id, 2))
     for result in (written, written, written, unwritten):
-        journal.add(result)
-    assert journal.path.stat().st_size > MAX_RECORDED_BYTES
-    journal.keep_only([unwritten])
-    assert journal.path.stat().st_size < MAX_RECORDED_BYTES
-    journal.close()
-    assert record_orphaned_results(settings.JOURNAL_DIR) == 1
+        spool.add(result)
+    assert spool.path.stat().st_size > MAX_RECORDED_BYTES
+    spool.keep_only([unwritten])
+    assert spool.path.stat().st_size < MAX_RECORDED_BYTES
+    spool.close()
+    assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 1
     assert Trial.objects.get(status="done").pk == unwritten.claim.trial_id
 
 
 def test_a_drain_that_ends_leaves_no_spool(run):
     assert drain(answering()) == 6
-    assert list(settings.JOURNAL_DIR.iterdir()) == []
+    assert list(settings.RESULT_SPOOL_DIR.iterdir()) == []
 
 
 def test_a_drain_without_a_spool_logs_a_warning_and_continues(run, caplog):
-    settings.JOURNAL_DIR.parent.mkdir(exist_ok=True)
-    settings.JOURNAL_DIR.write_text("in the way")
+    settings.RESULT_SPOOL_DIR.parent.mkdir(exist_ok=True)
+    settings.RESULT_SPOOL_DIR.write_text("in the way")
     assert drain(answering()) == 6
     assert "no result spool" in caplog.text

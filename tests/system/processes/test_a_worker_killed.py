@@ -102,7 +102,7 @@ def kill_with_unwritten_answers(worker, more_than):
     while worker.poll() is None:
         with nobody_writes():
             if running().count() > more_than:
-                wait_until(lambda: unwritten(settings.JOURNAL_DIR) == set(running()))
+                wait_until(lambda: unwritten(settings.RESULT_SPOOL_DIR) == set(running()))
                 os.killpg(worker.pid, signal.SIGKILL)
                 worker.wait()
                 return set(running())
