@@ -56,6 +56,7 @@ def test_an_exhausted_rate_limit_stops_calls_until_its_reset():
     assert (said.unit, said.n) == ("requests", 0)
 
 
+@pytest.mark.slow
 def test_the_adaptive_limit_follows_the_capacity_of_the_provider():
     """The endpoint allows 100 calls in flight; the provider accepts 40, then 4, then 40."""
     with simulator_process(SimulatorConfig(latency_ms=30, max_in_flight=40, retry_after_s=0.02)) as provider:
