@@ -1,6 +1,7 @@
 """A study that moves to another site by its snapshot has the same content, numbers and pages there."""
 
 import csv
+import difflib
 import io
 import json
 import re
@@ -75,6 +76,11 @@ def text_of_page(client, name, experiment):
     return " ".join(re.sub(rf"{TIMES}|Run -?\d+|A run|[0-9a-f]{{16}}|zip, [0-9.]+\sKB", "", shown).split())
 
 
+def differing_words(left, right):
+    lines = difflib.unified_diff(left.split(), right.split(), lineterm="", n=8)
+    return " ".join(lines)[:2000]
+
+
 def facts_of(experiment, folder):
     """The facts that must be the same on each site."""
     client = Client()
@@ -123,4 +129,4 @@ def test_a_second_database_has_the_same_content_numbers_and_pages(
         )
         there = facts_of(Experiment.objects.get(), tmp_path)
     for name in here:
-        assert there[name] == here[name], name
+        assert there[name] == here[name], (name, differing_words(str(there[name]), str(here[name])))
