@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from django.core.cache import cache
 from django.db import connection
 
 from evalsite.lib.ops.postgres import Embedded
@@ -13,15 +14,20 @@ from tests.system.postgres.conftest import open_folder
 
 @contextmanager
 def served_by(embedded: Embedded) -> Iterator[None]:
-    """Within the block this process, and the workers that it starts, use the database of that server."""
+    """Use the database of that server within the block, in this process and in the workers that it starts.
+
+    The cache is emptied at both ends, because each database has other results under the same keys.
+    """
     before = dict(connection.settings_dict)
     known = embedded.connection()
     connection.close()
+    cache.clear()
     connection.settings_dict.update(NAME=known["dbname"], HOST=known["host"], PORT=known["port"], USER=known["user"])
     try:
         yield
     finally:
         connection.close()
+        cache.clear()
         connection.settings_dict.update(before)
 
 
