@@ -15,7 +15,7 @@ FORMULA = (
     "each interval is pointwise."
 )
 NUMBERS = (
-    ResultColumn("accuracy", "Accuracy", "coefficient"),
+    ResultColumn("accuracy", "Accuracy", "number"),
     ResultColumn("interval", "95 % interval", "interval"),
     ResultColumn("n", "n", "count"),
     ResultColumn("correct", "Correct", "count"),

@@ -73,6 +73,13 @@ def test_each_cell_has_the_accuracy_interval_and_truncation_of_its_answers(exper
     assert (float(rows[0]["interval_low"]), float(rows[0]["interval_high"])) == pytest.approx((0.6756, 1), abs=1e-4)
 
 
+def test_an_accuracy_is_written_with_the_same_digits_as_its_interval(experiment, client_of):
+    asked = {"task": "brackets", "condition": condition_of(experiment, "weak"), "x": "length", "y": "max_depth"}
+    text = get(client_of(experiment.owner), experiment, table="surface", format="md", **asked).content.decode()
+    assert "| 1.00 | 0.68 to 1.00 |" in " ".join(text.split())
+    assert "| .00 |" not in " ".join(text.split())
+
+
 def test_fixing_a_parameter_selects_its_points_and_averaging_sums_them(experiment, client_of):
     client = client_of(experiment.owner)
     whole = rows_of(client, experiment, "surface", task="brackets", x="length", y="max_depth")
