@@ -27,6 +27,8 @@ from grading_app.study_import.study_files import load_study_files, write_study_f
 
 READER = "grading_app.study_import.upload_reader:read"
 SNAPSHOT = "snapshot"
+COMMAND_HINT = re.compile(r"no known format; name one with --format: .*", re.DOTALL)
+PAGE_HINT = "the format is not recognised; choose it under Format, or import a table of items as a dataset"
 PROBLEMS, DESIGN, IS_SNAPSHOT = "problems.json", "design.json", "snapshot"
 STUDY = "study"  # The folder of several files; a study without a name is called so.
 ODD = re.compile(r"[^\w. ()+,=@-]")
@@ -128,7 +130,5 @@ def safe_name(name: str) -> str:
 
 
 def _remove_paths(problems: list[str], out: Path) -> list[str]:
-    """Return the problems without the path of the temporary folder."""
-    return [
-        problem.replace(f"{out / STUDY}/", "").replace("name one with --format", "choose one") for problem in problems
-    ]
+    """Return the problems without the path of the temporary folder and the options of the command."""
+    return [COMMAND_HINT.sub(PAGE_HINT, problem.replace(f"{out / STUDY}/", "")) for problem in problems]

@@ -228,7 +228,10 @@ def test_a_zip_of_a_folder_is_one_study(member):
     [
         ({"../../trials.csv": b"a"}, "names a file outside itself"),
         ({"a.csv": b"0" * 40_000_000}, "unpacks to more than 200 times its size"),
-        ({"readme.txt": b"hello"}, "no known format; choose one"),
+        (
+            {"readme.txt": b"hello"},
+            "the format is not recognised; choose it under Format, or import a table of items as a dataset",
+        ),
     ],
 )
 def test_a_hostile_or_unknown_archive_is_refused_with_a_message(member, files, message):
