@@ -38,7 +38,7 @@ class VerdictTable(tables.Table):
 
     def _render_judge_link(self, call: int | None) -> SafeString:
         if call is None or call == self.trial:
-            return tags.NOTHING
+            return tags.EMPTY
         return format_html('<a href="{}">The judge\'s call</a>', reverse("trial_detail", args=[call]))
 
 
@@ -118,12 +118,12 @@ def _render_trial_link(trial: int) -> SafeString:
 
 
 def _render_reasoning(text: str | None) -> SafeString:
-    return format_html('<p class="grading-reasoning">{}</p>', text) if text else tags.NOTHING
+    return format_html('<p class="grading-reasoning">{}</p>', text) if text else tags.EMPTY
 
 
 def _render_raw(text: str | None) -> SafeString:
     if not text:
-        return tags.NOTHING
+        return tags.EMPTY
     shown = Truncator(text).chars(MAX_RAW)
     return format_html('<span class="muted">read <span class="mono">{}</span></span>', shown)
 
