@@ -25,25 +25,25 @@ from django.test import Client
 from django.urls import reverse
 from django_q.models import OrmQ
 
-from benchmarks.pages import timed
-from benchmarks.stored import database_of_its_own, stored_answers
+from benchmarks.pages import measure_page
+from benchmarks.stored import create_answers, temporary_database
 from grading_app.models import CachedAggregate, GradeCondition, Rubric
 from grading_app.reports.cached_aggregates import TASK
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Experiment
 
 # Scores from 1 to 7 for a quality of each answer. The second judge is milder and noisier.
-SCORED = """INSERT INTO grading_app_grading (trial_id, condition_id, score, score_raw, parse_ok, parse_error, reasoning,
-        created_at)
+INSERT_SCORES = """INSERT INTO grading_app_grading
+        (trial_id, condition_id, score, score_raw, parse_ok, parse_error, reasoning, created_at)
     SELECT t.id, %(condition)s, score, score, true, '', 'It is so.', now()
     FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id, LATERAL (
         SELECT least(7, greatest(1, round(4 + 1.5 * sin(t.id * 12.9898) + %(milder)s
-            + %(noise)s * (random() + random() + random() - 1.5)))) AS score) AS said
+            + %(noise)s * (random() + random() + random() - 1.5)))) AS score) AS scores
     WHERE r.experiment_id = %(experiment)s"""
 JUDGES = (("strict", 0.0, 1.0), ("mild", 0.5, 2.0))
 
 
-def score_all(experiment: Experiment) -> None:
+def create_scores(experiment: Experiment) -> None:
     rubric = Rubric.objects.create(
         name="seven", messages=[{"role": "user", "content": "{{answer}}"}], scale_min=1, scale_max=7
     )
@@ -53,14 +53,14 @@ def score_all(experiment: Experiment) -> None:
         )
         with connection.cursor() as cursor:
             cursor.execute(
-                SCORED,
+                INSERT_SCORES,
                 {"condition": condition.pk, "milder": milder, "noise": noise, "experiment": experiment.pk},
             )
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
 
 
-def computed(client: Client, address: str) -> None:
+def measure_computation(client: Client, address: str) -> None:
     """Measure a first visit, and the worker's task that it starts."""
     start = time.perf_counter()
     assert client.get(address).status_code == 200
@@ -76,7 +76,7 @@ def computed(client: Client, address: str) -> None:
     )
 
 
-def pages(experiment: Experiment, row: CachedAggregate) -> dict[str, str]:
+def list_pages(experiment: Experiment, row: CachedAggregate) -> dict[str, str]:
     agreement = reverse("experiment_agreement", args=[experiment.slug])
     disagreements = reverse("experiment_disagreements", args=[experiment.slug])
     middle = row.disagreements.order_by("minus_range", "unit")[int(row.value or 0) // 2]
@@ -94,19 +94,19 @@ def pages(experiment: Experiment, row: CachedAggregate) -> dict[str, str]:
 
 
 def main(answers: int) -> None:
-    experiment = stored_answers(answers)
-    score_all(experiment)
+    experiment = create_answers(answers)
+    create_scores(experiment)
     client = Client(headers={"host": "localhost"})
     client.force_login(experiment.owner)
     for page in ("experiment_agreement", "experiment_disagreements", "experiment_grading", "grading_length"):
-        computed(client, reverse(page, args=[experiment.slug]))
+        measure_computation(client, reverse(page, args=[experiment.slug]))
     row = CachedAggregate.objects.get(name="disagreements")
     print(f"{row.value:,} disagreements", flush=True)
     print(f"{'page':18} median ms  slowest  processor    SQL  queries    kB")
-    for name, address in pages(experiment, row).items():
-        print(f"{name:18} {timed(client, address)}", flush=True)
+    for name, address in list_pages(experiment, row).items():
+        print(f"{name:18} {measure_page(client, address)}", flush=True)
 
 
 if __name__ == "__main__":
-    with database_of_its_own():
+    with temporary_database():
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)

@@ -44,7 +44,7 @@ SETTLE = """UPDATE bare_run SET reserved = reserved - 0.001 * %(n)s, spent = spe
         n_running = n_running - %(n)s, n_done = n_done + %(n)s WHERE id = 1"""
 
 
-def make(params: dict[str, Any], trials: int) -> None:
+def create_tables(params: dict[str, Any], trials: int) -> None:
     with psycopg.connect(**params, autocommit=True, cursor_factory=psycopg.ClientCursor) as session:
         session.execute(TABLES, {"trials": trials})
         session.execute("ANALYZE")

@@ -56,32 +56,32 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=1)
     options = parser.parse_args()
-    from benchmarks.stored import database_of_its_own
+    from benchmarks.stored import temporary_database
 
     for _ in range(options.rounds):
-        with database_of_its_own():
-            at_best = bare(options)
-        with database_of_its_own():
-            print(f"{measure(options) / at_best:.2f} of bare SQL")
+        with temporary_database():
+            bare_rate = measure_bare_sql(options)
+        with temporary_database():
+            print(f"{measure(options) / bare_rate:.2f} of bare SQL")
 
 
-def rate(rows: list[tuple[int, float, float]]) -> float:
+def compute_rate(rows: list[tuple[int, float, float]]) -> float:
     """Return results per second, from the start of the first worker to the end of the last."""
     return sum(row[0] for row in rows) / (max(row[2] for row in rows) - min(row[1] for row in rows))
 
 
-def bare(options: argparse.Namespace) -> float:
+def measure_bare_sql(options: argparse.Namespace) -> float:
     from django.db import connection
 
     from benchmarks import bare_claiming
 
     params = connection.get_connection_params()
-    where = {name: params[name] for name in ("dbname", "user", "password", "host", "port") if params.get(name)}
-    bare_claiming.make(where, options.trials)
+    parameters = {name: params[name] for name in ("dbname", "user", "password", "host", "port") if params.get(name)}
+    bare_claiming.create_tables(parameters, options.trials)
     with get_context("spawn").Pool(options.workers) as pool:
-        a_second = rate(pool.starmap(bare_claiming.work, [(where, options.batch)] * options.workers))
-    print(f"bare SQL: {a_second:,.0f} a second")
-    return a_second
+        per_second = compute_rate(pool.starmap(bare_claiming.work, [(parameters, options.batch)] * options.workers))
+    print(f"bare SQL: {per_second:,.0f} per second")
+    return per_second
 
 
 def measure(options: argparse.Namespace) -> float:
@@ -107,10 +107,10 @@ def measure(options: argparse.Namespace) -> float:
         cursor.execute("ANALYZE")
     with get_context("spawn").Pool(options.workers) as pool:
         rows = pool.starmap(work, [(connection.settings_dict["NAME"], options.batch)] * options.workers)
-    a_second = rate(rows)
-    print(f"{options.trials:,} trials by {options.workers} in batches of {options.batch}: {a_second:,.0f} a second")
+    per_second = compute_rate(rows)
+    print(f"{options.trials:,} trials by {options.workers} in batches of {options.batch}: {per_second:,.0f} per second")
     print("counters equal the rows" if not find_differences() else find_differences())
-    return a_second
+    return per_second
 
 
 if __name__ == "__main__":

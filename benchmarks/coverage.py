@@ -93,7 +93,7 @@ TESTS: dict[str, Callable[[Draw, int, int], float]] = {
 }
 
 
-def coverage(name: str, items: int, repetitions: int, samples: int = SAMPLES) -> tuple[float, float]:
+def measure_coverage(name: str, items: int, repetitions: int, samples: int = SAMPLES) -> tuple[float, float]:
     """Return the lowest coverage over the truths, and the largest share of samples without an interval.
 
     Samples without an interval do not count for the coverage.
@@ -109,8 +109,8 @@ def coverage(name: str, items: int, repetitions: int, samples: int = SAMPLES) ->
     return float(np.nanmin(rates)) if len(rates) > 1 else float("nan"), max(shares)
 
 
-def row_of(name: str, samples: int = SAMPLES) -> str:
-    """Return the row of the document's table, in per cent."""
+def format_row(name: str, samples: int = SAMPLES) -> str:
+    """Return a row of the table in the documentation, in per cent."""
     design = DESIGNS[name]
     n_samples = max(1, samples // design.part)
     cells = []
@@ -119,14 +119,14 @@ def row_of(name: str, samples: int = SAMPLES) -> str:
             if repetitions > 1 and not design.repeated:
                 cells.append("-")
                 continue
-            rate, share = coverage(name, items, repetitions, n_samples)
+            rate, share = measure_coverage(name, items, repetitions, n_samples)
             without = f" ({100 * share:.0f} none)" if share > FEW_INTERVALS else ""
             cells.append("none" if np.isnan(rate) else f"{100 * rate:.1f}{without}")
     return f"| {name} | {' | '.join(cells)} |"
 
 
-def level_of(name: str, samples: int = SAMPLES) -> str:
-    """Return the row of a test: how often it errs, or how much its power differs from the formula, in per cent."""
+def format_test_row(name: str, samples: int = SAMPLES) -> str:
+    """Return the row of a test in per cent: its error rate, or the difference of its power from the formula."""
     rates = (TESTS[name](np.random.default_rng([SEED, items]), items, 10 * samples) for items in ITEMS)
     return f"| {name} | {' | '.join(f'{100 * rate:.1f}' for rate in rates)} |"
 
@@ -137,7 +137,9 @@ def main() -> None:
     parser.add_argument("--row", action="append", choices=[*DESIGNS, *TESTS], help="only this row; several are allowed")
     options = parser.parse_args()
     for name in options.row or [*DESIGNS, *TESTS]:
-        print(level_of(name, options.samples) if name in TESTS else row_of(name, options.samples), flush=True)
+        print(
+            format_test_row(name, options.samples) if name in TESTS else format_row(name, options.samples), flush=True
+        )
 
 
 if __name__ == "__main__":

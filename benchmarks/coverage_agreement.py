@@ -1,6 +1,6 @@
 """Simulated designs for the intervals of measures of agreement, judges and pairs. `coverage.py` runs them.
 
-All of them are over items, for the raters at hand: other raters would differ more.
+All intervals are over items for fixed raters. Other raters would differ more.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.coverage_scores import NONE, Draw, Ends, Truths, ends_of
+from benchmarks.coverage_scores import NONE, Draw, Ends, Truths, get_ends
 from grading_app.comparison.agreement_report import restrict_to_scale
 from grading_app.comparison.reference_report import compare_with_references
 from grading_app.statistics.alpha import krippendorff_alpha
@@ -28,15 +28,15 @@ from grading_app.statistics.ratings import Ratings
 
 RESAMPLES = 200
 CATEGORIES = (0.6, 0.3, 0.1)
-LEVELS = np.array([-0.4, 0.0, 0.4])  # How much higher each of three raters rates.
+LEVELS = np.array([-0.4, 0.0, 0.4])  # The shift of each of three raters.
 
 
 def interval(coefficient: Coefficient) -> Ends:
-    return ends_of(bootstrap(coefficient, seed=1, resamples=RESAMPLES))
+    return get_ends(bootstrap(coefficient, seed=1, resamples=RESAMPLES))
 
 
 def draw_names(draw: Draw, sure: float, items: int, raters: int = 3, shares: tuple[float, ...] = CATEGORIES) -> Ratings:
-    """Return categories by raters who see the item's own category with the chance `sure`, and guess otherwise.
+    """Return categories by raters who see the item's own category with probability `sure`, and guess otherwise.
 
     Kappa and nominal alpha of any two of them are sure^2.
     """
@@ -54,7 +54,7 @@ def bias(draw: Draw, items: int, repetitions: int) -> Truths:
     def once() -> Ends:
         judge = draw.normal(0.3, 0.5, (items, 1)) + draw.normal(0, 0.5, (items, repetitions))
         table = np.stack([judge.ravel(), np.zeros(items * repetitions)], axis=1)
-        return ends_of(
+        return get_ends(
             judge_bias(
                 Ratings.from_table(table), 0, {at: at // repetitions for at in range(items * repetitions)}
             ).result()
@@ -143,7 +143,7 @@ def limits(draw: Draw, items: int, repetitions: int) -> Truths:
 
         def once(side: str = side) -> Ends:
             table = np.stack([draw.normal(0.3, 1, items), np.zeros(items)], axis=1)
-            return ends_of(
+            return get_ends(
                 getattr(limits_of_agreement(Ratings.from_table(table), 0, seed=1, resamples=RESAMPLES), side)
             )
 
@@ -151,7 +151,7 @@ def limits(draw: Draw, items: int, repetitions: int) -> Truths:
 
 
 def standing(draw: Draw, items: int, repetitions: int) -> Truths:
-    """Yield the agreement of a judge with three people, theirs with each other, and the difference."""
+    """Yield the agreement of a judge with three people, the agreement of the people, and the difference."""
     for measure in ("concordance", "same answer"):
         comparisons = compute_comparison(_draw_judge_and_people(draw, 40_000), 0, measure)
         for at, comparison in enumerate(comparisons):
@@ -171,7 +171,7 @@ def _draw_judge_and_people(draw: Draw, items: int) -> Ratings:
 
 
 def corrected(share: bool, field: str = "corrected") -> Callable[[Draw, int, int], Truths]:
-    """Return truths of the people's mean, of so many items that people rated and four times as many others."""
+    """Return truths of the people's mean, for `items` items with people's ratings and four times as many without."""
 
     def truths(draw: Draw, items: int, repetitions: int) -> Truths:
         for at in (0.7, 0.9, 0.97) if share else (4.0, 6.5):
@@ -189,7 +189,7 @@ def corrected(share: bool, field: str = "corrected") -> Callable[[Draw, int, int
                 result = corrected_mean(Ratings.from_table(table), 0, tuned=True)
                 n_fitted = int(result.judge_share > 0) if field == "corrected" else 0
                 estimate = getattr(result, field)
-                return ends_of(restrict_to_scale(estimate, (0, 1) if share else (1, 7), estimate.clusters - n_fitted))
+                return get_ends(restrict_to_scale(estimate, (0, 1) if share else (1, 7), estimate.clusters - n_fitted))
 
             yield float(table_of(400_000)[:, 1].mean()), once
 
@@ -206,7 +206,7 @@ def against_reference(field: str) -> Callable[[Draw, int, int], Truths]:
             norm = draw.standard_normal(items)
             table = np.stack([norm + 0.3 + 0.5 * draw.standard_normal(items), norm], axis=1)
             (line,) = compare_with_references(Ratings.from_table(table), [1], [0], [], {}, seed=1)
-            return ends_of(getattr(line, field))
+            return get_ends(getattr(line, field))
 
         yield truth, once
 
@@ -232,13 +232,13 @@ def strength(draw: Draw, items: int, repetitions: int) -> Truths:
                 fit = bradley_terry_by_items(Comparisons.from_tallies(tallies), seed=1, resamples=RESAMPLES)
             except ValueError:
                 return NONE
-            return ends_of(next(row for row in fit.strengths if row.name == name))
+            return get_ends(next(row for row in fit.strengths if row.name == name))
 
         yield log_odds * ATTENUATED, once
 
 
 def _simulate_attenuation() -> float:
-    """Return by how much the spread of items (SD .5 for each name) shrinks the log-odds of all comparisons together."""
+    """Return the factor by which the spread of items (SD .5 for each name) reduces the pooled log-odds."""
     draw, ratios = np.random.default_rng(1), []
     for gap in (0.6, 1.2):
         chance = (1 / (1 + np.exp(-(gap + draw.normal(0, 0.5**0.5, 2_000_000))))).mean()

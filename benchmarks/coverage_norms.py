@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.coverage_scores import NONE, Draw, Ends, Truths, ends_of
+from benchmarks.coverage_scores import NONE, Draw, Ends, Truths, get_ends
 from grading_app.statistics import reference
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.correlation import pearson
@@ -42,7 +42,7 @@ def correlation(draw: Draw, items: int, repetitions: int) -> Truths:
 
         def once(kind: str = kind, r: float = r) -> Ends:
             x, e = (_draw_values(draw, kind, items) for _ in range(2))
-            return ends_of(pearson(list(x), list(r * x + (1 - r * r) ** 0.5 * e)))
+            return get_ends(pearson(list(x), list(r * x + (1 - r * r) ** 0.5 * e)))
 
         yield r, once
 
@@ -52,7 +52,7 @@ def normal_correlation(draw: Draw, items: int, repetitions: int) -> Truths:
 
         def once(r: float = r) -> Ends:
             x, e = draw.standard_normal(items), draw.standard_normal(items)
-            return ends_of(pearson(list(x), list(r * x + (1 - r * r) ** 0.5 * e)))
+            return get_ends(pearson(list(x), list(r * x + (1 - r * r) ** 0.5 * e)))
 
         yield r, once
 
@@ -79,7 +79,7 @@ def lin_by_formula(draw: Draw, items: int, repetitions: int) -> Truths:
 
         def once(shift: float = shift) -> Ends:
             table = draw.standard_normal((items, 1)) + 0.5 * draw.standard_normal((items, 2)) + np.array([shift, 0])
-            return ends_of(lins_concordance(Ratings.from_table(table)).result())
+            return get_ends(lins_concordance(Ratings.from_table(table)).result())
 
         yield 2 / (2.5 + shift**2), once
 
@@ -119,7 +119,7 @@ def line(method: str, name: str) -> object:
 
 
 def equivalence_level(draw: Draw, items: int, samples: int) -> float:
-    """Return how often a difference as large as the margin is called equivalent; .05 or less is right."""
+    """Return the share of samples in which a difference equal to the margin is equivalent; at most .05 is correct."""
     margin = 0.5
     hits = 0
     for _ in range(samples):
@@ -130,7 +130,7 @@ def equivalence_level(draw: Draw, items: int, samples: int) -> float:
 
 
 def power_error(draw: Draw, items: int, samples: int) -> float:
-    """Return the share of samples in which a t-test finds a difference, less the power that `paired_power` gives."""
+    """Return the share of samples in which a t-test finds a difference, minus the power by `paired_power`."""
     components = Components(items, 2, 1, 1.0, 0.0, 0.5, None)
     se = components.standard_error(items, 1)
     true_difference = 2.5 * se

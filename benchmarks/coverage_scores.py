@@ -32,11 +32,11 @@ SHAPES = ((0.02, 0.08, 0.2, 0.4, 0.2, 0.08, 0.02), (0.5, 0, 0, 0, 0, 0, 0.5), (0
 CHANGES = ((0.02, 0.0), (0.1, 0.02), (0.3, 0.05), (0.2, 0.2))
 
 
-def ends_of(interval: Any) -> Ends:
+def get_ends(interval: Any) -> Ends:
     return (interval.low, interval.high) if interval else NONE
 
 
-def sums_of(values: Any) -> ClusterSums:
+def compute_sums(values: Any) -> ClusterSums:
     """Return the sums of a table of items x repetitions."""
     items, repetitions = values.shape
     totals = values.sum(axis=1)
@@ -47,15 +47,15 @@ def sums_of(values: Any) -> ClusterSums:
     )
 
 
-def draw_right(draw: Draw, p: float, alike: float, items: int, repetitions: int) -> Any:
-    """Return answers of 0 and 1, (items, repetitions); those of one item have the correlation `alike`."""
+def draw_correct_answers(draw: Draw, p: float, alike: float, items: int, repetitions: int) -> Any:
+    """Return answers of 0 and 1, (items, repetitions); answers to one item have the correlation `alike`."""
     more = 1 / alike - 1 if alike else 0.0
     chances = draw.beta(p * more, (1 - p) * more, items) if alike else np.full(items, p)
     return (draw.random((items, repetitions)) < chances[:, None]).astype(float)
 
 
 def draw_ratings(draw: Draw, shape: tuple[float, ...], items: int, repetitions: int) -> Any:
-    """Return ratings of which an item keeps its own value seven times in ten."""
+    """Return ratings that equal the item's own value with probability .7, and are random otherwise."""
     item_values = draw.choice(SCALE, p=shape, size=(items, 1))
     new_values = draw.choice(SCALE, p=shape, size=(items, repetitions))
     return np.where(draw.random((items, repetitions)) < 0.7, item_values, new_values).astype(float)
@@ -67,7 +67,9 @@ def share(draw: Draw, items: int, repetitions: int) -> Truths:
         for alike in CORRELATIONS if repetitions > 1 else (0.0,):
 
             def once(p: float = p, alike: float = alike) -> Ends:
-                return ends_of(estimate_mean(sums_of(draw_right(draw, p, alike, items, repetitions)), (0, 1)))
+                return get_ends(
+                    estimate_mean(compute_sums(draw_correct_answers(draw, p, alike, items, repetitions)), (0, 1))
+                )
 
             yield p, once
 
@@ -76,7 +78,7 @@ def rating(draw: Draw, items: int, repetitions: int) -> Truths:
     for shape in SHAPES:
 
         def once(shape: tuple[float, ...] = shape) -> Ends:
-            return ends_of(estimate_mean(sums_of(draw_ratings(draw, shape, items, repetitions)), (1, 7)))
+            return get_ends(estimate_mean(compute_sums(draw_ratings(draw, shape, items, repetitions)), (1, 7)))
 
         yield float(SCALE @ shape), once
 
@@ -87,7 +89,7 @@ def free_mean(draw: Draw, items: int, repetitions: int) -> Truths:
 
         def once(skewed: bool = skewed) -> Ends:
             item_means = draw.gamma(2.0, 1.0, (items, 1)) if skewed else draw.normal(2, 1, (items, 1))
-            return ends_of(estimate_mean(sums_of(item_means + draw.normal(0, 0.7, (items, repetitions)))))
+            return get_ends(estimate_mean(compute_sums(item_means + draw.normal(0, 0.7, (items, repetitions)))))
 
         yield 2.0, once
 
@@ -97,7 +99,7 @@ def rated_point(draw: Draw, items: int, repetitions: int) -> Truths:
 
         def once(shape: tuple[float, ...] = shape) -> Ends:
             means = draw_ratings(draw, shape, items, repetitions).mean(axis=1)
-            return ends_of(compute_bounded_interval(items, float(means.mean()), float(means.std(ddof=1)), (1, 7)))
+            return get_ends(compute_bounded_interval(items, float(means.mean()), float(means.std(ddof=1)), (1, 7)))
 
         yield float(SCALE @ shape), once
 
@@ -109,7 +111,7 @@ def guessed_point(draw: Draw, items: int, repetitions: int, correction: Correcti
         for alike in CORRELATIONS if repetitions > 1 else (0.0,):
 
             def once(p: float = guess + (1 - guess) * skill, alike: float = alike) -> Ends:
-                right = draw_right(draw, p, alike, items, repetitions)
+                right = draw_correct_answers(draw, p, alike, items, repetitions)
                 totals, n = right.sum(axis=1), items * repetitions
                 effective = None
                 if repetitions > 1:
@@ -120,7 +122,7 @@ def guessed_point(draw: Draw, items: int, repetitions: int, correction: Correcti
                 interval = Tally(int(totals.sum()), n, guess_chances=guess * n, effective=effective).interval(
                     correction=correction
                 )
-                return ends_of(interval)
+                return get_ends(interval)
 
             yield skill, once
 
@@ -190,7 +192,7 @@ def variance_share(draw: Draw, items: int, repetitions: int) -> Truths:
 
 
 def reason_score(draw: Draw, items: int, repetitions: int) -> Truths:
-    """Yield the second ReasonScore over so many tasks; tasks are drawn from all tasks, with known chances."""
+    """Yield the second ReasonScore over `items` tasks, drawn from a population with known chances."""
     chances = np.exp(draw.normal(-0.5, 0.5, 400_000)).clip(0.01, 1)
 
     def once() -> Ends:
@@ -203,11 +205,11 @@ def _estimate_change(differences: Any, span: float, *, once: bool = False) -> En
     n = len(differences)
     few = differences.tolist() if n <= MAX_EXACT_ITEMS else ()
     sd = float(differences.std(ddof=1))
-    return ends_of(estimate_change(n, float(differences.mean()), sd, few, span=span, is_single_answer=once))
+    return get_ends(estimate_change(n, float(differences.mean()), sd, few, span=span, is_single_answer=once))
 
 
 def marginal_mean(draw: Draw, items: int, repetitions: int) -> Truths:
-    """A level of a factor of two models x two prompts; a tenth of the cells have no score."""
+    """Yield a level of a factor of two models x two prompts, with a tenth of the cells missing."""
     for shape in SHAPES:
 
         def once(shape: tuple[float, ...] = shape) -> Ends:
@@ -217,6 +219,6 @@ def marginal_mean(draw: Draw, items: int, repetitions: int) -> Truths:
             scores = np.stack(cells, axis=1).mean(axis=2)
             scores[draw.random(scores.shape) < 0.1] = np.nan
             fit = fit_factors(scores, {"model": (0, 0, 1, 1), "prompt": (0, 1, 0, 1)}, (1, 7))
-            return ends_of(fit.means[0]) if fit else NONE
+            return get_ends(fit.means[0]) if fit else NONE
 
         yield float(SCALE @ shape), once

@@ -23,15 +23,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
 
-def bare(kind: str, url: str, calls: int, in_flight: int) -> dict[str, float]:
+def measure_bare_calls(kind: str, url: str, calls: int, in_flight: int) -> dict[str, float]:
     """Measure calls without a database: litellm's own, or through our gateway."""
-    from benchmarks.gateway import default_caller, measure, our_caller, tuned_caller
+    from benchmarks.gateway import make_default_caller, make_gateway_caller, make_tuned_caller, measure
 
-    callers = {"litellm": default_caller, "tuned": tuned_caller, "gateway": our_caller}
+    callers = {"litellm": make_default_caller, "tuned": make_tuned_caller, "gateway": make_gateway_caller}
     return asyncio.run(measure(callers[kind](url, ""), calls, in_flight))
 
 
-def drain(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
+def run_worker(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
     """Run one worker. Return the number of its results and its processor seconds, after the warm-up."""
     import django
 
@@ -59,7 +59,7 @@ def drain(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
     return asyncio.run(run()), time.process_time() - start
 
 
-def drains(workers: int, url: str, options: argparse.Namespace) -> dict[str, float]:
+def measure_workers(workers: int, url: str, options: argparse.Namespace) -> dict[str, float]:
     """Measure this number of workers on a new experiment."""
     from django.db import connection, connections
 
@@ -68,15 +68,15 @@ def drains(workers: int, url: str, options: argparse.Namespace) -> dict[str, flo
     from runs_app.planning import plan as plan_module
 
     # The endpoint's limit: each worker has its calls in flight, and as many prefetched claims.
-    room = 2 * options.in_flight * workers
-    experiment = designed(f"drain-{workers}-{time.monotonic_ns()}", url, options.trials, room)
+    capacity = 2 * options.in_flight * workers
+    experiment = create_experiment(f"drain-{workers}-{time.monotonic_ns()}", url, options.trials, capacity)
     plan_module.plan(experiment)
     Run.objects.filter(experiment=experiment).update(status="running")
     connections.close_all()
     context = get_context("spawn")
     with context.Manager() as manager, context.Pool(workers) as pool:
         barrier = manager.Barrier(workers)
-        rows = pool.starmap(drain, [(connection.settings_dict["NAME"], options.in_flight, barrier)] * workers)
+        rows = pool.starmap(run_worker, [(connection.settings_dict["NAME"], options.in_flight, barrier)] * workers)
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*), extract(epoch FROM max(completed_at) - min(claimed_at)) FROM runs_app_trial t"
@@ -89,7 +89,7 @@ def drains(workers: int, url: str, options: argparse.Namespace) -> dict[str, flo
     return {"calls_per_s": n_done / float(seconds), "processor_ms": 1000 * sum(row[1] for row in rows) / n_done}
 
 
-def designed(slug: str, url: str, trials: int, in_flight: int) -> Any:
+def create_experiment(slug: str, url: str, trials: int, in_flight: int) -> Any:
     from tests import factories
 
     endpoint = factories.make_endpoint(slug, base_url=url, max_concurrency=in_flight, is_free=True)
@@ -112,33 +112,33 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=50)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    from benchmarks.stored import database_of_its_own
+    from benchmarks.stored import temporary_database
     from runs_app.simulator import SimulatorConfig, simulator_process
 
     rows: dict[str, list[dict[str, float]]] = {}
-    with database_of_its_own(), simulator_process(SimulatorConfig(latency_ms=options.latency_ms)) as provider:
+    with temporary_database(), simulator_process(SimulatorConfig(latency_ms=options.latency_ms)) as provider:
         for _ in range(options.rounds):
-            for name, round_ in rounds(provider.url, options).items():
-                rows.setdefault(name, []).append(round_())
+            for name, measure in list_measurements(provider.url, options).items():
+                rows.setdefault(name, []).append(measure())
                 print(f"  {name}: {rows[name][-1]['calls_per_s']:,.0f}/s", flush=True)
-    report(rows)
+    print_report(rows)
 
 
-def rounds(url: str, options: argparse.Namespace) -> dict[str, Any]:
+def list_measurements(url: str, options: argparse.Namespace) -> dict[str, Any]:
     def alone(kind: str) -> dict[str, float]:
         with get_context("spawn").Pool(1) as pool:
-            return pool.apply(bare, (kind, url, options.trials, options.in_flight))
+            return pool.apply(measure_bare_calls, (kind, url, options.trials, options.in_flight))
 
     return {
         "litellm.acompletion, defaults": lambda: alone("litellm"),
         "litellm.acompletion, tuned": lambda: alone("tuned"),
         "our gateway alone": lambda: alone("gateway"),
-        "one drain": lambda: drains(1, url, options),
-        "two drains": lambda: drains(2, url, options),
+        "one drain": lambda: measure_workers(1, url, options),
+        "two drains": lambda: measure_workers(2, url, options),
     }
 
 
-def report(rows: dict[str, list[dict[str, float]]]) -> None:
+def print_report(rows: dict[str, list[dict[str, float]]]) -> None:
     def median(name: str, figure: str) -> float:
         return statistics.median(row[figure] for row in rows[name])
 

@@ -41,14 +41,14 @@ def measure(rows: int, table: str, file_format: str, name: str) -> None:
 def main(rows: int, tables: list[str]) -> None:
     from django.db import connection
 
-    from benchmarks.stored import database_of_its_own, stored_answers, stored_verdicts  # It sets Django up.
+    from benchmarks.stored import create_answers, create_verdicts, temporary_database  # It sets Django up.
 
     fresh = multiprocessing.get_context("spawn")
-    with database_of_its_own():
-        experiment = stored_answers(rows)
+    with temporary_database():
+        experiment = create_answers(rows)
         count, name = sum(run.n_done for run in experiment.runs.all()), connection.settings_dict["NAME"]
         if "gradings" in tables:
-            stored_verdicts(experiment)
+            create_verdicts(experiment)
         for table, file_format in product(tables, ("csv", "jsonl", "parquet")):
             process = fresh.Process(target=measure, args=(count, table, file_format, name))
             process.start()

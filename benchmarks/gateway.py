@@ -25,13 +25,13 @@ RATE = 'Rate the valence of this from 1 to 7. Answer with JSON alone: {{"rating"
 WARM_UP = 200
 
 
-def messages(number: int, image: str) -> list[dict[str, Any]]:
+def build_messages(number: int, image: str) -> list[dict[str, Any]]:
     text = {"type": "text", "text": RATE.format(number=number)}
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}
     return [{"role": "user", "content": [text, picture] if image else text["text"]}]
 
 
-def default_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
+def make_default_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
     """Return a caller of `litellm.acompletion` as its documentation shows it."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import litellm
@@ -41,7 +41,7 @@ def default_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
             model="openai/sim-a",
             api_base=url,
             api_key="none",
-            messages=messages(number, image),
+            messages=build_messages(number, image),
             temperature=1.0,
             max_tokens=64,
             timeout=60,
@@ -50,18 +50,18 @@ def default_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
     return call
 
 
-def tuned_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
+def make_tuned_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
     """Return a caller of `litellm.acompletion`, tuned from the outside.
 
     It uses litellm's own HTTP handler in place of a provider's client, and logs without a thread. The garbage collector
     skips its objects.
     """
     os.environ["EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"] = "True"
-    call = default_caller(url, image)
+    call = make_default_caller(url, image)
     from litellm import utils
     from litellm.litellm_core_utils import litellm_logging, thread_pool_executor
 
-    inline = Inline()
+    inline = InlineExecutor()
     for module in (utils, litellm_logging, thread_pool_executor):
         module.executor = inline
     gc.collect()
@@ -69,14 +69,14 @@ def tuned_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
     return call
 
 
-class Inline:
+class InlineExecutor:
     """An executor that runs its work at once."""
 
     def submit(self, work: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
         work(*arguments, **keywords)
 
 
-def our_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
+def make_gateway_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
     """Return a caller of our gateway, warmed up as a worker does it."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
     from runs_app.llm import gateway
@@ -86,7 +86,7 @@ def our_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
     parameters = {"temperature": 1.0, "max_tokens": 64}
 
     def call(number: int) -> Awaitable[Any]:
-        return gateway.call(CallRequest("openai", "sim-a", url, None, messages(number, image), parameters))
+        return gateway.call(CallRequest("openai", "sim-a", url, None, build_messages(number, image), parameters))
 
     return call
 
@@ -110,14 +110,14 @@ async def measure(call: Callable[[int], Awaitable[Any]], calls: int, in_flight: 
     return {"calls_per_s": calls / seconds, "processor_ms": processor / calls * 1000}
 
 
-def one_round(kind: str, url: str, options: argparse.Namespace) -> None:
+def run_round(kind: str, url: str, options: argparse.Namespace) -> None:
     """Measure one way in the child process, and print the numbers."""
     image = base64.b64encode(os.urandom(options.image_kb * 1024)).decode()
-    caller = {"default": default_caller, "ours": our_caller}[kind](url, image)
+    caller = {"default": make_default_caller, "ours": make_gateway_caller}[kind](url, image)
     print(json.dumps(asyncio.run(measure(caller, options.calls, options.in_flight))))
 
 
-def in_a_fresh_process(kind: str, url: str) -> dict[str, float]:
+def run_in_new_process(kind: str, url: str) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.gateway", *sys.argv[1:], "--who", kind, "--url", url]
     process = subprocess.run(command, check=True, capture_output=True, text=True)
     numbers: dict[str, float] = json.loads(process.stdout.strip().splitlines()[-1])
@@ -129,7 +129,7 @@ def compare(options: argparse.Namespace) -> None:
     with simulator_process(SimulatorConfig(latency_ms=options.latency_ms)) as simulator:
         for _ in range(options.rounds):
             for kind, rounds in rounds_by_kind.items():
-                rounds.append(in_a_fresh_process(kind, simulator.url))
+                rounds.append(run_in_new_process(kind, simulator.url))
     best = {kind: max(rounds, key=lambda numbers: numbers["calls_per_s"]) for kind, rounds in rounds_by_kind.items()}
     names = {"default": "litellm.acompletion, defaults", "ours": "our gateway"}
     for kind, rounds in rounds_by_kind.items():
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--url", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.who:
-        one_round(options.who, options.url, options)
+        run_round(options.who, options.url, options)
     else:
         compare(options)
 

@@ -36,7 +36,7 @@ HARDER: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def largest(generator: Generator) -> dict[str, Any]:
+def list_maximum_values(generator: Generator) -> dict[str, Any]:
     """Return the largest value of every number among a task's parameters."""
     numbers = {"integer": int, "number": float}
     return {
@@ -68,7 +68,7 @@ def main() -> None:
     processor = time.process_time()
     for at, (name, generator) in enumerate(generators.items()):
         cases = options.cases * (at + 1) // len(generators) - options.cases * at // len(generators)
-        points: list[dict[str, Any]] = [largest(generator)] if options.hard else [{}, *HARDER[name]]
+        points: list[dict[str, Any]] = [list_maximum_values(generator)] if options.hard else [{}, *HARDER[name]]
         seconds, size = measure(name, points, cases)
         total, n_cases = total + seconds, n_cases + cases
         cost = f"{1e6 * seconds / cases:>6.0f} us and {size / cases:>7.0f} B a case"

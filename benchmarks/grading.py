@@ -9,12 +9,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.stored import database_of_its_own, stored_answers
+from benchmarks.stored import create_answers, temporary_database
 from grading_app.scoring.grading import grade
 
 
 def main(rows: int) -> None:
-    experiment = stored_answers(rows)
+    experiment = create_answers(rows)
     for scorer in ("numeric", "exact_match"):
         for label in ("first", "again"):
             start = time.perf_counter()
@@ -25,5 +25,5 @@ def main(rows: int) -> None:
 
 
 if __name__ == "__main__":
-    with database_of_its_own():
+    with temporary_database():
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.million [--trials 1000000] [--workers 2] [--in-flight 512]
 
-The workers are real, in separate processes. Their provider is a coroutine that answers at once, so the benchmark
+The workers are real, in separate processes. Their provider is a coroutine that answers immediately, so the benchmark
 measures everything except the calls. Counters must equal the rows at the end.
 """
 
@@ -25,7 +25,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 MODELS, ITEMS = 5, 1000
 
 
-def worker(database: str, in_flight: int) -> tuple[int, float]:
+def run_worker(database: str, in_flight: int) -> tuple[int, float]:
     """Run a worker until all is done. Return the number of its results, and its processor seconds."""
     import django
 
@@ -55,31 +55,31 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--in-flight", type=int, default=512, help="of each worker")
     options = parser.parse_args()
-    from benchmarks.stored import database_of_its_own
+    from benchmarks.stored import temporary_database
 
-    with database_of_its_own():
-        live(options)
+    with temporary_database():
+        run_experiment(options)
 
 
-def live(options: argparse.Namespace) -> None:
+def run_experiment(options: argparse.Namespace) -> None:
     from runs_app.models import Experiment, Run
     from runs_app.planning import plan as plan_module
 
-    experiment = designed(options)
-    timed("plan", options.trials, lambda: plan_module.plan(experiment))
+    experiment = create_experiment(options)
+    measure_time("plan", options.trials, lambda: plan_module.plan(experiment))
     Experiment.objects.filter(pk=experiment.pk).update(status="active")
     Run.objects.update(status="running")
-    rows = timed("drain", options.trials, lambda: drained(options))
+    rows = measure_time("drain", options.trials, lambda: run_workers(options))
     processor = 1000 * sum(seconds for _, seconds in rows) / sum(n for n, _ in rows)
     print(
         f"  {options.workers} workers wrote {[n for n, _ in rows]}; {processor:.2f} ms of their processor time a trial"
     )
-    timed("reconcile", options.trials, reconciled)
-    browse(experiment)
-    export(experiment, options.trials)
+    measure_time("reconcile", options.trials, check_counters)
+    measure_pages(experiment)
+    measure_export(experiment, options.trials)
 
 
-def designed(options: argparse.Namespace) -> Any:
+def create_experiment(options: argparse.Namespace) -> Any:
     from tests import factories
 
     capacity = options.workers * options.in_flight
@@ -95,7 +95,7 @@ def designed(options: argparse.Namespace) -> Any:
     )
 
 
-def timed(label: str, n: int, work: Callable[[], Any]) -> Any:
+def measure_time(label: str, n: int, work: Callable[[], Any]) -> Any:
     start = time.perf_counter()
     result = work()
     seconds = time.perf_counter() - start
@@ -103,16 +103,16 @@ def timed(label: str, n: int, work: Callable[[], Any]) -> Any:
     return result
 
 
-def drained(options: argparse.Namespace) -> list[tuple[int, float]]:
+def run_workers(options: argparse.Namespace) -> list[tuple[int, float]]:
     from django.db import connection, connections
 
     database = connection.settings_dict["NAME"]
     connections.close_all()
     with get_context("spawn").Pool(options.workers) as pool:
-        return pool.starmap(worker, [(database, options.in_flight)] * options.workers)
+        return pool.starmap(run_worker, [(database, options.in_flight)] * options.workers)
 
 
-def reconciled() -> None:
+def check_counters() -> None:
     from runs_app.models import Run
     from runs_app.monitoring.consistency_check import find_differences
 
@@ -120,7 +120,7 @@ def reconciled() -> None:
         raise SystemExit(f"not all is done, or counters do not equal the rows: {problems[:3]}")
 
 
-def browse(experiment: Any) -> None:
+def measure_pages(experiment: Any) -> None:
     from django.test import Client
 
     from runs_app.models import Run
@@ -136,12 +136,12 @@ def browse(experiment: Any) -> None:
         print(f"page {page}: {1000 * (time.perf_counter() - start):,.0f} ms, status {response.status_code}")
 
 
-def export(experiment: Any, n: int) -> None:
+def measure_export(experiment: Any, n: int) -> None:
     from django.core.management import call_command
 
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / "trials.csv")
-        timed(
+        measure_time(
             "export",
             n,
             lambda: call_command("export", experiment.slug, table="trials", format="csv", out=out, verbosity=0),

@@ -17,12 +17,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
 
-def one_round(number: int, options: argparse.Namespace) -> float:
+def run_round(number: int, options: argparse.Namespace) -> float:
     """Return milliseconds of this process's processor time per trial.
 
     This includes claim, request, record, counters, and two commits for each batch.
     """
-    from benchmarks.drain import designed
+    from benchmarks.drain import create_experiment
     from runs_app.batches.batch_worker import BatchWorker
     from runs_app.engine.worker import Drain, DrainLimits
     from runs_app.engine.worker_registration import WorkerRegistration
@@ -31,7 +31,7 @@ def one_round(number: int, options: argparse.Namespace) -> float:
     from runs_app.planning import plan as plan_module
     from tests.factories.engine import reply
 
-    experiment = designed(f"overhead-{number}", "http://127.0.0.1:9/v1", options.trials, options.in_flight)
+    experiment = create_experiment(f"overhead-{number}", "http://127.0.0.1:9/v1", options.trials, options.in_flight)
     plan_module.plan(experiment)
     Run.objects.filter(experiment=experiment).update(status="running")
     registration = WorkerRegistration()
@@ -59,10 +59,10 @@ def main() -> None:
     parser.add_argument("--in-flight", type=int, default=64)
     parser.add_argument("--latency-ms", type=float, default=50)
     options = parser.parse_args()
-    from benchmarks.stored import database_of_its_own
+    from benchmarks.stored import temporary_database
 
-    with database_of_its_own():
-        rounds = [one_round(number, options) for number in range(3)]
+    with temporary_database():
+        rounds = [run_round(number, options) for number in range(3)]
     print(f"median: {statistics.median(rounds):.3f} ms")
 
 

@@ -47,7 +47,7 @@ ORDER BY sample_idx, item.id
 """
 
 
-def fill(trials: int) -> list[Experiment]:
+def create_trials(trials: int) -> list[Experiment]:
     samples = trials // (EXPERIMENTS * RUNS * ITEMS)
     dataset = factories.make_dataset("many", ITEMS)
     models = [factories.make_model(f"m{at}") for at in range(RUNS)]
@@ -62,13 +62,13 @@ def fill(trials: int) -> list[Experiment]:
             factories.refresh_counters(run)
             Run.objects.filter(pk=run.pk).update(errors={"timeout": 450, "refusal": 50})
         experiments.append(experiment)
-        flag_some(experiment)
+        create_annotations(experiment)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     return experiments
 
 
-def flag_some(experiment: Experiment) -> None:
+def create_annotations(experiment: Experiment) -> None:
     """Annotate two hundred trials and fifty items, as people do over some weeks."""
     for trial in Trial.objects.filter(run__experiment=experiment).select_related("run", "item")[:200]:
         annotate(trial, "flag" if trial.pk % 2 else "note", f"I looked at {trial}.", by=experiment.owner)
@@ -76,7 +76,7 @@ def flag_some(experiment: Experiment) -> None:
         annotate(item, "flag", f"{experiment}: ambiguous", by=experiment.owner)
 
 
-def pages(experiment: Experiment) -> dict[str, str]:
+def list_pages(experiment: Experiment) -> dict[str, str]:
     trials, run = reverse("trial_list"), experiment.runs.latest("pk")
     middle = Trial.objects.filter(run=run).order_by("pk")[1000]
     return {
@@ -117,7 +117,7 @@ def pages(experiment: Experiment) -> dict[str, str]:
 
 
 @dataclass
-class Measured:
+class PageTimes:
     """The times of the requests to a page, in milliseconds.
 
     wall: by the clock. processor: of this process. sql: of all queries of one request. size: of the response, in bytes.
@@ -135,7 +135,7 @@ class Measured:
         return " ".join([*middle, *totals, f"{self.size / 1000:5.0f}"])
 
 
-def timed(client: Client, address: str) -> Measured:
+def measure_page(client: Client, address: str) -> PageTimes:
     wall, processor = [], []
     for _ in range(REPEATS):
         start, busy = time.perf_counter(), time.process_time()
@@ -146,12 +146,12 @@ def timed(client: Client, address: str) -> Measured:
     with CaptureQueriesContext(connection) as queries:
         client.get(address)
     sql = 1000 * sum(float(query["time"]) for query in queries)
-    return Measured(wall, processor, sql, len(queries), len(response.content))
+    return PageTimes(wall, processor, sql, len(queries), len(response.content))
 
 
 def main(trials: int) -> None:
     start = time.perf_counter()
-    experiments = fill(trials)
+    experiments = create_trials(trials)
     print(f"{Trial.objects.count():,} trials, filled in {time.perf_counter() - start:.0f} s", flush=True)
     late = experiments[-1]
     late.owner = factories.make_user("researcher", permissions.RESEARCHER)
@@ -161,8 +161,8 @@ def main(trials: int) -> None:
         client = Client(headers={"host": "localhost"})
         client.force_login(user)
         print(f"\n{role}\n{'page':18} median ms  slowest  processor    SQL  queries    kB")
-        for name, address in pages(late).items():
-            print(f"{name:18} {timed(client, address)}", flush=True)
+        for name, address in list_pages(late).items():
+            print(f"{name:18} {measure_page(client, address)}", flush=True)
 
 
 if __name__ == "__main__":

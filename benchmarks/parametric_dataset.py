@@ -52,9 +52,9 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
     options = parser.parse_args()
-    from benchmarks.stored import database_of_its_own
+    from benchmarks.stored import temporary_database
 
-    with database_of_its_own():
+    with temporary_database():
         build(options.cases, profiled=options.profile)
 
 

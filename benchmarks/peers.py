@@ -86,7 +86,7 @@ PEERS = [
 ]
 
 
-def installed(peer: Peer, folder: Path) -> bool:
+def install_peer(peer: Peer, folder: Path) -> bool:
     folder.mkdir(parents=True, exist_ok=True)
     for command in peer.install(folder):
         try:
@@ -100,7 +100,7 @@ def installed(peer: Peer, folder: Path) -> bool:
     return True
 
 
-def asked(peer: Peer, folder: Path, url: str, options: argparse.Namespace) -> dict[str, float]:
+def measure_peer(peer: Peer, folder: Path, url: str, options: argparse.Namespace) -> dict[str, float]:
     """Return the rate and the processor time, without the first few questions."""
     few = _run(peer.command(folder, FEW, options.in_flight, url), folder)
     many = _run(peer.command(folder, options.trials, options.in_flight, url), folder)
@@ -121,13 +121,13 @@ def _run(command: list[str], folder: Path) -> tuple[float, float]:
     start, before = time.perf_counter(), os.times()
     process = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, check=False)
     if process.returncode:
-        raise Failed((process.stderr or process.stdout).strip()[-1000:])
+        raise PeerFailed((process.stderr or process.stdout).strip()[-1000:])
     after = os.times()
     processor_s = after.children_user + after.children_system - before.children_user - before.children_system
     return time.perf_counter() - start, processor_s
 
 
-class Failed(Exception):
+class PeerFailed(Exception):
     """A failure of another tool, with its last lines of output."""
 
 
@@ -144,15 +144,15 @@ def main() -> None:
 
 
 def compare(options: argparse.Namespace, folder: Path) -> None:
-    from benchmarks.drain import report, rounds
-    from benchmarks.stored import database_of_its_own
+    from benchmarks.drain import list_measurements, print_report
+    from benchmarks.stored import temporary_database
     from runs_app.simulator import SimulatorConfig, simulator_process
 
-    peers = [peer for peer in PEERS if installed(peer, folder / peer.name)]
+    peers = [peer for peer in PEERS if install_peer(peer, folder / peer.name)]
     rows: dict[str, list[dict[str, float]]] = {}
-    with database_of_its_own(), simulator_process(SimulatorConfig(latency_ms=options.latency_ms)) as provider:
+    with temporary_database(), simulator_process(SimulatorConfig(latency_ms=options.latency_ms)) as provider:
         for _ in range(options.rounds):
-            ours = rounds(provider.url, options)
+            ours = list_measurements(provider.url, options)
             for name in (
                 "litellm.acompletion, defaults",
                 "litellm.acompletion, tuned",
@@ -163,14 +163,14 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
                 print(f"  {name}: {rows[name][-1]['calls_per_s']:,.0f}/s", flush=True)
             for peer in [*peers]:
                 try:
-                    figures = asked(peer, folder / peer.name, provider.url, options)
-                except Failed as failure:
+                    figures = measure_peer(peer, folder / peer.name, provider.url, options)
+                except PeerFailed as failure:
                     print(f"  {peer.name} is left out, it failed: {failure}")
                     peers.remove(peer)
                     continue
                 rows.setdefault(peer.name, []).append(figures)
                 print(f"  {peer.name}: {figures['calls_per_s']:,.0f}/s", flush=True)
-    report(rows)
+    print_report(rows)
 
 
 if __name__ == "__main__":

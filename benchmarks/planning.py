@@ -36,16 +36,16 @@ def main(trials: int) -> None:
         dimensions=[drafts.make_draft_dimension(f"d{at}") for at in range(dimensions)],
         samples=SAMPLES,
     )
-    timed("first plan", experiment)
-    timed("the same again", experiment)
+    measure_plan("first plan", experiment)
+    measure_plan("the same again", experiment)
     experiment.samples += 1
     experiment.save()
-    timed("one more sample", experiment)
+    measure_plan("one more sample", experiment)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(f"{Trial.objects.count():,} rows; this process took {memory} MB")
 
 
-def timed(label: str, experiment: Experiment) -> None:
+def measure_plan(label: str, experiment: Experiment) -> None:
     start = time.perf_counter()
     report = plan_module.plan(experiment)
     seconds = time.perf_counter() - start

@@ -1,9 +1,10 @@
 """The pages that read a finished experiment, at a million trials: `python benchmarks/reading.py [TRIALS] [--keep]`.
 
-That many ratings of a hundred conditions, with norms and two waves, and half as many answers of five models that a rule
-scored right or wrong. For each page it prints a worker's time, if the page asks for stored numbers, then
-the medians of three requests: wall and processor time with an empty cache (the first visit of a web process) and after
-it, the queries, the size, and the peak memory of the process. `--keep` keeps the database for the next run.
+One experiment has TRIALS ratings of a hundred conditions, with norms and two waves. Another has half as many answers of
+five models, which a rule scored. For each page it prints a worker's time, if the page uses stored numbers, and the
+medians of three requests: wall and processor time with an empty cache (the first visit of a web process) and with a
+filled cache. It also prints the queries, the size, and the peak memory of the process. `--keep` keeps the database
+for the next run.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django_q.models import OrmQ
 
-from benchmarks.stored import stored_answers
+from benchmarks.stored import create_answers
 from datasets_app.models import Norm
 from evalsite.lib import permissions
 from evalsite.lib.ops.postgres import Embedded
@@ -48,30 +49,30 @@ from tests import factories
 REPEATS, ITEMS, MODELS, PROMPTS, WAVES = 3, 1000, 25, 4, 2
 
 # Each item is right with a probability of its own, and better models are right more often.
-SCORED = """INSERT INTO grading_app_grading (trial_id, condition_id, score, score_raw, parse_ok, parse_error, reasoning,
-        created_at)
+INSERT_SCORES = """INSERT INTO grading_app_grading
+        (trial_id, condition_id, score, score_raw, parse_ok, parse_error, reasoning, created_at)
     SELECT t.id, %(condition)s, (sin(t.item_id * 12.9898) + 0.1 * (r.condition_id - %(first)s) + 1.6 * random() - 0.8
         > 0)::int, 'x', true, '', '', now()
     FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id WHERE r.experiment_id = %(experiment)s"""
-RATED = """INSERT INTO runs_app_trial (run_id, item_id, dimension_id, sample_idx, status, attempts, answer,
+INSERT_RATINGS = """INSERT INTO runs_app_trial (run_id, item_id, dimension_id, sample_idx, status, attempts, answer,
         raw_response, rating, finish_reason, served_model, input_tokens, output_tokens, cost_usd, latency_ms,
         claimed_at, completed_at)
     SELECT r.id, i.id, %(dimension)s, sample, 'done', 1, rating::text, rating::text, rating, 'stop', 'vendor/m', 900, 3,
         0.0001, 300, now(), now()
     FROM runs_app_run r, datasets_app_item i, generate_series(0, %(samples)s - 1) AS sample, LATERAL (SELECT
         least(7, greatest(1, round(4 + 2 * sin(i.position * 0.7) + 0.02 * (r.condition_id %% 50) + 3 * random() - 1.5)))
-        AS rating) AS said
+        AS rating) AS ratings
     WHERE r.experiment_id = %(experiment)s AND i.dataset_id = %(dataset)s"""
 
 
 def make_graded(trials: int) -> Experiment:
-    experiment = stored_answers(trials, "graded")
+    experiment = create_answers(trials, "graded")
     condition = GradeCondition.objects.create(
         experiment=experiment, grade_condition_id="exact", kind="rule", scorer="exact_match", changes=trials
     )
     first = experiment.conditions.order_by("pk").values_list("pk", flat=True)[0]
     with connection.cursor() as cursor:
-        cursor.execute(SCORED, {"condition": condition.pk, "first": first, "experiment": experiment.pk})
+        cursor.execute(INSERT_SCORES, {"condition": condition.pk, "first": first, "experiment": experiment.pk})
     return experiment
 
 
@@ -93,13 +94,13 @@ def make_rated(trials: int) -> Experiment:
     runs = [run for wave in range(WAVES) for run in factories.make_runs(experiment, wave=wave, status="done")]
     params = {"dimension": dimension.pk, "samples": samples, "experiment": experiment.pk, "dataset": dataset.pk}
     with connection.cursor() as cursor:
-        cursor.execute(RATED, params)
+        cursor.execute(INSERT_RATINGS, params)
     for run in runs:
         factories.refresh_counters(run)
     return experiment
 
 
-def pages(graded: Experiment, rated: Experiment) -> dict[str, str]:
+def list_pages(graded: Experiment, rated: Experiment) -> dict[str, str]:
     """Return the address of each page by its name. Keys of conditions are those of this database."""
     first, second = rated.conditions.order_by("pk").values_list("pk", flat=True)[:2]
     condition, rival = graded.conditions.order_by("pk").values_list("pk", flat=True)[:2]
@@ -141,8 +142,8 @@ def pages(graded: Experiment, rated: Experiment) -> dict[str, str]:
     return addresses
 
 
-def compute_asked() -> float | None:
-    """Do what a worker would do now, and return its seconds; None if no page asked for a computation."""
+def run_requested_computations() -> float | None:
+    """Run the requested computations as a worker would, and return the seconds; None without a request."""
     rows = [row for row in OrmQ.objects.all() if row.task["func"] == TASK]
     start = time.perf_counter()
     for row in rows:
@@ -157,7 +158,7 @@ def empty_caches() -> None:
 
 
 @dataclass
-class Measured:
+class PageTimes:
     """Milliseconds of the requests: wall and processor, with an empty cache and after it. memory: peak in MB."""
 
     cold: list[tuple[float, float]]
@@ -177,30 +178,32 @@ class Measured:
         )
 
 
-def request(client: Client, address: str) -> tuple[float, float]:
+def send_request(client: Client, address: str) -> tuple[float, float]:
     start, busy = time.perf_counter(), time.process_time()
     response = client.get(address)
     assert response.status_code == 200, (address, response.status_code)
     return 1000 * (time.perf_counter() - start), 1000 * (time.process_time() - busy)
 
 
-def measured(client: Client, address: str) -> Measured:
-    Path("/proc/self/clear_refs").write_text("5")  # The peak begins anew.
+def measure_page(client: Client, address: str) -> PageTimes:
+    Path("/proc/self/clear_refs").write_text("5")  # Reset the peak.
     cold = []
     for _ in range(REPEATS):
         empty_caches()
-        cold.append(request(client, address))
-    warm = [request(client, address) for _ in range(REPEATS)]
+        cold.append(send_request(client, address))
+    warm = [send_request(client, address) for _ in range(REPEATS)]
     empty_caches()
     with CaptureQueriesContext(connection) as queries:
         response = client.get(address)
     (peak,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return Measured(cold, warm, len(queries), len(response.content), int(peak.split()[1]) // 1024)
+    return PageTimes(cold, warm, len(queries), len(response.content), int(peak.split()[1]) // 1024)
 
 
 def main(trials: int, name_part: str) -> None:
-    graded = Experiment.objects.filter(slug="graded").first() or timed("graded", lambda: make_graded(trials // 2))
-    rated = Experiment.objects.filter(slug="rated").first() or timed("rated", lambda: make_rated(trials))
+    graded = Experiment.objects.filter(slug="graded").first() or measure_time(
+        "graded", lambda: make_graded(trials // 2)
+    )
+    rated = Experiment.objects.filter(slug="rated").first() or measure_time("rated", lambda: make_rated(trials))
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     print(f"{Trial.objects.count():,} trials", flush=True)
@@ -210,15 +213,15 @@ def main(trials: int, name_part: str) -> None:
     client = Client(headers={"host": "localhost"})
     client.force_login(user or factories.make_user("operator", permissions.OPERATOR))
     print(f"{'page':36} {'worker s':>8}  first ms    cpu   later     cpu  queries      kB      MB")
-    for name, address in pages(graded, rated).items():
+    for name, address in list_pages(graded, rated).items():
         if name_part not in name:
             continue
         client.get(address)
-        worker = compute_asked()
-        print(f"{name:36} {worker or 0:8.1f}   {measured(client, address)}", flush=True)
+        worker = run_requested_computations()
+        print(f"{name:36} {worker or 0:8.1f}   {measure_page(client, address)}", flush=True)
 
 
-def timed(label: str, work: Callable[[], Any]) -> Any:
+def measure_time(label: str, work: Callable[[], Any]) -> Any:
     start = time.perf_counter()
     result = work()
     print(f"{label}: made in {time.perf_counter() - start:.0f} s", flush=True)

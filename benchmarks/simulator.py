@@ -19,7 +19,7 @@ import aiohttp
 from runs_app.simulator import SimulatorConfig, simulator_process
 
 
-def bodies(count: int, image_kb: int) -> list[bytes]:
+def build_bodies(count: int, image_kb: int) -> list[bytes]:
     """Return requests for a rating that differ by their salt, with an image if `image_kb` is above 0."""
     image = base64.b64encode(os.urandom(image_kb * 1024)).decode()
     parts = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}] if image_kb else []
@@ -31,7 +31,7 @@ def bodies(count: int, image_kb: int) -> list[bytes]:
     return requests
 
 
-async def ask_all(url: str, requests: list[bytes], in_flight: int) -> float:
+async def send_requests(url: str, requests: list[bytes], in_flight: int) -> float:
     """Post every request, `in_flight` at a time, and return the seconds.
 
     Raise AssertionError for any status but 200.
@@ -52,7 +52,7 @@ async def ask_all(url: str, requests: list[bytes], in_flight: int) -> float:
         return time.perf_counter() - start
 
 
-def processor_s(pid: int) -> float:
+def read_processor_s(pid: int) -> float:
     """Return the seconds of processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -64,12 +64,12 @@ def main() -> None:
     parser.add_argument("--in-flight", type=int, default=64)
     parser.add_argument("--image-kb", type=int, default=0)
     options = parser.parse_args()
-    requests = bodies(options.requests, options.image_kb)
+    requests = build_bodies(options.requests, options.image_kb)
     with simulator_process(SimulatorConfig()) as simulator:
-        asyncio.run(ask_all(simulator.url, requests[:200], options.in_flight))
-        before, client_before = processor_s(simulator.pid), resource.getrusage(resource.RUSAGE_SELF).ru_utime
-        seconds = asyncio.run(ask_all(simulator.url, requests, options.in_flight))
-        server_ms = (processor_s(simulator.pid) - before) / len(requests) * 1000
+        asyncio.run(send_requests(simulator.url, requests[:200], options.in_flight))
+        before, client_before = read_processor_s(simulator.pid), resource.getrusage(resource.RUSAGE_SELF).ru_utime
+        seconds = asyncio.run(send_requests(simulator.url, requests, options.in_flight))
+        server_ms = (read_processor_s(simulator.pid) - before) / len(requests) * 1000
         client_ms = (resource.getrusage(resource.RUSAGE_SELF).ru_utime - client_before) / len(requests) * 1000
     print(
         f"{len(requests) / seconds:,.0f} requests/s at {options.in_flight} in flight; "

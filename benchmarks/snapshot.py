@@ -21,39 +21,39 @@ from pathlib import Path
 
 SIZES = (100_000, 1_000_000)
 STEPS = ("snapshot", "verify", "import", "records", "import-records")
-GRADED = """INSERT INTO grading_app_grading
+INSERT_GRADINGS = """INSERT INTO grading_app_grading
         (condition_id, trial_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
     SELECT %s, t.id, t.id %% 2, '1', true, '', '', '{"extracted": "1", "normalised": "1", "valid": true}', now()
     FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id WHERE r.experiment_id = %s"""
-CALLED = """INSERT INTO runs_app_attempt (trial_id, run_id, token, call, outcome, started_at, finished_at, empty,
-        truncated, refused, unparsed, batched, input_tokens, output_tokens, cost_usd, list_usd, error_class, error,
-        finish_reason, response_id, served_model, served_provider, trace_id, request_hash)
+INSERT_ATTEMPTS = """INSERT INTO runs_app_attempt (trial_id, run_id, token, call, outcome, started_at, finished_at,
+        empty, truncated, refused, unparsed, batched, input_tokens, output_tokens, cost_usd, list_usd, error_class,
+        error, finish_reason, response_id, served_model, served_provider, trace_id, request_hash)
     SELECT t.id, t.run_id, gen_random_uuid(), 0, 'ok', t.claimed_at, t.completed_at, false, false, false, false, false,
         t.input_tokens, t.output_tokens, t.cost_usd, t.cost_usd, '', '', 'stop', '', 'vendor/model-2026', '', '', ''
     FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id WHERE r.experiment_id = %s"""
-PARAMETRIC = """UPDATE datasets_app_item SET metadata = jsonb_build_object('task', 'arithmetic', 'number', position,
+SET_PARAMETERS = """UPDATE datasets_app_item SET metadata = jsonb_build_object('task', 'arithmetic', 'number', position,
     'point', 'length ' || position %% 10, 'params', jsonb_build_object('length', position %% 10), 'guess_chance', 0)
     WHERE dataset_id = %s"""
 
 
-def fill(trials: int) -> tuple[str, int]:
+def create_study(trials: int) -> tuple[str, int]:
     """Store a study with a call and a grading of each trial. Return its name and its number of trials."""
     from django.db import connection
 
-    from benchmarks.stored import stored_answers  # It sets Django up.
+    from benchmarks.stored import create_answers  # It sets Django up.
     from datasets_app.curation import hash_stored_items
     from datasets_app.models import Dataset
     from grading_app.models import GradeCondition
 
-    experiment = stored_answers(trials, f"stored-{trials}")
+    experiment = create_answers(trials, f"stored-{trials}")
     rule = GradeCondition.objects.create(
         experiment=experiment, grade_condition_id="final_answer--benchmark", kind="rule", scorer="final_answer"
     )
     with connection.cursor() as cursor:
-        cursor.execute(CALLED, [experiment.pk])
-        cursor.execute(GRADED, [rule.pk, experiment.pk])
+        cursor.execute(INSERT_ATTEMPTS, [experiment.pk])
+        cursor.execute(INSERT_GRADINGS, [rule.pk, experiment.pk])
         cursor.execute("SET session_replication_role = replica")  # The dataset is frozen.
-        cursor.execute(PARAMETRIC, [experiment.dataset_id])
+        cursor.execute(SET_PARAMETERS, [experiment.dataset_id])
         dataset = Dataset.objects.filter(pk=experiment.dataset_id)
         dataset.update(content_hash=hash_stored_items(dataset.get()), recipe={"strategy": "parametric"})
         cursor.execute("SET session_replication_role = origin")
@@ -61,7 +61,7 @@ def fill(trials: int) -> tuple[str, int]:
     return experiment.slug, sum(run.n_done for run in experiment.runs.all())
 
 
-def step(name: str, slug: str, folder: str, database: str, results: object) -> None:
+def run_step(name: str, slug: str, folder: str, database: str, results: object) -> None:
     """Run one step in this process and print its time and its peak of memory."""
     from django.db import connection
 
@@ -71,14 +71,14 @@ def step(name: str, slug: str, folder: str, database: str, results: object) -> N
     from django.conf import settings
 
     settings.MEDIA_ROOT = Path(folder) / "media"
-    work = prepare(name, slug, Path(folder))
-    before = peak_mb()
+    work = prepare_step(name, slug, Path(folder))
+    before = read_peak_mb()
     start = time.perf_counter()
     work()
-    results.put((time.perf_counter() - start, before, peak_mb()))  # type: ignore[attr-defined]
+    results.put((time.perf_counter() - start, before, read_peak_mb()))  # type: ignore[attr-defined]
 
 
-def prepare(name: str, slug: str, folder: Path) -> Callable[[], object]:
+def prepare_step(name: str, slug: str, folder: Path) -> Callable[[], object]:
     """Import what the step needs, and return the step."""
     from django.contrib.auth.models import User
 
@@ -105,7 +105,7 @@ def prepare(name: str, slug: str, folder: Path) -> Callable[[], object]:
     return lambda: write_export(export_chunks(experiment, "records", "jsonl"), str(records))
 
 
-def peak_mb() -> int:
+def read_peak_mb() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
@@ -113,20 +113,20 @@ def main(sizes: list[int], steps: list[str]) -> None:
     from django.conf import settings
     from django.db import connection
 
-    from benchmarks.stored import database_of_its_own  # It sets Django up.
+    from benchmarks.stored import temporary_database  # It sets Django up.
     from evalsite.lib.ops.postgres import Embedded
 
     fresh = multiprocessing.get_context("spawn")
     server = nullcontext() if os.environ.get("DATABASE_URL") else Embedded(settings.DATA_DIR / "postgres").running()
-    with server, database_of_its_own():
+    with server, temporary_database():
         database = connection.settings_dict["NAME"]
         for size in sizes:
-            slug, trials = fill(size)
+            slug, trials = create_study(size)
             connection.close()
             with tempfile.TemporaryDirectory() as folder:
                 for name in steps:
                     results = fresh.Queue()
-                    process = fresh.Process(target=step, args=(name, slug, folder, database, results))
+                    process = fresh.Process(target=run_step, args=(name, slug, folder, database, results))
                     process.start()
                     process.join()
                     if process.exitcode:

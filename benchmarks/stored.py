@@ -1,4 +1,4 @@
-"""Stored answers by the million, written straight into the database, for benchmarks that read them."""
+"""Millions of answers, written directly into the database, for benchmarks that read them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FILL = """INSERT INTO runs_app_trial (run_id, item_id, sample_idx, status, attem
     WHERE r.experiment_id = %s AND i.dataset_id = %s"""
 
 
-def stored_answers(rows: int, slug: str = "stored") -> Experiment:
+def create_answers(rows: int, slug: str = "stored") -> Experiment:
     """Return an experiment of five models over a thousand items, with `rows` done trials.
 
     The number of trials is rounded down to a full design. The tables are vacuumed, as autovacuum does soon after.
@@ -70,7 +70,7 @@ JUDGED = """INSERT INTO grading_app_grading
     FROM runs_app_trial v WHERE v.run_id = %(judge)s"""
 
 
-def stored_verdicts(experiment: Experiment) -> None:
+def create_verdicts(experiment: Experiment) -> None:
     """Store a judge's verdict on each stored answer, and its grading."""
     grader = make_grader("judge")
     condition = grade_conditions.get_or_create_condition(experiment, grader)
@@ -84,7 +84,7 @@ def stored_verdicts(experiment: Experiment) -> None:
 
 
 @contextmanager
-def database_of_its_own() -> Iterator[None]:
+def temporary_database() -> Iterator[None]:
     connection.creation.create_test_db(verbosity=0, autoclobber=True)
     try:
         yield

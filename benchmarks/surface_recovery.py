@@ -1,4 +1,4 @@
-"""How many intervals of a surface cover the truth, and at what cost, for simulated models with skill profiles.
+"""The coverage and the cost of the intervals of a surface, for simulated models with skill profiles.
 
     python -m benchmarks.surface_recovery [--repeats 20]
 

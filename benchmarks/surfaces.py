@@ -11,8 +11,8 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.pages import timed
-from benchmarks.stored import database_of_its_own
+from benchmarks.pages import measure_page
+from benchmarks.stored import temporary_database
 
 TASKS, SIDE, EXPERIMENTS, MODELS = 10, 5, 2, 50
 WORST_MS = 300
@@ -29,7 +29,7 @@ TRIALS = """INSERT INTO runs_app_trial (run_id, item_id, sample_idx, status, att
         finish_reason, truncated, input_tokens, output_tokens, cost_usd, latency_ms, claimed_at, completed_at)
     SELECT %(run)s, i.id, 0, 'done', 1, text, text, 'stop', random() < 0.03, 200, 40 + (random() * 4000)::int, 0.0001,
         850, now(), now()
-    FROM datasets_app_item i, LATERAL (SELECT repeat('Let me think. ', 6) || 'Final Answer: A' || i.id AS text) said
+    FROM datasets_app_item i, LATERAL (SELECT repeat('Let me think. ', 6) || 'Final Answer: A' || i.id AS text) answers
     WHERE i.dataset_id = %(dataset)s"""
 GRADINGS = """INSERT INTO grading_app_grading (condition_id, trial_id, score, score_raw, parse_ok, parse_error,
         reasoning, detail, created_at)
@@ -39,7 +39,7 @@ GRADINGS = """INSERT INTO grading_app_grading (condition_id, trial_id, score, sc
     FROM runs_app_trial t JOIN datasets_app_item i ON i.id = t.item_id WHERE t.run_id = %(run)s"""
 
 
-def fill(trials: int) -> list[Any]:
+def create_trials(trials: int) -> list[Any]:
     """Store two experiments with all of their answers and gradings, and return them."""
     from django.db import connection
 
@@ -60,21 +60,21 @@ def fill(trials: int) -> list[Any]:
             experiment=experiment, grade_condition_id="final_answer--0123456789ab", scorer="final_answer"
         )
         for at, run in enumerate(factories.make_runs(experiment, status="done")):
-            where = {"run": run.pk, "dataset": dataset.pk, "grader": grader.pk, "skill": 1.1 - at / 100}
-            cursor.execute(TRIALS, where)
-            cursor.execute(GRADINGS, where)
+            params = {"run": run.pk, "dataset": dataset.pk, "grader": grader.pk, "skill": 1.1 - at / 100}
+            cursor.execute(TRIALS, params)
+            cursor.execute(GRADINGS, params)
             factories.refresh_counters(run)
         experiments.append(experiment)
     cursor.execute("VACUUM ANALYZE")
     return experiments
 
 
-def count_all(client: Any, addresses: list[str]) -> None:
-    """Ask for each page once, and compute what the workers would."""
+def compute_pages(client: Any, addresses: list[str]) -> None:
+    """Request each page once, and run the computations of the workers."""
     from grading_app.models import CachedAggregate
     from grading_app.reports.cached_aggregates import compute_rows
 
-    for _ in range(2):  # Some numbers are asked for only when the counts are there.
+    for _ in range(2):  # Some numbers are requested only after the counts are stored.
         for address in addresses:
             client.get(address)
         for row in CachedAggregate.objects.filter(computed_at=None):
@@ -83,7 +83,7 @@ def count_all(client: Any, addresses: list[str]) -> None:
             print(f"a worker computes {row.name}: {time.perf_counter() - start:.1f} s", flush=True)
 
 
-def pages(experiment: Any) -> dict[str, str]:
+def list_pages(experiment: Any) -> dict[str, str]:
     from django.urls import reverse
 
     condition, rival = experiment.conditions.order_by("pk")[:2]
@@ -114,12 +114,12 @@ def main(trials: int) -> None:
     from runs_app.models import Trial
 
     fill_start = time.perf_counter()
-    experiments = fill(trials)
+    experiments = create_trials(trials)
     print(f"{Trial.objects.count():,} trials, filled in {time.perf_counter() - fill_start:.0f} s", flush=True)
     client = Client(headers={"host": "localhost"})
     client.force_login(experiments[0].owner)
-    addresses = pages(experiments[0])
-    count_all(client, list(addresses.values()))
+    addresses = list_pages(experiments[0])
+    compute_pages(client, list(addresses.values()))
     print(f"\n{'page':20} median ms  slowest  processor    SQL  queries    kB     first")
     for name, address in addresses.items():
         client.get(address)  # Templates and libraries are loaded once in the life of a process.
@@ -127,9 +127,9 @@ def main(trials: int) -> None:
         start = time.perf_counter()
         client.get(address)
         first_ms = 1000 * (time.perf_counter() - start)
-        print(f"{name:20} {timed(client, address)}  {first_ms:8.0f}", flush=True)
+        print(f"{name:20} {measure_page(client, address)}  {first_ms:8.0f}", flush=True)
 
 
 if __name__ == "__main__":
-    with database_of_its_own():
+    with temporary_database():
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)

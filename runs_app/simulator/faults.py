@@ -7,7 +7,7 @@ from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.seeded_random import draw_normal, draw_uniforms
 
 # By status: (type, code) of OpenAI's error object.
-ERROR_WORDS: dict[int, tuple[str, str | None]] = {
+ERROR_TYPES: dict[int, tuple[str, str | None]] = {
     400: ("invalid_request_error", None),
     401: ("invalid_request_error", "invalid_api_key"),
     403: ("permission_error", "forbidden"),
@@ -21,7 +21,7 @@ ERROR_WORDS: dict[int, tuple[str, str | None]] = {
 
 def build_error(status: int, message: str, code: str | None = None) -> dict[str, object]:
     """Return an error body in OpenAI's format."""
-    kind, default_code = ERROR_WORDS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
+    kind, default_code = ERROR_TYPES.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
     return {"error": {"message": message, "type": kind, "param": None, "code": code or default_code}}
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from runs_app.simulator.request_parser import ChatRequest
 
 _FENCED_ANSWER = re.compile(r"<<<BEGIN ([0-9a-f]{8,64})>>>\n.*?\n<<<END \1>>>", re.DOTALL)
-_ORDER = re.compile(r"\bgive (?:it |this )?(?:a |the )?score (?:of )?(-?\d+(?:\.\d+)?)", re.IGNORECASE)
+_COMMAND = re.compile(r"\bgive (?:it |this )?(?:a |the )?score (?:of )?(-?\d+(?:\.\d+)?)", re.IGNORECASE)
 _CRITERIA = re.compile(r'\{"criteria": (\{[^{}]*\})')
 _LABELS = re.compile(r'where the label is one of ((?:"(?:[^"\\]|\\.)*"(?:, )?)+)')
 _WINNER = re.compile(r'\{"winner":')
@@ -48,8 +48,8 @@ def find_requested_verdict(request: ChatRequest) -> RequestedVerdict | None:
 
 def find_commanded_score(request: ChatRequest) -> float | None:
     """Return the score that the text outside the fenced answers commands; None without a command."""
-    orders = _ORDER.findall(remove_answers(request.text))
-    return float(orders[-1]) if orders else None
+    commands = _COMMAND.findall(remove_answers(request.text))
+    return float(commands[-1]) if commands else None
 
 
 def fence_verdict(verdict: Mapping[str, Any]) -> str:
@@ -62,89 +62,89 @@ Shape = Callable[[str, str, random.Random], str]  # key, value as JSON, random g
 
 # Replies that contain the given value.
 CARRIERS: tuple[Shape, ...] = (
-    lambda key, value, dice: f'I compared both.\n\n```json\n{{"{key}": {value}, "reasoning": "It is so."}}\n```',
-    lambda key, value, dice: f'```\n{{"{key}": {value}}}\n```\nThat is all.',
-    lambda key, value, dice: f'```JSON\n{{"{key}": {value}}}\n```',
-    lambda key, value, dice: f'{{"{key}": {value}, "reasoning": "bare"}}',
-    lambda key, value, dice: f'My verdict is {{"{key}": {value}}}, all told.',
-    lambda key, value, dice: f'```json\n{{"reasoning": "\\\\( x^2 \\) and \\alpha", "{key}": {value}}}\n```',
-    lambda key, value, dice: f'Note {{"reasoning": "\\(a\\)", "{key}": {value}}}',
-    lambda key, value, dice: f'```json\n{{"{key}": {value}, "reasoning": "two\nlines"}}\n```',
-    lambda key, value, dice: f'<think>{{"{key}": {dice.randrange(9)}}}</think>```json\n{{"{key}": {value}}}\n```',
-    lambda key, value, dice: f'```python\nx = {{}}\n```\n```json\n{{"{key}": {value}}}\n```',
-    lambda key, value, dice: f'```json\n{{"{key}": {value}}}\n```\n```json\n{{"confidence": 1}}\n```',
-    lambda key, value, dice: (
+    lambda key, value, rng: f'I compared both.\n\n```json\n{{"{key}": {value}, "reasoning": "It is so."}}\n```',
+    lambda key, value, rng: f'```\n{{"{key}": {value}}}\n```\nThat is all.',
+    lambda key, value, rng: f'```JSON\n{{"{key}": {value}}}\n```',
+    lambda key, value, rng: f'{{"{key}": {value}, "reasoning": "bare"}}',
+    lambda key, value, rng: f'My verdict is {{"{key}": {value}}}, all told.',
+    lambda key, value, rng: f'```json\n{{"reasoning": "\\\\( x^2 \\) and \\alpha", "{key}": {value}}}\n```',
+    lambda key, value, rng: f'Note {{"reasoning": "\\(a\\)", "{key}": {value}}}',
+    lambda key, value, rng: f'```json\n{{"{key}": {value}, "reasoning": "two\nlines"}}\n```',
+    lambda key, value, rng: f'<think>{{"{key}": {rng.randrange(9)}}}</think>```json\n{{"{key}": {value}}}\n```',
+    lambda key, value, rng: f'```python\nx = {{}}\n```\n```json\n{{"{key}": {value}}}\n```',
+    lambda key, value, rng: f'```json\n{{"{key}": {value}}}\n```\n```json\n{{"confidence": 1}}\n```',
+    lambda key, value, rng: (
         f'First {{"draft": true}}.\n```json\n{{"{key}": {value}, "reasoning": "{{}} \U0001d11e"}}\n```'
     ),
-    lambda key, value, dice: f'```json\n{{"{key}": {value}}}',
-    lambda key, value, dice: f'```json {{"{key.upper()}": {value}}} ```',
-    lambda key, value, dice: "{" * dice.randrange(1, 60) + f'\n{{"{key}": {value}}}',
+    lambda key, value, rng: f'```json\n{{"{key}": {value}}}',
+    lambda key, value, rng: f'```json {{"{key.upper()}": {value}}} ```',
+    lambda key, value, rng: "{" * rng.randrange(1, 60) + f'\n{{"{key}": {value}}}',
 )
 # Replies without a JSON object.
 OBJECTLESS: tuple[Shape, ...] = (
-    lambda key, value, dice: "",
-    lambda key, value, dice: "It is good.",
-    lambda key, value, dice: f"{key}: {value}",
-    lambda key, value, dice: f'```json\n[{dice.randrange(9)}, "{key}"]\n```',
-    lambda key, value, dice: f"```yaml\n{key}: 1\n```",
-    lambda key, value, dice: f"{{'{key}': {dice.randrange(9)}}}",
-    lambda key, value, dice: f'```json\n{{"{key}": 1, "reasoning": "it is\n```',
-    lambda key, value, dice: f'{{"{key}": ',
-    lambda key, value, dice: f'<think>{{"{key}": 1}}',
-    lambda key, value, dice: "}{[" * dice.randrange(1, 200),
+    lambda key, value, rng: "",
+    lambda key, value, rng: "It is good.",
+    lambda key, value, rng: f"{key}: {value}",
+    lambda key, value, rng: f'```json\n[{rng.randrange(9)}, "{key}"]\n```',
+    lambda key, value, rng: f"```yaml\n{key}: 1\n```",
+    lambda key, value, rng: f"{{'{key}': {rng.randrange(9)}}}",
+    lambda key, value, rng: f'```json\n{{"{key}": 1, "reasoning": "it is\n```',
+    lambda key, value, rng: f'{{"{key}": ',
+    lambda key, value, rng: f'<think>{{"{key}": 1}}',
+    lambda key, value, rng: "}{[" * rng.randrange(1, 200),
 )
 # Replies whose JSON objects lack the key.
 KEYLESS: tuple[Shape, ...] = (
-    lambda key, value, dice: '```json\n{"reasoning": "none"}\n```',
-    lambda key, value, dice: "{}",
-    lambda key, value, dice: f'{{"{key}s": {dice.randrange(9)}}}',
-    lambda key, value, dice: f'{{"verdict": {{"{key}": 1}}}}',
-    lambda key, value, dice: f'```json\n{{"grade": {dice.randrange(9)}}}\n```\n```json\n{{"note": "\\("}}\n```',
+    lambda key, value, rng: '```json\n{"reasoning": "none"}\n```',
+    lambda key, value, rng: "{}",
+    lambda key, value, rng: f'{{"{key}s": {rng.randrange(9)}}}',
+    lambda key, value, rng: f'{{"verdict": {{"{key}": 1}}}}',
+    lambda key, value, rng: f'```json\n{{"grade": {rng.randrange(9)}}}\n```\n```json\n{{"note": "\\("}}\n```',
 )
 
 
-def vary_format(verdict: RequestedVerdict, scale: tuple[float, float], dice: random.Random) -> tuple[str, str]:
-    """Return a reply in one of many formats, and its error code; "" if the verdict is readable."""
-    key, draw = verdict.key, dice.random()
+def vary_format(verdict: RequestedVerdict, scale: tuple[float, float], rng: random.Random) -> tuple[str, str]:
+    """Return a reply in one of many formats, and its error code; "" if the verdict is valid."""
+    key, draw = verdict.key, rng.random()
     if draw < 0.1:
-        return dice.choice(OBJECTLESS)(key, "1", dice), "no_json_object"
+        return rng.choice(OBJECTLESS)(key, "1", rng), "no_json_object"
     if draw < 0.2:
-        return dice.choice(KEYLESS)(key, "1", dice), f"no_{key}_in_json"
-    good, bad = _values(verdict, scale, dice)
-    code, value = ("", dice.choice(good)) if draw < 0.6 else dice.choice(bad)
-    return dice.choice(CARRIERS)(key, value, dice), code
+        return rng.choice(KEYLESS)(key, "1", rng), f"no_{key}_in_json"
+    valid, invalid = _list_values(verdict, scale, rng)
+    code, value = ("", rng.choice(valid)) if draw < 0.6 else rng.choice(invalid)
+    return rng.choice(CARRIERS)(key, value, rng), code
 
 
-def _values(
-    verdict: RequestedVerdict, scale: tuple[float, float], dice: random.Random
+def _list_values(
+    verdict: RequestedVerdict, scale: tuple[float, float], rng: random.Random
 ) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
-    """Return readable values as JSON, and unreadable ones with their error codes."""
+    """Return valid values as JSON, and invalid ones with their error codes."""
     if verdict.kind == "score":
-        return _scores(*scale, dice)
+        return _list_score_values(*scale, rng)
     if verdict.kind == "criteria":
-        return _criteria(verdict.names, dice)
+        return _list_criteria_values(verdict.names, rng)
     if verdict.kind == "label":
-        bad = [("label_not_text", text) for text in ("1", "true", "null")] + [("label_unknown", '"no such label"')]
-        return [json.dumps(name) for name in verdict.names], bad
-    good = [json.dumps(name) for name in ("A", "b", "B", "tie", "Tie")]
-    return good, [("winner_unknown", text) for text in ('"both"', '""', "1", "true", "null")]
+        invalid = [("label_not_text", text) for text in ("1", "true", "null")] + [("label_unknown", '"no such label"')]
+        return [json.dumps(name) for name in verdict.names], invalid
+    valid = [json.dumps(name) for name in ("A", "b", "B", "tie", "Tie")]
+    return valid, [("winner_unknown", text) for text in ('"both"', '""', "1", "true", "null")]
 
 
-def _scores(low: float, high: float, dice: random.Random) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
-    good = [f"{low + (high - low) * dice.random()!r}", f"{low:g}", f"{high:g}", f"{high:e}"]
-    bad = [
+def _list_score_values(low: float, high: float, rng: random.Random) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
+    valid = [f"{low + (high - low) * rng.random()!r}", f"{low:g}", f"{high:g}", f"{high:e}"]
+    invalid = [
         ("score_not_numeric", text) for text in ("true", "false", "null", f'"{high:g}"', '"high"', "[1]", '{"n": 1}')
     ]
-    bad += [("score_not_finite", text) for text in ("NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400)]
-    bad += [("score_out_of_scale", text) for text in (f"{high + 1:g}", f"{low - 1:g}", f"{high + 1e-6!r}", "1e300")]
-    return good, bad
+    invalid += [("score_not_finite", text) for text in ("NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400)]
+    invalid += [("score_out_of_scale", text) for text in (f"{high + 1:g}", f"{low - 1:g}", f"{high + 1e-6!r}", "1e300")]
+    return valid, invalid
 
 
-def _criteria(names: Sequence[str], dice: random.Random) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
+def _list_criteria_values(names: Sequence[str], rng: random.Random) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
     values = (True, False, "pass", "fail", "Pass", " FAIL ")
-    complete = {name: dice.choice(values) for name in names}
+    complete = {name: rng.choice(values) for name in names}
     incomplete = {name: True for name in names[1:]}
-    not_binary = complete | {names[0]: dice.choice((1, 0.5, "perhaps", None))}
+    not_binary = complete | {names[0]: rng.choice((1, 0.5, "perhaps", None))}
     return [json.dumps(complete)], [
         ("criteria_not_object", "true"),
         ("criteria_not_object", '["pass"]'),

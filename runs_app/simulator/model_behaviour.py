@@ -60,54 +60,54 @@ class Answerer:
     def answer(self, request: ChatRequest) -> Answer:
         """Return the answer of `request.model`. The same request gets the same answer."""
         reasoning = f"Let me think. {_choose_remark(self.seed, request)}" if request.is_reasoning else None
-        return Answer(self._content(request), reasoning)
+        return Answer(self._write_content(request), reasoning)
 
-    def _content(self, request: ChatRequest) -> str:
+    def _write_content(self, request: ChatRequest) -> str:
         schema = request_kind.find_schema(request)
         if schema is not None:
-            return json.dumps(self._fill(schema, "answer", request))
-        if (profiled := self._profiled_answer(request)) is not None:
-            return profiled
+            return json.dumps(self._fill_schema(schema, "answer", request))
+        if (profile_answer := self._answer_by_profile(request)) is not None:
+            return profile_answer
         if (verdict := judge_behaviour.find_requested_verdict(request)) is not None:
-            return self._verdict(verdict, request)
+            return self._write_verdict(verdict, request)
         if request_kind.wants_rating_object(request.text):
-            return json.dumps(self._rating_object(request))
+            return json.dumps(self._build_rating_object(request))
         if request_kind.wants_score_object(request.text):
-            return self._judgement(request)
+            return self._write_judgement(request)
         if request.response_format.get("type") == "json_object":
-            return json.dumps({"answer": self._final_answer(request)})
+            return json.dumps({"answer": self._write_final_answer(request)})
         if request_kind.wants_bare_number(request.text) and not request_kind.find_choices(request.user_text):
-            return str(self._rating(request, request_kind.find_scale(request.text, DEFAULT_SCALE)))
+            return str(self._draw_rating(request, request_kind.find_scale(request.text, DEFAULT_SCALE)))
         mark = "Final Answer" if request_kind.wants_final_answer(request.text) else "ANSWER"
-        return f"{_choose_remark(self.seed, request)}\n{mark}: {self._final_answer(request)}"
+        return f"{_choose_remark(self.seed, request)}\n{mark}: {self._write_final_answer(request)}"
 
     # Ratings ---------------------------------------------------------------------------------------------------------
 
-    def _rating_object(self, request: ChatRequest) -> dict[str, object]:
-        rating = self._rating(request, request_kind.find_scale(request.text, DEFAULT_SCALE))
+    def _build_rating_object(self, request: ChatRequest) -> dict[str, object]:
+        rating = self._draw_rating(request, request_kind.find_scale(request.text, DEFAULT_SCALE))
         if not request_kind.wants_reasoning(request.text):
             return {"rating": rating}
         return {"rating": rating, "reasoning": _choose_remark(self.seed, request)}
 
-    def _rating(self, request: ChatRequest, scale: Scale) -> int:
+    def _draw_rating(self, request: ChatRequest, scale: Scale) -> int:
         """Return a rating on the scale: the image's norm or a latent value, plus bias and noise."""
         dimension = self.key.dimension(request)
         subject = request.images[0] if request.images else request.stable_text
         norm = self.key.norm(subject, dimension)
-        latent = self._normal("latent", subject, dimension)
+        latent = self._draw_normal("latent", subject, dimension)
         mean = norm.mean if norm else (scale.low + scale.high) / 2 + 0.22 * scale.width * latent
         spread = norm.sd if norm else 0.17 * scale.width
         model = strip_provider(request.model)
         deviation = (
-            0.25 * self._normal("bias", model, dimension)
-            + 0.35 * self._normal("pair", model, subject, dimension)
-            + 0.45 * self._call_noise(request)
+            0.25 * self._draw_normal("bias", model, dimension)
+            + 0.35 * self._draw_normal("pair", model, subject, dimension)
+            + 0.45 * self._draw_call_noise(request)
         )
         return scale.clip(mean + spread * deviation)
 
     # Right and wrong -------------------------------------------------------------------------------------------------
 
-    def _profiled_answer(self, request: ChatRequest) -> str | None:
+    def _answer_by_profile(self, request: ChatRequest) -> str | None:
         """Return the answer of a model with a skill profile to a case of a parametric task; else None."""
         model = self.profiles.get(request.model) or self.profiles.get(strip_provider(request.model))
         match = self.key.find_case(request) if model else None
@@ -117,7 +117,7 @@ class Answerer:
         _, case = match
         return parametric_answers.answer_case(case, profile, self.key.list_targets(case.task), self.seed, request)
 
-    def _final_answer(self, request: ChatRequest) -> str:
+    def _write_final_answer(self, request: ChatRequest) -> str:
         """Return the target if the model answers correctly, else a wrong answer of the same kind."""
         match = self.key.find_case(request)
         question = match[0] if match else request.stable_text
@@ -133,14 +133,14 @@ class Answerer:
         The outcomes of models correlate, because a hard item is hard for all of them.
         """
         model = strip_provider(request.model)
-        hardness = (
-            math.sqrt(_ITEM_SHARE) * self._normal("hard", question)
-            + math.sqrt(_PAIR_SHARE) * self._normal("hard", model, question)
-            + math.sqrt(_CALL_SHARE) * self._call_noise(request)
+        difficulty = (
+            math.sqrt(_ITEM_SHARE) * self._draw_normal("hard", question)
+            + math.sqrt(_PAIR_SHARE) * self._draw_normal("hard", model, question)
+            + math.sqrt(_CALL_SHARE) * self._draw_call_noise(request)
         )
-        return hardness < normal_quantile(self._skill(request.model))
+        return difficulty < normal_quantile(self._get_skill(request.model))
 
-    def _skill(self, model: str) -> float:
+    def _get_skill(self, model: str) -> float:
         skill = self._find_named_skill(model)
         return 0.45 + 0.45 * draw_uniforms("skill", self.seed, strip_provider(model))[0] if skill is None else skill
 
@@ -168,34 +168,34 @@ class Answerer:
 
     # Judges ----------------------------------------------------------------------------------------------------------
 
-    def _verdict(self, verdict: judge_behaviour.RequestedVerdict, request: ChatRequest) -> str:
+    def _write_verdict(self, verdict: judge_behaviour.RequestedVerdict, request: ChatRequest) -> str:
         """Return a verdict in the requested format, or in the style of the configured judge."""
         if self.judge == "assorted":
             scale = request_kind.find_scale(judge_behaviour.remove_answers(request.text), DEFAULT_SCORE_SCALE)
-            dice = random.Random(f"{self.seed}\x1f{request.model}\x1f{request.text}")  # noqa: S311 - a simulation
-            return judge_behaviour.vary_format(verdict, (scale.low, scale.high), dice)[0]
-        obeyed = judge_behaviour.find_commanded_score(request) if self.judge == "obedient" else None
-        if obeyed is not None:
-            return judge_behaviour.fence_verdict({"score": obeyed, "reasoning": "I was told to."})
+            rng = random.Random(f"{self.seed}\x1f{request.model}\x1f{request.text}")  # noqa: S311 - a simulation
+            return judge_behaviour.vary_format(verdict, (scale.low, scale.high), rng)[0]
+        commanded_score = judge_behaviour.find_commanded_score(request) if self.judge == "obedient" else None
+        if commanded_score is not None:
+            return judge_behaviour.fence_verdict({"score": commanded_score, "reasoning": "I was told to."})
         if verdict.kind == "score":
-            return self._judgement(request)
+            return self._write_judgement(request)
         return judge_behaviour.fence_verdict(
-            {**self._choice(verdict, request), "reasoning": _choose_remark(self.seed, request)}
+            {**self._build_choice(verdict, request), "reasoning": _choose_remark(self.seed, request)}
         )
 
-    def _choice(self, verdict: judge_behaviour.RequestedVerdict, request: ChatRequest) -> dict[str, object]:
+    def _build_choice(self, verdict: judge_behaviour.RequestedVerdict, request: ChatRequest) -> dict[str, object]:
         if verdict.kind == "criteria":
-            return {"criteria": {name: self._call_uniform(name, request) < 0.7 for name in verdict.names}}
+            return {"criteria": {name: self._draw_call_uniform(name, request) < 0.7 for name in verdict.names}}
         options = verdict.names if verdict.kind == "label" else ("A", "B", "tie")
-        return {verdict.key: options[int(self._call_uniform(verdict.kind, request) * len(options))]}
+        return {verdict.key: options[int(self._draw_call_uniform(verdict.kind, request) * len(options))]}
 
-    def _judgement(self, request: ChatRequest) -> str:
+    def _write_judgement(self, request: ChatRequest) -> str:
         """Return a judge's reply: a sentence, then a fenced JSON block with a score on the rubric's scale."""
         scale = request_kind.find_scale(judge_behaviour.remove_answers(request.text), DEFAULT_SCORE_SCALE)
-        score = {"score": self._score(request, scale), "reasoning": _choose_remark(self.seed, request)}
+        score = {"score": self._draw_score(request, scale), "reasoning": _choose_remark(self.seed, request)}
         return f"I compared the answer with the reference.\n\n{judge_behaviour.fence_verdict(score)}"
 
-    def _score(self, request: ChatRequest, scale: Scale) -> int:
+    def _draw_score(self, request: ChatRequest, scale: Scale) -> int:
         """Return a high score if the final answer agrees with the reference, else a low score.
 
         A judge with a configured skill makes errors.
@@ -204,49 +204,49 @@ class Answerer:
         verdict = _agrees_with_reference(request.text)
         if verdict is not None and self._find_named_skill(request.model) is not None:
             verdict = verdict == self._is_answered_correctly(request, subject)
-        quality = 0.5 + 0.25 * self._normal("quality", subject) if verdict is None else float(verdict)
-        leniency = 0.05 * self._normal("leniency", model)
-        slip = 0.12 * self._normal("slip", model, subject)
+        quality = 0.5 + 0.25 * self._draw_normal("quality", subject) if verdict is None else float(verdict)
+        leniency = 0.05 * self._draw_normal("leniency", model)
+        slip = 0.12 * self._draw_normal("slip", model, subject)
         return scale.clip(scale.low + scale.width * (quality + leniency + slip))
 
     # Schemas ---------------------------------------------------------------------------------------------------------
 
-    def _fill(self, schema: dict[str, Any], name: str, request: ChatRequest) -> object:
+    def _fill_schema(self, schema: dict[str, Any], name: str, request: ChatRequest) -> object:
         """Return a value that follows a JSON schema (objects, numbers, strings, booleans, arrays, enumerations)."""
         kind = schema.get("type")
         kind = kind[0] if isinstance(kind, list) and kind else kind
         if kind == "object" or "properties" in schema:
-            return {key: self._fill(sub, key, request) for key, sub in (schema.get("properties") or {}).items()}
+            return {key: self._fill_schema(sub, key, request) for key, sub in (schema.get("properties") or {}).items()}
         if kind in ("integer", "number"):
             return self._fill_number(schema, name, request)
         if schema.get("enum"):
-            return schema["enum"][int(self._call_uniform(name, request) * len(schema["enum"]))]
+            return schema["enum"][int(self._draw_call_uniform(name, request) * len(schema["enum"]))]
         if kind == "boolean":
-            return self._call_uniform(name, request) < 0.5
+            return self._draw_call_uniform(name, request) < 0.5
         if kind == "array":
             items = schema.get("items") or {}
-            return [self._fill(items, f"{name}{index}", request) for index in range(schema.get("minItems", 1))]
-        return self._final_answer(request) if "answer" in name.lower() else _choose_remark(self.seed, request)
+            return [self._fill_schema(items, f"{name}{index}", request) for index in range(schema.get("minItems", 1))]
+        return self._write_final_answer(request) if "answer" in name.lower() else _choose_remark(self.seed, request)
 
     def _fill_number(self, schema: dict[str, Any], name: str, request: ChatRequest) -> int:
         if name == "score":
             scale = request_kind.read_schema_scale(schema) or request_kind.find_scale(request.text, DEFAULT_SCORE_SCALE)
-            return self._score(request, scale)
-        return self._rating(
+            return self._draw_score(request, scale)
+        return self._draw_rating(
             request, request_kind.read_schema_scale(schema) or request_kind.find_scale(request.text, DEFAULT_SCALE)
         )
 
     # Draws -----------------------------------------------------------------------------------------------------------
 
-    def _normal(self, *parts: object) -> float:
+    def _draw_normal(self, *parts: object) -> float:
         return draw_normal(self.seed, *parts)
 
-    def _call_noise(self, request: ChatRequest) -> float:
+    def _draw_call_noise(self, request: ChatRequest) -> float:
         return draw_normal(
             self.seed, "call", strip_provider(request.model), request.text, *request.images, request.seed
         )
 
-    def _call_uniform(self, name: str, request: ChatRequest) -> float:
+    def _draw_call_uniform(self, name: str, request: ChatRequest) -> float:
         return draw_uniforms(
             self.seed, name, strip_provider(request.model), request.text, *request.images, request.seed
         )[0]

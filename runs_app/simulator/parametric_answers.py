@@ -24,8 +24,8 @@ def answer_case(case: KnownCase, profile: TaskProfile, targets: Sequence[str], s
     seed has independent draws.
     """
     parts = ("case", seed, strip_provider(request.model), request.text, request.seed)
-    knows, guess, start, _ = draw_uniforms(*parts)
-    answer = case.target if knows < profile.skill(case.params) else _make_guess(case, targets, guess)
+    knowledge, guess, start, _ = draw_uniforms(*parts)
+    answer = case.target if knowledge < profile.skill(case.params) else _make_guess(case, targets, guess)
     final = f"Final Answer: {answer}"
     tokens = profile.draw_tokens(case.params, draw_normal("length", *parts))
     return _write_reasoning(tokens * CHARACTERS_PER_TOKEN - len(final) - 2, int(start * len(_THOUGHTS))) + final

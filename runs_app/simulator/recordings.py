@@ -30,7 +30,7 @@ _Group = tuple[str | None, str | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedAnswer:
     """One recorded answer or error."""
 
     content: str | None = None
@@ -47,10 +47,10 @@ class Recorded:
 class _Sequence:
     """The answers of rows with equal keys, and the number of answers served so far."""
 
-    answers: list[Recorded] = field(default_factory=list)
+    answers: list[RecordedAnswer] = field(default_factory=list)
     served: int = 0
 
-    def next(self) -> Recorded:
+    def next(self) -> RecordedAnswer:
         position = min(self.served, len(self.answers) - 1)
         self.served += 1
         return self.answers[position]
@@ -107,7 +107,7 @@ class Recordings:
         if model is not None:
             self.models.setdefault(model)
 
-    def find(self, request: ChatRequest) -> Recorded | None:
+    def find(self, request: ChatRequest) -> RecordedAnswer | None:
         """Return the recorded answer to a request, or None. The next equal request gets the next answer."""
         haystack = Haystack.of(request.text, request.user_text)
         best = max(self._matches(request, haystack), key=lambda match: match[0], default=None)
@@ -141,11 +141,11 @@ def _list_groups(request: ChatRequest) -> Iterator[_Group]:
                 yield model, image, seed
 
 
-def _build_recorded(row: dict[str, Any]) -> Recorded:
+def _build_recorded(row: dict[str, Any]) -> RecordedAnswer:
     answer = {name: row[name] for name in _ANSWER_KEYS & row.keys()}
     status = answer.get("status", 200)
     if not isinstance(status, int) or not (status == 200 or 400 <= status <= 599):
         raise ValueError(f"status: must be 200 or an error status, not {status!r}")
     if status == 200 and "content" not in row:
         raise ValueError("content: missing (or give a status of 400 or more)")
-    return Recorded(**answer)
+    return RecordedAnswer(**answer)

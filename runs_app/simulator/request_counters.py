@@ -11,7 +11,7 @@ _MINUTE_S = 60.0
 
 @dataclass(slots=True)
 class Counters:
-    """Counts since the start or the last reset. `asked` and `answered` are by request fingerprint."""
+    """Counts since the start or the last reset. Requests are identified by their fingerprint."""
 
     requests: int = 0
     in_flight: int = 0
@@ -21,8 +21,8 @@ class Counters:
     faults: Counter[str] = field(default_factory=Counter)
     turned_away: Counter[str] = field(default_factory=Counter)
     unloaded: Counter[str] = field(default_factory=Counter)
-    asked: dict[int, int] = field(default_factory=dict)
-    answered: Counter[int] = field(default_factory=Counter)
+    requests_by_fingerprint: dict[int, int] = field(default_factory=dict)
+    answers_by_fingerprint: Counter[int] = field(default_factory=Counter)
     batches: int = 0
     batch_calls: int = 0
     repeated: int = 0
@@ -32,15 +32,15 @@ class Counters:
 
     def count_request(self, fingerprint: int) -> int:
         """Count an admitted request. Return the number of earlier requests with the same fingerprint."""
-        earlier = self.asked.get(fingerprint, 0)
-        self.asked[fingerprint] = earlier + 1
+        earlier = self.requests_by_fingerprint.get(fingerprint, 0)
+        self.requests_by_fingerprint[fingerprint] = earlier + 1
         self.repeated += earlier == 1
         return earlier
 
     def count_answer(self, fingerprint: int) -> None:
         """Count an answer that a provider would bill."""
-        self.answered[fingerprint] += 1
-        self.answered_again += self.answered[fingerprint] == 2
+        self.answers_by_fingerprint[fingerprint] += 1
+        self.answered_again += self.answers_by_fingerprint[fingerprint] == 2
 
     def arrive(self) -> None:
         """Count an incoming request before its outcome is decided."""
@@ -82,9 +82,9 @@ class Counters:
             "requests_per_s": round(self.rate(), 1),
             "in_flight": self.in_flight,
             "peak_in_flight": self.peak_in_flight,
-            "unique_bodies": len(self.asked),
+            "unique_bodies": len(self.requests_by_fingerprint),
             "repeated_bodies": self.repeated,
-            "answers": self.answered.total(),
+            "answers": self.answers_by_fingerprint.total(),
             "answered_again": self.answered_again,
             "batches": self.batches,
             "batch_calls": self.batch_calls,
@@ -112,8 +112,8 @@ class MinuteWindow:
         self._admitted.append(now)
         return True
 
-    def left(self, limit: int) -> tuple[int, float]:
-        """Return how many requests it would admit now, and the seconds until its oldest request expires."""
+    def count_remaining(self, limit: int) -> tuple[int, float]:
+        """Return the number of requests that are still allowed, and the seconds until the oldest request expires."""
         now = self._expire()
         reset_s = self._admitted[0] + _MINUTE_S - now if self._admitted else 0.0
         return max(0, limit - len(self._admitted)), reset_s

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from runs_app.simulator.recordings import Recorded
+from runs_app.simulator.recordings import RecordedAnswer
 from runs_app.simulator.request_parser import ChatRequest
 
 # The same number for each image, as for 1024 x 1024 pixels in four tiles. Reading the sizes would cost too much time.
@@ -33,7 +33,7 @@ def count_tokens(text: str | None) -> int:
     return -(-len(text or "") // CHARACTERS_PER_TOKEN)
 
 
-def build_reply(recorded: Recorded) -> Reply:
+def build_reply(recorded: RecordedAnswer) -> Reply:
     return Reply(
         recorded.content,
         recorded.finish_reason,

@@ -26,8 +26,8 @@ MAX_BODY_BYTES = 64 * 2**20
 STALLED_S = 3600.0
 GRACE_S = 2.0  # Time for answers in progress when the server stops.
 
-_LIVE_BATCHES = ("batch_faults", "batch_waits")
-_LIVE = ("latency_ms", "latency_sigma", "slow_s", "retry_after_s", "max_in_flight", "rpm", "json_schema")
+_BATCH_SETTINGS = ("batch_faults", "batch_waits")
+_RUNTIME_SETTINGS = ("latency_ms", "latency_sigma", "slow_s", "retry_after_s", "max_in_flight", "rpm", "json_schema")
 
 
 class RequestRefused(Exception):
@@ -74,14 +74,14 @@ class Simulator:
         try:
             self._admit(request)
             chat = self._read(body)
-        except RequestRefused as refused:
-            self.counters.turned_away[str(refused.status)] += 1
-            return self._refuse(refused)
+        except RequestRefused as refusal:
+            self.counters.turned_away[str(refusal.status)] += 1
+            return self._refuse(refusal)
         self.counters.enter()
         try:
             return await self._answer(request, chat)
-        except RequestRefused as refused:
-            return self._refuse(refused)
+        except RequestRefused as refusal:
+            return self._refuse(refusal)
         finally:
             self.counters.leave()
 
@@ -89,8 +89,8 @@ class Simulator:
         """Return the error response of a batch request with a wrong key, or None."""
         try:
             self._check_key(request)
-        except RequestRefused as refused:
-            return self._refuse(refused)
+        except RequestRefused as refusal:
+            return self._refuse(refusal)
         return None
 
     def _check_key(self, request: web.Request) -> None:
@@ -126,9 +126,9 @@ class Simulator:
         else:
             delay = draw_latency(self.config, fault, chat.fingerprint, repetition)
         if fault is not None and (refusal := _build_refusal(fault)):
-            await _wait(delay)
+            await _sleep(delay)
             raise refusal
-        reply = await self._reply(chat, fault, delay)
+        reply = await self._create_reply(chat, fault, delay)
         return await self._send(request, chat, reply, fault)
 
     def _count_request(self, chat: ChatRequest) -> tuple[str | None, int]:
@@ -147,24 +147,24 @@ class Simulator:
             fault, _ = self._count_request(chat)
             if fault is not None and (refusal := _build_refusal(fault)):
                 raise refusal
-            reply = await self._reply(chat, fault, 0.0)
-        except RequestRefused as refused:
-            return refused.status, None, refused.body
+            reply = await self._create_reply(chat, fault, 0.0)
+        except RequestRefused as refusal:
+            return refusal.status, None, refusal.body
         self.counters.count_answer(chat.fingerprint)
         return 200, chat, reply
 
-    async def _reply(self, chat: ChatRequest, fault: str | None, delay: float) -> Reply:
+    async def _create_reply(self, chat: ChatRequest, fault: str | None, delay: float) -> Reply:
         """Return the recorded or simulated reply after its latency. Raise RequestRefused for a recorded error."""
         if self.recordings is None:
-            await _wait(delay)
+            await _sleep(delay)
             answer = self.answerer.answer(chat)
             return apply_fault(truncate(Reply(answer.content, reasoning=answer.reasoning), chat.max_tokens), fault)
         recorded = self.recordings.find(chat)
         if recorded is None:
-            await _wait(delay)
+            await _sleep(delay)
             raise RequestRefused(404, "no recorded answer", "no_recorded_answer")
         is_timed = recorded.latency_ms is not None and fault != "slow"
-        await _wait((recorded.latency_ms or 0.0) / 1000 if is_timed else delay)
+        await _sleep((recorded.latency_ms or 0.0) / 1000 if is_timed else delay)
         if recorded.status != 200:
             raise RequestRefused(recorded.status, recorded.error)
         return apply_fault(build_reply(recorded), fault)
@@ -175,7 +175,7 @@ class Simulator:
         body = build_completion(chat, reply, self.config.served_name, has_choices=fault != "no_choices")
         if fault == "cut":
             self.counters.statuses["cut"] += 1
-            return await _cut(request, body)
+            return await _send_half(request, body)
         if fault == "malformed":
             body = body[: len(body) // 2]
         self.counters.statuses["200"] += 1
@@ -183,26 +183,26 @@ class Simulator:
         return web.Response(body=body, content_type="application/json", headers=self._rate_limit_headers())
 
     def _rate_limit_headers(self) -> dict[str, str]:
-        """Return OpenAI's rate headers: the requests left in this minute, and the time until the oldest one expires."""
+        """Return OpenAI's rate headers: remaining requests in this minute, and the time until the oldest expires."""
         if self.config.rpm is None:
             return {}
-        left, reset_s = self._minute.left(self.config.rpm)
-        return {"x-ratelimit-remaining-requests": str(left), "x-ratelimit-reset-requests": f"{reset_s:.3f}s"}
+        remaining, reset_s = self._minute.count_remaining(self.config.rpm)
+        return {"x-ratelimit-remaining-requests": str(remaining), "x-ratelimit-reset-requests": f"{reset_s:.3f}s"}
 
-    def _refuse(self, refused: RequestRefused) -> web.Response:
-        self.counters.statuses[str(refused.status)] += 1
+    def _refuse(self, refusal: RequestRefused) -> web.Response:
+        self.counters.statuses[str(refusal.status)] += 1
         headers = self._rate_limit_headers()
-        if refused.status == 429 and self.config.retry_after_s is not None:
+        if refusal.status == 429 and self.config.retry_after_s is not None:
             headers["Retry-After"] = f"{self.config.retry_after_s:g}"
-        return web.json_response(refused.body, status=refused.status, headers=headers)
+        return web.json_response(refusal.body, status=refusal.status, headers=headers)
 
     async def list_models(self, _request: web.Request) -> web.Response:
         """Handle GET /v1/models: list the configured, recorded and requested models."""
         recorded = self.recordings.models if self.recordings else {}
         served = [self.config.served_name] if self.config.served_name else []
         names = dict.fromkeys([*served, *self.config.skills, *recorded, *self.counters.models])
-        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "simulator"} for name in names]
-        return web.json_response({"object": "list", "data": listed})
+        models = [{"id": name, "object": "model", "created": 0, "owned_by": "simulator"} for name in names]
+        return web.json_response({"object": "list", "data": models})
 
     async def unload(self, request: web.Request) -> web.Response:
         """Handle POST /api/generate with keep_alive 0, as in Ollama: unload the model, so that it stops stalling."""
@@ -238,21 +238,21 @@ class Simulator:
             self.config = change_config(self.config, json.loads(await request.read()))
         except (ConfigError, ValueError, TypeError, AttributeError) as error:
             return web.json_response(build_error(400, str(error)), status=400)
-        live = {name: getattr(self.config, name) for name in _LIVE}
-        return web.json_response({"errors": dict(self.config.faults), **live})
+        settings = {name: getattr(self.config, name) for name in _RUNTIME_SETTINGS}
+        return web.json_response({"errors": dict(self.config.faults), **settings})
 
 
 def change_config(config: SimulatorConfig, settings: dict[str, Any]) -> SimulatorConfig:
     """Return the configuration with these settings.
 
-    They are `errors` (mapping or "429=0.1,..."), `error_rate`, and the live settings.
+    They are `errors` (mapping or "429=0.1,..."), `error_rate`, and the runtime settings.
     """
-    valid = ("errors", "error_rate", *_LIVE_BATCHES, *_LIVE)
+    valid = ("errors", "error_rate", *_BATCH_SETTINGS, *_RUNTIME_SETTINGS)
     unknown = sorted(settings.keys() - set(valid))
     if unknown:
         raise ConfigError(f"unknown setting {unknown[0]!r}; valid settings: {', '.join(valid)}")
-    changes: dict[str, Any] = {name: dict(settings[name]) for name in _LIVE_BATCHES if name in settings}
-    changes |= {name: settings[name] for name in _LIVE if name in settings}
+    changes: dict[str, Any] = {name: dict(settings[name]) for name in _BATCH_SETTINGS if name in settings}
+    changes |= {name: settings[name] for name in _RUNTIME_SETTINGS if name in settings}
     if "errors" in settings or "error_rate" in settings:
         errors = settings.get("errors") or {}
         rates = parse_pairs(errors, "errors") if isinstance(errors, str) else {k: float(v) for k, v in errors.items()}
@@ -278,12 +278,12 @@ def _read_authorization(key_env: str | None) -> bytes | None:
     return f"Bearer {key}".encode()
 
 
-async def _wait(seconds: float) -> None:
+async def _sleep(seconds: float) -> None:
     if seconds > 0:
         await asyncio.sleep(seconds)
 
 
-async def _cut(request: web.Request, body: bytes) -> web.StreamResponse:
+async def _send_half(request: web.Request, body: bytes) -> web.StreamResponse:
     """Send half of the announced body and close the connection."""
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(body))})
     await response.prepare(request)
@@ -295,7 +295,7 @@ async def _cut(request: web.Request, body: bytes) -> web.StreamResponse:
 
 @dataclass(frozen=True, slots=True)
 class RunningSimulator:
-    """A listening server. `simulator` is its live state."""
+    """A listening server. `simulator` is its state."""
 
     simulator: Simulator
     host: str

@@ -1,4 +1,4 @@
-"""Skill profiles: simulated models whose answers to parametric tasks get worse and longer with the task's parameters.
+"""Skill profiles of simulated models. Their answers to parametric tasks get worse and longer with the parameters.
 
 A profile is a JSON file. Its keys are models, then tasks; the task "*" stands for all other tasks:
 

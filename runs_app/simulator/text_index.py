@@ -13,15 +13,15 @@ _PREFIX_LENGTHS = (32, 8, 4, 2, 1)
 
 @dataclass(frozen=True, slots=True)
 class Haystack:
-    """The text of a request and its pieces: the whole, its paragraphs and its lines, each stripped."""
+    """The text of a request and its pieces: the whole text, its paragraphs and its lines, each stripped."""
 
     text: str
     pieces: tuple[str, ...]
 
     @classmethod
-    def of(cls, text: str, *wholes: str) -> "Haystack":
-        """Prepare `text` for a search. `wholes` are further pieces, such as one turn of a conversation."""
-        pieces = {piece.strip() for whole in (text, *wholes) for piece in (whole, *whole.split("\n\n"))}
+    def of(cls, text: str, *parts: str) -> "Haystack":
+        """Prepare `text` for a search. `parts` are further pieces, such as one turn of a conversation."""
+        pieces = {piece.strip() for part in (text, *parts) for piece in (part, *part.split("\n\n"))}
         pieces.update(line.strip() for line in text.split("\n"))
         pieces.discard("")
         return cls(text, tuple(sorted(pieces, key=len, reverse=True)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.coverage import DESIGNS, ITEMS, REPETITIONS, TESTS, coverage
+from benchmarks.coverage import DESIGNS, ITEMS, REPETITIONS, TESTS, measure_coverage
 from grading_app.statistics.known_coverage import RMSE, SHARE, SKEWED_R, describe_coverage
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "statistics.md"
@@ -47,7 +47,7 @@ def test_an_interval_has_the_documented_coverage(name, items, each):
     message = float(TABLE[name][ITEMS.index(items) * len(REPETITIONS) + REPETITIONS.index(each)].split()[0]) / 100
     # Four standard errors of a share of SAMPLES: the lowest of up to 20 truths lies two below its mean.
     room = 4 * math.sqrt(max(message * (1 - message), 0.03) / SAMPLES)
-    assert message - room < coverage(name, items, each, SAMPLES)[0] <= message + room
+    assert message - room < measure_coverage(name, items, each, SAMPLES)[0] <= message + room
 
 
 def test_every_interval_with_coverage_below_93_percent_has_a_note_or_a_reason():

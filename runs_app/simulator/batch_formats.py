@@ -20,32 +20,32 @@ class Batch:
     """A submitted batch: its calls, and their results after its end."""
 
     id: str
-    form: str  # openai or anthropic
-    calls: list[tuple[str, bytes]]  # custom id, body in OpenAI's form
+    api_format: str  # openai or anthropic
+    calls: list[tuple[str, bytes]]  # custom id, body in OpenAI's format
     created: float
     fault: str | None
     metadata: dict[str, str] = field(default_factory=dict)
     input_file: str = ""
     cancelled_at: float | None = None
-    made: int | None = None  # Calls made before a cancellation
+    n_made_before_cancellation: int | None = None
     lines: list[bytes] | None = None
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
-    def share_done(self) -> int:
-        """Return the number of its calls that are made by now or by its end."""
-        if self.made is not None:
-            return self.made
+    def n_calls_made(self) -> int:
+        """Return the number of calls that are made before the batch ends."""
+        if self.n_made_before_cancellation is not None:
+            return self.n_made_before_cancellation
         if self.fault in ("invalid", "full"):
             return 0
         return len(self.calls) // 2 if self.fault == "expired" else len(self.calls)
 
 
 def parse_calls(
-    form: str, payload: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]]
+    api_format: str, payload: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]]
 ) -> list[tuple[str, bytes]]:
-    """Return (custom id, body in OpenAI's form) of each call. Raise KeyError or ValueError if the input is invalid."""
-    if form == "anthropic":
+    """Return (custom id, body in OpenAI's format) of each call. Raise KeyError or ValueError for invalid input."""
+    if api_format == "anthropic":
         entries = [(entry["custom_id"], convert_parameters(entry["params"])) for entry in payload["requests"]]
     else:
         lines = [json.loads(line) for line in files[payload["input_file_id"]][1].splitlines() if line.strip()]
@@ -74,9 +74,11 @@ def _convert_image(source: Mapping[str, str]) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{source['media_type']};base64,{source['data']}"}}
 
 
-def format_line(form: str, name: str, status: int, chat: ChatRequest | None, received: Reply | dict[str, Any]) -> bytes:
+def format_line(
+    api_format: str, name: str, status: int, chat: ChatRequest | None, received: Reply | dict[str, Any]
+) -> bytes:
     """Return the result line of one call."""
-    if form == "anthropic":
+    if api_format == "anthropic":
         return json.dumps({"custom_id": name, "result": _build_result(status, chat, received)}).encode()
     body = (
         json.loads(build_completion(chat, received, None))
@@ -89,9 +91,9 @@ def format_line(form: str, name: str, status: int, chat: ChatRequest | None, rec
     ).encode()
 
 
-def format_unmade_line(form: str, name: str, reason: str) -> bytes:
+def format_unmade_line(api_format: str, name: str, reason: str) -> bytes:
     """Return the result line of a call that was not made, because its batch was cancelled or expired."""
-    if form == "anthropic":
+    if api_format == "anthropic":
         kind = "canceled" if reason == "cancelled" else reason
         return json.dumps({"custom_id": name, "result": {"type": kind}}).encode()
     error = {"code": f"batch_{reason}", "message": f"The batch {reason} before this call was made."}
@@ -125,7 +127,7 @@ def _build_result(status: int, chat: ChatRequest | None, received: Reply | dict[
 
 
 def build_batch(batch: Batch) -> dict[str, Any]:
-    return _build_anthropic_batch(batch) if batch.form == "anthropic" else _build_openai_batch(batch)
+    return _build_anthropic_batch(batch) if batch.api_format == "anthropic" else _build_openai_batch(batch)
 
 
 def _build_openai_batch(batch: Batch) -> dict[str, Any]:
@@ -180,7 +182,7 @@ def _format_time(seconds: float) -> str:
 def count_by_outcome(batch: Batch) -> dict[str, int]:
     """Return the number of calls by outcome, in the terms of the batch's format."""
     lines = [json.loads(line) for line in batch.lines or ()]
-    if batch.form == "anthropic":
+    if batch.api_format == "anthropic":
         kinds = [line["result"]["type"] for line in lines]
         return {kind: kinds.count(kind) for kind in ("succeeded", "errored", "canceled", "expired")} | {"processing": 0}
     completed = sum(bool(line["response"]) and line["response"]["status_code"] == 200 for line in lines)
