@@ -1,7 +1,7 @@
-"""The import of a design: it uses rows that this site has already, and says what is left to do before a launch.
+"""The import of a design: it uses existing rows of this site, and lists the remaining steps before a launch.
 
-A definition (dataset, prompt, sampler, dimension, rubric, item rubrics) with the same content, a model with the same
-name and id, and a judge or panel with the same name and parts are used as they are. All others are created: models as
+Existing rows are used without changes. A definition (dataset, prompt, sampler, dimension, rubric, item rubrics) matches
+by content, a model by name and id, and a judge or panel by name and parts. All others are created: models as
 placeholders without an endpoint, rating queues as drafts.
 """
 

@@ -35,9 +35,9 @@ class TaskRule(Strict):
 class AdaptiveSpec(Strict):
     """The stopping rule of points, as for `StoppingRule`. A point gets `round` cases at a time, at most `max`.
 
-    A point has the items of one category (`by: category`), the cases of one point of a parametric space (`by: point`),
-    or the items with the same values of the named metadata. With the scorer `rating`, the rule applies to the mean
-    rating on one dimension, and half-widths are in points of its scale.
+    A point has the items of one category (`by: category`), or the cases of one point of a parametric space (`by:
+    point`). With names of metadata, it has the items with the same values. With the scorer `rating`, the rule applies
+    to the mean rating on one dimension, and half-widths are in points of its scale.
 
     tasks: settings that replace those of the design, by task. The task of a point is the category of its items.
     """

@@ -225,8 +225,8 @@ SKILLS = tuple(step / 20 for step in range(21))  # Accuracies beyond guessing, f
 def expect_cases(rule: StoppingRule, per_round: int, guess: float = 0.0, items: int | None = None) -> float:
     """Return the mean number of cases at the stop, in rounds of `per_round`, if every accuracy is equally likely.
 
-    This assumes that the share of right answers equals its expected value, that no answer is truncated, and that all
-    answers to an item are equal, so repetitions add nothing. `guess` is the guess chance of a case, `items` the number
+    This assumes that the share of right answers equals its expected value, and that no answer is truncated. All answers
+    to an item are assumed equal, so repetitions add nothing. `guess` is the guess chance of a case, `items` the number
     of the point's items.
     """
 

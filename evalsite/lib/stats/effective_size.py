@@ -51,7 +51,7 @@ def _design_effect(sums: AnswerSums) -> Any:
 
     Both variances omit the corrections for few items and answers, so that one answer per item gives 1. Both include
     ITEMS_AT_EACH_END items with only right answers, and as many with only wrong answers. Without these items, a share
-    near 0 or 1 says nothing about the correlation of answers to an item, and one wrong answer of 200 would change the
+    near 0 or 1 says nothing about the correlation of answers to an item. One wrong answer of 200 would then change the
     effective size from 10 to 200. The number was chosen by simulation (`benchmarks/coverage.py`).
     """
     size = sums.sizes_squared / sums.n  # The mean size of an answer's item.

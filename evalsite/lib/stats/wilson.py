@@ -62,8 +62,8 @@ def modified_wilson(successes: float, n: float, confidence: float = 0.95) -> tup
     """Return the ends of Wilson's interval, corrected if nearly all answers are equal.
 
     Wilson's interval misses proportions near 0 and 1 too often: for n = 10 and p = .985, it covers 86 %. With one or
-    two successes (or three, if n > 50), the lower end is therefore lambda / n, where a Poisson variable with mean
-    lambda reaches the number of successes with probability 1 - confidence. The upper end is corrected in the same way.
+    two successes (or three, if n > 50), the lower end is therefore lambda / n. A Poisson variable with mean lambda
+    reaches the number of successes with probability 1 - confidence. The upper end is corrected in the same way.
     L. D. Brown, T. T. Cai & A. DasGupta (2001), "Interval estimation for a binomial proportion", Statistical Science
     16, 101-133, section 4.1.1. The counts may be fractions. Raise ValueError in the cases of `wilson`.
     """
