@@ -1,4 +1,4 @@
-"""Batched runs, and a worker of batches that can be crashed: real rows, a simulated provider over HTTP."""
+"""Batched runs, and a batch worker that can be crashed: real rows, a simulated provider over HTTP."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ PRICES = {"input_price": Decimal(100), "output_price": Decimal(200), "max_output
 
 
 def make_batched_run(base_url, provider="openai", items=6, *, samples=1, max_usd=None, **fields):
-    """A batched run of this many questions at the endpoint; its calls are priced, and distinguished by a salt."""
+    """Create a batched run of `items` questions at the endpoint. Its calls are priced and use a cache buster."""
     url = base_url if provider == "openai" else base_url.removesuffix("/v1")
     endpoint = factories.make_endpoint(
         f"lab-{provider}", base_url=url, provider=provider, batch_api=provider, key_env="BATCH_KEY"
@@ -44,7 +44,7 @@ def make_batched_run(base_url, provider="openai", items=6, *, samples=1, max_usd
 
 
 def make_next_batched_run(experiment, number):
-    """Repeat the trials in another wave."""
+    """Create a batched run of the same trials in another wave."""
     (run,) = factories.make_runs(experiment, wave=number)
     type(run).objects.filter(pk=run.pk).update(is_batched=True, reserve_usd="0.01")
     factories.plan_trials(run)
@@ -52,9 +52,9 @@ def make_next_batched_run(experiment, number):
 
 
 def end_all_waits():
-    """As if a month had passed: leases have ended, waits are over, and whoever waited longest still has.
+    """Make every open batch due and end every lease, but keep the order in which the batches are due.
 
-    Were all due since the same moment, which comes first would be a matter of where its row lies, and one might never.
+    If all were due at the same moment, the order of their rows would decide, and one batch might never be polled.
     """
     past = timezone.now() - timedelta(seconds=1)
     ProviderBatch.objects.open().update(next_poll_at=F("next_poll_at") - timedelta(days=30))
@@ -62,17 +62,17 @@ def end_all_waits():
 
 
 def end_submission_search(hours=0):
-    """As if a submission that cannot be found had had all the time that it may take to arrive, so long ago."""
-    over = timezone.now() - timedelta(hours=hours, seconds=1)
-    ProviderBatch.objects.exclude(gone_by=None).update(gone_by=over)
+    """End the search for lost submissions: the time in which they may still arrive ended `hours` ago."""
+    end = timezone.now() - timedelta(hours=hours, seconds=1)
+    ProviderBatch.objects.exclude(gone_by=None).update(gone_by=end)
 
 
 class Killed(BaseException):
-    """The death of a worker, which no error handler catches."""
+    """Ends a worker like a kill signal: no error handler catches it."""
 
 
 def kill_at(moment):
-    """A `crash` for `drive_batches` that kills the worker at its first pass of this point."""
+    """Return a `crash` function for `drive_batches` that kills the worker when it first reaches the point `moment`."""
 
     def crash(point):
         if point == moment:
@@ -82,29 +82,29 @@ def kill_at(moment):
 
 
 def drive_batches(steps=50, crash=None, until=None):
-    """A worker that makes batches and goes on with them, step by step, as if each wait was over at once.
+    """Run a worker that creates and processes batches step by step, without waiting.
 
     `crash(point)` is called around each piece of SQL and may raise. `until()` ends the work early.
     """
     worker = WorkerRegistration()
 
-    async def go():
+    async def run_worker():
         thread = ThreadPoolExecutor(1)
 
-        async def sql(piece):
+        async def run_sql(statement):
             if crash:
-                crash(f"before {piece.func.__name__}")
-            result = await asyncio.get_running_loop().run_in_executor(thread, piece)
+                crash(f"before {statement.func.__name__}")
+            result = await asyncio.get_running_loop().run_in_executor(thread, statement)
             if crash:
-                crash(f"after {piece.func.__name__}")
+                crash(f"after {statement.func.__name__}")
             return result
 
-        keeper = BatchWorker(sql, worker.worker_id)
+        batch_worker = BatchWorker(run_sql, worker.worker_id)
         try:
             for _ in range(steps):
                 await asyncio.get_running_loop().run_in_executor(thread, end_all_waits)
-                await keeper.sql(admit_batches)
-                if not await keeper.step() or (until and await keeper.sql(until)):
+                await batch_worker.sql(admit_batches)
+                if not await batch_worker.step() or (until and await batch_worker.sql(until)):
                     return
                 await asyncio.sleep(0.02)
             raise AssertionError("the batches did not come to an end")
@@ -113,7 +113,7 @@ def drive_batches(steps=50, crash=None, until=None):
             await asyncio.get_running_loop().run_in_executor(thread, connections.close_all)
             thread.shutdown()
 
-    asyncio.run(go())
+    asyncio.run(run_worker())
 
 
 def batch_endpoint():

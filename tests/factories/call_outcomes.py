@@ -1,4 +1,4 @@
-"""The outcomes of a call, and the row that each call must leave."""
+"""Random outcomes of a call, and the result that a drain records for each."""
 
 from decimal import Decimal
 
@@ -10,9 +10,9 @@ from runs_app.engine.recorder import Result
 from runs_app.llm.calls import CallFailure, ErrorClass
 from tests.factories.engine import reply
 
-CEILING = Decimal("0.10000000")  # What is reserved for a claim, and the most that a call costs.
+CEILING = Decimal("0.10000000")  # The reservation of a claim, and the maximum cost of a call.
 MAX_ATTEMPTS = 3
-LONG_S = 3600.0  # A wait that never passes by itself in a test.
+LONG_S = 3600.0  # A wait that never ends by itself in a test.
 
 answers = st.sampled_from(["0.1", "0.1", "0.02", None]).map(
     lambda cost: ("answer", None if cost is None else Decimal(cost))
@@ -25,7 +25,7 @@ outcomes = st.one_of(answers, answers, failures, others)
 
 
 def result_of_outcome(claim, outcome):
-    """The result of a claim, as a drain creates it."""
+    """Return the result of a claim, as a drain creates it."""
     kind, detail = outcome
     calls = []
     if kind == "failure":
@@ -41,9 +41,9 @@ def result_of_outcome(claim, outcome):
         if kind == "refused schema":
             refusal = CallFailure(ErrorClass.RESPONSE_FORMAT_UNSUPPORTED, "no schemas", http_status=400)
             calls.append(outcomes_module.build_attempt_from_failure(refusal))
-        given = reply(cost_usd=detail)
-        conclusion = outcomes_module.build_answer_outcome(given, None)
-        calls.append(outcomes_module.build_attempt_from_reply(given))
+        answer = reply(cost_usd=detail)
+        conclusion = outcomes_module.build_answer_outcome(answer, None)
+        calls.append(outcomes_module.build_attempt_from_reply(answer))
     return Result(
         claim,
         conclusion.status,

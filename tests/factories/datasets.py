@@ -6,16 +6,19 @@ from tests.factories.people import NOON
 
 
 def make_dataset(slug="questions", items=3, *, version=1, approved=True, **fields):
-    """`items` is how many plain questions, or a list of mappings of Item fields, with `norms={dimension: mean}`."""
+    """Create a dataset. `items` is a number of plain questions or a list of mappings of Item fields.
+
+    A mapping may also have `norms={dimension: mean}`.
+    """
     dataset = Dataset.objects.create(slug=slug, version=version, title=slug.capitalize(), **fields)
     rows = [plain_question(number) for number in range(items)] if isinstance(items, int) else items
-    made = Item.objects.bulk_create(
+    created = Item.objects.bulk_create(
         Item(dataset=dataset, position=position, **{name: value for name, value in row.items() if name != "norms"})
         for position, row in enumerate(rows)
     )
     Norm.objects.bulk_create(
         Norm(item=item, dimension=dimension, mean=mean, sd=1.0, n=100)
-        for item, row in zip(made, rows, strict=True)
+        for item, row in zip(created, rows, strict=True)
         for dimension, mean in row.get("norms", {}).items()
     )
     if approved:
@@ -33,7 +36,7 @@ def plain_question(number):
 
 
 def approve(dataset):
-    """Approve the dataset without history."""
+    """Approve the dataset without a record in its history."""
     dataset.refresh_counts()
     Dataset.objects.filter(pk=dataset.pk).update(
         status="approved", content_hash=content_hash([item.key for item in dataset.items.all()]), approved_at=NOON

@@ -26,7 +26,7 @@ def make_endpoint(name="lab", **fields):
 
 
 def make_model(name="small", **fields):
-    """Priced at 1 and 2 US dollars a million tokens."""
+    """Create or return a model priced at 1 and 2 US dollars per million tokens."""
     defaults = {"model": f"vendor/{name}", "input_price": Decimal(1), "output_price": Decimal(2)}
     defaults |= {"price_source": "test", "price_date": NOON.date()}
     endpoint = fields.pop("endpoint", None) or make_endpoint()
@@ -34,7 +34,7 @@ def make_model(name="small", **fields):
 
 
 def make_preflight(model, status="ok", **fields):
-    """A completed free preflight by an author without an account; `experiment` is optional."""
+    """Create a completed free preflight by an author without an account. `experiment` is optional."""
     now = timezone.now()
     defaults = {"actor": "a person", "latency_ms": 240, "served_model": model.model, "cost_usd": Decimal(0)}
     return Preflight.objects.create(
@@ -43,11 +43,11 @@ def make_preflight(model, status="ok", **fields):
 
 
 def make_prompt(name="plain", *, user="{{input}}", system="", answer_format="text", status="approved", **fields):
-    """A prompt of these two turns, or of `messages`."""
+    """Create a prompt with these two turns, or with `messages`."""
     turns = [{"role": "system", "content": system}] if system else []
     turns.append({"role": "user", "content": user})
-    given = {"messages": turns, **fields}
-    return Prompt.objects.create(name=name, answer_format=answer_format, status=status, **given)
+    content = {"messages": turns, **fields}
+    return Prompt.objects.create(name=name, answer_format=answer_format, status=status, **content)
 
 
 def make_sampler(name="default", *, status="approved", **fields):
@@ -60,7 +60,7 @@ def make_dimension(name="valence", *, low=1, high=7, status="approved", **fields
 
 
 def make_experiment(slug="pilot", *, owner=None, dataset=None, models=None, prompts=None, samplers=None, **fields):
-    """An experiment with defaults for missing parts; `dimensions` and any field of Experiment are accepted."""
+    """Create an experiment with defaults for missing parts. Accepts `dimensions` and any field of Experiment."""
     dimensions, shared_with = fields.pop("dimensions", ()), fields.pop("shared_with", ())
     owner = (
         owner or get_user_model().objects.filter(username="owner").first() or make_user("owner", permissions.RESEARCHER)

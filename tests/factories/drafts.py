@@ -1,4 +1,4 @@
-"""Designs before their launch: drafts on the free `rehearsal` endpoint, under names that do not clash."""
+"""Designs before their launch: drafts on the free `rehearsal` endpoint, with unique names."""
 
 from decimal import Decimal
 from itertools import count
@@ -46,9 +46,12 @@ def make_draft_dimension(name="valence", **fields):
 
 
 def make_questions(items=3, *, slug=None, approve=True, excluded=(), **fields):
-    """`items` is a number of items, or their inputs; `fields` are those of each item."""
-    inputs = [f"What is {at} + 1?" for at in range(items)] if isinstance(items, int) else items
-    rows = [{"key": f"q{at:06}", "input": text, "excluded": at in excluded, **fields} for at, text in enumerate(inputs)]
+    """Create a dataset. `items` is a number of items or a list of inputs; `fields` are set on each item."""
+    inputs = [f"What is {position} + 1?" for position in range(items)] if isinstance(items, int) else items
+    rows = [
+        {"key": f"q{position:06}", "input": text, "excluded": position in excluded, **fields}
+        for position, text in enumerate(inputs)
+    ]
     dataset = factories.make_dataset(slug or f"questions-{next(numbers)}", rows, approved=False)
     dataset.refresh_counts()
     if approve:

@@ -25,7 +25,7 @@ IN_FLIGHT = 16
 
 
 def reply(text="ready", **fields):
-    """An answer as the gateway returns it."""
+    """Return a reply as the gateway returns it."""
     defaults = {
         "text": text,
         "raw_text": text,
@@ -57,17 +57,16 @@ class EagerDrain(Drain):
 
 def drain(call, **limits):
     """Drain with this provider until no work is left. Return the number of written results."""
-
     registration = WorkerRegistration()
 
-    async def go():
+    async def run_drain():
         try:
             drain_limits = DrainLimits(**{"until_idle": True, **limits})
             return await EagerDrain(call, registration, drain_limits, make_batch_worker=BatchWorker).run()
         finally:
-            await close_session()  # Whatever answers the calls, batches go over HTTP.
+            await close_session()  # Batches use HTTP even if `call` is a function.
 
-    return asyncio.run(go())
+    return asyncio.run(run_drain())
 
 
 def answering(text="ready", **fields):
@@ -97,7 +96,7 @@ def result_of_text(claim, text="late"):
 
 
 def make_launched_run(base_url, items=30, samples=10, **fields):
-    """A run of this many distinct trials at the provider's address, with capacity for two workers."""
+    """Create a run of items x samples distinct trials at the provider's address, with capacity for two workers."""
     endpoint = factories.make_endpoint(
         "rehearsal", base_url=base_url, max_concurrency=2 * IN_FLIGHT, is_free=True, adaptive=False
     )
@@ -116,12 +115,12 @@ def make_launched_run(base_url, items=30, samples=10, **fields):
 
 def run_at_once(*works):
     """Run the functions concurrently in threads with their own connections. Return their results."""
-    instant = threading.Barrier(len(works), timeout=60)
+    barrier = threading.Barrier(len(works), timeout=60)
 
     def thread(work):
         try:
             connection.ensure_connection()
-            instant.wait()
+            barrier.wait()
             return work()
         finally:
             connection.close()

@@ -25,9 +25,9 @@ def picture(colour=RED, size=(40, 30), form="JPEG", **options) -> bytes:
 
 def archive(members: dict[str, bytes | str], name: str = "items.zip") -> io.BytesIO:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
-        for member, data in members.items():
-            packed.writestr(member, data)
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for member, content in members.items():
+            file.writestr(member, content)
     return upload(buffer.getvalue(), name)
 
 
@@ -36,8 +36,10 @@ def messages(remarks) -> list[str]:
 
 
 def run_in_this_process(arguments):
-    """The output of a command like `stream_command`, but within the transaction of the test."""
+    """Yield the output of a command like `stream_command`, but within the transaction of the test."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
-        call_command(*(f"--out={out}" if one == "--out=-" else one for one in arguments), stderr=io.StringIO())
+        call_command(
+            *(f"--out={out}" if argument == "--out=-" else argument for argument in arguments), stderr=io.StringIO()
+        )
         yield out.read_bytes()

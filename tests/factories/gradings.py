@@ -16,18 +16,18 @@ def make_answered_experiment(slug="pilot", *, items=12, models=("small",), sampl
 
 
 def numbered_answer(item, dimension, sample_idx):
-    given = {"answer": f"About {item.key}, said for the {sample_idx + 1}. time."}
-    return {**given, "rating": 1 + (item.position + sample_idx) % 7} if dimension else given
+    fields = {"answer": f"About {item.key}, said for the {sample_idx + 1}. time."}
+    return {**fields, "rating": 1 + (item.position + sample_idx) % 7} if dimension else fields
 
 
 def trials_of(experiment):
-    """Return its generated trials by run."""
+    """Return the generated trials of the experiment, in the order of its runs."""
     trials = type(experiment).objects.get(pk=experiment.pk).runs.generating()
     return [trial for run in trials for trial in run.trials.select_related("item").order_by("pk")]
 
 
 def values_in_counts(counts):
-    """Return (item, rater, value) as often as it occurs."""
+    """Return a sorted list of (item, rater, value), each as often as it occurs."""
     return sorted(
         (item, rater, value)
         for item, pattern, n in counts.counts
@@ -37,24 +37,24 @@ def values_in_counts(counts):
 
 
 def make_scale_rubric(name="standard", *, low=1, high=7, **fields):
-    """A draft that shows only the answer; the same name returns the same row."""
+    """Create or return a draft rubric that shows only the answer. The same name returns the same row."""
     defaults = {"messages": [{"role": "user", "content": "{{answer}}"}], "scale_min": low, "scale_max": high, **fields}
     return Rubric.objects.get_or_create(name=name, defaults=defaults)[0]
 
 
 def make_gradings(experiment, name, score, *, kind="judge", rubric=None, reasoning=""):
-    """A grade condition with a grading of each done answer; `score(trial)` may be None: it could not be read."""
+    """Create a grade condition with a grading of each trial. `score(trial)` is None for an unreadable verdict."""
     scorer = name if kind == "rule" else ""
     rubric = make_scale_rubric() if kind == "judge" and rubric is None else rubric
     condition = GradeCondition.objects.create(
         experiment=experiment, grade_condition_id=f"{name}--{len(name):012x}", kind=kind, scorer=scorer, rubric=rubric
     )
-    made = []
+    gradings = []
     for trial in trials_of(experiment):
         value = score(trial)
-        read = {"parse_ok": True} if value is not None else {"parse_ok": False, "parse_error": "no_score_in_json"}
-        made.append(Grading(trial=trial, condition=condition, score=value, reasoning=reasoning, **read))
-    Grading.objects.bulk_create(made)
+        parsing = {"parse_ok": True} if value is not None else {"parse_ok": False, "parse_error": "no_score_in_json"}
+        gradings.append(Grading(trial=trial, condition=condition, score=value, reasoning=reasoning, **parsing))
+    Grading.objects.bulk_create(gradings)
     return condition
 
 
@@ -65,7 +65,7 @@ APPLE_STEPS = "First, the boxes hold {n} each. There are three of them, and one 
 
 
 def make_apple_answers(owner):
-    """Answers for people to rate: two models on five questions about apples."""
+    """Create answers for people to rate: of two models to five questions about apples."""
     items = [
         {**factories.plain_question(n), "input": f"Three boxes hold {n} apples each. How many apples are there?"}
         for n in range(APPLE_ITEMS)

@@ -11,7 +11,7 @@ FIRST, SECOND = "1" * 40, "2" * 40
 
 
 class Hub:
-    """Repositories: files by name, by commit, with branches. `requests` has (method, path, authorization)."""
+    """One repository: its files by name and commit, and its branches. `requests` has (method, path, authorization)."""
 
     def __init__(self, repository):
         self.repository = repository
@@ -102,15 +102,15 @@ def serve_hub(repository="lab/sums"):
 
 @contextmanager
 def serve_site_hub(monkeypatch, home, first, second):
-    """A hub that the site's environment names, with one file at two commits, and a token that must not be sent."""
+    """Serve a hub with one file at two commits, and set it in the environment with a token that must not be sent."""
     for name in ("HF_HUB_OFFLINE", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("HF_HOME", str(home))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with serve_hub() as served:
-        monkeypatch.setenv("HF_ENDPOINT", served.address)
-        served.card = {"license": "mit"}
+    with serve_hub() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.address)
+        hub.card = {"license": "mit"}
         for commit, table in ((FIRST, first), (SECOND, second)):
-            served.files[commit] = {"README.md": b"# Sums", "data/test.csv": table.encode()}
-        yield served
+            hub.files[commit] = {"README.md": b"# Sums", "data/test.csv": table.encode()}
+        yield hub

@@ -21,8 +21,8 @@ PAIR_TURNS = [{"role": "user", "content": "{{input}}\n{{answer_a}}\n{{answer_b}}
 
 def make_rubric(name="standard", kind="score", **fields):
     messages = PAIR_TURNS if kind == "pairwise" else SCORE_TURNS
-    usual = {"messages": messages, "scale_min": 0, "scale_max": 1, "status": "approved"}
-    return Rubric.objects.create(name=name, kind=kind, **{**usual, **fields})
+    defaults = {"messages": messages, "scale_min": 0, "scale_max": 1, "status": "approved"}
+    return Rubric.objects.create(name=name, kind=kind, **{**defaults, **fields})
 
 
 def make_grader(name="judge-a", *, rubric=None, model=None, sampler=None, **fields):
@@ -35,7 +35,7 @@ def make_grader(name="judge-a", *, rubric=None, model=None, sampler=None, **fiel
 
 
 def make_twelve_answers():
-    """Three items, two models, two samples: twelve answers, done."""
+    """Create twelve completed answers: three items, two models, two samples."""
     team = factories.make_team()
     models = [factories.make_model("small"), factories.make_model("large")]
     experiment = factories.make_experiment("pilot", owner=team.owner, samples=2, models=models)
@@ -46,7 +46,7 @@ def make_twelve_answers():
 
 
 def write_ledger(experiment):
-    """Create the calls of the answers, so that counters and rows agree."""
+    """Create the attempts of the answers, so that counters and rows agree."""
     for run in experiment.runs.all():
         for trial in run.trials.all():
             factories.make_attempt(trial)
@@ -56,7 +56,7 @@ def write_ledger(experiment):
 
 
 def judging(score=1.0, **fields):
-    """A judge that gives this score, or the score that a function of the request returns."""
+    """Return a judge that gives this score, or the score that a function of the request returns."""
 
     async def call(request):
         value = score(request) if callable(score) else score
@@ -80,35 +80,37 @@ def starter_turns(kind="score"):
 
 
 def make_starter_rubric(name="standard", *, kind="score", status="approved", **fields):
-    """A rubric with the example texts of the admin."""
+    """Create a rubric with the example texts of the admin."""
     defaults = {"messages": starter_turns(kind), **STARTERS[kind].fields}
     return Rubric.objects.create(name=name, kind=kind, status=status, **{**defaults, **fields})
 
 
 def make_starter_grader(name="judge", *, rubric=None, **fields):
     defaults = {"language_model": make_model("judge-model"), "sampler": None}
-    made = {**defaults, **fields}
-    made["sampler"] = made["sampler"] or make_sampler(f"{name}-cold", temperature=0, max_tokens=200)
-    return Grader.objects.create(name=name, rubric=rubric or make_starter_rubric(f"{name}-rubric"), **made)
+    values = {**defaults, **fields}
+    values["sampler"] = values["sampler"] or make_sampler(f"{name}-cold", temperature=0, max_tokens=200)
+    return Grader.objects.create(name=name, rubric=rubric or make_starter_rubric(f"{name}-rubric"), **values)
 
 
 def make_same_answers(slug="pilot", *, answer="Forty-two.", **fields):
-    """An experiment with answers to all trials. Return it and its trials in key order."""
+    """Create an experiment with answers to all trials. Return it and its trials in key order."""
     experiment = make_experiment(slug, **fields)
     trials = []
     for run in make_runs(experiment, status="done"):
-        given = answer if callable(answer) else lambda item, dimension, index: answer
-        trials += plan_trials(run, answer=given)
+        answer_trial = answer if callable(answer) else lambda item, dimension, index: answer
+        trials += plan_trials(run, answer=answer_trial)
     return experiment, trials
 
 
 def make_item_texts(dataset, name="own", *, version=1, status="approved", texts=None):
-    """A text for each item of the dataset, or those of {key: text}."""
-    made = TextSet.objects.create(name=name, version=version, dataset=dataset)
+    """Create a text set with a text for each item of the dataset, or with `texts`: {key: text}."""
+    text_set = TextSet.objects.create(name=name, version=version, dataset=dataset)
     items = {item.key: item for item in dataset.items.all()}
-    said = texts if texts is not None else {key: f"Own rubric of {key}" for key in items}
-    ItemText.objects.bulk_create(ItemText(text_set=made, item=items[key], text=text) for key, text in said.items())
-    made.save()
+    by_key = texts if texts is not None else {key: f"Own rubric of {key}" for key in items}
+    ItemText.objects.bulk_create(
+        ItemText(text_set=text_set, item=items[key], text=text) for key, text in by_key.items()
+    )
+    text_set.save()
     if status != "draft":
-        TextSet.objects.transition_one(made, sources=["draft"], target=status, by="test")
-    return made
+        TextSet.objects.transition_one(text_set, sources=["draft"], target=status, by="test")
+    return text_set

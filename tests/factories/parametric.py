@@ -13,24 +13,24 @@ from runs_app.simulator.skill_profiles import parse_profiles
 from tests import factories
 
 
-def make_parametric_dataset(text, slug="reasoning", *, approved=True, **how):
-    dataset = create_parametric_dataset(resolve_space(read_space(text), **how), SpaceFiles(text), slug=slug, by="test")
+def make_parametric_dataset(text, slug="reasoning", *, approved=True, **options):
+    dataset = create_parametric_dataset(resolve_space(read_space(text), **options), SpaceFiles(text), slug=slug, by="test")
     if approved:
         factories.approve(dataset)
     return dataset
 
 
 def make_answerer(dataset, profiles, seed=0):
-    """Return simulated models that know the cases of a dataset as the profiles say."""
+    """Return simulated models that answer the cases of a dataset with the skill of their profiles."""
     key = AnswerKey()
     for row in iterate_answer_key(dataset):
         key.add(row)
     return Answerer(seed, {}, key, profiles=parse_profiles(profiles))
 
 
-def ask(models, text, model, **more):
-    """Return the reply of a model to one user turn, cut at `max_tokens`."""
-    body = {"model": model, "messages": [{"role": "user", "content": text}], **more}
+def ask(models, text, model, **options):
+    """Return the reply of a model to one user turn, truncated at `max_tokens`."""
+    body = {"model": model, "messages": [{"role": "user", "content": text}], **options}
     request = read_chat(json.dumps(body).encode())
     return truncate(Reply(models.answer(request).content), request.max_tokens)
 

@@ -1,4 +1,4 @@
-"""Rating queues with something to rate, and people to rate it."""
+"""Rating queues with items or answers, and their raters."""
 
 import hashlib
 import io
@@ -18,7 +18,7 @@ SERIAL = count()
 
 
 def make_image(number):
-    """A small image with its own colour, stored like an imported one."""
+    """Create a small image with its own colour, stored like an imported image."""
     buffer = io.BytesIO()
     Image.new("RGB", (80, 60), (number * 37 % 256, number * 91 % 256, number * 53 % 256)).save(buffer, "PNG")
     sha256 = hashlib.sha256(buffer.getvalue()).hexdigest()
@@ -46,7 +46,7 @@ def make_numbered_items(slug="things", items=6, *, images=False, **fields):
 
 
 def make_queue(name="study", *, items=6, owner=None, dimensions=None, opened=True, dataset=None, **fields):
-    """An open queue over plain items on one dimension."""
+    """Create a queue of plain items on one dimension. It is open unless `opened` is false."""
     owner = owner or factories.make_user(f"asker-{next(SERIAL)}", permissions.RESEARCHER)
     dataset = dataset or make_numbered_items(f"{name}-things", items)
     queue = RatingQueue.objects.create(
@@ -68,10 +68,10 @@ def make_rater(queue, name=None, *, started=False):
 
 
 def rate_all(assignment, value=4):
-    """Rate all remaining items; `value` is a number, or a function of the due rating."""
-    while waiting := assignment.find_next_rating():
-        chosen = value(waiting) if callable(value) else value
-        assert session.rate(assignment, position=waiting.position, value=chosen, seconds=1.5)
+    """Rate all remaining items. `value` is a number or a function of the due rating."""
+    while due := assignment.find_next_rating():
+        chosen = value(due) if callable(value) else value
+        assert session.rate(assignment, position=due.position, value=chosen, seconds=1.5)
 
 
 def signed_in(user):
@@ -117,9 +117,9 @@ RUBRIC_KINDS = {
 
 
 def make_strict_rubric(kind="criteria", *, status="approved", says="{{target}}", name="", **fields):
-    shown = "{{answer_a}} {{answer_b}}" if kind == "pairwise" else "{{answer}}"
+    answer_turn = "{{answer_a}} {{answer_b}}" if kind == "pairwise" else "{{answer}}"
     turns = [{"role": "system", "content": f"Be strict. {{{{criteria}}}} {{{{verdict_form}}}} {says}"},
-             {"role": "user", "content": shown}]  # fmt: skip
+             {"role": "user", "content": answer_turn}]  # fmt: skip
     fields = {**RUBRIC_KINDS[kind], **fields}
     return Rubric.objects.create(name=name or f"strict-{kind}", kind=kind, messages=turns, status=status, **fields)
 

@@ -1,4 +1,4 @@
-"""Recorded answers of real models, from the folder beside the checkout, which is not part of the project."""
+"""Recorded answers of real models, read from a folder beside the checkout that is not part of the project."""
 
 import csv
 import json
@@ -32,7 +32,7 @@ SOLVERS = ("6b_finetuning", "6b_verification")
 
 
 def word_problems():
-    """1,319 word problems, answered once by two models and not graded. Also return the published rows."""
+    """Create 1,319 word problems, answered once by two models and not graded. Also return the published rows."""
     rows = json_lines("gsm8k-model-solutions.jsonl")
     items = [
         {"key": str(number), "input": row["question"], "target": row["ground_truth"].rpartition("A:")[2].strip()}
@@ -51,7 +51,10 @@ def word_problems():
 
 
 def rated_photographs():
-    """Forty photographs with human norms, rated twenty times on two dimensions by two models; and the recorded rows."""
+    """Create forty photographs with human norms, each rated twenty times on two dimensions by two models.
+
+    Also return the recorded rows.
+    """
     items = [
         {
             "key": row["image_id"],
@@ -70,8 +73,10 @@ def rated_photographs():
     )
     for run in factories.make_runs(experiment, status="done"):
         rows = recorded[run.condition.model.name]
-        said = {(row["image_id"], row["dimension"], int(row["sample_idx"])): row for row in rows}
-        factories.plan_trials(run, answer=lambda *cell, said=said: _outcome(said[cell[0].key, cell[1].name, cell[2]]))
+        by_cell = {(row["image_id"], row["dimension"], int(row["sample_idx"])): row for row in rows}
+        factories.plan_trials(
+            run, answer=lambda *cell, by_cell=by_cell: _outcome(by_cell[cell[0].key, cell[1].name, cell[2]])
+        )
     return experiment, [row for rows in recorded.values() for row in rows]
 
 

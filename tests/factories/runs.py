@@ -31,7 +31,7 @@ def make_wave(experiment, number=0, label=""):
 
 
 def make_conditions(experiment):
-    """One for each cell of models x prompts x samplers, in that order."""
+    """Create a condition for each cell of models x prompts x samplers, in that order."""
     cells = product(experiment.language_models.all(), experiment.prompts.all(), experiment.samplers.all())
     return [make_condition(experiment, *cell) for cell in cells]
 
@@ -47,18 +47,18 @@ def make_condition(experiment, model, prompt, sampler):
 
 
 def make_runs(experiment, *, wave=0, status="running"):
-    """One run for each condition of the experiment in this wave, without trials."""
-    observed = make_wave(experiment, wave)
+    """Create a run for each condition of the experiment in this wave, without trials."""
+    wave_row = make_wave(experiment, wave)
     return [
-        Run.objects.create(experiment=experiment, condition=condition, wave=observed, status=status, started_at=NOON)
+        Run.objects.create(experiment=experiment, condition=condition, wave=wave_row, status=status, started_at=NOON)
         for condition in make_conditions(experiment)
     ]
 
 
 def plan_trials(run, *, answer=None, **fields):
-    """Every trial of the run: items x dimensions x samples, pending, or done where `answer` gives one.
+    """Create every trial of the run (items x dimensions x samples). Trials without an answer are pending.
 
-    `answer(item, dimension, sample_idx)` returns a text, a mapping of Trial fields, or None for a trial that waits.
+    `answer(item, dimension, sample_idx)` returns a text, a mapping of Trial fields, or None for a pending trial.
     """
     experiment = run.experiment
     items = experiment.dataset.items.active()
@@ -80,8 +80,8 @@ def plan_trials(run, *, answer=None, **fields):
 def _outcome(answer):
     if answer is None:
         return {}
-    given = answer if isinstance(answer, dict) else {"answer": answer}
-    return answered(**given)
+    fields = answer if isinstance(answer, dict) else {"answer": answer}
+    return answered(**fields)
 
 
 def answered(**fields):

@@ -1,4 +1,4 @@
-"""Experiments over parametric datasets, whose right answers follow from the item."""
+"""Experiments over parametric datasets, whose correct answers follow from the item."""
 
 from grading_app.scoring.grading import grade
 from runs_app.models import LanguageModel, Prompt, Sampler
@@ -18,31 +18,31 @@ tasks:
 
 
 def make_space_dataset(slug="reasoning", count=4, text=SPACE):
-    """An approved dataset of 12 points of brackets and 4 of swaps (a shuffle), `count` cases each."""
+    """Create an approved dataset of 12 points of brackets and 4 of swaps (a shuffle), with `count` cases each."""
     return make_parametric_dataset(text % count if "%d" in text else text, slug)
 
 
 def make_space_experiment(slug="space", *, dataset=None, models=("strong", "weak"), outcome=None, **fields):
-    """Complete and grade every trial. `outcome(item, model)` is right, wrong, unreadable or truncated."""
-    made = factories.make_experiment(
+    """Create an experiment with every trial graded. `outcome(item, model)` is right, wrong, unreadable or cut."""
+    experiment = factories.make_experiment(
         slug, dataset=dataset or make_space_dataset(),
         models=[LanguageModel.objects.filter(name=name).first() or factories.make_model(name) for name in models],
         prompts=[Prompt.objects.filter(name="direct").first() or factories.make_prompt("direct")],
         samplers=[Sampler.objects.filter(name="greedy").first() or factories.make_sampler("greedy")],
         **{"scorers": ["final_answer"], "status": "active", **fields},
     )  # fmt: skip
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         name = run.condition.model.name
         factories.plan_trials(run, answer=lambda item, *_, name=name: answer_with(item, (outcome or skill)(item, name)))
-    grade(made, by="test")
-    return made
+    grade(experiment, by="test")
+    return experiment
 
 
 def skill(item, model):
-    """Long items are harder; the weak model is right at the shortest only."""
-    most = {"strong": 8, "weak": 4}.get(model, 6)
+    """Return the outcome of a model: it is right up to a length, and the weak model only at the shortest one."""
+    max_length = {"strong": 8, "weak": 4}.get(model, 6)
     length = item.metadata["params"]["length"]
-    return "right" if length <= most else "cut" if item.metadata["number"] == 0 else "wrong"
+    return "right" if length <= max_length else "cut" if item.metadata["number"] == 0 else "wrong"
 
 
 def answer_with(item, outcome):

@@ -34,10 +34,11 @@ from tests.factories.queues import (
 
 
 def make_rated_study(slug="study", *, dimensions=("valence",), images=False, **fields):
-    """Two models rate eight items with norms twice; the last item's second rating is refused."""
+    """Create a study in which two models rate eight items with norms twice. The last rating of each is refused."""
     items = [{"key": f"picture-{n}", "category": "AB"[n % 2], "norms": {"valence": 2 + n % 3}} for n in range(8)]
-    items = [{**one, "image": make_image(at)} for at, one in enumerate(items)] if images else items
-    made = factories.make_experiment(
+    if images:
+        items = [{**item, "image": make_image(n)} for n, item in enumerate(items)]
+    experiment = factories.make_experiment(
         slug,
         dataset=factories.make_dataset(f"{slug}-pictures", items, source="Photographs of the lab", licence="CC0"),
         models=[factories.make_model("a"), factories.make_model("b")],
@@ -45,16 +46,16 @@ def make_rated_study(slug="study", *, dimensions=("valence",), images=False, **f
         samples=2,
         **fields,
     )
-    for run in factories.make_runs(made, status="done"):
-        above = run.condition.model.name == "b"
-        factories.plan_trials(run, answer=lambda item, _, index, above=above: _rating(item, above, index))
-    return made
+    for run in factories.make_runs(experiment, status="done"):
+        is_higher = run.condition.model.name == "b"
+        factories.plan_trials(run, answer=lambda item, _, index, is_higher=is_higher: _rating(item, is_higher, index))
+    return experiment
 
 
-def _rating(item, above, index):
+def _rating(item, is_higher, index):
     if item.position == 7 and index:
         return factories.failed("content_refused")
-    number = 1 + item.position % 3 + above + index
+    number = 1 + item.position % 3 + is_higher + index
     return {"answer": str(number), "rating": number}
 
 
@@ -62,7 +63,7 @@ ADAPTIVE = {"by": "category", "scorer": "exact_match", "round": 8, "max": 24, "t
 
 
 def make_whole_study(slug="whole"):
-    """A study with rows in every table that a study may have.
+    """Create a study with rows in every table that a study may have.
 
     Two models answer questions on images in adaptive rounds, with failures. Answers are graded by a rule, by two judges
     (one with item texts) and their panel, compared in pairs, rated by two people, adjudicated and annotated. It has
@@ -76,19 +77,19 @@ def make_whole_study(slug="whole"):
     dataset = factories.make_dataset(
         f"{slug}-photos", items, approved=False, source="Photographs of the lab", licence="CC0"
     )
-    curation.approve(dataset, by="test", reason="ready")  # With the hash of its items.
-    made = factories.make_experiment(
+    curation.approve(dataset, by="test", reason="ready")  # Stores the hash of its items.
+    experiment = factories.make_experiment(
         slug, dataset=dataset, samples=3, adaptive=ADAPTIVE, scorers=["exact_match"], cache=False, max_usd=None,
         stop_after_attempts=1000, models=[factories.make_model("small"), factories.make_model("large")],
         title="Everything at once", description="Which model describes the photographs better?",
         owner=factories.make_team().owner,
     )  # fmt: skip
-    run_control.launch(made, by=made.owner, wave="", reason="first")
+    run_control.launch(experiment, by=experiment.owner, wave="", reason="first")
     drain(_answer_photograph)
-    _spend_outside_runs(made)
-    _judge_study(made)
-    _rate_study(made)
-    return type(made).objects.get(pk=made.pk)
+    _spend_outside_runs(experiment)
+    _judge_study(experiment)
+    _rate_study(experiment)
+    return type(experiment).objects.get(pk=experiment.pk)
 
 
 async def _answer_photograph(request):
@@ -102,7 +103,7 @@ async def _answer_photograph(request):
 
 
 def _spend_outside_runs(experiment):
-    """A preflight that the experiment paid for, and a run that was deleted."""
+    """Create a preflight that the experiment paid for, and a record of a deleted run."""
     model = experiment.language_models.order_by("pk").first()
     Preflight.objects.create(
         model=model, endpoint=model.endpoint, experiment=experiment, status="ok", actor="somebody",
@@ -159,9 +160,9 @@ def _rate_study(experiment):
     )  # fmt: skip
     for value in (2, 4):
         rate_all(make_rater(queue, started=True), value=lambda due, value=value: 1 + (due.position + value) % 5)
-    left = make_rater(queue, started=True)
-    rate_all(left)
-    queues.exclude(left, by=experiment.owner, reason="answered at random")
+    excluded = make_rater(queue, started=True)
+    rate_all(excluded)
+    queues.exclude(excluded, by=experiment.owner, reason="answered at random")
     trial = Trial.objects.generating().filter(run__experiment=experiment, status="done").order_by("pk").first()
     for score in (2, 3):
         adjudicate(trial, scale=Scale(1, 5), score=score, reason="I looked it up", by=experiment.owner)

@@ -1,4 +1,4 @@
-"""Changes that the database normally refuses, for tests that detect them or restore lost rows."""
+"""Changes that the database normally rejects, for tests that detect them or restore lost rows."""
 
 from contextlib import contextmanager
 
@@ -7,7 +7,7 @@ from django.db import connection, transaction
 
 @contextmanager
 def deleting_anything():
-    """Let the block delete rows of any experiment. All triggers but those that refuse deletions run."""
+    """Let the block delete rows of any experiment. All triggers run except those that reject deletions."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL evalsite.deleting_experiment = '*'")
         yield
@@ -16,7 +16,7 @@ def deleting_anything():
 
 @contextmanager
 def without_triggers():
-    """Let the block write anything, with no trigger of the database running. Needs a superuser of the database."""
+    """Let the block write anything, without the triggers of the database. Needs a superuser of the database."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
         yield

@@ -1,4 +1,4 @@
-"""What `make test` leaves to `make test-all`: all of this folder but the tests marked `quick`."""
+"""Marks tests of this folder as slow, so that only `make test-all` runs them, except tests marked `quick`."""
 
 from pathlib import Path
 

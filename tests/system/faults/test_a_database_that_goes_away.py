@@ -14,7 +14,7 @@ from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests.factories.engine import make_launched_run
 from tests.system.postgres.conftest import servers_in
-from tests.system.processes.workers import HELD, IN_FLIGHT, busy_workers, drain_process, wait_until
+from tests.system.processes.workers import IN_FLIGHT, MAX_CLAIMS, count_busy_workers, drain_process, wait_until
 
 TRIALS = 300
 LEASE_S = 3
@@ -30,7 +30,7 @@ def provider():
 
 def wait_for_work(provider, workers=2):
     """Until each worker is at it and some is done. Calls take long until then: one worker alone would do it all."""
-    wait_until(lambda: busy_workers() == workers)
+    wait_until(lambda: count_busy_workers() == workers)
     provider.set_faults(latency_ms=200)
     wait_until(lambda: Run.objects.get().n_done >= 3 * IN_FLIGHT)
 
@@ -103,7 +103,7 @@ def test_claims_of_a_worker_that_died_with_the_server_expire_after_one_lease(mor
     mortal.start()
     started = time.monotonic()
     held = run.trials.filter(status="running").count()
-    assert 0 < held <= HELD
+    assert 0 < held <= MAX_CLAIMS
     returned = []
     wait_until(lambda: returned.append(sweep_expired()) or sum(returned) >= held, seconds=60)
     assert sum(returned) == held

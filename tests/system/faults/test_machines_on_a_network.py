@@ -20,7 +20,7 @@ from tests.prepared_database import copy_folder
 from tests.system.faults.conftest import served_by
 from tests.system.faults.machines import ROOT, database_on, machines, missing, provider_on
 from tests.system.postgres.conftest import line_of, open_folder
-from tests.system.processes.workers import HELD, IN_FLIGHT, data_dir, drain_process, wait_until
+from tests.system.processes.workers import IN_FLIGHT, MAX_CLAIMS, drain_process, get_data_dir, wait_until
 
 TRIALS = 400
 LEASE_S = 3
@@ -83,7 +83,7 @@ def test_only_calls_in_flight_repeat_after_a_lease_without_network(lab):
         assert (one.wait(timeout=120), other.wait(timeout=120)) == (0, 0)
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_failed) == ("done", TRIALS, 0)
-    assert 0 < at_cut <= HELD
+    assert 0 < at_cut <= MAX_CLAIMS
     assert counters()["requests"] <= TRIALS + at_cut
     outcomes = Counter(Attempt.objects.values_list("outcome", flat=True))
     assert outcomes.pop("ok") == TRIALS
@@ -113,7 +113,7 @@ def holding(machine, database_url, row, options):
     process = subprocess.Popen(
         [*machine.shell, sys.executable, "manage.py", "shell", "--no-imports", "-c", HOLD.format(row=row)],
         cwd=ROOT,
-        env=os.environ | {"DATABASE_URL": url, "EVALSITE_DATA_DIR": data_dir()},
+        env=os.environ | {"DATABASE_URL": url, "EVALSITE_DATA_DIR": get_data_dir()},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -45,7 +45,7 @@ def test_a_space_follows_its_sampling_rules_and_its_intervals_cover_the_true_val
     profiles.write_text(json.dumps(PROFILES))
     with simulator_process(SimulatorConfig(answers=(answers,), profiles=(profiles,))) as provider:
         endpoint = factories.make_endpoint("rehearsal", base_url=provider.url, max_concurrency=64)
-        made = factories.make_experiment(
+        experiment = factories.make_experiment(
             "study",
             dataset=dataset,
             models=[factories.make_model(name, endpoint=endpoint, model=name) for name in PROFILES],
@@ -55,19 +55,19 @@ def test_a_space_follows_its_sampling_rules_and_its_intervals_cover_the_true_val
             max_usd=None,
             cache=False,
         )
-        run_control.launch(made, by=made.owner)
+        run_control.launch(experiment, by=experiment.owner)
         with drain_process() as worker:
             assert worker.wait(timeout=120) == 0
     assert set(Run.objects.values_list("status", flat=True)) == {"done"}
     targets = {"arithmetic": (0.12, 96), "shuffle": (0.2, 96), "boolean": (0.12, 48)}
     for point in Point.objects.all():
-        target, most = targets[point.key["task"]]
+        target, maximum = targets[point.key["task"]]
         assert point.status in ("enough", "exhausted")
         assert (point.status == "enough") == (point.half_width <= target)
-        assert point.n_planned <= most
+        assert point.n_planned <= maximum
         assert point.reason
     assert find_differences() == []
-    cells = list_recovered_cells(made, read_profiles(profiles))
+    cells = list_recovered_cells(experiment, read_profiles(profiles))
     assert len(cells) == 14
     assert sum(bool(cell.covers) for cell in cells) >= 11
     assert any(cell.tally.truncated for cell in cells)

@@ -1,4 +1,4 @@
-"""A study that moves to another site by its snapshot has the same content, numbers and pages there."""
+"""A study imported into another site from its snapshot has the same content, numbers and pages there."""
 
 import csv
 import difflib
@@ -30,50 +30,50 @@ from tests.system.postgres.conftest import open_folder
 
 EMPTY = {"Norm", "ParametricSpace", "Dimension", "Experiment_dimensions", "RatingQueue_dimensions",
          "RatingQueue_conditions"}  # fmt: skip
-"""Tables that the study does not use. The recorded snapshots of tests/integration/study_import have their rows."""
+"""Tables without rows in this study. The stored snapshots of tests/integration/study_import cover these tables."""
 TIMES = r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?( UTC)?"
 OWN_TABLES = {"launches", "snapshots", "software"}
-"""Tables of a report about the site and its moment."""
+"""Tables of the report that differ between sites."""
 
 
-def command(*arguments):
-    said = io.StringIO()
-    call_command(*map(str, arguments), stdout=said, stderr=io.StringIO())
-    return said.getvalue()
+def run_command(*arguments):
+    output = io.StringIO()
+    call_command(*map(str, arguments), stdout=output, stderr=io.StringIO())
+    return output.getvalue()
 
 
-def written(folder, name, *arguments):
-    """The content of the file that a command writes."""
-    command(name, *arguments, "--out", folder / "written")
+def read_output_file(folder, name, *arguments):
+    """Return the content of the file that a command writes."""
+    run_command(name, *arguments, "--out", folder / "written")
     return (folder / "written").read_text()
 
 
-def points_of(experiment, folder):
-    """The table of points, without the keys of this site's runs."""
-    rows = csv.DictReader(io.StringIO(written(folder, "export", experiment.slug, "--table", "points")))
+def read_points(experiment, folder):
+    """Return the exported table of points, without the keys of this site's runs."""
+    rows = csv.DictReader(io.StringIO(read_output_file(folder, "export", experiment.slug, "--table", "points")))
     return [{name: value for name, value in row.items() if name != "run_id"} for row in rows]
 
 
-def numbers_of_report(experiment):
-    """Each sentence and each table of the report, but what is about the site or its keys."""
+def read_report(experiment):
+    """Return the sentences and tables of the report, without the parts that name the site or its keys."""
     document = build_document(experiment)
     assert not document.failed
     spans = [span.text for block in document.list_blocks(Paragraph) for span in block.spans]
     sentences = [text for text in spans if not text.startswith("The answers were imported from")]
-    tables = [one.content for one in document.list_blocks(TableBlock) if one.table.name not in OWN_TABLES]
+    tables = [block.content for block in document.list_blocks(TableBlock) if block.table.name not in OWN_TABLES]
     return json.loads(re.sub(r"\b(g|people)\d+", r"\1", json.dumps([sentences, tables])))
 
 
-def text_of_page(client, name, experiment):
-    """The words of a page, after a worker computed what it shows."""
+def read_page(client, name, experiment):
+    """Return the text of a page after a worker computed its numbers."""
     address = reverse(name, args=[experiment.slug])
     page = client.get(address)
     while CachedAggregate.objects.exclude(step="").exists():
         compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
         page = client.get(address)
     assert page.status_code == 200
-    shown = re.sub(r"<(script|style|svg).*?</\1>|<[^>]+>", " ", page_text(page).partition("<main")[2])
-    return " ".join(re.sub(rf"{TIMES}|Run -?\d+|A run|[0-9a-f]{{16}}|zip, [0-9.]+\sKB", "", shown).split())
+    text = re.sub(r"<(script|style|svg).*?</\1>|<[^>]+>", " ", page_text(page).partition("<main")[2])
+    return " ".join(re.sub(rf"{TIMES}|Run -?\d+|A run|[0-9a-f]{{16}}|zip, [0-9.]+\sKB", "", text).split())
 
 
 def differing_words(left, right):
@@ -81,22 +81,22 @@ def differing_words(left, right):
     return " ".join(lines)[:2000]
 
 
-def facts_of(experiment, folder):
-    """The facts that must be the same on each site."""
+def collect_facts(experiment, folder):
+    """Return the facts that must be equal on both sites."""
     client = Client()
     client.force_login(experiment.owner)
-    command("snapshot", experiment.slug, "--out", folder / "made.zip")
-    verified = command("verify_snapshot", folder / "made.zip")
+    run_command("snapshot", experiment.slug, "--out", folder / "made.zip")
+    verified = run_command("verify_snapshot", folder / "made.zip")
     return {
         "content": re.search(r"(\w{64})  content", verified).group(1),
-        "report": numbers_of_report(experiment),
-        "analysis": written(folder, "analyse", experiment.slug, "--format", "json"),
-        "points": points_of(experiment, folder),
-        "results": text_of_page(client, "experiment_results", experiment),
-        "grading": text_of_page(client, "experiment_grading", experiment),
-        "agreement": text_of_page(client, "experiment_agreement", experiment),
-        "points page": text_of_page(client, "experiment_points", experiment),
-        "ledger": text_of_page(client, "experiment_ledger", experiment),
+        "report": read_report(experiment),
+        "analysis": read_output_file(folder, "analyse", experiment.slug, "--format", "json"),
+        "points": read_points(experiment, folder),
+        "results": read_page(client, "experiment_results", experiment),
+        "grading": read_page(client, "experiment_grading", experiment),
+        "agreement": read_page(client, "experiment_agreement", experiment),
+        "points page": read_page(client, "experiment_points", experiment),
+        "ledger": read_page(client, "experiment_ledger", experiment),
     }
 
 
@@ -113,20 +113,20 @@ def test_a_second_database_has_the_same_content_numbers_and_pages(
 ):
     monkeypatch.setattr(figure_blocks, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
     study = make_whole_study()
-    assert {one.model.__name__ for one in TABLES if not one.model._default_manager.exists()} == EMPTY
+    assert {table.model.__name__ for table in TABLES if not table.model._default_manager.exists()} == EMPTY
     assert find_differences() == []
-    here = facts_of(study, tmp_path)
+    original = collect_facts(study, tmp_path)
     shutil.move(tmp_path / "made.zip", tmp_path / "sent.zip")
     settings.MEDIA_ROOT = tmp_path / "second" / "media"
     with served_by(second_server):
-        command("migrate", "-v0")
+        run_command("migrate", "-v0")
         factories.make_user("importer", superuser=True)
-        said = command("import_snapshot", tmp_path / "sent.zip")
-        assert f"whole: imported, content {here['content']}" in said
+        output = run_command("import_snapshot", tmp_path / "sent.zip")
+        assert f"whole: imported, content {original['content']}" in output
         assert find_differences() == []
         assert panels.refresh_all_panels(Experiment.objects.get()) == 0, (
             "members of panels are conditions of another study"
         )
-        there = facts_of(Experiment.objects.get(), tmp_path)
-    for name in here:
-        assert there[name] == here[name], (name, differing_words(str(there[name]), str(here[name])))
+        imported = collect_facts(Experiment.objects.get(), tmp_path)
+    for name in original:
+        assert imported[name] == original[name], (name, differing_words(str(imported[name]), str(original[name])))

@@ -1,4 +1,4 @@
-"""Workers killed with -9 while they submit and collect one batch: it is created once, paid once, and recorded once."""
+"""Workers killed with -9 while they submit and collect one batch: it is created, paid and recorded once."""
 
 import os
 import signal
@@ -13,11 +13,11 @@ from tests.factories.batches import end_all_waits, end_submission_search, make_b
 from tests.system.processes.workers import drain_process, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
-CALLS = 420  # Three portions of results.
+CALLS = 420  # Results are written in three transactions.
 
 
 def kill_once(is_reached):
-    """A worker, killed with -9 as soon as the database or the provider says so."""
+    """Start a worker and kill it with -9 as soon as `is_reached()` is true."""
     end_all_waits()
     with drain_process(BATCH_KEY="sk-simulated") as worker:
         wait_until(lambda: is_reached() or worker.poll() is not None)
@@ -48,8 +48,8 @@ def test_a_batch_survives_three_killed_workers():
         with drain_process(BATCH_KEY="sk-simulated") as last:
             assert last.wait(timeout=90) == 0
 
-        counted = provider.counters()
-        assert (counted["batches"], counted["batch_calls"], counted["answered_again"]) == (1, CALLS, 0)
+        counters = provider.counters()
+        assert (counters["batches"], counters["batch_calls"], counters["answered_again"]) == (1, CALLS, 0)
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts) == ("done", CALLS, CALLS)
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}

@@ -16,15 +16,15 @@ from tests.system.postgres.conftest import ROOT, open_folder, query
 pytestmark = pytest.mark.processes
 
 QUIET = 128 + signal.SIGPIPE
-# In this order: each needs what those before it made.
-WORK = [
+# The order matters: each command needs the rows of the earlier ones.
+WRITE_COMMANDS = [
     "dataset import samples/questions.jsonl --name questions --title Q --source shipped --licence CC0",
     "dataset approve questions@1 --reason checked",
     "endpoint set rehearsal --provider openai --base-url http://127.0.0.1:9/v1",
     "model set sim-small --endpoint rehearsal --model sim-small --input-price 1 --output-price 1 --price-source list",
     "experiment create samples/questions-pilot.yaml --user rita",
 ]
-LOOKS = [
+READ_COMMANDS = [
     "status",
     "model list",
     "export questions-pilot --table trials --format csv --out -",
@@ -33,72 +33,77 @@ LOOKS = [
 
 
 @pytest.fixture(scope="module")
-def place(prepared: Path) -> Iterator[Path]:
+def folder(prepared: Path) -> Iterator[Path]:
     with open_folder() as folder:
         copy_folder(prepared, folder / "data")
         with Embedded(folder / "data" / "postgres").running():
             yield folder
 
 
-def run(place: Path, line: str, **streams: object) -> "subprocess.CompletedProcess[str]":
+def run_command(folder: Path, line: str, **streams: object) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(ROOT / "manage.py"), *line.split()]
-    return subprocess.run(command, cwd=ROOT, env=environment(place), text=True, timeout=60, **streams)
+    return subprocess.run(command, cwd=ROOT, env=environment(folder), text=True, timeout=60, **streams)
 
 
-def run_unread(place: Path, line: str) -> "subprocess.CompletedProcess[str]":
-    """The standard output is a pipe whose reader has left: every write to it fails."""
+def run_without_reader(folder: Path, line: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command whose standard output is a pipe without a reader, so that every write fails."""
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        return run(place, line, stdout=writing, stderr=subprocess.PIPE)
+        return run_command(folder, line, stdout=writing, stderr=subprocess.PIPE)
     finally:
         os.close(writing)
 
 
 @pytest.fixture(scope="module")
-def worked(place: Path) -> dict[str, "subprocess.CompletedProcess[str]"]:
+def finished_commands(folder: Path) -> dict[str, "subprocess.CompletedProcess[str]"]:
     code = "from django.contrib.auth.models import User; User.objects.create_superuser('rita')"
     subprocess.run(
-        [sys.executable, "manage.py", "shell", "--no-imports", "-c", code], cwd=ROOT, env=environment(place), check=True
+        [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
+        cwd=ROOT,
+        env=environment(folder),
+        check=True,
     )
-    return {line: run_unread(place, line) for line in WORK}
+    return {line: run_without_reader(folder, line) for line in WRITE_COMMANDS}
 
 
-@pytest.mark.parametrize("line", WORK)
-def test_a_writing_command_ends_quietly_after_completing_its_work(worked, line: str) -> None:
-    assert (worked[line].stderr, worked[line].returncode) == ("", QUIET)
+@pytest.mark.parametrize("line", WRITE_COMMANDS)
+def test_a_writing_command_ends_quietly_after_completing_its_work(finished_commands, line: str) -> None:
+    assert (finished_commands[line].stderr, finished_commands[line].returncode) == ("", QUIET)
 
 
-def test_changes_of_commands_without_a_reader_are_stored(worked, place: Path) -> None:
-    server = Embedded(place / "data" / "postgres")
+def test_changes_of_commands_without_a_reader_are_stored(finished_commands, folder: Path) -> None:
+    server = Embedded(folder / "data" / "postgres")
     assert query(server, "SELECT status FROM datasets_app_dataset") == "approved"
     assert query(server, "SELECT count(*) FROM runs_app_experiment WHERE slug = 'questions-pilot'") == 1
 
 
-@pytest.mark.parametrize("line", LOOKS)
-def test_a_reading_command_ends_quietly(worked, place: Path, line: str) -> None:
-    ended = run_unread(place, line)
-    assert ("Traceback" in ended.stderr, "Broken" in ended.stderr, ended.returncode) == (False, False, QUIET)
+@pytest.mark.parametrize("line", READ_COMMANDS)
+def test_a_reading_command_ends_quietly(finished_commands, folder: Path, line: str) -> None:
+    process = run_without_reader(folder, line)
+    assert ("Traceback" in process.stderr, "Broken" in process.stderr, process.returncode) == (False, False, QUIET)
 
 
-def test_head_receives_its_line_and_no_error_is_written(worked, place: Path) -> None:
+def test_head_receives_its_line_and_no_error_is_written(finished_commands, folder: Path) -> None:
     shell = f'"{sys.executable}" manage.py experiment show questions-pilot 2>&1 | head -n 1'
-    said = subprocess.run(["/bin/sh", "-c", shell], cwd=ROOT, env=environment(place), capture_output=True, text=True)
-    assert said.stdout == "# draft, of rita\n"
-    assert said.stderr == ""
+    process = subprocess.run(
+        ["/bin/sh", "-c", shell], cwd=ROOT, env=environment(folder), capture_output=True, text=True
+    )
+    assert process.stdout == "# draft, of rita\n"
+    assert process.stderr == ""
 
 
-def test_a_closed_error_stream_ends_a_command_quietly(place: Path) -> None:
+def test_a_closed_error_stream_ends_a_command_quietly(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        ended = run(place, "status nothing", stdout=subprocess.PIPE, stderr=writing)
+        process = run_command(folder, "status nothing", stdout=subprocess.PIPE, stderr=writing)
     finally:
         os.close(writing)
-    assert (ended.stdout, ended.returncode) == ("", QUIET)
+    assert (process.stdout, process.returncode) == ("", QUIET)
 
 
-def test_a_command_with_a_reader_ends_normally(worked, place: Path) -> None:
-    assert run(place, "status", capture_output=True).returncode == 0
-    refused = run(place, "status nothing", capture_output=True)
-    assert (refused.stdout, refused.returncode) == ("", 2)
+def test_a_command_with_a_reader_ends_normally(finished_commands, folder: Path) -> None:
+    assert run_command(folder, "status", capture_output=True).returncode == 0
+    process = run_command(folder, "status nothing", capture_output=True)
+    assert (process.stdout, process.returncode) == ("", 2)

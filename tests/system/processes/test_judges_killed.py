@@ -1,4 +1,4 @@
-"""Two workers judge 400 answers; one is killed with -9. Each verdict is recorded once, whatever its format."""
+"""Two workers judge 400 answers; one is killed with -9. Each verdict is recorded once in every reply format."""
 
 import os
 import random
@@ -18,7 +18,7 @@ from runs_app.simulator.judge_behaviour import RequestedVerdict, vary_format
 from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.factories.judges import make_grader, write_ledger
-from tests.system.processes.workers import HELD, IN_FLIGHT, drain_process, wait_until
+from tests.system.processes.workers import IN_FLIGHT, MAX_CLAIMS, drain_process, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
@@ -26,7 +26,7 @@ SEED = 7
 ANSWERS = 400
 
 
-def judged(base_url):
+def make_judged_experiment(base_url):
     endpoint = factories.make_endpoint("rehearsal", base_url=base_url, max_concurrency=2 * IN_FLIGHT, is_free=True)
     experiment = factories.make_experiment(
         "judged", dataset=factories.make_dataset("many", 40), samples=10, lease_s=4.0, max_usd=None, max_concurrency=32
@@ -41,7 +41,7 @@ def judged(base_url):
 
 
 def expected_code(trial):
-    """What is wrong with the reply that the simulated judge gave to this request."""
+    """Return the error code of the reply that the simulated judge gave to this request."""
     text = "\n\n".join(turn.text for turn in rebuild_turns(trial).turns)
     dice = random.Random(f"{SEED}\x1f{trial.run.condition.model.model}\x1f{text}")
     return vary_format(RequestedVerdict("score"), (0, 1), dice)[1]
@@ -49,25 +49,25 @@ def expected_code(trial):
 
 def test_no_verdict_is_lost_or_duplicated_and_every_format_gets_its_code():
     with simulator_process(SimulatorConfig(latency_ms=50, seed=SEED, judge="assorted")) as provider:
-        experiment, run = judged(provider.url)
+        experiment, run = make_judged_experiment(provider.url)
         with drain_process() as killed, drain_process() as survivor:
             wait_until(lambda: Worker.objects.count() == 2 and Run.objects.get(pk=run.pk).n_done >= 60)
             victim = Worker.objects.get(pid=killed.pid)
             os.killpg(killed.pid, signal.SIGKILL)
             killed.wait()
-            held = Trial.objects.filter(status="running", worker=victim).count()
+            claimed = Trial.objects.filter(status="running", worker=victim).count()
             survivor.wait(timeout=120)
         requests = provider.counters()["requests"]
 
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_failed) == ("done", ANSWERS, 0)
     assert requests <= ANSWERS + IN_FLIGHT
-    assert held <= HELD
+    assert claimed <= MAX_CLAIMS
     assert Attempt.objects.filter(run=run, outcome="ok").count() == ANSWERS
     assert find_differences() == []
 
-    (read,) = read_verdicts(experiment)
-    assert read.read == Grading.objects.count() == ANSWERS
+    (report,) = read_verdicts(experiment)
+    assert report.read == Grading.objects.count() == ANSWERS
     rows = Grading.objects.select_related(
         "judged_by__run__condition__model__endpoint", "judged_by__run__experiment", "judged_by__run__wave",
         "judged_by__item__image", "judged_by__dimension", "judged_by__subject",
@@ -76,5 +76,5 @@ def test_no_verdict_is_lost_or_duplicated_and_every_format_gets_its_code():
     for row in rows:
         assert row.parse_error == expected_code(row.judged_by), row.judged_by.answer
         codes[row.parse_error] += 1
-    assert codes == Counter({**read.unread, "": ANSWERS - read.unread.total()})
+    assert codes == Counter({**report.unread, "": ANSWERS - report.unread.total()})
     assert len(codes) >= 5

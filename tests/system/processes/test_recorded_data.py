@@ -21,7 +21,7 @@ from tests.system.processes.workers import drain_process
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
 
-def command(*arguments):
+def run_command(*arguments):
     out = io.StringIO()
     call_command(*arguments, stdout=out, stderr=out)
     return out.getvalue()
@@ -32,8 +32,8 @@ def write_lines(path, rows):
     return path
 
 
-def run_to_the_end(experiment):
-    command("experiment", "launch", experiment, "--yes")
+def run_experiment(experiment):
+    run_command("experiment", "launch", experiment, "--yes")
     with drain_process() as worker:
         assert worker.wait(timeout=120) == 0
     assert find_differences() == []
@@ -52,8 +52,8 @@ def test_gsm8k_numeric_scores_count_286_and_515_right(tmp_path):
     )
     factories.make_user("operator", superuser=True)
     mapping = ["--map", "input=question", "target={answer|after:####}"]
-    command("dataset", "import", str(questions), "--name", "gsm8k", *mapping)
-    command("dataset", "approve", "gsm8k@1", "--reason", "looked through")
+    run_command("dataset", "import", str(questions), "--name", "gsm8k", *mapping)
+    run_command("dataset", "approve", "gsm8k@1", "--reason", "looked through")
     assert Item.objects.count() == 1319
     design = tmp_path / "design.yaml"
     design.write_text(
@@ -63,11 +63,11 @@ def test_gsm8k_numeric_scores_count_286_and_515_right(tmp_path):
         "{name: verification, endpoint: replay, model: 6b_verification}]}"
     )
     with simulator_process(SimulatorConfig(replays=(replay,))) as provider:
-        command("endpoint", "set", "replay", "--base-url", provider.url, "--max-concurrency", "64", "--free")
-        command("experiment", "create", str(design))
-        run_to_the_end("gsm8k")
+        run_command("endpoint", "set", "replay", "--base-url", provider.url, "--max-concurrency", "64", "--free")
+        run_command("experiment", "create", str(design))
+        run_experiment("gsm8k")
         assert provider.counters()["requests"] == 2 * 1319
-    command("grade", "gsm8k")
+    run_command("grade", "gsm8k")
     assert Trial.objects.filter(status="done").count() == 2 * 1319
     right = {
         name: Grading.objects.filter(trial__run__condition__model__name=name, score=1).count()
@@ -76,8 +76,8 @@ def test_gsm8k_numeric_scores_count_286_and_515_right(tmp_path):
     assert right == {"finetuning": 286, "verification": 515}
 
 
-def pictures(folder, keys):
-    """Any forty pictures: each its own colours."""
+def make_pictures(folder, keys):
+    """Write one picture per key, each with its own colours."""
     folder.mkdir()
     for number, key in enumerate(keys):
         image = Image.effect_noise((96, 64), 40 + number).convert("RGB")
@@ -86,18 +86,18 @@ def pictures(folder, keys):
     return folder
 
 
-def recorded_answer(row, image):
-    """What the provider said, or that it refused."""
-    match = {"model": row["model"], "image": image, "seed": int(row["sample_idx"]), "text": f"rate {row['dimension']}"}
+def make_replay_row(row, image):
+    """Return the recorded reply or refusal as a row of a replay file."""
+    fields = {"model": row["model"], "image": image, "seed": int(row["sample_idx"]), "text": f"rate {row['dimension']}"}
     if row["status"] == "done":
-        return match | {"content": row["raw_response"]}
-    return match | {"status": 400, "error": "content_policy_violation: inappropriate content"}
+        return fields | {"content": row["raw_response"]}
+    return fields | {"status": 400, "error": "content_policy_violation: inappropriate content"}
 
 
 def test_uniform40_ratings_equal_the_recorded_ratings_and_refusals_end_after_one_attempt(tmp_path):
     items = csv_rows("uniform40-items.csv")
     rows = csv_rows("uniform40-trials-gemma.csv") + csv_rows("uniform40-trials-qwen.csv")
-    folder = pictures(tmp_path / "pictures", [item["image_id"] for item in items])
+    folder = make_pictures(tmp_path / "pictures", [item["image_id"] for item in items])
     table = tmp_path / "items.csv"
     with table.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -105,20 +105,20 @@ def test_uniform40_ratings_equal_the_recorded_ratings_and_refusals_end_after_one
         writer.writerows([item["image_id"], f"{item['image_id']}.png", item["Category"]] for item in items)
     factories.make_user("operator", superuser=True)
     norms = str(recording("uniform40-items.csv"))
-    command("dataset", "import", str(table), "--name", "uniform40", "--images", str(folder), "--norms", norms)
-    command("dataset", "approve", "uniform40@1", "--reason", "looked through")
+    run_command("dataset", "import", str(table), "--name", "uniform40", "--images", str(folder), "--norms", norms)
+    run_command("dataset", "approve", "uniform40@1", "--reason", "looked through")
     image_of = dict(Item.objects.values_list("key", "image_id"))
     assert len(set(image_of.values())) == 40
-    replay = write_lines(tmp_path / "replay.jsonl", (recorded_answer(row, image_of[row["image_id"]]) for row in rows))
+    replay = write_lines(tmp_path / "replay.jsonl", (make_replay_row(row, image_of[row["image_id"]]) for row in rows))
 
     with simulator_process(SimulatorConfig(replays=(replay,))) as provider:
-        experiment = rating_experiment(provider.url, {row["model"] for row in rows})
-        run_to_the_end(experiment)
+        experiment = make_rating_experiment(provider.url, {row["model"] for row in rows})
+        run_experiment(experiment)
 
-    compare(rows)
+    compare_trials(rows)
 
 
-def rating_experiment(url, models):
+def make_rating_experiment(url, models):
     endpoint = factories.make_endpoint("replay", base_url=url, max_concurrency=64, is_free=True)
     experiment = factories.make_experiment(
         "uniform40-replay",
@@ -139,12 +139,12 @@ def rating_experiment(url, models):
     return experiment.slug
 
 
-def compare(rows):
+def compare_trials(rows):
     trials = Trial.objects.select_related("item", "dimension", "run__condition__model")
-    found = {(one.run.condition.model.model, one.item.key, one.dimension.name, one.sample_idx): one for one in trials}
-    assert len(found) == len(rows) == 3200
+    stored = {(row.run.condition.model.model, row.item.key, row.dimension.name, row.sample_idx): row for row in trials}
+    assert len(stored) == len(rows) == 3200
     for row in rows:
-        trial = found[row["model"], row["image_id"], row["dimension"], int(row["sample_idx"])]
+        trial = stored[row["model"], row["image_id"], row["dimension"], int(row["sample_idx"])]
         if row["status"] == "done":
             assert (trial.status, trial.rating) == ("done", int(row["rating"])), row
             assert trial.raw_response == row["raw_response"]

@@ -1,4 +1,4 @@
-"""Points that stop early, with real workers and a provider over HTTP: the budget shows it, and no kill -9 is felt."""
+"""Adaptive stopping with real workers and a provider over HTTP: it saves budget, and a kill -9 changes no decision."""
 
 import json
 import os
@@ -24,18 +24,23 @@ pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture
 def questions(tmp_path):
-    """320 questions in two categories, and a file by which the simulated models know the answers."""
+    """Return 320 questions in two categories, and a file with their answers for the simulated models."""
     rows = [
-        {"key": f"q{at}", "input": f"Say the word number {at:04}.", "target": f"word{at}", "category": "ab"[at % 2]}
-        for at in range(320)
+        {
+            "key": f"q{number}",
+            "input": f"Say the word number {number:04}.",
+            "target": f"word{number}",
+            "category": "ab"[number % 2],
+        }
+        for number in range(320)
     ]
     answers = tmp_path / "answers.jsonl"
     answers.write_text("".join(json.dumps({"text": row["input"], "target": row["target"]}) + "\n" for row in rows))
     return rows, answers
 
 
-def launched(url, rows, **fields):
-    """A model that knows nearly all, and one that knows half."""
+def launch_experiment(url, rows, **fields):
+    """Launch an experiment with a model that answers nearly all questions and a model that answers half."""
     factories.make_team()
     endpoint = factories.make_endpoint("rehearsal", base_url=url, max_concurrency=2 * IN_FLIGHT)
     models = [
@@ -56,16 +61,16 @@ def launched(url, rows, **fields):
     return experiment
 
 
-def check(experiment):
-    """Every point is decided on all of its trials, and nothing was planned or counted twice."""
+def check_points(experiment):
+    """Check that each decision used all trials of its point, and that no trial was planned or counted twice."""
     for run in Run.objects.all():
         assert (run.status, run.n_failed, run.n_done) == ("done", 0, sum(p.n_planned for p in run.points.all()))
     for point in Point.objects.all():
-        # Judged after each round of sixteen, once: no decision was lost or made twice.
-        assert [one["asked"] for one in point.rounds] == list(range(16, point.n_planned + 1, 16))
+        # One decision after each round of sixteen: none is lost or repeated.
+        assert [entry["asked"] for entry in point.rounds] == list(range(16, point.n_planned + 1, 16))
         assert point.status == ("enough" if point.half_width <= 0.09 else "exhausted")
-        asked = Trial.objects.filter(run=point.run_id, item__in=point.items)
-        assert set(asked.values_list("item", flat=True)) == set(point.items[: point.n_planned])
+        trials = Trial.objects.filter(run=point.run_id, item__in=point.items)
+        assert set(trials.values_list("item", flat=True)) == set(point.items[: point.n_planned])
         assert point.n_total + point.n_unread == point.n_planned
     assert find_differences() == []
 
@@ -74,37 +79,37 @@ def test_a_worker_stops_early_and_pays_only_for_its_calls(questions):
     rows, answers = questions
     config = SimulatorConfig(latency_ms=5, answers=(answers,), skills={"sharp": 0.99, "dull": 0.5})
     with simulator_process(config) as provider:
-        experiment = launched(provider.url, rows, max_usd=Decimal(5))
+        experiment = launch_experiment(provider.url, rows, max_usd=Decimal(5))
         with drain_process() as worker:
             assert worker.wait(timeout=90) == 0
         requests = provider.counters()["requests"]
 
-    check(experiment)
+    check_points(experiment)
     experiment.refresh_from_db()
-    found = compute_savings(list_point_lines(experiment))
-    assert requests == Trial.objects.count() == found.asked < found.most == 640
+    savings = compute_savings(list_point_lines(experiment))
+    assert requests == Trial.objects.count() == savings.asked < savings.most == 640
     sharp = Point.objects.filter(run__condition__model__name="sharp")
     assert {point.status for point in sharp} == {"enough"}
     assert max(point.n_planned for point in sharp) <= 96
-    # What was asked is all that was paid: the rest is still in the budget.
+    # Only the calls were paid for: the rest of the budget is available.
     assert experiment.reserved_usd == 0
     assert experiment.spent_usd == sum(trial.cost_usd for trial in Trial.objects.all())
-    assert found.saved_usd > 0
+    assert savings.saved_usd > 0
 
 
 def test_a_killed_worker_loses_and_repeats_no_stopping_decision(questions):
     rows, answers = questions
     config = SimulatorConfig(latency_ms=20, answers=(answers,), skills={"sharp": 0.99, "dull": 0.5})
     with simulator_process(config) as provider:
-        experiment = launched(provider.url, rows, max_usd=None)
+        experiment = launch_experiment(provider.url, rows, max_usd=None)
         with drain_process() as killed, drain_process() as survivor:
             wait_until(lambda: Trial.objects.filter(status="done").count() >= 100)
             os.killpg(killed.pid, signal.SIGKILL)
             killed.wait()
-            held = Trial.objects.filter(status="running").count()
+            claimed = Trial.objects.filter(status="running").count()
             assert survivor.wait(timeout=120) == 0
         requests = provider.counters()["requests"]
 
-    check(experiment)
-    assert Trial.objects.count() <= requests <= Trial.objects.count() + held
+    check_points(experiment)
+    assert Trial.objects.count() <= requests <= Trial.objects.count() + claimed
     assert Endpoint.objects.get().in_flight == 0

@@ -15,28 +15,33 @@ from runs_app.models import Trial
 from tests.factories.engine import IN_FLIGHT
 
 ROOT = Path(__file__).resolve().parents[3]
-HELD = 2 * IN_FLIGHT  # By the limits of the tests' endpoints: what waits for a slot, what flies, what is to be written.
+MAX_CLAIMS = 2 * IN_FLIGHT  # Most claims of a worker: waiting for a slot, in flight, or not yet written.
 
 
-def database_url():
-    known = connection.settings_dict
-    parts = {"host": known["HOST"], "port": known["PORT"], "user": known["USER"], "password": known["PASSWORD"]}
-    query = "&".join(f"{name}={value}" for name, value in parts.items() if value)
-    return f"postgresql:///{known['NAME']}?{query}"
+def get_database_url():
+    parameters = connection.settings_dict
+    query_values = {
+        "host": parameters["HOST"],
+        "port": parameters["PORT"],
+        "user": parameters["USER"],
+        "password": parameters["PASSWORD"],
+    }
+    query = "&".join(f"{name}={value}" for name, value in query_values.items() if value)
+    return f"postgresql:///{parameters['NAME']}?{query}"
 
 
-def data_dir():
-    """Where a test's images are: its own MEDIA_ROOT is this folder's `media`."""
+def get_data_dir():
+    """Return the data folder of the test. Its `media` is the test's MEDIA_ROOT."""
     return str(Path(settings.MEDIA_ROOT).parent)
 
 
 @contextmanager
 def drain_process(shell=(), **environment):
-    """A worker as an operator starts it, in a process group of its own; `shell` is what stands before its command."""
+    """Run a worker as an operator starts it, in its own process group. `shell` precedes its command."""
     process = subprocess.Popen(
         [*shell, sys.executable, "manage.py", "drain", "--until-idle", "--concurrency", str(IN_FLIGHT)],
         cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": database_url(), "EVALSITE_DATA_DIR": data_dir(), **environment},
+        env={**os.environ, "DATABASE_URL": get_database_url(), "EVALSITE_DATA_DIR": get_data_dir(), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -50,8 +55,8 @@ def drain_process(shell=(), **environment):
         process.communicate()
 
 
-def busy_workers():
-    """How many have claimed something."""
+def count_busy_workers():
+    """Return the number of workers with a claim."""
     return Trial.objects.exclude(worker=None).values("worker").distinct().count()
 
 
