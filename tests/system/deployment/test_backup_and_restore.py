@@ -17,7 +17,7 @@ from evalsite.lib.ops.postgres import Embedded
 from runs_app.models import Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.system.faults.conftest import served_by
+from tests.system.faults.conftest import use_database_of
 from tests.system.postgres.conftest import open_folder
 
 PASSING = {"django_session"}
@@ -68,7 +68,7 @@ def test_a_restored_backup_is_the_same_site(site, empty_server, settings, tmp_pa
     before, compared = rows(), find_differences()
     answers = sorted(Trial.objects.values_list("run__condition__condition_id", "item__key", "sample_idx", "answer"))
     settings.MEDIA_ROOT = tmp_path / "new" / "media"
-    with served_by(empty_server):
+    with use_database_of(empty_server):
         assert "1 images put back" in command("restore", dump)
         assert rows() == before
         assert answers == sorted(
@@ -96,7 +96,7 @@ def test_a_backup_contains_no_session_and_is_readable_by_its_owner_only(site, em
     files = [path for path in (tmp_path / "backups").rglob("*") if path.is_file()]
     assert len(files) == 3
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
-    with served_by(empty_server):
+    with use_database_of(empty_server):
         command("restore", max((tmp_path / "backups").glob("*.dump")))
         assert Session.objects.count() == 0
         assert Trial.objects.count() == 12
@@ -108,7 +108,7 @@ def test_a_damaged_dump_restores_nothing(site, empty_server, tmp_path):
     (dump,) = tmp_path.glob("*.dump")
     whole = dump.read_bytes()
     dump.write_bytes(whole[: len(whole) // 2])
-    with served_by(empty_server):
+    with use_database_of(empty_server):
         with pytest.raises(CommandError, match="pg_restore failed") as refused:
             command("restore", dump)
         assert refused.value.returncode == 2

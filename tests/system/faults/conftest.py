@@ -1,4 +1,4 @@
-"""Work for real workers, and a PostgreSQL that may be killed."""
+"""A PostgreSQL server of the test's own, which the test may kill."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,16 +13,18 @@ from tests.system.postgres.conftest import open_folder
 
 
 @contextmanager
-def served_by(embedded: Embedded) -> Iterator[None]:
+def use_database_of(embedded: Embedded) -> Iterator[None]:
     """Use the database of that server within the block, in this process and in the workers that it starts.
 
     The cache is emptied at both ends, because each database has other results under the same keys.
     """
     before = dict(connection.settings_dict)
-    known = embedded.connection()
+    parameters = embedded.connection()
     connection.close()
     cache.clear()
-    connection.settings_dict.update(NAME=known["dbname"], HOST=known["host"], PORT=known["port"], USER=known["user"])
+    connection.settings_dict.update(
+        NAME=parameters["dbname"], HOST=parameters["host"], PORT=parameters["port"], USER=parameters["user"]
+    )
     try:
         yield
     finally:
@@ -32,10 +34,10 @@ def served_by(embedded: Embedded) -> Iterator[None]:
 
 
 @pytest.fixture
-def mortal(transactional_db, prepared):
-    """A PostgreSQL of the test's own, in use; killing it hurts nobody else."""
+def killable_server(transactional_db, prepared):
+    """A running PostgreSQL server that only this test uses, so that the test can kill it."""
     with open_folder() as folder:
         embedded = Embedded(copy_folder(prepared / "postgres", folder / "postgres"))
         embedded.start()
-        with served_by(embedded):
+        with use_database_of(embedded):
             yield embedded

@@ -1,6 +1,6 @@
-"""Several machines in one: each a network namespace with a cable to one switch, which can be pulled out.
+"""Simulated machines: network namespaces, each connected to one switch by a link that can be cut.
 
-Unix sockets are files and cross namespaces, so the test itself reaches the database however the cables are.
+Unix sockets are files and cross namespaces, so the test itself reaches the database even if all links are cut.
 """
 
 import json
@@ -17,22 +17,22 @@ from tests.system.postgres.conftest import wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
 IP = shutil.which("ip") or "ip"
-NET = "10.213.77"  # Within these namespaces alone.
+NET = "10.213.77"  # Exists only within these namespaces.
 
 
-def missing():
-    """What this machine lacks for it, or nothing."""
+def find_missing_support():
+    """Return why this machine cannot simulate a network, or an empty string."""
     if os.geteuid() != 0:
         return "only root makes network namespaces"
-    lacking = [name for name in ("ip", "unshare", "setpriv") if not shutil.which(name)]
-    if lacking:
-        return f"there is no {', '.join(lacking)}"
+    missing_programs = [name for name in ("ip", "unshare", "setpriv") if not shutil.which(name)]
+    if missing_programs:
+        return f"there is no {', '.join(missing_programs)}"
     probe = f"probe-{os.getpid()}"
     if subprocess.run([IP, "netns", "add", probe], capture_output=True).returncode:
         return "the kernel makes no network namespaces here"
     try:
-        made = subprocess.run([IP, "-n", probe, "link", "add", "probe", "type", "bridge"], capture_output=True)
-        return "the kernel makes no bridges here" if made.returncode else ""
+        result = subprocess.run([IP, "-n", probe, "link", "add", "probe", "type", "bridge"], capture_output=True)
+        return "the kernel makes no bridges here" if result.returncode else ""
     finally:
         ip("netns", "del", probe)
 
@@ -43,52 +43,52 @@ def ip(*arguments):
 
 @dataclass(frozen=True)
 class Machine:
-    """`name` is its host name and its namespace's, `address` where the others reach it."""
+    """A network namespace. `name` is its name and its host name; the other machines reach it at `address`."""
 
     name: str
     address: str
 
     @property
     def shell(self):
-        """What stands before a command that is to run there."""
-        renamed = ["unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', self.name]
-        return [IP, "netns", "exec", self.name, *renamed]
+        """Return the prefix of a command that runs on this machine."""
+        with_host_name = ["unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', self.name]
+        return [IP, "netns", "exec", self.name, *with_host_name]
 
-    def pull_the_cable(self):
+    def cut_network(self):
         ip("-n", self.name, "link", "set", "eth0", "down")
 
-    def plug_it_in(self):
+    def restore_network(self):
         ip("-n", self.name, "link", "set", "eth0", "up")
 
 
 @contextmanager
-def machines(*names):
-    """So many machines on one switch; gone after the block."""
+def create_machines(*names):
+    """Create machines connected to one switch. Remove them after the block."""
     prefix = f"ev{os.getpid()}"
     switch = f"{prefix}-switch"
     with ExitStack() as stack:
-        _namespace(stack, switch)
+        _add_namespace(stack, switch)
         ip("-n", switch, "link", "add", "bridge", "type", "bridge")
         ip("-n", switch, "link", "set", "bridge", "up")
-        made = [Machine(f"{prefix}-{name}", f"{NET}.{number}") for number, name in enumerate(names, start=1)]
-        for number, machine in enumerate(made):
-            _namespace(stack, machine.name)
+        created = [Machine(f"{prefix}-{name}", f"{NET}.{number}") for number, name in enumerate(names, start=1)]
+        for number, machine in enumerate(created):
+            _add_namespace(stack, machine.name)
             ip("-n", switch, "link", "add", f"port{number}", "type", "veth", "peer", "eth0", "netns", machine.name)
             ip("-n", switch, "link", "set", f"port{number}", "master", "bridge", "up")
             ip("-n", machine.name, "addr", "add", f"{machine.address}/24", "dev", "eth0")
             ip("-n", machine.name, "link", "set", "lo", "up")
-            machine.plug_it_in()
-        yield made
+            machine.restore_network()
+        yield created
 
 
-def _namespace(stack, name):
+def _add_namespace(stack, name):
     ip("netns", "add", name)
     stack.callback(ip, "netns", "del", name)
 
 
 @contextmanager
-def database_on(machine, embedded):
-    """The cluster of an embedded server that is stopped, served to the network from that machine."""
+def run_database_on(machine, embedded):
+    """Serve the cluster of a stopped embedded server to the network from this machine. Yield its URL."""
     cluster = embedded.data_dir / "data"
     embedded._make_socket_dir()
     embedded._write_access_rules()
@@ -124,8 +124,8 @@ def database_on(machine, embedded):
 
 
 @contextmanager
-def provider_on(machine, config):
-    """The address of a simulated provider there, and a function that says what it has counted."""
+def run_provider_on(machine, config):
+    """Run a simulated provider on this machine. Yield its URL and a function that returns its counters."""
     from runs_app.simulator.options import build_arguments
 
     process = subprocess.Popen(
@@ -137,13 +137,13 @@ def provider_on(machine, config):
     try:
         url = process.stdout.readline().partition("listening on ")[2].strip()
         assert url, "the provider did not start"
-        yield url, lambda: _counters(machine, url)
+        yield url, lambda: _read_counters(machine, url)
     finally:
         process.terminate()
         process.communicate()
 
 
-def _counters(machine, url):
+def _read_counters(machine, url):
     code = f"import urllib.request as u; print(u.urlopen('{url.removesuffix('/v1')}/counters').read().decode())"
-    said = subprocess.run([*machine.shell, sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return json.loads(said.stdout)
+    process = subprocess.run([*machine.shell, sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return json.loads(process.stdout)

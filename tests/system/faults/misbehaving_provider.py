@@ -1,4 +1,4 @@
-"""A provider that misbehaves in the way that the question names: bare TCP, so that nothing mends its replies."""
+"""A provider that misbehaves as the question requests. It writes to TCP directly, so no library repairs replies."""
 
 import asyncio
 import json
@@ -12,42 +12,44 @@ MB = 2**20
 FINE = json.dumps(completion("fine")).encode()
 
 
-def http(body, *, status="200 OK", length=None, kind="application/json"):
+def build_response(body, *, status="200 OK", length=None, kind="application/json"):
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body) if length is None else length}\r\n"
     return head.encode() + b"Connection: close\r\n\r\n" + body
 
 
-def saying(content):
-    return http(json.dumps(completion(content)).encode())
+def build_completion(content):
+    return build_response(json.dumps(completion(content)).encode())
 
 
 REPLIES = {
-    "fine": http(FINE),
+    "fine": build_response(FINE),
     "hangs up": b"",
-    "half a reply": http(FINE[: len(FINE) // 2], length=len(FINE)),
+    "half a reply": build_response(FINE[: len(FINE) // 2], length=len(FINE)),
     "not http": b"\x16\x03\x01\x02\x00 I speak something else\r\n\r\n",
-    "web page": http(b"<html><body>Welcome to the captive portal</body></html>", kind="text/html"),
-    "empty body": http(b""),
-    "no json": http(b'{"choices": [{"message"'),
-    "other json": http(b'[1, {"choices": 7}, null]'),
-    "numbers for words": http(json.dumps(completion() | {"id": 7, "model": [], "choices": [{"message": 3}]}).encode()),
-    "deep json": http(b'{"a":' * 100_000),
-    "invalid utf-8": http(FINE.replace(b"fine", b"f\xff\xfe\xc3ne")),
-    "nul bytes": saying("a\0b"),
-    "raw nul bytes": http(FINE.replace(b"fine", b"a\0b")),
-    "half a character": http(FINE.replace(b"fine", b"a\\ud83db")),
-    "10 MB of text": saying("x" * (10 * MB)),
-    "10 MB of rubbish": http(b"\x00\xff" * (5 * MB)),
-    "20 MB of text": saying("x" * (20 * MB)),
-    "mad numbers": http(
+    "web page": build_response(b"<html><body>Welcome to the captive portal</body></html>", kind="text/html"),
+    "empty body": build_response(b""),
+    "no json": build_response(b'{"choices": [{"message"'),
+    "other json": build_response(b'[1, {"choices": 7}, null]'),
+    "numbers for words": build_response(
+        json.dumps(completion() | {"id": 7, "model": [], "choices": [{"message": 3}]}).encode()
+    ),
+    "deep json": build_response(b'{"a":' * 100_000),
+    "invalid utf-8": build_response(FINE.replace(b"fine", b"f\xff\xfe\xc3ne")),
+    "nul bytes": build_completion("a\0b"),
+    "raw nul bytes": build_response(FINE.replace(b"fine", b"a\0b")),
+    "half a character": build_response(FINE.replace(b"fine", b"a\\ud83db")),
+    "10 MB of text": build_completion("x" * (10 * MB)),
+    "10 MB of rubbish": build_response(b"\x00\xff" * (5 * MB)),
+    "20 MB of text": build_completion("x" * (20 * MB)),
+    "mad numbers": build_response(
         json.dumps(
             completion("mad")
             | {"usage": {"prompt_tokens": 10**30, "completion_tokens": -5, "total_tokens": 10**30, "cost": -3.0}}
         ).encode()
     ),
-    "long names": http(json.dumps(completion("long") | {"id": "i" * 5000, "model": "m" * 5000}).encode()),
+    "long names": build_response(json.dumps(completion("long") | {"id": "i" * 5000, "model": "m" * 5000}).encode()),
     "redirect": b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n",
-    "key in error": http(b'{"error": {"message": "bad key sk-abcdefgh12345678"}}', status="400 Bad Request"),
+    "key in error": build_response(b'{"error": {"message": "bad key sk-abcdefgh12345678"}}', status="400 Bad Request"),
 }
 SILENT = {"never answers": b"", "half open": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"}
 DRIPPING = "drips"
@@ -57,12 +59,12 @@ BEHAVIOURS = (*REPLIES, *SILENT, DRIPPING)
 class Misbehaving:
     def __init__(self):
         self.url = ""
-        self.asked = Counter()
+        self.requests = Counter()
 
     async def serve(self, reader, writer):
         try:
             await self._answer(reader, writer)
-        except (OSError, asyncio.IncompleteReadError):  # It hung up, perhaps without a word.
+        except (OSError, asyncio.IncompleteReadError):  # The client closed the connection.
             pass
         finally:
             writer.close()
@@ -71,13 +73,13 @@ class Misbehaving:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         length = int(head.partition("content-length:")[2].partition("\r\n")[0])
         body = json.loads(await reader.readexactly(length))
-        asked = body["messages"][-1]["content"]
-        self.asked[asked] += 1
-        writer.write(SILENT.get(asked, REPLIES.get(asked, b"HTTP/1.1 200 OK\r\n\r\n")))
+        behaviour = body["messages"][-1]["content"]
+        self.requests[behaviour] += 1
+        writer.write(SILENT.get(behaviour, REPLIES.get(behaviour, b"HTTP/1.1 200 OK\r\n\r\n")))
         await writer.drain()
-        if asked in SILENT:
-            await reader.read()  # Until the client has had enough.
-        while asked == DRIPPING:
+        if behaviour in SILENT:
+            await reader.read()  # Until the client closes the connection.
+        while behaviour == DRIPPING:
             writer.write(b" ")
             await writer.drain()
             await asyncio.sleep(0.05)

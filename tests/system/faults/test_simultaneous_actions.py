@@ -23,14 +23,14 @@ WORKERS = 8
 PRICE = Decimal("0.10")
 
 
-def answered(claim, cost=PRICE):
+def build_result(claim, cost=PRICE):
     answer = reply(cost_usd=cost)
     return Result(
         claim, "done", outcomes.build_answer_outcome(answer, None).trial, [outcomes.build_attempt_from_reply(answer)]
     )
 
 
-def planned(items=40, samples=5, **fields):
+def make_run(items=40, samples=5, **fields):
     experiment = factories.make_experiment(
         "crowd", dataset=factories.make_dataset("crowd", items), samples=samples, **{"max_usd": None, **fields}
     )
@@ -42,7 +42,7 @@ def planned(items=40, samples=5, **fields):
 
 
 def test_workers_that_reach_the_budget_simultaneously_never_exceed_it(transactional_db):
-    run = planned(max_usd=Decimal("4.00"))  # It pays forty of two hundred.
+    run = make_run(max_usd=Decimal("4.00"))  # Enough for forty of two hundred trials.
     overdrawn = []
 
     def work():
@@ -52,7 +52,7 @@ def test_workers_that_reach_the_budget_simultaneously_never_exceed_it(transactio
             spent, reserved = Experiment.objects.values_list("spent_usd", "reserved_usd").get()
             if spent + reserved > 4:
                 overdrawn.append(spent + reserved)
-            done += record_results([answered(claim) for claim in claims], worker)
+            done += record_results([build_result(claim) for claim in claims], worker)
         return done
 
     done = run_at_once(*[work] * WORKERS)
@@ -68,12 +68,12 @@ def test_workers_that_reach_the_budget_simultaneously_never_exceed_it(transactio
 
 
 def test_simultaneous_claims_never_exceed_the_slots_of_an_endpoint(transactional_db):
-    planned()
+    make_run()
     Endpoint.objects.update(max_concurrency=11)
     workers = [WorkerRegistration().worker_id for _ in range(WORKERS)]
     claims = run_at_once(*[lambda worker=worker: admit(worker, 5) for worker in workers])
-    held = [claim.trial_id for some in claims for claim in some]
-    assert len(held) == len(set(held)) == 11
+    trial_ids = [claim.trial_id for batch in claims for claim in batch]
+    assert len(trial_ids) == len(set(trial_ids)) == 11
     assert Endpoint.objects.get().in_flight == 11
     assert find_differences() == []
 
@@ -92,7 +92,7 @@ def test_simultaneous_launches_create_one_row_per_trial(transactional_db):
 
 
 def test_concurrent_workers_and_people_never_deadlock(transactional_db, monkeypatch):
-    """Every verb there is, over and over, in ten threads: locks in another order would deadlock within a second."""
+    """Ten threads repeat every action. A wrong order of locks would deadlock within a second."""
     monkeypatch.setattr("runs_app.run_control.enqueue_drains", lambda *_: None)
     models = [factories.make_model(name, max_output_tokens=9) for name in ("a", "b", "c")]
     models[2].endpoint = factories.make_endpoint("other")
@@ -102,12 +102,12 @@ def test_concurrent_workers_and_people_never_deadlock(transactional_db, monkeypa
     second = factories.make_experiment("two", dataset=dataset, models=models[1:], max_usd=None, sequential=True)
     for experiment in (first, second):
         run_control.launch(experiment, by="test")
-    until = time.monotonic() + 4
+    deadline = time.monotonic() + 4
 
     def is_over():
-        return time.monotonic() > until and {"ok", "lost"} <= set(Attempt.objects.values_list("outcome", flat=True))
+        return time.monotonic() > deadline and {"ok", "lost"} <= set(Attempt.objects.values_list("outcome", flat=True))
 
-    verbs = [
+    actions = [
         claim_and_record,
         claim_and_record,
         claim_and_vanish,
@@ -115,22 +115,22 @@ def test_concurrent_workers_and_people_never_deadlock(transactional_db, monkeypa
         launch,
         launch,
         pause_and_resume,
-        retry,
+        retry_failed,
     ]
-    verbs += [edit, remember_and_forget]
-    deadlocks = run_at_once(*[lambda verb=verb: again_and_again(verb, is_over) for verb in verbs])
+    actions += [edit_limits_and_prices, use_and_purge_cache]
+    deadlocks = run_at_once(*[lambda action=action: repeat(action, is_over) for action in actions])
     assert sum(deadlocks) == 0
     assert set(Trial.objects.values_list("status", flat=True)) >= {"pending", "done"}
     assert {"ok", "lost"} <= set(Attempt.objects.values_list("outcome", flat=True))
     assert find_differences() == []
 
 
-def again_and_again(verb, is_over):
-    """How often the server had to end a deadlock."""
+def repeat(action, is_over):
+    """Repeat the action until `is_over()`. Return the number of deadlocks."""
     deadlocks = 0
     while not is_over():
         try:
-            verb()
+            action()
         except OperationalError as error:
             if "deadlock" not in str(error):
                 raise
@@ -143,7 +143,7 @@ def claim_and_record():
     claims = admit(worker, 9)
     renew_leases([claim.trial_id for claim in claims], [claim.token for claim in claims])
     random.shuffle(claims)
-    record_results([answered(claim, Decimal("0.00001")) for claim in claims], worker)
+    record_results([build_result(claim, Decimal("0.00001")) for claim in claims], worker)
 
 
 def claim_and_vanish():
@@ -157,7 +157,7 @@ def launch():
     Experiment.objects.filter(pk=experiment.pk, samples__lt=300).update(samples=experiment.samples + 1)
     try:
         run_control.launch(Experiment.objects.get(pk=experiment.pk), by="test", wave=random.choice(["", "again"]))
-    except PlanError:  # Epochs of one wave would run into those of the other.
+    except PlanError:  # The epochs of the two waves would overlap.
         Experiment.objects.filter(pk=experiment.pk).update(samples=experiment.samples)
 
 
@@ -167,11 +167,11 @@ def pause_and_resume():
     run_control.resume(runs, by="test")
 
 
-def retry():
+def retry_failed():
     run_control.retry_failed(Run.objects.all(), by="test")
 
 
-def edit():
+def edit_limits_and_prices():
     model = random.choice(LanguageModel.objects.all())
     model.input_price = random.randint(0, 9)
     model.save()
@@ -181,8 +181,8 @@ def edit():
     random.choice(Run.objects.all()).change_concurrency(random.randint(10, 99), by="test")
 
 
-def remember_and_forget():
-    """As two drains that ask the same in other orders, while somebody empties the cache."""
+def use_and_purge_cache():
+    """Take cache keys like two drains with the same questions in another order, and sometimes purge the cache."""
     trials = random.sample(list(Trial.objects.values_list("pk", flat=True)), 9)
     take_cache_keys({trial: f"key {random.randrange(20)}" for trial in trials})
     if random.random() < 0.2:

@@ -1,1 +1,1 @@
-"""A campaign of faults: each strikes a run in the middle, and an account says what it cost."""
+"""A campaign that injects faults into runs, one per run, and reports what each fault cost."""

@@ -1,10 +1,10 @@
-"""Strike after strike, and then many trials under random faults; a table as Markdown.
+"""Inject each fault into a run, then run many trials under random faults. Print a Markdown table.
 
     python -m tests.system.faults.campaign                               # every fault once, and 3,000 trials under fire
     python -m tests.system.faults.campaign --only worker postgres        # these alone
     python -m tests.system.faults.campaign --only rage --trials 100000   # the long one
 
-It starts a PostgreSQL and providers of its own and leaves nothing behind. Exit code 1 where a promise was broken.
+It starts its own PostgreSQL and providers and removes them. The exit code is 1 if a promise was broken.
 """
 
 import argparse
@@ -13,10 +13,10 @@ import os
 import sys
 from pathlib import Path
 
-from tests.system.faults.campaign.account import table_of
-from tests.system.faults.campaign.lab import lab
-from tests.system.faults.campaign.rage import rage
-from tests.system.faults.campaign.strikes import STRIKES, disk_filled
+from tests.system.faults.campaign.fault_account import format_table
+from tests.system.faults.campaign.faults import FAULTS, fill_small_disk
+from tests.system.faults.campaign.lab import run_lab
+from tests.system.faults.campaign.random_faults import run_random_faults
 
 DISK, RAGE = "disk", "rage"
 
@@ -27,31 +27,31 @@ def main():
 
     config = SimulatorConfig(latency_ms=options.latency_ms, latency_sigma=0.5, retry_after_s=0.05, seed=options.seed)
     accounts, notes = [], []
-    wanted = options.only or [*STRIKES, DISK, RAGE]
-    with lab(config) as place:
-        logging.disable(logging.WARNING)  # Refusals of a full disk and of a server that is away are what it is about.
-        strikes = [STRIKES[name] for name in wanted if name in STRIKES]
-        accounts += [told(strike(place, options.strike_trials)) for strike in strikes]
-        if RAGE in wanted:
-            account, notes = rage(place, options)
-            accounts.append(told(account))
-    if DISK in wanted and os.geteuid() == 0:
-        accounts.append(told(disk_filled(config, options.strike_trials)))
-    report = table_of(accounts) + "".join(f"\n- {note}" for note in notes) + "\n"
+    selected = options.only or [*FAULTS, DISK, RAGE]
+    with run_lab(config) as lab:
+        logging.disable(logging.WARNING)  # A full disk and a stopped server cause expected warnings.
+        faults = [FAULTS[name] for name in selected if name in FAULTS]
+        accounts += [print_account(inject_fault(lab, options.strike_trials)) for inject_fault in faults]
+        if RAGE in selected:
+            account, notes = run_random_faults(lab, options)
+            accounts.append(print_account(account))
+    if DISK in selected and os.geteuid() == 0:
+        accounts.append(print_account(fill_small_disk(config, options.strike_trials)))
+    report = format_table(accounts) + "".join(f"\n- {note}" for note in notes) + "\n"
     print(report)
     if options.out:
         options.out.write_text(report)
     return int(not all(account.promises_kept for account in accounts))
 
 
-def told(account):
+def print_account(account):
     print(f"{account.fault}: {'kept' if account.promises_kept else 'BROKEN'}; {account.recovery}", flush=True)
     return account
 
 
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="+", choices=[*STRIKES, DISK, RAGE], help="instead of all")
+    parser.add_argument("--only", nargs="+", choices=[*FAULTS, DISK, RAGE], help="instead of all")
     parser.add_argument("--out", type=Path, help="write the table into this file, too")
     parser.add_argument("--strike-trials", type=int, default=3000, help="of each run that is struck once")
     parser.add_argument("--trials", type=int, default=3000, help="of the run under random faults")

@@ -1,4 +1,4 @@
-"""A database, a provider and workers of the campaign's own, which nobody else's faults touch."""
+"""A database, a provider and workers that only the campaign uses."""
 
 import os
 import signal
@@ -14,20 +14,20 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[4]
 IN_FLIGHT = 32
 LEASE_S = 10.0
-MAX_ATTEMPTS = 8  # At one fault in five, one trial in four hundred thousand fails so often in a row.
+MAX_ATTEMPTS = 8  # With one fault in five calls, one trial in 400,000 fails eight times in a row.
 PATIENCE_S = 180.0
 
 
 @dataclass
 class Lab:
-    """Where faults strike."""
+    """The processes into which faults are injected."""
 
     server: Any
     provider: Any
     workers: list[subprocess.Popen] = field(default_factory=list)
 
-    def work(self, name, trials, **fields):
-        """A planned run of so many trials. Every request is its own: the provider can tell which it answered twice."""
+    def make_run(self, name, trials, **fields):
+        """Plan a run of this many trials. Each request is unique, so the provider detects repeated requests."""
         from runs_app.models import Run
         from tests import factories
 
@@ -50,21 +50,21 @@ class Lab:
         factories.plan_trials(run)
         return run
 
-    def join(self, workers=2, **environment):
-        """So many more workers. Returns them at once: they take seconds to start."""
+    def start_workers(self, workers=2, **environment):
+        """Start workers. Return them immediately: they need seconds until they claim trials."""
         command = [sys.executable, "manage.py", "drain", "--until-idle", "--concurrency", str(IN_FLIGHT)]
         silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        fresh = [
+        started = [
             subprocess.Popen(command, cwd=ROOT, env=os.environ | environment, start_new_session=True, **silent)
             for _ in range(workers)
         ]
-        self.workers += fresh
-        return fresh
+        self.workers += started
+        return started
 
-    def keep(self, workers):
-        """Replace those that have ended."""
+    def replace_ended_workers(self, workers):
+        """Replace workers that have ended."""
         self.workers = [worker for worker in self.workers if worker.poll() is None]
-        self.join(workers - len(self.workers))
+        self.start_workers(workers - len(self.workers))
 
     def end_workers(self):
         for worker in self.workers:
@@ -78,7 +78,7 @@ class Lab:
         self.workers = []
 
     def kill_server(self):
-        """Every process of it at once, as the kernel does where memory ends."""
+        """Kill all processes of the server, as the kernel does without free memory."""
         from django.db import connection
 
         from tests.system.postgres.conftest import servers_in
@@ -93,31 +93,34 @@ class Lab:
 
 
 @contextmanager
-def lab(config, folder=None):
-    """With a server in a folder of its own, or below this one; Django is set up on it."""
+def run_lab(config, folder=None):
+    """Start a server and a provider, and set up Django. The server is below `folder`, or below a temporary folder."""
     from evalsite.lib.ops.postgres import Embedded
     from tests.system.postgres.conftest import open_folder
 
-    with open_folder() as own, tempfile.TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as data:
-        server = Embedded((folder or own) / "postgres")
+    with (
+        open_folder() as temporary,
+        tempfile.TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as data,
+    ):
+        server = Embedded((folder or temporary) / "postgres")
         server.start()
-        set_up(server, data)
+        set_up_django(server, data)
         from runs_app.simulator.process import simulator_process
 
         with simulator_process(config) as provider:
-            made = Lab(server, provider)
+            lab = Lab(server, provider)
             try:
-                yield made
+                yield lab
             finally:
-                made.end_workers()
-                made.kill_server()
+                lab.end_workers()
+                lab.kill_server()
 
 
-def set_up(server, data):
-    """Django on that server, with its tables made."""
-    known = server.connection()
+def set_up_django(server, data):
+    """Set up Django on this server and create the tables."""
+    parameters = server.connection()
     os.environ["DATABASE_URL"] = (
-        f"postgresql:///{known['dbname']}?host={known['host']}&port={known['port']}&user=evalsite"
+        f"postgresql:///{parameters['dbname']}?host={parameters['host']}&port={parameters['port']}&user=evalsite"
     )
     os.environ |= {"EVALSITE_DATA_DIR": str(data), "DJANGO_SETTINGS_MODULE": "evalsite.settings"}
     import django
@@ -126,8 +129,10 @@ def set_up(server, data):
     django.setup()
     from django.db import connection
 
-    connection.close()  # An earlier lab's, perhaps.
-    connection.settings_dict.update(NAME=known["dbname"], HOST=known["host"], PORT=known["port"], USER=known["user"])
+    connection.close()  # An earlier lab may have left a connection.
+    connection.settings_dict.update(
+        NAME=parameters["dbname"], HOST=parameters["host"], PORT=parameters["port"], USER=parameters["user"]
+    )
     call_command("migrate", interactive=False, verbosity=0)
 
 
@@ -136,23 +141,23 @@ def kill_group(process):
     process.wait()
 
 
-def row_of(worker):
-    """The worker's row, once it has one."""
+def find_worker_row(worker):
+    """Return the row of the worker, or None before it registered."""
     from runs_app.models import Worker
 
     return Worker.objects.filter(pid=worker.pid, left_at=None).order_by("-pk").first()
 
 
-def fresh(run):
+def refresh(run):
     run.refresh_from_db()
     return run
 
 
-def seconds_until(is_so, patience_s=PATIENCE_S):
-    """How long it took. TimeoutError where it never came."""
-    began = time.monotonic()
-    while not is_so():
-        if time.monotonic() - began > patience_s:
+def wait_until(condition, patience_s=PATIENCE_S):
+    """Wait until the condition holds. Return the seconds. Raise TimeoutError after `patience_s`."""
+    started_at = time.monotonic()
+    while not condition():
+        if time.monotonic() - started_at > patience_s:
             raise TimeoutError(f"waited in vain for {patience_s:g} s")
         time.sleep(0.05)
-    return time.monotonic() - began
+    return time.monotonic() - started_at

@@ -15,8 +15,8 @@ from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests.factories.engine import make_launched_run
 from tests.prepared_database import copy_folder
-from tests.system.faults.conftest import served_by
-from tests.system.faults.test_a_database_that_goes_away import TRIALS, assert_all_is_done_once, kill
+from tests.system.faults.conftest import use_database_of
+from tests.system.faults.test_database_outage import TRIALS, assert_each_trial_is_done_once, kill_server
 from tests.system.postgres.conftest import open_folder
 from tests.system.processes.workers import IN_FLIGHT, drain_process, wait_until
 
@@ -27,16 +27,16 @@ pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
 
 @contextmanager
-def small_disk(folder):
-    """A disk of its own below the folder. Skips where none can be made."""
+def mount_small_disk(folder):
+    """Mount a small disk below the folder. Skip the test if that is impossible."""
     disk = folder / "disk"
     disk.mkdir()
     if os.geteuid() != 0 or not MOUNT:
         pytest.skip("only root mounts a small disk")
     options = f"size={DISK_MB}m,mode=755"
-    made = subprocess.run([MOUNT, "-t", "tmpfs", "-o", options, "tmpfs", disk], capture_output=True, text=True)
-    if made.returncode:
-        pytest.skip(f"no small disk can be mounted here: {made.stderr.strip()}")
+    result = subprocess.run([MOUNT, "-t", "tmpfs", "-o", options, "tmpfs", disk], capture_output=True, text=True)
+    if result.returncode:
+        pytest.skip(f"no small disk can be mounted here: {result.stderr.strip()}")
     try:
         yield disk
     finally:
@@ -44,21 +44,21 @@ def small_disk(folder):
 
 
 @pytest.fixture
-def cramped(prepared):
-    """A server on a small disk, in use; and that disk."""
-    with open_folder() as folder, small_disk(folder) as disk:
+def server_on_small_disk(prepared):
+    """A running server on a small disk, and the disk."""
+    with open_folder() as folder, mount_small_disk(folder) as disk:
         embedded = Embedded(copy_folder(prepared / "postgres", disk / "postgres"))
         embedded.start()
         try:
-            with served_by(embedded):
+            with use_database_of(embedded):
                 yield embedded, disk
         finally:
-            kill(embedded)
+            kill_server(embedded)
             shutil.rmtree(embedded.socket_dir)
 
 
-def fill(disk):
-    """To the last byte."""
+def fill_disk(disk):
+    """Fill the disk to the last byte. Return the file to delete."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file:
         for size in (2**20, 4096):
@@ -68,32 +68,32 @@ def fill(disk):
     return ballast
 
 
-def wait_for_words(process, words, seconds=90):
-    """Until the worker has said them; what it said."""
-    said, deadline = "", time.monotonic() + seconds
-    while words not in said:
+def wait_for_output(process, words, seconds=90):
+    """Wait until the worker prints these words. Return its output."""
+    output, deadline = "", time.monotonic() + seconds
+    while words not in output:
         ready, _, _ = select.select([process.stdout], [], [], deadline - time.monotonic())
-        assert ready, f"it did not say {words!r}: {said}"
-        said += os.read(process.stdout.fileno(), 65_536).decode()
-    return said
+        assert ready, f"it did not say {words!r}: {output}"
+        output += os.read(process.stdout.fileno(), 65_536).decode()
+    return output
 
 
-def test_workers_wait_for_disk_space_and_resume(cramped):
-    embedded, disk = cramped
+def test_workers_wait_for_disk_space_and_resume(server_on_small_disk):
+    embedded, disk = server_on_small_disk
     with simulator_process(SimulatorConfig(latency_ms=200)) as provider:
         make_launched_run(provider.url)
         with drain_process() as worker:
             wait_until(lambda: Run.objects.get().n_done >= IN_FLIGHT)
-            provider.set_faults(latency_ms=2000)  # So that it is not over before the disk is full.
-            ballast = fill(disk)
-            wait_for_words(worker, "the database is out of resources: ")
+            provider.set_faults(latency_ms=2000)  # The disk must be full before the run ends.
+            ballast = fill_disk(disk)
+            wait_for_output(worker, "the database is out of resources: ")
             assert worker.poll() is None
-            asked = provider.counters()["requests"]
-            assert asked < TRIALS, "it was over before the disk was full"
-            wait_for_words(worker, "the database")  # Once more: it waits, and asks nothing meanwhile.
-            assert provider.counters()["requests"] <= asked + IN_FLIGHT
+            requests = provider.counters()["requests"]
+            assert requests < TRIALS, "it was over before the disk was full"
+            wait_for_output(worker, "the database")  # Printed again: the worker waits and makes no calls.
+            assert provider.counters()["requests"] <= requests + IN_FLIGHT
             provider.set_faults(latency_ms=50)
             ballast.unlink()
-            embedded.start()  # Where it was so full that the server itself ended.
+            embedded.start()  # A full disk may have ended the server.
             assert worker.wait(timeout=120) == 0
-        assert_all_is_done_once(provider)
+        assert_each_trial_is_done_once(provider)

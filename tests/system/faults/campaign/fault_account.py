@@ -1,4 +1,4 @@
-"""What a fault has cost: rows lost, rows doubled, answers paid twice, and the time until work went on."""
+"""The cost of a fault: rows lost, rows duplicated, answers paid twice, and the time until work resumed."""
 
 from collections import Counter
 from dataclasses import dataclass, fields
@@ -17,12 +17,12 @@ class Account:
 
     @property
     def promises_kept(self):
-        """Only what was in flight where the fault struck may be paid twice."""
+        """Return whether only calls that were in flight at the fault were paid twice, and nothing was lost."""
         return not self.lost and not self.doubled and self.paid_twice <= self.in_flight and self.reconcile == "equal"
 
 
-def account_of(fault, run, *, answers=None, in_flight=0, recovery="", ended=("done", "failed")):
-    """Of a run that is over. `answers` is how many the provider gave; None where it cannot tell."""
+def make_account(fault, run, *, answers=None, in_flight=0, recovery="", ended=("done", "failed")):
+    """Return the account of a finished run. `answers` is the number of answers of the provider, or None if unknown."""
     from django.db.models import Count
 
     from runs_app.models import Attempt
@@ -31,19 +31,19 @@ def account_of(fault, run, *, answers=None, in_flight=0, recovery="", ended=("do
     run.refresh_from_db()
     attempts = Attempt.objects.filter(run=run)
     answered = attempts.filter(outcome__in=["ok", "late"], error_class__in=["", "worker_lost"])
-    again = answered.values("trial").annotate(n=Count("pk")).filter(n__gt=1).count()
+    answered_twice = answered.values("trial").annotate(n=Count("pk")).filter(n__gt=1).count()
     malformed = run.errors.get("malformed_reply", 0)
     unread = max(0, answers - answered.count() - malformed) if answers is not None else 0
-    found = find_differences()
+    differences = find_differences()
     return Account(
         fault,
         run.n_trials,
         lost=run.n_trials - run.trials.filter(status__in=ended).count(),
         doubled=run.trials.values("item", "dimension", "sample_idx").annotate(n=Count("pk")).filter(n__gt=1).count(),
-        paid_twice=unread + again,
+        paid_twice=unread + answered_twice,
         in_flight=in_flight,
         recovery=recovery,
-        reconcile="equal" if not found else "; ".join(map(str, found)),
+        reconcile="equal" if not differences else "; ".join(map(str, differences)),
     )
 
 
@@ -59,8 +59,8 @@ HEADS = {
 }
 
 
-def table_of(accounts):
-    """As Markdown."""
+def format_table(accounts):
+    """Return the accounts as a Markdown table."""
     lines = [f"| {' | '.join(HEADS.values())} |", f"|{' --- |' * len(HEADS)}"]
     for account in accounts:
         cells = (getattr(account, field.name) for field in fields(Account))
@@ -68,14 +68,14 @@ def table_of(accounts):
     return "\n".join(lines) + "\n"
 
 
-def outcomes_of(run):
+def count_outcomes(run):
     from runs_app.models import Attempt
 
     return dict(Counter(Attempt.objects.filter(run=run).values_list("outcome", flat=True)))
 
 
-def spread(seconds, note):
+def format_range(seconds, note):
     if not seconds:
         return "-"
-    middle = sorted(seconds)[len(seconds) // 2]
-    return f"{min(seconds):.1f} to {max(seconds):.1f} s, {middle:.1f} s in the middle ({note})"
+    median = sorted(seconds)[len(seconds) // 2]
+    return f"{min(seconds):.1f} to {max(seconds):.1f} s, {median:.1f} s in the middle ({note})"

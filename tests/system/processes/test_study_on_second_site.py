@@ -25,7 +25,7 @@ from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.studies import make_whole_study
 from tests.page_text import page_text
-from tests.system.faults.conftest import served_by
+from tests.system.faults.conftest import use_database_of
 from tests.system.postgres.conftest import open_folder
 
 EMPTY = {"Norm", "ParametricSpace", "Dimension", "Experiment_dimensions", "RatingQueue_dimensions",
@@ -118,7 +118,7 @@ def test_a_second_database_has_the_same_content_numbers_and_pages(
     original = collect_facts(study, tmp_path)
     shutil.move(tmp_path / "made.zip", tmp_path / "sent.zip")
     settings.MEDIA_ROOT = tmp_path / "second" / "media"
-    with served_by(second_server):
+    with use_database_of(second_server):
         run_command("migrate", "-v0")
         factories.make_user("importer", superuser=True)
         output = run_command("import_snapshot", tmp_path / "sent.zip")

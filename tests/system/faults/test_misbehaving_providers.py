@@ -1,4 +1,4 @@
-"""Whatever a provider does, its trials end with a recorded outcome, and trials of other providers are answered."""
+"""Trials of a misbehaving provider end with a recorded outcome, and trials of other providers are answered."""
 
 import socket
 
@@ -44,7 +44,7 @@ TRANSIENT = {
 PERMANENT = {"redirect": "not_allowed", "key in error": "bad_request"}
 
 
-def experiment_at(url, dataset, **fields):
+def make_experiment_at(url, dataset, **fields):
     endpoint = factories.make_endpoint("odd", base_url=url, max_concurrency=64, is_free=True, adaptive=False)
     return factories.make_experiment(
         dataset.slug,
@@ -54,7 +54,7 @@ def experiment_at(url, dataset, **fields):
     )
 
 
-def run_of(experiment):
+def make_run(experiment):
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run)
     return run
@@ -65,27 +65,27 @@ def test_every_kind_of_reply_is_recorded_and_affects_no_other_trial():
     with misbehaving_provider() as provider:
         for name, behaviours, timeout_s in (("odd", REPLIES, 60), ("endless", endless, 3)):
             items = [{"key": f"q{number}", "input": words} for number, words in enumerate(behaviours)]
-            run_of(experiment_at(provider.url, factories.make_dataset(name, items), request_timeout_s=timeout_s))
+            make_run(make_experiment_at(provider.url, factories.make_dataset(name, items), request_timeout_s=timeout_s))
         with drain_process() as worker:
             assert worker.wait(timeout=120) == 0
     trials = Trial.objects.all()
-    found = dict(trials.values_list("item__input", "error_class"))
+    error_classes = dict(trials.values_list("item__input", "error_class"))
     done = dict(trials.filter(status="done").values_list("item__input", "answer"))
     assert done == ANSWERED
-    assert {name: kind for name, kind in found.items() if kind} == TRANSIENT | PERMANENT
+    assert {name: kind for name, kind in error_classes.items() if kind} == TRANSIENT | PERMANENT
     assert set(trials.filter(item__input__in=TRANSIENT).values_list("status", "attempts")) == {("failed", 2)}
     assert set(trials.filter(item__input__in=PERMANENT).values_list("status", "attempts")) == {("failed", 1)}
-    assert provider.asked == {name: 2 if name in TRANSIENT else 1 for name in BEHAVIOURS}
-    assert Attempt.objects.count() == provider.asked.total()
+    assert provider.requests == {name: 2 if name in TRANSIENT else 1 for name in BEHAVIOURS}
+    assert Attempt.objects.count() == provider.requests.total()
     assert not Trial.objects.filter(error__contains="sk-abc").exists()
     assert find_differences() == []
 
 
 def test_an_outage_costs_nothing_and_failed_trials_are_retried_after_it():
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # Kept, so that nobody else gets it; and nobody listens.
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
-        run = run_of(experiment_at(url, factories.make_dataset("some", 20), max_attempts=1))
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))  # Reserves the port, but does not listen.
+        url = f"http://127.0.0.1:{reserved.getsockname()[1]}/v1"
+        run = make_run(make_experiment_at(url, factories.make_dataset("some", 20), max_attempts=1))
         with drain_process() as worker:
             assert worker.wait(timeout=120) == 0
     assert set(run.trials.values_list("status", "error_class")) == {("failed", "connection")}

@@ -1,7 +1,7 @@
-"""The life of a work unit, in any order of events: claims, answers in time, late and twice, sweeps, and steering.
+"""The life cycle of trials under random events: claims, answers in time, late and repeated, sweeps, user actions.
 
-Hypothesis plays several workers, an operator and the passing of time on real rows, and a small model says what must be
-there. For a deeper search: FAULTS_EXAMPLES=1000 pytest tests/system/faults/test_life_of_a_work_unit.py
+Hypothesis performs the steps of several workers, an operator and the clock on real rows, and compares the rows with a
+small model. For a deeper search: FAULTS_EXAMPLES=1000 pytest tests/system/faults/test_trial_lifecycle.py
 """
 
 import os
@@ -36,7 +36,7 @@ from tests.factories.engine import admit
 DEEPER = int(os.environ.get("FAULTS_EXAMPLES", "0"))
 WORKERS = 3
 PRICE = 10_000  # For a million tokens, so an answer of ten costs CEILING.
-EMPTIED = (
+EMPTIED_TABLES = (
     "runs_app_trial, runs_app_attempt, runs_app_tick, runs_app_endpointtick, runs_app_run, runs_app_condition,"
     " runs_app_manifest, runs_app_cachedanswer, runs_app_wave, datasets_app_statuschange"
 )
@@ -47,7 +47,7 @@ def step(name, *details):
 
 
 picks = st.lists(st.integers(0, 99), min_size=1, max_size=4)
-come = st.lists(outcomes, min_size=4, max_size=4)
+outcome_lists = st.lists(outcomes, min_size=4, max_size=4)
 workers = st.integers(0, WORKERS - 1)
 waves = st.sampled_from(["", "again"])
 budgets = st.sampled_from(["0.25", "0.55", "1.05", None])
@@ -61,34 +61,34 @@ verbs = st.sampled_from(
         run_control.cancel,
     ]
 )
-# Each of them as often as it is here: all are one rule, since hypothesis would leave rules out of an example.
+# Each step occurs as often as here. All steps are one rule, because hypothesis omits some rules from an example.
 steps = st.one_of(
     *[step("claim", workers, st.integers(1, 6))] * 2,
-    *[step("claim_after_a_while", workers)] * 2,
-    *[step("finish", picks, come)] * 4,
-    *[step("come_back", picks, come)] * 2,
-    *[step("answer_on_what_was_lost_and_claimed_again", picks, outcomes)] * 2,
-    *[step("go_silent_until_another_claims", picks, workers)] * 3,
+    *[step("claim_after_waits", workers)] * 2,
+    *[step("finish", picks, outcome_lists)] * 4,
+    *[step("record_any_claims", picks, outcome_lists)] * 2,
+    *[step("record_all_claims_of_a_trial", picks, outcomes)] * 2,
+    *[step("lose_leases", picks, workers)] * 3,
     step("renew", picks),
     *[step("steer", verbs, st.sampled_from([slice(None), slice(0, None, 2), slice(1)]))] * 2,
     step("launch", waves),
     step("grow", waves),
     step("set_budget", budgets),
     step("set_concurrency", st.integers(1, 8)),
-    step("open_the_form_of_the_endpoint"),
-    step("save_the_form_of_the_endpoint"),
-    step("set_price", st.sampled_from([1, 2])),
+    step("open_endpoint_form"),
+    step("save_endpoint_form"),
+    step("set_prices", st.sampled_from([1, 2])),
 )
 
 
-class LifeOfAWorkUnit(RuleBasedStateMachine):
-    """`claims` are all there ever were, `holders` which token holds which trial now, `calls` what each call left."""
+class TrialMachine(RuleBasedStateMachine):
+    """`claims` has all claims ever made, `holders` the token of each claimed trial, `calls` the outcome of a call."""
 
     def __init__(self):
         super().__init__()
         with connection.cursor() as cursor:
             cursor.execute("SET synchronous_commit = off; SET evalsite.deleting_experiment = '*'")
-            cursor.execute(f"TRUNCATE {EMPTIED} CASCADE; RESET evalsite.deleting_experiment")
+            cursor.execute(f"TRUNCATE {EMPTIED_TABLES} CASCADE; RESET evalsite.deleting_experiment")
         Endpoint.objects.update(in_flight=0, throttle={}, paused_until=None, max_concurrency=5, adaptive=False)
         Experiment.objects.update(
             status="active", spent_usd=0, reserved_usd=0, max_usd=None, samples=1, sequential=False
@@ -112,29 +112,29 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         self.launch("")
 
     @rule(step=steps)
-    def live(self, step):
+    def take_step(self, step):
         name, *details = step
-        if name in self.possible():
+        if name in self.list_possible_steps():
             getattr(self, name)(*details)
         else:
-            self.claim_after_a_while(0)
+            self.claim_after_waits(0)
 
-    def possible(self):
-        """What can be tried now: who holds nothing cannot finish it."""
-        of_workers = {"finish", "renew", "go_silent_until_another_claims"} if self.holders else set()
-        of_claims = {"come_back", "answer_on_what_was_lost_and_claimed_again"} if self.claims else set()
-        of_forms = {"save_the_form_of_the_endpoint"} if self.form else set()
-        always = {"claim", "claim_after_a_while", "steer", "launch", "grow", "set_budget", "set_concurrency"}
-        return always | {"open_the_form_of_the_endpoint", "set_price"} | of_workers | of_claims | of_forms
+    def list_possible_steps(self):
+        """Return the steps that are possible now. For example, only a claimed trial can be finished."""
+        of_workers = {"finish", "renew", "lose_leases"} if self.holders else set()
+        of_claims = {"record_any_claims", "record_all_claims_of_a_trial"} if self.claims else set()
+        of_forms = {"save_endpoint_form"} if self.form else set()
+        always = {"claim", "claim_after_waits", "steer", "launch", "grow", "set_budget", "set_concurrency"}
+        return always | {"open_endpoint_form", "set_prices"} | of_workers | of_claims | of_forms
 
-    # What people do
+    # Actions of people
 
     def steer(self, verb, which):
         keys = sorted(Run.objects.values_list("pk", flat=True))
         verb(Run.objects.filter(pk__in=keys[which]), by="test")
 
     def launch(self, wave):
-        with suppress(PlanError):  # A wave whose epochs would run into the next one's does not grow.
+        with suppress(PlanError):  # A wave cannot grow into the epochs of the next wave.
             run_control.launch(Experiment.objects.get(), by="test", wave=wave)
 
     def grow(self, wave):
@@ -142,29 +142,29 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         self.launch(wave)
 
     def set_budget(self, budget):
-        self.most_usd = None if budget is None else max(Decimal(budget), self.committed())
+        self.most_usd = None if budget is None else max(Decimal(budget), self.sum_committed())
         Experiment.objects.update(max_usd=budget)
 
     def set_concurrency(self, n):
         Endpoint.objects.update(max_concurrency=n)
         self.most_in_flight = max(n, len(self.holders))
 
-    def open_the_form_of_the_endpoint(self):
+    def open_endpoint_form(self):
         self.form = Endpoint.objects.get()
 
-    def save_the_form_of_the_endpoint(self):
-        """As it was read, however much was counted since then."""
+    def save_endpoint_form(self):
+        """Save the endpoint as it was read, although its counters changed since."""
         self.form.save()
         self.most_in_flight, self.form = max(self.form.max_concurrency, len(self.holders)), None
 
-    def set_price(self, times):
-        """Of both models: the dearer call is reserved from the next claim on."""
+    def set_prices(self, times):
+        """Change the prices of both models. The next claims reserve the new ceiling."""
         for model in LanguageModel.objects.all():
             model.output_price = times * PRICE
             model.save()
         self.ceiling = times * CEILING
 
-    # What workers do
+    # Actions of workers
 
     def claim(self, worker, room):
         claims = sorted(admit(self.workers[worker], room), key=lambda claim: claim.trial_id)
@@ -175,77 +175,77 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
             self.holders[claim.trial_id] = claim.token
         self.claims += claims
 
-    def claim_after_a_while(self, worker):
-        self.time_passes()
+    def claim_after_waits(self, worker):
+        self.end_waits()
         self.claim(worker, 6)
 
-    def finish(self, picks, come):
-        held = [claim for claim in self.claims if self.holds(claim)]
-        self.record_all(dict(zip(picked(held, picks), come, strict=False)))
+    def finish(self, picks, chosen_outcomes):
+        held = [claim for claim in self.claims if self.is_held(claim)]
+        self.record_all(dict(zip(pick_rows(held, picks), chosen_outcomes, strict=False)))
 
-    def come_back(self, picks, come):
-        """In time, late or again: whatever claims there ever were, alone or together."""
-        self.record_all(dict(zip(picked(self.claims, picks), come, strict=False)))
+    def record_any_claims(self, picks, chosen_outcomes):
+        """Record results of any claims: in time, late or repeated."""
+        self.record_all(dict(zip(pick_rows(self.claims, picks), chosen_outcomes, strict=False)))
 
-    def answer_on_what_was_lost_and_claimed_again(self, picks, outcome):
-        """As a worker does that was cut off for long."""
-        trial = picked(self.claims, picks)[0].trial_id
+    def record_all_claims_of_a_trial(self, picks, outcome):
+        """Record a result for every claim of one trial, as after a long network failure."""
+        trial = pick_rows(self.claims, picks)[0].trial_id
         self.record_all({claim: outcome for claim in self.claims if claim.trial_id == trial})
 
     def renew(self, picks):
-        claim = picked(self.claims, picks)[0]
-        assert renew_leases([claim.trial_id], [claim.token]) == self.holds(claim)
+        claim = pick_rows(self.claims, picks)[0]
+        assert renew_leases([claim.trial_id], [claim.token]) == self.is_held(claim)
 
-    def go_silent_until_another_claims(self, picks, worker):
-        """Leases end, someone sweeps."""
-        lost = {trial_id: self.holders[trial_id] for trial_id in picked(sorted(self.holders), picks)}
+    def lose_leases(self, picks, worker):
+        """End leases, sweep them, and let another worker claim."""
+        lost = {trial_id: self.holders[trial_id] for trial_id in pick_rows(sorted(self.holders), picks)}
         Trial.objects.filter(pk__in=lost, status="running").update(lease_until="2020-01-01T00:00Z")
         assert sweep_expired() == len(lost)
         for trial_id, token in lost.items():
             del self.holders[trial_id]
             self.calls[trial_id, token, 0] = ("lost", None)
         if worker:
-            self.claim_after_a_while(worker)
+            self.claim_after_waits(worker)
 
-    def time_passes(self):
+    def end_waits(self):
         Trial.objects.filter(status="pending", not_before__isnull=False).update(not_before="2020-01-01T00:00Z")
         Endpoint.objects.update(paused_until=None)
 
-    # What must hold after each step
+    # Checks after each step
 
     @invariant()
-    def all_promises_hold(self):
-        self.counters_equal_rows()
-        self.every_call_is_one_row()
-        self.money_and_slots_are_never_overdrawn()
-        self.what_is_done_never_changes()
-        self.runs_end_when_their_work_does()
-        self.conditions_keep_their_turn()
+    def check_all(self):
+        self.check_counters()
+        self.check_attempts()
+        self.check_budget_and_slots()
+        self.check_done_trials()
+        self.check_run_statuses()
+        self.check_sequence()
 
-    def counters_equal_rows(self):
+    def check_counters(self):
         assert find_differences() == []
         classes = Counter(Attempt.objects.exclude(error_class="").values_list("run_id", "error_class"))
         errors = Run.objects.values_list("pk", "errors")
         assert {(key, name): n for key, counts in errors for name, n in counts.items()} == classes
 
-    def every_call_is_one_row(self):
+    def check_attempts(self):
         rows = Attempt.objects.values_list("trial_id", "token", "call", "outcome", "cost_usd")
         assert {row[:3]: row[3:] for row in rows} == self.calls
         assert len(rows) == len(self.calls)
 
-    def money_and_slots_are_never_overdrawn(self):
+    def check_budget_and_slots(self):
         assert dict(Trial.objects.filter(status="running").values_list("pk", "token")) == self.holders
         assert len(self.holders) <= self.most_in_flight
         assert Trial.objects.filter(attempts__gt=MAX_ATTEMPTS).count() == 0
         if self.most_usd is not None:
-            assert self.committed() <= self.most_usd
+            assert self.sum_committed() <= self.most_usd
 
-    def what_is_done_never_changes(self):
+    def check_done_trials(self):
         rows = {row["id"]: row for row in Trial.objects.filter(status="done").values()}
         assert {key: rows.get(key) for key in self.done} == self.done
         self.done = rows
 
-    def runs_end_when_their_work_does(self):
+    def check_run_statuses(self):
         for run in Run.objects.all():
             if run.status == "done":
                 assert (run.n_pending, run.n_running) == (0, 0)
@@ -254,17 +254,17 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
             if run.status in ("running", "paused", "stopped"):
                 assert run.n_pending + run.n_running > 0
 
-    def conditions_keep_their_turn(self):
+    def check_sequence(self):
         if Experiment.objects.get().sequential:
             assert Run.objects.filter(status="running").count() <= 1
 
     def teardown(self):
-        """Whatever happened: with money, time and a provider that answers, all that is not cancelled is answered."""
+        """Check that, with a budget, time and a working provider, all trials that are not cancelled are completed."""
         for _ in range(20):
             if not Run.objects.exclude(status__in=["done", "cancelled"]).exists() and not self.holders:
                 break
             self.set_budget(None)
-            self.time_passes()
+            self.end_waits()
             run_control.resume(Run.objects.all(), by="test")
             answers = [result_of_outcome(claim, ("answer", Decimal(0))) for claim in admit(self.workers[0], 100)]
             record_results(answers, self.workers[0])
@@ -277,30 +277,31 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
 
     # The model
 
-    def holds(self, claim):
+    def is_held(self, claim):
         return self.holders.get(claim.trial_id) == claim.token
 
-    def committed(self):
+    def sum_committed(self):
         return sum(Experiment.objects.values_list("spent_usd", "reserved_usd").get())
 
     def record_all(self, batch):
-        """A claim has one result, however often it is recorded."""
+        """Record a result for each claim and update the model. A claim always has the same result."""
         results = [
-            result_of_outcome(claim, self.outcomes.setdefault(key_of(claim), come)) for claim, come in batch.items()
+            result_of_outcome(claim, self.outcomes.setdefault(get_key(claim), outcome))
+            for claim, outcome in batch.items()
         ]
-        holding = [result for result in results if self.holds(result.claim)]
-        assert record_results(results, self.workers[0]) == len(holding)
+        valid = [result for result in results if self.is_held(result.claim)]
+        assert record_results(results, self.workers[0]) == len(valid)
         for result in results:
-            self.expect_calls_of(result)
-        for result in holding:
+            self.expect_attempts(result)
+        for result in valid:
             del self.holders[result.claim.trial_id]
             self.check_outcome(result)
 
-    def expect_calls_of(self, result):
-        """Kept as it came while it holds; as late after that; and never twice."""
+    def expect_attempts(self, result):
+        """Expect one attempt per call: with its outcome while the claim is held, as late after that."""
         for call in result.calls:
-            key = (*key_of(result.claim), call["call"])
-            if self.holds(result.claim):
+            key = (*get_key(result.claim), call["call"])
+            if self.is_held(result.claim):
                 self.calls[key] = (call["outcome"], call.get("cost_usd"))
             elif self.calls.get(key, ("lost",))[0] == "lost":
                 self.calls[key] = ("late", call.get("cost_usd"))
@@ -314,19 +315,22 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         assert trial.attempts == result.claim.attempts - result.unspent
 
 
-def picked(rows, picks):
-    """The rows that these numbers stand for, each once."""
+def pick_rows(rows, picks):
+    """Return the distinct rows that these numbers select."""
     return list(dict.fromkeys(rows[pick % len(rows)] for pick in picks))
 
 
-def key_of(claim):
+def get_key(claim):
     return claim.trial_id, claim.token
 
 
 @pytest.fixture
 def design(transactional_db, monkeypatch):
-    """Two conditions of one item: so few trials that each of them meets a lot."""
-    for name in ("enqueue_drains", "write_manifest"):  # Nothing here drains, and manifests take most of a launch.
+    """Two conditions of one item: few trials, so that many events affect each."""
+    for name in (
+        "enqueue_drains",
+        "write_manifest",
+    ):  # No drain runs here, and manifests take most of the time of a launch.
         monkeypatch.setattr(f"runs_app.run_control.{name}", lambda *_, **__: None)
     priced = {"max_output_tokens": 10, "input_price": 0, "output_price": PRICE}
     return factories.make_experiment(
@@ -341,7 +345,7 @@ def design(transactional_db, monkeypatch):
 
 def test_no_event_order_loses_or_duplicates_a_trial_or_exceeds_the_budget(design):
     run_state_machine_as_test(
-        LifeOfAWorkUnit,
+        TrialMachine,
         settings=settings(
             max_examples=DEEPER or 40,
             stateful_step_count=25,

@@ -1,4 +1,4 @@
-"""PostgreSQL killed during the work, or connections cut: workers wait, resume, and repeat no call."""
+"""PostgreSQL killed during a run, or connections cut: workers wait, resume, and repeat no call."""
 
 import os
 import signal
@@ -29,14 +29,17 @@ def provider():
 
 
 def wait_for_work(provider, workers=2):
-    """Until each worker is at it and some is done. Calls take long until then: one worker alone would do it all."""
+    """Wait until each worker has claims and some trials are done.
+
+    Calls are slow until then, so that one worker does not complete the run alone.
+    """
     wait_until(lambda: count_busy_workers() == workers)
     provider.set_faults(latency_ms=200)
     wait_until(lambda: Run.objects.get().n_done >= 3 * IN_FLIGHT)
 
 
-def kill(embedded):
-    """As the kernel does where memory ends: every process of the server at once."""
+def kill_server(embedded):
+    """Kill all processes of the server, as the kernel does without free memory."""
     connection.close()
     while servers := servers_in(embedded.data_dir):
         for pid in servers:
@@ -46,7 +49,7 @@ def kill(embedded):
                 continue
 
 
-def assert_all_is_done_once(provider):
+def assert_each_trial_is_done_once(provider):
     run = Run.objects.get()
     assert (run.status, run.n_done, run.n_failed) == ("done", TRIALS, 0)
     assert provider.counters()["requests"] == TRIALS
@@ -55,36 +58,36 @@ def assert_all_is_done_once(provider):
     assert find_differences() == []
 
 
-def test_a_killed_and_restarted_server_loses_no_result_and_repeats_no_cost(mortal, provider):
-    """It is away for longer than a lease, and one of the two workers is told to stop meanwhile."""
+def test_a_killed_and_restarted_server_loses_no_result_and_repeats_no_cost(killable_server, provider):
+    """The outage is longer than a lease, and one of the two workers receives a stop signal during it."""
     make_launched_run(provider.url, lease_s=LEASE_S)
     with drain_process() as stopped, drain_process() as worker:
         wait_for_work(provider)
-        kill(mortal)
-        back_at = time.monotonic() + 1.5 * LEASE_S
+        kill_server(killable_server)
+        restart_at = time.monotonic() + 1.5 * LEASE_S
         stopped.terminate()
-        wait_until(lambda: time.monotonic() > back_at)
+        wait_until(lambda: time.monotonic() > restart_at)
         assert stopped.poll() is None, "it left with answers that it had not written"
-        mortal.start()
+        killable_server.start()
         assert stopped.wait(timeout=90) == 0
         assert worker.wait(timeout=120) == 0
-    assert_all_is_done_once(provider)
+    assert_each_trial_is_done_once(provider)
 
 
 def test_lost_connections_lose_no_result_and_repeat_no_cost(provider):
     make_launched_run(provider.url)
-    with drain_process() as one, drain_process() as other:
+    with drain_process() as first, drain_process() as second:
         wait_for_work(provider)
-        cuts, until = 0, time.monotonic() + 4
-        while time.monotonic() < until or cuts <= 2:
+        cuts, deadline = 0, time.monotonic() + 4
+        while time.monotonic() < deadline or cuts <= 2:
             assert Run.objects.get().status == "running", "it was over before they were cut"
             cuts += cut_connections()
-        assert (one.wait(timeout=120), other.wait(timeout=120)) == (0, 0)
-    assert_all_is_done_once(provider)
+        assert (first.wait(timeout=120), second.wait(timeout=120)) == (0, 0)
+    assert_each_trial_is_done_once(provider)
 
 
 def cut_connections():
-    """Of all others. How many there were."""
+    """End the connections of all other clients. Return their number."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
@@ -93,21 +96,21 @@ def cut_connections():
         return cursor.fetchone()[0]
 
 
-def test_claims_of_a_worker_that_died_with_the_server_expire_after_one_lease(mortal, provider):
+def test_claims_of_a_worker_that_died_with_the_server_expire_after_one_lease(killable_server, provider):
     run = make_launched_run(provider.url, lease_s=LEASE_S)
-    with drain_process() as dead:
+    with drain_process() as worker:
         wait_for_work(provider, workers=1)
-        kill(mortal)
-        os.killpg(dead.pid, signal.SIGKILL)
-    killed = time.monotonic()
-    mortal.start()
-    started = time.monotonic()
-    held = run.trials.filter(status="running").count()
-    assert 0 < held <= MAX_CLAIMS
+        kill_server(killable_server)
+        os.killpg(worker.pid, signal.SIGKILL)
+    killed_at = time.monotonic()
+    killable_server.start()
+    started_at = time.monotonic()
+    claimed = run.trials.filter(status="running").count()
+    assert 0 < claimed <= MAX_CLAIMS
     returned = []
-    wait_until(lambda: returned.append(sweep_expired()) or sum(returned) >= held, seconds=60)
-    assert sum(returned) == held
-    assert time.monotonic() - killed >= LEASE_S
-    assert time.monotonic() - started < LEASE_S + 15
+    wait_until(lambda: returned.append(sweep_expired()) or sum(returned) >= claimed, seconds=60)
+    assert sum(returned) == claimed
+    assert time.monotonic() - killed_at >= LEASE_S
+    assert time.monotonic() - started_at < LEASE_S + 15
     assert run.trials.filter(status="running").count() == 0
     assert find_differences() == []
