@@ -19,7 +19,7 @@ from tests.prepared_database import environment
 from tests.system.browser.conftest import PATIENCE_MS
 from tests.system.browser.page_checks import LAPTOP
 from tests.system.postgres.conftest import ROOT, query
-from tests.system.up.conftest import Site, processes_of, running_site, spaced_folder
+from tests.system.up.conftest import Site, find_processes, running_site, spaced_folder
 
 PASSWORD = "correct horse battery staple"
 ITEMS = 118
@@ -126,7 +126,7 @@ def kill_workers(site: Site) -> None:
         Embedded(site.place / "data" / "postgres"),
         "SELECT string_agg(pid::text, ' ') FROM runs_app_worker WHERE left_at IS NULL",
     )
-    ours = processes_of(site.place)
+    ours = find_processes(site.place)
     for pid in map(int, str(rows).split()):
         assert pid in ours
         os.kill(pid, signal.SIGKILL)

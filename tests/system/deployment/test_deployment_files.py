@@ -1,4 +1,4 @@
-"""Unit files, compose file and proxies name commands, options, settings and paths that exist, and keep their guards."""
+"""Unit files, compose file and proxies name existing commands, settings and paths, and keep their hardening."""
 
 import re
 import shlex
@@ -19,10 +19,10 @@ DEPLOY = ROOT / "docs" / "deploy"
 UNITS = sorted((DEPLOY / "systemd").iterdir())
 SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-SITES = {name: one for name, one in COMPOSE["services"].items() if name in ("web", "worker")}
-# A version for people and a digest for the machine: here, or from a variable that has to be given.
+SITES = {name: service for name, service in COMPOSE["services"].items() if name in ("web", "worker")}
+# A readable version and a digest, either literal or from a required variable.
 PINNED = re.compile(r"\w+:\d[\w.-]*@(sha256:[0-9a-f]{64}|\$\{\w+_DIGEST(:\?.+)?\})")
-OTHERS = {"DATABASE_URL", "TMPDIR", "FORWARDED_ALLOW_IPS"}
+OTHER_VARIABLES = {"DATABASE_URL", "TMPDIR", "FORWARDED_ALLOW_IPS"}
 HARDENING = {
     "NoNewPrivileges=yes",
     "CapabilityBoundingSet=",
@@ -35,72 +35,72 @@ HARDENING = {
 }
 
 
-def name_of(path):
+def get_name(path):
     return path.name
 
 
-def values(unit, key):
+def read_values(unit, key):
     return re.findall(rf"^{key}=(.*)$", unit.read_text(), re.MULTILINE)
 
 
-def parsed(name, *arguments):
-    """What the command makes of its arguments; SystemExit or CommandError where it does not know one."""
+def parse_command(name, *arguments):
+    """Parse the arguments as the command does. Raise SystemExit or CommandError for an unknown argument."""
     command = load_command_class(get_commands()[name], name)
     return vars(command.create_parser("manage.py", name).parse_args(list(arguments)))
 
 
-def unknown_settings(names):
-    ours = {name for name in names if name not in OTHERS and not name.endswith("_API_KEY")}
-    return ours - KNOWN_NAMES
+def find_unknown_settings(names):
+    own_names = {name for name in names if name not in OTHER_VARIABLES and not name.endswith("_API_KEY")}
+    return own_names - KNOWN_NAMES
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze (Debian: systemd)")
 def test_systemd_accepts_the_units(tmp_path):
-    """With the checkout in the place of /opt/evalsite, so that what they start is found."""
+    """The path of the checkout replaces /opt/evalsite, so that systemd finds the programs."""
     for unit in UNITS:
         (tmp_path / unit.name).write_text(unit.read_text().replace("/opt/evalsite", str(ROOT)))
-    told = subprocess.run(
+    process = subprocess.run(
         [shutil.which("systemd-analyze"), "verify", "--recursive-errors=no", *map(str, tmp_path.iterdir())],
         capture_output=True,
         text=True,
     )
-    complaints = [line for line in told.stderr.splitlines() if "evalsite" in line]
-    assert (told.returncode, complaints) == (0, [])
+    complaints = [line for line in process.stderr.splitlines() if "evalsite" in line]
+    assert (process.returncode, complaints) == (0, [])
 
 
-@pytest.mark.parametrize("unit", SERVICES, ids=name_of)
+@pytest.mark.parametrize("unit", SERVICES, ids=get_name)
 def test_a_unit_starts_an_existing_command_with_valid_options(unit):
-    (line,) = values(unit, "ExecStart")
+    (line,) = read_values(unit, "ExecStart")
     python, manage, name, *arguments = shlex.split(line)
     assert (python, manage) == ("/opt/evalsite/.venv/bin/python", "manage.py")
-    assert parsed(name, *arguments)
+    assert parse_command(name, *arguments)
 
 
-@pytest.mark.parametrize("unit", SERVICES, ids=name_of)
+@pytest.mark.parametrize("unit", SERVICES, ids=get_name)
 def test_a_unit_contains_every_hardening_option(unit):
     assert set(unit.read_text().splitlines()) >= HARDENING
 
 
 def test_the_stop_timeout_of_a_worker_exceeds_its_grace_period():
     (unit,) = [unit for unit in UNITS if unit.name == "evalsite-drain.service"]
-    options = parsed("drain", *shlex.split(values(unit, "ExecStart")[0])[3:])
-    assert options["grace"] < float(values(unit, "TimeoutStopSec")[0])
-    assert values(unit, "KillMode") == ["mixed"]
+    options = parse_command("drain", *shlex.split(read_values(unit, "ExecStart")[0])[3:])
+    assert options["grace"] < float(read_values(unit, "TimeoutStopSec")[0])
+    assert read_values(unit, "KillMode") == ["mixed"]
     compose = COMPOSE["services"]["worker"]
-    assert parsed(*compose["command"])["grace"] < float(compose["stop_grace_period"].removesuffix("s"))
+    assert parse_command(*compose["command"])["grace"] < float(compose["stop_grace_period"].removesuffix("s"))
 
 
 def test_the_environment_file_names_existing_settings():
     names = re.findall(r"^#?([A-Z_]+)=", (DEPLOY / "evalsite.env.example").read_text(), re.MULTILINE)
     assert {"DATABASE_URL", "EVALSITE_SECRET_KEY", "EVALSITE_DATA_DIR"} <= set(names)
-    assert unknown_settings(names) == set()
+    assert find_unknown_settings(names) == set()
 
 
 @pytest.mark.parametrize("name", SITES)
 def test_a_compose_service_runs_an_existing_command_with_existing_settings(name):
     service = SITES[name]
-    assert parsed(*service["command"])
-    assert unknown_settings(service["environment"]) == set()
+    assert parse_command(*service["command"])
+    assert find_unknown_settings(service["environment"]) == set()
     assert service["cap_drop"] == ["ALL"]
     assert service["read_only"] is True
 
@@ -133,13 +133,13 @@ def test_the_base_image_has_a_digest_without_a_default():
 
 
 def test_required_image_digests_are_documented():
-    asked = set(re.findall(r"\{(\w+_DIGEST):\?", (DEPLOY / "compose.yaml").read_text()))
-    assert asked == {"POSTGRES_DIGEST", "CADDY_DIGEST", "PYTHON_DIGEST"}
+    required = set(re.findall(r"\{(\w+_DIGEST):\?", (DEPLOY / "compose.yaml").read_text()))
+    assert required == {"POSTGRES_DIGEST", "CADDY_DIGEST", "PYTHON_DIGEST"}
     documented = (ROOT / "docs" / "deploy.md").read_text()
-    looked_up = {name: image for image, name in re.findall(r"inspect (\S+) .*# (\w+)=sha256", documented)}
-    assert set(looked_up) == asked
-    used = "\n".join((DEPLOY / name).read_text() for name in ("compose.yaml", "Dockerfile"))
-    assert all(f"{image}@${{{name}" in used for name, image in looked_up.items())
+    documented_images = {name: image for image, name in re.findall(r"inspect (\S+) .*# (\w+)=sha256", documented)}
+    assert set(documented_images) == required
+    files = "\n".join((DEPLOY / name).read_text() for name in ("compose.yaml", "Dockerfile"))
+    assert all(f"{image}@${{{name}" in files for name, image in documented_images.items())
 
 
 def test_the_image_installs_the_hashed_lock_file_and_does_not_run_as_root():
@@ -164,13 +164,13 @@ def test_proxies_forward_host_and_scheme_and_allow_large_imports():
 
 def test_proxies_buffer_every_request_except_imports_and_time_out_slow_headers():
     nginx, caddy = ((DEPLOY / name).read_text() for name in ("nginx.conf", "Caddyfile"))
-    (streamed,) = re.findall(r"location ~ (\S+) \{\s+proxy_request_buffering off;", nginx)
+    (nginx_pattern,) = re.findall(r"location ~ (\S+) \{\s+proxy_request_buffering off;", nginx)
     assert nginx.count("proxy_request_buffering off;") == 1
     assert "client_header_timeout 10s;" in nginx
-    (matched,) = re.findall(r"@imports path_regexp (\S+)", caddy)
+    (caddy_pattern,) = re.findall(r"@imports path_regexp (\S+)", caddy)
     assert "read_header 10s" in caddy
     assert "request_buffers 4MiB" in caddy
-    for pattern in (streamed, matched):
+    for pattern in (nginx_pattern, caddy_pattern):
         for address in (reverse("dataset_new"), reverse("dataset_norms", args=["apples", 2])):
             assert re.search(pattern, address)
         assert not re.search(pattern, reverse("experiment_new"))
@@ -179,9 +179,9 @@ def test_proxies_buffer_every_request_except_imports_and_time_out_slow_headers()
 def test_a_command_run_by_hand_uses_the_settings_of_the_services(tmp_path):
     """The wrapper reads the environment file and runs manage.py of its own checkout, from any folder."""
     (tmp_path / "site.env").write_text(f"EVALSITE_DATA_DIR={tmp_path}/data\nEVALSITE_MISSPELT=1\n")
-    told = subprocess.run(
+    process = subprocess.run(
         [DEPLOY / "manage", "check"], cwd=tmp_path, env={"SITE_ENV": str(tmp_path / "site.env"), "PATH": "/bin"},
         capture_output=True, text=True,
     )  # fmt: skip
-    assert told.returncode == 2
-    assert "unknown setting EVALSITE_MISSPELT" in told.stderr
+    assert process.returncode == 2
+    assert "unknown setting EVALSITE_MISSPELT" in process.stderr

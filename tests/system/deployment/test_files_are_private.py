@@ -1,4 +1,4 @@
-"""Files of the site are readable by its own account only, whatever the umask of the shell that started it."""
+"""Files of the site are readable by its own account only, even under a permissive umask."""
 
 import os
 import stat
@@ -13,8 +13,8 @@ from evalsite.lib.ops.private_files import make_data_folder, restrict_folder
 from tests.prepared_database import copy_folder, environment
 from tests.system.postgres.conftest import ROOT, open_folder
 
-# One process, since each start takes seconds; through manage.py, whose umask holds for all commands.
-WORK = """
+# One process, because each start takes seconds. manage.py sets the umask of all commands.
+SETUP_CODE = """
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.files.base import ContentFile
@@ -35,35 +35,37 @@ default_storage.save('stored/by-django.txt', ContentFile(b'text'))
 """
 
 
-def bits_for_others(path: Path) -> int:
+def get_bits_for_others(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode) & 0o077
 
 
 @pytest.fixture(scope="module")
-def worked(prepared: Path) -> Iterator[Path]:
+def site_folder(prepared: Path) -> Iterator[Path]:
     with open_folder() as folder:
         copy_folder(prepared, folder / "data")
         out = folder / "out"
         out.mkdir()
-        command = [sys.executable, "manage.py", "shell", "--no-imports", "-c", f"OUT = {str(out)!r}\n{WORK}"]
+        command = [sys.executable, "manage.py", "shell", "--no-imports", "-c", f"OUT = {str(out)!r}\n{SETUP_CODE}"]
         subprocess.run(command, cwd=ROOT, env=environment(folder), check=True, umask=0o022)
         yield folder
 
 
 @pytest.mark.processes
-def test_other_accounts_cannot_read_media_exports_snapshots_or_backups(worked: Path) -> None:
-    made = [path for path in (worked / "data" / "media").rglob("*")] + [path for path in (worked / "out").rglob("*")]
-    names = {path.suffix for path in made if path.is_file()}
+def test_other_accounts_cannot_read_media_exports_snapshots_or_backups(site_folder: Path) -> None:
+    paths = [path for path in (site_folder / "data" / "media").rglob("*")] + [
+        path for path in (site_folder / "out").rglob("*")
+    ]
+    names = {path.suffix for path in paths if path.is_file()}
     assert {".csv", ".zip", ".dump", ".txt"} < names
-    assert any("assets" in path.parts and path.is_file() for path in made)
-    assert [path for path in made if bits_for_others(path)] == []
-    assert bits_for_others(worked / "data" / "media") == 0
+    assert any("assets" in path.parts and path.is_file() for path in paths)
+    assert [path for path in paths if get_bits_for_others(path)] == []
+    assert get_bits_for_others(site_folder / "data" / "media") == 0
 
 
 @pytest.mark.processes
-def test_other_accounts_cannot_read_the_rest_of_the_data_folder(worked: Path) -> None:
-    folder = worked / "data"
-    open_to_others = {path.name for path in folder.iterdir() if bits_for_others(path)}
+def test_other_accounts_cannot_read_the_rest_of_the_data_folder(site_folder: Path) -> None:
+    folder = site_folder / "data"
+    open_to_others = {path.name for path in folder.iterdir() if get_bits_for_others(path)}
     assert open_to_others <= {"postgres"}, "root's server, of another account, has to reach its own folder"
 
 

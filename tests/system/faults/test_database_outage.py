@@ -13,7 +13,7 @@ from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests.factories.engine import make_launched_run
-from tests.system.postgres.conftest import servers_in
+from tests.system.postgres.conftest import find_servers
 from tests.system.processes.workers import IN_FLIGHT, MAX_CLAIMS, count_busy_workers, drain_process, wait_until
 
 TRIALS = 300
@@ -41,7 +41,7 @@ def wait_for_work(provider, workers=2):
 def kill_server(embedded):
     """Kill all processes of the server, as the kernel does without free memory."""
     connection.close()
-    while servers := servers_in(embedded.data_dir):
+    while servers := find_servers(embedded.data_dir):
         for pid in servers:
             try:
                 os.kill(pid, signal.SIGKILL)

@@ -19,7 +19,7 @@ from tests.factories.engine import make_launched_run
 from tests.prepared_database import copy_folder
 from tests.system.faults.conftest import use_database_of
 from tests.system.faults.machines import ROOT, create_machines, find_missing_support, run_database_on, run_provider_on
-from tests.system.postgres.conftest import line_of, open_folder
+from tests.system.postgres.conftest import open_folder, read_line
 from tests.system.processes.workers import IN_FLIGHT, MAX_CLAIMS, drain_process, get_data_dir, wait_until
 
 TRIALS = 400
@@ -143,7 +143,7 @@ def test_locks_of_a_vanished_or_frozen_machine_are_released(prepared):
             hold_lock(freezing, database_url, 2, timeout),
         )
         with first_lock as vanished, second_lock as frozen:
-            assert (line_of(vanished), line_of(frozen)) == ("held", "held")
+            assert (read_line(vanished), read_line(frozen)) == ("held", "held")
             vanishing.cut_network()
             frozen.send_signal(signal.SIGSTOP)
             assert 1 not in list_free_rows()

@@ -1,4 +1,4 @@
-"""Folders for real servers, and the certainty that none of them outlives its test."""
+"""Folders for real servers, which are killed at the end of their test."""
 
 import os
 import select
@@ -22,12 +22,12 @@ USE = (
     "import os, sys; from pathlib import Path; from evalsite.lib.ops.postgres import Embedded; "
     "e = Embedded(Path(sys.argv[1])); "
 )
-# Says `in` once it holds the server and leaves when its input ends.
+# Prints `in` when it uses the server, and leaves when its input ends.
 HOLD = USE + "h = e.running(); h.__enter__(); print('in', flush=True); sys.stdin.read(); h.__exit__(None, None, None)"
 
 
-def quickest_disk() -> str:
-    """Memory where there is enough of it and programs may run from it: a cluster is a thousand files, all synced."""
+def find_fastest_disk() -> str:
+    """Return a memory folder if it is large enough and executable: a cluster has a thousand files, all synced."""
     memory = Path("/dev/shm")  # noqa: S108
     if not memory.is_dir() or os.statvfs(memory).f_flag & os.ST_NOEXEC or shutil.disk_usage(memory).free < 2**30:
         return "/tmp"  # noqa: S108
@@ -36,17 +36,17 @@ def quickest_disk() -> str:
 
 @contextmanager
 def open_folder() -> Iterator[Path]:
-    """A folder that any user can enter: pytest's own are closed, and root's server runs as someone else."""
-    folder = Path(tempfile.mkdtemp(prefix="embedded-", dir=quickest_disk()))
+    """Create a folder that any user can enter. The server of root runs as another user, who cannot enter pytest's."""
+    folder = Path(tempfile.mkdtemp(prefix="embedded-", dir=find_fastest_disk()))
     folder.chmod(0o755)
     try:
         yield folder
     finally:
-        _end_all(folder)
+        _kill_servers_and_delete(folder)
 
 
-def _end_all(folder: Path) -> None:
-    while servers := servers_in(folder):
+def _kill_servers_and_delete(folder: Path) -> None:
+    while servers := find_servers(folder):
         for pid in servers:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -62,8 +62,8 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def made_once() -> Iterator[Path]:
-    """A data folder with a cluster that is not running, to copy from."""
+def stopped_cluster() -> Iterator[Path]:
+    """A data folder with a stopped cluster, to copy from."""
     with open_folder() as folder:
         Embedded(folder / "postgres").start()
         Embedded(folder / "postgres").stop()
@@ -77,9 +77,9 @@ def fresh(place: Path) -> Embedded:
 
 
 @pytest.fixture
-def embedded(fresh: Embedded, made_once: Path) -> Embedded:
+def embedded(fresh: Embedded, stopped_cluster: Path) -> Embedded:
     """A server that was started before and stopped."""
-    subprocess.run(["/bin/cp", "-a", made_once, fresh.data_dir], check=True)
+    subprocess.run(["/bin/cp", "-a", stopped_cluster, fresh.data_dir], check=True)
     fresh.log.unlink()
     return fresh
 
@@ -89,17 +89,17 @@ Spawn = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def spawn(place: Path) -> Iterator[Spawn]:
-    """Start Python on a piece of code, with the data folder as its argument, in a process group of its own."""
-    begun: list[subprocess.Popen[str]] = []
+    """Return a function that runs Python code in its own process group, with the data folder as its argument."""
+    processes: list[subprocess.Popen[str]] = []
 
     def start(code: str, data_dir: Path, **options: Any) -> "subprocess.Popen[str]":
         command = [sys.executable, "-c", code, str(data_dir)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        begun.append(subprocess.Popen(command, cwd=ROOT, text=True, start_new_session=True, **pipes, **options))
-        return begun[-1]
+        processes.append(subprocess.Popen(command, cwd=ROOT, text=True, start_new_session=True, **pipes, **options))
+        return processes[-1]
 
     yield start
-    for process in begun:
+    for process in processes:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # its forked children too
         process.communicate()
@@ -107,18 +107,18 @@ def spawn(place: Path) -> Iterator[Spawn]:
 
 @pytest.fixture
 def hold(spawn: Spawn) -> Callable[[Embedded], "subprocess.Popen[str]"]:
-    """Start a process that holds the server, and return once it does."""
+    """Return a function that starts a process and waits until it uses the server."""
 
     def start(embedded: Embedded) -> "subprocess.Popen[str]":
         holder = spawn(HOLD, embedded.data_dir)
-        assert line_of(holder) == "in"
+        assert read_line(holder) == "in"
         return holder
 
     return start
 
 
-def line_of(process: "subprocess.Popen[str]") -> str:
-    """The next line that the process prints, without its end; fails rather than waits for ever."""
+def read_line(process: "subprocess.Popen[str]") -> str:
+    """Return the next line that the process prints, without the line end. Fail after a minute."""
     assert process.stdout
     ready, _, _ = select.select([process.stdout], [], [], 60)
     assert ready, "printed nothing"
@@ -132,28 +132,28 @@ def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
-def servers_in(folder: Path) -> list[int]:
-    """Processes of any server whose cluster is below the folder: a server works in its cluster."""
-    found = []
+def find_servers(folder: Path) -> list[int]:
+    """Return the ids of server processes whose working directory, the cluster, is below the folder."""
+    pids = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if (process / "cwd").readlink().is_relative_to(folder):
-                found.append(int(process.name))
-        except OSError:  # it has ended, or is not ours to look at
+                pids.append(int(process.name))
+        except OSError:  # It ended, or belongs to another user.
             continue
-    return found
+    return pids
 
 
-def postmaster(embedded: Embedded) -> int:
+def read_server_pid(embedded: Embedded) -> int:
     return int((embedded.data_dir / "data" / "postmaster.pid").read_text().split()[0])
 
 
-def leaves_nothing(embedded: Embedded) -> bool:
-    return not servers_in(embedded.data_dir) and not embedded.socket_dir.exists()
+def is_gone(embedded: Embedded) -> bool:
+    return not find_servers(embedded.data_dir) and not embedded.socket_dir.exists()
 
 
 def query(embedded: Embedded, sql: str) -> Any:
-    """The one value that a statement returns, if it returns any."""
+    """Return the single value of a statement, or None if it returns no rows."""
     import psycopg
 
     with psycopg.connect(**embedded.connection(), autocommit=True) as connection:

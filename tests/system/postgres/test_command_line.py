@@ -10,19 +10,19 @@ import pytest
 
 from evalsite.lib.ops.postgres import Embedded
 from manage import needs_database
-from tests.system.postgres.conftest import ROOT, leaves_nothing, line_of, query
+from tests.system.postgres.conftest import ROOT, is_gone, query, read_line
 
 
-def manage(place: Path, *arguments: str) -> "subprocess.Popen[str]":
+def start_command(place: Path, *arguments: str) -> "subprocess.Popen[str]":
     environment = {key: value for key, value in os.environ.items() if key != "DATABASE_URL"}
     environment |= {"EVALSITE_DATA_DIR": str(place), "EVALSITE_DEBUG": "1"}
     command = [sys.executable, str(ROOT / "manage.py"), *arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, env=environment, preexec_fn=heed_signals, **pipes)
+    return subprocess.Popen(command, env=environment, preexec_fn=reset_signals, **pipes)
 
 
-def heed_signals() -> None:
-    """As in a terminal: tests that run in the background, or without one, would hand on that two are ignored."""
+def reset_signals() -> None:
+    """Restore the default signal handlers of a terminal. Background processes inherit two ignored signals."""
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
 
@@ -42,10 +42,10 @@ def test_any_other_command_needs_the_database(line: str) -> None:
 @pytest.mark.processes
 def test_a_command_reaches_the_database_and_stops_it_at_its_end(place: Path, embedded: Embedded) -> None:
     code = "from django.db import connection as c; c.ensure_connection(); print(c.settings_dict['HOST'])"
-    command = manage(place, "shell", "--no-imports", "-c", code)
+    command = start_command(place, "shell", "--no-imports", "-c", code)
     output, _ = command.communicate(timeout=60)
     assert (command.returncode, output) == (0, f"{embedded.socket_dir}\n")
-    assert leaves_nothing(embedded)
+    assert is_gone(embedded)
 
 
 @pytest.mark.processes
@@ -53,19 +53,21 @@ def test_a_command_reaches_the_database_and_stops_it_at_its_end(place: Path, emb
 def test_a_command_ended_by_a_signal_stops_the_database(
     place: Path, embedded: Embedded, number: signal.Signals
 ) -> None:
-    command = manage(place, "shell", "--no-imports", "-c", "print('on', flush=True); import time; time.sleep(60)")
-    assert line_of(command) == "on"
+    command = start_command(
+        place, "shell", "--no-imports", "-c", "print('on', flush=True); import time; time.sleep(60)"
+    )
+    assert read_line(command) == "on"
     assert query(embedded, "SELECT 1") == 1
     command.send_signal(number)
     command.communicate(timeout=60)
     assert abs(command.returncode) % 128 == number
-    assert leaves_nothing(embedded)
+    assert is_gone(embedded)
 
 
 @pytest.mark.processes
 def test_a_failed_database_start_is_reported_in_one_line(place: Path) -> None:
     (place / "postgres").write_text("a file, where a folder should be")
-    command = manage(place, "migrate")
+    command = start_command(place, "migrate")
     _, errors = command.communicate(timeout=60)
     assert command.returncode == 1
     assert errors.count("\n") == 1

@@ -1,4 +1,4 @@
-"""A whole site in a folder of its own, and the certainty that none of its processes outlives a test."""
+"""A complete site in its own folder, whose processes are killed at the end of a test."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from tests.prepared_database import copy_folder, environment
 from tests.system.postgres.conftest import ROOT, open_folder, query
 
 
-def until(condition: Callable[[], object], seconds: float = 90) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -28,8 +28,10 @@ def until(condition: Callable[[], object], seconds: float = 90) -> None:
 
 
 def free_port() -> int:
-    """One below those that the kernel hands out, so that no connection gets it before it is bound; nor does another
-    of pytest-xdist's processes, which each have a thousand of their own."""
+    """Return a free port below the kernel's ephemeral ports, so that no connection takes it before it is bound.
+
+    Each process of pytest-xdist has its own range of a thousand ports.
+    """
     first = 20_000 + 1000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 12)
     while True:
         port = random.randrange(first, first + 1000)
@@ -37,32 +39,32 @@ def free_port() -> int:
             return port
 
 
-def processes_of(place: Path) -> dict[int, str]:
-    """Processes that were started for this folder, by their environment or their place of work; with their states."""
-    found = {}
+def find_processes(place: Path) -> dict[int, str]:
+    """Return command lines by process id: processes whose environment or working directory names the folder."""
+    command_lines = {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            ours = os.fsencode(place) in (process / "environ").read_bytes()
-            ours = ours or (process / "cwd").readlink().is_relative_to(place)
-            if ours:
-                found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-    return found
+            is_ours = os.fsencode(place) in (process / "environ").read_bytes()
+            is_ours = is_ours or (process / "cwd").readlink().is_relative_to(place)
+            if is_ours:
+                command_lines[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return command_lines
 
 
 class Site:
     """`manage.py up` in a process of its own."""
 
-    def __init__(self, place: Path, *options: str, **more: str) -> None:
+    def __init__(self, place: Path, *options: str, **variables: str) -> None:
         self.place, self.port = place, free_port()
         self.log = place / "up.log"
         self.was_served = False
         command = [sys.executable, str(ROOT / "manage.py"), "up", f"--port={self.port}", *options]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                command, cwd=place, env=environment(place) | more, stdout=log, stderr=log, start_new_session=True
+                command, cwd=place, env=environment(place) | variables, stdout=log, stderr=log, start_new_session=True
             )
 
-    def said(self) -> str:
+    def read_log(self) -> str:
         return self.log.read_text()
 
     def get(self, path: str) -> bytes:
@@ -70,8 +72,8 @@ class Site:
             return response.read()
 
     def is_served(self) -> bool:
-        """Once the socket is there, a request may break off but is never refused, web server or not."""
-        assert self.process.poll() is None, self.said()
+        """Return whether the site answers. After its first answer, connections must never be refused."""
+        assert self.process.poll() is None, self.read_log()
         refused = False
         try:
             self.was_served |= json.loads(self.get("/healthz"))["status"] == "ok"
@@ -83,20 +85,20 @@ class Site:
         return False
 
     def child(self, word: str) -> int | None:
-        """The child whose command line holds a word."""
-        return next((pid for pid in children(self.process.pid) if word in command_line(pid)), None)
+        """Return the id of the child process whose command line contains the word."""
+        return next((pid for pid in list_children(self.process.pid) if word in read_command_line(pid)), None)
 
     def manage(self, *arguments: str) -> str:
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
         return subprocess.run(command, env=environment(self.place), check=True, capture_output=True, text=True).stdout
 
     def enqueue(self) -> str:
-        """Queue a task of the site; its id."""
+        """Queue a task of the site. Return its id."""
         code = "import django_q.tasks as q; print(q.async_task('runs_app.tasks.tend'))"
         return self.manage("shell", "--no-imports", "-c", code).strip()
 
     def has_done(self, task: str) -> bool:
-        """Whether the cluster ran the task and stored its result."""
+        """Return whether the cluster ran the task and stored its result."""
         done = f"SELECT count(*) FROM django_q_task WHERE id = '{task}' AND success"
         return query(Embedded(self.place / "data" / "postgres"), done) == 1
 
@@ -105,13 +107,13 @@ class Site:
         return self.process.wait(seconds)
 
 
-def children(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     with suppress(OSError):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
 
 
-def command_line(pid: int) -> str:
+def read_command_line(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     return ""
@@ -119,7 +121,7 @@ def command_line(pid: int) -> str:
 
 @contextmanager
 def spaced_folder(prepared: Path) -> Iterator[Path]:
-    """A folder with a space in its path, with a database in it."""
+    """Create a folder with a space in its path and a database in it."""
     with open_folder() as folder:
         spaced = folder / "my lab"
         spaced.mkdir()
@@ -127,20 +129,20 @@ def spaced_folder(prepared: Path) -> Iterator[Path]:
         try:
             yield spaced
         finally:
-            for pid in processes_of(spaced):
+            for pid in find_processes(spaced):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager
 def running_site(place: Path) -> Iterator[Site]:
-    started = Site(place, "--workers=1")
+    site = Site(place, "--workers=1")
     try:
-        until(started.is_served)
-        yield started
+        wait_until(site.is_served)
+        yield site
     finally:
-        started.process.kill()
-        started.process.wait()
+        site.process.kill()
+        site.process.wait()
 
 
 @pytest.fixture
@@ -151,9 +153,9 @@ def place(prepared: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def lasting_site(prepared: Path) -> Iterator[Site]:
-    """One for all tests after which it runs on."""
-    with spaced_folder(prepared) as folder, running_site(folder) as started:
-        yield started
+    """A site shared by the tests of a module that leave it running."""
+    with spaced_folder(prepared) as folder, running_site(folder) as site:
+        yield site
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from tests.system.up.conftest import free_port
 
 pytestmark = pytest.mark.processes
 
-# The history of such a database, in short. Its `0001_initial` migrations have the same names as the present ones.
-FORMER_HISTORY = """
+# A short history of an old database. Its `0001_initial` migrations have the same names as the current ones.
+OLD_HISTORY = """
 DELETE FROM django_migrations WHERE app IN ('lib', 'datasets_app', 'runs_app', 'grading_app');
 INSERT INTO django_migrations (app, name, applied) VALUES
     ('datasets_app', '0001_initial', now()), ('datasets_app', '0002_freeze', now()),
@@ -28,18 +28,18 @@ FROM django_migrations
 
 
 @pytest.fixture
-def former(place):
+def old_database(place):
     embedded = Embedded(place / "data" / "postgres")
     with embedded.running():
-        query(embedded, FORMER_HISTORY)
+        query(embedded, OLD_HISTORY)
         yield embedded
 
 
 @pytest.mark.parametrize("command", ["migrate", "up --port {port}", "demo --no-serve", "drain --until-idle"])
-def test_a_command_that_needs_the_current_tables_rejects_it_with_a_remedy(place, former, command):
-    before = query(former, CONTENT)
+def test_a_command_that_needs_the_current_tables_rejects_it_with_a_remedy(place, old_database, command):
+    before = query(old_database, CONTENT)
     line = command.format(port=free_port()).split()
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(ROOT / "manage.py"), *line],
         env=environment(place),
         cwd=place,
@@ -47,8 +47,8 @@ def test_a_command_that_needs_the_current_tables_rejects_it_with_a_remedy(place,
         text=True,
         timeout=120,
     )
-    assert ended.returncode == 2, ended.stderr
-    assert "before the migrations were restarted" in ended.stderr
-    assert "set EVALSITE_DATA_DIR to an empty folder, or DATABASE_URL to an empty database" in ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert query(former, CONTENT) == before
+    assert process.returncode == 2, process.stderr
+    assert "before the migrations were restarted" in process.stderr
+    assert "set EVALSITE_DATA_DIR to an empty folder, or DATABASE_URL to an empty database" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert query(old_database, CONTENT) == before

@@ -1,4 +1,4 @@
-"""`make demo`, on a machine with only the code."""
+"""`make demo` in a new checkout."""
 
 import csv
 import re
@@ -13,77 +13,77 @@ import pytest
 
 from tests.prepared_database import environment
 from tests.system.postgres.conftest import ROOT
-from tests.system.up.conftest import free_port, processes_of, until
+from tests.system.up.conftest import find_processes, free_port, wait_until
 
 pytestmark = pytest.mark.processes
 
 
-def demo(place: Path, *options: str, **more) -> "subprocess.Popen[str]":
+def start_demo(place: Path, *options: str, **variables) -> "subprocess.Popen[str]":
     command = [sys.executable, str(ROOT / "manage.py"), "demo", *options]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
-    return subprocess.Popen(command, env=environment(place) | more, **pipes)
+    return subprocess.Popen(command, env=environment(place) | variables, **pipes)
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as lines:
         return list(csv.DictReader(lines))
 
 
 def test_the_demo_runs_all_trials_once_and_shows_the_published_numbers(place: Path) -> None:
-    first = demo(place, "--no-serve", OPENAI_API_KEY="sk-of-someone")
-    said, _ = first.communicate(timeout=300)
-    assert first.returncode == 0, said
-    assert "640 done, 0 failed" in said
-    assert "512 done, 0 failed" in said, "two judges of 256 answers"
-    assert "does not use it" in said
-    assert "counters and ledger agree with the rows" in said
-    covered, known = map(int, re.search(r"(\d+) of (\d+) intervals contain the true accuracy", said).groups())
-    assert known == 54
+    process = start_demo(place, "--no-serve", OPENAI_API_KEY="sk-of-someone")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert "640 done, 0 failed" in output
+    assert "512 done, 0 failed" in output, "two judges of 256 answers"
+    assert "does not use it" in output
+    assert "counters and ledger agree with the rows" in output
+    covered, total = map(int, re.search(r"(\d+) of (\d+) intervals contain the true accuracy", output).groups())
+    assert total == 54
     assert covered >= 48
-    correlations = [float(r) for r in re.findall(r"r = (\.\d\d)", said)]
+    correlations = [float(r) for r in re.findall(r"r = (\.\d\d)", output)]
     assert len(correlations) == 4
     assert min(correlations) > 0.5, "the simulated models know the norms"
-    right = [float(share) for share in re.findall(r"exact_match +(\d+\.\d) %", said)]
-    assert min(right[:2]) > max(right[2:]), "the larger model is right more often"
+    accuracies = [float(share) for share in re.findall(r"exact_match +(\d+\.\d) %", output)]
+    assert min(accuracies[:2]) > max(accuracies[2:]), "the larger model is right more often"
 
     for judge in ("strict-judge", "judge-large"):
-        assert len(re.findall(rf"{judge}, correctness@1 +\d+\.\d %", said)) == 4
+        assert len(re.findall(rf"{judge}, correctness@1 +\d+\.\d %", output)) == 4
 
-    made = place / "data" / "demo"
-    trials = rows_of(made / "affect-pilot-trials.csv")
+    folder = place / "data" / "demo"
+    trials = read_rows(folder / "affect-pilot-trials.csv")
     assert len(trials) == 384
     assert {row["status"] for row in trials} == {"done"}
     assert all(float(row["cost_usd"]) > 0 for row in trials)
-    assert "sk-of-someone" not in said
-    assert "sk-of-someone" not in "".join(path.read_text(errors="replace") for path in made.iterdir())
+    assert "sk-of-someone" not in output
+    assert "sk-of-someone" not in "".join(path.read_text(errors="replace") for path in folder.iterdir())
 
-    said_again = served_and_stopped(place)
-    assert "none is paid for twice" in said_again
-    results = said[said.index("\naffect-pilot\n") :]
-    assert results in said_again
-    assert rows_of(made / "affect-pilot-trials.csv") == trials
-    until(lambda: not processes_of(place))
+    second_output = serve_and_stop(place)
+    assert "none is paid for twice" in second_output
+    results = output[output.index("\naffect-pilot\n") :]
+    assert results in second_output
+    assert read_rows(folder / "affect-pilot-trials.csv") == trials
+    wait_until(lambda: not find_processes(place))
 
 
-def served_and_stopped(place: Path) -> str:
-    """All that a demonstration says until it serves the site. Who reads it can log in; then it is stopped."""
+def serve_and_stop(place: Path) -> str:
+    """Run the demonstration until it serves the site, sign in, and stop it. Return its output."""
     port = free_port()
-    running = demo(place, f"--port={port}")
-    said = ""
+    process = start_demo(place, f"--port={port}")
+    output = ""
     try:
-        for line in running.stdout:
-            said += line
+        for line in process.stdout:
+            output += line
             if line.startswith("└"):
                 break
-        assert f"http://127.0.0.1:{port}/" in said
-        assert "models | listening on http://127.0.0.1:" in said
-        assert can_log_in(port, re.search(r"password +(\S+)", said)[1])
-        running.send_signal(signal.SIGINT)
-        assert running.wait(90) == 0, running.stdout.read()
+        assert f"http://127.0.0.1:{port}/" in output
+        assert "models | listening on http://127.0.0.1:" in output
+        assert can_log_in(port, re.search(r"password +(\S+)", output)[1])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(90) == 0, process.stdout.read()
     finally:
-        running.kill()
-        running.communicate()
-    return said
+        process.kill()
+        process.communicate()
+    return output
 
 
 def can_log_in(port: int, password: str) -> bool:

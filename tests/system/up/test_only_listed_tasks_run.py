@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parents[3]
 TEND_TASK = broker.TEND_TASK
 
 
-class MakesFolder:
-    """A pickle of this makes a folder when it is loaded without care."""
+class FolderMaker:
+    """An object whose pickle creates a folder if it is loaded without restrictions."""
 
     def __init__(self, path):
         self.path = str(path)
@@ -38,20 +38,20 @@ class MakesFolder:
 
 
 @pytest.fixture
-def quick(db, monkeypatch):
+def no_polling(db, monkeypatch):
     monkeypatch.setattr(Conf, "POLL", 0)
 
 
-def signed(**changes):
+def sign_task(**changes):
     task = {"id": "1", "name": "one", "func": TEND_TASK, "args": (), "kwargs": {}, "started": timezone.now()}
     return SignedPackage.dumps(task | changes)
 
 
-def waiting(payload):
+def queue_payload(payload):
     return OrmQ.objects.create(key=Conf.CLUSTER_NAME, payload=payload, lock=timezone.now())
 
 
-# --- rows that ask for code ------------------------------------------------------------------------------------------
+# --- rows that name other code ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.django_db
@@ -95,60 +95,60 @@ def test_the_database_rejects_hooks_and_a_saved_task_calls_none(tmp_path):
     ],
     ids=repr,
 )
-def test_a_signed_task_that_names_other_code_is_rejected_and_removed(quick, changes, caplog):
-    waiting(signed(**changes))
-    waiting(signed(id="2"))
+def test_a_signed_task_that_names_other_code_is_rejected_and_removed(no_polling, changes, caplog):
+    queue_payload(sign_task(**changes))
+    queue_payload(sign_task(id="2"))
     assert Broker().dequeue() == []
     assert "was refused and removed" in caplog.text
     ((pk, _),) = Broker().dequeue()
     assert OrmQ.objects.get().pk == pk, "the next task is taken"
 
 
-def test_loading_a_signed_pickle_runs_no_code(quick, tmp_path):
-    waiting(signed(args=(MakesFolder(tmp_path / "made"),)))
+def test_loading_a_signed_pickle_runs_no_code(no_polling, tmp_path):
+    queue_payload(sign_task(args=(FolderMaker(tmp_path / "made"),)))
     assert Broker().dequeue() == []
     assert not OrmQ.objects.exists()
     assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize("payload", ["", "no payload", "a:b:c"])
-def test_an_unsigned_payload_is_rejected_and_removed(quick, payload):
-    waiting(payload)
+def test_an_unsigned_payload_is_rejected_and_removed(no_polling, payload):
+    queue_payload(payload)
     assert Broker().dequeue() == []
     assert not OrmQ.objects.exists()
 
 
 @pytest.fixture
-def planted(db, tmp_path):
-    """A finished task, which is not signed, whose pickles make a folder."""
+def forged_result_folder(db, tmp_path):
+    """Store a finished task, which is not signed, whose pickles create a folder. Return the path of the folder."""
     Success.objects.create(
         id="f" * 32, name="planted", func=TEND_TASK, started=timezone.now(), stopped=timezone.now(), success=True
     )
-    bad = base64.b64encode(pickle.dumps(MakesFolder(tmp_path / "made"))).decode()
+    bad = base64.b64encode(pickle.dumps(FolderMaker(tmp_path / "made"))).decode()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE django_q_task SET args = %s, kwargs = %s, result = %s", [bad, bad, bad])
     return tmp_path / "made"
 
 
-def test_a_forged_result_runs_no_code_when_the_next_task_is_saved(planted, monkeypatch):
+def test_a_forged_result_runs_no_code_when_the_next_task_is_saved(forged_result_folder, monkeypatch):
     monkeypatch.setattr("django_q.monitor.close_old_django_connections", lambda: None)
-    task = SignedPackage.loads(signed(result=3, success=True, stopped=timezone.now()))
+    task = SignedPackage.loads(sign_task(result=3, success=True, stopped=timezone.now()))
     save_task(task, Broker())
     assert Success.objects.get(id="1").result == 3
-    assert not planted.exists()
+    assert not forged_result_folder.exists()
 
 
-def test_a_forged_result_runs_no_code_when_a_superuser_views_or_requeues_it(planted, client):
+def test_a_forged_result_runs_no_code_when_a_superuser_views_or_requeues_it(forged_result_folder, client):
     client.force_login(User.objects.create_superuser("root", password="x"))
-    listed = client.get(reverse("admin:django_q_success_changelist"))
-    shown = client.get(reverse("admin:django_q_success_change", args=["f" * 32]))
-    assert (listed.status_code, shown.status_code) == (200, 200)
-    assert "Not shown" in shown.content.decode()
-    again = {"action": "requeue", ACTION_CHECKBOX_NAME: "f" * 32}
-    answer = client.post(reverse("admin:django_q_success_changelist"), again, follow=True)
+    list_page = client.get(reverse("admin:django_q_success_changelist"))
+    detail_page = client.get(reverse("admin:django_q_success_change", args=["f" * 32]))
+    assert (list_page.status_code, detail_page.status_code) == (200, 200)
+    assert "Not shown" in detail_page.content.decode()
+    form = {"action": "requeue", ACTION_CHECKBOX_NAME: "f" * 32}
+    answer = client.post(reverse("admin:django_q_success_changelist"), form, follow=True)
     assert "Task planted was not queued" in answer.content.decode()
     assert not OrmQ.objects.exists()
-    assert not planted.exists()
+    assert not forged_result_folder.exists()
 
 
 def test_a_superuser_can_requeue_only_listed_tasks(db, client):
@@ -158,13 +158,13 @@ def test_a_superuser_can_requeue_only_listed_tasks(db, client):
             id=key * 32, name=function, func=function, args=("true",), kwargs={}, started=timezone.now(),
             stopped=timezone.now(), success=True,
         )  # fmt: skip
-    again = {"action": "requeue", ACTION_CHECKBOX_NAME: ["a" * 32, "b" * 32]}
-    answer = client.post(reverse("admin:django_q_success_changelist"), again, follow=True)
+    form = {"action": "requeue", ACTION_CHECKBOX_NAME: ["a" * 32, "b" * 32]}
+    answer = client.post(reverse("admin:django_q_success_changelist"), form, follow=True)
     assert "Task os.system was not queued" in answer.content.decode()
     assert [row.task["func"] for row in OrmQ.objects.all()] == [TEND_TASK]
 
 
-# --- what the site itself queues -------------------------------------------------------------------------------------
+# --- tasks of the site -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.django_db
@@ -175,7 +175,7 @@ def test_an_unlisted_function_cannot_be_queued():
 
 
 @pytest.mark.django_db
-def test_a_listed_task_is_accepted_with_its_arguments(quick):
+def test_a_listed_task_is_accepted_with_its_arguments(no_polling):
     async_task(TEND_TASK, 7, ["text", None], by={"a": 1.5}, timeout=60, save=False, cluster="evalsite")
     ((_, payload),) = Broker().dequeue()
     task = SignedPackage.loads(payload)

@@ -12,12 +12,12 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from evalsite.lib.ops.web_connections import BODY_BYTES, HEAD_S
-from tests.system.up.conftest import Site, until
+from tests.system.up.conftest import Site, wait_until
 
 pytestmark = pytest.mark.processes
 
 MANY = 40
-SOON_S = 5.0  # The machine may be busy; an attack that works holds pages for HEAD_S and more.
+SOON_S = 5.0  # The machine may be busy. A successful attack delays pages by at least HEAD_S.
 PASSWORD = "long enough to be a password"
 MAKE_USER = (
     "from django.contrib.auth import get_user_model as u; from django.contrib.auth.models import Group;"
@@ -33,26 +33,26 @@ BLANK_LINES = b"\r\n\r\n"
 
 
 @contextmanager
-def slow_clients(site: Site, beginning: bytes, *, drip: bytes = b"x"):
-    """`MANY` connections that begin a request and then send a byte now and again."""
+def open_slow_clients(site: Site, beginning: bytes, *, drip: bytes = b"x"):
+    """Open `MANY` connections that begin a request and then send one byte at a time."""
     with ExitStack() as stack:
         clients = []
         for _ in range(MANY):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", site.port)))
             client.sendall(beginning)
             clients.append(client)
-        done = threading.Event()
-        dripping = threading.Thread(target=drip_until, args=(done, clients, drip))
-        dripping.start()
+        finished = threading.Event()
+        thread = threading.Thread(target=drip_until, args=(finished, clients, drip))
+        thread.start()
         try:
             yield clients
         finally:
-            done.set()
-            dripping.join()
+            finished.set()
+            thread.join()
 
 
-def drip_until(done: threading.Event, clients: list[socket.socket], drip: bytes) -> None:
-    while not done.wait(0.5):
+def drip_until(finished: threading.Event, clients: list[socket.socket], drip: bytes) -> None:
+    while not finished.wait(0.5):
         for client in clients:
             try:
                 client.sendall(drip)
@@ -60,11 +60,11 @@ def drip_until(done: threading.Event, clients: list[socket.socket], drip: bytes)
                 continue
 
 
-def seconds_for_pages(site: Site) -> float:
-    began = time.monotonic()
+def time_pages(site: Site) -> float:
+    started_at = time.monotonic()
     assert b"ok" in site.get("/healthz")
     assert b"<form" in site.get("/accounts/login/")
-    return time.monotonic() - began
+    return time.monotonic() - started_at
 
 
 def is_closed(client: socket.socket) -> bool:
@@ -81,13 +81,13 @@ def is_closed(client: socket.socket) -> bool:
 
 @pytest.mark.parametrize("beginning", [b"", SLOW_HEAD, SLOW_BODY, LARGE_BODY, CHUNKED_BODY, BLANK_LINES])
 def test_pages_are_served_despite_many_slow_senders(lasting_site: Site, beginning: bytes) -> None:
-    with slow_clients(lasting_site, beginning):
-        assert seconds_for_pages(lasting_site) < SOON_S
+    with open_slow_clients(lasting_site, beginning):
+        assert time_pages(lasting_site) < SOON_S
 
 
 def test_a_request_with_an_endless_header_is_closed(lasting_site: Site) -> None:
-    with slow_clients(lasting_site, SLOW_HEAD) as clients:
-        until(lambda: all(is_closed(client) for client in clients), HEAD_S + 10)
+    with open_slow_clients(lasting_site, SLOW_HEAD) as clients:
+        wait_until(lambda: all(is_closed(client) for client in clients), HEAD_S + 10)
 
 
 def test_a_large_body_of_an_anonymous_client_is_rejected_before_it_is_sent(lasting_site: Site) -> None:
@@ -97,7 +97,7 @@ def test_a_large_body_of_an_anonymous_client_is_rejected_before_it_is_sent(lasti
 
 
 def test_pages_are_served_despite_many_clients_that_do_not_read(lasting_site: Site) -> None:
-    """The style sheet is larger than what a client with a small buffer takes without reading."""
+    """The style sheet is larger than the receive buffer of the clients."""
     request = b"GET /static/vendor/bootstrap/bootstrap.min.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with ExitStack() as stack:
         for _ in range(MANY):
@@ -105,7 +105,7 @@ def test_pages_are_served_despite_many_clients_that_do_not_read(lasting_site: Si
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.connect(("127.0.0.1", lasting_site.port))
             client.sendall(request)
-        assert seconds_for_pages(lasting_site) < SOON_S
+        assert time_pages(lasting_site) < SOON_S
 
 
 MAKE_ANSWER = f"""
@@ -118,10 +118,10 @@ print(f"/trials/{{trial.pk}}/text/response/")
 
 
 def test_pages_and_downloads_continue_despite_many_unread_downloads(lasting_site: Site) -> None:
-    """It is far longer than what the server keeps in memory or the kernel in its buffers."""
+    """The download is much longer than the buffers of the server and the kernel."""
     lasting_site.manage("shell", "--no-imports", "-c", MAKE_USER)
     path = lasting_site.manage("shell", "--no-imports", "-c", MAKE_ANSWER).strip()
-    cookies, _ = signed_in(lasting_site)
+    cookies, _ = sign_in(lasting_site)
     request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookies}\r\n\r\n".encode()
     with ExitStack() as stack:
         for _ in range(MANY):
@@ -130,7 +130,7 @@ def test_pages_and_downloads_continue_despite_many_unread_downloads(lasting_site
             client.connect(("127.0.0.1", lasting_site.port))
             client.sendall(request)
             assert client.recv(15) == b"HTTP/1.1 200 OK"
-        assert seconds_for_pages(lasting_site) < SOON_S
+        assert time_pages(lasting_site) < SOON_S
         connection = http.client.HTTPConnection("127.0.0.1", lasting_site.port, timeout=60)
         connection.request("GET", path, headers={"Cookie": cookies})
         assert connection.getresponse().read().count(b"x") >= 12 * 2**20
@@ -150,7 +150,7 @@ def test_a_slow_reader_receives_the_complete_page(lasting_site: Site) -> None:
 
 
 def test_requests_on_one_connection_are_answered_in_order(lasting_site: Site) -> None:
-    """Also where the second arrives together with the first."""
+    """The beginning of the second request arrives together with the first."""
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with socket.create_connection(("127.0.0.1", lasting_site.port), timeout=20) as client:
         client.sendall(request + request[:20])
@@ -168,18 +168,18 @@ def test_a_form_that_expects_100_continue_is_read(lasting_site: Site) -> None:
         assert client.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
         client.sendall(b"a=b")
         answer = b""
-        while b" 403 " not in answer:  # It brings no CSRF token.
+        while b" 403 " not in answer:  # The form has no CSRF token.
             answer += client.recv(4096)
 
 
 def test_a_slow_upload_is_accepted_despite_other_slow_clients(lasting_site: Site) -> None:
-    """It is under way for longer than a head may take."""
+    """The upload takes longer than the limit for request headers."""
     lasting_site.manage("shell", "--no-imports", "-c", MAKE_USER)
-    cookies, token = signed_in(lasting_site)
+    cookies, token = sign_in(lasting_site)
     rows = "".join(f"item-{number},What is {number} plus {number}?\n" for number in range(4000))
-    body = multipart({"csrfmiddlewaretoken": token, "slug": "slowly"}, "key,input\n" + rows)
+    body = encode_multipart({"csrfmiddlewaretoken": token, "slug": "slowly"}, "key,input\n" + rows)
     assert len(body) > 2 * BODY_BYTES
-    with slow_clients(lasting_site, LARGE_BODY), slow_clients(lasting_site, SLOW_BODY):
+    with open_slow_clients(lasting_site, LARGE_BODY), open_slow_clients(lasting_site, SLOW_BODY):
         connection = http.client.HTTPConnection("127.0.0.1", lasting_site.port, timeout=60)
         connection.putrequest("POST", "/datasets/new/")
         connection.putheader("Cookie", cookies)
@@ -196,8 +196,8 @@ def test_a_slow_upload_is_accepted_despite_other_slow_clients(lasting_site: Site
         assert "/datasets/new/upload/" in response.getheader("Location")
 
 
-def signed_in(site: Site) -> tuple[str, str]:
-    """The cookies of a researcher, and a CSRF token."""
+def sign_in(site: Site) -> tuple[str, str]:
+    """Sign in as a researcher. Return the cookies and a CSRF token."""
     connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
     connection.request("GET", "/accounts/login/")
     page = connection.getresponse()
@@ -209,15 +209,17 @@ def signed_in(site: Site) -> tuple[str, str]:
     answer = connection.getresponse()
     answer.read()
     assert answer.status == 302
-    kept = {name: value for name, _, value in (one.partition(";")[0].partition("=") for one in cookies_of(answer))}
-    return "; ".join(f"{name}={value}" for name, value in kept.items()), kept["csrftoken"]
+    cookies = {
+        name: value for name, _, value in (line.partition(";")[0].partition("=") for line in get_cookies(answer))
+    }
+    return "; ".join(f"{name}={value}" for name, value in cookies.items()), cookies["csrftoken"]
 
 
-def cookies_of(response: http.client.HTTPResponse) -> list[str]:
+def get_cookies(response: http.client.HTTPResponse) -> list[str]:
     return response.msg.get_all("Set-Cookie")
 
 
-def multipart(fields: dict[str, str], table: str) -> bytes:
+def encode_multipart(fields: dict[str, str], table: str) -> bytes:
     parts = [f'Content-Disposition: form-data; name="{name}"\r\n\r\n{value}' for name, value in fields.items()]
     parts.append(f'Content-Disposition: form-data; name="file"; filename="items.csv"\r\n\r\n{table}')
     return "".join(f"--border\r\n{part}\r\n" for part in parts).encode() + b"--border--\r\n"

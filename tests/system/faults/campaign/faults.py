@@ -117,13 +117,13 @@ timer.start()
 @contextmanager
 def run_site(lab):
     """Run `manage.py up` with one drain. Yield a function that finds a child process by a word of its command line."""
-    from tests.system.up.conftest import children, command_line, free_port
+    from tests.system.up.conftest import free_port, list_children, read_command_line
 
     command = [sys.executable, "manage.py", "up", "--workers=1", f"--port={free_port()}"]
     with open(os.devnull, "w") as devnull:  # noqa: PTH123
         process = subprocess.Popen(command, cwd=ROOT, stdout=devnull, stderr=devnull, start_new_session=True)
     try:
-        yield lambda word: next((pid for pid in children(process.pid) if word in command_line(pid)), None)
+        yield lambda word: next((pid for pid in list_children(process.pid) if word in read_command_line(pid)), None)
     finally:
         process.terminate()
         process.wait(timeout=60)
@@ -164,17 +164,17 @@ def kill_web_server(lab, trials):
 
 def kill_idle_worker(lab, trials):
     """Kill the worker that waits in the pipe of the queue. The next task reveals that it blocks the others."""
-    from tests.system.up.conftest import children
-    from tests.system.up.test_up import idle_worker
+    from tests.system.up.conftest import list_children
+    from tests.system.up.test_site_processes import find_idle_worker
 
     clusters = []
 
-    def find_idle_worker(find_child):
+    def find_victim(find_child):
         cluster = find_child("qcluster")
-        if not cluster or len(children(cluster)) != 1 or len(children(children(cluster)[0])) != 4:
+        if not cluster or len(list_children(cluster)) != 1 or len(list_children(list_children(cluster)[0])) != 4:
             return None
         clusters[:] = [cluster]
-        return idle_worker(cluster)
+        return find_idle_worker(cluster)
 
     fault = "kill -9 of the idle worker that holds the queue's pipe"
     return kill_process(
@@ -182,7 +182,7 @@ def kill_idle_worker(lab, trials):
         fault,
         "idle-killed",
         trials,
-        find_idle_worker,
+        find_victim,
         lambda find_child, _: find_child("qcluster") not in (None, *clusters),
     )
 

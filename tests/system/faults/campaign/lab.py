@@ -81,10 +81,10 @@ class Lab:
         """Kill all processes of the server, as the kernel does without free memory."""
         from django.db import connection
 
-        from tests.system.postgres.conftest import servers_in
+        from tests.system.postgres.conftest import find_servers
 
         connection.close()
-        while pids := servers_in(self.server.data_dir):
+        while pids := find_servers(self.server.data_dir):
             for pid in pids:
                 try:
                     os.kill(pid, signal.SIGKILL)

@@ -1,3 +1,5 @@
+"""Recovery of the embedded server after kills, recycled process ids and interrupted starts."""
+
 import os
 import signal
 import subprocess
@@ -10,18 +12,18 @@ import pytest
 from evalsite.lib.ops import postgres
 from evalsite.lib.ops.postgres import Embedded
 from evalsite.lib.ops.postgres_programs import PostgresError
-from tests.system.postgres.conftest import USE, Spawn, leaves_nothing, postmaster, query, servers_in, wait_for
+from tests.system.postgres.conftest import USE, Spawn, find_servers, is_gone, query, read_server_pid, wait_for
 
 pytestmark = pytest.mark.processes
 
 
 def kill_server(embedded: Embedded) -> None:
-    os.kill(postmaster(embedded), signal.SIGKILL)
+    os.kill(read_server_pid(embedded), signal.SIGKILL)
 
 
 @pytest.fixture
-def stranger(embedded: Embedded) -> Iterator["subprocess.Popen[bytes]"]:
-    """A live process of the server's own user: PostgreSQL itself takes its id for a running server's."""
+def other_process(embedded: Embedded) -> Iterator["subprocess.Popen[bytes]"]:
+    """A live process of the user of the server. PostgreSQL treats its process id as that of a running server."""
     embedded.start()
     with subprocess.Popen(["/bin/sleep", "300"], cwd="/", **embedded._programs.identity) as process:
         yield process
@@ -40,32 +42,34 @@ def test_a_stop_succeeds_after_the_server_was_killed(embedded: Embedded) -> None
     embedded.start()
     kill_server(embedded)
     embedded.stop()
-    assert leaves_nothing(embedded)
+    assert is_gone(embedded)
 
 
 def test_a_recycled_process_id_is_not_mistaken_for_the_server(
-    embedded: Embedded, stranger: "subprocess.Popen[bytes]"
+    embedded: Embedded, other_process: "subprocess.Popen[bytes]"
 ) -> None:
-    killed = postmaster(embedded)
+    killed_pid = read_server_pid(embedded)
     kill_server(embedded)
     for path in (embedded.data_dir / "data" / "postmaster.pid", embedded.socket_dir / ".s.PGSQL.5432.lock"):
-        path.write_text(path.read_text().replace(str(killed), str(stranger.pid), 1))
-    wait_for(lambda: not servers_in(embedded.data_dir))
+        path.write_text(path.read_text().replace(str(killed_pid), str(other_process.pid), 1))
+    wait_for(lambda: not find_servers(embedded.data_dir))
     embedded.start()
     assert query(embedded, "SELECT 1") == 1
-    assert postmaster(embedded) != stranger.pid
-    assert stranger.poll() is None
+    assert read_server_pid(embedded) != other_process.pid
+    assert other_process.poll() is None
 
 
-def test_a_stop_never_signals_a_recycled_process_id(embedded: Embedded, stranger: "subprocess.Popen[bytes]") -> None:
+def test_a_stop_never_signals_a_recycled_process_id(
+    embedded: Embedded, other_process: "subprocess.Popen[bytes]"
+) -> None:
     pid_file = embedded.data_dir / "data" / "postmaster.pid"
-    noted = pid_file.read_text().replace(str(postmaster(embedded)), str(stranger.pid), 1)
+    forged_pid_file = pid_file.read_text().replace(str(read_server_pid(embedded)), str(other_process.pid), 1)
     kill_server(embedded)
-    pid_file.write_text(noted)
-    wait_for(lambda: not servers_in(embedded.data_dir))
+    pid_file.write_text(forged_pid_file)
+    wait_for(lambda: not find_servers(embedded.data_dir))
     embedded.stop()
-    assert stranger.poll() is None
-    assert leaves_nothing(embedded)
+    assert other_process.poll() is None
+    assert is_gone(embedded)
 
 
 def test_a_start_resumes_after_a_killed_start(embedded: Embedded, spawn: Spawn) -> None:
@@ -82,13 +86,13 @@ def test_an_unreachable_server_is_not_stopped_and_is_reported(
     embedded: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedded.start()
-    running = postmaster(embedded)
+    pid = read_server_pid(embedded)
     monkeypatch.setattr(postgres, "MAX_SILENCE_S", 0.2)
-    with monkeypatch.context() as other:
-        other.setattr(tempfile, "tempdir", str(place))
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(place))
         elsewhere = Embedded(embedded.data_dir)
     assert elsewhere.socket_dir != embedded.socket_dir
-    with pytest.raises(PostgresError, match=rf"process {running} .*socket in {embedded.socket_dir}.*TMPDIR"):
+    with pytest.raises(PostgresError, match=rf"process {pid} .*socket in {embedded.socket_dir}.*TMPDIR"):
         elsewhere.start()
-    assert postmaster(embedded) == running
+    assert read_server_pid(embedded) == pid
     assert query(embedded, "SELECT 1") == 1

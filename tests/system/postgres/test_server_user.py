@@ -15,46 +15,46 @@ import pytest
 from evalsite.lib.ops import postgres_programs
 from evalsite.lib.ops.postgres import Embedded
 from evalsite.lib.ops.postgres_programs import PostgresError
-from tests.system.postgres.conftest import HOLD, ROOT, USE, Spawn, leaves_nothing, line_of, postmaster, query
+from tests.system.postgres.conftest import HOLD, ROOT, USE, Spawn, is_gone, query, read_line, read_server_pid
 
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as several users"),
 ]
-SOMEONE = pwd.getpwnam("daemon").pw_uid  # initdb refuses a user without a name
+ORDINARY_USER = pwd.getpwnam("daemon").pw_uid  # initdb rejects a user without a name.
 
 
-def owner_of(pid: int) -> int:
+def get_owner(pid: int) -> int:
     return Path(f"/proc/{pid}").stat().st_uid
 
 
 @pytest.fixture
 def own_folder(place: Path) -> Path:
-    """A folder of an ordinary user, who must be able to reach this code and its Python."""
-    for needed in (ROOT / "manage.py", Path(sys.executable).resolve()):
-        if not all(folder.stat().st_mode & stat.S_IXOTH for folder in needed.parents):
-            pytest.skip(f"other users cannot reach {needed}")
+    """A private folder of an ordinary user. Skip the test if that user cannot reach this code and its Python."""
+    for path in (ROOT / "manage.py", Path(sys.executable).resolve()):
+        if not all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents):
+            pytest.skip(f"other users cannot reach {path}")
     folder = place / "home"
     folder.mkdir()
-    os.chown(folder, SOMEONE, SOMEONE)
+    os.chown(folder, ORDINARY_USER, ORDINARY_USER)
     folder.chmod(0o700)
     return folder
 
 
-def as_someone() -> dict[str, object]:
-    return {"user": SOMEONE, "group": SOMEONE, "extra_groups": []}
+def run_as_ordinary_user() -> dict[str, object]:
+    return {"user": ORDINARY_USER, "group": ORDINARY_USER, "extra_groups": []}
 
 
 def test_root_runs_the_server_as_nobody(fresh: Embedded) -> None:
     fresh.start()
     nobody = pwd.getpwnam("nobody").pw_uid
-    assert owner_of(postmaster(fresh)) == nobody
+    assert get_owner(read_server_pid(fresh)) == nobody
     assert (fresh.data_dir / "data").stat().st_uid == nobody
     assert (fresh.data_dir / "gate.lock").stat().st_uid == 0
 
 
-def as_account(uid: int, work: Callable[[], object]) -> str:
-    """What the work returns, or the error that it raised, in a forked process of another account.
+def run_as(uid: int, work: Callable[[], object]) -> str:
+    """Run the function in a forked process of another account. Return its result or error as a text.
 
     Forked, because another account may not be able to reach this Python.
     """
@@ -65,19 +65,19 @@ def as_account(uid: int, work: Callable[[], object]) -> str:
         os.setgid(pwd.getpwuid(uid).pw_gid)
         os.setuid(uid)
         try:
-            said = str(work())
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the parent reads it
-            said = f"{type(error).__name__}: {error}"
-        os.write(writing, said.encode()[:60_000])
+            output = str(work())
+        except BaseException as error:  # noqa: BLE001 - the parent process reads any error
+            output = f"{type(error).__name__}: {error}"
+        os.write(writing, output.encode()[:60_000])
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        said = pipe.read()
+        output = pipe.read()
     os.waitpid(child, 0)
-    return said
+    return output
 
 
-def connecting(embedded: Embedded, **changes: str) -> Callable[[], object]:
+def make_connect(embedded: Embedded, **changes: str) -> Callable[[], object]:
     def connect() -> object:
         with psycopg.connect(**embedded.connection(), **changes) as connection:
             return connection.execute("SELECT current_user").fetchone()
@@ -90,8 +90,8 @@ NOBODY = pwd.getpwnam("nobody").pw_uid
 
 def test_another_process_of_nobody_cannot_connect_to_roots_server(fresh: Embedded) -> None:
     fresh.start()
-    assert owner_of(postmaster(fresh)) == NOBODY
-    assert "Peer authentication failed" in as_account(NOBODY, connecting(fresh))
+    assert get_owner(read_server_pid(fresh)) == NOBODY
+    assert "Peer authentication failed" in run_as(NOBODY, make_connect(fresh))
     assert query(fresh, "SELECT current_user") == "evalsite"
 
 
@@ -107,19 +107,21 @@ def test_nobody_cannot_change_the_connection_rules(fresh: Embedded) -> None:
 def test_only_the_folder_owner_and_root_can_connect(place: Path) -> None:
     folder = place / "home"
     folder.mkdir(mode=0o700)
-    os.chown(folder, SOMEONE, SOMEONE)
-    assert as_account(SOMEONE, lambda: Embedded(folder / "postgres").start()) == "None"
+    os.chown(folder, ORDINARY_USER, ORDINARY_USER)
+    assert run_as(ORDINARY_USER, lambda: Embedded(folder / "postgres").start()) == "None"
     embedded = Embedded(folder / "postgres")
-    embedded.socket_dir = next(Path(tempfile.gettempdir()).glob(f"evalsite-{SOMEONE}-{embedded.socket_dir.name[-12:]}"))
+    embedded.socket_dir = next(
+        Path(tempfile.gettempdir()).glob(f"evalsite-{ORDINARY_USER}-{embedded.socket_dir.name[-12:]}")
+    )
     try:
-        assert owner_of(postmaster(embedded)) == SOMEONE
-        assert as_account(SOMEONE, connecting(embedded)) == "('evalsite',)"
-        assert connecting(embedded)() == ("evalsite",)
-        embedded.socket_dir.chmod(0o777)  # As if a stranger had got into the folder.
+        assert get_owner(read_server_pid(embedded)) == ORDINARY_USER
+        assert run_as(ORDINARY_USER, make_connect(embedded)) == "('evalsite',)"
+        assert make_connect(embedded)() == ("evalsite",)
+        embedded.socket_dir.chmod(0o777)  # Open the folder to other accounts.
         (embedded.socket_dir / ".s.PGSQL.5432").chmod(0o777)
-        assert "Peer authentication failed" in as_account(NOBODY, connecting(embedded))
+        assert "Peer authentication failed" in run_as(NOBODY, make_connect(embedded))
     finally:
-        assert as_account(SOMEONE, lambda: Embedded(folder / "postgres").stop()) == "None"
+        assert run_as(ORDINARY_USER, lambda: Embedded(folder / "postgres").stop()) == "None"
 
 
 def test_the_next_start_updates_the_connection_rules_of_an_earlier_version(embedded: Embedded) -> None:
@@ -164,36 +166,36 @@ def test_programs_inaccessible_to_the_server_user_are_copied(
         postgres_programs, "_find_wheel_programs", lambda: closed / package.name / "pginstall18" / "bin"
     )
     embedded.start()
-    assert Path(f"/proc/{postmaster(embedded)}/exe").readlink().is_relative_to(embedded.data_dir)
+    assert Path(f"/proc/{read_server_pid(embedded)}/exe").readlink().is_relative_to(embedded.data_dir)
     assert query(embedded, "SELECT 1") == 1
 
 
 def test_an_ordinary_user_runs_the_server_as_that_user(own_folder: Path, spawn: Spawn) -> None:
-    holder = spawn(HOLD, own_folder / "postgres", **as_someone())
-    assert line_of(holder) == "in"
+    holder = spawn(HOLD, own_folder / "postgres", **run_as_ordinary_user())
+    assert read_line(holder) == "in"
     embedded = Embedded(own_folder / "postgres")
-    assert owner_of(postmaster(embedded)) == SOMEONE
+    assert get_owner(read_server_pid(embedded)) == ORDINARY_USER
     assert holder.communicate(timeout=60) == ("", "")
-    assert leaves_nothing(embedded)
+    assert is_gone(embedded)
 
 
 def test_root_runs_an_existing_cluster_as_its_owner(own_folder: Path, spawn: Spawn) -> None:
-    own = spawn(USE + "e.start(); e.stop()", own_folder / "postgres", **as_someone())
-    assert own.communicate(timeout=60) == ("", "")
+    owner_process = spawn(USE + "e.start(); e.stop()", own_folder / "postgres", **run_as_ordinary_user())
+    assert owner_process.communicate(timeout=60) == ("", "")
     embedded = Embedded(own_folder / "postgres")
     embedded.start()
-    assert owner_of(postmaster(embedded)) == SOMEONE
+    assert get_owner(read_server_pid(embedded)) == ORDINARY_USER
     embedded.stop()
-    own_again = spawn(USE + "e.start(); e.stop()", own_folder / "postgres", **as_someone())
-    assert own_again.communicate(timeout=60) == ("", "")
+    second_owner_process = spawn(USE + "e.start(); e.stop()", own_folder / "postgres", **run_as_ordinary_user())
+    assert second_owner_process.communicate(timeout=60) == ("", "")
 
 
 def test_the_folder_of_another_user_is_rejected_with_a_remedy(
     embedded: Embedded, own_folder: Path, spawn: Spawn
 ) -> None:
     embedded.start()
-    other = spawn(USE + "e.start()", embedded.data_dir, **as_someone())
-    _, errors = other.communicate(timeout=60)
+    process = spawn(USE + "e.start()", embedded.data_dir, **run_as_ordinary_user())
+    _, errors = process.communicate(timeout=60)
     assert "PostgresError" in errors
     assert "EVALSITE_DATA_DIR" in errors
     assert query(embedded, "SELECT 1") == 1
@@ -201,6 +203,6 @@ def test_the_folder_of_another_user_is_rejected_with_a_remedy(
 
 def test_a_socket_folder_of_another_user_is_rejected(embedded: Embedded) -> None:
     embedded.socket_dir.mkdir()
-    os.chown(embedded.socket_dir, SOMEONE, SOMEONE)
+    os.chown(embedded.socket_dir, ORDINARY_USER, ORDINARY_USER)
     with pytest.raises(PostgresError, match="belongs to someone else"):
         embedded.start()

@@ -1,10 +1,10 @@
-"""A worker of the running site reads an upload, from the files to the dataset."""
+"""A queue worker of the running site imports an upload into a dataset."""
 
 import json
 
 import pytest
 
-from tests.system.up.conftest import Site, until
+from tests.system.up.conftest import Site, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -26,21 +26,21 @@ pending_uploads.find_upload(user.pk, "{token}").request_job("import", {{}})
 """
 
 
-def shell(site: Site, code: str) -> str:
+def run_code(site: Site, code: str) -> str:
     return site.manage("shell", "--no-imports", "-c", code).strip()
 
 
 def test_a_queue_worker_detects_the_columns_and_imports_the_items(lasting_site: Site) -> None:
     site = lasting_site
-    folder = site.place / "data" / "media" / "uploads" / "/".join(shell(site, STAGE).split("/")[-2:])
+    folder = site.place / "data" / "media" / "uploads" / "/".join(run_code(site, STAGE).split("/")[-2:])
 
-    def job():
+    def read_job():
         return json.loads((folder / "job.json").read_text())
 
-    until(lambda: job()["state"] in ("done", "failed"))
-    assert job()["error"] == ""
+    wait_until(lambda: read_job()["state"] in ("done", "failed"))
+    assert read_job()["error"] == ""
     assert json.loads((folder / "columns.json").read_text())["columns"] == ["id", "question"]
-    shell(site, IMPORT.format(token=folder.name))
-    until(lambda: job()["kind"] == "import" and job()["state"] in ("done", "failed"))
-    assert job()["dataset"] == ["read", 1]
+    run_code(site, IMPORT.format(token=folder.name))
+    wait_until(lambda: read_job()["kind"] == "import" and read_job()["state"] in ("done", "failed"))
+    assert read_job()["dataset"] == ["read", 1]
     assert "2 active items" in site.manage("dataset", "show", "read@1")

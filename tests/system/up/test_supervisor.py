@@ -1,4 +1,4 @@
-"""A supervisor and its child processes, with small shells as children."""
+"""A supervisor and its child processes, which are small shell scripts."""
 
 import os
 import signal
@@ -10,16 +10,16 @@ import pytest
 
 from evalsite.lib.ops import supervisor
 from evalsite.lib.ops.supervisor import Child, StartFailed, Supervisor, keep_running
-from tests.system.up.conftest import until
+from tests.system.up.conftest import wait_until
 
 
 @pytest.fixture(autouse=True)
-def without_patience(monkeypatch):
+def short_delays(monkeypatch):
     monkeypatch.setattr(supervisor, "FIRST_DELAY_S", 0.01)
     monkeypatch.setattr(supervisor, "CHECK_S", 0.01)
 
 
-def shell(script: str, **options) -> Child:
+def make_child(script: str, **options) -> Child:
     return Child("small", ["/bin/sh", "-c", script], grace_s=2, **options)
 
 
@@ -31,10 +31,10 @@ def is_running(pid: int) -> bool:
 
 
 def stop_when(condition) -> None:
-    """Send this process a SIGTERM, which a supervisor takes as its end, once the condition holds."""
+    """Send this process a SIGTERM, which stops the supervisor, when the condition holds."""
 
     def wait():
-        until(condition)
+        wait_until(condition)
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, daemon=True).start()
@@ -43,48 +43,48 @@ def stop_when(condition) -> None:
 def test_a_child_that_exits_is_restarted(tmp_path):
     starts = tmp_path / "starts"
     stop_when(lambda: starts.exists() and starts.read_text().count("\n") >= 3)
-    Supervisor([shell(f"echo >> '{starts}'; [ $(wc -l < '{starts}') -ge 3 ] && sleep 60; exit 1")]).run()
+    Supervisor([make_child(f"echo >> '{starts}'; [ $(wc -l < '{starts}') -ge 3 ] && sleep 60; exit 1")]).run()
     assert starts.read_text().count("\n") == 3
 
 
 def test_repeated_start_failures_end_with_the_childs_name_and_exit_code():
     with pytest.raises(StartFailed, match="small ended with 3, 4 times in a row"):
-        Supervisor([shell("exit 3")]).run()
+        Supervisor([make_child("exit 3")]).run()
 
 
 def test_forked_processes_end_with_their_child(tmp_path):
     forked = tmp_path / "forked"
-    child = shell(f"sleep 60 & echo $! > '{forked}.new'; mv '{forked}.new' '{forked}'; kill -9 $$")
+    child = make_child(f"sleep 60 & echo $! > '{forked}.new'; mv '{forked}.new' '{forked}'; kill -9 $$")
     child.check(time.monotonic())
-    until(child.has_ended)
+    wait_until(child.has_ended)
     orphan = int(forked.read_text())
     assert is_running(orphan)
     child.check(time.monotonic())
-    until(lambda: not is_running(orphan))
+    wait_until(lambda: not is_running(orphan))
 
 
 def test_a_child_that_ignores_the_stop_signal_is_killed_after_its_grace_period(tmp_path):
     ready = tmp_path / "ready"
     child = Child("deaf", ["/bin/sh", "-c", f"trap '' TERM; touch '{ready}'; while :; do sleep 0.1; done"], grace_s=0.3)
     stop_when(ready.exists)
-    began = time.monotonic()
+    started_at = time.monotonic()
     Supervisor([child]).run()
     assert child.pid is None
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - started_at < 30
 
 
 def test_every_output_line_of_a_child_is_prefixed_with_its_name(capfd, tmp_path):
-    child = shell("echo first; echo second >&2; touch done; sleep 60", directory=tmp_path)
+    child = make_child("echo first; echo second >&2; touch done; sleep 60", directory=tmp_path)
     with keep_running(child):
-        until((tmp_path / "done").exists)
-        said = []
-        until(lambda: said.append(capfd.readouterr().err) or "second" in "".join(said))
-    assert "".join(said) == "small | first\nsmall | second\n"
+        wait_until((tmp_path / "done").exists)
+        output = []
+        wait_until(lambda: output.append(capfd.readouterr().err) or "second" in "".join(output))
+    assert "".join(output) == "small | first\nsmall | second\n"
 
 
 def test_a_child_is_replaced_on_request(tmp_path):
     pids = tmp_path / "pids"
-    child = shell(f"echo $$ >> '{pids}'; sleep 60")
+    child = make_child(f"echo $$ >> '{pids}'; sleep 60")
 
     def chore():
         if pids.exists() and pids.read_text().count("\n") == 1:
@@ -105,25 +105,25 @@ def test_a_failed_chore_is_logged_and_repeated(caplog, tmp_path):
 
     caplog.set_level("WARNING", "evalsite.up")
     stop_when(lambda: calls)
-    Supervisor([shell("sleep 60")], [chore]).run()
+    Supervisor([make_child("sleep 60")], [chore]).run()
     assert [record.getMessage() for record in caplog.records] == ["RuntimeError: the first line"]
 
 
 def test_a_block_ends_when_its_child_cannot_run():
-    began = time.monotonic()
-    with pytest.raises(StartFailed, match="ended with 7"), keep_running(shell("exit 7")):
+    started_at = time.monotonic()
+    with pytest.raises(StartFailed, match="ended with 7"), keep_running(make_child("exit 7")):
         time.sleep(120)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - started_at < 60
 
 
 def test_a_keyboard_interrupt_in_the_block_is_reraised():
-    child = shell("sleep 60")
+    child = make_child("sleep 60")
 
-    def interrupted():
+    def run_interrupted_block():
         with keep_running(child):
-            until(lambda: child.pid)
+            wait_until(lambda: child.pid)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        interrupted()
+        run_interrupted_block()
     assert child.pid is None

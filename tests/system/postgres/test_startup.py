@@ -1,3 +1,5 @@
+"""The start of the embedded server: its first cluster, its settings, and starts that fail."""
+
 import os
 import stat
 import tempfile
@@ -8,7 +10,7 @@ import pytest
 from evalsite.lib.ops import postgres_programs
 from evalsite.lib.ops.postgres import Embedded
 from evalsite.lib.ops.postgres_programs import PostgresError
-from tests.system.postgres.conftest import USE, Spawn, leaves_nothing, postmaster, query, servers_in, wait_for
+from tests.system.postgres.conftest import USE, Spawn, find_servers, is_gone, query, read_server_pid, wait_for
 
 pytestmark = pytest.mark.processes
 
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.processes
 def test_the_first_start_creates_a_database_that_accepts_connections(fresh: Embedded) -> None:
     fresh.start()
     assert query(fresh, "SELECT current_user || ' in ' || current_database()") == "evalsite in evalsite"
-    wanted = {
+    expected = {
         "max_connections": "200",
         "shared_buffers": "256MB",
         "jit": "off",
@@ -26,7 +28,7 @@ def test_the_first_start_creates_a_database_that_accepts_connections(fresh: Embe
         "listen_addresses": "",
         "server_encoding": "UTF8",
     }
-    assert {name: query(fresh, f"SHOW {name}") for name in wanted} == wanted
+    assert {name: query(fresh, f"SHOW {name}") for name in expected} == expected
 
 
 def test_only_the_owner_can_enter_the_socket_folder(embedded: Embedded) -> None:
@@ -43,9 +45,9 @@ def test_connection_parameters_are_available_without_starting_the_server(fresh: 
 
 def test_a_second_start_keeps_the_server(embedded: Embedded) -> None:
     embedded.start()
-    first = postmaster(embedded)
+    first_pid = read_server_pid(embedded)
     Embedded(embedded.data_dir).start()
-    assert postmaster(embedded) == first
+    assert read_server_pid(embedded) == first_pid
 
 
 def test_four_processes_can_start_the_server_simultaneously(fresh: Embedded, spawn: Spawn) -> None:
@@ -62,7 +64,7 @@ def test_a_path_may_contain_any_character(place: Path) -> None:
     embedded.start()
     assert query(embedded, "SELECT 1") == 1
     embedded.stop()
-    assert leaves_nothing(embedded)
+    assert is_gone(embedded)
 
 
 @pytest.mark.parametrize("name", ["long" * 25, "with,comma"])
@@ -71,13 +73,13 @@ def test_a_temp_folder_unfit_for_a_socket_path_is_skipped(
 ) -> None:
     unfit = place / name
     unfit.mkdir()
-    with monkeypatch.context() as other:
-        other.setattr(tempfile, "tempdir", str(unfit))
-        moved = Embedded(embedded.data_dir)
-    assert not moved.socket_dir.is_relative_to(unfit)
-    moved.start()
-    assert len(os.fsencode(moved.socket_dir / ".s.PGSQL.5432")) <= 103
-    assert query(moved, "SELECT 1") == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(unfit))
+        relocated = Embedded(embedded.data_dir)
+    assert not relocated.socket_dir.is_relative_to(unfit)
+    relocated.start()
+    assert len(os.fsencode(relocated.socket_dir / ".s.PGSQL.5432")) <= 103
+    assert query(relocated, "SELECT 1") == 1
 
 
 def test_the_server_ignores_and_does_not_inherit_the_environment(
@@ -88,7 +90,7 @@ def test_the_server_ignores_and_does_not_inherit_the_environment(
     monkeypatch.setenv("SOME_PROVIDER_API_KEY", "secret-of-the-provider")
     embedded.start()
     assert query(embedded, "SELECT 1") == 1
-    assert b"secret-of-the-provider" not in Path(f"/proc/{postmaster(embedded)}/environ").read_bytes()
+    assert b"secret-of-the-provider" not in Path(f"/proc/{read_server_pid(embedded)}/environ").read_bytes()
 
 
 def test_an_interrupted_first_start_is_repaired(fresh: Embedded, spawn: Spawn) -> None:
@@ -118,7 +120,7 @@ def test_a_failed_start_reports_the_reason(embedded: Embedded) -> None:
         conf.write("\nno_such_setting = 1\n")
     with pytest.raises(PostgresError, match=r"(?s)pg_ctl failed.*no_such_setting"):
         embedded.start()
-    assert not servers_in(embedded.data_dir)
+    assert not find_servers(embedded.data_dir)
 
 
 def test_a_folder_without_programs_is_rejected_by_name(
@@ -130,10 +132,10 @@ def test_a_folder_without_programs_is_rejected_by_name(
 
 
 def test_a_system_postgresql_is_used_without_the_wheel(fresh: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
-    others = postgres_programs._find_system_programs()
-    if not others:
+    system_programs = postgres_programs._find_system_programs()
+    if not system_programs:
         pytest.skip("this machine has no PostgreSQL of its own")
     monkeypatch.setattr(postgres_programs, "_find_wheel_programs", lambda: None)
     fresh.start()
-    assert Path(f"/proc/{postmaster(fresh)}/exe").readlink().parent == others[0].resolve()
+    assert Path(f"/proc/{read_server_pid(fresh)}/exe").readlink().parent == system_programs[0].resolve()
     assert query(fresh, "SHOW server_encoding") == "UTF8"
