@@ -1,15 +1,15 @@
-"""What a browser reads off the pages about rated answers."""
+"""Helpers that read pages about rated answers in a browser."""
 
 TOUCH = {"has_touch": True, "is_mobile": True}
 
 
-def apples_left(page):
-    """What the answer on the screen says: read from the page, as a person would."""
+def read_apples_left(page):
+    """Return the number in the shown answer, read from the page like a rater does."""
     return int(page.locator(".rating-part").last.inner_text().rsplit("are ", 1)[1].split()[0])
 
 
-def shown(page, table, name):
-    """The cells of a row of a table, by the section and the row's name."""
+def read_row(page, table, name):
+    """Return the cells of a row of a table, by the heading of its section and the name of the row."""
     rows = page.locator(f"section[aria-labelledby={table}] tbody tr").filter(has=page.get_by_text(name))
     rows.first.wait_for()
     return [cell.strip() for cell in rows.first.locator("td").all_inner_texts()]

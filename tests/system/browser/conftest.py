@@ -1,5 +1,7 @@
-"""A real chromium against the site in this process. Screenshots go to var/screenshots/: of what fails, and with
-`--screenshot on` of everything that is checked."""
+"""A Chromium browser against the site in this process.
+
+Screenshots of failures are in var/screenshots/; with `--screenshot on`, so are those of all checked pages.
+"""
 
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from tests.system.browser import page_checks
 from tests.system.browser.page_checks import LAPTOP
 from tests.system.processes.workers import wait_until
 
-PATIENCE_MS = 30_000  # What a machine under load may take; nothing waits longer than it must.
+PATIENCE_MS = 30_000  # Enough for a machine under load.
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -27,7 +29,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def requests_under_way():
-    """What the server has begun and not ended: a page that polls asks until its browser is closed."""
+    """Requests that the server has started and not finished. A polling page sends requests until its browser closes."""
     under_way = []
 
     def begin(**_):
@@ -45,7 +47,7 @@ def requests_under_way():
 
 @pytest.fixture
 def visitor(chromium, live_server, requests_under_way):
-    """`visitor(user, viewport)` is a page signed in as that user; what the console complains about fails the test."""
+    """Return `visitor(user, viewport)`, which opens a page signed in as the user. Console errors fail the test."""
     complaints, contexts = [], []
 
     def open_page(user=None, viewport=LAPTOP, **options):
@@ -53,27 +55,27 @@ def visitor(chromium, live_server, requests_under_way):
         context = chromium.new_context(viewport=viewport, base_url=live_server.url, **options)
         contexts.append(context)
         if user is not None:
-            context.add_cookies([{"name": "sessionid", "value": session_of(user), "url": live_server.url}])
+            context.add_cookies([{"name": "sessionid", "value": create_session(user), "url": live_server.url}])
         page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
-        page.on("console", lambda said: complaints.append(said) if is_complaint(said) else None)
+        page.on("console", lambda message: complaints.append(message) if is_complaint(message) else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         return page
 
     yield open_page
     for context in contexts:
         context.close()
-    wait_until(lambda: not requests_under_way)  # Else its queries would stand in the way of the tables' emptying.
+    wait_until(lambda: not requests_under_way)  # A running query would block the deletion of all rows.
     assert [str(complaint) for complaint in complaints] == []
 
 
-def is_complaint(said):
-    """A question that a newer one replaces is called off; htmx calls that an error. Others have words of their own."""
-    called_off = said.text.startswith(("htmx:sendAbort", "htmx:afterRequest"))
-    return said.type in {"error", "warning"} and not called_off
+def is_complaint(message):
+    """Return whether a console message is an error or warning. Requests that htmx aborted for newer ones are not."""
+    is_abort = message.text.startswith(("htmx:sendAbort", "htmx:afterRequest"))
+    return message.type in {"error", "warning"} and not is_abort
 
 
-def session_of(user):
+def create_session(user):
     client = Client()
     client.force_login(user)
     return client.cookies["sessionid"].value
@@ -81,14 +83,14 @@ def session_of(user):
 
 @pytest.fixture
 def checked(request):
-    """`checked(page, name)`: what is shown now is accessible and no wider than its window."""
+    """Return `checked(page, name)`, which asserts that the page is accessible and no wider than its window."""
     keep = request.config.getoption("--screenshot")
     return lambda page, name: page_checks.check(page, name, keep)
 
 
 @pytest.fixture
 def checked_in_all_views(request):
-    """`checked_in_all_views(page, name)`: so it is on a laptop and a phone, in the light and the dark."""
+    """Return `checked_in_all_views(page, name)`: the same check on laptop and phone, in the light and dark theme."""
     keep = request.config.getoption("--screenshot")
     return lambda page, name: page_checks.check_views(page, name, keep)
 

@@ -1,4 +1,4 @@
-"""What a browser shows, seen once it has come to rest: nothing is read once and hoped to be there."""
+"""Checks of a page in a browser. They wait until the page is loaded and still."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -15,12 +15,12 @@ VIEWS = [(LAPTOP, "light"), (LAPTOP, "dark"), (PHONE, "dark"), (PHONE, "light")]
 IDS = ["laptop-light", "laptop-dark", "phone-dark", "phone-light"]
 SCREENSHOTS = Path(settings.BASE_DIR) / "var" / "screenshots"
 
-# A picture that waits until it is scrolled to is asked for now; one that is broken never passes, and the wait says so.
+# Loads lazy images now. A broken image never passes, so the wait fails.
 PICTURES = """() => [...document.images].every(image => {
     if (image.loading === 'lazy') image.loading = 'eager';
     return image.complete && image.naturalWidth > 0;
 })"""
-# Two frames on, a change of the window or of the theme has told all who listen for it.
+# After two frames, all listeners have received a change of the window or the theme.
 TWO_FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 REST = f"""() => document.readyState === 'complete' && document.fonts.status === 'loaded'
     && !document.querySelector('.htmx-request') && ({PICTURES})()
@@ -28,15 +28,15 @@ REST = f"""() => document.readyState === 'complete' && document.fonts.status ===
                                               || each.effect.getTiming().iterations === Infinity)"""
 THEME = """scheme => matchMedia(`(prefers-color-scheme: ${scheme})`).matches
     && (document.documentElement.dataset.themeMode !== 'auto' || document.documentElement.dataset.theme === scheme)"""
-# Without its preloading of sheets, which a page with @import and this policy would complain about. What passes is not
-# sent: it is a hundred times as much as what does not.
+# Without preloading of style sheets, which the policy of the site blocks. Only violations are returned, because the
+# list of passed rules is a hundred times longer.
 AXE = """() => axe.run({preload: false, resultTypes: ['violations']}).then(found => found.violations
     .filter(fault => ['serious', 'critical'].includes(fault.impact))
     .map(fault => [fault.id, fault.nodes[0].target, fault.nodes[0].failureSummary]))"""
 
 
-def drain_beside(call):
-    """A drain in a thread of its own, to its end: playwright's loop runs in this one."""
+def drain_in_thread(call):
+    """Run a drain in another thread until no work is left, because the loop of playwright runs in this thread."""
 
     def work():
         try:
@@ -48,35 +48,35 @@ def drain_beside(call):
         return pool.submit(work).result()
 
 
-def see_pictures(page):
-    """Return when each picture of the page is there, those too that would wait until they are scrolled to."""
+def wait_for_images(page):
+    """Wait until all images of the page are loaded, including lazy images."""
     page.wait_for_function(PICTURES)
 
 
 def settle(page):
-    """Return when the page is loaded, painted and still, and nothing that it asked for is under way."""
+    """Wait until the page is loaded, painted and still, and none of its requests is in flight."""
     page.wait_for_load_state("load")
     page.evaluate(TWO_FRAMES)
     page.wait_for_function(REST)
 
 
-def turn(page, key):
-    """Press a key that leads to another page, and wait for that: one pressed before its script is there is nobody's."""
+def press_and_wait(page, key):
+    """Press a key that opens another page, and wait for that page. The script of the first page must be loaded."""
     page.wait_for_load_state("load")
     with page.expect_navigation():
         page.keyboard.press(key)
 
 
 def show(page, viewport, scheme):
-    """The same page in a window of another size and in another theme."""
+    """Change the size of the window and the theme of the page."""
     page.set_viewport_size(viewport)
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     page.wait_for_function("width => window.innerWidth === width", arg=viewport["width"])
     page.wait_for_function(THEME, arg=scheme)
 
 
-def serious_faults(page):
-    """What axe finds of serious and critical faults: [rule, target, what to do] each."""
+def find_serious_faults(page):
+    """Return the serious and critical faults that axe finds, as [rule, target, remedy]."""
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(AXE_SCRIPT)
     return page.evaluate(AXE)
@@ -88,12 +88,12 @@ def keep_screenshot(page, name):
 
 
 def check(page, name, keep="only-on-failure"):
-    """Refuse serious faults of accessibility and sideways scrolling of what is shown now; a screenshot of what fails.
+    """Assert that the page has no serious accessibility fault and does not scroll sideways.
 
-    `keep` is pytest's `--screenshot`: with "on" there is one of everything.
+    A failure takes a screenshot. `keep` is the option `--screenshot` of pytest: "on" takes one of every page.
     """
     settle(page)
-    faults = serious_faults(page)
+    faults = find_serious_faults(page)
     fits = page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     if keep == "on" or faults or not fits:
         keep_screenshot(page, name)
@@ -102,7 +102,7 @@ def check(page, name, keep="only-on-failure"):
 
 
 def check_views(page, name, keep="only-on-failure"):
-    """`check` at two widths in two themes."""
+    """Check the page at two widths in two themes."""
     for viewport, scheme in VIEWS:
         show(page, viewport, scheme)
         check(page, f"{name}-{viewport['width']}-{scheme}", keep)

@@ -16,14 +16,14 @@ from datasets_app.models import Dataset
 from evalsite.lib import permissions
 from tests import factories
 from tests.integration.dataset_pages.conftest import do_now
-from tests.system.browser.page_checks import LAPTOP, PHONE, see_pictures, turn
+from tests.system.browser.page_checks import LAPTOP, PHONE, press_and_wait, wait_for_images
 
 SAMPLES = Path(settings.BASE_DIR) / "samples"
 
 
 @pytest.fixture(autouse=True)
-def worker(monkeypatch):
-    """A worker that does each task as soon as it is queued."""
+def immediate_worker(monkeypatch):
+    """Run each task immediately when it is queued."""
     monkeypatch.setattr("django_q.tasks.async_task", do_now)
 
 
@@ -35,9 +35,9 @@ def curator(transactional_db):
 @pytest.fixture
 def photographs_zip():
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as packed:
+    with zipfile.ZipFile(buffer, "w") as archive:
         for path in sorted((SAMPLES / "photographs").iterdir()):
-            packed.write(path, f"photographs/{path.name}")
+            archive.write(path, f"photographs/{path.name}")
     return {"name": "photographs.zip", "mimeType": "application/zip", "buffer": buffer.getvalue()}
 
 
@@ -51,7 +51,7 @@ def photographs(transactional_db):
     )  # fmt: skip
 
 
-def upload(page, images):
+def upload_photographs(page, images):
     page.goto(reverse("dataset_new"))
     page.get_by_label("Items").set_input_files(SAMPLES / "photographs.csv")
     page.get_by_label("Images").set_input_files(images)
@@ -63,15 +63,15 @@ def upload(page, images):
 
 def test_an_upload_becomes_a_frozen_sample(curator, visitor, checked, photographs_zip):
     page = visitor(curator)
-    upload(page, photographs_zip)
+    upload_photographs(page, photographs_zip)
     expect(page.get_by_label("Image: Column")).to_have_value("1")
     checked(page, "datasets-mapping-1280-light")
     page.get_by_role("button", name="Import items").click()
     expect(page.locator(".card-item")).to_have_count(32)
     expect(page.get_by_text("photographs@1 is a draft of 32 items.")).to_be_visible()
-    see_pictures(page)
+    wait_for_images(page)
     page.wait_for_load_state("load")
-    exclude_the_second_from_the_keyboard(page)
+    exclude_second_item_by_keyboard(page)
     sample_twelve(page)
     approve(page)
     checked(page, "datasets-frozen-1280-light")
@@ -79,7 +79,7 @@ def test_an_upload_becomes_a_frozen_sample(curator, visitor, checked, photograph
     assert (sample.status, sample.active_count, len(sample.content_hash)) == ("approved", 12, 64)
 
 
-def exclude_the_second_from_the_keyboard(page):
+def exclude_second_item_by_keyboard(page):
     page.keyboard.press("j")
     page.keyboard.press("ArrowRight")
     second = page.locator(".card-item").nth(1)
@@ -142,9 +142,9 @@ def test_the_keyboard_moves_through_filtered_items(curator, visitor, photographs
     page = visitor(curator)
     animals = list(photographs.items.filter(category="Animal"))
     page.goto(reverse("item_detail", args=["photographs", 1, animals[0].pk]) + "?category=Animal")
-    for key, shown in (("ArrowRight", animals[1]), ("j", animals[2]), ("k", animals[1])):
-        turn(page, key)
-        expect(page.locator("h1")).to_contain_text(shown.key)
+    for key, item in (("ArrowRight", animals[1]), ("j", animals[2]), ("k", animals[1])):
+        press_and_wait(page, key)
+        expect(page.locator("h1")).to_contain_text(item.key)
     expect(page).to_have_url(re.compile(r"\?category=Animal$"))
     page.keyboard.press("x")
     expect(page.locator("#note").get_by_label("Note")).to_be_focused()
@@ -176,7 +176,7 @@ def test_the_dialog_closes_without_a_note(curator, visitor, photographs):
     page.goto(photographs.get_absolute_url())
     page.keyboard.press("j")
     page.keyboard.press("x")
-    page.keyboard.press("Enter")  # The browser asks for the note first.
+    page.keyboard.press("Enter")  # The browser requires the note.
     expect(page.locator("#note-dialog")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("#note-dialog")).to_be_hidden()
@@ -186,11 +186,11 @@ def test_the_dialog_closes_without_a_note(curator, visitor, photographs):
 
 def test_an_import_continues_by_itself_and_shows_the_name_and_long_cells(curator, visitor, checked, monkeypatch):
     queued = []
-    monkeypatch.setattr("django_q.tasks.async_task", lambda function, *args, **how: queued.append((function, args)))
+    monkeypatch.setattr("django_q.tasks.async_task", lambda function, *args, **options: queued.append((function, args)))
     page = visitor(curator)
     page.goto(reverse("dataset_new"))
-    long = "A long question with many words in it. " * 30
-    table = f'id,question\nq1,"{long}"\nq2,Short?\n'
+    long_text = "A long question with many words in it. " * 30
+    table = f'id,question\nq1,"{long_text}"\nq2,Short?\n'
     page.get_by_label("Items").set_input_files({"name": "long.csv", "mimeType": "text/csv", "buffer": table.encode()})
     page.get_by_label("Name").fill("My Long Questions")
     expect(page.locator(".slug-shown")).to_have_text("Stored as my-long-questions")
@@ -205,29 +205,29 @@ def test_an_import_continues_by_itself_and_shows_the_name_and_long_cells(curator
     line = start.evaluate("node => parseFloat(getComputedStyle(node).lineHeight)")
     assert abs(start.evaluate("node => node.clientHeight") - 4 * line) < 2, "cut between lines, not within one"
     cell.locator("summary").click()
-    expect(cell.locator(".preview-all")).to_have_text(long.strip())
+    expect(cell.locator(".preview-all")).to_have_text(long_text.strip())
     checked(page, "datasets-preview-1280-light")
 
 
-def addresses(dataset, sample):
+def list_addresses(dataset, sample):
     item = dataset.items.get(key="raccoon")
-    gone = dataset.items.get(excluded=True)
+    excluded = dataset.items.get(excluded=True)
     question = Dataset.objects.get(slug="questions").items.last()
-    one = [dataset.slug, dataset.version]
+    key = [dataset.slug, dataset.version]
     return {
         "list": reverse("dataset_list"),
         "new": reverse("dataset_new"),
         "gallery": dataset.get_absolute_url(),
         "gallery category": f"{dataset.get_absolute_url()}?category=Scene",
         "gallery nothing": f"{dataset.get_absolute_url()}?q=nowhere",
-        "table": reverse("dataset_table", args=one),
-        "about": reverse("dataset_about", args=one),
+        "table": reverse("dataset_table", args=key),
+        "about": reverse("dataset_about", args=key),
         "about sample": reverse("dataset_about", args=[sample.slug, sample.version]),
-        "item": reverse("item_detail", args=[*one, item.pk]),
-        "item excluded": reverse("item_detail", args=[*one, gone.pk]),
-        "sample": reverse("dataset_sample", args=one),
-        "edit": reverse("dataset_edit", args=one),
-        "norms": reverse("dataset_norms", args=one),
+        "item": reverse("item_detail", args=[*key, item.pk]),
+        "item excluded": reverse("item_detail", args=[*key, excluded.pk]),
+        "sample": reverse("dataset_sample", args=key),
+        "edit": reverse("dataset_edit", args=key),
+        "norms": reverse("dataset_norms", args=key),
         "questions": reverse("dataset_detail", args=["questions", 1]),
         "questions table": reverse("dataset_table", args=["questions", 1]),
         "question": reverse("item_detail", args=["questions", 1, question.pk]),
@@ -235,7 +235,7 @@ def addresses(dataset, sample):
 
 
 @pytest.fixture
-def busy(photographs, curator):
+def dataset_and_sample(photographs, curator):
     from datasets_app import curation
 
     curation.exclude_items(photographs, ["cat-eyes"], by=curator, reason="Shows the same cat as cat-face")
@@ -248,9 +248,9 @@ def busy(photographs, curator):
     return photographs, sample
 
 
-def test_every_dataset_page_looks_right(busy, curator, visitor, checked_in_all_views):
+def test_every_dataset_page_looks_right(dataset_and_sample, curator, visitor, checked_in_all_views):
     page = visitor(curator)
-    for name, address in addresses(*busy).items():
+    for name, address in list_addresses(*dataset_and_sample).items():
         page.goto(address)
         checked_in_all_views(page, f"datasets-{name}")
 
@@ -275,9 +275,9 @@ def test_an_invalid_file_is_reported_row_by_row(curator, visitor, checked, viewp
 
 
 @pytest.mark.parametrize(("viewport", "scheme"), [(LAPTOP, "light"), (PHONE, "dark")], ids=["laptop", "phone"])
-def test_popups_and_dialogs_look_right(busy, curator, visitor, checked, viewport, scheme):
+def test_popups_and_dialogs_look_right(dataset_and_sample, curator, visitor, checked, viewport, scheme):
     page = visitor(curator, viewport, color_scheme=scheme)
-    page.goto(busy[1].get_absolute_url())
+    page.goto(dataset_and_sample[1].get_absolute_url())
     view = f"{viewport['width']}-{scheme}"
     page.locator("summary", has_text="Approve").click()
     expect(page.get_by_role("button", name="Approve and freeze")).to_be_visible()

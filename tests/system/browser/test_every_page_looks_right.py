@@ -41,7 +41,7 @@ def make_photograph():
 
 @pytest.fixture
 def busy_site(owner, operator, settings, tmp_path):
-    """Two models and two prompts on forty items, half-way through; a draft; a finished one of a colleague's."""
+    """An experiment of two models and two prompts on forty items, half completed, and a draft."""
     settings.MEDIA_ROOT = tmp_path
     photograph = make_photograph()
     items = [
@@ -74,7 +74,7 @@ def busy_site(owner, operator, settings, tmp_path):
     )  # fmt: skip
     runs = factories.make_runs(experiment)
     for number, run in enumerate(runs):
-        factories.plan_trials(run, answer=outcomes(number))
+        factories.plan_trials(run, answer=make_outcome(number))
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(
         errors={"rate_limit": 14, "timeout": 3, "refusal": 2}, n_attempts=190
     )
@@ -82,7 +82,7 @@ def busy_site(owner, operator, settings, tmp_path):
     record_changes([(experiment, "draft", "active")], by=owner, reason="launched")
     record_changes([(runs[0], "running", "paused"), (runs[0], "paused", "running")], by=owner, reason="Lunch")
     factories.make_runs(experiment, wave=1, status="paused")
-    make_pace(runs)
+    make_activity(runs)
     write_manifest(experiment, by=owner, pilot=20, approved=estimate(experiment, pilot=20))
     for trial in Trial.objects.filter(run=runs[0]).exclude(status="pending")[:12]:
         factories.make_attempt(trial, outcome="permanent" if trial.status == "failed" else "ok")
@@ -96,7 +96,7 @@ def busy_site(owner, operator, settings, tmp_path):
     return experiment
 
 
-def outcomes(number):
+def make_outcome(number):
     def outcome(item, dimension, sample_idx):
         place = item.position + 40 * sample_idx
         if place > 90 - 20 * number:
@@ -121,21 +121,21 @@ def make_gradings(experiment):
     )
 
 
-def make_pace(runs):
+def make_activity(runs):
     now = timezone.now().replace(microsecond=0)
     start = now - timedelta(seconds=now.timestamp() % 10)
     Tick.objects.bulk_create(
-        Tick(run=run, at=start - back * timedelta(seconds=10), done=6 + (back * 5 + at) % 7, failed=back % 9 == 0)
-        for back in range(1, 90)
-        for at, run in enumerate(runs)
+        Tick(run=run, at=start - age * timedelta(seconds=10), done=6 + (age * 5 + number) % 7, failed=age % 9 == 0)
+        for age in range(1, 90)
+        for number, run in enumerate(runs)
     )
     Worker.objects.create(name="bench-1:4711:0", host="bench-1", pid=4711, in_flight=16, recorded=1204, version="0.1.0")
-    gone = Worker.objects.create(name="bench-2:17:0", host="bench-2", pid=17, in_flight=8, recorded=300)
-    Worker.objects.filter(pk=gone.pk).update(seen_at=now - timedelta(minutes=4))
+    lost_worker = Worker.objects.create(name="bench-2:17:0", host="bench-2", pid=17, in_flight=8, recorded=300)
+    Worker.objects.filter(pk=lost_worker.pk).update(seen_at=now - timedelta(minutes=4))
     Worker.objects.create(name="bench-1:99:0", host="bench-1", pid=99, recorded=9, left_at=now)
 
 
-def addresses(experiment):
+def list_addresses(experiment):
     run = experiment.runs.first()
     done = run.trials.filter(status="done").first()
     failed = run.trials.filter(status="failed").first()
@@ -176,7 +176,7 @@ def addresses(experiment):
 
 def test_every_page_of_a_busy_site_looks_right(busy_site, operator, visitor, checked_in_all_views):
     page = visitor(operator)
-    for name, address in addresses(busy_site).items():
+    for name, address in list_addresses(busy_site).items():
         assert page.goto(address).ok, address
         checked_in_all_views(page, name)
 

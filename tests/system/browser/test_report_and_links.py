@@ -1,4 +1,4 @@
-"""The report, its figures and its share links in the browser: how they look, and the way from writing to a reader."""
+"""The report, its figures and its share links in a browser, from the author to a reader without an account."""
 
 from datetime import timedelta
 
@@ -17,11 +17,11 @@ from tests.factories.studies import make_rated_study
 
 @pytest.fixture
 def study(owner):
-    made = make_rated_study("study", owner=owner, title="How pleasant are these photographs?")
-    get_report(made)
-    list_figures(FigureSource(made))
+    experiment = make_rated_study("study", owner=owner, title="How pleasant are these photographs?")
+    get_report(experiment)
+    list_figures(FigureSource(experiment))
     compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
-    return made
+    return experiment
 
 
 def test_report_and_link_pages_look_right(study, owner, visitor, checked_in_all_views):

@@ -1,4 +1,4 @@
-"""The results of an experiment as people see them: figures are there, follow the theme, and fit a phone."""
+"""The results of an experiment in a browser: figures are loaded, follow the theme and fit a phone."""
 
 import pytest
 from django.urls import reverse
@@ -28,12 +28,14 @@ def experiment(owner):
         samples=3,
     )
     for number, run in enumerate(factories.make_runs(made, status="done")):
-        factories.plan_trials(run, answer=lambda item, _, index, number=number: said(int(item.target), index, number))
+        factories.plan_trials(
+            run, answer=lambda item, _, index, number=number: make_answer(int(item.target), index, number)
+        )
     grade(made, by="a test")
     return made
 
 
-def said(at, index, number):
+def make_answer(at, index, number):
     rating = max(1, min(7, round(1 + at * 6 / 39 + (at * 7 + index + number) % 5 - 2)))
     is_right = (at + index * number) % (number + 2) == 0
     return {"answer": str(at if is_right else at + 1) if at % 9 else "no idea", "rating": rating}
@@ -48,17 +50,19 @@ def test_results_look_right(experiment, visitor, checked_in_all_views):
         page.set_viewport_size(viewport)
         for menu in ("Grade", "Export"):
             page.locator("summary", has_text=menu).click()
-            shown = page.locator("details[open] > :not(summary)")
-            expect(shown).to_be_visible()
-            box = shown.bounding_box()
+            panel = page.locator("details[open] > :not(summary)")
+            expect(panel).to_be_visible()
+            box = panel.bounding_box()
             assert 0 <= box["x"] <= box["x"] + box["width"] <= viewport["width"], menu
             page.locator("summary", has_text=menu).click()
-            expect(shown).to_have_count(0)
+            expect(panel).to_have_count(0)
 
 
 def test_waves_look_right(experiment, visitor, checked_in_all_views):
     for number, run in enumerate(factories.make_runs(experiment, wave=1, status="done")):
-        factories.plan_trials(run, answer=lambda item, _, index, number=number: said(int(item.target), index, number))
+        factories.plan_trials(
+            run, answer=lambda item, _, index, number=number: make_answer(int(item.target), index, number)
+        )
     page = visitor(experiment.owner)
     page.goto(reverse("experiment_progress", args=[experiment.slug]))
     page.get_by_role("link", name="Compare waves").click()

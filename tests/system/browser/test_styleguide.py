@@ -10,14 +10,16 @@ pytestmark = pytest.mark.urls("tests.integration.styleguide.urls")
 
 @pytest.fixture
 def visit(chromium, live_server):
-    """Opens the style guide and fails the test for anything that the console complains about."""
+    """Return a function that opens the style guide. Errors and warnings of the console fail the test."""
     complaints, contexts = [], []
 
     def open_guide(viewport=LAPTOP, **options):
         context = chromium.new_context(viewport=viewport, base_url=live_server.url, **options)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda said: complaints.append(said.text) if said.type in {"error", "warning"} else None)
+        page.on(
+            "console", lambda message: complaints.append(message.text) if message.type in {"error", "warning"} else None
+        )
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto("/guide/")
         return page

@@ -1,4 +1,4 @@
-"""From trial to trial by single keys: through the list that was filtered, and through the trials of one item."""
+"""Single keys move from trial to trial: through the filtered list and through the trials of one item."""
 
 import re
 
@@ -20,7 +20,7 @@ def trials(owner):
     ]
 
 
-def at(page, trial):
+def expect_trial(page, trial):
     expect(page).to_have_url(re.compile(rf"/trials/{trial.pk}/\?status=done$"))
 
 
@@ -29,20 +29,25 @@ def test_keys_move_through_the_list_and_through_one_item(trials, owner, visitor)
     page.goto(reverse("trial_detail", args=[trials[0].pk]) + "?status=done")
     for key, trial in (("j", trials[1]), ("ArrowRight", trials[2]), ("k", trials[1]), ("ArrowLeft", trials[0])):
         page.keyboard.press(key)
-        at(page, trial)
-    same = [trial for trial in trials if trial.item_id == trials[0].item_id]
-    for key, trial in (("]", same[1]), ("]", same[2]), ("[", same[1]), ("[", same[0])):
+        expect_trial(page, trial)
+    trials_of_item = [trial for trial in trials if trial.item_id == trials[0].item_id]
+    for key, trial in (
+        ("]", trials_of_item[1]),
+        ("]", trials_of_item[2]),
+        ("[", trials_of_item[1]),
+        ("[", trials_of_item[0]),
+    ):
         page.keyboard.press(key)
-        at(page, trial)
+        expect_trial(page, trial)
     page.keyboard.press("k")
     page.keyboard.press("[")
-    at(page, trials[0])
+    expect_trial(page, trials[0])
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("On a trial: next, previous of the same item under that filter")
 
 
-def leads_away(page, key):
-    """Whether this key begins to leave the page: the browser says so at once, and stays for this check."""
+def starts_navigation(page, key):
+    """Return whether the key starts a navigation. The navigation is cancelled."""
     page.evaluate("""() => {
         window.leaves = false;
         navigation.onnavigate = event => { window.leaves = true; event.preventDefault(); };
@@ -54,18 +59,18 @@ def leads_away(page, key):
 def test_shortcuts_are_inactive_in_an_open_dialog_and_when_turned_off(trials, owner, visitor):
     page = visitor(owner)
     page.goto(reverse("trial_detail", args=[trials[0].pk]) + "?status=done")
-    assert leads_away(page, "j")
-    assert leads_away(page, "]")
+    assert starts_navigation(page, "j")
+    assert starts_navigation(page, "]")
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
-    assert not leads_away(page, "j")
+    assert not starts_navigation(page, "j")
     page.get_by_label("Use single-key shortcuts in this browser").uncheck()
     page.get_by_role("button", name="Close").click()
     expect(dialog).to_be_hidden()
-    assert not leads_away(page, "j")
-    assert not leads_away(page, "]")
-    at(page, trials[0])
+    assert not starts_navigation(page, "j")
+    assert not starts_navigation(page, "]")
+    expect_trial(page, trials[0])
 
 
 def test_shortcuts_are_inactive_while_typing(trials, owner, visitor):
@@ -85,6 +90,6 @@ def test_links_work_without_scripts(trials, owner, visitor):
     page = visitor(owner, java_script_enabled=False)
     page.goto(reverse("trial_detail", args=[trials[0].pk]) + "?status=done")
     page.get_by_role("link", name="Next", exact=True).click()
-    at(page, trials[1])
+    expect_trial(page, trials[1])
     page.get_by_role("link", name="Next of this item").click()
     expect(page.get_by_role("link", name="Previous of this item")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Sends requests, undoes what they changed, and keeps what must not have happened."""
+"""Sends requests, rolls back their changes, and records faults as findings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 class Undo(Exception):
-    """Ends a transaction, so that every request meets the same rows."""
+    """Rolls back the transaction, so that every request has the same rows."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Answer:
 
 @dataclass
 class Attack:
-    """`people` maps roles to users; `private` is a word that only `insiders` may read."""
+    """`people` maps roles to users; `private` is a word that only the roles in `insiders` may read."""
 
     people: dict
     private: str
@@ -63,10 +63,10 @@ class Attack:
         return self.send(role, "POST", address, body, content_type, **extra)
 
     def send(self, role, method, address, body=b"", content_type=FORM, *, keep=False, **extra) -> Answer:
-        """Send one request; `keep` keeps its changes. What is wrong with the answer is added to `findings`."""
+        """Send one request and add its faults to `findings`. Its changes are rolled back unless `keep` is true."""
         self.sent += 1
-        told = f"{role} {method} {address[:200]} {str(body)[:160] if body else ''} {extra or ''}"
-        client, started = self.clients[role], time.perf_counter()
+        description = f"{role} {method} {address[:200]} {str(body)[:160] if body else ''} {extra or ''}"
+        client, started_at = self.clients[role], time.perf_counter()
         answer = Answer(0, "")
         try:
             with transaction.atomic(), CaptureQueriesContext(connection) as queries:
@@ -77,7 +77,7 @@ class Attack:
         except Undo:
             pass
         client.cookies = deepcopy(self.cookies[role])
-        self._judge(role, told, answer, len(queries), time.perf_counter() - started)
+        self._check_answer(role, description, answer, len(queries), time.perf_counter() - started_at)
         return answer
 
     @staticmethod
@@ -85,7 +85,7 @@ class Attack:
         problem = ""
         try:
             body = b"".join(response.streaming_content) if response.streaming else response.content
-        except Exception as error:  # noqa: BLE001 - whatever ends a file in the middle is a finding.
+        except Exception as error:  # noqa: BLE001 - any error within a file is a finding.
             body, problem = b"", f"broke while it was sent: {error!r}"
         if response.status_code >= 500:
             kind, error, trace = getattr(response, "exc_info", None) or (None, "no exception", None)
@@ -95,22 +95,24 @@ class Attack:
             problem = f"{response.status_code} {kind.__name__ if kind else ''} {str(error)[:200]} at {where}"
         return Answer(response.status_code, body.decode("utf-8", "replace"), response.get("Location", ""), problem)
 
-    def _judge(self, role, told, answer, queries, seconds):
+    def _check_answer(self, role, description, answer, queries, seconds):
         size = len(answer.text)
-        self.most_queries = max(self.most_queries, (queries, told))
-        self.largest = max(self.largest, (size, told))
-        self.slowest = max(self.slowest, (seconds, told))
+        self.most_queries = max(self.most_queries, (queries, description))
+        self.largest = max(self.largest, (size, description))
+        self.slowest = max(self.slowest, (seconds, description))
         if answer.problem:
-            self.findings.append(f"{told}\n    {answer.problem}")
+            self.findings.append(f"{description}\n    {answer.problem}")
         if size > MAX_BYTES:
-            self.findings.append(f"{told}\n    answered with {size:,} characters")
+            self.findings.append(f"{description}\n    answered with {size:,} characters")
         if queries > MAX_QUERIES:
-            self.findings.append(f"{told}\n    made {queries} queries")
+            self.findings.append(f"{description}\n    made {queries} queries")
         if seconds > MAX_SECONDS:
-            self.findings.append(f"{told}\n    took {seconds:.1f} s")
+            self.findings.append(f"{description}\n    took {seconds:.1f} s")
         if role not in self.insiders and self.private in answer.text:
-            at = answer.text.index(self.private)
-            self.findings.append(f"{told}\n    shows a private name: {answer.text[max(0, at - 80) : at + 40]!r}")
+            position = answer.text.index(self.private)
+            self.findings.append(
+                f"{description}\n    shows a private name: {answer.text[max(0, position - 80) : position + 40]!r}"
+            )
 
     def report(self) -> str:
         lines = [f"{self.sent} requests, {len(self.findings)} findings", *self.findings[:40]]
@@ -126,8 +128,8 @@ class Attack:
 
 
 @contextmanager
-def recorded_names(names: set):
-    """Add to `names` every parameter that a request is asked for by name: what a view, a form or a filter reads."""
+def record_names(names: set):
+    """Add to `names` every request parameter that a view, a form or a filter reads by name."""
     originals = {name: getattr(MultiValueDict, name) for name in ("get", "getlist", "__getitem__")}
 
     def recording(original):

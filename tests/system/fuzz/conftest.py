@@ -1,4 +1,4 @@
-"""A private experiment whose texts hold one word that nobody but its owner and the operators may read."""
+"""A private experiment whose texts contain a word that only its owner and operators may read."""
 
 import random
 
@@ -21,8 +21,8 @@ OUTSIDERS = ("researcher", "viewer", "rater", None)
 
 
 @pytest.fixture(autouse=True)
-def worker(monkeypatch):
-    """A worker that does each task as soon as it is queued. Its queries are not those of the request."""
+def immediate_worker(monkeypatch):
+    """Run each task immediately when it is queued. Its queries do not count as those of the request."""
 
     def work(*task, **options):
         before = len(connection.queries_log)
@@ -34,14 +34,14 @@ def worker(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def bundles_in_this_process(monkeypatch):
+def in_process_bundles(monkeypatch):
     """Another process would not see the rows of the test."""
     monkeypatch.setattr("grading_app.views.bundles.stream_command", run_in_this_process)
 
 
 @pytest.fixture
 def requests_wanted(request):
-    """How many hostile requests each part of the fuzzer sends, besides those that find its targets."""
+    """The number of hostile requests of each test, without the requests that find its targets."""
     return request.config.getoption("fuzz_requests")
 
 
@@ -57,7 +57,7 @@ def chance(seed):
 
 @pytest.fixture
 def world(lab):  # noqa: F811
-    """The lab of the pages' tests, with a curator, a superuser, and private words."""
+    """The lab of the page tests, with a curator, a superuser and private texts."""
     experiment = lab.experiment
     type(experiment).objects.filter(pk=experiment.pk).update(
         slug=f"{PRIVATE}-study", title=f"{PRIVATE} title", description=f"{PRIVATE} description"
@@ -78,21 +78,21 @@ def attack(world):
 
 @pytest.fixture
 def addresses(world):
-    """Every address of the site that a page can have, as (role that may open it, address)."""
-    known, names = values_of(world), served()
-    own = [
+    """Every page of the site, as (role that may open it, address)."""
+    values, names = values_of(world), served()
+    site_addresses = [
         (
             "operator" if row.expected[4] == 404 else "owner",
-            reverse(name, args=[known.get(word, word) for word in row.args.split()]),
+            reverse(name, args=[values.get(word, word) for word in row.args.split()]),
         )
         for name, row in MATRIX.items()
         if row.method == "get" and name in names
     ]
-    return [*own, *(("superuser", address) for address in admin_addresses())]
+    return [*site_addresses, *(("superuser", address) for address in list_admin_addresses())]
 
 
-def admin_addresses():
-    """The list, the empty form and one row of each model of the admin."""
+def list_admin_addresses():
+    """Yield the addresses of the list, the empty form and one row of each model of the admin."""
     for model in admin.site._registry:
         stem = f"admin:{model._meta.app_label}_{model._meta.model_name}"
         row = model._default_manager.order_by("pk").first()

@@ -1,4 +1,4 @@
-"""Hostile values, and the order in which targets get them. Everything follows from a seed."""
+"""Hostile values, and a random order of targets and values that depends only on a seed."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ STRUCTURES = [
     "[null]",
     '{"role": "user"}',
 ]
-BYTE_CODECS = ["base64", "rot13", "zip", "hex", "bz2"]  # Python knows them, but they decode no text.
+BYTE_CODECS = ["base64", "rot13", "zip", "hex", "bz2"]  # Codecs of Python that do not decode text.
 VALUES = [*NUMBERS, *TEXTS, *STRUCTURES]
 MEDIA_TYPES = [
     "application/x-www-form-urlencoded; charset=utf-16",
@@ -152,8 +152,8 @@ def encode(value: str) -> str:
     return quote_from_bytes(value.encode("utf-8", "surrogatepass"))
 
 
-def query_shapes(name: str, value: str) -> list[str]:
-    """Return ways to write one parameter: plain, repeated, in brackets, and as bytes that are no UTF-8."""
+def list_query_shapes(name: str, value: str) -> list[str]:
+    """Return spellings of one parameter: plain, repeated, in brackets, and as invalid UTF-8."""
     name, value = encode(name), encode(value)
     return [
         f"{name}={value}",
@@ -164,14 +164,14 @@ def query_shapes(name: str, value: str) -> list[str]:
     ]
 
 
-def in_rounds(targets: list, values: list, seed: int) -> list[tuple]:
-    """Return (round, target, value) for every pair: each target gets one value before any gets a second one."""
-    chance = random.Random(seed)
+def order_in_rounds(targets: list, values: list, seed: int) -> list[tuple]:
+    """Return (round, target, value) for every pair. Each round has one value for each target."""
+    rng = random.Random(seed)
     columns = []
     for target in targets:
         shuffled = list(values)
-        chance.shuffle(shuffled)
+        rng.shuffle(shuffled)
         columns.append([(target, value) for value in shuffled])
-    chance.shuffle(columns)
+    rng.shuffle(columns)
     rounds = zip_longest(*columns)
     return [(number, *pair) for number, row in enumerate(rounds) for pair in row if pair is not None]

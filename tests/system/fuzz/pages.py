@@ -1,4 +1,4 @@
-"""What a page offers: its forms with the values that a browser would send, and the parameters of its own links."""
+"""A parser of pages: forms with the values that a browser would send, and parameters of links to the same page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PLAUSIBLE = {"number": "1", "email": "a@example.org", "url": "http://127.0.0.1:9
 
 @dataclass
 class Form:
-    """`fields` are (name, value) pairs in their order; a name can come more than once. `files` are names of inputs."""
+    """A form. `fields` are ordered (name, value) pairs; names may repeat. `files` are the names of file inputs."""
 
     action: str
     method: str
@@ -20,7 +20,7 @@ class Form:
     buttons: list[tuple[str, str, str]] = field(default_factory=list)
 
     def variants(self) -> list[Form]:
-        """Return the form as each of its buttons would send it; `buttons` are (name, value, other address)."""
+        """Return the form as each of its buttons would send it. `buttons` are (name, value, form action)."""
         return [
             replace(
                 self,
@@ -36,9 +36,9 @@ class Form:
         return list(dict.fromkeys(name for name, _ in self.fields if name != "csrfmiddlewaretoken"))
 
     def with_value(self, name: str, values: list[str]) -> list[tuple[str, str]]:
-        """Return the fields with one of them replaced; another field stays as the page had it."""
-        kept = [(other, value) for other, value in self.fields if other != name]
-        return [*kept, *((name, value) for value in values)]
+        """Return the fields with the values of one field replaced."""
+        other_fields = [(other, value) for other, value in self.fields if other != name]
+        return [*other_fields, *((name, value) for value in values)]
 
 
 class PageParser(HTMLParser):
@@ -55,10 +55,10 @@ class PageParser(HTMLParser):
         self._text = ""
 
     def handle_starttag(self, tag, attributes):
-        given = dict(attributes)
+        attrs = dict(attributes)
         handler = getattr(self, f"_start_{tag}", None)
         if handler:
-            handler(given)
+            handler(attrs)
 
     def handle_endtag(self, tag):
         handler = getattr(self, f"_end_{tag}", None)
@@ -68,53 +68,53 @@ class PageParser(HTMLParser):
     def handle_data(self, data):
         self._text += data
 
-    def _start_a(self, given):
-        target = urlsplit(urljoin(self.address, given.get("href") or ""))
+    def _start_a(self, attrs):
+        target = urlsplit(urljoin(self.address, attrs.get("href") or ""))
         if target.netloc or target.scheme not in ("", "http"):
             return
         self.links.add(target.path)
         if target.path == urlsplit(self.address).path:
             self.parameters |= {name for name, _ in parse_qsl(target.query, keep_blank_values=True)}
 
-    def _start_form(self, given):
-        action = urljoin(self.address, given.get("action") or self.address)
-        self._form = Form(action, (given.get("method") or "get").lower())
+    def _start_form(self, attrs):
+        action = urljoin(self.address, attrs.get("action") or self.address)
+        self._form = Form(action, (attrs.get("method") or "get").lower())
         self.forms.append(self._form)
 
     def _end_form(self):
         self._form = None
 
-    def _start_input(self, given):
-        name, kind = given.get("name"), given.get("type", "text")
+    def _start_input(self, attrs):
+        name, kind = attrs.get("name"), attrs.get("type", "text")
         if kind == "submit":
-            self._start_button(given)
+            self._start_button(attrs)
         if self._form is None or not name or kind in ("submit", "button", "reset", "image"):
             return
         if kind == "file":
             self._form.files.append(name)
         elif kind not in ("checkbox", "radio"):
-            self._form.fields.append((name, given.get("value") or self._plausible(given)))
-        elif "checked" in given or (kind == "radio" and name not in self._form.names):
-            self._form.fields.append((name, given.get("value", "on")))
+            self._form.fields.append((name, attrs.get("value") or self._plausible(attrs)))
+        elif "checked" in attrs or (kind == "radio" and name not in self._form.names):
+            self._form.fields.append((name, attrs.get("value", "on")))
 
     @staticmethod
-    def _plausible(given):
-        if "required" not in given:
+    def _plausible(attrs):
+        if "required" not in attrs:
             return ""
-        return given.get("min") or PLAUSIBLE.get(given.get("type", "text"), "plain")
+        return attrs.get("min") or PLAUSIBLE.get(attrs.get("type", "text"), "plain")
 
-    def _start_button(self, given):
-        if self._form is not None and given.get("type", "submit") == "submit":
+    def _start_button(self, attrs):
+        if self._form is not None and attrs.get("type", "submit") == "submit":
             self._form.buttons.append(
-                (given.get("name") or "", given.get("value") or "", given.get("formaction") or "")
+                (attrs.get("name") or "", attrs.get("value") or "", attrs.get("formaction") or "")
             )
 
-    def _start_select(self, given):
-        self._select = (given.get("name", ""), "multiple" in given, "required" in given)
+    def _start_select(self, attrs):
+        self._select = (attrs.get("name", ""), "multiple" in attrs, "required" in attrs)
         self._options = []
 
-    def _start_option(self, given):
-        self._options.append((given.get("value", ""), "selected" in given))
+    def _start_option(self, attrs):
+        self._options.append((attrs.get("value", ""), "selected" in attrs))
 
     def _end_select(self):
         name, multiple, required = self._select or ("", False, False)
@@ -128,8 +128,8 @@ class PageParser(HTMLParser):
             chosen = [value for value, _ in self._options if value][:1] or chosen
         self._form.fields += [(name, value) for value in chosen or ([] if multiple else [""])]
 
-    def _start_textarea(self, given):
-        self._textarea, self._text = (given.get("name", ""), "required" in given), ""
+    def _start_textarea(self, attrs):
+        self._textarea, self._text = (attrs.get("name", ""), "required" in attrs), ""
 
     def _end_textarea(self):
         name, required = self._textarea or ("", False)

@@ -19,8 +19,8 @@ tasks:
 
 
 @pytest.fixture(autouse=True)
-def worker(monkeypatch):
-    """A worker that does each task as soon as it is queued."""
+def immediate_worker(monkeypatch):
+    """Run each task immediately when it is queued."""
     monkeypatch.setattr("django_q.tasks.async_task", do_now)
 
 

@@ -88,11 +88,13 @@ def test_leaderboard_and_views_look_right(study, visitor, checked_in_all_views):
 
 
 def test_a_hundred_models_stay_readable(owner, visitor, checked_in_all_views):
-    names = tuple(f"vendor-{at % 9}-model-with-a-long-name-{at}" for at in range(100))
+    names = tuple(f"vendor-{number % 9}-model-with-a-long-name-{number}" for number in range(100))
     text = "name: one\nprecision: {low: {count: 2}}\ntasks:\n" + "".join(
-        f"  - {{name: task-{at}, task: brackets, params: {{length: [{3 + at}]}}}}\n" for at in range(10)
+        f"  - {{name: task-{number}, task: brackets, params: {{length: [{3 + number}]}}}}\n" for number in range(10)
     )
-    make_space_experiment("wide", dataset=make_space_dataset(text=text), models=names, outcome=by_number, owner=owner)
+    make_space_experiment(
+        "wide", dataset=make_space_dataset(text=text), models=names, outcome=draw_outcome_by_number, owner=owner
+    )
     page = visitor(owner, PHONE)
     page.goto(reverse("leaderboard"))
     expect(page.locator(".model-board tbody tr")).to_have_count(100)
@@ -108,7 +110,7 @@ def test_a_hundred_models_stay_readable(owner, visitor, checked_in_all_views):
     assert name["width"] > 200, "a long name breaks into pieces"
 
 
-def by_number(item, model):
+def draw_outcome_by_number(item, model):
     skill = int(model.rpartition("-")[2])
     return "right" if (item.position * 37 + skill) % 100 >= skill * 0.9 else "wrong"
 

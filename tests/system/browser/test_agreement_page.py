@@ -1,4 +1,4 @@
-"""Two people rate answers, one by touch and one by keys; with a judge they meet on the agreement page."""
+"""Two people rate answers, by touch and by keyboard, and are compared with a judge on the agreement page."""
 
 import re
 
@@ -15,15 +15,15 @@ from grading_app.statistics.ratings import Ratings
 from tests import factories
 from tests.factories.gradings import APPLE_ITEMS, make_apple_answers, make_gradings, make_scale_rubric
 from tests.factories.queues import make_answer_queue, make_rater, rate_all
-from tests.system.browser.answer_pages import TOUCH, apples_left, shown
-from tests.system.browser.page_checks import PHONE, see_pictures, turn
+from tests.system.browser.answer_pages import TOUCH, read_apples_left, read_row
+from tests.system.browser.page_checks import PHONE, press_and_wait, wait_for_images
 
 POINTS = {"1": "Wrong", "3": "Partly right", "5": "Right"}
 
 
 @pytest.fixture
 def study(owner):
-    """Two models answered five questions; a judge has graded all of it, a little kinder than people are."""
+    """Answers of two models to five questions, all graded by a judge that is more lenient than the raters."""
     experiment = make_apple_answers(owner)
     rubric = make_scale_rubric("steps", low=1, high=5)
     make_gradings(experiment, "judge-a", lambda trial: 1 + (trial.item.position + 1) % 5, rubric=rubric,
@@ -42,12 +42,12 @@ def queue(study):
     )
 
 
-def level(page):
-    """What this rater thinks of the answer on the screen: read from the page, as a person would."""
-    return 1 + apples_left(page) % 5
+def choose_rating(page):
+    """Return the rating of this rater for the shown answer, read from the page."""
+    return 1 + read_apples_left(page) % 5
 
 
-def wait_for(page, done):
+def wait_for_progress(page, done):
     page.wait_for_function("text => document.querySelector('.rating-progress span')?.innerText === text",
                            arg=f"{done} of {2 * APPLE_ITEMS}")  # fmt: skip
 
@@ -57,8 +57,8 @@ def rate_by_touch(visitor, rater):
     page.goto("/ratings/reading/")
     page.get_by_role("button", name="Start").tap()
     for done in range(2 * APPLE_ITEMS):
-        wait_for(page, done)
-        page.locator(f"button[value='{level(page)}']").tap()
+        wait_for_progress(page, done)
+        page.locator(f"button[value='{choose_rating(page)}']").tap()
     page.get_by_role("heading", name="Thank you").wait_for()
 
 
@@ -67,31 +67,31 @@ def rate_by_keys(visitor, rater):
     page.goto("/ratings/reading/")
     page.get_by_role("button", name="Start").click()
     for done in range(2 * APPLE_ITEMS):
-        wait_for(page, done)
-        turn(page, str(max(1, level(page) - done % 2)))
+        wait_for_progress(page, done)
+        press_and_wait(page, str(max(1, choose_rating(page) - done % 2)))
     page.get_by_role("heading", name="Thank you").wait_for()
 
 
-def stored_ratings():
-    """(answer, rater, value) as the tables hold them, and the item of each answer; the judge is called judge."""
+def load_stored_ratings():
+    """Return the stored ratings of people and the judge, and the item of each answer. The judge is rater `judge`."""
     people = [(row.trial_id, row.assignment_id, row.value) for row in Rating.objects.counted()]
-    judged = Grading.objects.select_related("trial")
-    items = {row.trial_id: row.trial.item_id for row in judged}
-    return Ratings.from_triples([*people, *((row.trial_id, "judge", row.score) for row in judged)]), items
+    gradings = Grading.objects.select_related("trial")
+    items = {row.trial_id: row.trial.item_id for row in gradings}
+    return Ratings.from_triples([*people, *((row.trial_id, "judge", row.score) for row in gradings)]), items
 
 
-def see_numbers(page):
-    """What stands on the page is what the pure measures make of the stored rows."""
-    ratings, items = stored_ratings()
+def check_numbers(page):
+    """Assert that the page shows the measures computed from the stored rows."""
+    ratings, items = load_stored_ratings()
     expected = {
         "Percent agreement": percent_agreement(ratings),
         "Krippendorff's alpha, ordinal": krippendorff_alpha(ratings, "ordinal"),
         "ICC(2,1)": intraclass_correlation(ratings, "2,1"),
     }
     for name, measure in expected.items():
-        assert shown(page, "measures", name)[1] == format_number(measure.estimate, 3)
+        assert read_row(page, "measures", name)[1] == format_number(measure.estimate, 3)
     assert 0 < expected["Krippendorff's alpha, ordinal"].estimate < 1
-    assert shown(page, "against", "Bias")[1] == format_number(judge_bias(ratings, "judge", items).estimate, 3)
+    assert read_row(page, "against", "Bias")[1] == format_number(judge_bias(ratings, "judge", items).estimate, 3)
     first, second = (rater for rater in ratings.raters if rater != "judge")
     both = cohens_kappa(ratings.select_raters(first, second), "quadratic")
     pairs = page.locator("section[aria-labelledby=pairs] tbody tr")
@@ -108,10 +108,10 @@ def test_two_raters_and_a_judge_appear_on_the_agreement_page(visitor, queue, own
     for name in ("judge-a", "rater 1", "rater 2"):
         expect(page.get_by_role("cell", name=name).first).to_be_visible()
     expect(page.get_by_role("heading", name="against people")).to_be_visible()
-    see_numbers(page)
+    check_numbers(page)
     page.get_by_text("Krippendorff's alpha, ordinal").click()
     expect(page.get_by_text("distances by the ranks between them")).to_be_visible()
-    see_pictures(page)
+    wait_for_images(page)
     page.get_by_label("rater 1").or_(page.get_by_label("people of reading")).first.uncheck()
     page.get_by_role("button", name="Compare raters").click()
     expect(page.get_by_text("Only one rater")).to_be_visible()
@@ -129,21 +129,21 @@ def test_a_disagreement_is_decided_by_keyboard(visitor, queue, owner):
     page = visitor(owner)
     page.goto("/experiments/apples/disagreements/")
     page.keyboard.press("j")
-    turn(page, "Enter")
+    press_and_wait(page, "Enter")
     page.get_by_text("Disagreement 1 of").wait_for()
     expect(page.get_by_text("No unit is given.")).to_be_visible()
     first = page.url
-    turn(page, "]")
+    press_and_wait(page, "]")
     page.get_by_text("Disagreement 2 of").wait_for()
-    turn(page, "[")
+    press_and_wait(page, "[")
     expect(page).to_have_url(first)
     page.keyboard.press("s")
     page.keyboard.type("4")
     page.get_by_label("Reason").fill("The sum is right, the unit is missing.")
     page.get_by_role("button", name="Save decision").click()
     page.get_by_text("Decision saved: 4.").wait_for()
-    word = Adjudication.objects.get()
-    assert (word.score, word.by) == (4, owner)
+    adjudication = Adjudication.objects.get()
+    assert (adjudication.score, adjudication.by) == (4, owner)
     assert f"/disagreements/{Grading.objects.get(condition__kind='adjudicated').trial_id}/" in first
 
 
@@ -152,7 +152,7 @@ def test_every_agreement_page_looks_right(visitor, checked_in_all_views, queue, 
         queue.experiment, "judge-b", lambda trial: 1 + (trial.item.position * 3) % 5, rubric=Rubric.objects.get()
     )
     new = make_rater(queue, started=True)
-    rated(queue)
+    rate_by_two_raters(queue)
     page = visitor(new.user)
     page.goto("/ratings/reading/")
     checked_in_all_views(page, "rating answer")
@@ -171,7 +171,7 @@ def test_every_agreement_page_looks_right(visitor, checked_in_all_views, queue, 
     checked_in_all_views(page, "disagreement")
 
 
-def rated(queue):
-    for off in (0, 1):
+def rate_by_two_raters(queue):
+    for offset in (0, 1):
         rater = make_rater(queue, started=True)
-        rate_all(rater, lambda due, off=off: max(1, 1 + due.item.position % 5 - off * (due.position % 2)))
+        rate_all(rater, lambda due, offset=offset: max(1, 1 + due.item.position % 5 - offset * (due.position % 2)))

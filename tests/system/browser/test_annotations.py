@@ -1,4 +1,4 @@
-"""Notes, flags and tags in a browser: typed, kept over an expired session, found again, and by keyboard alone."""
+"""Notes, flags and tags in a browser: entered by keyboard, kept over an expired session, filtered and edited."""
 
 import re
 
@@ -11,18 +11,18 @@ from grading_app.scoring.grading import grade
 from runs_app.annotations import annotate
 from runs_app.models import Annotation
 from tests import factories
-from tests.system.browser.conftest import session_of
+from tests.system.browser.conftest import create_session
 from tests.system.browser.page_checks import LAPTOP
 
 
 @pytest.fixture
-def graded(owner):
-    """Eight sums under two conditions, asked twice; every third is wrong."""
-    made = factories.make_experiment(
+def graded_experiment(owner):
+    """Two conditions answer eight sums twice. Every third answer is wrong."""
+    experiment = factories.make_experiment(
         "sums", owner=owner, dataset=factories.make_dataset("sums", 8), samples=2, scorers=["numeric"],
         models=[factories.make_model("a-large-model"), factories.make_model("a-small-model")], title="Sums",
     )  # fmt: skip
-    for number, run in enumerate(factories.make_runs(made, status="done")):
+    for number, run in enumerate(factories.make_runs(experiment, status="done")):
         factories.plan_trials(
             run,
             answer=lambda item, _, index, number=number: {
@@ -30,13 +30,13 @@ def graded(owner):
                 "latency_ms": 900 + index, "cost_usd": "0.00012",
             },
         )  # fmt: skip
-    grade(made, by="a test")
-    return made
+    grade(experiment, by="a test")
+    return experiment
 
 
 @pytest.fixture
-def trial(graded):
-    return graded.runs.order_by("pk").first().trials.order_by("pk").first()
+def trial(graded_experiment):
+    return graded_experiment.runs.order_by("pk").first().trials.order_by("pk").first()
 
 
 def test_a_note_and_a_flag_are_added_without_leaving_the_page(trial, owner, visitor, checked_in_all_views):
@@ -77,7 +77,7 @@ def test_entered_text_survives_an_expired_session(trial, owner, visitor, live_se
     Session.objects.all().delete()
     page.get_by_role("button", name="Add note").click()
     expect(page).to_have_url(re.compile(r"/accounts/login/\?next="))
-    page.context.add_cookies([{"name": "sessionid", "value": session_of(owner), "url": live_server.url}])
+    page.context.add_cookies([{"name": "sessionid", "value": create_session(owner), "url": live_server.url}])
     page.goto(reverse("trial_detail", args=[trial.pk]))
     note = page.locator("#annotations").get_by_role("textbox", name="Note")
     expect(note).to_have_value("A long thought.")
@@ -105,10 +105,10 @@ def test_annotations_work_without_scripts(trial, owner, visitor):
     expect(page.locator(".annotation")).to_have_count(0)
 
 
-def test_flagged_items_become_a_draft_dataset(graded, trial, owner, visitor, checked_in_all_views):
+def test_flagged_items_become_a_draft_dataset(graded_experiment, trial, owner, visitor, checked_in_all_views):
     annotate(trial, "flag", "The target is wrong.", by=owner)
     annotate(trial.item, "note", "Asked in another way in the second version.", by=owner)
-    annotate(graded.dataset.items.get(key="item-3"), "flag", "Ambiguous", by=owner)
+    annotate(graded_experiment.dataset.items.get(key="item-3"), "flag", "Ambiguous", by=owner)
     page = visitor(owner)
     page.goto(reverse("experiment_annotations", args=["sums"]))
     checked_in_all_views(page, "notes")
@@ -121,7 +121,7 @@ def test_flagged_items_become_a_draft_dataset(graded, trial, owner, visitor, che
     expect(page.get_by_text("2 items").first).to_be_visible()
 
 
-def test_the_item_page_looks_right(graded, trial, owner, visitor, checked_in_all_views):
+def test_the_item_page_looks_right(graded_experiment, trial, owner, visitor, checked_in_all_views):
     annotate(trial.item, "flag", "Ambiguous", by=owner)
     page = visitor(owner)
     page.goto(reverse("item_page", args=[trial.item_id]))
@@ -129,7 +129,9 @@ def test_the_item_page_looks_right(graded, trial, owner, visitor, checked_in_all
     checked_in_all_views(page, "item-answers")
 
 
-def test_the_trial_list_is_sorted_and_filtered_by_its_controls(graded, trial, owner, visitor, checked_in_all_views):
+def test_the_trial_list_is_sorted_and_filtered_by_its_controls(
+    graded_experiment, trial, owner, visitor, checked_in_all_views
+):
     annotate(trial, "flag", "The target is wrong.", by=owner)
     page = visitor(owner)
     page.goto(reverse("trial_list") + "?experiment=sums&status=done")
@@ -154,7 +156,7 @@ def test_the_trial_list_is_sorted_and_filtered_by_its_controls(graded, trial, ow
     expect(page.get_by_role("heading", name="Other answers to this item")).to_be_visible()
 
 
-def test_flagged_items_in_the_matrix_open_by_keyboard(graded, trial, owner, visitor, checked_in_all_views):
+def test_flagged_items_in_the_matrix_open_by_keyboard(graded_experiment, trial, owner, visitor, checked_in_all_views):
     annotate(trial, "flag", "The target is wrong.", by=owner)
     page = visitor(owner)
     page.goto(reverse("experiment_matrix", args=["sums"]) + "?show=flagged")

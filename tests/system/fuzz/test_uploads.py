@@ -104,9 +104,9 @@ YAML = [
 ]
 
 
-def damaged(whole, chance):
-    """Cut, put in, repeat or swap bytes at one to four places."""
-    data = bytearray(whole)
+def damage(content, chance):
+    """Delete, insert, repeat or replace bytes at one to four places."""
+    data = bytearray(content)
     for _ in range(chance.randint(1, 4)):
         start = chance.randrange(len(data) + 1)
         data[start : start + chance.choice([0, 0, 1, 3, 40])] = chance.choice(
@@ -115,48 +115,48 @@ def damaged(whole, chance):
     return bytes(data)
 
 
-def files_of(chance, count):
+def generate_files(chance, count):
     yield from HANDMADE.items()
     names = sorted({**WHOLE, **HANDMADE})
     for _ in range(count):
         source = chance.choice(sorted(WHOLE))
         name = source if chance.random() < 0.7 else chance.choice(names)
-        yield name, damaged(WHOLE[source], chance)
+        yield name, damage(WHOLE[source], chance)
 
 
-def offer(attack, address, name, data, field, others):
+def upload_file(attack, address, name, data, field, others):
     body = encode_multipart(BOUNDARY, {**others, field: upload(data, name)})
     return attack.post("owner", address, body, MULTIPART_CONTENT, keep=True)
 
 
-def field_of(attack, address):
-    """Return the name of the first file input of the page, and what its form holds besides."""
+def find_file_field(attack, address):
+    """Return the name of the first file input of the page, and the other fields of its form."""
     form = next(form for form in parse_page(address, attack.get("owner", address).text).forms if form.files)
     return form.files[0], {name: value for name, value in form.fields if value}
 
 
 def send_import(attack, address, page):
-    """Send the second step as each button of the page would; return how many datasets it made."""
+    """Send the second step with each button of the page. Return the number of created datasets."""
     forms = [form for form in parse_page(address, page).forms if form.method == "post"]
     variants = [variant for form in forms for variant in form.variants() if "discard" not in variant.names]
-    made = 0
+    created = 0
     for form in [variant for variant in variants if "column_key" in variant.names or "again" in variant.names]:
         body = encode_multipart(BOUNDARY, dict(form.fields))
         attack.post("owner", address, body, MULTIPART_CONTENT, keep=True)
-        made += "/datasets/fuzzed/" in attack.get("owner", address).location
-    return made
+        created += "/datasets/fuzzed/" in attack.get("owner", address).location
+    return created
 
 
 def test_no_uploaded_table_causes_a_server_error(attack, requests_wanted, chance):
-    """The file is offered, and the page that follows is opened and sent as it stands."""
+    """Each file is uploaded, and the next page is opened and sent unchanged."""
     address = reverse("dataset_new")
-    field, others = field_of(attack, address)
+    field, others = find_file_field(attack, address)
     others |= {"name": "fuzzed", "slug": "fuzzed", "title": "Fuzzed"}
     imported = 0
-    for name, data in [*WHOLE.items(), *files_of(chance, requests_wanted)]:
+    for name, data in [*WHOLE.items(), *generate_files(chance, requests_wanted)]:
         if attack.sent >= requests_wanted // 2:
             break
-        answer = offer(attack, address, name, data, field, others)
+        answer = upload_file(attack, address, name, data, field, others)
         if answer.location:
             page = attack.get("owner", answer.location)
             imported += send_import(attack, answer.location, page.text)
@@ -167,45 +167,45 @@ def test_no_uploaded_table_causes_a_server_error(attack, requests_wanted, chance
 
 def test_no_uploaded_norms_file_causes_a_server_error(attack, world, requests_wanted, chance):
     address = reverse("dataset_norms", args=[world.draft.slug, world.draft.version])
-    field, others = field_of(attack, address)
-    files = list(files_of(chance, requests_wanted // 6))
+    field, others = find_file_field(attack, address)
+    files = list(generate_files(chance, requests_wanted // 6))
     for name, data in chance.sample(files, min(len(files), requests_wanted // 8)):
-        offer(attack, address, name, data, field, others)
+        upload_file(attack, address, name, data, field, others)
     assert not attack.findings, attack.report()
 
 
 def test_no_uploaded_design_causes_a_server_error(attack, world, requests_wanted, chance):
     address = reverse("experiment_from_file")
-    field, others = field_of(attack, address)
-    whole = attack.get("owner", reverse("experiment_yaml", args=[world.experiment.slug])).text.encode()
-    assert b"models" in whole
+    field, others = find_file_field(attack, address)
+    design = attack.get("owner", reverse("experiment_yaml", args=[world.experiment.slug])).text.encode()
+    assert b"models" in design
     as_json = json.dumps({"name": "x", "models": ["small"]}).encode()
     for data in [
         *YAML,
         *HANDMADE.values(),
-        *(damaged(whole, chance) for _ in range(60)),
-        *(damaged(as_json, chance) for _ in range(20)),
+        *(damage(design, chance) for _ in range(60)),
+        *(damage(as_json, chance) for _ in range(20)),
     ]:
         if attack.sent >= requests_wanted:
             break
-        offer(attack, address, "design.yaml", data, field, others)
+        upload_file(attack, address, "design.yaml", data, field, others)
     assert not attack.findings, attack.report()
 
 
 def test_no_uploaded_study_causes_a_server_error(attack, requests_wanted, chance):
-    """Each file is offered, and its report is opened and sent as each button would."""
+    """Each file is uploaded, and its report is opened and sent with each button."""
     address = reverse("study_import_new")
-    field, _ = field_of(attack, address)
+    field, _ = find_file_field(attack, address)
     studies = {
         "trials.csv": OASIS, "trials.zip": archive({"pilot/trials.csv": OASIS}).getvalue(),
         "sums.eval": (IMPORTS / "logs" / "sums.eval").read_bytes(),
         "snapshot.zip": (IMPORTS / "snapshots" / "schema-2.zip").read_bytes(),
     }  # fmt: skip
     files = [*studies.items(), *chance.sample(sorted(HANDMADE.items()), 6)]
-    files += [(name, damaged(studies[name], chance)) for name in sorted(studies) * max(1, requests_wanted // 100)]
+    files += [(name, damage(studies[name], chance)) for name in sorted(studies) * max(1, requests_wanted // 100)]
     imported = 0
     for name, data in files:
-        report = offer(attack, address, name, data, field, {"slug": "fuzzed"}).location
+        report = upload_file(attack, address, name, data, field, {"slug": "fuzzed"}).location
         for form in parse_page(report, attack.get("owner", report).text).forms if report else []:
             for variant in (each for each in form.variants() if {"import", "again"} & set(each.names)):
                 body = encode_multipart(BOUNDARY, dict(variant.fields))

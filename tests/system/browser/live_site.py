@@ -1,4 +1,4 @@
-"""A site started with `manage.py up`, with a real worker and a simulated provider, and people who sign in by form."""
+"""A site started with `manage.py up`, with a real worker, a simulated provider and users who sign in by form."""
 
 import os
 import signal
@@ -50,8 +50,8 @@ lease_s: 8
 
 
 @dataclass
-class WalkedSite:
-    """The site, its provider, and a browser in which each person has a page of their own."""
+class LiveSite:
+    """The site, its provider, and a browser in which each person has a separate page."""
 
     site: Site
     provider: SimulatorProcess
@@ -80,7 +80,7 @@ class WalkedSite:
             context.close()
 
     def answer(self, **faults: Any) -> None:
-        """Let the provider answer at once and without faults, except for these."""
+        """Let the provider answer immediately and without faults, except for these."""
         self.provider.set_faults(**{"errors": {}, "error_rate": 0, "latency_ms": 0, **faults})
 
     def create_experiment(self, name: str, more: str = "", *, launch: bool = True) -> None:
@@ -105,19 +105,19 @@ def sign_in(page: Page, person: str) -> None:
 
 
 @contextmanager
-def walked_site(prepared: Path, browser: Browser) -> Iterator[WalkedSite]:
+def run_live_site(prepared: Path, browser: Browser) -> Iterator[LiveSite]:
     config = SimulatorConfig(skills={"small": 0.9})
     with (
         simulator_process(config) as provider,
         spaced_folder(prepared) as place,
         running_site(place) as site,
     ):
-        yield WalkedSite(site, provider, browser)
+        yield LiveSite(site, provider, browser)
         site.stop()
 
 
-def add_people_and_designs(walked: WalkedSite) -> None:
-    walked.site.manage("shell", "--no-imports", "-c", SEED.replace("{url}", walked.provider.url))
+def add_users_and_designs(live_site: LiveSite) -> None:
+    live_site.site.manage("shell", "--no-imports", "-c", SEED.replace("{url}", live_site.provider.url))
 
 
 def kill_workers(site: Site) -> None:
@@ -126,7 +126,7 @@ def kill_workers(site: Site) -> None:
         Embedded(site.place / "data" / "postgres"),
         "SELECT string_agg(pid::text, ' ') FROM runs_app_worker WHERE left_at IS NULL",
     )
-    ours = find_processes(site.place)
+    site_pids = find_processes(site.place)
     for pid in map(int, str(rows).split()):
-        assert pid in ours
+        assert pid in site_pids
         os.kill(pid, signal.SIGKILL)

@@ -15,20 +15,20 @@ pytestmark = [pytest.mark.django_db, pytest.mark.ignore_template_errors]  # Temp
 A_TABLE = b"id,question,answer\na,What?,4\nb,Why?,5\n"
 
 
-def forms_of(attack, addresses):
+def find_forms(attack, addresses):
     """Return (role, form) for each POST form of each page, once for each address and set of fields."""
-    found = {}
+    forms = {}
     for role, address in addresses:
         answer = attack.get(role, address)
-        offered = parse_page(address, answer.text).forms if answer.is_page else []
-        for form in [variant for one in offered for variant in one.variants()]:
+        page_forms = parse_page(address, answer.text).forms if answer.is_page else []
+        for form in [variant for page_form in page_forms for variant in page_form.variants()]:
             action = urlsplit(form.action).path
             if form.method == "post" and "/logout/" not in action:
-                found.setdefault((action, tuple(form.names)), (role, form))
-    return list(found.values())
+                forms.setdefault((action, tuple(form.names)), (role, form))
+    return list(forms.values())
 
 
-def encoded(fields):
+def encode_fields(fields):
     return "&".join(f"{hostile.encode(name)}={hostile.encode(value)}" for name, value in fields).encode()
 
 
@@ -36,7 +36,7 @@ def send(attack, role, form, fields):
     action = urlsplit(form.action)
     address = action.path + (f"?{action.query}" if action.query else "")
     if not form.files:
-        return attack.post(role, address, encoded(fields))
+        return attack.post(role, address, encode_fields(fields))
     table = io.BytesIO(A_TABLE)
     table.name = "items.csv"
     data = {
@@ -47,12 +47,12 @@ def send(attack, role, form, fields):
 
 
 def test_no_field_value_causes_a_server_error(attack, addresses, requests_wanted, seed, chance):
-    forms = forms_of(attack, addresses)
+    forms = find_forms(attack, addresses)
     targets = [(role, form, name) for role, form in forms for name in form.names]
     assert len(targets) > 300, "the pages' forms were not found"
     for role, form in forms:
         send(attack, role, form, form.fields)
-    cases = hostile.in_rounds(targets, hostile.VALUES, seed)
+    cases = hostile.order_in_rounds(targets, hostile.VALUES, seed)
     for number, (role, form, name), value in islice(cases, requests_wanted):
         values = [value] if number % 4 else chance.choice([[value], [value, value], []])
         send(

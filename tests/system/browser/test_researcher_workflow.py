@@ -1,4 +1,4 @@
-"""From signing in to reading a trial, in a browser, with and without a script."""
+"""The workflow of a researcher in a browser, from signing in to reading a trial, with and without scripts."""
 
 import re
 
@@ -8,14 +8,14 @@ from playwright.sync_api import expect
 
 from runs_app.models import Experiment, LanguageModel, Preflight, Run
 from tests import factories
-from tests.system.browser.page_checks import turn
+from tests.system.browser.page_checks import press_and_wait
 
 PASSWORD = "correct horse battery staple"
 
 
 @pytest.fixture
-def ready(owner):
-    """What a curator and an operator have prepared."""
+def researcher(owner):
+    """A researcher, and the dataset, models, prompt and sampler of a design."""
     owner.set_password(PASSWORD)
     owner.save()
     factories.make_dataset("questions", 5)
@@ -46,9 +46,9 @@ def fill_design(page):
     page.locator("#id_max_usd").fill("5")
 
 
-def test_a_researcher_designs_launches_watches_and_reads_an_experiment(ready, visitor):
+def test_a_researcher_designs_launches_watches_and_reads_an_experiment(researcher, visitor):
     page = visitor()
-    sign_in(page, ready)
+    sign_in(page, researcher)
     page.get_by_role("link", name="New experiment").first.click()
     fill_design(page)
     panel = page.locator("#outlook")
@@ -69,13 +69,13 @@ def test_a_researcher_designs_launches_watches_and_reads_an_experiment(ready, vi
     expect(page.get_by_text("Trials to run")).to_be_visible()
     page.get_by_role("button", name="Launch experiment").click()
     expect(page.locator("#live")).to_contain_text("0 of 15")
-    watch(page)
-    steer(page)
+    check_live_progress(page)
+    pause_and_change_limit(page)
 
 
-def test_a_choice_that_wraps_on_a_phone_stays_beside_its_box(ready, visitor):
+def test_a_choice_that_wraps_on_a_phone_stays_beside_its_box(researcher, visitor):
     factories.make_sampler("a-sampler-with-a-name-that-takes-two-lines-on-a-phone", max_tokens=100)
-    page = visitor(ready, viewport={"width": 390, "height": 844})
+    page = visitor(researcher, viewport={"width": 390, "height": 844})
     page.goto("/experiments/new/")
     lines = page.locator("label", has_text="takes-two-lines").evaluate("""label => {
         const range = document.createRange();
@@ -88,8 +88,8 @@ def test_a_choice_that_wraps_on_a_phone_stays_beside_its_box(ready, visitor):
     assert all(lines)
 
 
-def watch(page):
-    """The page follows the counters by itself, and rests when the work is done."""
+def check_live_progress(page):
+    """Assert that the page follows the counters and stops polling when the run is done."""
     run = Run.objects.get()
     Run.objects.filter(pk=run.pk).update(n_pending=8, n_done=6, n_failed=1, errors={"timeout": 3})
     expect(page.locator("#live")).to_contain_text("6 of 15")
@@ -100,7 +100,7 @@ def watch(page):
     Run.objects.filter(pk=run.pk).update(n_pending=15, n_done=0, n_failed=0, status="running")
 
 
-def steer(page):
+def pause_and_change_limit(page):
     page.reload()
     page.locator("summary", has_text="Pause").click()
     page.get_by_label("Reason").first.fill("Lunch")
@@ -114,9 +114,9 @@ def steer(page):
     assert Run.objects.get().max_concurrency == 7
 
 
-def test_everything_works_without_a_script(ready, visitor):
+def test_everything_works_without_a_script(researcher, visitor):
     page = visitor(java_script_enabled=False)
-    sign_in(page, ready)
+    sign_in(page, researcher)
     page.goto("/experiments/new/")
     fill_design(page)
     page.get_by_role("button", name="Show size and cost").click()
@@ -133,8 +133,8 @@ def test_everything_works_without_a_script(ready, visitor):
     assert Run.objects.get().status == "cancelled"
 
 
-def test_a_design_error_appears_at_its_field(ready, visitor, checked):
-    page = visitor(ready)
+def test_a_design_error_appears_at_its_field(researcher, visitor, checked):
+    page = visitor(researcher)
     page.goto("/experiments/new/")
     page.get_by_label("Name", exact=True).fill("Not A Name")
     page.get_by_role("button", name="Save draft").click()
@@ -146,19 +146,22 @@ def test_a_design_error_appears_at_its_field(ready, visitor, checked):
     checked(page, "experiment-new-with-errors-1280-light")
 
 
-def test_trials_are_read_by_filter_and_keyboard(ready, visitor):
-    experiment = factories.make_experiment("read-me", owner=ready, samples=4, status="active")
+def test_trials_are_read_by_filter_and_keyboard(researcher, visitor):
+    experiment = factories.make_experiment("read-me", owner=researcher, samples=4, status="active")
     (run,) = factories.make_runs(experiment, status="done")
     factories.plan_trials(
-        run, answer=lambda item, dimension, at: factories.failed("timeout") if at == 3 else f"It is {at}."
+        run,
+        answer=lambda item, dimension, sample_idx: (
+            factories.failed("timeout") if sample_idx == 3 else f"It is {sample_idx}."
+        ),
     )
-    page = visitor(ready)
+    page = visitor(researcher)
     page.goto("/trials/?experiment=read-me")
     page.get_by_label("Status (optional)").select_option("failed")
     page.wait_for_url("**status=failed**")
     assert "contains=" not in page.url
     page.keyboard.press("j")
-    turn(page, "Enter")
+    press_and_wait(page, "Enter")
     expect(page.get_by_role("heading", name=re.compile("Trial"))).to_contain_text("Failed")
     first = page.url
     page.get_by_role("link", name="Next").click()
@@ -169,22 +172,22 @@ def test_trials_are_read_by_filter_and_keyboard(ready, visitor):
     expect(page.get_by_label("Status (optional)")).to_have_value("failed")
 
 
-def test_markup_in_an_answer_is_shown_as_text(ready, visitor):
-    experiment = factories.make_experiment("hostile", owner=ready, status="active")
+def test_markup_in_an_answer_is_shown_as_text(researcher, visitor):
+    experiment = factories.make_experiment("hostile", owner=researcher, status="active")
     (run,) = factories.make_runs(experiment, status="done")
-    nasty = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>"
-    trial = factories.plan_trials(run, answer=lambda *_: {"answer": nasty, "reasoning": nasty, "raw_response": nasty})[
-        0
-    ]
-    page = visitor(ready)
+    markup = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>"
+    trial = factories.plan_trials(
+        run, answer=lambda *_: {"answer": markup, "reasoning": markup, "raw_response": markup}
+    )[0]
+    page = visitor(researcher)
     for address in (f"/trials/{trial.pk}/", "/trials/"):
         page.goto(address)
         expect(page.get_by_text("<img src=x").first).to_be_visible()
         assert page.title() != "owned"
 
 
-def test_a_test_call_reports_its_progress_in_its_row(ready, visitor):
-    page = visitor(ready)
+def test_a_test_call_reports_its_progress_in_its_row(researcher, visitor):
+    page = visitor(researcher)
     page.goto("/endpoints/")
     model = LanguageModel.objects.get(name="small")
     row = page.locator(f"#model-{model.pk}-status")
@@ -195,9 +198,9 @@ def test_a_test_call_reports_its_progress_in_its_row(ready, visitor):
     expect(row).not_to_have_attribute("hx-trigger", re.compile("."))
 
 
-def test_signing_out_ends_the_session(ready, visitor):
+def test_signing_out_ends_the_session(researcher, visitor):
     page = visitor()
-    sign_in(page, ready)
+    sign_in(page, researcher)
     page.locator("summary", has_text="owner").click()
     page.get_by_role("button", name="Sign out").click()
     expect(page.locator("summary", has_text="owner")).to_have_count(0)

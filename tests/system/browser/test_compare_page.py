@@ -6,19 +6,20 @@ from playwright.sync_api import expect
 
 from grading_app.scoring.grading import grade
 from tests import factories
-from tests.system.browser.page_checks import LAPTOP, PHONE, turn
+from tests.system.browser.page_checks import LAPTOP, PHONE, press_and_wait
 
 SENTENCE = "steady beats hasty by 30.0 pp ["
 
 
 @pytest.fixture
 def quiz(owner):
-    """Two models answer 40 questions with their working: `steady` is right on 32, `hasty` on 20 of these."""
+    """Two models answer 40 questions step by step: `steady` is right on 32, `hasty` on 20 of these."""
     question = "Ann has {} apples and buys {} more. How many has she?"
     items = [
-        {"key": f"sum-{at:02}", "input": question.format(at, at + 2), "target": str(2 * at + 2)} for at in range(40)
+        {"key": f"sum-{number:02}", "input": question.format(number, number + 2), "target": str(2 * number + 2)}
+        for number in range(40)
     ]
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "apples",
         owner=owner,
         dataset=factories.make_dataset("apple-sums", items),
@@ -26,17 +27,19 @@ def quiz(owner):
         prompts=[factories.make_prompt("plain")],
         scorers=["numeric"],
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         right = 20 if run.condition.model.name == "hasty" else 32
-        factories.plan_trials(run, answer=lambda item, *_, right=right: worked(item, right))
-    grade(made, by="a test")
-    return made
+        factories.plan_trials(run, answer=lambda item, *_, right=right: make_solution(item, right))
+    grade(experiment, by="a test")
+    return experiment
 
 
-def worked(item, right):
-    at = item.position
-    total = 2 * at + 2 if at < right else 2 * at
-    return f"Ann starts with {at} apples.\nShe buys {at + 2} more, so that makes {total}.\nThe answer is {total}"
+def make_solution(item, right):
+    number = item.position
+    total = 2 * number + 2 if number < right else 2 * number
+    return (
+        f"Ann starts with {number} apples.\nShe buys {number + 2} more, so that makes {total}.\nThe answer is {total}"
+    )
 
 
 @pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
@@ -46,12 +49,12 @@ def test_a_reader_finds_the_better_condition_and_the_items_that_differ(quiz, vis
     expect(page.locator(".board-best")).to_have_text("Best")
     checked(page, f"leaderboard-{viewport['width']}")
     page.get_by_role("link", name="80.0 %").focus()
-    turn(page, "Enter")
+    press_and_wait(page, "Enter")
     expect(page.locator(".compare-result")).to_contain_text(SENTENCE)
     expect(page.locator(".compare-result")).to_contain_text("on 40 common items (McNemar's score test")
     checked(page, f"compare-{viewport['width']}")
     page.get_by_role("link", name="Gained 12").focus()
-    turn(page, "Enter")
+    press_and_wait(page, "Enter")
     expect(page.locator(".compare-row")).to_have_count(12)
     page.keyboard.press("j")
     expect(page.locator(".compare-row a", has_text="sum-20")).to_be_focused()
@@ -60,7 +63,7 @@ def test_a_reader_finds_the_better_condition_and_the_items_that_differ(quiz, vis
     page.keyboard.press("k")
     expect(page.locator(".compare-row a", has_text="sum-20")).to_be_focused()
     checked(page, f"compare-flips-{viewport['width']}")
-    turn(page, "Enter")
+    press_and_wait(page, "Enter")
     expect(page.locator(".turn-assistant").get_by_text("The answer is 42")).to_be_visible()
 
 
@@ -72,7 +75,7 @@ def test_two_conditions_are_chosen_by_keyboard(quiz, visitor):
     page.keyboard.press("Tab")
     page.keyboard.type("steady")
     page.keyboard.press("Tab")
-    turn(page, "Enter")
+    press_and_wait(page, "Enter")
     expect(page.locator(".compare-result")).to_contain_text(SENTENCE)
 
 
@@ -86,7 +89,7 @@ def test_two_selected_experiments_are_compared(quiz, visitor, checked):
         scorers=["numeric"],
     )
     for run in factories.make_runs(other, status="done"):
-        factories.plan_trials(run, answer=lambda item, *_: worked(item, 38))
+        factories.plan_trials(run, answer=lambda item, *_: make_solution(item, 38))
     grade(other, by="a test")
     page = visitor(quiz.owner)
     page.goto(reverse("experiment_list"))

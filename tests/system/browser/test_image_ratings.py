@@ -1,4 +1,4 @@
-"""A rater rates twenty images on a phone, by touch and by keys; those who asked see what came of it."""
+"""Raters rate twenty images on a phone, by touch and by keyboard, and the owner reviews the results."""
 
 import shutil
 from hashlib import sha256
@@ -13,7 +13,7 @@ from grading_app.models import Rating
 from grading_app.rating import queue_results, queues, session
 from tests import factories
 from tests.factories.queues import make_queue, make_rater, rate_all
-from tests.system.browser.page_checks import IDS, LAPTOP, PHONE, VIEWS, see_pictures, turn
+from tests.system.browser.page_checks import IDS, LAPTOP, PHONE, VIEWS, press_and_wait, wait_for_images
 
 PHOTOGRAPHS = sorted((Path(__file__).parents[3] / "samples" / "photographs").glob("*.jpg"))[:20]
 VALENCE = {"1": "Very negative", "4": "Neutral", "7": "Very positive"}
@@ -44,9 +44,9 @@ def queue(owner):
     )  # fmt: skip
 
 
-def expect_place(page, done):
+def expect_progress(page, done):
     expect(page.locator(".rating-progress span")).to_have_text(f"{done} of 20", use_inner_text=True)
-    page.wait_for_load_state("load")  # A key that is pressed before the script is there is nobody's.
+    page.wait_for_load_state("load")  # A key has no effect before the script is loaded.
 
 
 def test_twenty_images_are_rated_by_touch_on_a_phone(visitor, queue):
@@ -55,8 +55,8 @@ def test_twenty_images_are_rated_by_touch_on_a_phone(visitor, queue):
     page.goto("/")
     page.get_by_role("button", name="Start").tap()
     for done in range(20):
-        expect_place(page, done)
-        see_pictures(page)
+        expect_progress(page, done)
+        wait_for_images(page)
         page.locator(f"button[value='{1 + done % 7}']").tap()
     page.get_by_role("heading", name="Thank you").wait_for()
     assert [rating.value for rating in rater.ratings.order_by("position")] == [1 + done % 7 for done in range(20)]
@@ -68,13 +68,13 @@ def test_twenty_images_are_rated_and_corrected_by_keyboard(visitor, queue):
     page.goto("/ratings/first-impressions/")
     page.get_by_role("button", name="Start").click()
     for done in range(20):
-        expect_place(page, done)
+        expect_progress(page, done)
         if done in (3, 11):
-            turn(page, "u" if done == 3 else "Backspace")
-            expect_place(page, done - 1)
-            turn(page, "7")
-            expect_place(page, done)
-        turn(page, "3")
+            press_and_wait(page, "u" if done == 3 else "Backspace")
+            expect_progress(page, done - 1)
+            press_and_wait(page, "7")
+            expect_progress(page, done)
+        press_and_wait(page, "3")
     page.get_by_role("heading", name="Thank you").wait_for()
     values = list(rater.ratings.order_by("position").values_list("value", "revisions"))
     assert values == [(7, 1) if done in (2, 10) else (3, 0) for done in range(20)]
@@ -88,21 +88,21 @@ def test_a_rater_continues_after_closing_the_browser(visitor, queue):
     page.get_by_role("button", name="Take part").tap()
     page.get_by_role("button", name="Start").tap()
     for done in range(3):
-        expect_place(page, done)
+        expect_progress(page, done)
         page.locator("button[value='6']").tap()
-    expect_place(page, 3)
+    expect_progress(page, 3)
     image = page.locator(".rating-image").get_attribute("src")
-    kept = page.context.storage_state()
+    state = page.context.storage_state()
     page.context.close()
-    kept["cookies"] = [cookie for cookie in kept["cookies"] if cookie["expires"] > 0]
-    later = visitor(None, PHONE, storage_state=kept, **TOUCH)
-    later.goto("/")
-    expect_place(later, 3)
-    expect(later.locator(".rating-image")).to_have_attribute("src", image)
+    state["cookies"] = [cookie for cookie in state["cookies"] if cookie["expires"] > 0]
+    later_page = visitor(None, PHONE, storage_state=state, **TOUCH)
+    later_page.goto("/")
+    expect_progress(later_page, 3)
+    expect(later_page.locator(".rating-image")).to_have_attribute("src", image)
 
 
 def test_the_image_fills_at_least_half_of_the_window(visitor, queue):
-    """At least half of what the window has between its bars, on a phone from edge to edge."""
+    """The image fills at least half of the space between the bars, and the width of a phone."""
     rater = make_rater(queue, started=True)
     for viewport in (LAPTOP, PHONE):
         page = visitor(rater.user, viewport)
@@ -120,10 +120,10 @@ def test_keys_outside_the_scale_do_nothing(visitor, queue):
     for key in ("8", "0", "9", "a", "u", "Backspace"):
         page.keyboard.press(key)
     page.reload()
-    expect_place(page, 0)
+    expect_progress(page, 0)
     assert not Rating.objects.given().exists()
-    turn(page, "7")  # Which is one.
-    expect_place(page, 1)
+    press_and_wait(page, "7")  # A key of the scale.
+    expect_progress(page, 1)
 
 
 def test_rating_works_without_scripts(visitor, queue):
@@ -132,11 +132,11 @@ def test_rating_works_without_scripts(visitor, queue):
     page.goto("/ratings/first-impressions/")
     page.get_by_role("button", name="Start").click()
     for done, value in enumerate((5, 6)):
-        expect_place(page, done)
+        expect_progress(page, done)
         page.locator(f"button[value='{value}']").click()
-    expect_place(page, 2)
+    expect_progress(page, 2)
     page.get_by_role("button", name="Undo").click()
-    expect_place(page, 1)
+    expect_progress(page, 1)
     assert [rating.value for rating in rater.ratings.given()] == [5]
 
 
@@ -157,7 +157,7 @@ def test_an_invited_person_rates_by_link(visitor, queue):
     page.get_by_role("button", name="Take part").tap()
     page.get_by_role("button", name="Start").tap()
     page.locator("button[value='4']").tap()
-    expect_place(page, 1)
+    expect_progress(page, 1)
     assert queue.assignments.get().ratings.given().count() == 1
 
 
@@ -180,14 +180,14 @@ def test_a_queue_is_created_opened_and_reviewed_in_the_browser(visitor, queue, o
 
 
 def test_every_rating_page_looks_right(visitor, checked_in_all_views, queue, owner):
-    new = make_rater(queue, "new-rater")
-    going = make_rater(queue, started=True)
+    new_rater = make_rater(queue, "new-rater")
+    active_rater = make_rater(queue, started=True)
     for position in range(1, 8):
-        session.rate(going, position=position, value=4, seconds=2)
-    through = make_rater(queue, started=True)
-    rate_all(through, value=lambda due: 1 + (due.item_id * 5) % 7)
+        session.rate(active_rater, position=position, value=4, seconds=2)
+    finished_rater = make_rater(queue, started=True)
+    rate_all(finished_rater, value=lambda due: 1 + (due.item_id * 5) % 7)
     rate_all(make_rater(queue, started=True), value=lambda due: 1 + (due.item_id * 5 + due.position % 2) % 7)
-    for rater, name in ((new, "welcome"), (going, "item"), (through, "thanks")):
+    for rater, name in ((new_rater, "welcome"), (active_rater, "item"), (finished_rater, "thanks")):
         page = visitor(rater.user)
         page.goto("/ratings/first-impressions/")
         checked_in_all_views(page, f"rating {name}")
@@ -206,14 +206,14 @@ NINE = (
 
 @pytest.mark.parametrize(("viewport", "scheme"), [VIEWS[1], VIEWS[2]], ids=[IDS[1], IDS[2]])
 def test_a_text_on_a_long_scale_with_all_its_labels_looks_right(visitor, checked, owner, viewport, scheme):
-    labels = {str(at): label for at, label in enumerate(NINE.split(","), start=1)}
+    labels = {str(number): label for number, label in enumerate(NINE.split(","), start=1)}
     dimension = factories.make_dimension("tone", high=9, labels=labels, title="How does this message sound?")
     text = "Thank you for your letter of the third. We regret that the position has been filled meanwhile. " * 6
-    dataset = factories.make_dataset("letters", [{"key": f"letter-{at}", "input": text} for at in range(4)])
+    dataset = factories.make_dataset("letters", [{"key": f"letter-{number}", "input": text} for number in range(4)])
     queue = make_queue("letters", owner=owner, dataset=dataset, dimensions=[dimension], practice_items=1)
     page = visitor(make_rater(queue, started=True).user, viewport, color_scheme=scheme)
     page.goto("/ratings/letters/")
-    turn(page, "9")
+    press_and_wait(page, "9")
     page.get_by_text("1 of 4").wait_for()
     page.get_by_text("Instructions").click()
     checked(page, f"rating text {'phone' if viewport is PHONE else 'laptop'}-{scheme}")

@@ -13,12 +13,12 @@ from tests.factories.files import archive
 from tests.factories.queues import make_numbered_items
 from tests.factories.recordings import recording
 from tests.integration.dataset_pages.conftest import do_now
-from tests.system.browser.page_checks import see_pictures
+from tests.system.browser.page_checks import wait_for_images
 
 
 @pytest.fixture(autouse=True)
-def worker(monkeypatch):
-    """A worker that does each task as soon as it is queued."""
+def immediate_worker(monkeypatch):
+    """Run each task immediately when it is queued."""
     monkeypatch.setattr("django_q.tasks.async_task", do_now)
 
 
@@ -88,6 +88,6 @@ def test_a_dataset_is_exported_as_a_bundle_and_imported_again(owner, visitor, ch
     page.get_by_role("button", name="Import").click()
     expect(page.get_by_text("photos-2@1 was imported.")).to_be_visible()
     expect(page.locator(".card-item")).to_have_count(4)
-    see_pictures(page)
+    wait_for_images(page)
     copy = Dataset.objects.get(slug="photos-2")
     assert (copy.status, copy.content_hash) == ("approved", original.content_hash)

@@ -6,38 +6,38 @@ import pytest
 from django.test import RequestFactory
 
 from tests.system.fuzz import hostile
-from tests.system.fuzz.attack import recorded_names
+from tests.system.fuzz.attack import record_names
 from tests.system.fuzz.conftest import OUTSIDERS
 from tests.system.fuzz.pages import parse_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.ignore_template_errors]  # Templates of Django use undefined variables.
-# Of django_tables2, of the admin's lists, and of django-filter's own conventions; no page has to name them.
-COMMON = ["page", "per_page", "sort", "next", "q"]
-OF_ADMIN = ["o", "p", "e", "all", "_popup", "_to_field", "id__in", "pk", "status__exact", "created_at__year"]
+# Parameters of django_tables2, the admin's lists and django-filter, which pages do not name.
+COMMON_PARAMETERS = ["page", "per_page", "sort", "next", "q"]
+ADMIN_PARAMETERS = ["o", "p", "e", "all", "_popup", "_to_field", "id__in", "pk", "status__exact", "created_at__year"]
 
 
-def targets_of(attack, addresses):
+def find_targets(attack, addresses):
     """Return (role, address, parameter) for each parameter that a page reads or links to."""
-    found = []
+    targets = []
     for role, address in addresses:
         names = set()
-        with recorded_names(names):
+        with record_names(names):
             answer = attack.get(role, address)
         names |= parse_page(address, answer.text).parameters if answer.is_page else set()
-        names |= set(OF_ADMIN if address.startswith("/admin/") else COMMON)
+        names |= set(ADMIN_PARAMETERS if address.startswith("/admin/") else COMMON_PARAMETERS)
         names.discard("csrfmiddlewaretoken")
-        found += [(role, address, name) for name in sorted(names)]
-    return found
+        targets += [(role, address, name) for name in sorted(names)]
+    return targets
 
 
 def test_no_parameter_value_causes_a_server_error(attack, addresses, requests_wanted, seed, chance):
-    targets = targets_of(attack, addresses)
+    targets = find_targets(attack, addresses)
     assert len(targets) > 300, "the pages' parameters were not found"
-    cases = hostile.in_rounds(targets, hostile.VALUES, seed)
+    cases = hostile.order_in_rounds(targets, hostile.VALUES, seed)
     for number, (role, address, name), value in islice(cases, requests_wanted):
-        shapes = hostile.query_shapes(name, value)
-        who = role if number % 3 == 0 else chance.choice([role, *OUTSIDERS])
-        attack.get(who, f"{address}?{shapes[0] if number % 2 == 0 else chance.choice(shapes)}")
+        shapes = hostile.list_query_shapes(name, value)
+        sender = role if number % 3 == 0 else chance.choice([role, *OUTSIDERS])
+        attack.get(sender, f"{address}?{shapes[0] if number % 2 == 0 else chance.choice(shapes)}")
     print(f"\n{len(targets)} parameters, {attack.report()}")
     assert not attack.findings, attack.report()
 
@@ -53,11 +53,11 @@ def test_no_path_causes_a_server_error(attack, addresses, seed, chance, requests
     """One piece of a path is replaced by a hostile one."""
     for _, address in addresses:
         pieces = address.strip("/").split("/")
-        for at in range(len(pieces)):
+        for position in range(len(pieces)):
             if attack.sent >= requests_wanted // 2:
                 break
             value = chance.choice([text for text in hostile.VALUES if len(text) < 6000])
-            changed = [*pieces[:at], hostile.encode(value).replace("/", "%2F") or "-", *pieces[at + 1 :]]
+            changed = [*pieces[:position], hostile.encode(value).replace("/", "%2F") or "-", *pieces[position + 1 :]]
             attack.get("superuser", f"/{'/'.join(changed)}/")
     assert not attack.findings, attack.report()
 
@@ -114,7 +114,7 @@ def test_no_content_type_causes_a_server_error(attack, world):
 @pytest.mark.quick
 @pytest.mark.parametrize("codec", hostile.BYTE_CODECS)
 def test_a_charset_that_cannot_decode_text_is_ignored(codec, db):
-    """Through the application that the web server runs: a test client would make its own kind of request."""
+    """Call the WSGI application directly, because the test client creates another kind of request."""
     from evalsite.wsgi import application
 
     status = []

@@ -1,4 +1,4 @@
-"""The budget policy in a browser: launch the first items, then the rest, from the pages that say so."""
+"""The budget policy in a browser: launch the dev items, then the remaining items."""
 
 import pytest
 from django.urls import reverse
@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from runs_app.models import Run, Trial
 from tests import factories
 from tests.factories.engine import answering
-from tests.system.browser.page_checks import drain_beside
+from tests.system.browser.page_checks import drain_in_thread
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_dev_items_are_launched_before_the_remaining_items(draft, owner, visitor
     checked_in_all_views(page, "policy-launch")
     page.get_by_role("button", name="Launch experiment", exact=True).click()
     expect(page.locator("#live")).to_contain_text("0 of 1")
-    drain_beside(answering("Paris"))
+    drain_in_thread(answering("Paris"))
     assert Run.objects.get().status == "done"
 
     page.reload()

@@ -15,14 +15,14 @@ from runs_app.models import Experiment
 from tests import factories
 from tests.factories.engine import reply
 from tests.factories.judges import judging
-from tests.system.browser.page_checks import LAPTOP, PHONE, drain_beside
+from tests.system.browser.page_checks import LAPTOP, PHONE, drain_in_thread
 
-# A box that clips what is too wide for it makes no page scroll sideways.
+# A box that clips a wide field does not make the page scroll sideways.
 FIELDS_FIT = """() => [...document.querySelectorAll('fieldset :is(input, select, textarea)')].every(field =>
     field.getBoundingClientRect().right < field.closest('fieldset').getBoundingClientRect().right)"""
 
 
-CHOSEN_CAN_BE_READ = """() => {
+TITLE_IS_READABLE = """() => {
     const title = document.querySelector('.selector-chosen-title');
     return title && getComputedStyle(title.querySelector('label')).color !== getComputedStyle(title).backgroundColor;
 }"""
@@ -51,25 +51,25 @@ def experiment(owner):
     return experiment
 
 
-def scores(request):
+def score_answer(request):
     return 1.0 if "It is 0" in str(request.messages) else {"score": 0.25, "reasoning": "It leaves out the working."}
 
 
-def write_a_rubric(page, checked):
+def write_rubric(page, checked):
     page.goto("/admin/grading_app/rubric/add/?starter=score")
     page.get_by_label("Name:").fill("fair")
     page.locator("#id_user").fill("Question: {{input}}\n\nAnswer:\n{{answer}}\n\nReference: ")
     page.get_by_role("button", name="{{target}}").click()
     expect(page.locator("#id_user")).to_have_value(re.compile(r"Reference: \{\{target\}\}$"))
     page.locator("#id_experiment").select_option(label="pilot")
-    shown = page.locator("#shown")
-    expect(shown.get_by_text("Question: What is 0 plus 0?")).to_be_visible()
-    expect(shown).to_contain_text("BEGIN")
+    preview = page.locator("#shown")
+    expect(preview.get_by_text("Question: What is 0 plus 0?")).to_be_visible()
+    expect(preview).to_contain_text("BEGIN")
     page.locator("#id_user").press_sequentially(" {{wrong}}")
-    expect(shown.get_by_text("unknown variable {{wrong}}")).to_be_visible()
+    expect(preview.get_by_text("unknown variable {{wrong}}")).to_be_visible()
     for _ in " {{wrong}}":
         page.locator("#id_user").press("Backspace")
-    expect(shown.get_by_text("Reference: 0")).to_be_visible()
+    expect(preview.get_by_text("Reference: 0")).to_be_visible()
     checked(page, "rubric editor")
     page.set_viewport_size(PHONE)
     page.wait_for_function(FIELDS_FIT)
@@ -77,7 +77,7 @@ def write_a_rubric(page, checked):
     page.set_viewport_size(LAPTOP)
 
 
-def approve_it(page):
+def approve_rubric(page):
     page.get_by_role("button", name="Save and continue editing").click()
     page.get_by_role("button", name="Approve…").click()
     page.get_by_label("Reason:").fill("Read on twenty answers")
@@ -87,7 +87,7 @@ def approve_it(page):
     assert (rubric.status, rubric.history.get().reason) == ("approved", "Read on twenty answers")
 
 
-def add_a_judge(page):
+def add_judge(page):
     page.goto("/admin/grading_app/grader/add/")
     page.get_by_label("Name:").fill("strict")
     page.locator("#id_language_model").select_option(label="large")
@@ -97,18 +97,18 @@ def add_a_judge(page):
     assert Grader.objects.get().sampler.temperature == 0
 
 
-def look_at_panels(page):
+def check_panel_form(page):
     page.goto("/admin/grading_app/panel/add/")
-    page.wait_for_function(CHOSEN_CAN_BE_READ)
+    page.wait_for_function(TITLE_IS_READABLE)
 
 
 def test_a_rubric_is_written_tried_approved_and_used_for_scores(visitor, checked, curator, experiment):
     page = visitor(curator)
-    write_a_rubric(page, checked)
-    approve_it(page)
+    write_rubric(page, checked)
+    approve_rubric(page)
     researcher = visitor(experiment.owner)
-    add_a_judge(researcher)
-    look_at_panels(researcher)
+    add_judge(researcher)
+    check_panel_form(researcher)
     researcher.goto("/experiments/pilot/grading/")
     checked(researcher, "grading tab, empty")
     researcher.get_by_role("link", name="Add judge").first.click()
@@ -117,7 +117,7 @@ def test_a_rubric_is_written_tried_approved_and_used_for_scores(visitor, checked
     checked(researcher, "add a judge")
     researcher.get_by_role("button", name="Request verdicts").click()
     expect(researcher.get_by_text("24 verdicts are requested.")).to_be_visible()
-    drain_beside(judging(scores))
+    drain_in_thread(judging(score_answer))
     read_verdicts(experiment)
     expect(researcher.locator(".grade-line").get_by_role("cell", name="0.50", exact=True)).to_have_count(2)
     expect(researcher.get_by_text("Self-preference.")).to_be_visible()
@@ -147,12 +147,12 @@ def test_item_rubrics_are_reviewed_and_corrected(visitor, checked, curator, expe
     writer = RubricWriter(Experiment.objects.get(), template, factories.make_model("author"), sampler)
     texts = request_rubrics(writer, name="own", by=experiment.owner)
 
-    async def writes(request):
+    async def write_text(request):
         return reply(
             "Right if it gives the sum as a number.\nThe working may be missing.\nWrong if it names two numbers."
         )
 
-    drain_beside(writes)
+    drain_in_thread(write_text)
     assert collect_texts(texts) == 3
     page = visitor(curator)
     page.goto("/item-rubrics/")
@@ -201,6 +201,6 @@ def test_a_rubric_shows_its_versions_and_test_verdicts(visitor, checked, curator
     owner.locator("#id_model").select_option(label="small")
     owner.get_by_role("button", name="Test on five answers").click()
     expect(owner.get_by_text("Pending").first).to_be_visible()
-    drain_beside(judging(scores))
+    drain_in_thread(judging(score_answer))
     expect(owner.get_by_text("It leaves out the working.").first).to_be_visible()
     checked(owner, "a rubric tried")

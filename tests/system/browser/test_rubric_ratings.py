@@ -1,4 +1,4 @@
-"""People rate answers by a judge's rubric, by keys and by touch; with a judge they meet on the agreement page."""
+"""People rate answers by the rubric of a judge, and are compared with the judge on the agreement page."""
 
 import pytest
 from playwright.sync_api import expect
@@ -12,8 +12,8 @@ from grading_app.statistics.kappas import percent_agreement
 from grading_app.statistics.ratings import Ratings
 from tests.factories.gradings import APPLE_ITEMS, make_apple_answers, make_gradings
 from tests.factories.queues import make_answer_queue, make_rater, rate_all
-from tests.system.browser.answer_pages import TOUCH, apples_left, shown
-from tests.system.browser.page_checks import IDS, PHONE, VIEWS, turn
+from tests.system.browser.answer_pages import TOUCH, read_apples_left, read_row
+from tests.system.browser.page_checks import IDS, PHONE, VIEWS, press_and_wait
 
 TURNS = (
     "You judge answers to questions. Say of each criterion whether the answer meets it:\n{{criteria}}\n{{verdict_form}}"
@@ -47,7 +47,7 @@ def make_rubric_queue(study, kind, **fields):
 
 @pytest.fixture
 def queue(study):
-    """By criteria, with a judge that has graded by the same rubric."""
+    """A queue with a rubric of criteria, and gradings of a judge by the same rubric."""
     made = make_rubric_queue(study, "criteria", criteria=CRITERIA)
     make_gradings(study, "judge-a", lambda trial: 1 - trial.item.position % 2 / 3, rubric=made.rubric)
     for grading in Grading.objects.select_related("trial__item"):
@@ -57,10 +57,10 @@ def queue(study):
     return made
 
 
-def wait_for(page, done, total):
+def wait_for_progress(page, done, total):
     page.wait_for_function("text => document.querySelector('.rating-progress span')?.innerText === text",
                            arg=f"{done} of {total}")  # fmt: skip
-    page.wait_for_load_state("load")  # A key that is pressed before the script is there is nobody's.
+    page.wait_for_load_state("load")  # A key has no effect before the script is loaded.
 
 
 QUESTION_IS_WHOLE = """() => {
@@ -69,9 +69,9 @@ QUESTION_IS_WHOLE = """() => {
 }"""
 
 
-def says_pass(page, lenient):
-    """What this rater thinks of the criterion on the screen, read from the page as a person would."""
-    return lenient or page.locator(".rating-question h1").inner_text() == "correct" or apples_left(page) > 2
+def is_pass(page, lenient):
+    """Return whether this rater passes the shown criterion, read from the page."""
+    return lenient or page.locator(".rating-question h1").inner_text() == "correct" or read_apples_left(page) > 2
 
 
 def rate_by_keys(visitor, rater, *, lenient):
@@ -79,32 +79,32 @@ def rate_by_keys(visitor, rater, *, lenient):
     page.goto("/ratings/reading/")
     page.get_by_role("button", name="Start").click()
     for done in range(4 * APPLE_ITEMS):
-        wait_for(page, done, 4 * APPLE_ITEMS)
-        if done == 3:  # A second thought: back, and the same again.
-            turn(page, "u")
-            wait_for(page, done - 1, 4 * APPLE_ITEMS)
-            turn(page, "p" if says_pass(page, lenient) else "f")
-            wait_for(page, done, 4 * APPLE_ITEMS)
-        turn(page, "p" if says_pass(page, lenient) else "F")
+        wait_for_progress(page, done, 4 * APPLE_ITEMS)
+        if done == 3:  # Undo, then repeat the same rating.
+            press_and_wait(page, "u")
+            wait_for_progress(page, done - 1, 4 * APPLE_ITEMS)
+            press_and_wait(page, "p" if is_pass(page, lenient) else "f")
+            wait_for_progress(page, done, 4 * APPLE_ITEMS)
+        press_and_wait(page, "p" if is_pass(page, lenient) else "F")
     page.get_by_role("heading", name="Thank you").wait_for()
 
 
 def test_two_raters_and_a_judge_of_one_rubric_appear_on_the_agreement_page(visitor, queue, owner):
-    """Ten answers each by keys; the numbers on the page are those of the pure measures on the stored rows."""
+    """Each rater rates ten answers by keyboard. The page shows the measures computed from the stored rows."""
     for lenient in (True, False):
         rate_by_keys(visitor, make_rater(queue), lenient=lenient)
     assert Grading.objects.filter(condition__kind="person").count() == 2 * 2 * APPLE_ITEMS
     assert set(Grading.objects.filter(condition__kind="person").values_list("score", flat=True)) == {1, 2 / 3}
     page = visitor(owner)
     page.goto("/experiments/apples/agreement/")
-    see_numbers(page, Grading.objects.values_list("trial", "condition", "score"))
+    check_numbers(page, Grading.objects.values_list("trial", "condition", "score"))
     page.get_by_label("Unit").select_option(label="Answers, on complete of strict@1")
     page.get_by_role("button", name="Compare raters").click()
     page.wait_for_url("**units=criterion*")
-    see_numbers(page, [(row.trial_id, row.condition_id, row.get_level("complete")) for row in Grading.objects.all()])
+    check_numbers(page, [(row.trial_id, row.condition_id, row.get_level("complete")) for row in Grading.objects.all()])
 
 
-def see_numbers(page, triples):
+def check_numbers(page, triples):
     ratings = Ratings.from_triples(triples)
     expect(page.get_by_text(f"{2 * APPLE_ITEMS} units with two or more ratings")).to_be_visible()
     for name in ("judge-a", "rater 1", "rater 2"):
@@ -114,7 +114,7 @@ def see_numbers(page, triples):
         "Krippendorff's alpha, nominal": krippendorff_alpha(ratings, "nominal"),
     }
     for name, measure in expected.items():
-        assert shown(page, "measures", name)[1] == format_number(measure.estimate, 3)
+        assert read_row(page, "measures", name)[1] == format_number(measure.estimate, 3)
     assert 0 < expected["Percent agreement"].estimate < 1
 
 
@@ -124,16 +124,16 @@ def test_arrow_keys_choose_an_answer_of_a_pair(visitor, study):
     page = visitor(rater.user)
     page.goto("/ratings/reading/")
     for done, key in enumerate(["ArrowLeft", "ArrowRight", "n"]):
-        wait_for(page, done, APPLE_ITEMS)
+        wait_for_progress(page, done, APPLE_ITEMS)
         assert page.get_by_role("region", name="Answer A").bounding_box()["x"] < 640
         assert page.get_by_role("region", name="Answer B").bounding_box()["x"] >= 640
-        turn(page, key)
+        press_and_wait(page, key)
     page.set_viewport_size({"width": 1280, "height": 600})
     page.wait_for_function(QUESTION_IS_WHOLE)
     page.get_by_role("region", name="Answer A").focus()
-    page.keyboard.press("ArrowRight")  # Scrolls a long answer, and says nothing of it.
+    page.keyboard.press("ArrowRight")  # Scrolls a long answer and does not rate it.
     page.reload()
-    wait_for(page, 3, APPLE_ITEMS)
+    wait_for_progress(page, 3, APPLE_ITEMS)
     assert list(Preference.objects.order_by("pk").values_list("winner", flat=True)) == ["a", "b", "tie"]
 
 
@@ -146,7 +146,7 @@ def test_a_criterion_fits_the_phone_window_without_scrolling(visitor, queue):
         assert min(box["width"], box["height"]) >= 44
         assert box["y"] + box["height"] <= PHONE["height"]
     page.get_by_role("button", name="Fail").tap()
-    wait_for(page, 1, 4 * APPLE_ITEMS)
+    wait_for_progress(page, 1, 4 * APPLE_ITEMS)
     assert rater.ratings.given().get().value == 0
 
 
@@ -158,10 +158,10 @@ def test_every_rubric_rating_page_looks_right(visitor, checked, study, owner, vi
     device = f"{'phone' if viewport is PHONE else 'laptop'}-{scheme}"
     kind = dict(zip(IDS, FIELDS, strict=True))[device]
     queue = make_rubric_queue(study, kind, **FIELDS[kind])
-    new, going = make_rater(queue), make_rater(queue, started=True)
+    new_rater, active_rater = make_rater(queue), make_rater(queue, started=True)
     rate_all(make_rater(queue, started=True), 1)
-    session.rate(going, position=1, value=1, seconds=2)
-    for rater, name in ((new, "welcome"), (going, kind)):
+    session.rate(active_rater, position=1, value=1, seconds=2)
+    for rater, name in ((new_rater, "welcome"), (active_rater, kind)):
         page = visitor(rater.user, viewport, color_scheme=scheme)
         page.goto("/ratings/reading/")
         checked(page, f"rubric {name} {device}")

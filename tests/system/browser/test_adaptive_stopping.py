@@ -11,9 +11,9 @@ from runs_app import run_control
 from runs_app.models import Experiment, Run
 from tests import factories
 from tests.factories.engine import reply
-from tests.system.browser.page_checks import PHONE, drain_beside
+from tests.system.browser.page_checks import PHONE, drain_in_thread
 
-SKILLS = {"spatial": 20, "temporal": 15, "causal": 10, "negation": 5}  # Right answers in twenty.
+SKILLS = {"spatial": 20, "temporal": 15, "causal": 10, "negation": 5}  # Correct answers per twenty questions.
 
 
 @pytest.fixture
@@ -22,13 +22,13 @@ def design(transactional_db):
     team = factories.make_team()
     items = [
         {
-            "key": f"{category}-{at}",
-            "input": f"{category} question {at}",
+            "key": f"{category}-{number}",
+            "input": f"{category} question {number}",
             "target": "north",
             "choices": ["north", "south", "east", "west"],
             "category": category,
         }
-        for at in range(100)
+        for number in range(100)
         for category in SKILLS
     ]
     return factories.make_experiment(
@@ -44,11 +44,11 @@ def design(transactional_db):
 def answer_everything():
     async def call(request):
         category, _, number = request.messages[-1]["content"].split()
-        edge = SKILLS[category] - (3 if "small" in request.model else 0)
-        said = "north" if int(number) * 7 % 20 < edge else "south"
-        return reply(said, cost_usd=Decimal("0.0004"))
+        n_right = SKILLS[category] - (3 if "small" in request.model else 0)
+        text = "north" if int(number) * 7 % 20 < n_right else "south"
+        return reply(text, cost_usd=Decimal("0.0004"))
 
-    drain_beside(call)
+    drain_in_thread(call)
 
 
 def test_a_researcher_sets_adaptive_stopping_and_reads_the_estimates(design, visitor, checked):

@@ -20,7 +20,7 @@ def study(owner, monkeypatch):
         {"key": f"picture-{n}", "category": ("animals", "objects")[n % 2], "norms": {"valence": 1 + n % 6}}
         for n in range(24)
     ]
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "affect",
         owner=owner,
         dataset=factories.make_dataset("pictures", items),
@@ -29,18 +29,24 @@ def study(owner, monkeypatch):
         dimensions=[factories.make_dimension("valence")],
         samples=2,
     )
-    for number, run in enumerate(factories.make_runs(made, status="done")):
-        factories.plan_trials(run, answer=lambda item, _, index, number=number: rated(item.position, index, number))
-    return made
+    for number, run in enumerate(factories.make_runs(experiment, status="done")):
+        factories.plan_trials(
+            run, answer=lambda item, _, index, number=number: make_rating(item.position, index, number)
+        )
+    return experiment
 
 
-def rated(at, index, number):
-    rating = 7 if at == 3 else max(1, min(7, 1 + at % 6 + (number // 2) + ((at + index + number) % 4 == 0)))
+def make_rating(position, index, number):
+    rating = (
+        7
+        if position == 3
+        else max(1, min(7, 1 + position % 6 + (number // 2) + ((position + index + number) % 4 == 0)))
+    )
     return {"answer": str(rating), "rating": rating}
 
 
-def compute_waiting(page):
-    """Compute as a worker does, in a thread, because playwright's loop runs in this one. Then open the page again."""
+def compute_pending_aggregates(page):
+    """Compute pending aggregates like a worker, in a thread because of playwright's loop. Then reload the page."""
 
     def work():
         try:
@@ -56,14 +62,14 @@ def compute_waiting(page):
 def test_the_analysis_looks_right_and_hides_names_until_they_are_revealed(study, visitor, checked_in_all_views):
     page = visitor(study.owner)
     page.goto(reverse("experiment_analysis", args=[study.slug]))
-    compute_waiting(page)
+    compute_pending_aggregates(page)
     expect(page.get_by_role("heading", name="Effects of model, prompt and sampler")).to_be_visible()
     expect(page.locator("#figure-category-map")).to_be_visible()
     expect(page.locator("#figure-norm-regression")).to_be_visible()
     expect(page.locator("#figure-residuals")).to_be_visible()
     expect(page.locator("#figure-groups")).to_be_visible()
     page.get_by_role("button", name="Hide model names").click()
-    compute_waiting(page)
+    compute_pending_aggregates(page)
     expect(page.get_by_text("Model names have been hidden from you since")).to_be_visible()
     expect(page.locator("#table-factors")).to_be_visible()
     expect(page.locator("body")).not_to_contain_text("grampus")
@@ -75,9 +81,9 @@ def test_the_analysis_looks_right_and_hides_names_until_they_are_revealed(study,
     checked_in_all_views(page, "names-hidden")
     tabs.get_by_role("link", name="Analysis").click()
     page.get_by_role("link", name="Analyse without picture-3").click()
-    compute_waiting(page)
+    compute_pending_aggregates(page)
     expect(page.get_by_text("Sensitivity view: 1 item left out (picture-3).")).to_be_visible()
     page.get_by_role("button", name="Reveal model names").click()
-    compute_waiting(page)
+    compute_pending_aggregates(page)
     expect(page.locator("#table-descriptives")).to_contain_text("grampus")
     expect(page.locator(".blind-record")).to_contain_text("revealed")
