@@ -1,4 +1,4 @@
-"""Scores in clusters, and the mean of them worked out from the scores themselves."""
+"""Scores in clusters, and their mean and standard error computed by definition."""
 
 import math
 from typing import NamedTuple
@@ -36,7 +36,7 @@ def sums_of(groups):
 
 
 def expect_clustered_mean(groups, confidence=0.95):
-    """Liang and Zeger's, by its definition."""
+    """Return the mean and its cluster-robust standard error after Liang and Zeger, by definition."""
     flat = [value for group in groups for value in group]
     mean = math.fsum(flat) / len(flat)
     if len(groups) < 2:

@@ -1,4 +1,4 @@
-"""Published ratings, and ratings that hypothesis makes, for the tests of agreement."""
+"""Published ratings, and hypothesis strategies for ratings, for the tests of agreement."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -28,15 +28,15 @@ DIAGNOSES = [
 
 
 def crossed(counts):
-    """The table of two raters whose categories were crossed so often."""
+    """Return the ratings of two raters from a table of counts of their category pairs."""
     return [(row, column) for row, line in enumerate(counts) for column, count in enumerate(line) for _ in range(count)]
 
 
 @st.composite
 def tables(draw, raters=(2, 5), units=(2, 12), missing=True, top=5):
-    """Tables of units x raters on a scale of some points."""
+    """Return a strategy for tables of units x raters on a scale."""
     shape = draw(st.integers(*units)), draw(st.integers(*raters))
     values = st.integers(1, top)
-    one = st.one_of(st.just(NAN), values, values, values) if missing else values
+    value = st.one_of(st.just(NAN), values, values, values) if missing else values
     size = shape[0] * shape[1]
-    return np.array(draw(st.lists(one, min_size=size, max_size=size)), dtype=float).reshape(shape)
+    return np.array(draw(st.lists(value, min_size=size, max_size=size)), dtype=float).reshape(shape)

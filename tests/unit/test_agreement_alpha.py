@@ -21,7 +21,7 @@ def same(value):
 
 
 def by_definition(table, level):
-    """The definition, pair by pair."""
+    """Return alpha by its definition, from all pairs of ratings."""
     rows = [[value for value in row if not np.isnan(value)] for row in table]
     rows = [row for row in rows if len(row) > 1]
     pooled = [value for row in rows for value in row]
@@ -45,10 +45,10 @@ def by_definition(table, level):
 
 @pytest.mark.parametrize(("level", "published"), list(zip(LEVELS, (0.743, 0.815, 0.849, 0.797), strict=True)))
 def test_krippendorffs_own_example(level, published):
-    found = krippendorff_alpha(Ratings.from_table(KRIPPENDORFF), level).result()
-    assert found.estimate == pytest.approx(published, abs=5e-4)
-    assert (found.units, found.raters, found.ratings, found.left_out) == (11, 4, 40, 1)
-    assert found.formula == f"Krippendorff's alpha, {level}"
+    result = krippendorff_alpha(Ratings.from_table(KRIPPENDORFF), level).result()
+    assert result.estimate == pytest.approx(published, abs=5e-4)
+    assert (result.units, result.raters, result.ratings, result.left_out) == (11, 4, 40, 1)
+    assert result.formula == f"Krippendorff's alpha, {level}"
 
 
 @given(tables(), levels)
@@ -62,7 +62,7 @@ def test_alpha_does_not_depend_on_names_of_raters_and_units(table, level, random
     random.shuffle(columns)
     random.shuffle(rows)
     assert alpha(table[rows][:, columns], level) == same(alpha(table, level))
-    triples = [(f"u{row}", f"r{at}", table[row, at]) for row in rows for at in columns]
+    triples = [(f"u{row}", f"r{index}", table[row, index]) for row in rows for index in columns]
     assert krippendorff_alpha(Ratings.from_triples(triples), level).estimate == same(alpha(table, level))
 
 
@@ -77,10 +77,10 @@ def test_perfect_agreement_is_one(column, raters, level):
 def test_units_with_fewer_than_two_ratings_do_not_change_alpha(table, level, value):
     lone = np.full((2, table.shape[1]), NAN)
     lone[1, 0] = value
-    found = krippendorff_alpha(Ratings.from_table(np.vstack([table, lone])), level).result()
+    result = krippendorff_alpha(Ratings.from_table(np.vstack([table, lone])), level).result()
     plain = krippendorff_alpha(Ratings.from_table(table), level).result()
-    assert found.estimate == same(plain.estimate)
-    assert (found.units, found.left_out) == (plain.units, plain.left_out + 2)
+    assert result.estimate == same(plain.estimate)
+    assert (result.units, result.left_out) == (plain.units, plain.left_out + 2)
 
 
 @given(tables(), st.floats(-50, 50), st.floats(0.1, 20), st.booleans())

@@ -23,10 +23,10 @@ def same(value):
 
 def test_bland_and_altmans_meters():
     # T. J. Steichen & N. J. Cox (1998), "Concordance correlation coefficient", Stata Technical Bulletin 43, 35-39.
-    found = lins_concordance(Ratings.from_table(np.array([WRIGHT, MINI]).T)).result()
-    assert found.estimate == pytest.approx(0.943, abs=5e-4)
-    assert found.low < 0.943 < found.high < 1
-    assert (found.units, found.ratings) == (17, 34)
+    result = lins_concordance(Ratings.from_table(np.array([WRIGHT, MINI]).T)).result()
+    assert result.estimate == pytest.approx(0.943, abs=5e-4)
+    assert result.low < 0.943 < result.high < 1
+    assert (result.units, result.ratings) == (17, 34)
 
 
 def test_concordance_by_hand():
@@ -51,8 +51,8 @@ def test_concordance_is_never_further_from_zero_than_correlation(table):
 
 def test_perfect_agreement_is_one_and_a_shifted_line_is_less():
     perfect, shifted = ([[value, value + shift] for value in (1, 2, 4)] for shift in (0, 1))
-    found = lins_concordance(Ratings.from_table(perfect)).result()
-    assert (found.estimate, found.low, found.high) == (pytest.approx(1), None, None)
+    result = lins_concordance(Ratings.from_table(perfect)).result()
+    assert (result.estimate, result.low, result.high) == (pytest.approx(1), None, None)
     assert ccc(shifted) == pytest.approx(2 * 14 / 9 / (2 * 14 / 9 + 1))
 
 
@@ -60,8 +60,8 @@ def test_few_units_have_no_interval_and_equal_constants_have_no_concordance():
     assert lins_concordance(Ratings.from_table([[1, 2], [2, 1]])).result().low is None
     assert ccc([[0.1, 0.1], [0.1, 0.1]]) is None
     assert ccc([[1, 2], [1, 2]]) == 0
-    found = lins_concordance(Ratings.from_table([[1, 2], [2, 1], [NAN, 2]])).result()
-    assert (found.units, found.left_out) == (2, 1)
+    result = lins_concordance(Ratings.from_table([[1, 2], [2, 1], [NAN, 2]])).result()
+    assert (result.units, result.left_out) == (2, 1)
     with pytest.raises(ValueError, match="two raters, not 3"):
         ccc([[1, 2, 3]])
 
@@ -72,6 +72,8 @@ def test_the_interval_has_the_stated_coverage(shift):
     draw = np.random.default_rng(15)
     x = draw.standard_normal((800, 40))
     y = 0.8 * x + 0.6 * draw.standard_normal((800, 40)) + shift
-    found = [lins_concordance(Ratings.from_table(np.stack(pair, axis=1))).result() for pair in zip(x, y, strict=True)]
+    intervals = [
+        lins_concordance(Ratings.from_table(np.stack(pair, axis=1))).result() for pair in zip(x, y, strict=True)
+    ]
     truth = 1.6 / (2 + shift**2)
-    assert np.mean([one.low <= truth <= one.high for one in found]) == pytest.approx(0.95, abs=0.031)
+    assert np.mean([interval.low <= truth <= interval.high for interval in intervals]) == pytest.approx(0.95, abs=0.031)

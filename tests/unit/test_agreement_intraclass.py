@@ -20,8 +20,8 @@ def same(value):
 
 def test_the_analysis_of_variance_of_shrout_and_fleiss():
     # Their table 3: between targets 11.24, within 6.26, between judges 32.49, residual 1.02.
-    found = mean_squares(Ratings.from_table(SHROUT_FLEISS), np.ones((1, 6)))
-    squares = (found.rows, found.within, found.columns, found.error)
+    result = mean_squares(Ratings.from_table(SHROUT_FLEISS), np.ones((1, 6)))
+    squares = (result.rows, result.within, result.columns, result.error)
     assert [round(float(square[0]), 2) for square in squares] == [11.24, 6.26, 32.49, 1.02]
 
 
@@ -38,10 +38,10 @@ def test_the_analysis_of_variance_of_shrout_and_fleiss():
     ],
 )
 def test_the_six_correlations_of_shrout_and_fleiss(form, estimate, low, high):
-    found = intraclass_correlation(Ratings.from_table(SHROUT_FLEISS), form).result()
-    assert found.estimate == pytest.approx(estimate, abs=5.1e-3)
-    assert (found.low, found.high) == (pytest.approx(low, abs=5.1e-3), pytest.approx(high, abs=5.1e-3))
-    assert (found.formula, found.units, found.raters, found.ratings) == (f"ICC({form})", 6, 4, 24)
+    result = intraclass_correlation(Ratings.from_table(SHROUT_FLEISS), form).result()
+    assert result.estimate == pytest.approx(estimate, abs=5.1e-3)
+    assert (result.low, result.high) == (pytest.approx(low, abs=5.1e-3), pytest.approx(high, abs=5.1e-3))
+    assert (result.formula, result.units, result.raters, result.ratings) == (f"ICC({form})", 6, 4, 24)
 
 
 @given(tables(missing=False), forms, st.randoms(use_true_random=False))
@@ -59,12 +59,12 @@ def test_correlations_do_not_depend_on_the_unit_of_measurement(table, form, shif
 
 @given(st.lists(st.integers(1, 7), min_size=2, max_size=12), st.integers(2, 5), forms)
 def test_perfect_agreement_is_one(column, raters, form):
-    found = intraclass_correlation(Ratings.from_table([[value] * raters for value in column]), form).result()
+    result = intraclass_correlation(Ratings.from_table([[value] * raters for value in column]), form).result()
     if len(set(column)) > 1:
         # Not an interval of 1 to 1: other units may differ.
-        assert (found.estimate, found.low, found.high) == (pytest.approx(1), None, None)
+        assert (result.estimate, result.low, result.high) == (pytest.approx(1), None, None)
     else:
-        assert (found.estimate, found.low, found.high) == (None, None, None)
+        assert (result.estimate, result.low, result.high) == (None, None, None)
 
 
 @given(tables(missing=False), st.lists(st.integers(-3, 3), min_size=5, max_size=5))
@@ -83,8 +83,8 @@ def test_the_correlation_of_the_mean_follows_from_spearman_and_brown(table, mode
 
 
 def test_incompletely_rated_units_are_excluded():
-    found = intraclass_correlation(Ratings.from_table([*SHROUT_FLEISS, [1, 2, 3, NAN]]), "3,1").result()
-    assert (found.estimate, found.units, found.left_out) == (pytest.approx(0.715, abs=5e-4), 6, 1)
+    result = intraclass_correlation(Ratings.from_table([*SHROUT_FLEISS, [1, 2, 3, NAN]]), "3,1").result()
+    assert (result.estimate, result.units, result.left_out) == (pytest.approx(0.715, abs=5e-4), 6, 1)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -111,5 +111,5 @@ def test_intervals_have_the_stated_coverage(form, truth):
     if form == "1,1":
         raters = draw.standard_normal((600, 30, 4))
     samples = units + raters + np.sqrt(5) * draw.standard_normal((600, 30, 4))
-    found = [intraclass_correlation(Ratings.from_table(sample), form).result() for sample in samples]
-    assert 0.914 <= np.mean([one.low <= truth <= one.high for one in found]) <= 0.986
+    intervals = [intraclass_correlation(Ratings.from_table(sample), form).result() for sample in samples]
+    assert 0.914 <= np.mean([interval.low <= truth <= interval.high for interval in intervals]) <= 0.986

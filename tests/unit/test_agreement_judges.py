@@ -16,7 +16,7 @@ MEASURES = ("concordance", "correlation", "same answer")
 
 
 def rated(units=80, judge_noise=1.0, shift=0.0, slope=1.0, people=3, seed=1):
-    """Column 0 is the judge; people see the truth (variance 4) with an error of variance 1."""
+    """Return simulated ratings. Column 0 is the judge. People observe the truth (variance 4) with error variance 1."""
     draw = np.random.default_rng(seed)
     truth = 2 * draw.standard_normal((units, 1))
     judge = shift + slope * truth + judge_noise * draw.standard_normal((units, 1))
@@ -30,27 +30,27 @@ def test_bias_by_hand():
     ratings = Ratings.from_triples(
         (unit, *pair) for unit, row in rows.items() for pair in zip(raters, row, strict=True)
     )
-    found = judge_bias(ratings, "judge").result()
-    assert (found.estimate, found.se) == (pytest.approx(1), pytest.approx(np.sqrt(1 / 3)))
-    assert found.high == pytest.approx(1 + 4.302653 * np.sqrt(1 / 3), abs=1e-5)
-    assert (found.units, found.raters, found.ratings, found.left_out) == (3, 3, 7, 2)
+    result = judge_bias(ratings, "judge").result()
+    assert (result.estimate, result.se) == (pytest.approx(1), pytest.approx(np.sqrt(1 / 3)))
+    assert result.high == pytest.approx(1 + 4.302653 * np.sqrt(1 / 3), abs=1e-5)
+    assert (result.units, result.raters, result.ratings, result.left_out) == (3, 3, 7, 2)
 
 
 def test_the_error_of_the_bias_is_clustered_by_item():
     ratings = rated(units=60, shift=1)
     items = {unit: unit // 6 for unit in range(60)}
-    found = judge_bias(ratings, 0, items).result()
+    result = judge_bias(ratings, 0, items).result()
     excess = ratings.values[:, 0] - ratings.values[:, 1:].mean(axis=1)
     expected = expect_clustered_mean(grouped(excess.tolist(), items.values()))
-    message = (found.estimate, found.se, found.low)
+    message = (result.estimate, result.se, result.low)
     assert message == pytest.approx((expected.mean, expected.se, expected.low), rel=1e-12)
-    assert found.interval == "Student's t, clustered by 10 items"
-    assert bootstrap(judge_bias(ratings, 0, items), seed=1, items=items).se == pytest.approx(found.se, rel=0.2)
+    assert result.interval == "Student's t, clustered by 10 items"
+    assert bootstrap(judge_bias(ratings, 0, items), seed=1, items=items).se == pytest.approx(result.se, rel=0.2)
 
 
 def test_one_unit_has_a_bias_and_no_interval():
-    found = judge_bias(Ratings.from_table([[3, 1]]), 0).result()
-    assert (found.estimate, found.low) == (2, None)
+    result = judge_bias(Ratings.from_table([[3, 1]]), 0).result()
+    assert (result.estimate, result.low) == (2, None)
 
 
 @given(st.floats(0.1, 5), st.floats(-5, 5), st.booleans(), st.sampled_from(["deming", "ols"]))
@@ -69,10 +69,10 @@ def test_a_judge_uncorrelated_with_people_has_no_slope():
 
 @given(tables(raters=(2, 2), units=(4, 12), missing=False), st.floats(0.2, 5))
 def test_demings_line_does_not_depend_on_the_order_of_variables(table, ratio):
-    one = judge_slope(Ratings.from_table(table), 0, error_ratio=ratio).estimate
-    other = judge_slope(Ratings.from_table(table), 1, error_ratio=1 / ratio).estimate
-    if one is not None and abs(one) > 1e-6:
-        assert one * other == pytest.approx(1, rel=1e-5)
+    first = judge_slope(Ratings.from_table(table), 0, error_ratio=ratio).estimate
+    second = judge_slope(Ratings.from_table(table), 1, error_ratio=1 / ratio).estimate
+    if first is not None and abs(first) > 1e-6:
+        assert first * second == pytest.approx(1, rel=1e-5)
 
 
 def test_deming_with_equal_errors_is_the_first_principal_axis():
@@ -91,8 +91,8 @@ def test_deming_accounts_for_the_error_of_peoples_means_and_least_squares_does_n
 
 
 def test_a_slope_has_an_interval_by_bootstrap_and_needs_variation():
-    found = bootstrap(judge_slope(rated(slope=0.6), 0, error_ratio=3), seed=1, resamples=500)
-    assert found.low < found.estimate < found.high < 1
+    result = bootstrap(judge_slope(rated(slope=0.6), 0, error_ratio=3), seed=1, resamples=500)
+    assert result.low < result.estimate < result.high < 1
     assert judge_slope(Ratings.from_table([[1, 2], [2, 2]]), 0, "ols").estimate is None
     assert judge_slope(Ratings.from_table([[1, 2], [1, 3]]), 0).estimate is None
     with pytest.raises(ValueError, match="positive, not 0"):
@@ -104,11 +104,11 @@ def test_a_slope_has_an_interval_by_bootstrap_and_needs_variation():
 @pytest.mark.parametrize("measure", MEASURES)
 def test_a_judge_that_rates_like_people_reaches_the_ceiling(measure):
     ratings = Ratings.from_table(np.round(rated(units=200).values))
-    found = compare_judge_with_people(ratings, 0, measure, seed=1, resamples=500)
-    assert found.gap.low < 0 < found.gap.high
-    assert found.gap.estimate == pytest.approx(found.judge.estimate - found.people.estimate)
-    assert found.people.low < found.people.estimate < found.people.high
-    assert (found.judge.units, found.judge.raters, found.people.clusters) == (200, 4, 200)
+    result = compare_judge_with_people(ratings, 0, measure, seed=1, resamples=500)
+    assert result.gap.low < 0 < result.gap.high
+    assert result.gap.estimate == pytest.approx(result.judge.estimate - result.people.estimate)
+    assert result.people.low < result.people.estimate < result.people.high
+    assert (result.judge.units, result.judge.raters, result.people.clusters) == (200, 4, 200)
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -132,16 +132,18 @@ def test_an_errorless_judge_exceeds_every_person():
 def test_the_ceiling_of_two_people_is_their_agreement():
     # Each steps out once before the other: the people's value is the concordance of the pairs, both ways round.
     ratings = rated(people=2)
-    both = np.vstack([ratings.values[:, [1, 2]], ratings.values[:, [2, 1]]])
+    both_orders = np.vstack([ratings.values[:, [1, 2]], ratings.values[:, [2, 1]]])
     people = compute_comparison(ratings, 0, "concordance")[1]
-    assert people.estimate == pytest.approx(lins_concordance(Ratings.from_table(both)).estimate)
+    assert people.estimate == pytest.approx(lins_concordance(Ratings.from_table(both_orders)).estimate)
 
 
 def test_self_agreement_by_hand():
     # Unit 0: judge 1, people 1 1 2. Stepping out: 1 (others 1 2), 1 (others 1 2), 2 (others 1 1): people 1/2 1/2 0,
     # judge 1/2 1/2 1. Unit 1: judge 3, people 2 2: people 1 1, judge 0 0. Unit 2 has one person only.
     table = [[1, 1, 1, 2], [3, NAN, 2, 2], [1, 1, NAN, NAN]]
-    judge, people, gap = (one.result() for one in compute_comparison(Ratings.from_table(table), 0, "same answer"))
+    judge, people, gap = (
+        measure.result() for measure in compute_comparison(Ratings.from_table(table), 0, "same answer")
+    )
     assert judge.estimate == pytest.approx((2 / 3 + 0) / 2)
     assert people.estimate == pytest.approx((1 / 3 + 1) / 2)
     assert gap.estimate == pytest.approx(1 / 3 - 2 / 3)
@@ -153,11 +155,11 @@ def test_results_do_not_depend_on_names_of_people_and_units(table, measure, rand
     people, rows = list(range(1, table.shape[1])), list(range(table.shape[0]))
     random.shuffle(people)
     random.shuffle(rows)
-    one = [found.estimate for found in compute_comparison(Ratings.from_table(table), 0, measure)]
-    other = [
-        found.estimate for found in compute_comparison(Ratings.from_table(table[rows][:, [0, *people]]), 0, measure)
+    first = [result.estimate for result in compute_comparison(Ratings.from_table(table), 0, measure)]
+    second = [
+        result.estimate for result in compute_comparison(Ratings.from_table(table[rows][:, [0, *people]]), 0, measure)
     ]
-    assert other == [None if value is None else pytest.approx(value, abs=1e-9) for value in one]
+    assert second == [None if value is None else pytest.approx(value, abs=1e-9) for value in first]
 
 
 @pytest.mark.parametrize("model", ["gemma", "qwen"])
@@ -167,9 +169,9 @@ def test_recorded_models_agree_with_themselves_and_correlate_with_people(model):
     samples = Ratings.from_triples((row["image_id"], row["sample_idx"], float(row["rating"])) for row in rows)
     answers = {(row["image_id"], row["sample_idx"]): float(row["rating"]) for row in rows}
     pairs = Ratings.from_triples(
-        (answer, who, value)
+        (answer, rater, value)
         for answer, rating in answers.items()
-        for who, value in (("model", rating), ("people", means[answer[0]]))
+        for rater, value in (("model", rating), ("people", means[answer[0]]))
     )
     items = {answer: answer[0] for answer in answers}
     assert krippendorff_alpha(samples, "interval").estimate > 0.9

@@ -23,21 +23,21 @@ DIAGNOSED = Ratings.from_table([[int(code) for code in row] for row in DIAGNOSES
 
 
 def test_cohens_own_example():
-    found = cohens_kappa(Ratings.from_table(crossed(COHEN))).result()
-    assert found.estimate == pytest.approx(0.492, abs=5e-4)
-    assert (found.units, found.raters, found.ratings, found.left_out) == (200, 2, 400, 0)
-    assert found.formula == "Cohen's kappa"
+    result = cohens_kappa(Ratings.from_table(crossed(COHEN))).result()
+    assert result.estimate == pytest.approx(0.492, abs=5e-4)
+    assert (result.units, result.raters, result.ratings, result.left_out) == (200, 2, 400, 0)
+    assert result.formula == "Cohen's kappa"
 
 
 def test_the_large_sample_variance_of_fleiss_cohen_and_everitt():
-    found = cohens_kappa(Ratings.from_table(crossed(FLEISS_COHEN_EVERITT))).result()
-    assert found.estimate == pytest.approx(0.429, abs=5e-4)
-    assert found.se**2 == pytest.approx(0.002885, abs=5e-7)
-    assert (found.low, found.high) == (
-        pytest.approx(found.estimate - 1.959964 * found.se, abs=1e-6),
-        pytest.approx(found.estimate + 1.959964 * found.se, abs=1e-6),
+    result = cohens_kappa(Ratings.from_table(crossed(FLEISS_COHEN_EVERITT))).result()
+    assert result.estimate == pytest.approx(0.429, abs=5e-4)
+    assert result.se**2 == pytest.approx(0.002885, abs=5e-7)
+    assert (result.low, result.high) == (
+        pytest.approx(result.estimate - 1.959964 * result.se, abs=1e-6),
+        pytest.approx(result.estimate + 1.959964 * result.se, abs=1e-6),
     )
-    assert "Fleiss, Cohen & Everitt 1969" in found.interval
+    assert "Fleiss, Cohen & Everitt 1969" in result.interval
 
 
 def test_weighted_kappas_by_hand():
@@ -56,14 +56,14 @@ def test_an_unused_category_keeps_the_distance_of_its_neighbours():
 
 
 def test_units_with_a_missing_rating_are_counted_separately():
-    found = cohens_kappa(Ratings.from_table([[1, 1], [2, NAN], [2, 2], [1, 2]])).result()
-    assert (found.units, found.left_out, found.ratings) == (3, 1, 6)
+    result = cohens_kappa(Ratings.from_table([[1, 1], [2, NAN], [2, 2], [1, 2]])).result()
+    assert (result.units, result.left_out, result.ratings) == (3, 1, 6)
 
 
 @pytest.mark.parametrize("table", [[[1, 1], [1, 1]], [[NAN, 1], [1, NAN]]])
 def test_without_variation_kappa_is_not_defined(table):
-    found = cohens_kappa(Ratings.from_table(table)).result()
-    assert (found.estimate, found.se, found.low, found.high) == (None, None, None, None)
+    result = cohens_kappa(Ratings.from_table(table)).result()
+    assert (result.estimate, result.se, result.low, result.high) == (None, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_without_variation_kappa_is_not_defined(table):
     ],
 )
 def test_a_variance_from_rounding_alone_gives_no_interval(table, weights):
-    """Its interval would be a few hundred-millionths wide."""
-    found = cohens_kappa(Ratings.from_table(table), weights).result()
-    assert found.estimate is not None
-    assert (found.se, found.low, found.high) == (None, None, None)
+    """Otherwise the interval would be about 1e-8 wide."""
+    result = cohens_kappa(Ratings.from_table(table), weights).result()
+    assert result.estimate is not None
+    assert (result.se, result.low, result.high) == (None, None, None)
 
 
 def test_cohens_kappa_needs_two_raters():
@@ -88,11 +88,11 @@ def test_cohens_kappa_needs_two_raters():
 
 @given(tables(raters=(2, 2)), st.sampled_from(["none", "linear", "quadratic"]), st.permutations(range(12)))
 def test_kappa_does_not_depend_on_the_order_of_raters_and_units(table, weights, order):
-    shuffled = table[[at for at in order if at < len(table)]]
+    shuffled = table[[index for index in order if index < len(table)]]
     expected = cohens_kappa(Ratings.from_table(table), weights).result()
     for other in (shuffled, table[:, ::-1]):
-        found = cohens_kappa(Ratings.from_table(other), weights).result()
-        assert (found.estimate, found.se) == (
+        result = cohens_kappa(Ratings.from_table(other), weights).result()
+        assert (result.estimate, result.se) == (
             pytest.approx(expected.estimate, abs=1e-9),
             pytest.approx(expected.se, abs=1e-6),
         )
@@ -102,8 +102,8 @@ def test_kappa_does_not_depend_on_the_order_of_raters_and_units(table, weights, 
 def test_perfect_agreement_is_one(column, weights):
     assume(len(set(column)) > 1)
     ratings = Ratings.from_table([[value, value] for value in column])
-    found = cohens_kappa(ratings, weights).result()
-    assert (found.estimate, found.low, found.high) == (1, None, None)  # Not 1 to 1: other units may differ.
+    result = cohens_kappa(ratings, weights).result()
+    assert (result.estimate, result.low, result.high) == (1, None, None)  # Not 1 to 1: other units may differ.
     assert fleiss_kappa(ratings).estimate == pytest.approx(1)
     assert percent_agreement(ratings).estimate == 1
 
@@ -119,31 +119,31 @@ def test_the_interval_of_kappa_has_the_stated_coverage():
     # 400 samples of 150 units from the shares of Cohen's example; 4 standard errors of .95 are .044.
     shares, truth = np.array(COHEN).ravel() / 200, 0.4915254
     draws = np.random.default_rng(4).multinomial(150, shares, size=400).reshape(400, 3, 3)
-    found = [cohens_kappa(Ratings.from_table(crossed(counts.tolist()))).result() for counts in draws]
-    assert np.mean([one.low <= truth <= one.high for one in found]) == pytest.approx(0.95, abs=0.044)
+    intervals = [cohens_kappa(Ratings.from_table(crossed(counts.tolist()))).result() for counts in draws]
+    assert np.mean([interval.low <= truth <= interval.high for interval in intervals]) == pytest.approx(0.95, abs=0.044)
 
 
 def test_fleiss_psychiatrists():
-    found = fleiss_kappa(DIAGNOSED).result()
-    assert found.estimate == pytest.approx(0.430, abs=5e-4)
-    assert (found.units, found.raters, found.ratings) == (30, 6, 180)
+    result = fleiss_kappa(DIAGNOSED).result()
+    assert result.estimate == pytest.approx(0.430, abs=5e-4)
+    assert (result.units, result.raters, result.ratings) == (30, 6, 180)
     assert percent_agreement(DIAGNOSED).estimate == pytest.approx(0.556, abs=5e-4)
 
 
 def test_raters_can_differ_between_units_but_their_number_cannot():
     table = [[1, 1, NAN], [NAN, 2, 2], [1, NAN, 2], [NAN, NAN, NAN]]
-    found = fleiss_kappa(Ratings.from_table(table)).result()
+    result = fleiss_kappa(Ratings.from_table(table)).result()
     # P = 2/3; half of the ratings are 1 and half 2: P_e = 1/2.
-    assert found.estimate == pytest.approx((2 / 3 - 1 / 2) / (1 / 2))
-    assert (found.units, found.left_out) == (3, 1)
+    assert result.estimate == pytest.approx((2 / 3 - 1 / 2) / (1 / 2))
+    assert (result.units, result.left_out) == (3, 1)
 
 
 # As K. L. Gwet's package irrCAC (4th ed. of the "Handbook of inter-rater reliability", 2014) prints for these ratings.
 @pytest.mark.parametrize(("weights", "kappa"), [("none", 0.761), ("linear", 0.818), ("quadratic", 0.865)])
 def test_fleiss_kappa_with_missing_ratings_follows_gwet(weights, kappa):
-    found = fleiss_kappa(Ratings.from_table(KRIPPENDORFF), weights).result()
-    assert found.estimate == pytest.approx(kappa, abs=5.1e-4)
-    assert (found.units, found.raters, found.ratings, found.left_out) == (12, 4, 41, 0)
+    result = fleiss_kappa(Ratings.from_table(KRIPPENDORFF), weights).result()
+    assert result.estimate == pytest.approx(kappa, abs=5.1e-4)
+    assert (result.units, result.raters, result.ratings, result.left_out) == (12, 4, 41, 0)
 
 
 # Gwet's abstractors (100 pregnant women, two raters) and diagnoses (223 patients, two methods), with Scott's pi, and
@@ -166,10 +166,10 @@ PATIENTS = [[40, 6, 4, 15], [4, 25, 1, 5], [4, 2, 21, 9], [17, 13, 12, 45]]
 def test_gwets_tables_of_two_raters(counts, weights, pi, kappa, se):
     ratings = Ratings.from_table(crossed(counts))
     assert fleiss_kappa(ratings, weights).estimate == pytest.approx(pi, abs=5.1e-4)
-    found = cohens_kappa(ratings, weights).result()
-    assert found.estimate == pytest.approx(kappa, abs=5.1e-4)
+    result = cohens_kappa(ratings, weights).result()
+    assert result.estimate == pytest.approx(kappa, abs=5.1e-4)
     if se is not None:
-        assert found.se == pytest.approx(se, abs=6e-4)
+        assert result.se == pytest.approx(se, abs=6e-4)
 
 
 @given(tables(missing=False))
@@ -178,15 +178,15 @@ def test_gwets_kappa_of_a_complete_table_equals_fleiss_kappa(table):
     units, raters = table.shape
     agreed = ((counts**2).sum(axis=1) - raters).mean() / (raters * (raters - 1))
     by_chance = ((counts.sum(axis=0) / (units * raters)) ** 2).sum()
-    found = fleiss_kappa(Ratings.from_table(table)).estimate
-    assert found == (pytest.approx((agreed - by_chance) / (1 - by_chance)) if by_chance < 1 else None)
+    result = fleiss_kappa(Ratings.from_table(table)).estimate
+    assert result == (pytest.approx((agreed - by_chance) / (1 - by_chance)) if by_chance < 1 else None)
 
 
 @given(tables())
 def test_weights_do_not_change_fleiss_kappa_of_two_categories(table):
     two = np.where(np.isnan(table), NAN, np.minimum(np.nan_to_num(table), 2))
     plain, linear, quadratic = (
-        fleiss_kappa(Ratings.from_table(two), one).estimate for one in ("none", "linear", "quadratic")
+        fleiss_kappa(Ratings.from_table(two), weights).estimate for weights in ("none", "linear", "quadratic")
     )
     assert linear == quadratic == (None if plain is None else pytest.approx(plain))
 
@@ -208,9 +208,9 @@ def test_fleiss_kappa_does_not_depend_on_the_identity_of_raters(table, random):
 
 def test_percent_agreement_by_hand():
     # 3 of 3 pairs, 1 of 3, 0 of 1; a unit with one rating has no pair.
-    found = percent_agreement(Ratings.from_table([[1, 1, 1], [1, 1, 2], [1, NAN, 2], [NAN, 3, NAN]])).result()
-    assert found.estimate == pytest.approx((1 + 1 / 3 + 0) / 3)
-    assert (found.units, found.left_out) == (3, 1)
+    result = percent_agreement(Ratings.from_table([[1, 1, 1], [1, 1, 2], [1, NAN, 2], [NAN, 3, NAN]])).result()
+    assert result.estimate == pytest.approx((1 + 1 / 3 + 0) / 3)
+    assert (result.units, result.left_out) == (3, 1)
 
 
 def test_measures_without_variance_or_pairs_are_undefined():
@@ -232,16 +232,16 @@ def test_a_confusion_matrix_names_its_categories():
         ],
         labels=["yes", "perhaps", "no"],
     )
-    found = confusion_matrix(ratings, "a", "b")
-    assert (found.categories, found.counts) == (("yes", "no"), ((1, 0), (1, 1)))
-    assert (found.units, found.left_out, found.agreed) == (3, 1, 2)
+    result = confusion_matrix(ratings, "a", "b")
+    assert (result.categories, result.counts) == (("yes", "no"), ((1, 0), (1, 1)))
+    assert (result.units, result.left_out, result.agreed) == (3, 1, 2)
 
 
 @given(tables(raters=(2, 2)))
 def test_a_confusion_matrix_counts_every_unit_once(table):
-    found = confusion_matrix(Ratings.from_table(table), 0, 1)
-    assert sum(map(sum, found.counts)) == found.units == len(table) - found.left_out
-    assert found.agreed == np.sum(table[:, 0] == table[:, 1])
+    result = confusion_matrix(Ratings.from_table(table), 0, 1)
+    assert sum(map(sum, result.counts)) == result.units == len(table) - result.left_out
+    assert result.agreed == np.sum(table[:, 0] == table[:, 1])
     assert math.isclose(
-        found.agreed, found.units * (percent_agreement(Ratings.from_table(table)).estimate or 0), abs_tol=1e-9
+        result.agreed, result.units * (percent_agreement(Ratings.from_table(table)).estimate or 0), abs_tol=1e-9
     )

@@ -20,31 +20,31 @@ def limits(judge, people, **options):
 
 
 def test_the_published_example():
-    found = limits(LARGE, MINI)
-    assert found.mean == pytest.approx(-2.1, abs=0.05)
-    assert found.low.estimate == pytest.approx(-78.1, abs=0.3)  # The paper reaches two SDs far: -79.7 and 75.5.
-    assert found.high.estimate == pytest.approx(73.9, abs=0.3)
-    reach = (found.high.estimate - found.mean) / 1.96
+    result = limits(LARGE, MINI)
+    assert result.mean == pytest.approx(-2.1, abs=0.05)
+    assert result.low.estimate == pytest.approx(-78.1, abs=0.3)  # The paper reaches two SDs far: -79.7 and 75.5.
+    assert result.high.estimate == pytest.approx(73.9, abs=0.3)
+    reach = (result.high.estimate - result.mean) / 1.96
     assert reach == pytest.approx(38.8, abs=0.05)
 
 
 def test_means_and_differences_are_computed_per_unit():
-    found = limits([1, 4], [3, 4])
-    assert found.means == (2, 4)
-    assert found.differences == (-2, 0)
+    result = limits([1, 4], [3, 4])
+    assert result.means == (2, 4)
+    assert result.differences == (-2, 0)
 
 
 def test_people_enter_as_their_mean_and_incomplete_units_are_excluded():
     ratings = Ratings.from_table([[5, 4, 2], [3, np.nan, np.nan], [np.nan, 1, 1], [2, np.nan, 2]])
-    found = limits_of_agreement(ratings, 0, seed=1, resamples=100)
-    assert found.differences == (2, 0)
-    assert (found.low.units, found.low.left_out) == (2, 2)
+    result = limits_of_agreement(ratings, 0, seed=1, resamples=100)
+    assert result.differences == (2, 0)
+    assert (result.low.units, result.low.left_out) == (2, 2)
 
 
 def test_one_unit_has_a_difference_and_no_limits():
-    found = limits([3], [1])
-    assert found.mean == 2
-    assert found.low.estimate is None
+    result = limits([3], [1])
+    assert result.mean == 2
+    assert result.low.estimate is None
 
 
 def test_resampling_draws_whole_items():
@@ -64,6 +64,6 @@ def test_raters_without_shared_units_are_refused():
 def test_a_constant_bias_shifts_both_limits(pairs, more):
     judge, people = np.array(pairs, dtype=float).T
     plain, moved = limits(judge, people), limits(judge + more, people)
-    for one, other in ((plain.low, moved.low), (plain.high, moved.high)):
-        assert other.estimate == pytest.approx(one.estimate + more)
+    for first, second in ((plain.low, moved.low), (plain.high, moved.high)):
+        assert second.estimate == pytest.approx(first.estimate + more)
     assert moved.mean == pytest.approx(plain.mean + more)

@@ -23,23 +23,27 @@ def sample(draw, units=300, rated=60, shift=0.8, noise=0.5, worthless=False):
 def test_the_corrected_mean_by_hand():
     # Rated: judge 4 2, people 3 2; unrated: judge 5 3 4. Mean of the judge 4, rectifier (-1 + 0) / 2.
     # Variances of the means, n below: (1 + 1 + 0) / 9 and (1/4 + 1/4) / 4, together times 2 / 1.
-    found = corrected_mean(Ratings.from_table([[4, 3], [2, 2], [5, NAN], [3, NAN], [4, NAN], [NAN, 7]]), 0)
-    assert (found.corrected.estimate, found.rectifier, found.judge_share) == (3.5, -0.5, 1)
-    assert found.corrected.se == pytest.approx(math.sqrt(2 * (2 / 9 + 0.5 / 4)))
-    assert (found.people.estimate, found.judge.estimate) == (2.5, 3.6)
-    assert found.people.se == pytest.approx(0.5)
-    assert (found.corrected.units, found.corrected.raters, found.corrected.ratings) == (5, 1, 2)
-    assert (found.corrected.left_out, found.people.units, found.judge.ratings) == (1, 2, 5)
+    result = corrected_mean(Ratings.from_table([[4, 3], [2, 2], [5, NAN], [3, NAN], [4, NAN], [NAN, 7]]), 0)
+    assert (result.corrected.estimate, result.rectifier, result.judge_share) == (3.5, -0.5, 1)
+    assert result.corrected.se == pytest.approx(math.sqrt(2 * (2 / 9 + 0.5 / 4)))
+    assert (result.people.estimate, result.judge.estimate) == (2.5, 3.6)
+    assert result.people.se == pytest.approx(0.5)
+    assert (result.corrected.units, result.corrected.raters, result.corrected.ratings) == (5, 1, 2)
+    assert (result.corrected.left_out, result.people.units, result.judge.ratings) == (1, 2, 5)
 
 
 @pytest.mark.parametrize("tuned", [False, True])
 def test_intervals_have_the_stated_coverage_and_are_narrower_than_those_of_people_alone(tuned):
     # 600 samples; 4 standard errors of .95 are .036.
     draw = np.random.default_rng(21)
-    found = [corrected_mean(sample(draw), 0, tuned=tuned) for _ in range(600)]
-    assert np.mean([one.corrected.low <= 0 <= one.corrected.high for one in found]) == pytest.approx(0.95, abs=0.036)
-    assert np.mean([one.corrected.estimate for one in found]) == pytest.approx(0, abs=0.02)
-    widths = [(one.corrected.high - one.corrected.low, one.people.high - one.people.low) for one in found]
+    results = [corrected_mean(sample(draw), 0, tuned=tuned) for _ in range(600)]
+    assert np.mean([result.corrected.low <= 0 <= result.corrected.high for result in results]) == pytest.approx(
+        0.95, abs=0.036
+    )
+    assert np.mean([result.corrected.estimate for result in results]) == pytest.approx(0, abs=0.02)
+    widths = [
+        (result.corrected.high - result.corrected.low, result.people.high - result.people.low) for result in results
+    ]
     narrower, classical = np.mean(widths, axis=0)
     # Truth 1, noise .25, share 1: sqrt(1.25/240 + .25/60) over sqrt(1/60) is .75; tuned, a share of .64 makes it .60.
     assert narrower / classical == pytest.approx(0.60 if tuned else 0.75, abs=0.03)
@@ -47,10 +51,10 @@ def test_intervals_have_the_stated_coverage_and_are_narrower_than_those_of_peopl
 
 def test_a_tuned_estimate_loses_no_precision_to_a_worthless_judge():
     draw = np.random.default_rng(5)
-    found = [corrected_mean(sample(draw, worthless=True), 0, tuned=True) for _ in range(200)]
-    assert np.mean([one.judge_share for one in found]) < 0.05
-    ratio = np.mean([one.corrected.se / one.people.se for one in found])
-    assert 0.97 < ratio <= math.sqrt(59 / 58)  # Nothing but the degree of freedom that the share takes.
+    results = [corrected_mean(sample(draw, worthless=True), 0, tuned=True) for _ in range(200)]
+    assert np.mean([result.judge_share for result in results]) < 0.05
+    ratio = np.mean([result.corrected.se / result.people.se for result in results])
+    assert 0.97 < ratio <= math.sqrt(59 / 58)  # Only the degree of freedom of the fitted share.
     plain = corrected_mean(sample(draw, worthless=True), 0)
     assert plain.corrected.se > 2 * plain.people.se
 
@@ -60,21 +64,23 @@ def test_the_tuned_weight_gives_the_smallest_error(seed):
     ratings = sample(np.random.default_rng(seed), units=40, rated=12)
     tuned, plain = corrected_mean(ratings, 0, tuned=True), corrected_mean(ratings, 0)
     assert 0 <= tuned.judge_share <= 1
-    taken = math.sqrt(11 / 10) if tuned.judge_share else 1  # By the degree of freedom of what was fitted.
-    assert tuned.corrected.se <= taken * min(plain.corrected.se, tuned.people.se) + 1e-12
+    factor = math.sqrt(11 / 10) if tuned.judge_share else 1  # The degree of freedom of the fitted share.
+    assert tuned.corrected.se <= factor * min(plain.corrected.se, tuned.people.se) + 1e-12
 
 
 def test_intervals_from_few_human_rated_items_have_the_stated_coverage():
     # 400 samples; 4 standard errors of .95 are .044. Without the degree of freedom that the share takes it is .88.
     draw = np.random.default_rng(7)
-    found = [corrected_mean(sample(draw, rated=4, noise=1), 0, tuned=True) for _ in range(400)]
-    assert np.mean([one.corrected.low <= 0 <= one.corrected.high for one in found]) == pytest.approx(0.95, abs=0.044)
+    results = [corrected_mean(sample(draw, rated=4, noise=1), 0, tuned=True) for _ in range(400)]
+    assert np.mean([result.corrected.low <= 0 <= result.corrected.high for result in results]) == pytest.approx(
+        0.95, abs=0.044
+    )
     three = corrected_mean(sample(draw, rated=3), 0, tuned=True)
     assert (three.judge_share, three.corrected.estimate) == (0, three.people.estimate)
 
 
 def test_answers_to_the_same_item_are_clustered():
-    # Each unit five times: with its item named, the error is that of the units once.
+    # Each unit occurs five times. Clustered by item, the error equals that of the units once.
     once = sample(np.random.default_rng(3))
     fivefold = Ratings.from_table(np.repeat(once.values, 5, axis=0))
     items = {unit: unit // 5 for unit in fivefold.units}
@@ -91,18 +97,18 @@ def test_answers_to_the_same_item_are_clustered():
 def test_peoples_own_mean_is_the_clustered_mean():
     ratings = sample(np.random.default_rng(4), units=30, rated=30)
     items = {unit: unit // 3 for unit in ratings.units}
-    found = corrected_mean(ratings, 0, items)
+    result = corrected_mean(ratings, 0, items)
     expected = expect_clustered_mean(grouped(ratings.values[:, 1].tolist(), items.values()))
-    assert (found.people.se, found.people.high) == (pytest.approx(expected.se), pytest.approx(expected.high))
-    # Everything was rated by people: there is nothing that the judge could add.
-    assert (found.judge_share, found.corrected.estimate) == (0, found.people.estimate)
+    assert (result.people.se, result.people.high) == (pytest.approx(expected.se), pytest.approx(expected.high))
+    # People rated every unit, so the judge adds no information.
+    assert (result.judge_share, result.corrected.estimate) == (0, result.people.estimate)
 
 
 def test_a_unit_counts_once_regardless_of_its_number_of_people():
-    one = corrected_mean(Ratings.from_table([[4, 3, NAN], [2, 1, NAN], [5, NAN, NAN]]), 0)
+    result = corrected_mean(Ratings.from_table([[4, 3, NAN], [2, 1, NAN], [5, NAN, NAN]]), 0)
     two = corrected_mean(Ratings.from_table([[4, 2, 4], [2, 1, NAN], [5, NAN, NAN]]), 0)
-    assert one.corrected.estimate == two.corrected.estimate
-    assert (one.corrected.raters, two.corrected.raters, two.corrected.ratings) == (1, 2, 3)
+    assert result.corrected.estimate == two.corrected.estimate
+    assert (result.corrected.raters, two.corrected.raters, two.corrected.ratings) == (1, 2, 3)
 
 
 def test_samples_that_cannot_be_corrected_are_rejected():
@@ -120,13 +126,13 @@ def test_samples_that_cannot_be_corrected_are_rejected():
 def test_the_interval_of_a_share_stays_within_0_and_1_and_has_a_width(people):
     judge = [1.0] * 11 + [0.0] * 9 + [1.0] * 20
     table = np.stack([judge, people + [np.nan] * 28], axis=1)
-    found = corrected_mean(Ratings.from_table(table), 0)
-    for estimate in (found.corrected, found.people):
+    result = corrected_mean(Ratings.from_table(table), 0)
+    for estimate in (result.corrected, result.people):
         assert 0 <= estimate.low <= estimate.high <= 1
-    assert found.people.high - found.people.low > 0.1
+    assert result.people.high - result.people.low > 0.1
 
 
 def test_ratings_without_spread_have_no_interval():
     table = [[4.0, 5.0]] * 12 + [[4.0, np.nan]] * 20
-    found = corrected_mean(Ratings.from_table(table), 0).corrected
-    assert (found.estimate, found.low, found.high, found.interval) == (5, None, None, "")
+    result = corrected_mean(Ratings.from_table(table), 0).corrected
+    assert (result.estimate, result.low, result.high, result.interval) == (5, None, None, "")

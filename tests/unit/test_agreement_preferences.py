@@ -35,8 +35,8 @@ CITATIONS = [[0, 730, 498, 221], [33, 0, 68, 17], [320, 813, 0, 142], [284, 276,
 
 
 def strengths(wins):
-    found = bradley_terry(Comparisons.from_table(wins, range(len(wins))))
-    return [strength.strength for strength in found.strengths]
+    result = bradley_terry(Comparisons.from_table(wins, range(len(wins))))
+    return [strength.strength for strength in result.strengths]
 
 
 def connected(size=4):
@@ -81,16 +81,16 @@ def test_two_strengths_differ_by_the_log_odds_of_their_wins():
 @pytest.mark.slow
 @given(connected(), st.permutations(range(4)))
 def test_the_order_of_names_changes_nothing(wins, order):
-    found = strengths(wins[np.ix_(order, order)])
-    assert found == pytest.approx([strengths(wins)[at] for at in order], abs=1e-6)
+    result = strengths(wins[np.ix_(order, order)])
+    assert result == pytest.approx([strengths(wins)[index] for index in order], abs=1e-6)
 
 
 @given(connected())
 def test_everyone_wins_as_often_as_expected_and_strengths_sum_to_zero(wins):
-    found = np.array(strengths(wins))
-    chances = 1 / (1 + np.exp(found[None, :] - found[:, None]))
+    result = np.array(strengths(wins))
+    chances = 1 / (1 + np.exp(result[None, :] - result[:, None]))
     assert ((wins + wins.T) * chances).sum(axis=1) == pytest.approx(wins.sum(axis=1), abs=1e-6)
-    assert sum(found) == pytest.approx(0, abs=1e-9)
+    assert sum(result) == pytest.approx(0, abs=1e-9)
 
 
 @given(connected(), st.integers(2, 1000))
@@ -102,10 +102,10 @@ def test_repeated_data_change_only_the_interval(wins, factor):
 
 def test_ties_count_as_half_wins_in_the_table():
     rows = [("a", "b", 1), ("b", "a", 0.5), ("c", "a", 0), ("b", "c", 1), ("c", "b", 1)]
-    found = Comparisons.from_rows(rows)
-    assert found.names == ("a", "b", "c")
-    assert found.total.tolist() == [[0, 1.5, 1], [0.5, 0, 1], [0, 1, 0]]
-    assert found.items == 5
+    result = Comparisons.from_rows(rows)
+    assert result.names == ("a", "b", "c")
+    assert result.total.tolist() == [[0, 1.5, 1], [0.5, 0, 1], [0, 1, 0]]
+    assert result.items == 5
 
 
 def test_a_tie_is_half_a_win_for_each():
@@ -142,10 +142,10 @@ def test_unbounded_strengths_are_rejected_by_name(rows, message):
 
 def test_smoothing_bounds_names_that_never_lost():
     comparisons = Comparisons.from_rows([("a", "b", 1)] * 3 + [("b", "c", 0.5)])
-    found = bradley_terry(comparisons, smoothing=0.5)
-    assert found.odds("a", "b").difference == pytest.approx(math.log(3.5 / 0.5))
-    assert found.formula == "Bradley-Terry, 0.5 wins added each way for each pair"
-    assert found.comparisons == 4
+    result = bradley_terry(comparisons, smoothing=0.5)
+    assert result.odds("a", "b").difference == pytest.approx(math.log(3.5 / 0.5))
+    assert result.formula == "Bradley-Terry, 0.5 wins added each way for each pair"
+    assert result.comparisons == 4
     with pytest.raises(ValueError, match="must not be negative"):
         bradley_terry(comparisons, smoothing=-1)
     with pytest.raises(ValueError, match="never compared"):
@@ -153,9 +153,9 @@ def test_smoothing_bounds_names_that_never_lost():
 
 
 def test_tables_without_an_estimate_are_nan():
-    found = maximum_likelihood(np.array([[[0, 3], [1, 0]], [[0, 3], [0, 0]]], dtype=float))
-    assert found[0] == pytest.approx([math.log(3) / 2, -math.log(3) / 2])
-    assert np.isnan(found[1]).all()
+    result = maximum_likelihood(np.array([[[0, 3], [1, 0]], [[0, 3], [0, 0]]], dtype=float))
+    assert result[0] == pytest.approx([math.log(3) / 2, -math.log(3) / 2])
+    assert np.isnan(result[1]).all()
 
 
 def test_a_long_chain_is_followed_to_its_ends():
@@ -165,13 +165,13 @@ def test_a_long_chain_is_followed_to_its_ends():
 
 
 def season(draw, truth, items, repeats=1):
-    """Each item compares two at random, `repeats` times with the same winner."""
-    found = []
+    """Return comparisons: each item compares two random players `repeats` times with the same winner."""
+    result = []
     for item in range(items):
-        one, other = draw.choice(len(truth), 2, replace=False)
-        won = float(draw.random() < 1 / (1 + math.exp(truth[other] - truth[one])))
-        found += [Comparison(int(one), int(other), won, item)] * repeats
-    return Comparisons.from_rows(found)
+        first, second = draw.choice(len(truth), 2, replace=False)
+        won = float(draw.random() < 1 / (1 + math.exp(truth[second] - truth[first])))
+        result += [Comparison(int(first), int(second), won, item)] * repeats
+    return Comparisons.from_rows(result)
 
 
 @pytest.mark.slow
@@ -182,44 +182,46 @@ def test_intervals_have_the_stated_coverage():
     won = np.triu(np.random.default_rng(12).binomial(33, chances, size=(300, 4, 4)), 1)
     seasons = won + np.tril(33 - won.swapaxes(1, 2), -1)
     odds = [bradley_terry(Comparisons.from_table(season, range(4))).odds(0, 2) for season in seasons]
-    assert np.mean([one.low <= 1.1 <= one.high for one in odds]) == pytest.approx(0.95, abs=0.05)
+    assert np.mean([interval.low <= 1.1 <= interval.high for interval in odds]) == pytest.approx(0.95, abs=0.05)
 
 
 def test_comparisons_of_the_same_item_are_resampled_together():
     draw, truth = np.random.default_rng(13), [0.5, 0.0, -0.5]
     comparisons = season(draw, truth, 150, repeats=4)
-    found, again = (bradley_terry_by_items(comparisons, seed=1, resamples=400) for _ in range(2))
+    result, repeated = (bradley_terry_by_items(comparisons, seed=1, resamples=400) for _ in range(2))
     naive = bradley_terry(comparisons)
-    # Four copies tell no more than one: the error is twice that of independent comparisons.
-    assert found.odds(0, 2).se == pytest.approx(2 * naive.odds(0, 2).se, rel=0.15)
-    assert found.strengths == again.strengths
-    assert (found.items, found.interval, found.comparisons) == (150, "jackknife of 150 items, Student's t", 600)
-    assert all(one.low < one.strength < one.high for one in found.strengths)
+    # Four copies contain no more information than one: the error is twice that of independent comparisons.
+    assert result.odds(0, 2).se == pytest.approx(2 * naive.odds(0, 2).se, rel=0.15)
+    assert result.strengths == repeated.strengths
+    assert (result.items, result.interval, result.comparisons) == (150, "jackknife of 150 items, Student's t", 600)
+    assert all(row.low < row.strength < row.high for row in result.strengths)
 
 
 def test_too_many_resamples_without_strengths_give_no_interval():
     rows = [Comparison("a", "b", 1, item) for item in range(1199)] + [Comparison("a", "b", 0, 1199)]
-    found = bradley_terry_by_items(Comparisons.from_rows(rows), seed=1, resamples=200)
-    assert 40 < found.degenerate < 110
-    assert (found.strengths[0].low, found.covariance, found.interval) == (None, None, "")
-    odds = found.odds("a", "b")
+    result = bradley_terry_by_items(Comparisons.from_rows(rows), seed=1, resamples=200)
+    assert 40 < result.degenerate < 110
+    assert (result.strengths[0].low, result.covariance, result.interval) == (None, None, "")
+    odds = result.odds("a", "b")
     assert (odds.difference, odds.low, odds.chances[1]) == (pytest.approx(math.log(1199)), None, None)
     assert bradley_terry_by_items(Comparisons.from_rows(rows), seed=1, resamples=200, smoothing=0.5).degenerate == 0
 
 
 def test_a_name_that_lost_on_a_single_item_has_no_interval():
     rows = [Comparison("a", "b", 1, item) for item in range(19)] + [Comparison("a", "b", 0, 19)]
-    found = bradley_terry_by_items(Comparisons.from_rows(rows), seed=1)
-    assert (found.strengths[0].low, found.covariance, found.interval) == (None, None, NOT_FINITE)
-    assert found.odds("a", "b").difference == pytest.approx(math.log(19))
+    result = bradley_terry_by_items(Comparisons.from_rows(rows), seed=1)
+    assert (result.strengths[0].low, result.covariance, result.interval) == (None, None, NOT_FINITE)
+    assert result.odds("a", "b").difference == pytest.approx(math.log(19))
 
 
 def test_strengths_of_two_names_have_the_jackknifes_interval_of_the_log_odds():
     won = [1.0] * 11 + [0.0] * 5
-    found = bradley_terry_by_items(Comparisons.from_rows(("a", "b", one, at) for at, one in enumerate(won)), seed=1)
-    without = np.array([math.log((11 - one) / (5 - (1 - one))) / 2 for one in won])
+    result = bradley_terry_by_items(
+        Comparisons.from_rows(("a", "b", win, item) for item, win in enumerate(won)), seed=1
+    )
+    without = np.array([math.log((11 - win) / (5 - (1 - win))) / 2 for win in won])
     error = math.sqrt(15 * np.var(without))
-    (best, _) = found.strengths
+    (best, _) = result.strengths
     assert (best.strength, best.se) == (pytest.approx(math.log(11 / 5) / 2), pytest.approx(error))
     assert best.high - best.strength == pytest.approx(student.ppf(0.975, 15) * error)
 
@@ -231,8 +233,10 @@ def test_tallies_equal_single_comparisons(rows):
 
     single = [Comparison(name(order[0]), name(order[1]), outcome, item) for order, outcome, item in rows]
     items = {}
-    for one in single:
-        items.setdefault(one.item, []).append(PairTally(one.first, one.second, one.outcome, 1 - one.outcome))
+    for comparison in single:
+        items.setdefault(comparison.item, []).append(
+            PairTally(comparison.first, comparison.second, comparison.outcome, 1 - comparison.outcome)
+        )
     alike = Counter(tuple(sorted(tally)) for tally in items.values())
     added = Comparisons.from_tallies((times, tally) for tally, times in alike.items())
     expected = Comparisons.from_rows(single)
@@ -244,11 +248,11 @@ def test_tallies_equal_single_comparisons(rows):
 def test_items_with_equal_tallies_are_resampled_like_single_items():
     single = [("a", "b", float(item % 3 == 0), item) for item in range(60)]
     kinds = [(20, [PairTally("a", "b", 1, 0)]), (40, [PairTally("a", "b", 0, 1)])]
-    one = bradley_terry_by_items(Comparisons.from_rows(single), seed=1, resamples=4000).odds("a", "b")
-    other = bradley_terry_by_items(Comparisons.from_tallies(kinds), seed=2, resamples=4000).odds("a", "b")
-    # A bootstrap of 4,000 knows its standard error to one part in 90: three of them, of both.
-    assert other.se == pytest.approx(one.se, rel=0.05)
-    assert other.difference == pytest.approx(one.difference)
+    first = bradley_terry_by_items(Comparisons.from_rows(single), seed=1, resamples=4000).odds("a", "b")
+    second = bradley_terry_by_items(Comparisons.from_tallies(kinds), seed=2, resamples=4000).odds("a", "b")
+    # The standard error of 4,000 resamples has a relative error of 1/90. The tolerance is three times that of both.
+    assert second.se == pytest.approx(first.se, rel=0.05)
+    assert second.difference == pytest.approx(first.difference)
 
 
 @pytest.mark.parametrize("tally", [("a", "a", 1, 0), ("a", "b", -1, 2)])

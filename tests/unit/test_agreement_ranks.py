@@ -25,9 +25,9 @@ def w(table):
 
 
 def test_siegels_executives():
-    found = kendalls_w(Ratings.from_table(APPLICANTS)).result()
-    assert found.estimate == pytest.approx(0.16, abs=5e-3)
-    assert (found.units, found.raters, found.ratings) == (6, 3, 18)
+    result = kendalls_w(Ratings.from_table(APPLICANTS)).result()
+    assert result.estimate == pytest.approx(0.16, abs=5e-3)
+    assert (result.units, result.raters, result.ratings) == (6, 3, 18)
 
 
 def test_siegels_tied_ranks():
@@ -43,19 +43,21 @@ def test_w_is_the_friedman_statistic_over_its_largest_value(table):
 
 @given(st.lists(st.permutations(range(8)), min_size=3, max_size=3))
 def test_w_is_the_mean_rank_correlation_rescaled_to_0_and_1(rankings):
-    mean = np.mean([spearmanr(rankings[one], rankings[other]).statistic for one, other in ((0, 1), (0, 2), (1, 2))])
+    mean = np.mean(
+        [spearmanr(rankings[first], rankings[second]).statistic for first, second in ((0, 1), (0, 2), (1, 2))]
+    )
     assert w(np.array(rankings).T) == pytest.approx((2 * mean + 1) / 3)
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=12), st.integers(2, 5))
 def test_identical_orders_give_perfect_concordance(column, raters):
-    found = w([[value * factor for factor in range(1, raters + 1)] for value in column])
-    assert found == (pytest.approx(1) if len(set(column)) > 1 else None)
+    result = w([[value * factor for factor in range(1, raters + 1)] for value in column])
+    assert result == (pytest.approx(1) if len(set(column)) > 1 else None)
 
 
 def test_incompletely_ranked_units_are_excluded():
-    found = kendalls_w(Ratings.from_table(np.vstack([TIED, [NAN, 1, 2]]))).result()
-    assert (found.estimate, found.units, found.left_out) == (pytest.approx(0.828, abs=5e-4), 10, 1)
+    result = kendalls_w(Ratings.from_table(np.vstack([TIED, [NAN, 1, 2]]))).result()
+    assert (result.estimate, result.units, result.left_out) == (pytest.approx(0.828, abs=5e-4), 10, 1)
     with pytest.raises(ValueError, match="two raters"):
         w([[1], [2]])
 
@@ -64,5 +66,5 @@ def test_incompletely_ranked_units_are_excluded():
 def test_weighted_midranks_equal_those_of_repeated_values(values, data):
     times = data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values)))
     written = np.repeat(np.array(values, dtype=float), times)
-    found = Ranking(np.array(values, dtype=float)).midranks(np.array([times], dtype=float))[0]
-    assert np.repeat(found, times).tolist() == rankdata(written).tolist()
+    result = Ranking(np.array(values, dtype=float)).midranks(np.array([times], dtype=float))[0]
+    assert np.repeat(result, times).tolist() == rankdata(written).tolist()

@@ -10,16 +10,16 @@ NAN = np.nan
 
 
 def test_triples_in_any_order_give_the_same_table():
-    found = Ratings.from_triples([("b", "judge", 2), ("a", "rater", 1.5), ("b", "rater", 3), ("c", "rater", None)])
-    assert (found.units, found.raters) == (("b", "a", "c"), ("judge", "rater"))
-    np.testing.assert_array_equal(found.values, [[2, 3], [NAN, 1.5], [NAN, NAN]])
-    assert (found.n_ratings, found.n_raters, found.per_unit.tolist()) == (3, 2, [2, 1, 0])
+    result = Ratings.from_triples([("b", "judge", 2), ("a", "rater", 1.5), ("b", "rater", 3), ("c", "rater", None)])
+    assert (result.units, result.raters) == (("b", "a", "c"), ("judge", "rater"))
+    np.testing.assert_array_equal(result.values, [[2, 3], [NAN, 1.5], [NAN, NAN]])
+    assert (result.n_ratings, result.n_raters, result.per_unit.tolist()) == (3, 2, [2, 1, 0])
 
 
 def test_labels_stand_for_numbers_in_their_order():
-    found = Ratings.from_triples([(1, "a", "good"), (1, "b", "bad"), (2, "a", None)], labels=["bad", "fair", "good"])
-    np.testing.assert_array_equal(found.values, [[2, 0], [NAN, NAN]])
-    assert found.labels == ("bad", "fair", "good")
+    result = Ratings.from_triples([(1, "a", "good"), (1, "b", "bad"), (2, "a", None)], labels=["bad", "fair", "good"])
+    np.testing.assert_array_equal(result.values, [[2, 0], [NAN, NAN]])
+    assert result.labels == ("bad", "fair", "good")
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_a_table_has_two_dimensions():
 
 
 def test_units_and_raters_can_be_selected():
-    found = Ratings.from_table([[1, NAN, 3], [4, 5, 6], [NAN, NAN, 7]])
-    assert found.with_at_least(2).units == (0, 1)
-    assert found.drop_incomplete().units == (1,)
-    assert found.select_raters(2, 0).values[1].tolist() == [6, 4]
-    assert found.drop_rater(1).raters == (0, 2)
-    assert found.categories.tolist() == [1, 3, 4, 5, 6, 7]
+    result = Ratings.from_table([[1, NAN, 3], [4, 5, 6], [NAN, NAN, 7]])
+    assert result.with_at_least(2).units == (0, 1)
+    assert result.drop_incomplete().units == (1,)
+    assert result.select_raters(2, 0).values[1].tolist() == [6, 4]
+    assert result.drop_rater(1).raters == (0, 2)
+    assert result.categories.tolist() == [1, 3, 4, 5, 6, 7]
     with pytest.raises(ValueError, match="no ratings by 'x'"):
-        found.drop_rater("x")
+        result.drop_rater("x")
 
 
 def test_importing_estimates_loads_neither_numpy_nor_django():

@@ -14,8 +14,8 @@ from grading_app.tables.agreement import BELOW_ZERO, MeasureTable
 
 
 def table(values, raters):
-    found = np.array(values, dtype=float)
-    return Ratings(found, tuple(range(len(found))), tuple(raters))
+    result = np.array(values, dtype=float)
+    return Ratings(result, tuple(range(len(result))), tuple(raters))
 
 
 def report(values, raters, *, scale=None, people=(), judge=None):
@@ -28,8 +28,8 @@ def test_the_share_that_people_would_give_stays_within_0_and_1():
     """People's scores of eight answers, one of them 0; the judge says 1 of everything."""
     values = [[1, 1]] * 7 + [[1, 0]] + [[1, np.nan]] * 12
     mean = report(values, ("judge", "p"), scale=(0.0, 1.0), people=("p",), judge="judge").judge_comparison.mean
-    for one in (mean.people, mean.corrected):
-        assert 0 <= one.low < one.estimate < one.high <= 1
+    for interval in (mean.people, mean.corrected):
+        assert 0 <= interval.low < interval.estimate < interval.high <= 1
 
 
 def test_a_bias_stays_within_the_differences_of_the_scale():
@@ -44,19 +44,19 @@ def test_an_interval_within_the_scale_is_not_changed():
     inside = Estimate("mean", 4.0, 10, 1, 10, se=0.2, low=3.5, high=4.5, clusters=10)
     assert restrict_to_scale(inside, (1.0, 7.0), 10) == inside
     beside = Estimate("mean", 7.2, 10, 1, 10, se=0.2, low=6.8, high=7.6, clusters=10)
-    found = restrict_to_scale(beside, (1.0, 7.0), 10)
-    assert (found.estimate, found.high) == (7, 7)
-    assert found.low < 7
+    result = restrict_to_scale(beside, (1.0, 7.0), 10)
+    assert (result.estimate, result.high) == (7, 7)
+    assert result.low < 7
 
 
 def test_one_unit_gives_no_kappa_and_a_reason():
-    found = report([[3, 5], [4, np.nan], [np.nan, 2]], ("a", "b"))
-    lines = {line.name: line for line in found.measures}
+    result = report([[3, 5], [4, np.nan], [np.nan, 2]], ("a", "b"))
+    lines = {line.name: line for line in result.measures}
     for name in ("Cohen's kappa", "Fleiss' kappa", "Krippendorff's alpha, ordinal", "Lin's concordance"):
         assert lines[name].estimate.estimate is None
         assert lines[name].reason == "only 1 of 3 units can be used, but two are needed"
     assert lines["Percent agreement"].estimate.estimate == 0
-    (pair,) = found.pairs
+    (pair,) = result.pairs
     assert (pair.n, pair.kappa) == (1, None)
 
 
@@ -70,7 +70,7 @@ def test_a_negative_icc_is_explained():
 
 
 def panel(models, humans):
-    pairs = [NormPair(1, 1, str(at), 1, *both) for at, both in enumerate(zip(models, humans, strict=True))]
+    pairs = [NormPair(1, 1, str(index), 1, *means) for index, means in enumerate(zip(models, humans, strict=True))]
     return NormPanel("small", RatedDimension("Valence", 1, 7), pairs)
 
 

@@ -78,8 +78,8 @@ def test_the_final_part_follows_the_last_answer_line(text, part):
     ],
 )
 def test_the_last_number_of_a_text_is_found(text, number):
-    found = find_last_number(text)
-    assert (found and found[0]) == (number if number is None else pytest.approx(number))
+    result = find_last_number(text)
+    assert (result and result[0]) == (number if number is None else pytest.approx(number))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e12, max_value=1e12), st.booleans())
@@ -90,8 +90,8 @@ def test_every_number_written_is_read_back(number, separated):
 
 @given(st.text(alphabet="0123456789,./-+ $eE%{}frac\\"))
 def test_no_text_makes_number_extraction_fail(text):
-    found = find_last_number(text)
-    assert found is None or (isinstance(found[0], float) and found[1] != "")
+    result = find_last_number(text)
+    assert result is None or (isinstance(result[0], float) and result[1] != "")
 
 
 @pytest.mark.parametrize(

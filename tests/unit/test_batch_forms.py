@@ -1,4 +1,4 @@
-"""Batch replies of providers are parsed whatever they contain, and a custom id leads back to its trial."""
+"""Batch replies of providers with any content are parsed, and a custom id identifies its trial."""
 
 import uuid
 from decimal import Decimal

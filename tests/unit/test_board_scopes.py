@@ -16,13 +16,13 @@ def scopes_of(*experiments):
 
 
 def test_equal_items_form_one_scope_across_datasets():
-    found = scopes_of(experiment_on(1, "a"), experiment_on(2, "a"), experiment_on(3, "b", version=2))
-    assert found == {"reasoning@1": (1, 2), "reasoning@2": (3,)}
+    result = scopes_of(experiment_on(1, "a"), experiment_on(2, "a"), experiment_on(3, "b", version=2))
+    assert result == {"reasoning@1": (1, 2), "reasoning@2": (3,)}
 
 
 def test_datasets_of_one_space_with_different_items_form_a_scope():
-    one, other = experiment_on(1, "a", "d" * 16), experiment_on(2, "b", "d" * 16, version=2)
-    assert scopes_of(one, other) == {
+    first, second = experiment_on(1, "a", "d" * 16), experiment_on(2, "b", "d" * 16, version=2)
+    assert scopes_of(first, second) == {
         "reasoning@1": (1,), "reasoning@2": (2,), "all datasets of the space study": (1, 2),
     }  # fmt: skip
 

@@ -28,13 +28,13 @@ def table_of(both_right, gained, lost, both_wrong):
 def test_approval_ratings_of_a_published_table():
     # A. Agresti (2002), Categorical data analysis, 2nd edition, table 10.1: 794 / 150 / 86 / 570 of 1,600 voters.
     # The difference is -.04, z^2 = 17.36, and the interval of the text is -.06 to -.02.
-    found = table_of(794, 86, 150, 570)
-    assert found.change.mean == pytest.approx(-0.04)
-    assert (found.change.low, found.change.high) == (pytest.approx(-0.06, abs=0.003), pytest.approx(-0.02, abs=0.003))
-    assert found.change.p == pytest.approx(stats.chi2.sf(17.3559, 1), rel=1e-3)
-    assert found.two_by_two.p == pytest.approx(stats.binomtest(86, 236).pvalue)
-    assert found.two_by_two.odds_ratio == pytest.approx(86 / 150)
-    assert (found.wins, found.losses, found.ties) == (86, 150, 1364)
+    result = table_of(794, 86, 150, 570)
+    assert result.change.mean == pytest.approx(-0.04)
+    assert (result.change.low, result.change.high) == (pytest.approx(-0.06, abs=0.003), pytest.approx(-0.02, abs=0.003))
+    assert result.change.p == pytest.approx(stats.chi2.sf(17.3559, 1), rel=1e-3)
+    assert result.two_by_two.p == pytest.approx(stats.binomtest(86, 236).pvalue)
+    assert result.two_by_two.odds_ratio == pytest.approx(86 / 150)
+    assert (result.wins, result.losses, result.ties) == (86, 150, 1364)
 
 
 def test_the_odds_ratio_has_the_interval_of_the_exact_test():
@@ -72,8 +72,8 @@ def test_wilcoxon_is_undefined_for_equal_scores():
 def test_only_common_items_are_compared_and_other_items_are_counted():
     scores = scores_of([1, 0, 1, 1], [1, 1, 0, 1])
     scores.n[0, 0] = scores.n[1, 1] = scores.n[3, 1] = 0
-    found = pairs.compare_conditions(scores, 1, 2)
-    assert (found.items, found.only_a, found.only_b) == (1, 2, 1)
+    result = pairs.compare_conditions(scores, 1, 2)
+    assert (result.items, result.only_a, result.only_b) == (1, 2, 1)
     scores.n[2, 1] = 0
     assert pairs.compare_conditions(scores, 1, 2) is None
 
@@ -85,6 +85,6 @@ def test_the_interval_covers_the_true_difference_of_repeated_answers():
         difficulty = random.beta(2, 1, 40)
         a = random.binomial(5, difficulty) / 5
         b = random.binomial(5, np.clip(difficulty + 0.05 * (1 - difficulty), 0, 1)) / 5
-        found = pairs.compare_conditions(scores_of(a, b, n=5), 1, 2, (0.0, 1.0)).change
-        covered += found.low <= 0.05 / 3 <= found.high
+        result = pairs.compare_conditions(scores_of(a, b, n=5), 1, 2, (0.0, 1.0)).change
+        covered += result.low <= 0.05 / 3 <= result.high
     assert covered >= 930

@@ -15,11 +15,11 @@ ANSCOMBE_Y = [8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68]
 
 
 def test_pearson_gives_anscombes_correlation_and_its_interval():
-    found = pearson(ANSCOMBE_X, ANSCOMBE_Y)
-    assert found.r == pytest.approx(0.81642, abs=5e-6)
+    result = pearson(ANSCOMBE_X, ANSCOMBE_Y)
+    assert result.r == pytest.approx(0.81642, abs=5e-6)
     # As R's cor.test prints it for the same data.
-    assert (found.low, found.high) == (pytest.approx(0.4243912, abs=1e-7), pytest.approx(0.9506933, abs=1e-7))
-    assert found.p == pytest.approx(0.00217, abs=5e-6)
+    assert (result.low, result.high) == (pytest.approx(0.4243912, abs=1e-7), pytest.approx(0.9506933, abs=1e-7))
+    assert result.p == pytest.approx(0.00217, abs=5e-6)
 
 
 @given(st.lists(st.tuples(values, values), min_size=4, max_size=30))
@@ -28,21 +28,21 @@ def test_pearson_matches_scipy(pairs):
 
     x, y = (list(column) for column in zip(*pairs, strict=True))
     assume(max(x) - min(x) > 1 and max(y) - min(y) > 1)
-    found, library = pearson(x, y), pearsonr(x, y)
-    assert found.r == pytest.approx(library.statistic, abs=1e-6)
-    if abs(found.r) < 0.999:
+    result, library = pearson(x, y), pearsonr(x, y)
+    assert result.r == pytest.approx(library.statistic, abs=1e-6)
+    if abs(result.r) < 0.999:
         interval = library.confidence_interval()
         # Of skewed values the interval is wider; the tests below have its formula.
-        assert found.low <= interval.low + 1e-4
-        assert found.high >= interval.high - 1e-4
+        assert result.low <= interval.low + 1e-4
+        assert result.high >= interval.high - 1e-4
         if not _is_skewed(x, y):
-            assert (found.low, found.high) == pytest.approx((interval.low, interval.high), abs=1e-4)
-        assert found.p == pytest.approx(library.pvalue, abs=1e-6)
+            assert (result.low, result.high) == pytest.approx((interval.low, interval.high), abs=1e-4)
+        assert result.p == pytest.approx(library.pvalue, abs=1e-6)
 
 
 def test_points_on_a_line_have_no_interval():
-    found = pearson([1, 2, 3, 4], [10, 20, 30, 40])
-    assert (found.r, found.low, found.high, found.p) == (1, None, None, 0)
+    result = pearson([1, 2, 3, 4], [10, 20, 30, 40])
+    assert (result.r, result.low, result.high, result.p) == (1, None, None, 0)
 
 
 @pytest.mark.parametrize(("x", "y"), [([], []), ([1], [2]), ([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [0.1, 0.1, 0.1])])
@@ -56,26 +56,26 @@ def test_columns_of_different_lengths_are_rejected():
 
 
 def test_few_pairs_have_no_interval():
-    found = pearson([1, 2, 3], [1, 3, 2])
-    assert found.r == pytest.approx(0.5)
-    assert (found.low, found.high) == (None, None)
+    result = pearson([1, 2, 3], [1, 3, 2])
+    assert result.r == pytest.approx(0.5)
+    assert (result.low, result.high) == (None, None)
     assert pearson([1, 2], [1, 3]).p is None
 
 
 def test_skewed_values_get_the_jackknifes_error():
     x = [0.1, 0.2, 0.2, 0.3, 0.4, 0.5, 0.7, 6.0]
     y = [0.3, 0.1, 0.4, 0.2, 0.6, 0.4, 0.9, 3.0]
-    without = [math.atanh(np.corrcoef(np.delete(x, at), np.delete(y, at))[0, 1]) for at in range(8)]
+    without = [math.atanh(np.corrcoef(np.delete(x, index), np.delete(y, index))[0, 1]) for index in range(8)]
     error = math.sqrt(7 * np.var(without))
-    found = pearson(x, y)
-    assert math.atanh(found.high) - math.atanh(found.r) == pytest.approx(student.ppf(0.975, 7) * error)
-    assert -1 <= found.low < found.r < found.high <= 1
+    result = pearson(x, y)
+    assert math.atanh(result.high) - math.atanh(result.r) == pytest.approx(student.ppf(0.975, 7) * error)
+    assert -1 <= result.low < result.r < result.high <= 1
 
 
 @pytest.mark.parametrize("items", [10, 40])
 def test_the_interval_of_r_covers_skewed_values(items):
     draw = np.random.default_rng(5)
     x, e = draw.exponential(1, (2, 500, items))
-    found = [pearson(list(one), list(0.6 * one + 0.8 * other)) for one, other in zip(x, e, strict=True)]
-    covered = np.mean([one.low <= 0.6 <= one.high for one in found])
+    result = [pearson(list(first), list(0.6 * first + 0.8 * second)) for first, second in zip(x, e, strict=True)]
+    covered = np.mean([first.low <= 0.6 <= first.high for first in result])
     assert covered > 0.93 - 2 * 0.0114  # .0114 is the standard error of a share of .93 of 500. Fisher's covers .85.

@@ -80,9 +80,9 @@ def test_a_call_without_an_output_limit_has_no_cost_ceiling():
 
 
 def test_an_expected_cost_uses_the_nearest_observations():
-    own, group, pooled = (ObservedTokens(1000, mean, 8) for mean in (10.5, 20, 30))
+    nearest, group, pooled = (ObservedTokens(1000, mean, 8) for mean in (10.5, 20, 30))
     ceiling = Decimal("0.01")
-    assert compute_expected_cost(BARE, ceiling, own, group, pooled) == Expectation(Decimal("0.0031575"), "own", 8)
+    assert compute_expected_cost(BARE, ceiling, nearest, group, pooled) == Expectation(Decimal("0.0031575"), "own", 8)
     assert compute_expected_cost(BARE, ceiling, None, group, pooled).basis == "group"
     assert compute_expected_cost(BARE, ceiling, ObservedTokens(0, 0, 0), None, pooled).basis == "pooled"
     assert compute_expected_cost(BARE, ceiling) == Expectation(ceiling, "ceiling", 0)

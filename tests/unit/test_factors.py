@@ -23,14 +23,14 @@ LEVELS = {"noise": NOISE, "angle": ANGLE}
 
 
 def terms_of(fit):
-    return {one.factors: one for one in fit.tests}
+    return {test.factors: test for test in fit.tests}
 
 
 def test_the_published_example_is_reproduced():
     rows = [
-        {"person": person, "noise": NOISE[at], "angle": ANGLE[at], "time": time}
+        {"person": person, "noise": NOISE[index], "angle": ANGLE[index], "time": time}
         for person, times in enumerate(TIMES)
-        for at, time in enumerate(times)
+        for index, time in enumerate(times)
     ]
     published = AnovaRM(pd.DataFrame(rows), "time", "person", within=["noise", "angle"]).fit().anova_table["F Value"]
     assert published.round(2).tolist() == [33.77, 40.72, 45.31], "these are the data of the book"
@@ -40,25 +40,25 @@ def test_the_published_example_is_reproduced():
 
 
 def test_several_degrees_of_freedom_are_tested_by_hotellings_t_squared():
-    found = terms_of(fit_factors(TIMES, LEVELS))
+    result = terms_of(fit_factors(TIMES, LEVELS))
     without, with_noise = TIMES[:, :3], TIMES[:, 3:]
     angle = np.diff((without + with_noise) / 2, axis=1)
-    both = np.diff(with_noise - without, axis=1)
-    for factors, contrasts in ((("angle",), angle), (("noise", "angle"), both)):
+    differences = np.diff(with_noise - without, axis=1)
+    for factors, contrasts in ((("angle",), angle), (("noise", "angle"), differences)):
         oracle = hotelling(contrasts)
-        assert found[factors].f == pytest.approx(oracle.statistic)
-        assert found[factors].p == pytest.approx(oracle.pvalue)
-        assert found[factors].df == (2, 8)
+        assert result[factors].f == pytest.approx(oracle.statistic)
+        assert result[factors].p == pytest.approx(oracle.pvalue)
+        assert result[factors].df == (2, 8)
 
 
 def test_marginal_means_are_means_over_items_with_students_interval():
-    means = {(one.factor, one.level): one for one in fit_factors(TIMES, LEVELS).means}
+    means = {(mean.factor, mean.level): mean for mean in fit_factors(TIMES, LEVELS).means}
     of_person = TIMES[:, 3:].mean(axis=1)
     noise = means["noise", 1]
     assert noise.mean == pytest.approx(of_person.mean())
     assert noise.se == pytest.approx(of_person.std(ddof=1) / math.sqrt(10))
     assert noise.high - noise.mean == pytest.approx(2.262157 * noise.se, rel=1e-6)
-    assert [means["angle", at].mean for at in range(3)] == pytest.approx(TIMES.reshape(20, 3).mean(axis=0))
+    assert [means["angle", index].mean for index in range(3)] == pytest.approx(TIMES.reshape(20, 3).mean(axis=0))
 
 
 def test_a_missing_answer_does_not_change_a_constant_difference():
@@ -66,9 +66,9 @@ def test_a_missing_answer_does_not_change_a_constant_difference():
     scores = level + np.array([0.0, 2.0, 5.0, 7.0])
     scores = scores + np.random.default_rng(1).normal(0, 1e-3, scores.shape)
     scores[9:, 0] = np.nan  # The items with the highest level lack the first condition.
-    found = fit_factors(scores, {"model": (0, 0, 1, 1), "prompt": (0, 1, 0, 1)})
-    assert not found.complete
-    means = {(one.factor, one.level): one.mean for one in found.means}
+    result = fit_factors(scores, {"model": (0, 0, 1, 1), "prompt": (0, 1, 0, 1)})
+    assert not result.complete
+    means = {(mean.factor, mean.level): mean.mean for mean in result.means}
     assert means["model", 1] - means["model", 0] == pytest.approx(5, abs=0.01)
     assert means["prompt", 1] - means["prompt", 0] == pytest.approx(2, abs=0.01)
 
@@ -80,11 +80,11 @@ def test_an_incomplete_table_gives_the_least_squares_fit_of_statsmodels():
     scores = random.normal(0, 1, (15, 6)) + np.arange(6)
     scores[random.random(scores.shape) < 0.2] = np.nan
     rows = [
-        {"item": item, "noise": NOISE[at], "angle": ANGLE[at], "score": scores[item, at]}
-        for item, at in zip(*np.nonzero(~np.isnan(scores)), strict=True)
+        {"item": item, "noise": NOISE[index], "angle": ANGLE[index], "score": scores[item, index]}
+        for item, index in zip(*np.nonzero(~np.isnan(scores)), strict=True)
     ]
     fit = smf.ols("score ~ C(noise, Sum) * C(angle, Sum) + C(item, Sum)", pd.DataFrame(rows)).fit()
-    means = {(one.factor, one.level): one.mean for one in fit_factors(scores, LEVELS).means}
+    means = {(mean.factor, mean.level): mean.mean for mean in fit_factors(scores, LEVELS).means}
     noise, angle = fit.params["C(noise, Sum)[S.0]"], fit.params["C(angle, Sum)[S.1]"]
     assert means["noise", 0] - means["noise", 1] == pytest.approx(2 * noise)
     assert means["angle", 1] == pytest.approx(fit.params["Intercept"] + angle)
@@ -113,8 +113,8 @@ def test_a_test_needs_more_items_than_effects_and_variance():
 def test_intervals_stay_on_the_scale_and_have_a_width():
     scores = np.ones((12, 2))
     scores[0, 0] = 0
-    for one in fit_factors(scores, {"model": (0, 1)}, bounds=(0, 1)).means:
-        assert 0 <= one.low < one.high <= 1
+    for mean in fit_factors(scores, {"model": (0, 1)}, bounds=(0, 1)).means:
+        assert 0 <= mean.low < mean.high <= 1
 
 
 def test_the_false_positive_rate_equals_the_level():

@@ -30,35 +30,37 @@ def situations(draw):
 
 @given(situations())
 def test_slots_demands_and_budgets_are_never_exceeded(situation):
-    slots, demands, left = situation
-    given_ = share_slots(slots, demands, left)
+    slots, demands, budgets = situation
+    given_ = share_slots(slots, demands, budgets)
     assert sum(given_.values()) <= slots
     reserved = Counter()
     for demand in demands:
         assert 0 <= given_[demand.run_id] <= demand.wanted
         reserved[demand.experiment_id] += given_[demand.run_id] * demand.reserve_usd
-    for experiment, budget in left.items():
+    for experiment, budget in budgets.items():
         assert budget is None or reserved[experiment] <= budget
 
 
 @given(situations())
 def test_without_budgets_all_slots_are_used_while_there_is_demand(situation):
-    slots, demands, left = situation
-    given_ = share_slots(slots, demands, dict.fromkeys(left))
+    slots, demands, budgets = situation
+    given_ = share_slots(slots, demands, dict.fromkeys(budgets))
     assert sum(given_.values()) == min(slots, sum(demand.wanted for demand in demands))
 
 
 @given(situations())
 def test_free_slots_are_used_up_to_the_budget(situation):
-    slots, demands, left = situation
-    given_ = share_slots(slots, demands, left)
+    slots, demands, budgets = situation
+    given_ = share_slots(slots, demands, budgets)
     if sum(given_.values()) == slots:
         return
     for demand in demands:
-        budget = left[demand.experiment_id]
+        budget = budgets[demand.experiment_id]
         if given_[demand.run_id] < demand.wanted and budget is not None:
             spent = sum(
-                given_[one.run_id] * one.reserve_usd for one in demands if one.experiment_id == demand.experiment_id
+                given_[other.run_id] * other.reserve_usd
+                for other in demands
+                if other.experiment_id == demand.experiment_id
             )
             assert budget - spent < demand.reserve_usd
 

@@ -23,7 +23,7 @@ def test_canonical_json_has_sorted_keys_no_spaces_and_plain_unicode():
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        # printf '%s' '{}' | sha256sum, and so on: known without this program.
+        # printf '%s' '{}' | sha256sum, and so on, computed without this program.
         ({}, "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"),
         ("", "12ae32cb1ec02d01eda3581b127c1fee3b0dc53572ed6baf239721a03d82e126"),
         ([], "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"),

@@ -64,14 +64,14 @@ def test_orientation_does_not_change_the_tokens_of_an_image(width, height):
 
 @given(sides, sides)
 def test_no_image_exceeds_the_maximum_of_its_rule(width, height):
-    most = {
+    maximum = {
         "o4-mini": 1536 * 1.72 + 1,
         "gpt-5.5": 12_000,
         "claude-haiku-4-5": 1568,
         "claude-opus-4-8": 4784,
         "qwen3-vl": 16_386,
     }
-    for model, limit in most.items():
+    for model, limit in maximum.items():
         assert find_image_rule(model).count_tokens(width, height) <= limit
 
 

@@ -50,63 +50,73 @@ def sums_by_hand(answers, condition):
 
 @given(cells)
 def test_sums_of_a_condition_match_its_scores(answers):
-    made = item_scores_of(answers)
+    item_scores = item_scores_of(answers)
     for condition in CONDITIONS:
         expected = sums_by_hand(answers, condition)
-        found = made.sum_condition(condition).about(0.0)
+        result = item_scores.sum_condition(condition).about(0.0)
         for name in ClusterSums.__slots__:
-            assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-6), name
+            assert getattr(result, name) == pytest.approx(getattr(expected, name), abs=1e-6), name
 
 
 @given(cells, scores)
 def test_a_missing_answer_can_count_as_a_score(answers, score):
     filled = {key: [score if value is None else value for value in values] for key, values in answers.items()}
-    made, expected = item_scores_of(answers).fill_missing(score), item_scores_of(filled)
-    assert made.n.tolist() == expected.n.tolist()
-    assert not made.missing.any()
-    np.testing.assert_allclose(made.mean, expected.mean, atol=1e-9)
-    np.testing.assert_allclose(made.within, expected.within, atol=1e-6)
+    item_scores, expected = item_scores_of(answers).fill_missing(score), item_scores_of(filled)
+    assert item_scores.n.tolist() == expected.n.tolist()
+    assert not item_scores.missing.any()
+    np.testing.assert_allclose(item_scores.mean, expected.mean, atol=1e-9)
+    np.testing.assert_allclose(item_scores.within, expected.within, atol=1e-6)
 
 
 @given(cells)
 def test_pairs_are_the_items_with_scores_in_both_conditions(answers):
-    made = item_scores_of(answers)
-    both, differences = made.pair_conditions(7, 5)
+    item_scores = item_scores_of(answers)
+    items, differences = item_scores.pair_conditions(7, 5)
     expected = {
         item: fmean(b) - fmean(a)
         for item in ITEMS
         if (a := [v for v in answers[item, 7] if v is not None])
         and (b := [v for v in answers[item, 5] if v is not None])
     }
-    assert made.items[both].tolist() == list(expected)
+    assert item_scores.items[items].tolist() == list(expected)
     assert differences.tolist() == pytest.approx(list(expected.values()))
 
 
 @given(cells, st.booleans())
 def test_the_stored_form_gives_the_same_scores(answers, is_binary):
-    made = item_scores_of(answers, is_binary=is_binary)
-    again = ItemScores.decode(made.encode())
+    item_scores = item_scores_of(answers, is_binary=is_binary)
+    decoded = ItemScores.decode(item_scores.encode())
     for name in ("items", "conditions", "n", "missing", "mean", "within"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(made, name))
-    assert again.is_binary is is_binary
+        np.testing.assert_array_equal(getattr(decoded, name), getattr(item_scores, name))
+    assert decoded.is_binary is is_binary
 
 
 def test_items_and_conditions_can_be_selected_by_mask_and_by_key():
-    made = item_scores_of({(item, condition): [float(item + condition)] for item in ITEMS for condition in CONDITIONS})
-    few = made.select_items(np.array([True, False, True])).select_conditions([5])
+    item_scores = item_scores_of(
+        {(item, condition): [float(item + condition)] for item in ITEMS for condition in CONDITIONS}
+    )
+    few = item_scores.select_items(np.array([True, False, True])).select_conditions([5])
     assert few.items.tolist() == [30, 20]
     assert few.mean.tolist() == [[35.0], [25.0]]
     with pytest.raises(KeyError):
-        made.select_conditions([6])
+        item_scores.select_conditions([6])
 
 
 def test_scores_near_a_billion_keep_their_spread():
-    made = ItemScores.from_rows([(30, 7, 2, 0, 1e9 + 0.5, 0.5)], ITEMS, CONDITIONS, is_binary=False)
-    assert made.within[0, 0] == 0.5
-    assert math.isnan(made.mean[1, 0])
+    item_scores = ItemScores.from_rows([(30, 7, 2, 0, 1e9 + 0.5, 0.5)], ITEMS, CONDITIONS, is_binary=False)
+    assert item_scores.within[0, 0] == 0.5
+    assert math.isnan(item_scores.mean[1, 0])
 
 
 def test_arrays_of_a_wrong_shape_are_refused():
-    made = item_scores_of({(item, condition): [1.0] for item in ITEMS for condition in CONDITIONS})
+    item_scores = item_scores_of({(item, condition): [1.0] for item in ITEMS for condition in CONDITIONS})
     with pytest.raises(ValueError, match="missing has the shape"):
-        ItemScores(made.items, made.conditions, made.n, made.missing[:1], made.mean, made.within, False)
+        ItemScores(
+            item_scores.items,
+            item_scores.conditions,
+            item_scores.n,
+            item_scores.missing[:1],
+            item_scores.mean,
+            item_scores.within,
+            False,
+        )

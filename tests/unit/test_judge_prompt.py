@@ -35,12 +35,12 @@ def test_equal_answers_get_equal_fences():
 
 @given(st.text(alphabet="{}answer_tg ", max_size=60))
 def test_braces_in_an_answer_are_not_substituted(answer):
-    told = {
+    values = {
         **judge_prompt.build_rubric_variables(SCORE),
         **judge_prompt.build_answer_variables(answer, None),
         "target": "SECRET",
     }
-    (message,) = prompts.render([{"role": "user", "content": "{{answer}}"}], told)
+    (message,) = prompts.render([{"role": "user", "content": "{{answer}}"}], values)
     assert answer in message["content"]
     assert "SECRET" not in message["content"]
 
@@ -110,9 +110,9 @@ NAMES = st.sampled_from(["N", "n", "score", "reasoning", "right", "..."])
 def test_the_verdict_form_is_valid_json_for_any_criterion_name(names, kind):
     parts = [{"name": name} for name in names]
     form = judge_prompt.build_verdict_form({"kind": kind, "criteria": parts, "labels": parts})
-    shown = json.loads(re.search(r"```json\n(.*)\n```", form)[1])
-    assert set(shown) == {{"pairwise": "winner"}.get(kind, kind), "reasoning"}
-    assert kind != "criteria" or list(shown["criteria"]) == names
+    form_content = json.loads(re.search(r"```json\n(.*)\n```", form)[1])
+    assert set(form_content) == {{"pairwise": "winner"}.get(kind, kind), "reasoning"}
+    assert kind != "criteria" or list(form_content["criteria"]) == names
 
 
 def test_the_form_of_a_score_has_a_number_placeholder():

@@ -41,51 +41,51 @@ def strata_of(made):
 @pytest.mark.slow
 @given(sites(), seeds, st.data())
 def test_a_draw_does_not_depend_on_the_order_of_candidates(site, seed, data):
-    said = spec(draw=data.draw(st.integers(1, len(site))), seed=seed)
+    draw_spec = spec(draw=data.draw(st.integers(1, len(site))), seed=seed)
     shuffled = data.draw(st.permutations(site))
-    assert draw(said, site, at=NOON) == draw(said, shuffled, at=NOON)
+    assert draw(draw_spec, site, at=NOON) == draw(draw_spec, shuffled, at=NOON)
 
 
 @given(sites(), seeds, st.sampled_from(["price", "provider", "family", "none"]), st.data())
 def test_each_stratum_gets_its_share_and_at_least_one_model(site, seed, by, data):
-    fewest = 1 if by == "price" else len({getattr(one, by) for one in site}) if by != "none" else 1
+    fewest = 1 if by == "price" else len({getattr(model, by) for model in site}) if by != "none" else 1
     n = data.draw(st.integers(fewest, len(site)))
-    made = draw(spec(draw=n, seed=seed, by=by), site, at=NOON)
-    strata = strata_of(made)
+    result = draw(spec(draw=n, seed=seed, by=by), site, at=NOON)
+    strata = strata_of(result)
     shares = allocate_proportionally({name: len(members) for name, members in strata.items()}, n)
-    assert {name: len(set(members) & set(made.drawn)) for name, members in strata.items()} == shares
-    assert len(set(made.drawn)) == n
+    assert {name: len(set(members) & set(result.drawn)) for name, members in strata.items()} == shares
+    assert len(set(result.drawn)) == n
     assert min(shares.values()) >= 1
-    assert sorted(name for members in strata.values() for name in members) == sorted(one.name for one in site)
+    assert sorted(name for members in strata.values() for name in members) == sorted(model.name for model in site)
 
 
 @given(sites(), st.integers(1, 6))
 def test_price_bands_ascend_and_never_split_equal_prices(site, bands):
-    made = draw(spec(draw=len(site), bands=min(bands, len(site))), site, at=NOON)
-    sides = [[one.price for one in stratum.candidates] for stratum in made.strata]
+    result = draw(spec(draw=len(site), bands=min(bands, len(site))), site, at=NOON)
+    sides = [[one.price for one in stratum.candidates] for stratum in result.strata]
     assert all(max(low) < min(high) for low, high in pairwise(sides))
 
 
 @given(sites(), seeds, st.data())
 def test_a_draw_record_can_be_read_back_and_is_refused_after_a_change(site, seed, data):
     n = data.draw(st.integers(1, len(site)))
-    made = draw(spec(draw=n, seed=seed, by="none"), site, at=NOON)
-    assert Draw.model_validate(made.content) == made
+    result = draw(spec(draw=n, seed=seed, by="none"), site, at=NOON)
+    assert Draw.model_validate(result.content) == result
     if n < len(site):
-        others = sorted({one.name for one in site} - set(made.drawn))
+        not_drawn = sorted({model.name for model in site} - set(result.drawn))
         with pytest.raises(ValidationError, match=f"this is not what the seed {seed} draws"):
-            Draw.model_validate(made.content | {"drawn": [*made.drawn[:-1], others[0]]})
+            Draw.model_validate(result.content | {"drawn": [*result.drawn[:-1], not_drawn[0]]})
 
 
 def test_a_draw_is_the_same_on_every_machine():
-    site = [candidate(f"m{at}", str(at)) for at in range(9)]
-    made = draw(spec(draw=4), site, at=NOON)
-    assert strata_of(made) == {
+    site = [candidate(f"m{index}", str(index)) for index in range(9)]
+    result = draw(spec(draw=4), site, at=NOON)
+    assert strata_of(result) == {
         "band 1: $0 to $4": ["m0", "m1", "m2"],
         "band 2: $6 to $10": ["m3", "m4", "m5"],
         "band 3: $12 to $16": ["m6", "m7", "m8"],
     }
-    assert made.drawn == ["m3", "m6", "m2", "m0"]
+    assert result.drawn == ["m3", "m6", "m2", "m0"]
 
 
 def test_the_price_is_the_sum_for_a_million_input_and_a_million_output_tokens():
@@ -111,8 +111,8 @@ def test_values_of_one_filter_are_alternatives_and_filters_combine():
     ]
 
     def from_(*wanted):
-        made = draw(DrawSpec.model_validate({"draw": 1, "by": "none", "from": list(wanted)}), site, at=NOON)
-        return sorted(one.name for one in made.candidates)
+        result = draw(DrawSpec.model_validate({"draw": 1, "by": "none", "from": list(wanted)}), site, at=NOON)
+        return sorted(one.name for one in result.candidates)
 
     assert from_("family:qwen", "family:llama") == ["llama4", "qwen3", "qwen3-vl"]
     assert from_("family:qwen", "endpoint:lab") == ["qwen3"]

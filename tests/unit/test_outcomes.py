@@ -31,30 +31,30 @@ SPENDS_NOTHING = (REFUSED_SCHEMA, ErrorClass.DUPLICATE_IN_FLIGHT)
     "error_class", [one for one in ErrorClass if one.kind is Kind.TRANSIENT and one not in SPENDS_NOTHING]
 )
 def test_a_transient_failure_is_retried_until_the_last_attempt(error_class):
-    again = concluded(error_class)
-    assert (again.status, again.unspent) == ("pending", False)
-    assert again.wait_s > 0
+    outcome = concluded(error_class)
+    assert (outcome.status, outcome.unspent) == ("pending", False)
+    assert outcome.wait_s > 0
     assert concluded(error_class, attempts=3).status == "failed"
 
 
 def test_a_rejected_schema_uses_no_attempt_up_to_a_limit():
-    again = concluded(REFUSED_SCHEMA, attempts=3)
-    assert (again.status, again.unspent) == ("pending", True)
+    outcome = concluded(REFUSED_SCHEMA, attempts=3)
+    assert (outcome.status, outcome.unspent) == ("pending", True)
     assert concluded(REFUSED_SCHEMA, attempts=3, yields=outcomes.MAX_YIELDS).status == "failed"
 
 
 @given(st.integers(0, 10_000))
 def test_waiting_for_an_equal_request_uses_no_attempt(yields):
-    again = concluded(ErrorClass.DUPLICATE_IN_FLIGHT, attempts=3, yields=yields)
-    assert (again.status, again.unspent, again.pause_s) == ("pending", True, None)
-    assert 0 < again.wait_s <= outcomes.MAX_POLL_S
+    outcome = concluded(ErrorClass.DUPLICATE_IN_FLIGHT, attempts=3, yields=yields)
+    assert (outcome.status, outcome.unspent, outcome.pause_s) == ("pending", True, None)
+    assert 0 < outcome.wait_s <= outcomes.MAX_POLL_S
 
 
 @pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.ENDPOINT])
 def test_an_overload_pauses_the_endpoint_and_uses_no_attempt_up_to_a_limit(error_class):
-    back = concluded(error_class, attempts=3)
-    assert (back.status, back.unspent) == ("pending", True)
-    assert back.pause_s > 0
+    outcome = concluded(error_class, attempts=3)
+    assert (outcome.status, outcome.unspent) == ("pending", True)
+    assert outcome.pause_s > 0
     assert concluded(error_class, attempts=3, yields=outcomes.MAX_YIELDS).status == "failed"
 
 

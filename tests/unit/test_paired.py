@@ -41,19 +41,19 @@ def test_the_sign_flip_test_of_fishers_maize_is_reproduced():
 
 
 def test_students_sleep_data_have_the_published_t_and_interval():
-    found = change(SLEEP)
-    assert (found.n, found.mean, found.test) == (10, pytest.approx(1.58), SIGN_FLIPS)
-    assert found.mean / found.se == pytest.approx(4.0621, abs=1e-4)
-    assert (found.low, found.high) == pytest.approx((5 / 6, 37 / 15))
+    result = change(SLEEP)
+    assert (result.n, result.mean, result.test) == (10, pytest.approx(1.58), SIGN_FLIPS)
+    assert result.mean / result.se == pytest.approx(4.0621, abs=1e-4)
+    assert (result.low, result.high) == pytest.approx((5 / 6, 37 / 15))
 
 
 def test_many_items_are_tested_by_students_test():
     differences = [0.5, -0.25, 0.0, 1.0, 0.125] * 4
-    found, expected = change(differences), ttest_1samp(differences, 0)
+    result, expected = change(differences), ttest_1samp(differences, 0)
     interval = expected.confidence_interval()
-    assert found.test == STUDENT
-    assert found.mean / found.se == pytest.approx(expected.statistic)
-    assert (found.p, found.low, found.high) == pytest.approx((expected.pvalue, interval.low, interval.high))
+    assert result.test == STUDENT
+    assert result.mean / result.se == pytest.approx(expected.statistic)
+    assert (result.p, result.low, result.high) == pytest.approx((expected.pvalue, interval.low, interval.high))
 
 
 @pytest.mark.parametrize(("differences", "p"), [([0.0] * 30, 1.0), ([0.5] * 30, 2.0**-29), ([0.0] * 4, 1.0)])
@@ -62,8 +62,8 @@ def test_equal_differences_are_tested_by_their_signs(differences, p):
 
 
 def test_one_item_has_a_difference_and_no_test():
-    found = change([0.5])
-    assert (found.mean, found.se, found.p, found.test) == (0.5, None, None, "")
+    result = change([0.5])
+    assert (result.mean, result.se, result.p, result.test) == (0.5, None, None, "")
     assert estimate_change(0, 0.0, None) is None
 
 
@@ -77,12 +77,12 @@ def test_few_items_require_their_single_differences():
 @given(scores)
 @settings(max_examples=60, deadline=None)
 def test_swapping_the_sides_changes_only_the_sign(differences):
-    one, other = change(differences), change([-value for value in differences])
-    assert other.mean == pytest.approx(-one.mean)
-    assert (other.n, other.test, other.se) == (one.n, one.test, pytest.approx(one.se))
-    assert other.p == pytest.approx(one.p)
-    if one.low is not None:
-        assert (other.low, other.high) == (pytest.approx(-one.high, abs=1e-9), pytest.approx(-one.low, abs=1e-9))
+    first, second = change(differences), change([-value for value in differences])
+    assert second.mean == pytest.approx(-first.mean)
+    assert (second.n, second.test, second.se) == (first.n, first.test, pytest.approx(first.se))
+    assert second.p == pytest.approx(first.p)
+    if first.low is not None:
+        assert (second.low, second.high) == (pytest.approx(-first.high, abs=1e-9), pytest.approx(-first.low, abs=1e-9))
 
 
 @given(st.lists(st.integers(-6, 6), min_size=2, max_size=14), st.randoms(use_true_random=False))
@@ -115,25 +115,25 @@ whole = st.lists(st.integers(-1, 1), min_size=2, max_size=30)
 @settings(max_examples=80, deadline=None)
 def test_the_interval_contains_zero_if_and_only_if_the_test_does_not_reject(differences):
     for scale in ({"span": 1.0, "is_single_answer": True}, {"span": 6.0}):
-        found = change(differences, **scale)
-        assert (found.low <= 1e-12 and found.high >= -1e-12) == (found.p > 0.05), scale
-        assert found.low <= found.mean + 1e-12
-        assert found.mean - 1e-12 <= found.high
+        result = change(differences, **scale)
+        assert (result.low <= 1e-12 and result.high >= -1e-12) == (result.p > 0.05), scale
+        assert result.low <= result.mean + 1e-12
+        assert result.mean - 1e-12 <= result.high
 
 
 @pytest.mark.parametrize("items", [2, 5, 6, 16, 17, 40, 200])
 @pytest.mark.parametrize("scale", [{"span": 1.0, "is_single_answer": True}, {"span": 6.0}, {"span": 100.0}])
 def test_unchanged_items_have_an_interval_with_a_width_on_the_scale(items, scale):
-    found = change([0.0] * items, **scale)
-    assert (found.mean, found.p) == (0, 1)
-    assert -scale["span"] <= found.low < -0.01
-    assert 0.01 < found.high <= scale["span"]
+    result = change([0.0] * items, **scale)
+    assert (result.mean, result.p) == (0, 1)
+    assert -scale["span"] <= result.low < -0.01
+    assert 0.01 < result.high <= scale["span"]
 
 
 def test_equal_differences_of_unknown_scale_have_a_reason_and_no_interval():
     for items in (8, 30):
-        found = change([0.5] * items)
-        assert (found.low, found.high, found.reason) == (None, None, NO_SPREAD)
+        result = change([0.5] * items)
+        assert (result.low, result.high, result.reason) == (None, None, NO_SPREAD)
 
 
 def test_tangos_interval_matches_the_published_interval():
@@ -155,17 +155,17 @@ def test_mcnemars_test_equals_the_chi_squared_test():
 
 
 def test_single_binary_answers_have_tangos_interval_and_mcnemars_test():
-    found = change([1] * 12 + [-1] * 2 + [0] * 36, span=1.0, is_single_answer=True)
-    assert (found.test, found.p) == (MCNEMAR, pytest.approx(mcnemar_p(12, 2)))
-    assert (found.low, found.high) == pytest.approx(tango_interval(12, 2, 50))
+    result = change([1] * 12 + [-1] * 2 + [0] * 36, span=1.0, is_single_answer=True)
+    assert (result.test, result.p) == (MCNEMAR, pytest.approx(mcnemar_p(12, 2)))
+    assert (result.low, result.high) == pytest.approx(tango_interval(12, 2, 50))
 
 
 @pytest.mark.parametrize("items", [8, 11, 20, 40])
 @pytest.mark.parametrize(("gains", "losses"), [(0.05, 0.0), (0.1, 0.02), (0.3, 0.05), (0.2, 0.2), (0.6, 0.0)])
 def test_the_interval_of_a_change_of_shares_covers_93_percent(gains, losses, items):
-    drawn = np.random.default_rng(3).choice([1, -1, 0], size=(400, items), p=[gains, losses, 1 - gains - losses])
-    found = [change(row.tolist(), span=1.0, is_single_answer=True) for row in drawn]
-    covered = np.mean([one.low - 1e-9 <= gains - losses <= one.high + 1e-9 for one in found])
+    samples = np.random.default_rng(3).choice([1, -1, 0], size=(400, items), p=[gains, losses, 1 - gains - losses])
+    intervals = [change(row.tolist(), span=1.0, is_single_answer=True) for row in samples]
+    covered = np.mean([interval.low - 1e-9 <= gains - losses <= interval.high + 1e-9 for interval in intervals])
     assert covered > 0.93 - 2 * 0.0128  # .0128 is the standard error of a share of .93 of 400.
 
 
@@ -185,7 +185,7 @@ def test_adjusted_p_values_keep_the_order_and_are_never_smaller(ps):
 def test_without_drift_at_most_5_percent_of_tests_reject(items, least):
     """2,000 pairs of waves: items of all difficulties, right or wrong, three repetitions, the same chances in both.
 
-    Few items of which many answer alike both times leave few patterns of signs: then it is fewer.
+    Few items with mostly equal answers allow few patterns of signs, so fewer tests reject.
     """
     random = np.random.default_rng(20260301)
     chances = random.beta(0.8, 0.8, size=(2000, items))

@@ -30,7 +30,7 @@ def test_a_paired_comparison_matches_the_textbook_formula():
 def test_the_formula_matches_millers():
     """n = (z + z)^2 (omega^2 + sigma_A^2/K_A + sigma_B^2/K_B) / delta^2, for omega^2 = 1/9, sigma^2 = 1/6, K = 10."""
     n = (1.959964 + 0.841621) ** 2 * (1 / 9 + 2 / 60) / 0.03**2
-    b = (1 / 6 + 1 / 12) / (1 / 6 + 1 / 12 + 1 / 6)  # any variance of items that leaves omega^2 as it is
+    b = (1 / 6 + 1 / 12) / (1 / 6 + 1 / 12 + 1 / 6)  # any variance of items with the same omega^2
     total = (1 / 6) / (1 - b)
     given_ = Assumptions(between=b, correlation=1 - (1 / 9) / (2 * b * total))
     assert compute_smallest_difference(round(n), 10, given_) * math.sqrt(total) == pytest.approx(0.03, rel=1e-3)
@@ -52,9 +52,9 @@ def test_simulated_power_equals_the_stated_power(between, correlation, repeats):
 
 @given(sizes, samples, assumptions)
 def test_doubling_items_is_at_least_as_informative_as_doubling_samples(n, k, given_):
-    found = compute_detectable_effect(n, k, given_)
-    assert found.with_twice_the_items <= found.with_twice_the_samples * (1 + 1e-12)
-    assert found.with_twice_the_items == pytest.approx(found.d / math.sqrt(2))
+    result = compute_detectable_effect(n, k, given_)
+    assert result.with_twice_the_items <= result.with_twice_the_samples * (1 + 1e-12)
+    assert result.with_twice_the_items == pytest.approx(result.d / math.sqrt(2))
 
 
 @given(sizes, samples, assumptions, sizes, samples)
@@ -73,7 +73,7 @@ def test_more_power_requires_a_larger_difference(n, k, one, other):
 
 
 def test_repetitions_do_not_count_as_items():
-    """Where all variance lies between items, a thousand samples of each say no more than one."""
+    """If all variance lies between items, a thousand samples of each add no information."""
     all_between = Assumptions(between=1)
     assert compute_smallest_difference(40, 1000, all_between) == compute_smallest_difference(40, 1, all_between)
 
@@ -90,6 +90,6 @@ def test_one_item_detects_nothing_and_invalid_values_are_refused():
 
 
 def test_binary_scores_have_a_standard_deviation_of_at_most_one_half():
-    found = compute_detectable_effect(100, 1, DEFAULT_ASSUMPTIONS)
-    assert found.percentage_points == pytest.approx(50 * found.d)
+    result = compute_detectable_effect(100, 1, DEFAULT_ASSUMPTIONS)
+    assert result.percentage_points == pytest.approx(50 * result.d)
     assert compute_detectable_effect(2, 1, Assumptions(between=0)).share == 1.0

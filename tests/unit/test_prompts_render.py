@@ -163,7 +163,11 @@ def test_valid_prompts_render_completely(value, content, with_system):
 
 def test_a_salt_differs_between_trials_and_is_equal_in_retries():
     salts = {
-        make_salt(run, key, dimension, at) for run in (1, 2) for key in "ab" for dimension in ("", "v") for at in (0, 1)
+        make_salt(run, key, dimension, index)
+        for run in (1, 2)
+        for key in "ab"
+        for dimension in ("", "v")
+        for index in (0, 1)
     }
     assert len(salts) == 16
     assert make_salt(7, "Bark 5", "arousal", 3) == make_salt("7", "Bark 5", "arousal", 3) == "394d8787e3"

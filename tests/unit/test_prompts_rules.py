@@ -53,9 +53,9 @@ def test_allowed_variables_can_be_restricted():
 
 
 def test_an_unknown_variable_is_reported_with_all_available_names():
-    (said,) = validate([{"role": "user", "content": "{{inputs}}"}])
-    assert said.startswith("Turn 1: unknown variable {{inputs}}. It may name {{input}}, ")
-    assert all("{{" + name + "}}" in said for name in ALLOWED | {"meta.NAME"})
+    (error,) = validate([{"role": "user", "content": "{{inputs}}"}])
+    assert error.startswith("Turn 1: unknown variable {{inputs}}. It may name {{input}}, ")
+    assert all("{{" + name + "}}" in error for name in ALLOWED | {"meta.NAME"})
 
 
 @pytest.mark.parametrize(

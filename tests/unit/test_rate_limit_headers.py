@@ -42,9 +42,9 @@ def test_a_reset_is_a_duration_a_number_or_a_timestamp(reset, seconds):
     headers = {"x-ratelimit-remaining-requests": "3"}
     if reset is not None:
         headers["x-ratelimit-reset-requests"] = reset
-    left = parse_allowance(headers, NOW).requests
-    assert left.n == 3
-    assert left.resets_in_s == pytest.approx(seconds, abs=0.001)
+    allowance = parse_allowance(headers, NOW).requests
+    assert allowance.n == 3
+    assert allowance.resets_in_s == pytest.approx(seconds, abs=0.001)
 
 
 def test_reset_times_use_the_providers_clock():
@@ -69,8 +69,8 @@ def test_headers_of_each_provider_are_parsed():
         "anthropic-ratelimit-output-tokens-remaining": "800",
         "anthropic-ratelimit-output-tokens-reset": "2026-11-20T12:00:08Z",
     }
-    said = parse_allowance(anthropic, NOW)
-    assert (said.requests, said.tokens) == (Remaining(49, 2.0), Remaining(800, 8.0))
+    allowance = parse_allowance(anthropic, NOW)
+    assert (allowance.requests, allowance.tokens) == (Remaining(49, 2.0), Remaining(800, 8.0))
     assert parse_allowance({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "20"}, NOW).requests == Remaining(
         0, 20.0
     )
@@ -84,8 +84,8 @@ def test_headers_without_remaining_rates_give_no_allowance():
 
 @given(st.dictionaries(st.sampled_from(["x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"]), st.text()))
 def test_no_header_makes_parsing_fail(headers):
-    said = parse_allowance(headers, NOW)
-    assert said is None or 0 <= said.requests.resets_in_s <= LONGEST_S
+    allowance = parse_allowance(headers, NOW)
+    assert allowance is None or 0 <= allowance.requests.resets_in_s <= LONGEST_S
 
 
 def after(headers, *, in_flight=0):
@@ -97,23 +97,23 @@ RATES = RateLimits(max_concurrency=50)
 
 
 def test_no_call_starts_until_an_exhausted_rate_resets():
-    held = after({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"})
-    assert count_free_slots(held, RATES, 0) == 0
-    assert count_free_slots(refill(held, RATES, EPOCH + 19, "today"), RATES, 0) == 0
-    assert count_free_slots(refill(held, RATES, EPOCH + 20, "today"), RATES, 0) == 50
+    rates = after({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"})
+    assert count_free_slots(rates, RATES, 0) == 0
+    assert count_free_slots(refill(rates, RATES, EPOCH + 19, "today"), RATES, 0) == 0
+    assert count_free_slots(refill(rates, RATES, EPOCH + 20, "today"), RATES, 0) == 50
 
 
 def test_calls_in_flight_reduce_the_remaining_requests():
-    held = after({"x-ratelimit-remaining-requests": "10", "x-ratelimit-reset-requests": "20s"}, in_flight=4)
-    assert count_free_slots(held, RATES, 4) == 6
-    assert count_free_slots(consume_tokens(held, 6, 0), RATES, 10) == 0
+    rates = after({"x-ratelimit-remaining-requests": "10", "x-ratelimit-reset-requests": "20s"}, in_flight=4)
+    assert count_free_slots(rates, RATES, 4) == 6
+    assert count_free_slots(consume_tokens(rates, 6, 0), RATES, 10) == 0
 
 
 def test_no_call_starts_without_remaining_tokens():
-    held = after({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "20s"})
-    assert count_free_slots(held, RATES, 0) == 0
-    assert held.tokens_left == 0
-    assert count_free_slots(refill(held, RATES, EPOCH + 21, "today"), RATES, 0) == 50
+    rates = after({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "20s"})
+    assert count_free_slots(rates, RATES, 0) == 0
+    assert rates.tokens_left == 0
+    assert count_free_slots(refill(rates, RATES, EPOCH + 21, "today"), RATES, 0) == 50
 
 
 def test_unknown_fields_of_another_version_are_ignored():

@@ -18,13 +18,13 @@ from runs_app.engine.rate_limiter import (
 steps = st.lists(st.tuples(st.floats(0, 30), st.integers(0, 200)), min_size=1, max_size=60)
 
 
-def starts_over(rates, wishes):
-    """The times at which calls start, when as many start as are wanted and admitted."""
+def list_starts(rates, wishes):
+    """Return the times at which the admitted calls start."""
     limiter, now, starts = RateLimiterState(), 1000.0, []
-    for pause, wanted in wishes:
+    for pause, n_wanted in wishes:
         now += pause
         limiter = refill(limiter, rates, now, "2026-01-01")
-        n = min(wanted, count_free_slots(limiter, rates, in_flight=0))
+        n = min(n_wanted, count_free_slots(limiter, rates, in_flight=0))
         limiter = consume_tokens(limiter, n, 0)
         starts += [now] * n
     return starts
@@ -34,18 +34,18 @@ def starts_over(rates, wishes):
 @given(steps, st.integers(1, 600))
 def test_no_minute_exceeds_the_rate_of_requests(wishes, rpm):
     rates = RateLimits(max_concurrency=1000, requests_per_minute=rpm, adaptive=False)
-    starts = starts_over(rates, wishes)
+    starts = list_starts(rates, wishes)
     for begin in starts:
         assert sum(begin <= start < begin + 60 for start in starts) <= rpm
 
 
 @given(steps, st.integers(1, 300))
 def test_no_day_exceeds_its_quota(wishes, rpd):
-    assert len(starts_over(RateLimits(1000, requests_per_day=rpd, adaptive=False), wishes)) <= rpd
+    assert len(list_starts(RateLimits(1000, requests_per_day=rpd, adaptive=False), wishes)) <= rpd
 
 
 def test_a_rate_of_one_per_minute_starts_one_call_per_minute():
-    assert starts_over(RateLimits(10, requests_per_minute=1, adaptive=False), [(31, 5)] * 6) == [1031, 1093, 1155]
+    assert list_starts(RateLimits(10, requests_per_minute=1, adaptive=False), [(31, 5)] * 6) == [1031, 1093, 1155]
 
 
 def test_a_new_day_begins_a_new_count():
@@ -102,9 +102,9 @@ def test_one_overload_cuts_the_limit_once():
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5), st.integers(0, 60)), max_size=50), st.integers(1, 64))
 def test_the_limit_stays_between_one_and_the_operators_maximum(batches, most):
     rates, limiter = RateLimits(most), RateLimiterState(limit=min(FIRST_LIMIT, most))
-    for at, (answered, overloaded, in_flight) in enumerate(batches):
+    for index, (answered, overloaded, in_flight) in enumerate(batches):
         limiter = adapt_limit(
-            limiter, rates, in_flight=in_flight, answered=answered, overloaded=overloaded, now=float(at)
+            limiter, rates, in_flight=in_flight, answered=answered, overloaded=overloaded, now=float(index)
         )
         assert 1 <= limiter.limit <= most
 

@@ -15,11 +15,11 @@ POINTS = 1_500
 
 @pytest.mark.parametrize("setting", COVERAGE, ids=str)
 def test_the_interval_at_the_stop_has_the_coverage_of_the_table(setting):
-    for shape, told in zip(SHAPES, COVERAGE[setting], strict=True):
-        found, _ = simulate(*setting, shape, points=POINTS, seed=7)
-        # Four standard errors of the difference; the floor is for shares so near 1 that their own error vanishes.
-        error = max(0.002, (told * (1 - told) / POINTS) ** 0.5)
-        assert found == pytest.approx(told, abs=4 * error), shape
+    for shape, documented in zip(SHAPES, COVERAGE[setting], strict=True):
+        result, _ = simulate(*setting, shape, points=POINTS, seed=7)
+        # Four standard errors of the difference; the minimum is for shares near 1, whose own error vanishes.
+        error = max(0.002, (documented * (1 - documented) / POINTS) ** 0.5)
+        assert result == pytest.approx(documented, abs=4 * error), shape
 
 
 def test_checking_after_each_round_costs_at_most_one_point_of_coverage():
@@ -27,23 +27,23 @@ def test_checking_after_each_round_costs_at_most_one_point_of_coverage():
 
 
 def test_the_simulation_uses_the_interval_of_the_stopping_rule():
-    at = np.arange(SCALE[0], SCALE[1] + 1)
+    index = np.arange(SCALE[0], SCALE[1] + 1)
     counts = np.random.default_rng(5).multinomial(32, SHAPES["wide"], 50)
-    centers, margins = rating_coverage._compute_intervals(counts, at, 32)
+    centers, margins = rating_coverage._compute_intervals(counts, index, 32)
     for row, center, margin in zip(counts, centers, margins, strict=True):
-        values = np.repeat(at, row)
-        known = Ratings(32, 32, float(values.mean()), float(values.std(ddof=1)), SCALE).interval(CONFIDENCE)
-        assert (known.center, known.margin) == pytest.approx((center, margin))
+        values = np.repeat(index, row)
+        interval = Ratings(32, 32, float(values.mean()), float(values.std(ddof=1)), SCALE).interval(CONFIDENCE)
+        assert (interval.center, interval.margin) == pytest.approx((center, margin))
 
 
 def test_students_interval_alone_would_stop_on_equal_ratings():
-    # Why two more ratings are reckoned with at each end: 2,000 points of 32 items, five in a hundred at the other end.
-    shares, at = SHAPES["one end, 5 in 100 at the other"], np.arange(SCALE[0], SCALE[1] + 1)
+    # The reason for the two added ratings at each end: 2,000 points of 32 items, five in a hundred at the other end.
+    shares, index = SHAPES["one end, 5 in 100 at the other"], np.arange(SCALE[0], SCALE[1] + 1)
     counts = np.random.default_rng(3).multinomial(32, shares, 2000)
-    means, true = counts @ at / 32, float(np.array(shares) @ at)
-    spreads = np.sqrt(np.maximum(counts @ at**2 / 32 - means**2, 0) * 32 / 31)
+    means, true = counts @ index / 32, float(np.array(shares) @ index)
+    spreads = np.sqrt(np.maximum(counts @ index**2 / 32 - means**2, 0) * 32 / 31)
     alone = np.mean(np.abs(means - true) <= 2.0395 * spreads / math.sqrt(32))
-    centers, margins = rating_coverage._compute_intervals(counts, at, 32)
+    centers, margins = rating_coverage._compute_intervals(counts, index, 32)
     assert alone < 0.85
     assert np.mean(np.abs(centers - true) <= margins) > 0.95
 

@@ -21,7 +21,7 @@ from runs_app.stopping.rules import Tally
 
 
 def perfect(share, n=10**9):
-    """A tally whose Wilson center is the share and whose margin is next to nothing."""
+    """Return a tally whose Wilson center is the share and whose margin is almost zero."""
     return Tally(round(share * n), n)
 
 
@@ -34,9 +34,9 @@ def test_a_task_without_guessing_has_the_published_wilson_interval():
 def test_guesses_are_removed_before_wilsons_interval(total, data):
     correct = data.draw(st.integers(0, total))
     guesses = total * data.draw(st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5]))
-    found = score_task(Tally(correct, total, guess_chances=guesses)).interval
+    result = score_task(Tally(correct, total, guess_chances=guesses)).interval
     low, high = proportion_confint(max(0.0, correct - guesses), total - guesses, method="wilson")
-    assert (found.low, found.high) == (pytest.approx(low, abs=1e-9), pytest.approx(high, abs=1e-9))
+    assert (result.low, result.high) == (pytest.approx(low, abs=1e-9), pytest.approx(high, abs=1e-9))
 
 
 def test_truncated_answers_are_a_share_of_all_and_no_part_of_accuracy():
@@ -96,29 +96,29 @@ def test_the_chance_of_a_correct_answer_excludes_guesses_and_truncated_answers()
 
 def test_the_interval_matches_all_possible_resamples():
     chances = [0.9, 0.6, 0.3, 0.8]
-    every = [np.exp(np.mean(np.log(drawn))) for drawn in product(chances, repeat=4)]
+    every = [np.exp(np.mean(np.log(resample))) for resample in product(chances, repeat=4)]
     low, high = bootstrap_geometric_mean(chances, resamples=200_000)
     assert [low, high] == pytest.approx(list(np.quantile(every, [0.025, 0.975])), rel=0.02)
 
 
 def test_the_same_tallies_and_seed_give_the_same_interval_in_any_order():
     tallies = {"a": Tally(96, 128), "b": Tally(50, 100, truncated=25), "c": Tally(10, 60)}
-    found = bootstrap_score(tallies)
-    assert found == bootstrap_score(dict(reversed(tallies.items())))
-    assert found.low < found.score < found.high
-    assert found.low >= 10
-    assert found.high <= 1000
+    result = bootstrap_score(tallies)
+    assert result == bootstrap_score(dict(reversed(tallies.items())))
+    assert result.low < result.score < result.high
+    assert result.low >= 10
+    assert result.high <= 1000
 
 
 def test_one_task_has_no_interval():
-    found = bootstrap_score({"a": Tally(96, 128)})
-    assert (found.low, found.high) == (None, None)
+    result = bootstrap_score({"a": Tally(96, 128)})
+    assert (result.low, result.high) == (None, None)
 
 
 def test_tasks_without_answers_make_a_score_incomplete():
     tallies = {"a": Tally(96, 128), "later": Tally(0, 0)}
-    found = reason_score(tallies)
-    assert (found.missing, found.tasks, found.incomplete, found.marked) == (("later",), 1, True, "817*")
+    result = reason_score(tallies)
+    assert (result.missing, result.tasks, result.incomplete, result.marked) == (("later",), 1, True, "817*")
     assert reason_score({"later": Tally(0, 0)}) is None
     assert bootstrap_score({"later": Tally(0, 0)}) is None
     assert reason_score({"a": Tally(96, 128)}, incomplete=["a"]).incomplete
@@ -126,8 +126,8 @@ def test_tasks_without_answers_make_a_score_incomplete():
 
 
 def test_tallies_of_points_add_up():
-    both = add_tallies([Tally(3, 5, 1, 2.5), Tally(4, 6, 0, 1.5)])
-    assert both == Tally(7, 11, 1, 4.0)
+    total = add_tallies([Tally(3, 5, 1, 2.5), Tally(4, 6, 0, 1.5)])
+    assert total == Tally(7, 11, 1, 4.0)
     assert add_tallies([Tally(1, 1, 0, 0.1)] * 10).guess_chances == 1.0
 
 

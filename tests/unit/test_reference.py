@@ -15,21 +15,21 @@ samples = st.lists(st.floats(-50, 50).map(lambda value: round(value, 2)), min_si
 
 
 def test_the_paired_t_test_of_the_sleep_data():
-    found = reference.paired_difference(FIRST, SECOND)
-    assert (found.t, found.p) == (pytest.approx(-4.062128, abs=1e-6), pytest.approx(0.00283289, abs=1e-8))
-    assert found.interval == pytest.approx((-2.4598858, -0.7001142), abs=1e-6)
+    result = reference.paired_difference(FIRST, SECOND)
+    assert (result.t, result.p) == (pytest.approx(-4.062128, abs=1e-6), pytest.approx(0.00283289, abs=1e-8))
+    assert result.interval == pytest.approx((-2.4598858, -0.7001142), abs=1e-6)
 
 
 def test_welchs_test_of_the_sleep_data():
-    found = reference.welch_difference(FIRST, SECOND)
-    assert (found.t, found.p) == (pytest.approx(-1.860813, abs=1e-6), pytest.approx(0.0793941, abs=1e-7))
+    result = reference.welch_difference(FIRST, SECOND)
+    assert (result.t, result.p) == (pytest.approx(-1.860813, abs=1e-6), pytest.approx(0.0793941, abs=1e-7))
 
 
 def test_the_interval_of_d_has_the_noncentral_t_bounds():
-    found = reference.paired_difference(FIRST, SECOND)
-    low, high = (end * np.sqrt(10) for end in found.effect_interval)
-    assert stats.nct.cdf(found.t, 9, low) == pytest.approx(0.975, abs=1e-6)
-    assert stats.nct.cdf(found.t, 9, high) == pytest.approx(0.025, abs=1e-6)
+    result = reference.paired_difference(FIRST, SECOND)
+    low, high = (end * np.sqrt(10) for end in result.effect_interval)
+    assert stats.nct.cdf(result.t, 9, low) == pytest.approx(0.975, abs=1e-6)
+    assert stats.nct.cdf(result.t, 9, high) == pytest.approx(0.025, abs=1e-6)
 
 
 @settings(max_examples=30)
@@ -109,7 +109,7 @@ def test_the_reliability_of_norms_is_the_share_of_variance_that_is_not_error():
 @pytest.mark.parametrize(("name", "of"), [("mae", reference.mean_absolute), ("rmse", reference.root_mean_square)])
 def test_the_interval_of_an_error_is_a_jackknife_of_its_logarithm(name, of):
     x, y = np.random.default_rng(3).normal(0.3, 1, (2, 14))
-    logs = np.array([np.log(of(np.delete(x - y, at))) for at in range(14)])
+    logs = np.array([np.log(of(np.delete(x - y, index))) for index in range(14)])
     reach = stats.t.ppf(0.975, 13) * np.sqrt(13 * np.var(logs))
     expected = of(x - y) * np.exp([-reach, reach])
     assert reference.error_interval(x, y, name) == pytest.approx(tuple(expected))
@@ -124,13 +124,13 @@ def test_the_confidence_band_matches_statsmodels():
     random = np.random.default_rng(4)
     x = random.normal(size=20)
     y = 1 + 0.6 * x + random.normal(0, 0.5, 20)
-    at = np.array([-2.0, 0.0, 1.5])
-    fit, low, high = reference.confidence_band(x, y, at)
-    oracle = sm.OLS(y, sm.add_constant(x)).fit().get_prediction(sm.add_constant(at)).summary_frame()
+    index = np.array([-2.0, 0.0, 1.5])
+    fit, low, high = reference.confidence_band(x, y, index)
+    oracle = sm.OLS(y, sm.add_constant(x)).fit().get_prediction(sm.add_constant(index)).summary_frame()
     assert fit == pytest.approx(oracle["mean"].to_numpy())
     assert low == pytest.approx(oracle["mean_ci_lower"].to_numpy())
     assert high == pytest.approx(oracle["mean_ci_upper"].to_numpy())
-    assert reference.confidence_band(np.ones(20), y, at) is None
+    assert reference.confidence_band(np.ones(20), y, index) is None
 
 
 @pytest.mark.parametrize("fit", [reference.least_squares, reference.deming])

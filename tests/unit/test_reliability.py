@@ -12,22 +12,24 @@ SHROUT_FLEISS = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5,
 
 def scores_of(rows):
     cells = [
-        (at, 1, len(row), 0, float(np.mean(row)), float(np.var(row) * len(row))) for at, row in enumerate(rows) if row
+        (index, 1, len(row), 0, float(np.mean(row)), float(np.var(row) * len(row)))
+        for index, row in enumerate(rows)
+        if row
     ]
     return ItemScores.from_rows(cells, range(len(rows)), [1], is_binary=False)
 
 
 def test_the_published_correlations_are_reproduced():
-    found = repeatability(scores_of(SHROUT_FLEISS), 1)
-    assert (found.items, found.repetitions) == (6, 4)
-    assert found.single == pytest.approx(0.17, abs=0.005)
-    assert found.reliability_of_mean(4) == pytest.approx(0.44, abs=0.005)
+    result = repeatability(scores_of(SHROUT_FLEISS), 1)
+    assert (result.items, result.repetitions) == (6, 4)
+    assert result.single == pytest.approx(0.17, abs=0.005)
+    assert result.reliability_of_mean(4) == pytest.approx(0.44, abs=0.005)
 
 
 def test_unequal_repetitions_use_searles_mean_size():
     rows = [[1, 2], [3], [5, 6, 7]]
-    found = repeatability(scores_of(rows), 1)
-    assert found.repetitions == pytest.approx((6 - (4 + 1 + 9) / 6) / 2)
+    result = repeatability(scores_of(rows), 1)
+    assert result.repetitions == pytest.approx((6 - (4 + 1 + 9) / 6) / 2)
 
 
 @pytest.mark.parametrize("rows", [[[1, 2]], [[1], [2], [3]], [[4, 4], [4, 4]]])

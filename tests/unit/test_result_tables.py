@@ -43,10 +43,10 @@ def test_csv_keeps_all_digits_and_escapes_formulas():
 
 
 def test_json_has_the_values_and_their_tests():
-    found = json.loads(TABLE.render("json"))
-    assert found["rows"][0]["difference"] == -0.0673
-    assert found["rows"][1]["difference"] is None
-    assert found["test"] == "McNemar's exact test."
+    result = json.loads(TABLE.render("json"))
+    assert result["rows"][0]["difference"] == -0.0673
+    assert result["rows"][1]["difference"] is None
+    assert result["test"] == "McNemar's exact test."
 
 
 def test_markdown_escapes_special_characters():

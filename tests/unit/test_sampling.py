@@ -63,10 +63,10 @@ def test_draws_are_the_same_on_every_machine():
 def test_stratified_draws_have_the_requested_size_every_category_and_unique_keys(pool, data, seed):
     sizes = counts(pool, dict(pool))
     n = data.draw(st.integers(len(sizes), len(pool)))
-    drawn = sample(pool, "stratified", n, seed)
-    assert len(drawn) == len(set(drawn)) == n
-    assert set(counts(pool, drawn)) == set(sizes)
-    assert counts(pool, drawn) == allocate_proportionally(sizes, n)
+    drawn_items = sample(pool, "stratified", n, seed)
+    assert len(drawn_items) == len(set(drawn_items)) == n
+    assert set(counts(pool, drawn_items)) == set(sizes)
+    assert counts(pool, drawn_items) == allocate_proportionally(sizes, n)
 
 
 @given(pools, st.data(), seeds)
@@ -82,9 +82,9 @@ def test_stratified_shares_stay_near_the_proportion(pool, data, seed):
 def test_uniform_draws_have_equal_counts_per_category(pool, data, seed):
     sizes = counts(pool, dict(pool))
     each = data.draw(st.integers(1, min(sizes.values())))
-    drawn = sample(pool, "uniform", each * len(sizes), seed)
-    assert counts(pool, drawn) == dict.fromkeys(sizes, each)
-    assert len(drawn) == len(set(drawn))
+    drawn_items = sample(pool, "uniform", each * len(sizes), seed)
+    assert counts(pool, drawn_items) == dict.fromkeys(sizes, each)
+    assert len(drawn_items) == len(set(drawn_items))
 
 
 @given(pools, st.data(), seeds)
@@ -161,12 +161,12 @@ def test_an_impossible_replacement_is_refused(chosen, key, message):
 @given(pools, st.data(), seeds)
 def test_a_reshuffle_keeps_the_number_of_each_category(pool, data, seed):
     chosen = data.draw(st.lists(st.sampled_from([key for key, _ in pool]), unique=True))
-    drawn = reshuffle(pool, chosen, seed)
-    assert counts(pool, drawn) == counts(pool, chosen)
-    assert len(set(drawn)) == len(drawn)
+    drawn_items = reshuffle(pool, chosen, seed)
+    assert counts(pool, drawn_items) == counts(pool, chosen)
+    assert len(set(drawn_items)) == len(drawn_items)
 
 
 def test_the_recorded_forty_images_are_a_uniform_set():
     pool = [(row["image_id"], row["Category"]) for row in csv_rows("uniform40-items.csv")]
-    drawn = sample(pool, "uniform", 20, 42)
-    assert counts(pool, drawn) == {"Animal": 5, "Object": 5, "Person": 5, "Scene": 5}
+    drawn_items = sample(pool, "uniform", 20, 42)
+    assert counts(pool, drawn_items) == {"Animal": 5, "Object": 5, "Person": 5, "Scene": 5}

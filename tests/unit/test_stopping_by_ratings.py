@@ -31,11 +31,11 @@ def test_the_interval_is_students_after_adding_two_items_at_each_end():
 def test_the_interval_of_a_two_point_scale_is_agresti_and_coulls_with_students_quantile():
     right, n = 70, 96
     sd = math.sqrt(right / n * (1 - right / n) * n / (n - 1))
-    found = compute_bounded_interval(n, right / n, sd, (0, 1))
+    result = compute_bounded_interval(n, right / n, sd, (0, 1))
     p = (right + 2) / (n + 4)
-    assert found.center == pytest.approx(p)
+    assert result.center == pytest.approx(p)
     wald = normal_quantile(0.95) * math.sqrt(p * (1 - p) / (n + 4))
-    assert found.margin == pytest.approx(wald, rel=0.02)
+    assert result.margin == pytest.approx(wald, rel=0.02)
 
 
 def test_equal_ratings_do_not_stop_a_point_immediately():
@@ -50,8 +50,8 @@ def test_repetitions_of_the_same_items_do_not_narrow_the_interval():
     once, ten_times = rated(40), rated(40, total=400)
     assert once.interval() == ten_times.interval()
     rule = StoppingRule(targetci=0.3, **WIDE)
-    told = "the interval is ±0.4015 after 512 cases, the maximum; the target is ±0.3"
-    assert rule.decide(rated(40, total=512)).reason == told
+    reason = "the interval is ±0.4015 after 512 cases, the maximum; the target is ±0.3"
+    assert rule.decide(rated(40, total=512)).reason == reason
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_repetitions_of_the_same_items_do_not_narrow_the_interval():
 )
 def test_the_ratings_of_a_round_determine_the_next_decision(known, kind, told):
     rule = StoppingRule(targetci=0.3, targetciht=0.2, backoffht=0.15, abortht=0.5, **WIDE)
-    found = rule.decide(known)
-    assert (found.kind, told in found.reason) == (kind, True), found.reason
+    result = rule.decide(known)
+    assert (result.kind, told in result.reason) == (kind, True), result.reason
 
 
 def test_a_point_without_any_rating_ends_at_its_maximum():
-    found = StoppingRule(targetci=0.3, **WIDE).decide(rated(0), n_planned=512)
-    assert (found.kind, found.reason) == (
+    result = StoppingRule(targetci=0.3, **WIDE).decide(rated(0), n_planned=512)
+    assert (result.kind, result.reason) == (
         "exhausted",
         "no rating was read after 0 cases, the maximum; the target is ±0.3",
     )

@@ -9,11 +9,11 @@ POINTS = 1_500
 
 @pytest.mark.parametrize("setting", COVERAGE, ids=str)
 def test_the_interval_at_the_stop_has_the_coverage_of_the_table(setting):
-    for skill, told in zip(SKILLS, COVERAGE[setting], strict=True):
-        found = simulate(*setting, skill, points=POINTS, seed=7)
-        # Four standard errors of the difference; the floor is for shares so near 1 that their own error vanishes.
-        error = max(0.002, (told * (1 - told) / POINTS) ** 0.5)
-        assert found == pytest.approx(told, abs=4 * error), skill
+    for skill, documented in zip(SKILLS, COVERAGE[setting], strict=True):
+        result = simulate(*setting, skill, points=POINTS, seed=7)
+        # Four standard errors of the difference; the minimum is for shares near 1, whose own error vanishes.
+        error = max(0.002, (documented * (1 - documented) / POINTS) ** 0.5)
+        assert result == pytest.approx(documented, abs=4 * error), skill
 
 
 def test_checking_after_each_round_costs_at_most_three_points_of_coverage():
@@ -21,7 +21,7 @@ def test_checking_after_each_round_costs_at_most_three_points_of_coverage():
 
 
 def test_the_correction_by_excess_counts_covers_far_less_near_guessing():
-    # Why it is not the one that decides: 2,000 points at a fixed 128 cases of four choices, a tenth known.
+    # The reason why this interval does not decide: 2,000 points at a fixed 128 cases of four choices, a tenth known.
     import numpy as np
 
     from runs_app.stopping.rules import Tally

@@ -10,19 +10,19 @@ RULE = StoppingRule(maximum=512, targetci=0.09, targetciht=0.06, abortht=0.5, ba
 
 def test_96_of_128_has_a_half_width_of_7_43_points():
     # Wilson's half-width of 96 of 128 at 95 % is .07427.
-    known = StoppingRule(maximum=512, targetci=0.0743).decide(Tally(96, 128))
+    decision = StoppingRule(maximum=512, targetci=0.0743).decide(Tally(96, 128))
     unknown = StoppingRule(maximum=512, targetci=0.0742).decide(Tally(96, 128))
-    assert (known.kind, unknown.kind) == ("enough", "more")
-    assert round(known.half_width, 5) == 0.07427
-    assert known.reason == "the interval is ±0.0743 after 128 cases, within ±0.0743"
+    assert (decision.kind, unknown.kind) == ("enough", "more")
+    assert round(decision.half_width, 5) == 0.07427
+    assert decision.reason == "the interval is ±0.0743 after 128 cases, within ±0.0743"
     assert unknown.reason == "the interval is ±0.0743 after 128 cases, the target is ±0.0742"
 
 
 def test_guessing_is_removed_from_the_interval_by_a_mapping():
     # Four choices each: three quarters right is two thirds beyond guessing, and the width grows by 4/3.
-    known = Tally(96, 128, guess_chances=32).interval()
-    assert known.center == pytest.approx((wilson(96, 128).center - 0.25) / 0.75)
-    assert known.margin == pytest.approx(wilson(96, 128).margin / 0.75)
+    interval = Tally(96, 128, guess_chances=32).interval()
+    assert interval.center == pytest.approx((wilson(96, 128).center - 0.25) / 0.75)
+    assert interval.margin == pytest.approx(wilson(96, 128).margin / 0.75)
     below_guessing = Tally(10, 128, guess_chances=32).interval()
     assert (below_guessing.low, below_guessing.high) == (0, 0)
     assert Tally(96, 128).interval() == wilson(96, 128)
@@ -64,8 +64,8 @@ def test_a_guess_chance_of_one_gives_no_information():
 )
 def test_the_counts_of_a_round_determine_the_next_decision(tally, kind, told):
     rule = StoppingRule(maximum=512, targetci=0.09, targetciht=0.05, abortht=0.5, backoffht=0.15, minci=0.04)
-    found = rule.decide(tally)
-    assert (found.kind, told in found.reason) == (kind, True), found.reason
+    result = rule.decide(tally)
+    assert (result.kind, told in result.reason) == (kind, True), result.reason
 
 
 def test_the_target_half_width_is_never_below_minci():
@@ -125,9 +125,9 @@ def test_more_cases_of_the_same_share_never_widen_the_interval(total, data):
 @given(st.integers(1, 400), st.data())
 def test_the_mapped_interval_contains_the_mapped_share(total, data):
     correct, guess = data.draw(st.integers(0, total)), data.draw(st.floats(0, 0.9))
-    found = Tally(correct, total, guess_chances=guess * total).interval()
+    result = Tally(correct, total, guess_chances=guess * total).interval()
     share = max(0.0, (correct / total - guess) / (1 - guess))
-    assert found.low - 1e-9 <= share <= found.high + 1e-9
+    assert result.low - 1e-9 <= share <= result.high + 1e-9
 
 
 def test_the_expected_cases_lie_between_one_round_and_the_maximum():

@@ -12,7 +12,7 @@ EIGHT_BY_SIXTEEN = RepeatedDesign(items=8, maximum=128, per_round=8, target=0.09
 
 def sums_of(right, each):
     n = len(right) * each
-    squares, total = sum(one * one for one in right), sum(right)
+    squares, total = sum(score * score for score in right), sum(right)
     return AnswerSums(float(n), len(right), float(len(right) * each**2), float(total), float(squares), each * total)
 
 
@@ -21,10 +21,10 @@ def test_eight_items_with_equal_answers_do_not_stop_after_sixteen_repetitions():
     assert answers == pytest.approx(8)
     rule = StoppingRule(maximum=512, targetci=0.09)
     assert rule.decide(Tally(64, 128)).kind == "enough"  # 128 different items.
-    found = rule.decide(Tally(64, 128, effective=answers))
-    assert found.kind == "more"
-    assert found.half_width == pytest.approx(wilson(4, 8).margin)
-    assert found.reason.endswith("after 128 cases (worth 8 answers to different items), the target is ±0.09")
+    result = rule.decide(Tally(64, 128, effective=answers))
+    assert result.kind == "more"
+    assert result.half_width == pytest.approx(wilson(4, 8).margin)
+    assert result.reason.endswith("after 128 cases (worth 8 answers to different items), the target is ±0.09")
 
 
 def test_one_answer_per_item_gives_the_rule_without_repetitions():
@@ -33,8 +33,8 @@ def test_one_answer_per_item_gives_the_rule_without_repetitions():
 
 
 def test_guesses_are_removed_from_the_effective_answers():
-    found = Tally(64, 128, guess_chances=32, effective=16.0).interval()
-    assert found == wilson(8, 16).beyond_guessing(0.25)
+    result = Tally(64, 128, guess_chances=32, effective=16.0).interval()
+    assert result == wilson(8, 16).beyond_guessing(0.25)
     excess = Tally(64, 128, guess_chances=32, effective=16.0).interval(correction="excess_counts")
     assert excess == wilson(4, 12)
 

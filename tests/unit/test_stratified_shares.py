@@ -22,8 +22,8 @@ STRATA = st.lists(st.tuples(*[st.integers(1, 30)] * 4), min_size=1, max_size=6)
 @given(STRATA)
 def test_the_test_over_strata_matches_statsmodels(tables):
     tables = np.array(tables, dtype=float)  # right, wrong, others right, others wrong
-    sizes, others = tables[:, 0] + tables[:, 1], tables[:, 2] + tables[:, 3]
-    _, p = mantel_haenszel(tables[:, 0], sizes, tables[:, 2], others)
+    sizes, other_sizes = tables[:, 0] + tables[:, 1], tables[:, 2] + tables[:, 3]
+    _, p = mantel_haenszel(tables[:, 0], sizes, tables[:, 2], other_sizes)
     expected = StratifiedTable([row.reshape(2, 2) for row in tables]).test_null_odds(correction=False).pvalue
     assert float(p) == pytest.approx(expected, abs=1e-9)
 
@@ -36,7 +36,7 @@ def test_more_answers_at_a_hard_point_do_not_lower_a_model():
 
 def test_ranks_separate_only_rows_that_the_corrected_test_separates():
     right, sizes = np.array([[95.0], [90.0], [50.0], [5.0]]), np.full((4, 1), 100.0)
-    assert [str(one) for one in rank_rows(right, sizes)] == ["1–2", "1–2", "3", "4"]
+    assert [str(rank) for rank in rank_rows(right, sizes)] == ["1–2", "1–2", "3", "4"]
 
 
 def test_a_correction_over_many_tests_hides_a_small_difference():
@@ -52,14 +52,16 @@ def test_equal_models_are_separated_in_at_most_five_of_a_hundred_tables():
     for _ in range(400):
         sizes = rng.integers(16, 128, (6, 4)).astype(float)
         ranks = rank_rows(rng.binomial(sizes.astype(int), chances).astype(float), sizes)
-        wrong += any(one.first > 1 for one in ranks)
+        wrong += any(rank.first > 1 for rank in ranks)
     assert wrong / 400 <= 0.07  # 5 %, within three standard errors.
 
 
 def test_strata_with_only_one_side_are_ignored():
     alone = mantel_haenszel(np.array([9.0]), np.array([10.0]), np.array([2.0]), np.array([10.0]))[1]
-    more = mantel_haenszel(np.array([9.0, 5.0]), np.array([10.0, 5.0]), np.array([2.0, 0.0]), np.array([10.0, 0.0]))[1]
-    assert float(more) == float(alone)
+    p_value = mantel_haenszel(np.array([9.0, 5.0]), np.array([10.0, 5.0]), np.array([2.0, 0.0]), np.array([10.0, 0.0]))[
+        1
+    ]
+    assert float(p_value) == float(alone)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,6 @@ def test_the_interval_of_a_difference_matches_newcombes(first, second, published
 
 
 def test_overlapping_intervals_form_the_largest_groups_from_the_top():
-    found = overlap_groups([(0.8, 0.9), (0.7, 0.85), (0.6, 0.75), (0.1, 0.2)])
-    assert found == [[0, 1], [1, 2], [3]]
+    result = overlap_groups([(0.8, 0.9), (0.7, 0.85), (0.6, 0.75), (0.1, 0.2)])
+    assert result == [[0, 1], [1, 2], [3]]
     assert overlap_groups([]) == []

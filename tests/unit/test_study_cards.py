@@ -52,8 +52,8 @@ def test_numbers_do_not_depend_on_the_order_of_rows_and_count_each_row_once(rows
     by_status = [
         n
         for waves in content.get("trials", {}).values()
-        for found in waves.values()
-        for kind, n in found.items()
+        for result in waves.values()
+        for kind, n in result.items()
         if kind in ("done", "failed", "pending")
     ]
     assert sum(by_status) == content["rows"]["trials"] == len(rows)
@@ -62,8 +62,8 @@ def test_numbers_do_not_depend_on_the_order_of_rows_and_count_each_row_once(rows
 
 def test_costs_are_summed_exactly():
     rows = [{"stage": "judge", "model": "m", "attempts": 1, "unpriced": 0, "cost_usd": 0.1}] * 3
-    found = counted(rows, "ledger")["money"]["judge"]["m"]
-    assert (found["attempts"], Decimal(found["paid_usd"])) == (3, Decimal("0.3"))
+    result = counted(rows, "ledger")["money"]["judge"]["m"]
+    assert (result["attempts"], Decimal(result["paid_usd"])) == (3, Decimal("0.3"))
 
 
 def test_a_difference_is_reported_with_both_numbers():
@@ -105,8 +105,8 @@ def test_ratings_by_people_are_counted_without_excluded_raters():
 
 def test_the_card_names_the_version_and_the_commit():
     assert "| evalsite | 0.1.0+0123456789 |" in study_card(FACTS, counted([]))
-    made = {"version": "0.1.0+0123456789", "commit": "c0ffee"}
-    assert "| commit of evalsite | c0ffee |" in study_card({**FACTS, "evalsite": made}, counted([]))
+    software = {"version": "0.1.0+0123456789", "commit": "c0ffee"}
+    assert "| commit of evalsite | c0ffee |" in study_card({**FACTS, "evalsite": software}, counted([]))
 
 
 def test_markup_in_texts_of_people_is_escaped():

@@ -29,8 +29,8 @@ def test_a_study_survives_a_round_trip_through_files(tmp_path):
     )  # fmt: skip
     counted = []
     write_study_files(study, tmp_path, counted.append)
-    again = load_study_files(tmp_path)
+    loaded = load_study_files(tmp_path)
     assert counted == [3]
-    assert list(again.trials()) == [TRIAL] * 3 == list(again.trials())
+    assert list(loaded.trials()) == [TRIAL] * 3 == list(loaded.trials())
     for name in ("name", "tool", "items", "conditions", "dimensions", "notes", "recipe"):
-        assert getattr(again, name) == getattr(study, name)
+        assert getattr(loaded, name) == getattr(study, name)

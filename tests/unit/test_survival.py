@@ -33,12 +33,12 @@ def test_survival_and_its_error_match_statsmodels(cases):
     censored = {time: int(((times == time) & (ended == 0)).sum()) for time in set(times.tolist())}
     steps = kaplan_meier(events, censored)
     expected = SurvfuncRight(times, ended)
-    found = {step.time: step for step in steps}
+    result = {step.time: step for step in steps}
     for time, survival in zip(expected.surv_times.tolist(), expected.surv_prob.tolist(), strict=True):
-        if time in found:
-            assert found[time].survival == pytest.approx(survival, abs=1e-9)
-            assert 0 <= found[time].low <= survival + 1e-12
-            assert survival - 1e-12 <= found[time].high <= 1
+        if time in result:
+            assert result[time].survival == pytest.approx(survival, abs=1e-9)
+            assert 0 <= result[time].low <= survival + 1e-12
+            assert survival - 1e-12 <= result[time].high <= 1
 
 
 def test_thinning_keeps_the_ends():

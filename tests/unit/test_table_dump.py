@@ -16,9 +16,11 @@ from datasets_app.importing.table_dump import DUCKDB_CONFIG, dump, is_duckdb
 def database(tmp_path):
     duckdb = pytest.importorskip("duckdb", reason="the optional package duckdb is not installed")
     path = tmp_path / "study.duckdb"
-    with duckdb.connect(str(path)) as made:
-        made.execute("CREATE TABLE runs AS SELECT 1 AS run_id, 'nan'::DOUBLE AS cost, now()::TIMESTAMP AS at_time")
-        made.execute("CREATE TABLE other AS SELECT 1 AS a")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE runs AS SELECT 1 AS run_id, 'nan'::DOUBLE AS cost, now()::TIMESTAMP AS at_time"
+        )
+        connection.execute("CREATE TABLE other AS SELECT 1 AS a")
     return path
 
 
@@ -26,7 +28,7 @@ def dumped(path, tables=(), limits=LIMITS, part="rows"):
     out = path.parent / "out"
     out.mkdir(exist_ok=True)
     dump({"files": {part: [str(path), path.name]}, "tables": list(tables)}, out, limits)
-    return {one.stem: [json.loads(line) for line in one.read_text().splitlines()] for one in sorted(out.iterdir())}
+    return {file.stem: [json.loads(line) for line in file.read_text().splitlines()] for file in sorted(out.iterdir())}
 
 
 def written(path, **columns):

@@ -12,22 +12,22 @@ MIDDLE_7, MIDDLE_25 = 7.5 / BINS / 2, 25.5 / BINS / 2
 
 
 def wave(cycles_per_token, n=256, phase=0.0):
-    return [round(1000 + 500 * math.sin(2 * math.pi * cycles_per_token * at + phase)) for at in range(n)]
+    return [round(1000 + 500 * math.sin(2 * math.pi * cycles_per_token * index + phase)) for index in range(n)]
 
 
 @pytest.mark.parametrize("band", [1, 7, 20, 30])
 def test_a_wave_has_its_power_in_the_band_of_its_frequency(band):
-    found = mean_spectrum([wave((band + 0.5) / BINS / 2)])
-    assert max(range(BINS), key=lambda at: found.power[at]) == band
-    assert found.power[band] > 0.9
-    assert found.entropy < 0.2
+    result = mean_spectrum([wave((band + 0.5) / BINS / 2)])
+    assert max(range(BINS), key=lambda at: result.power[at]) == band
+    assert result.power[band] > 0.9
+    assert result.entropy < 0.2
 
 
 def test_shares_add_up_to_one_and_do_not_depend_on_scale_offset_or_length():
-    one, other = mean_spectrum([wave(MIDDLE_7)]), mean_spectrum([[3 * value + 7 for value in wave(MIDDLE_7, n=512)]])
-    assert sum(one.power) == pytest.approx(1)
-    assert spectral_distance(one, other) < 0.1
-    assert spectral_distance(one, mean_spectrum([wave(MIDDLE_25)])) > 0.9
+    first, second = mean_spectrum([wave(MIDDLE_7)]), mean_spectrum([[3 * value + 7 for value in wave(MIDDLE_7, n=512)]])
+    assert sum(first.power) == pytest.approx(1)
+    assert spectral_distance(first, second) < 0.1
+    assert spectral_distance(first, mean_spectrum([wave(MIDDLE_25)])) > 0.9
 
 
 def test_noise_has_a_flat_spectrum_and_each_text_has_equal_weight():

@@ -19,7 +19,7 @@ requests = st.lists(st.lists(words, min_size=1, max_size=3), min_size=1, max_siz
 
 @pytest.fixture(scope="module", params=["cl100k_base", "claude"])
 def rule_and_count(request):
-    """With the tokenizer's own count, loaded from its file alone."""
+    """Return the token rule, and the count function of the tokenizer loaded from its file."""
     rule = tokens.CL100K if request.param == "cl100k_base" else tokens.CLAUDE
     folder = str(litellm_data.find_tokenizer_file(request.param).parent)
     with mock.patch.dict(os.environ, TIKTOKEN_CACHE_DIR=folder):
@@ -111,22 +111,22 @@ def test_a_count_by_bytes_includes_texts_turns_and_the_reply_prefix():
 
 def test_the_counting_process_counts_like_the_tokenizer(rule_and_count):
     rule, count = rule_and_count
-    asked = [["The quick brown fox.", "猫 🙂 1234567"], ["<|endoftext|> \ud800 is text"]]
-    assert token_counter.count_largest(asked, rule) == tokens.find_largest(asked, rule, count)
+    texts = [["The quick brown fox.", "猫 🙂 1234567"], ["<|endoftext|> \ud800 is text"]]
+    assert token_counter.count_largest(texts, rule) == tokens.find_largest(texts, rule, count)
 
 
 def test_the_counting_process_inherits_no_api_keys(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    seen = {}
+    environment = {}
     real = subprocess.Popen
 
     def start(*args, **kwargs):
-        seen.update(kwargs["env"])
+        environment.update(kwargs["env"])
         return real(*args, **kwargs)
 
     monkeypatch.setattr(subprocess, "Popen", start)
     assert token_counter.count_largest([["hello"]], tokens.CL100K) == 1 + 4 + 3
-    assert "sk-secret" not in seen.values()
+    assert "sk-secret" not in environment.values()
 
 
 @pytest.mark.slow

@@ -44,24 +44,24 @@ def test_components_match_a_mixed_model_by_restricted_likelihood():
         "y ~ C(condition)", frame, groups="all", re_formula="0",
         vc_formula={"item": "0 + C(item)", "cell": "0 + C(cell)"},
     ).fit(reml=True)  # fmt: skip
-    found = variance_components(scores)
+    result = variance_components(scores)
     by_name = dict(zip(fitted.model.exog_vc.names, fitted.vcomp, strict=True))
-    assert found.item == pytest.approx(by_name["item"], rel=0.01)
-    assert found.interaction == pytest.approx(by_name["cell"], rel=0.01)
-    assert found.repetition == pytest.approx(fitted.scale, rel=0.01)
+    assert result.item == pytest.approx(by_name["item"], rel=0.01)
+    assert result.interaction == pytest.approx(by_name["cell"], rel=0.01)
+    assert result.repetition == pytest.approx(fitted.scale, rel=0.01)
 
 
 def test_components_of_a_large_sample_are_the_true_ones():
-    found = variance_components(simulated(items=4000, conditions=6, repetitions=4)[0])
-    assert found.item == pytest.approx(2.25, rel=0.08)
-    assert found.interaction == pytest.approx(0.64, rel=0.08)
-    assert found.repetition == pytest.approx(1.0, rel=0.03)
+    result = variance_components(simulated(items=4000, conditions=6, repetitions=4)[0])
+    assert result.item == pytest.approx(2.25, rel=0.08)
+    assert result.interaction == pytest.approx(0.64, rel=0.08)
+    assert result.repetition == pytest.approx(1.0, rel=0.03)
 
 
 def test_single_scores_do_not_separate_repetitions_from_interaction():
-    found = variance_components(simulated(repetitions=1)[0])
-    assert found.repetition is None
-    assert found.interaction == pytest.approx(1.64, rel=0.3)
+    result = variance_components(simulated(repetitions=1)[0])
+    assert result.repetition is None
+    assert result.interaction == pytest.approx(1.64, rel=0.3)
 
 
 def test_items_with_a_missing_score_are_excluded():
@@ -99,10 +99,10 @@ def test_the_required_items_are_the_fewest_with_the_requested_power():
 
 def test_the_interval_of_a_share_of_variance_leaves_out_one_item_at_a_time():
     scores, _ = simulated(items=14, conditions=3, repetitions=4)
-    one_less = [variance_components(scores.select_items(np.arange(14) != at)) for at in range(14)]
-    whole = variance_components(scores)
+    one_less = [variance_components(scores.select_items(np.arange(14) != index)) for index in range(14)]
+    complete = variance_components(scores)
     for name, (low, high) in share_intervals(scores).items():
-        shares = np.array([getattr(found, name) / found.total for found in [*one_less, whole]])
+        shares = np.array([getattr(result, name) / result.total for result in [*one_less, complete]])
         logits = np.log(shares / (1 - shares))
         reach = stats.t.ppf(0.975, 13) * np.sqrt(13 * np.var(logits[:-1]))
         assert (low, high) == pytest.approx(tuple(1 / (1 + np.exp(-logits[-1] + np.array([reach, -reach])))))
@@ -113,9 +113,9 @@ def test_a_component_of_zero_has_an_interval_from_zero():
     flat = scores.mean - scores.mean.mean(axis=0) + 4 + np.array([0.0, 0.001, -0.001])
     without = ItemScores(scores.items, scores.conditions, scores.n, scores.missing, flat, scores.within, False)
     assert variance_components(without).condition == 0
-    found = share_intervals(without)
-    assert "condition" not in found or found["condition"][0] == 0
-    assert set(found) >= {"item", "repetition"}
+    result = share_intervals(without)
+    assert "condition" not in result or result["condition"][0] == 0
+    assert set(result) >= {"item", "repetition"}
 
 
 def test_few_items_give_no_interval_of_a_share_of_variance():

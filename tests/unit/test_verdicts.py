@@ -36,18 +36,18 @@ ASKED = {
     ("kind", "replies"), [("score", 8000), ("criteria", 2000), ("label", 2000), ("pairwise", 2000)]
 )
 def test_replies_in_many_formats_give_a_score_or_the_correct_code(kind, replies):
-    rubric, asked = ASKED[kind]
+    rubric, request = ASKED[kind]
     dice = random.Random(20261120)
-    seen = Counter()
+    codes = Counter()
     for _ in range(replies):
-        reply, code = vary_format(asked, (0, 10), dice)
+        reply, code = vary_format(request, (0, 10), dice)
         verdict = read_verdict(reply, rubric)
         assert verdict.error == code, reply
         assert (verdict.score is None and not verdict.winner) == bool(code)
-        seen[code] += 1
-    assert seen[""] > replies / 4
-    assert len(seen) >= 4
-    assert min(seen.values()) > 10
+        codes[code] += 1
+    assert codes[""] > replies / 4
+    assert len(codes) >= 4
+    assert min(codes.values()) > 10
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ AROUND = st.sampled_from(["", "I compared both. ", "First {x}.\n", '{"note": 1} 
 def test_a_think_tag_inside_a_json_string_never_changes_score_or_code(before, blocks, after):
     def reply(tag):
         said = [(tag(quoting), fenced, {} if score is None else {"score": score}) for quoting, fenced, score in blocks]
-        objects = [(json.dumps({"reasoning": quoting} | found), fenced) for quoting, fenced, found in said]
+        objects = [(json.dumps({"reasoning": quoting} | result), fenced) for quoting, fenced, result in said]
         return before + "".join(f"```json\n{text}\n```\n" if fenced else f"{text} " for text, fenced in objects) + after
 
     quoted = read_verdict(reply(str), SCORE)
@@ -151,8 +151,8 @@ def test_scores_of_valid_verdicts_are_read_exactly(score, reasoning):
     if "```" in reasoning or "<" in reasoning:
         return
     assert verdict.score == score
-    kept = reasoning.replace("\0", "\ufffd")
-    assert verdict.reasoning == kept or not kept.isprintable()
+    stored_reasoning = reasoning.replace("\0", "\ufffd")
+    assert verdict.reasoning == stored_reasoning or not stored_reasoning.isprintable()
 
 
 @given(st.one_of(st.booleans(), st.none(), st.text(max_size=9), st.lists(st.integers(), max_size=2)))
@@ -168,7 +168,7 @@ def test_a_non_finite_score_is_refused(value):
 @pytest.mark.parametrize(
     "reply",
     ["{" * 50_000, '{"a":' * 20_000, "```" * 20_000, "\\" * 50_000, '{"score": 1' * 5_000, "```" + "a" * 50_000,
-     # Seconds already at a thousand for whoever tries each way to divide them; a judge may fall into endless blanks.
+     # A backtracking parser would need seconds for a thousand. Judges sometimes return endless blanks.
      "```" + " " * 1_500, "```json" + "\t" * 50_000],
 )  # fmt: skip
 def test_hostile_replies_are_parsed_quickly(reply):

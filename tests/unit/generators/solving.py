@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from datasets_app.generators.registry import get_generator
 
-CASES = 2  # For each drawn point.
+CASES = 2  # Per drawn point.
 POINTS = 40
 
 
@@ -41,7 +41,7 @@ def check(name, solve, values, seed=0, count=CASES):
         if case.choices is not None:
             assert case.choices.count(case.target) == 1
             assert len(set(case.choices)) == len(case.choices)
-        right = [one for one in case.choices or () if one == case.target]
+        right = [choice for choice in case.choices or () if choice == case.target]
         assert case.guess_chance == Fraction(len(right), len(case.choices or [None]))
         stated = generator.answer.read(f"{generator.explain(case)}\n\n**Final Answer: {case.target}**", case.choices)
         assert generator.answer.is_correct(stated, case.target)

@@ -34,15 +34,17 @@ def test_the_target_is_the_value_of_the_text(values, seed):
 def test_the_text_has_the_requested_integers_and_maximum_depth():
     for case in cases_at("arithmetic", {"length": 12, "max_depth": 2, "prob_open": 1.0}, count=20):
         assert len(re.findall(r"[0-9]+", case.input)) == 12
-        depths = [case.input[:at].count("(") - case.input[:at].count(")") for at in range(len(case.input))]
+        depths = [case.input[:index].count("(") - case.input[:index].count(")") for index in range(len(case.input))]
         assert max(depths) == case.genresult["depth"] == 2
 
 
 def test_the_worked_steps_end_with_the_target():
     values = {"length": 9, "max_depth": 3, "prob_dewhitespace": 0.5}
-    for name, more in (("arithmetic", {}), ("boolean", {"format": "ON_OFF", "prob_not": 0.3})):
-        known = get_generator(name).params.model_fields
-        for case in cases_at(name, {key: value for key, value in (values | more).items() if key in known}, count=50):
+    for name, options in (("arithmetic", {}), ("boolean", {"format": "ON_OFF", "prob_not": 0.3})):
+        fields = get_generator(name).params.model_fields
+        for case in cases_at(
+            name, {key: value for key, value in (values | options).items() if key in fields}, count=50
+        ):
             assert get_generator(name).explain(case).endswith(f" = {case.target}")
 
 

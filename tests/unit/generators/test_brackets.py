@@ -6,10 +6,10 @@ from tests.unit.generators.solving import cases_at, check, over_points
 
 
 def solve(text):
-    left, before = text.replace(" ", ""), None
-    while left != before:
-        before, left = left, re.sub(r"\(\)|\[\]|\{\}|<>", "", left)
-    return " ".join(left[::-1].translate(str.maketrans("([{<", ")]}>")))
+    remaining, before = text.replace(" ", ""), None
+    while remaining != before:
+        before, remaining = remaining, re.sub(r"\(\)|\[\]|\{\}|<>", "", remaining)
+    return " ".join(remaining[::-1].translate(str.maketrans("([{<", ")]}>")))
 
 
 @over_points("brackets")
@@ -21,10 +21,10 @@ def test_the_text_has_at_most_the_requested_depth_and_leaves_brackets_open():
     for case in cases_at(
         "brackets", {"length": 50, "max_depth": 3, "kinds": 2, "close_weight_multiplier": 0.1}, count=9
     ):
-        shown = case.input.split()
-        assert len(shown) == 50
-        assert set(shown) <= set("()[]")
-        depths = [sum(1 if one in "([" else -1 for one in shown[: at + 1]) for at in range(50)]
+        words = case.input.split()
+        assert len(words) == 50
+        assert set(words) <= set("()[]")
+        depths = [sum(1 if word in "([" else -1 for word in words[: index + 1]) for index in range(50)]
         assert max(depths) == 3
         assert min(depths) >= 0
         assert case.target

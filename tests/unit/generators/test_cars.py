@@ -10,15 +10,15 @@ def solve(text):
     cars = {
         int(number): {colour, brand} for number, colour, brand in re.findall(r"Car (\d+) is the (\w+) (\w+)\.", row)
     }
-    inside = {int(number): {who} for who, number in re.findall(r"(\w+) sits in car (\d+)\.", seats)}
+    inside = {int(number): {name} for name, number in re.findall(r"(\w+) sits in car (\d+)\.", seats)}
     for line in lines:
         if move := re.fullmatch(r"(\w+) moves (.*)\.", line):
-            who, where = move.groups()
-            place = place_of(where, car_of(who, inside), cars, inside)
-            inside[car_of(who, inside)].remove(who)
-            inside[place].add(who)
-    asked = re.fullmatch(r"What is the number of the car that (\w+) is in at the end\?", question)[1]
-    return str(car_of(asked, inside))
+            name, where = move.groups()
+            place = place_of(where, car_of(name, inside), cars, inside)
+            inside[car_of(name, inside)].remove(name)
+            inside[place].add(name)
+    person = re.fullmatch(r"What is the number of the car that (\w+) is in at the end\?", question)[1]
+    return str(car_of(person, inside))
 
 
 def car_of(who, inside):
@@ -26,14 +26,14 @@ def car_of(who, inside):
 
 
 def place_of(where, here, cars, inside):
-    if found := re.fullmatch(r"to car (\d+)", where):
-        return int(found[1])
-    if found := re.fullmatch(r"(\d+) cars? to the (left|right)", where):
-        return here + int(found[1]) * (1 if found[2] == "right" else -1)
-    if found := re.fullmatch(r"to the car that (\w+) is in", where):
-        return car_of(found[1], inside)
-    if found := re.fullmatch(r"to the car directly to the (left|right) of (\w+)", where):
-        return car_of(found[2], inside) + (1 if found[1] == "right" else -1)
+    if result := re.fullmatch(r"to car (\d+)", where):
+        return int(result[1])
+    if result := re.fullmatch(r"(\d+) cars? to the (left|right)", where):
+        return here + int(result[1]) * (1 if result[2] == "right" else -1)
+    if result := re.fullmatch(r"to the car that (\w+) is in", where):
+        return car_of(result[1], inside)
+    if result := re.fullmatch(r"to the car directly to the (left|right) of (\w+)", where):
+        return car_of(result[2], inside) + (1 if result[1] == "right" else -1)
     name = re.fullmatch(r"to the (\w+)(?: car)?", where)[1]
     return next(number for number, names in cars.items() if name in names)
 

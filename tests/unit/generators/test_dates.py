@@ -25,10 +25,10 @@ def length_of(year, month):
 
 
 def number_of(year, month, day):
-    """The number of days since the last day of the year 0."""
+    """Return the number of days since the last day of the year 0."""
     before = year - 1
     days = 365 * before + before // 4 - before // 100 + before // 400
-    return days + sum(length_of(year, one) for one in range(1, month)) + day
+    return days + sum(length_of(year, other_month) for other_month in range(1, month)) + day
 
 
 def parts_of(number):
@@ -59,14 +59,14 @@ def read(text):
 
 
 def today_of(text):
-    if found := re.search(r"Today is the (\d)\w\w (\w+day) of (\w+) (\d+)\.", text):
-        nth, weekday, month, year = found.groups()
+    if result := re.search(r"Today is the (\d)\w\w (\w+day) of (\w+) (\d+)\.", text):
+        nth, weekday, month, year = result.groups()
         days = [number_of(int(year), MONTHS.index(month) + 1, day) for day in range(1, 32)]
         return [day for day in days if weekday_of(day) == WEEKDAYS.index(weekday)][int(nth) - 1]
-    if found := re.search(r"New Year's Day of (\d+) is (\d+) days? from today", text):
-        return number_of(int(found[1]), 1, 1) - int(found[2])
-    if found := re.search(r"Today is the (\d+)\w\w day of the year (\d+)", text):
-        return number_of(int(found[2]), 1, 1) + int(found[1]) - 1
+    if result := re.search(r"New Year's Day of (\d+) is (\d+) days? from today", text):
+        return number_of(int(result[1]), 1, 1) - int(result[2])
+    if result := re.search(r"Today is the (\d+)\w\w day of the year (\d+)", text):
+        return number_of(int(result[2]), 1, 1) + int(result[1]) - 1
     day = read(re.search(DATE, text)[1])
     for pattern, shift in [
         (r"^Yesterday was", lambda _: 1),
@@ -76,8 +76,8 @@ def today_of(text):
         (r"contract of (\d+) days", lambda n: n - 1),
         (r"exactly (\d+) weeks? old", lambda n: 7 * n),
     ]:
-        if found := re.search(pattern, text):
-            return day + shift(int(found[1]) if found.lastindex else 0)
+        if result := re.search(pattern, text):
+            return day + shift(int(result[1]) if result.lastindex else 0)
     return day
 
 
@@ -92,19 +92,19 @@ def answer_of(question, today):
         return today + 1 + 7 * numbers[0]
     if "last day of the present month" in question:
         return number_of(year, month, length_of(year, month)) - numbers[0]
-    back = -1 if "ago" in question else 1
+    direction = -1 if "ago" in question else 1
     if "month" in question:
-        month += back * numbers[0]
+        month += direction * numbers[0]
         while month > 12:
             year, month = year + 1, month - 12
         while month < 1:
             year, month = year - 1, month + 12
         return number_of(year, month, day)
     if "year" in question:
-        return number_of(year + back * numbers[0], month, day)
+        return number_of(year + direction * numbers[0], month, day)
     if "week" in question and "day" in question.replace("today", ""):
         return today + 7 * numbers[0] + numbers[1]
-    return today + back * numbers[0] * (7 if "week" in question else 1)
+    return today + direction * numbers[0] * (7 if "week" in question else 1)
 
 
 def solve(text):
@@ -125,10 +125,10 @@ def test_the_target_is_the_date_that_follows_from_the_story(values, seed):
 
 
 def test_the_four_tiers_have_36_kinds_of_story():
-    found = {
+    result = {
         case.genresult["scenario"] for tier in (1, 2, 3, 4) for case in cases_at("dates", {"tier": tier}, count=200)
     }
-    assert found == set(range(36))
+    assert result == set(range(36))
 
 
 def test_the_second_calendar_handles_leap_years_and_weekdays():

@@ -1,4 +1,4 @@
-"""The second solver strikes the named letters out of the words and measures how much shorter they became."""
+"""The second solver removes the named letters from the words and counts the removed letters."""
 
 import re
 

@@ -34,12 +34,12 @@ def properties_of(names, kind):
 
 
 def solve(text):
-    known = facts()
+    films = facts()
     question, options = text.split("\n\nOptions:\n")
     listed = LISTED.search(question.split("\n")[0])[1]
-    shared = set.intersection(*(known[title] for title in listed.split(", ")))
+    shared = set.intersection(*(films[title] for title in listed.split(", ")))
     by_letter = dict(line.split(" ", 1) for line in options.split("\n"))
-    (right,) = [letter for letter, title in by_letter.items() if shared & known[title]]
+    (right,) = [letter for letter, title in by_letter.items() if shared & films[title]]
     return right
 
 
@@ -70,13 +70,15 @@ def test_the_published_message_is_the_instruction_and_the_question():
 
 
 def test_only_named_films_and_the_target_have_the_selected_properties():
-    known = facts()
+    films = facts()
     for case in cases_at("movies", {"reference_count": 3, "choice_count": 6}, count=50):
-        told = case.genresult
-        selected = {f"g:{one}" for one in told["selected_genres"]} | {f"t:{one}" for one in told["selected_themes"]}
-        right = told["choices"][case.choices.index(case.target)]
-        assert all(selected <= known[title] for title in [*told["reference_movies"], right])
-        assert not any(selected & known[title] for title in told["choices"] if title != right)
+        record = case.genresult
+        selected = {f"g:{name}" for name in record["selected_genres"]} | {
+            f"t:{name}" for name in record["selected_themes"]
+        }
+        right = record["choices"][case.choices.index(case.target)]
+        assert all(selected <= films[title] for title in [*record["reference_movies"], right])
+        assert not any(selected & films[title] for title in record["choices"] if title != right)
 
 
 def test_hints_name_the_shared_properties_of_the_films():

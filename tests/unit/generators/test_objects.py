@@ -21,10 +21,12 @@ def number_of(words):
 
 
 def solve(text):
-    listed, asked = re.fullmatch(r"I have (.*)\. How many (.*) do I have\?", text).groups()
-    wanted = {noun for category in re.split(", | and ", asked) for forms in CATEGORIES[category] for noun in forms}
+    listed, category_list = re.fullmatch(r"I have (.*)\. How many (.*) do I have\?", text).groups()
+    nouns = {
+        noun for category in re.split(", | and ", category_list) for forms in CATEGORIES[category] for noun in forms
+    }
     phrases = [phrase.split(" ") for phrase in re.split(", | and ", listed)]
-    return str(sum(number_of(words[0]) for words in phrases if words[-1] in wanted))
+    return str(sum(number_of(words[0]) for words in phrases if words[-1] in nouns))
 
 
 @over_points("objects")

@@ -8,13 +8,15 @@ from tests.unit.generators.solving import cases_at, check, over_points
 def solve(text):
     head, *rules, question = text.split("\n")
     terms = [int(number) for number in re.findall(r"\d+", head)]
-    shown, asked = re.fullmatch(r"The first 3 terms are (.*)\. What is term number (\d+)\?", question).groups()
-    while len(terms) < int(asked):
+    first_terms, term_number = re.fullmatch(
+        r"The first 3 terms are (.*)\. What is term number (\d+)\?", question
+    ).groups()
+    while len(terms) < int(term_number):
         value = None
         for rule in rules:
             value = apply(rule.split(". ", 1)[1], terms, value)
         terms.append(value)
-    assert [int(term) for term in shown.split(", ")] == terms[:3]
+    assert [int(term) for term in first_terms.split(", ")] == terms[:3]
     return str(terms[-1])
 
 

@@ -25,18 +25,18 @@ def name_of(path):
     many = {2: "line", 3: "triangle", 5: "pentagon", 6: "hexagon", 7: "heptagon", 8: "octagon"}
     if len(corners) != 4:
         return many[len(corners)]
-    sides = [math.dist(one, corners[at - 1]) for at, one in enumerate(corners)]
-    if max(abs(cosine(corners, at)) for at in range(4)) < 0.02:
+    sides = [math.dist(corner, corners[index - 1]) for index, corner in enumerate(corners)]
+    if max(abs(cosine(corners, index)) for index in range(4)) < 0.02:
         return "rectangle"
-    uneven = min(abs(sides[at] - sides[at - 1]) + abs(sides[at - 2] - sides[at - 3]) for at in (0, 1))
+    uneven = min(abs(sides[index] - sides[index - 1]) + abs(sides[index - 2] - sides[index - 3]) for index in (0, 1))
     assert uneven < 0.02 * max(sides) + 0.05
     return "kite"
 
 
 def cosine(corners, at):
     (x, y), before, after = corners[at], corners[at - 1], corners[(at + 1) % 4]
-    one, other = (before[0] - x, before[1] - y), (after[0] - x, after[1] - y)
-    return (one[0] * other[0] + one[1] * other[1]) / (math.hypot(*one) * math.hypot(*other))
+    first, second = (before[0] - x, before[1] - y), (after[0] - x, after[1] - y)
+    return (first[0] * second[0] + first[1] * second[1]) / (math.hypot(*first) * math.hypot(*second))
 
 
 @over_points("shapes")

@@ -1,4 +1,4 @@
-"""The second solver follows the asked thing backwards: from the person at the end to the person at the start."""
+"""The second solver follows the object backwards from its last holder to its first."""
 
 import re
 
@@ -16,13 +16,13 @@ START = r"{who} (?:is dancing with|has the|has|is playing) (.+?)(?: present| bal
 def solve(text):
     story, options = text.split("\n\nOptions:\n")
     opening, *events, question = story.split("\n")
-    who = re.search(r"(?:is|does) ([A-Z][a-z]+) (?:dancing|have|playing)", question)[1]
+    person = re.search(r"(?:is|does) ([A-Z][a-z]+) (?:dancing|have|playing)", question)[1]
     for event in reversed(events):
         if swap := SWAP.search(event):
             a, b = swap.groups()
-            who = {a: b, b: a}.get(who, who)
+            person = {a: b, b: a}.get(person, person)
     starts = opening.partition("At the start, ")[2]
-    thing = re.search(START.format(who=who), starts)[1]
+    thing = re.search(START.format(who=person), starts)[1]
     by_option = {text: letter for letter, text in (line.split(" ", 1) for line in options.split("\n"))}
     return by_option[thing]
 

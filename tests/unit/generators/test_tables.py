@@ -40,15 +40,15 @@ def records_of(text):
 def solve(text):
     table, question = text.split("\n\n")
     rows = {row["name"]: row for row in records_of(table)}
-    if found := re.fullmatch(r"What is the value of (\w+) for (\w+)\?", question):
-        return rows[found[2]][found[1]]
-    if found := re.fullmatch(r"How many rows have a value of (\w+) above (-?\d+)\?", question):
-        return str(len([row for row in rows.values() if int(row[found[1]]) > int(found[2])]))
-    if found := re.fullmatch(r"What is the sum of (\w+) over all rows of the region (\w+)\?", question):
-        return str(sum(int(row[found[1]]) for row in rows.values() if row["region"] == found[2]))
-    if found := re.fullmatch(r"Which name has the highest value of (\w+)\?", question):
-        ranked = sorted(rows.values(), key=lambda row: int(row[found[1]]))
-        assert len(ranked) == 1 or int(ranked[-1][found[1]]) > int(ranked[-2][found[1]])
+    if result := re.fullmatch(r"What is the value of (\w+) for (\w+)\?", question):
+        return rows[result[2]][result[1]]
+    if result := re.fullmatch(r"How many rows have a value of (\w+) above (-?\d+)\?", question):
+        return str(len([row for row in rows.values() if int(row[result[1]]) > int(result[2])]))
+    if result := re.fullmatch(r"What is the sum of (\w+) over all rows of the region (\w+)\?", question):
+        return str(sum(int(row[result[1]]) for row in rows.values() if row["region"] == result[2]))
+    if result := re.fullmatch(r"Which name has the highest value of (\w+)\?", question):
+        ranked = sorted(rows.values(), key=lambda row: int(row[result[1]]))
+        assert len(ranked) == 1 or int(ranked[-1][result[1]]) > int(ranked[-2][result[1]])
         return ranked[-1]["name"]
     column, high, low = re.fullmatch(
         r"How much higher is the value of (\w+) for (\w+) than for (\w+)\?", question

@@ -26,8 +26,8 @@ DIGESTS = {
 
 
 def test_the_cases_of_each_version_never_change():
-    found = {}
+    result = {}
     for name, generator in load_generators().items():
         cases = islice(generator.cases(generator.read_params({}), Random(42)), 50)
-        found[name, generator.version] = digest_cases(list(cases))[:16]
-    assert found == DIGESTS
+        result[name, generator.version] = digest_cases(list(cases))[:16]
+    assert result == DIGESTS

@@ -39,9 +39,9 @@ def test_the_example_gives_the_published_values(degree, density, values):
 )  # fmt: skip
 def test_a_window_is_the_head_and_the_body_after_skipped_values(values, head, skip, body, degree):
     window = {"head": head, "skip": skip} | ({} if body is None else {"body": body})
-    taken = Window.model_validate(window).take(values, degree)
-    rest = values[head:][skip:]
-    assert taken == values[:head] + (rest if body is None else rest[:body])
+    values_taken = Window.model_validate(window).take(values, degree)
+    remaining = values[head:][skip:]
+    assert values_taken == values[:head] + (remaining if body is None else remaining[:body])
 
 
 def test_each_part_of_a_window_can_refer_to_the_degree():
@@ -73,9 +73,9 @@ def test_a_sample_takes_each_value_once():
     ],
 )
 def test_a_parameter_is_a_value_a_list_or_a_range(content, values):
-    found = Axis.model_validate(content).resolve(0, "normal")
-    assert [(type(one), one) for one in found] == [(type(one), one) for one in values]
-    assert ManifoldAxis.model_validate(content).resolve(3, "corner") == found
+    result = Axis.model_validate(content).resolve(0, "normal")
+    assert [(type(value), value) for value in result] == [(type(value), value) for value in values]
+    assert ManifoldAxis.model_validate(content).resolve(3, "corner") == result
 
 
 @pytest.mark.parametrize(

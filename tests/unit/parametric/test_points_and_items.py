@@ -53,7 +53,7 @@ def test_points_are_counted_by_degree_and_density_before_generation():
 def test_the_counts_match_the_resolved_space(degree, density):
     space = space_of(degree=degree, density=density)
     counts = count_points(space.spec, (degree,), (density,))
-    assert space.points_by_task == {name: one[degree, density] for name, one in counts.items()}
+    assert space.points_by_task == {name: count[degree, density] for name, count in counts.items()}
     assert space.cases == 4 * len(space.points) == len(list(generate_items(space)))
 
 
@@ -74,8 +74,8 @@ def test_more_cases_at_a_point_continue_its_stream():
 
 
 def test_more_points_do_not_change_items_of_other_points():
-    more = [{"name": "sort"}, *TASKS]
-    before, after = (by_key(space_of(tasks)) for tasks in (TASKS, more))
+    more_tasks = [{"name": "sort"}, *TASKS]
+    before, after = (by_key(space_of(tasks)) for tasks in (TASKS, more_tasks))
     assert before.items() <= after.items()
     assert len(after) == len(before) + 4
 
@@ -99,8 +99,8 @@ def test_the_hash_of_a_definition_depends_on_its_content():
     hashes = {space_of().definition_hash(), space_of(degree=1).definition_hash(), space_of(seed=7).definition_hash()}
     assert len(hashes) == 3
     assert space_of().definition_hash() in hashes
-    whole, decimal = ([{"name": "arithmetic", "params": {"prob_open": value}}] for value in (1, 1.0))
-    assert space_of(whole).definition_hash() != space_of(decimal).definition_hash()
+    integer, decimal = ([{"name": "arithmetic", "params": {"prob_open": value}}] for value in (1, 1.0))
+    assert space_of(integer).definition_hash() != space_of(decimal).definition_hash()
 
 
 def test_a_definition_of_another_version_is_refused():

@@ -63,8 +63,8 @@ def test_several_manifolds_of_a_task_are_joined_without_repeating_a_point():
 
 def test_degree_and_density_of_a_task_take_precedence():
     axis = {"range": [8, 16, 24, 32], "window": {"skip": "degree", "body": 2}, "resample:corner": {"first": 1}}
-    own = {"name": "brackets", "mode": "manifold", "manifold": {"length": axis}, "degree": 2, "density": "normal"}
-    spec = read_space(text_of(own))
+    task = {"name": "brackets", "mode": "manifold", "manifold": {"length": axis}, "degree": 2, "density": "normal"}
+    spec = read_space(text_of(task))
     assert [point.params["length"] for point in resolve_space(spec, degree=0, density="corner").points] == [24, 32]
 
 

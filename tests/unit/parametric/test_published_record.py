@@ -1,7 +1,8 @@
 """The one public record of ReasonScape's runner, reproduced from its parameters, its question and its answer.
 
-Its cases come from a table of films that is not public, so the question is the record's own; all that follows from the
-parameters, the question and the answer must be equal. `tests/unit/generators/test_movies.py` solves the question.
+Its cases come from a table of films that is not public, so the question is copied from the record. Everything derived
+from the parameters, the question and the answer must be equal. `tests/unit/generators/test_movies.py` solves the
+question.
 """
 
 from datasets_app.generators.base import Case

@@ -19,27 +19,27 @@ from tests.unit.test_agreement_bootstrap import MEASURES
 JUDGE = 0
 
 
-def items_of(table, items):
+def list_items(table, items):
     return {unit: unit % items for unit in range(len(table))}
 
 
-def added_up(table, items):
-    """The tally of a table of units x raters, as a database would give it."""
+def make_tally(table, items):
+    """Return the tally of a table of units x raters, as the database query returns it."""
     lines = Counter((items[unit], tuple(row)) for unit, row in enumerate(np.nan_to_num(table, nan=-1).tolist()))
-    kinds = {kind: {at: value for at, value in enumerate(kind) if value >= 0} for _, kind in lines}
+    kinds = {kind: {index: value for index, value in enumerate(kind) if value >= 0} for _, kind in lines}
     return Ratings.from_counts(((item, kind, n) for (item, kind), n in lines.items()), kinds, range(table.shape[1]))
 
 
 def numbers(estimate):
-    kept = ("estimate", "units", "raters", "ratings", "left_out", "se", "low", "high", "clusters")
-    return [pytest.approx(value, abs=1e-8) for name in kept for value in [getattr(estimate, name)]]
+    names = ("estimate", "units", "raters", "ratings", "left_out", "se", "low", "high", "clusters")
+    return [pytest.approx(value, abs=1e-8) for name in names for value in [getattr(estimate, name)]]
 
 
 def result(make, ratings):
-    """What a measure says, or why it says nothing."""
+    """Return the numbers of a measure, or the reason why it has none."""
     try:
-        found = make(ratings)
-        return numbers(found.result() if hasattr(found, "result") else found)
+        estimate = make(ratings)
+        return numbers(estimate.result() if hasattr(estimate, "result") else estimate)
     except ValueError as error:
         return str(error)
 
@@ -47,66 +47,66 @@ def result(make, ratings):
 @given(tables(), st.sampled_from(sorted(MEASURES)), st.integers(1, 4))
 def test_tallied_units_give_the_same_measures_and_intervals(table, name, items):
     make = MEASURES[name]
-    assert result(make, added_up(table, items_of(table, items))) == result(make, Ratings.from_table(table))
+    assert result(make, make_tally(table, list_items(table, items))) == result(make, Ratings.from_table(table))
 
 
 @pytest.mark.slow
 @given(tables(raters=(3, 5)), st.integers(1, 4))
 def test_tallied_units_give_the_same_comparison_of_a_judge_with_people(table, items):
-    of_item = items_of(table, items)
-    added, plain = added_up(table, of_item), Ratings.from_table(table)
+    of_item = list_items(table, items)
+    added, plain = make_tally(table, of_item), Ratings.from_table(table)
     assert result(lambda ratings: judge_slope(ratings, JUDGE), added) == result(
         lambda ratings: judge_slope(ratings, JUDGE), plain
     )
     assert numbers(judge_bias(added, JUDGE).result()) == numbers(judge_bias(plain, JUDGE, of_item).result())
-    for one, other in zip(*(compute_comparison(r, JUDGE, "same answer") for r in (added, plain)), strict=True):
-        assert numbers(one.result()) == numbers(other.result())
+    for first, second in zip(*(compute_comparison(r, JUDGE, "same answer") for r in (added, plain)), strict=True):
+        assert numbers(first.result()) == numbers(second.result())
 
 
 @given(tables(raters=(3, 4), units=(4, 14)), st.integers(2, 4), st.booleans())
 def test_tallied_units_give_the_same_corrected_mean(table, items, tuned):
     given_by_judge = ~np.isnan(table[:, JUDGE])
     assume((given_by_judge & (~np.isnan(table[:, 1:])).any(axis=1)).any())
-    of_item = items_of(table, items)
-    added = corrected_mean(added_up(table, of_item), JUDGE, tuned=tuned)
+    of_item = list_items(table, items)
+    added = corrected_mean(make_tally(table, of_item), JUDGE, tuned=tuned)
     plain = corrected_mean(Ratings.from_table(table), JUDGE, of_item, tuned=tuned)
     assert (added.judge_share, added.rectifier) == pytest.approx((plain.judge_share, plain.rectifier), abs=1e-7)
-    for one, other in ((added.corrected, plain.corrected), (added.people, plain.people), (added.judge, plain.judge)):
-        assert numbers(one) == numbers(other)
+    for first, second in ((added.corrected, plain.corrected), (added.people, plain.people), (added.judge, plain.judge)):
+        assert numbers(first) == numbers(second)
 
 
 @given(tables(raters=(2, 2)), st.integers(1, 4))
 def test_tallied_units_give_the_same_confusion_matrix(table, items):
-    added, plain = added_up(table, items_of(table, items)), Ratings.from_table(table)
+    added, plain = make_tally(table, list_items(table, items)), Ratings.from_table(table)
     assert confusion_matrix(added, 0, 1) == confusion_matrix(plain, 0, 1)
 
 
 def test_the_same_resampled_items_give_the_same_bootstrap():
     draw = np.random.default_rng(3)
     table = draw.integers(1, 6, size=(60, 3)).astype(float)
-    of_item = items_of(table, 20)
+    of_item = list_items(table, 20)
     kinds, rows = np.unique(table, axis=0, return_inverse=True)
-    held = np.zeros((20, len(kinds)))
-    np.add.at(held, ([of_item[unit] for unit in range(60)], rows.ravel()), 1)
-    row_items = RowItems(held, np.ones(20))
+    counts = np.zeros((20, len(kinds)))
+    np.add.at(counts, ([of_item[unit] for unit in range(60)], rows.ravel()), 1)
+    row_items = RowItems(counts, np.ones(20))
     added = Ratings(kinds, tuple(range(len(kinds))), (0, 1, 2), (), row_items)
     for name in ("fleiss", "ordinal", "2,1", "w"):
-        one = bootstrap(MEASURES[name](added), seed=4, resamples=300)
-        other = bootstrap(MEASURES[name](Ratings.from_table(table)), seed=4, resamples=300, items=of_item)
-        assert numbers(one) == numbers(other)
+        first = bootstrap(MEASURES[name](added), seed=4, resamples=300)
+        second = bootstrap(MEASURES[name](Ratings.from_table(table)), seed=4, resamples=300, items=of_item)
+        assert numbers(first) == numbers(second)
 
 
 def test_equal_items_are_resampled_like_single_items():
-    # 4,000 resamples know a standard error to one part in 90: three of them, of both.
+    # The standard error of 4,000 resamples has a relative error of 1/90. The tolerance is three times that of both.
     draw = np.random.default_rng(8)
     table = draw.integers(0, 2, size=(200, 2)).astype(float)
     of_item = {unit: unit // 2 for unit in range(200)}
-    added = added_up(table, of_item)
+    added = make_tally(table, of_item)
     assert len(added.row_items.kind_sizes) <= 10
-    one = bootstrap(cohens_kappa(added), seed=1, resamples=4000)
-    other = bootstrap(cohens_kappa(Ratings.from_table(table)), seed=2, resamples=4000, items=of_item)
-    assert (one.clusters, one.units) == (other.clusters, other.units) == (100, 200)
-    assert one.se == pytest.approx(other.se, rel=0.05)
+    first = bootstrap(cohens_kappa(added), seed=1, resamples=4000)
+    second = bootstrap(cohens_kappa(Ratings.from_table(table)), seed=2, resamples=4000, items=of_item)
+    assert (first.clusters, first.units) == (second.clusters, second.units) == (100, 200)
+    assert first.se == pytest.approx(second.se, rel=0.05)
 
 
 def test_a_million_units_need_one_row_per_rating_pattern():
@@ -124,6 +124,6 @@ def test_a_million_units_need_one_row_per_rating_pattern():
 
 def test_limits_of_agreement_count_the_units_of_each_difference():
     table = np.array([[1, 2, 2], [1, 2, 2], [3, 1, 2]])
-    found = limits_of_agreement(added_up(table.astype(float), items_of(table, 3)), JUDGE, seed=1, resamples=100)
-    assert sorted(zip(found.differences, found.times, strict=True)) == [(-1.0, 2), (1.5, 1)]
-    assert found.mean == pytest.approx(-0.5 / 3)
+    estimate = limits_of_agreement(make_tally(table.astype(float), list_items(table, 3)), JUDGE, seed=1, resamples=100)
+    assert sorted(zip(estimate.differences, estimate.times, strict=True)) == [(-1.0, 2), (1.5, 1)]
+    assert estimate.mean == pytest.approx(-0.5 / 3)

@@ -57,10 +57,10 @@ def test_instructions_ask_for_the_final_answer(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_an_unknown_parameter_is_reported_with_a_suggestion(name):
     generator = get_generator(name)
-    known = generator.describe_params()[0].name
+    parameter = generator.describe_params()[0].name
     with pytest.raises(ParamError) as refused:
-        generator.read_params({f"{known}x": 1})
-    assert refused.value.problems == [f"{known}x: {name} has no such parameter; did you mean {known}?"]
+        generator.read_params({f"{parameter}x": 1})
+    assert refused.value.problems == [f"{parameter}x: {name} has no such parameter; did you mean {parameter}?"]
 
 
 def test_values_out_of_bounds_or_of_wrong_types_are_reported():
