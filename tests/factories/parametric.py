@@ -14,7 +14,9 @@ from tests import factories
 
 
 def make_parametric_dataset(text, slug="reasoning", *, approved=True, **options):
-    dataset = create_parametric_dataset(resolve_space(read_space(text), **options), SpaceFiles(text), slug=slug, by="test")
+    dataset = create_parametric_dataset(
+        resolve_space(read_space(text), **options), SpaceFiles(text), slug=slug, by="test"
+    )
     if approved:
         factories.approve(dataset)
     return dataset
