@@ -12,13 +12,11 @@ from django.http import QueryDict
 from evalsite.lib.ops.commands import OutputCommand, add_list_option
 from grading_app.analysis.data import load_analysis_data
 from grading_app.analysis.sections import build_section_tables
-from grading_app.export.file_formats import write_export
+from grading_app.management.output import write_output
 from grading_app.reports.result_table import FORMATS, ResultTable
 from grading_app.reports.scope import EXCLUSION_LABELS, Scope, ScopeForm
 from runs_app.management.experiment_lookup import get_experiment
 from runs_app.models import Experiment
-
-PATH_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
 class Command(OutputCommand):
@@ -52,10 +50,7 @@ class Command(OutputCommand):
             self.say("".join(f"{table.name}  {table.title}\n" for table in tables).rstrip())
             return
         text = _render_tables(_select_tables(tables, options["table"]), options["format"])
-        try:
-            write_export(iter([text.encode()]), options["out"])
-        except PATH_ERRORS as error:
-            raise CommandError(str(error), returncode=2) from error
+        write_output(iter([text.encode()]), options["out"])
 
 
 def read_scope(experiment: Experiment, options: dict[str, Any]) -> Scope:

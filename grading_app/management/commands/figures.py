@@ -7,12 +7,11 @@ from argparse import ArgumentParser
 from pathlib import PurePath
 from typing import Any
 
-from django.core.management.base import CommandError
 from django.http import QueryDict
 
 from evalsite.lib.ops.commands import OutputCommand, refuse_input
-from grading_app.export.file_formats import write_export
 from grading_app.forms.figures import FigureForm
+from grading_app.management.output import write_output
 from grading_app.models import CachedAggregate
 from grading_app.paper_figures.figure_registry import find_figure, list_figures
 from grading_app.paper_figures.figure_set import render_figures_pdf, summarize_ratings
@@ -52,12 +51,7 @@ class Command(OutputCommand):
             self.say("".join(f"{figure.name}  {figure.title}\n" for figure in list_figures(source)).rstrip())
             return
         file_format = options["format"] or PurePath(options["out"]).suffix.removeprefix(".").lower()
-        try:
-            write_export(iter([_build_content(source, form, options["figure"], file_format)]), options["out"])
-        except BrokenPipeError:
-            raise  # The reader of the standard output has left. manage.py then ends without a message.
-        except OSError as error:
-            raise CommandError(str(error), returncode=2) from error
+        write_output(iter([_build_content(source, form, options["figure"], file_format)]), options["out"])
 
 
 def _load_source(experiment: Experiment, data: QueryDict) -> FigureSource:

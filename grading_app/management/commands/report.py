@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from evalsite.lib.ops.commands import OutputCommand, refuse_input
-from grading_app.export.file_formats import write_export
+from grading_app.management.output import write_output
 from grading_app.models import ReportChoices, Snapshot
 from grading_app.study_report.build import build_document
 from grading_app.study_report.composition import compose, read_frozen
@@ -40,13 +40,9 @@ class Command(OutputCommand):
             _read_frozen_report(experiment, options["snapshot"]) if options["snapshot"] else _build_report(experiment)
         )
         try:
-            write_export(iter([write_report(document, file_format)]), options["out"])
+            write_output(iter([write_report(document, file_format)]), options["out"])
         except TypesettingError as error:
             raise CommandError(f"the report could not be typeset: {error}", returncode=1) from error
-        except BrokenPipeError:
-            raise  # The reader of the standard output has left. manage.py then ends without a message.
-        except OSError as error:
-            refuse_input(str(error))
         if document.failed:
             titles = ", ".join(document.failed)
             raise CommandError(f"the report is incomplete: these sections could not be written: {titles}", returncode=1)

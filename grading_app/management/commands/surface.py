@@ -5,10 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import CommandError
-
 from evalsite.lib.ops.commands import OutputCommand, add_list_option, refuse_input
-from grading_app.export.file_formats import write_export
+from grading_app.management.output import write_output
 from grading_app.models import CachedAggregate
 from grading_app.reports.cached_aggregates import compute_rows
 from grading_app.reports.result_table import FORMATS
@@ -65,12 +63,7 @@ class Command(OutputCommand):
                 option = f"--at {name.removeprefix(FIXED_PREFIX)}" if name.startswith(FIXED_PREFIX) else f"--{name}"
                 refuse_input(f"{option}: {value!r} is not one of {available or 'the choices of this task'}")
         table = TABLES[options["view"]](state.query)
-        try:
-            write_export(iter([table.render(options["format"]).encode()]), options["out"])
-        except BrokenPipeError:
-            raise  # The reader of the standard output has left. manage.py then ends without a message.
-        except OSError as error:
-            raise CommandError(str(error), returncode=2) from error
+        write_output(iter([table.render(options["format"]).encode()]), options["out"])
 
 
 def _load(experiment: Experiment, choices: dict[str, str]) -> ExplorerState:
