@@ -204,7 +204,7 @@ class Supervisor:
         self._signals = 0
 
     def run(self) -> None:
-        """Run until a signal arrives, then stop all children and return. Raise GivingUp if a child does not start."""
+        """Run until a signal arrives, then stop all children. Raise StartFailed if a child does not start."""
         with self._count_signals(), _run_watchdog(self._if_killed) as report_groups:
             threading.Thread(target=self._run_periodic_tasks, daemon=True).start()
             try:
@@ -272,7 +272,7 @@ def _stop(children: Sequence[Child], is_hurried: Callable[[], bool]) -> None:
 
 @contextmanager
 def keep_running(child: Child) -> Iterator[None]:
-    """Keep one child running during the block. Raise GivingUp inside the block if the child cannot be started.
+    """Keep one child running during the block. Raise StartFailed inside the block if the child cannot be started.
 
     Only the main thread may use this, because a signal interrupts the block.
     """

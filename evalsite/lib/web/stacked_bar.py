@@ -16,7 +16,7 @@ class Segment(NamedTuple):
 
 
 def compute_segments(parts: Sequence[tuple[str, float]], total: float) -> list[Segment]:
-    """Return the parts above zero side by side, each at least SLIVER wide. The rest of 100 per cent stays empty."""
+    """Return the parts above zero side by side, each at least MIN_WIDTH wide. The rest of 100 per cent stays empty."""
     visible = [(name, amount) for name, amount in parts if amount > 0]
     if total <= 0 or not visible:
         return []
