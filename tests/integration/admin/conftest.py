@@ -3,7 +3,7 @@ import pytest
 from tests.factories import make_user
 
 
-def staff(name, *roles, **fields):
+def make_staff(name, *roles, **fields):
     user = make_user(name, *roles, **fields)
     user.is_staff = True
     user.save()
@@ -12,27 +12,27 @@ def staff(name, *roles, **fields):
 
 @pytest.fixture
 def curator(db):
-    return staff("curator", "Curator")
+    return make_staff("curator", "Curator")
 
 
 @pytest.fixture
 def researcher(db):
-    return staff("researcher", "Researcher")
+    return make_staff("researcher", "Researcher")
 
 
 @pytest.fixture
 def operator(db):
-    return staff("operator", "Operator")
+    return make_staff("operator", "Operator")
 
 
 @pytest.fixture
 def superuser(db):
-    return staff("root", superuser=True)
+    return make_staff("root", superuser=True)
 
 
 @pytest.fixture
 def as_user(client):
-    """The same client, signed in as a user."""
+    """Return a function that signs a user in to the client."""
 
     def sign_in(user):
         client.force_login(user)

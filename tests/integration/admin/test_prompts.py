@@ -13,15 +13,15 @@ from tests.factories.drafts import QUESTION, make_draft_dimension, make_question
 LIST, ADD = reverse("admin:runs_app_prompt_changelist"), reverse("admin:runs_app_prompt_add")
 
 
-def page(prompt):
+def build_change_address(prompt):
     return reverse("admin:runs_app_prompt_change", args=[prompt.pk])
 
 
-def preview(prompt):
+def build_preview_address(prompt):
     return reverse("admin:runs_app_prompt_preview", args=[prompt.pk])
 
 
-def written(**fields):
+def build_form_data(**fields):
     return {"name": "plain", "answer_format": "text", "system": "", "user": "", "messages": ""} | fields
 
 
@@ -30,12 +30,12 @@ def act(web, verb, *rows, **data):
     return web.post(LIST, chosen | data, follow=True)
 
 
-def problems_on(response):
+def list_problems(response):
     return [sentence for errors in response.context["errors"] for sentence in errors]
 
 
 def test_a_system_and_a_user_text_become_turns(as_user, researcher):
-    as_user(researcher).post(ADD, written(system="Be brief.", user="\r\n{{input}}\r\n{{choices}}\r\n"))
+    as_user(researcher).post(ADD, build_form_data(system="Be brief.", user="\r\n{{input}}\r\n{{choices}}\r\n"))
     prompt = Prompt.objects.get()
     assert prompt.messages == [
         {"role": "system", "content": "Be brief."},
@@ -46,13 +46,13 @@ def test_a_system_and_a_user_text_become_turns(as_user, researcher):
 
 def test_a_longer_conversation_is_written_as_turns(as_user, researcher):
     turns = [{"role": role, "content": "{{input}}"} for role in ("user", "assistant", "user")]
-    as_user(researcher).post(ADD, written(messages=json.dumps(turns)))
+    as_user(researcher).post(ADD, build_form_data(messages=json.dumps(turns)))
     assert Prompt.objects.get().messages == turns
 
 
 def test_an_existing_name_creates_the_next_version(as_user, researcher):
     make_question_prompt("plain")
-    as_user(researcher).post(ADD, written(user="{{key}}"))
+    as_user(researcher).post(ADD, build_form_data(user="{{key}}"))
     assert Prompt.objects.get(version=2).messages[0]["content"] == "{{key}}"
 
 
@@ -72,38 +72,40 @@ def test_an_existing_name_creates_the_next_version(as_user, researcher):
     ],
 )
 def test_problems_of_a_prompt_are_reported_and_nothing_is_saved(as_user, researcher, fields, problem):
-    said = problems_on(as_user(researcher).post(ADD, written(**fields)))
-    assert any(problem in sentence for sentence in said)
+    problems = list_problems(as_user(researcher).post(ADD, build_form_data(**fields)))
+    assert any(problem in sentence for sentence in problems)
     assert not Prompt.objects.exists()
 
 
 def test_a_problem_is_reported_at_its_field(as_user, researcher):
     web = as_user(researcher)
-    texts = web.post(ADD, written(user="{{target}}")).context["adminform"].form
-    turns = web.post(ADD, written(messages='[{"role": "user", "content": "{{target}}"}]')).context["adminform"].form
+    texts = web.post(ADD, build_form_data(user="{{target}}")).context["adminform"].form
+    turns = (
+        web.post(ADD, build_form_data(messages='[{"role": "user", "content": "{{target}}"}]')).context["adminform"].form
+    )
     assert (list(texts.errors), list(turns.errors)) == (["user"], ["messages"])
 
 
 def test_a_draft_can_be_edited_and_its_name_cannot(as_user, researcher):
     prompt = make_question_prompt(status="draft")
-    as_user(researcher).post(page(prompt), written(name="other", user="{{key}}"))
+    as_user(researcher).post(build_change_address(prompt), build_form_data(name="other", user="{{key}}"))
     prompt.refresh_from_db()
     assert (prompt.name, prompt.messages[-1]["content"]) == ("plain", "{{key}}")
 
 
 def test_the_page_of_a_draft_shows_its_texts_to_be_edited(as_user, researcher):
-    form = as_user(researcher).get(page(make_question_prompt(status="draft"))).context["adminform"].form
+    form = as_user(researcher).get(build_change_address(make_question_prompt(status="draft"))).context["adminform"].form
     assert (form["system"].value(), form["user"].value()) == ("Answer the question.", "{{input}}")
     assert "{{input}}" not in str(form["messages"])
 
 
 def test_an_approved_prompt_takes_no_edit(as_user, curator):
     prompt = make_question_prompt()
-    shown = as_user(curator).get(page(prompt)).content.decode()
-    as_user(curator).post(page(prompt), written(user="{{key}}"))
+    page = as_user(curator).get(build_change_address(prompt)).content.decode()
+    as_user(curator).post(build_change_address(prompt), build_form_data(user="{{key}}"))
     prompt.refresh_from_db()
     assert prompt.messages == QUESTION
-    assert "<textarea" not in shown
+    assert "<textarea" not in page
     with pytest.raises(IntegrityError), transaction.atomic():
         Prompt.objects.filter(pk=prompt.pk).update(messages=[])
 
@@ -118,13 +120,13 @@ def test_approval_asks_for_a_reason_and_stores_it(as_user, curator):
     prompt.refresh_from_db()
     change = prompt.history.get()
     assert (prompt.status, change.by, change.reason) == ("approved", curator, "read aloud twice")
-    assert "read aloud twice" in web.get(page(prompt)).content.decode()
+    assert "read aloud twice" in web.get(build_change_address(prompt)).content.decode()
 
 
 def test_the_button_of_a_page_asks_for_the_reason_too(as_user, curator):
     prompt = make_question_prompt(status="draft")
-    asked = as_user(curator).post(page(prompt), written(user="{{input}}", _row_action="approve"))
-    assert "Approve: reason" in asked.content.decode()
+    page = as_user(curator).post(build_change_address(prompt), build_form_data(user="{{input}}", _row_action="approve"))
+    assert "Approve: reason" in page.content.decode()
 
 
 def test_a_researcher_cannot_approve_or_archive(as_user, researcher):
@@ -138,8 +140,8 @@ def test_a_researcher_cannot_approve_or_archive(as_user, researcher):
 
 def test_a_prompt_with_a_problem_is_not_approved(as_user, curator):
     prompt = make_question_prompt(messages=[{"role": "user", "content": "{{target}}"}], status="draft")
-    shown = act(as_user(curator), "approve", prompt, confirmed="yes", reason="in a hurry").content.decode()
-    assert "cannot be approved" in shown
+    page = act(as_user(curator), "approve", prompt, confirmed="yes", reason="in a hurry").content.decode()
+    assert "cannot be approved" in page
     prompt.refresh_from_db()
     assert prompt.status == "draft"
 
@@ -170,29 +172,32 @@ def test_the_preview_shows_the_exact_messages_of_an_item(as_user, researcher):
     turns = [{"role": "user", "content": "{{input}} {{dimension_instructions}} {{scale_min}}-{{scale_max}}"}]
     prompt = make_question_prompt(messages=turns, answer_format="rating", status="draft")
     dataset, joy = make_questions(["one?", "<b>two</b>?"]), make_draft_dimension("joy", high=5)
-    shown = as_user(researcher).get(preview(prompt), {"dataset": dataset.pk, "item": "q000001", "dimension": joy.pk})
-    (turn,) = shown.context["preview"]["turns"].turns
+    page = as_user(researcher).get(
+        build_preview_address(prompt), {"dataset": dataset.pk, "item": "q000001", "dimension": joy.pk}
+    )
+    (turn,) = page.context["preview"]["turns"].turns
     assert turn.text.startswith("<b>two</b>? How much joy? 1-5\n\nAnswer with JSON alone")
-    assert "&lt;b&gt;two&lt;/b&gt;" in shown.content.decode()
+    assert "&lt;b&gt;two&lt;/b&gt;" in page.content.decode()
 
 
 def test_the_preview_shows_the_image_and_the_text_after_it(as_user, researcher):
     image = Asset.objects.create(sha256="a" * 64, format="png", width=2, height=1, size=1)
     prompt = make_question_prompt(messages=[{"role": "user", "content": "{{image}} What is this?"}])
     dataset = make_questions(1, image=image)
-    shown = as_user(researcher).get(preview(prompt), {"dataset": dataset.pk}).content.decode()
-    assert f'src="{image.url}"' in shown
-    assert "What is this?" in shown
+    page = as_user(researcher).get(build_preview_address(prompt), {"dataset": dataset.pk}).content.decode()
+    assert f'src="{image.url}"' in page
+    assert "What is this?" in page
 
 
 def test_the_preview_says_why_an_item_cannot_be_sent(as_user, researcher):
     prompt, dataset = make_question_prompt(messages=[{"role": "user", "content": "{{image}}"}]), make_questions(1)
     web = as_user(researcher)
-    shown = web.get(preview(prompt), {"dataset": dataset.pk}).content.decode()
-    assert "this item has no image" in shown
-    assert "every trial would fail" in shown
+    page = web.get(build_preview_address(prompt), {"dataset": dataset.pk}).content.decode()
+    assert "this item has no image" in page
+    assert "every trial would fail" in page
     assert (
-        "no item with this key" in web.get(preview(prompt), {"dataset": dataset.pk, "item": "nothing"}).content.decode()
+        "no item with this key"
+        in web.get(build_preview_address(prompt), {"dataset": dataset.pk, "item": "nothing"}).content.decode()
     )
 
 

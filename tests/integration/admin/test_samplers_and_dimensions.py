@@ -5,12 +5,12 @@ from runs_app.models import Dimension, Sampler
 from tests.factories.drafts import make_draft_dimension, make_draft_sampler
 
 
-def add(web, kind, **fields):
+def add_row(web, kind, **fields):
     return web.post(reverse(f"admin:runs_app_{kind}_add"), fields)
 
 
 def test_a_sampler_whose_extra_is_left_empty_has_none(as_user, researcher):
-    add(as_user(researcher), "sampler", name="greedy", temperature="0", extra="")
+    add_row(as_user(researcher), "sampler", name="greedy", temperature="0", extra="")
     assert Sampler.objects.get().content == {"temperature": 0}
 
 
@@ -41,7 +41,7 @@ def test_a_sampler_whose_extra_is_left_empty_has_none(as_user, researcher):
     ],
 )
 def test_invalid_input_is_reported_and_not_saved(as_user, researcher, kind, fields, problem):
-    response = add(as_user(researcher), kind, **fields)
+    response = add_row(as_user(researcher), kind, **fields)
     assert any(problem in sentence for errors in response.context["errors"] for sentence in errors)
     assert not Sampler.objects.exists()
     assert not Dimension.objects.exists()
@@ -50,9 +50,9 @@ def test_invalid_input_is_reported_and_not_saved(as_user, researcher, kind, fiel
 @pytest.mark.parametrize(("kind", "make"), [("sampler", make_draft_sampler), ("dimension", make_draft_dimension)])
 def test_a_used_row_gets_a_new_version_instead_of_an_edit(as_user, researcher, kind, make):
     row, web = make(status="approved"), as_user(researcher)
-    shown = web.get(reverse(f"admin:runs_app_{kind}_change", args=[row.pk])).content.decode()
-    assert "<textarea" not in shown
-    assert 'name="_save"' not in shown
+    page = web.get(reverse(f"admin:runs_app_{kind}_change", args=[row.pk])).content.decode()
+    assert "<textarea" not in page
+    assert 'name="_save"' not in page
     web.post(
         reverse(f"admin:runs_app_{kind}_changelist"),
         {"action": "new_version", "_selected_action": [row.pk], "confirmed": "yes"},

@@ -14,12 +14,12 @@ def people(db):
 
 @pytest.fixture
 def experiment(people):
-    made = factories.make_experiment(
+    created = factories.make_experiment(
         "sums", owner=people["owner"], dataset=factories.make_dataset("sums", 5), samples=2, sharing="group"
     )
-    (run,) = factories.make_runs(made, status="done")
+    (run,) = factories.make_runs(created, status="done")
     factories.plan_trials(run, answer=lambda item, _, index: f"It is {item.target}.")
-    return made
+    return created
 
 
 @pytest.fixture

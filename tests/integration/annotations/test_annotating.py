@@ -8,15 +8,15 @@ from runs_app.models import Annotation
 from tests.page_text import page_text
 
 
-def add(client, trial, kind, text, **more):
+def add_annotation(client, trial, kind, text, **more):
     return client.post(reverse("trial_annotate", args=[trial.pk]), {"kind": kind, "text": text}, **more)
 
 
 def test_a_note_a_flag_and_tags_are_shown_on_the_trial(as_, trial, people):
     client = as_("colleague")
-    add(client, trial, "note", "The question\nis ambiguous.")
-    add(client, trial, "flag", "Wrong target")
-    add(client, trial, "tag", "Arithmetic,  Off by  ONE , arithmetic")
+    add_annotation(client, trial, "note", "The question\nis ambiguous.")
+    add_annotation(client, trial, "flag", "Wrong target")
+    add_annotation(client, trial, "tag", "Arithmetic,  Off by  ONE , arithmetic")
     rows = [(row.kind, row.text, row.author) for row in Annotation.objects.all()]
     by = people["colleague"]
     assert rows == [
@@ -26,14 +26,14 @@ def test_a_note_a_flag_and_tags_are_shown_on_the_trial(as_, trial, people):
         ("tag", "off-by-one", by),
     ]
     text = page_text(client.get(reverse("trial_detail", args=[trial.pk])))
-    for said in ("is ambiguous.", "Wrong target", ">off-by-one</span>", "colleague, <time"):
-        assert said in text, said
+    for expected in ("is ambiguous.", "Wrong target", ">off-by-one</span>", "colleague, <time"):
+        assert expected in text, expected
 
 
 def test_a_tag_is_added_once(as_, trial):
     client = as_("colleague")
     for _ in range(2):
-        add(client, trial, "tag", "odd")
+        add_annotation(client, trial, "tag", "odd")
     assert Annotation.objects.count() == 1
 
 
@@ -50,7 +50,7 @@ def test_saving_returns_to_the_page_with_its_filter(as_, trial):
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "said"),
+    ("kind", "text", "expected"),
     [
         ("note", "   ", "Enter a note."),
         ("flag", "", "Enter the reason for the flag."),
@@ -59,17 +59,17 @@ def test_saving_returns_to_the_page_with_its_filter(as_, trial):
         ("tag", "fine, " + "y" * 41, "is too long for a tag; use at most 40 characters."),
     ],
 )
-def test_an_invalid_annotation_is_shown_again_with_the_reason(as_, trial, kind, text, said):
+def test_an_invalid_annotation_is_shown_again_with_the_reason(as_, trial, kind, text, expected):
     for headers in ({}, {"HX-Request": "true"}):
-        answer = add(as_("owner"), trial, kind, text, headers=headers)
+        answer = add_annotation(as_("owner"), trial, kind, text, headers=headers)
         assert answer.status_code == 200
-        assert said in page_text(answer)
+        assert expected in page_text(answer)
         assert answer.content.decode().count(text.strip()) >= 1
     assert not Annotation.objects.exists()
 
 
 def test_htmx_replaces_only_the_panel(as_, trial):
-    answer = add(as_("owner"), trial, "note", "Look here.", headers={"HX-Request": "true"})
+    answer = add_annotation(as_("owner"), trial, "note", "Look here.", headers={"HX-Request": "true"})
     text = answer.content.decode()
     assert "Look here." in text
     assert "data-saved" in text
@@ -93,7 +93,7 @@ def test_viewers_can_read_but_not_write(as_, trial, people):
     text = page_text(client.get(reverse("trial_detail", args=[trial.pk])))
     assert "Seen by all." in text
     assert "annotation-form" not in text
-    assert add(client, trial, "note", "Mine").status_code == 404
+    assert add_annotation(client, trial, "note", "Mine").status_code == 404
     assert Annotation.objects.count() == 1
 
 
@@ -146,7 +146,7 @@ def test_the_annotation_list_of_an_experiment_can_be_filtered(as_, trial, people
     annotate(trial.item, "flag", "About the question", by=people["colleague"])
     annotate(trial, "tag", "odd", by=people["owner"])
     client, address = as_("viewer"), reverse("experiment_annotations", args=["sums"])
-    for query, found in (
+    for query, n_queries in (
         ({}, {"note", "flag", "tag"}),
         ({"kind": "flag"}, {"flag"}),
         ({"on": "trial"}, {"note", "tag"}),
@@ -154,7 +154,7 @@ def test_the_annotation_list_of_an_experiment_can_be_filtered(as_, trial, people
         ({"text": "QUESTION"}, {"flag"}),
         ({"kind": "nothing"}, set()),
     ):
-        assert {row.kind for row in client.get(address, query).context["table"].data} == found, query
+        assert {row.kind for row in client.get(address, query).context["table"].data} == n_queries, query
 
 
 @pytest.mark.slow
@@ -166,18 +166,18 @@ def test_the_number_of_queries_does_not_grow_with_annotations(as_, trial, people
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    def counts():
-        found = []
+    def count_queries():
+        n_queries = []
         for address in addresses:
             with CaptureQueriesContext(connection) as queries:
                 client.get(address)
-            found.append(len(queries))
-        return found
+            n_queries.append(len(queries))
+        return n_queries
 
     annotate(trial, "note", "One.", by=people["owner"])
     annotate(trial.item, "note", "One.", by=people["owner"])
-    few = counts()
+    few = count_queries()
     for number in range(12):
         annotate(trial, "note", f"Note {number}", by=people["colleague"])
         annotate(trial.item, "flag", f"Flag {number}", by=people["colleague"])
-    assert counts() == few
+    assert count_queries() == few

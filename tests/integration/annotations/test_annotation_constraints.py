@@ -21,9 +21,9 @@ from runs_app.models import Annotation
     ],
 )
 def test_inconsistent_rows_are_refused(trial, people, experiment, columns, constraint):
-    given = {"item": trial.item, "trial": trial, "experiment": experiment, "author": people["owner"], **columns}
+    fields = {"item": trial.item, "trial": trial, "experiment": experiment, "author": people["owner"], **columns}
     with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
-        Annotation.objects.create(**given)
+        Annotation.objects.create(**fields)
 
 
 def test_a_tag_is_unique_on_a_trial_and_on_its_item(trial, people, experiment):

@@ -11,30 +11,30 @@ from tests.page_text import page_text
 
 
 @pytest.fixture
-def graded(experiment):
+def graded_experiment(experiment):
     grade(experiment, scorers=["numeric"], by="test")
     return experiment
 
 
-def keys_of(response):
+def list_keys(response):
     return [row["item"].key for row in response.context.get("rows", [])]
 
 
 @pytest.mark.slow
-def test_flagged_items_are_marked_and_can_be_filtered(as_, graded, trial, people):
+def test_flagged_items_are_marked_and_can_be_filtered(as_, graded_experiment, trial, people):
     address, client = reverse("experiment_matrix", args=["sums"]), as_("viewer")
-    assert keys_of(client.get(address, {"show": "flagged"})) == []
+    assert list_keys(client.get(address, {"show": "flagged"})) == []
     annotate(trial, "flag", "Wrong target", by=people["owner"])
-    fourth = graded.dataset.items.get(key="item-3")
+    fourth = graded_experiment.dataset.items.get(key="item-3")
     (flag,) = annotate(fourth, "flag", "Ambiguous", by=people["owner"])
-    annotate(graded.dataset.items.get(key="item-2"), "note", "Fine", by=people["owner"])
-    assert keys_of(client.get(address, {"show": "flagged"})) == ["item-0", "item-3"]
+    annotate(graded_experiment.dataset.items.get(key="item-2"), "note", "Fine", by=people["owner"])
+    assert list_keys(client.get(address, {"show": "flagged"})) == ["item-0", "item-3"]
     assert 'title="Wrong target"' in page_text(client.get(address))
     remove(flag, by=people["owner"])
-    assert keys_of(client.get(address, {"show": "flagged"})) == ["item-0"]
+    assert list_keys(client.get(address, {"show": "flagged"})) == ["item-0"]
 
 
-def test_a_cell_shows_the_annotations_of_its_answers_and_of_its_item(as_, graded, trial, people):
+def test_a_cell_shows_the_annotations_of_its_answers_and_of_its_item(as_, graded_experiment, trial, people):
     annotate(trial, "note", "Said so twice.", by=people["owner"])
     annotate(trial.item, "tag", "easy", by=people["owner"])
     address = reverse("matrix_cell", args=["sums", trial.item_id, trial.run.condition_id])
@@ -44,16 +44,16 @@ def test_a_cell_shows_the_annotations_of_its_answers_and_of_its_item(as_, graded
 
 
 @pytest.mark.slow
-def test_flags_add_a_constant_number_of_queries(as_, graded, people):
+def test_flags_add_a_constant_number_of_queries(as_, graded_experiment, people):
     client, address = as_("viewer"), reverse("experiment_matrix", args=["sums"])
     client.get(address)
 
-    def count():
+    def count_queries():
         with CaptureQueriesContext(connection) as queries:
             client.get(address)
         return len(queries)
 
-    few = count()
-    for item in graded.dataset.items.all():
+    few = count_queries()
+    for item in graded_experiment.dataset.items.all():
         annotate(item, "flag", "Look", by=people["owner"])
-    assert count() == few
+    assert count_queries() == few

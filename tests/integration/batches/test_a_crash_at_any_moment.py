@@ -87,9 +87,9 @@ def test_the_next_worker_continues_after_a_crash_at_any_step(provider, kind, mon
         if is_last:
             break
     assert find_differences() == []
-    counted = provider.counters()
-    assert counted["batches"] == ProviderBatch.objects.count() == len(points) + 1
-    assert (counted["batch_calls"], counted["answers"]) == (TRIALS * (len(points) + 1),) * 2
+    counters = provider.counters()
+    assert counters["batches"] == ProviderBatch.objects.count() == len(points) + 1
+    assert (counters["batch_calls"], counters["answers"]) == (TRIALS * (len(points) + 1),) * 2
     assert {"before POST /batches", "after POST /batches"} <= set(points) or kind == "anthropic"
     assert any(point.startswith("within lines") for point in points)
 

@@ -19,8 +19,8 @@ def test_every_trial_is_answered_once_at_half_the_price(provider, kind):
     batch = ProviderBatch.objects.get()
     assert (batch.status, batch.n_requests, batch.n_answered, batch.n_failed) == ("collected", 6, 6, 0)
     assert batch.provider_id
-    counted = provider.counters()
-    assert (counted["batches"], counted["batch_calls"], counted["answered_again"]) == (1, 6, 0)
+    counters = provider.counters()
+    assert (counters["batches"], counters["batch_calls"], counters["answered_again"]) == (1, 6, 0)
     for trial in Trial.objects.all():
         at_list_price = (trial.input_tokens * 100 + trial.output_tokens * 200) / 1_000_000
         assert float(trial.cost_usd) == pytest.approx(at_list_price / 2, abs=1e-8)

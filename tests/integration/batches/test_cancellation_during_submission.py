@@ -32,7 +32,7 @@ def resume_all():
     run_control.resume(Run.objects.all(), by="tester")
 
 
-def before(monkeypatch, kind, step, *, do):
+def call_before(monkeypatch, kind, step, *, do):
     """Call `do` once, just before a worker takes this step at the provider."""
     real, waiting = getattr(APIS[kind], step), [do]
 
@@ -50,7 +50,7 @@ def before(monkeypatch, kind, step, *, do):
 
 def test_a_batch_cancelled_during_its_upload_is_never_submitted(provider, monkeypatch):
     run = make_batched_run(provider.url)
-    before(monkeypatch, "openai", "upload", do=cancel)
+    call_before(monkeypatch, "openai", "upload", do=cancel)
     drive_batches()
     run.refresh_from_db()
     assert provider.counters()["batches"] == 0
@@ -62,7 +62,7 @@ def test_a_batch_cancelled_during_its_upload_is_never_submitted(provider, monkey
 def test_a_batch_cancelled_in_submission_is_cancelled_at_the_provider(provider, monkeypatch, kind):
     run = make_batched_run(provider.url, kind)
     provider.set_faults(batch_waits={"done": 1000})
-    before(monkeypatch, kind, "create", do=cancel)
+    call_before(monkeypatch, kind, "create", do=cancel)
     drive_batches(steps=400)
     run.refresh_from_db()
     batch = ProviderBatch.objects.get()
@@ -79,7 +79,7 @@ def test_trials_of_an_unsubmitted_batch_are_released_if_their_run_or_endpoint_st
 ):
     run = make_batched_run(provider.url)
     if moment == "upload":
-        before(monkeypatch, "openai", "upload", do=stop)
+        call_before(monkeypatch, "openai", "upload", do=stop)
     else:
         with pytest.raises(Killed):
             drive_batches(crash=kill_at(moment))

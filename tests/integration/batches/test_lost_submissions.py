@@ -46,24 +46,24 @@ def finish_submitted_batches(provider):
 
 def cut_submissions(monkeypatch, times=1):
     """Cut the next submissions before they reach the provider."""
-    post, lost = ApiClient.post, []
+    post, cut = ApiClient.post, []
 
-    async def losing(door, path, **named):
-        if path.endswith("/batches") and len(lost) < times:
-            lost.append(path)
+    async def lose_connection(door, path, **options):
+        if path.endswith("/batches") and len(cut) < times:
+            cut.append(path)
             raise CallFailure(ErrorClass.TIMEOUT, "no reply")
-        return await post(door, path, **named)
+        return await post(door, path, **options)
 
-    monkeypatch.setattr(ApiClient, "post", losing)
+    monkeypatch.setattr(ApiClient, "post", lose_connection)
 
 
 def submit_foreign_batch(provider, n):
     """Submit a batch of `n` calls as another program of the same account; return its id."""
     provider.set_faults(batch_waits={"done": NEVER_S})
-    asked = [{"role": "user", "content": f"Question {number} of {n}"} for number in range(n)]
+    messages = [{"role": "user", "content": f"Question {number} of {n}"} for number in range(n)]
     calls = [
         {"custom_id": f"theirs-{number}", "params": {"model": "other", "max_tokens": 5, "messages": [turn]}}
-        for number, turn in enumerate(asked)
+        for number, turn in enumerate(messages)
     ]
     address, body = f"{provider.url}/messages/batches", json.dumps({"requests": calls}).encode()
     with urllib.request.urlopen(urllib.request.Request(address, body), timeout=60) as reply:  # noqa: S310 - loopback
@@ -74,8 +74,8 @@ def check_each_call_was_made_once(run, provider, *, batches):
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts) == ("done", 6, 6)
     assert set(Attempt.objects.filter(run=run).values_list("outcome", flat=True)) == {"ok"}
-    counted = provider.counters()
-    assert (counted["batches"], counted["answered_again"]) == (batches, 0)
+    counters = provider.counters()
+    assert (counters["batches"], counters["answered_again"]) == (batches, 0)
     assert find_differences() == []
 
 

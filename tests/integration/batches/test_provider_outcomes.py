@@ -21,7 +21,7 @@ def has_failed_once():
     return ProviderBatch.objects.filter(tries__gt=0).exists()
 
 
-def outcomes():
+def list_outcomes():
     return sorted(Attempt.objects.values_list("outcome", flat=True))
 
 
@@ -36,7 +36,7 @@ def test_a_submission_with_a_lost_response_is_found_again(provider, kind):
     run.refresh_from_db()
     assert (run.status, run.n_done) == ("done", 6)
     assert (provider.counters()["batches"], provider.counters()["answers"]) == (1, 6)
-    assert outcomes() == ["ok"] * 6
+    assert list_outcomes() == ["ok"] * 6
     assert find_differences() == []
 
 
@@ -46,11 +46,11 @@ def test_an_upload_with_a_lost_response_is_found_by_its_name(provider, monkeypat
     uploads = []
     post = ApiClient.post
 
-    async def counting(door, path, **named):
+    async def count_post(door, path, **options):
         uploads.append(path)
-        return await post(door, path, **named)
+        return await post(door, path, **options)
 
-    monkeypatch.setattr(ApiClient, "post", counting)
+    monkeypatch.setattr(ApiClient, "post", count_post)
     drive_batches(until=has_failed_once)
     provider.set_faults(batch_faults={})
     drive_batches()
@@ -60,15 +60,15 @@ def test_an_upload_with_a_lost_response_is_found_by_its_name(provider, monkeypat
 
 def test_a_submission_that_may_still_arrive_is_not_repeated(provider, monkeypatch):
     run = make_batched_run(provider.url)
-    post, lost = ApiClient.post, []
+    post, cut = ApiClient.post, []
 
-    async def losing(door, path, **named):
-        if path == "/batches" and not lost:
-            lost.append(path)
+    async def lose_connection(door, path, **options):
+        if path == "/batches" and not cut:
+            cut.append(path)
             raise CallFailure(ErrorClass.TIMEOUT, "no reply")
-        return await post(door, path, **named)
+        return await post(door, path, **options)
 
-    monkeypatch.setattr(ApiClient, "post", losing)
+    monkeypatch.setattr(ApiClient, "post", lose_connection)
     drive_batches(until=has_failed_once)
     with pytest.raises(AssertionError, match="did not come to an end"):
         drive_batches(steps=4)
@@ -161,30 +161,30 @@ def test_a_claim_of_a_batched_trial_has_no_lease_to_expire(provider):
 @BOTH
 def test_a_submission_response_without_an_id_counts_as_lost(provider, kind, monkeypatch):
     run = make_batched_run(provider.url, kind)
-    post, asked = ApiClient.post, []
+    post, posted = ApiClient.post, []
 
-    async def forgetting(door, path, **named):
-        reply = await post(door, path, **named)
-        asked.append(path)
+    async def forget(door, path, **options):
+        reply = await post(door, path, **options)
+        posted.append(path)
         return reply if path == "/files" else {"status": "odd"}
 
-    monkeypatch.setattr(ApiClient, "post", forgetting)
+    monkeypatch.setattr(ApiClient, "post", forget)
     drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, provider.counters()["batches"]) == ("done", 6, 1)
-    assert [path for path in asked if path.endswith("batches")] == [asked[-1]]
+    assert [path for path in posted if path.endswith("batches")] == [posted[-1]]
 
 
 def test_a_batch_with_unavailable_results_is_polled_again(provider, monkeypatch):
     run = make_batched_run(provider.url)
     look, looks = OpenAiBatches.retrieve, []
 
-    async def going_back(api, provider_id):
+    async def report_earlier_phase(api, provider_id):
         looks.append(provider_id)
         state = await look(api, provider_id)
         return dataclasses.replace(state, phase=Phase.WORKING) if len(looks) in (2, 3) else state
 
-    monkeypatch.setattr(OpenAiBatches, "retrieve", going_back)
+    monkeypatch.setattr(OpenAiBatches, "retrieve", report_earlier_phase)
     drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts) == ("done", 6, 6)

@@ -13,7 +13,7 @@ from tests.factories.batches import drive_batches, make_batched_run
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def rating_run(provider, kind="openai", **fields):
+def make_rating_run(provider, kind="openai", **fields):
     prompt = factories.make_prompt("rate", user="{{input}} {{scale_labels}}", answer_format="rating")
     dimensions = [factories.make_dimension()]
     provider.set_faults(json_schema=False)
@@ -22,7 +22,7 @@ def rating_run(provider, kind="openai", **fields):
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_a_refused_schema_is_omitted_in_the_next_batch_and_uses_no_attempt(provider, kind):
-    run = rating_run(provider, kind, items=24)
+    run = make_rating_run(provider, kind, items=24)
     drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts, run.n_permanent) == ("done", 24, 48, 0)
@@ -38,7 +38,7 @@ def test_a_refused_schema_is_omitted_in_the_next_batch_and_uses_no_attempt(provi
 
 @pytest.mark.slow
 def test_a_failure_of_the_call_without_a_schema_uses_an_attempt(provider):
-    run = rating_run(provider, stop_failure_rate=1)
+    run = make_rating_run(provider, stop_failure_rate=1)
     drive_batches(
         until=lambda: Trial.objects.filter(error_class="response_format_unsupported", status="pending").count() == 6
     )
@@ -52,18 +52,22 @@ def test_a_failure_of_the_call_without_a_schema_uses_an_attempt(provider):
 
 @pytest.mark.slow
 def test_an_unreadable_answer_of_a_batch_is_rerun_in_the_next_batch(provider, monkeypatch):
-    run = rating_run(provider, on_unreadable="rerun")
+    run = make_rating_run(provider, on_unreadable="rerun")
     Experiment.objects.update(max_attempts=3)
     provider.set_faults(json_schema=True)
-    read = gateway.read_batch_reply
+    read_reply = gateway.read_batch_reply
     first = {}
 
-    async def unreadable_at_first(request, *reply):
-        asked = str(request.messages)
-        came = await read(request, *reply)
-        return came if first.setdefault(asked, came) is not came else replace(came, text="no idea", raw_text="no idea")
+    async def read_unreadable_first(request, *reply):
+        question = str(request.messages)
+        batch_reply = await read_reply(request, *reply)
+        return (
+            batch_reply
+            if first.setdefault(question, batch_reply) is not batch_reply
+            else replace(batch_reply, text="no idea", raw_text="no idea")
+        )
 
-    monkeypatch.setattr(gateway, "read_batch_reply", unreadable_at_first)
+    monkeypatch.setattr(gateway, "read_batch_reply", read_unreadable_first)
     drive_batches()
     assert set(Trial.objects.values_list("status", "error_class")) == {("pending", "unreadable_answer")}
     Trial.objects.update(not_before=None)

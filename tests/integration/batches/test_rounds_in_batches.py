@@ -22,8 +22,8 @@ RULE = {
 
 
 @pytest.fixture
-def launched(provider):
-    """A run with three points: two have items for two rounds, one has items for a single round."""
+def launched_run(provider):
+    """Return a run with three points: two have items for two rounds, one has items for a single round."""
     endpoint = factories.make_endpoint("lab", base_url=provider.url, batch_api="openai", key_env="BATCH_KEY")
     items = [
         {"key": f"{point}-{n}", "input": f"{point} {n}", "target": "x", "category": point}
@@ -54,15 +54,15 @@ def decide_and_drive():
 
 
 @pytest.mark.slow
-def test_each_round_is_one_batch_of_all_open_points(launched, provider):
+def test_each_round_is_one_batch_of_all_open_points(launched_run, provider):
     Endpoint.objects.update(batch_max_open=4)
-    assert launched.is_batched
+    assert launched_run.is_batched
     drive_batches()
     assert list(ProviderBatch.objects.values_list("status", "n_requests")) == [("collected", 12)]
     assert has_calls_left()
     decide_and_drive()
-    launched.refresh_from_db()
-    assert launched.status == "done"
+    launched_run.refresh_from_db()
+    assert launched_run.status == "done"
     assert not Point.objects.filter(status="open").exists()
     sizes = list(ProviderBatch.objects.order_by("pk").values_list("n_requests", flat=True))
     assert sizes == [12, 8]
@@ -71,7 +71,7 @@ def test_each_round_is_one_batch_of_all_open_points(launched, provider):
     assert find_differences() == []
 
 
-def test_a_submitted_batch_needs_no_drain_of_the_task_queue(launched, provider):
+def test_a_submitted_batch_needs_no_drain_of_the_task_queue(launched_run, provider):
     provider.set_faults(batch_waits={"done": 1e6})
     drive_batches(until=lambda: ProviderBatch.objects.filter(status="submitted").exists())
     assert has_work_left()
@@ -79,7 +79,7 @@ def test_a_submitted_batch_needs_no_drain_of_the_task_queue(launched, provider):
 
 
 @pytest.mark.slow
-def test_no_batch_is_created_before_all_points_are_decided(launched, monkeypatch):
+def test_no_batch_is_created_before_all_points_are_decided(launched_run, monkeypatch):
     drive_batches()
     monkeypatch.setattr("runs_app.engine.adaptive_rounds.MAX_POINTS_PER_CHECK", 1)
     assert decide()
@@ -92,18 +92,18 @@ def test_no_batch_is_created_before_all_points_are_decided(launched, monkeypatch
     assert [batch.n_requests for batch in ProviderBatch.objects.order_by("pk")] == [12, 8]
     while decide():
         pass
-    launched.refresh_from_db()
-    assert (launched.status, find_differences()) == ("done", [])
+    launched_run.refresh_from_db()
+    assert (launched_run.status, find_differences()) == ("done", [])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["after record_each", "after _end_batch"])
-def test_no_decision_is_lost_if_a_worker_dies_while_it_collects_or_decides(launched, provider, moment):
+def test_no_decision_is_lost_if_a_worker_dies_while_it_collects_or_decides(launched_run, provider, moment):
     with pytest.raises(Killed):
         drive_batches(crash=kill_at(moment))
     drive_batches()
     decide_and_drive()
-    launched.refresh_from_db()
-    assert launched.status == "done"
-    assert Trial.objects.count() == provider.counters()["answers"] == launched.n_attempts
+    launched_run.refresh_from_db()
+    assert launched_run.status == "done"
+    assert Trial.objects.count() == provider.counters()["answers"] == launched_run.n_attempts
     assert find_differences() == []

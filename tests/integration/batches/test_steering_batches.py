@@ -33,7 +33,7 @@ def is_submitted():
     return ProviderBatch.objects.filter(status="submitted").exists()
 
 
-def at_work_for(provider, seconds):
+def is_at_work_for(provider, seconds):
     """Return a condition: the provider has had the batch for this time, even if its submission was delayed."""
     since = []
 
@@ -49,7 +49,7 @@ def at_work_for(provider, seconds):
 def test_a_cancelled_run_cancels_its_batch_and_records_its_answers(provider, kind):
     run = make_batched_run(provider.url, kind, items=20)
     provider.set_faults(batch_waits={"done": 24.0})
-    drive_batches(steps=4000, until=at_work_for(provider, 1.3))
+    drive_batches(steps=4000, until=is_at_work_for(provider, 1.3))
     run_control.cancel(Run.objects.all(), by="tester", reason="enough")
     drive_batches(steps=400)
     run.refresh_from_db()
@@ -98,17 +98,17 @@ def test_cancelling_one_batch_pauses_its_run(provider):
 @pytest.mark.slow
 def test_the_budget_limits_the_size_of_a_batch(provider):
     run = make_batched_run(provider.url, max_usd=Decimal("0.025"))
-    seen = []
+    budgets_kept = []
 
     def within_budget():
         experiment = Experiment.objects.get()
         assert experiment.spent_usd + experiment.reserved_usd <= experiment.max_usd
-        seen.append(ProviderBatch.objects.latest("pk").n_requests)
+        budgets_kept.append(ProviderBatch.objects.latest("pk").n_requests)
         return False
 
     drive_batches(until=within_budget)
     run.refresh_from_db()
-    assert max(seen) == 2
+    assert max(budgets_kept) == 2
     assert (run.status == "done") == (run.n_done == 6)
     assert run.status in ("done", "paused")
     assert find_differences() == []
@@ -118,11 +118,11 @@ def test_workers_that_create_batches_concurrently_never_exceed_the_budget(provid
     run = make_batched_run(provider.url, items=8, max_usd=Decimal("0.125"))  # Enough for 12 of 16 calls.
     beside = make_next_batched_run(run.experiment, 1)
     type(batch_endpoint()).objects.update(batch_max_requests=5, batch_max_open=100)
-    made = [key for keys in run_at_once(*[admit_batches] * 8) for key in keys]
+    created_keys = [key for keys in run_at_once(*[admit_batches] * 8) for key in keys]
     experiment = Experiment.objects.get()
     assert experiment.reserved_usd == Decimal("0.12") <= experiment.max_usd
     assert Trial.objects.filter(status="running").count() == 12
-    assert sum(ProviderBatch.objects.filter(pk__in=made).values_list("n_requests", flat=True)) == 12
+    assert sum(ProviderBatch.objects.filter(pk__in=created_keys).values_list("n_requests", flat=True)) == 12
     assert {run.pk, beside.pk} == set(ProviderBatch.objects.values_list("run", flat=True))
     assert find_differences() == []
 
@@ -145,19 +145,19 @@ def test_the_experiment_with_the_higher_priority_gets_the_last_batch_slot(provid
 def test_answers_of_a_cancelled_batch_are_not_repeated_when_its_run_resumes(provider):
     run = make_batched_run(provider.url, items=20)
     provider.set_faults(batch_waits={"done": 24.0})
-    drive_batches(steps=4000, until=at_work_for(provider, 1.3))
+    drive_batches(steps=4000, until=is_at_work_for(provider, 1.3))
     assert run_control.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="a pause")
     drive_batches(steps=400)
     run.refresh_from_db()
-    kept, paid = run.n_done, run.spent_usd
-    assert 0 < kept < 20
+    n_done, paid = run.n_done, run.spent_usd
+    assert 0 < n_done < 20
     assert paid > 0
     provider.set_faults(batch_waits={})
     run_control.resume(Run.objects.all(), by="tester")
     drive_batches()
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts) == ("done", 20, 20)
-    assert ProviderBatch.objects.latest("pk").n_requests == 20 - kept
+    assert ProviderBatch.objects.latest("pk").n_requests == 20 - n_done
     assert (provider.counters()["answers"], provider.counters()["answered_again"]) == (20, 0)
     assert find_differences() == []
 
@@ -168,12 +168,12 @@ def test_batch_limits_apply_to_all_runs_of_an_endpoint_together(provider):
     type(batch_endpoint()).objects.update(batch_max_requests=2, batch_max_open=2)
     most = []
 
-    def count():
+    def count_batches():
         most.append(ProviderBatch.objects.open().count())
         return False
 
     provider.set_faults(batch_waits={"done": 0.3})
-    drive_batches(steps=400, until=count)
+    drive_batches(steps=400, until=count_batches)
     run.refresh_from_db()
     assert (run.status, max(most)) == ("done", 2)
     assert sorted(ProviderBatch.objects.values_list("n_requests", flat=True)) == [1, 2, 2, 2]
@@ -199,7 +199,7 @@ def test_trials_in_a_batch_are_not_calls_in_flight(provider):
 def test_cached_answers_are_not_sent_in_a_batch(provider):
     run = make_batched_run(provider.url, cache=True, cache_buster=False)
     drive_batches()
-    again = factories.make_experiment(
+    repeated = factories.make_experiment(
         "again",
         dataset=run.experiment.dataset,
         models=[run.condition.model],
@@ -207,7 +207,7 @@ def test_cached_answers_are_not_sent_in_a_batch(provider):
         samplers=[run.condition.sampler],
         max_usd=None,
     )
-    (replay,) = factories.make_runs(again)
+    (replay,) = factories.make_runs(repeated)
     Run.objects.filter(pk=replay.pk).update(is_batched=True)
     factories.plan_trials(replay)
     drive_batches()

@@ -37,21 +37,21 @@ def run(*arguments):
     return out.getvalue()
 
 
-def refused(*arguments):
+def run_refused(*arguments):
     with pytest.raises(CommandError) as raised:
         run(*arguments)
     assert raised.value.returncode == 2
     return str(raised.value)
 
 
-def rows_of(path):
+def read_rows(path):
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def test_descriptives_describe_the_ratings(experiment, tmp_path):
     out = tmp_path / "table.csv"
     run("pilot", "--table", "descriptives", "--format", "csv", "--out", str(out))
-    first, second = rows_of(out)
+    first, second = read_rows(out)
     ratings = [n + 1 for position in range(6) for n in (position, position + 1) if n != 3]
     assert (first["items"], first["n"], first["missing"]) == ("6", str(len(ratings)), "2")
     assert float(first["mean"]) == pytest.approx(sum(ratings) / len(ratings))
@@ -62,10 +62,10 @@ def test_descriptives_describe_the_ratings(experiment, tmp_path):
 def test_an_unreadable_answer_can_count_as_the_lowest_score(experiment, tmp_path):
     out = tmp_path / "table.json"
     run("pilot", "--table", "descriptives", "--format", "json", "--unreadable", "wrong", "--out", str(out))
-    found = json.loads(out.read_text())["rows"][0]
+    row = json.loads(out.read_text())["rows"][0]
     ratings = [1 if n == 3 else n + 1 for position in range(6) for n in (position, position + 1)]
-    assert (found["n"], found["missing"]) == (12, 0)
-    assert found["mean"] == pytest.approx(sum(ratings) / 12)
+    assert (row["n"], row["missing"]) == (12, 0)
+    assert row["mean"] == pytest.approx(sum(ratings) / 12)
 
 
 def test_the_scope_restricts_category_measure_and_condition(experiment, tmp_path):
@@ -73,17 +73,17 @@ def test_the_scope_restricts_category_measure_and_condition(experiment, tmp_path
     condition = experiment.conditions.order_by("pk").last().condition_id
     scope = ["--measure", "arousal", "--category", "odd", "--condition", condition]
     run("pilot", "--table", "descriptives", "--format", "csv", "--out", str(out), *scope)
-    (only,) = rows_of(out)
+    (only,) = read_rows(out)
     assert only["items"] == "3"
 
 
 def test_unknown_names_are_errors_that_list_the_valid_names(experiment):
-    assert "experiment: there is no experiment nothing" in refused("nothing")
-    assert "descriptives" in refused("pilot", "--table", "anova")
-    assert "valence, arousal" in refused("pilot", "--measure", "beauty")
-    assert experiment.conditions.first().condition_id in refused("pilot", "--baseline", "gpt")
+    assert "experiment: there is no experiment nothing" in run_refused("nothing")
+    assert "descriptives" in run_refused("pilot", "--table", "anova")
+    assert "valence, arousal" in run_refused("pilot", "--measure", "beauty")
+    assert experiment.conditions.first().condition_id in run_refused("pilot", "--baseline", "gpt")
 
 
 def test_an_experiment_without_scores_says_so():
     factories.make_experiment("empty")
-    assert "no score" in refused("empty")
+    assert "no score" in run_refused("empty")

@@ -1,4 +1,4 @@
-"""No foreign name, answer or error can move the cursor, clear the screen or reorder text of a terminal."""
+"""Control characters in names, answers and errors are escaped, so that they cannot affect the terminal."""
 
 import io
 import json
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 EVIL = "\x1b[2J\x1b]0;title\x07 a\rb \u202egnp\u202c \x9b31m"
 
 
-class Telling(OutputCommand):
+class WriteArgument(OutputCommand):
     """A command that writes its argument."""
 
     requires_system_checks = []
@@ -27,35 +27,35 @@ class Telling(OutputCommand):
         self.say_file(EVIL)
 
 
-def written(command):
+def capture_output(command):
     out, err = io.StringIO(), io.StringIO()
     call_command(command, stdout=out, stderr=err)
     return out.getvalue(), err.getvalue()
 
 
 def test_controls_are_written_as_their_codes():
-    said, warned = written(Telling())
-    first, styled, *_ = said.split("\n")
+    output, warned = capture_output(WriteArgument())
+    first, styled, *_ = output.split("\n")
     assert first == r"\u001b[2J\u001b]0;title\u0007 a\u000db \u202egnp\u202c \u009b31m"
     assert warned == first + "\n"
     assert styled == f"\x1b[36m{first}"
 
 
 def test_json_keeps_its_meaning():
-    said, _ = written(Telling())
-    document = said[said.index("{") : said.rindex("}") + 1]
+    output, _ = capture_output(WriteArgument())
+    document = output[output.index("{") : output.rindex("}") + 1]
     assert json.loads(document) == {"name": EVIL}
     assert "\u202e" not in document
 
 
 def test_a_file_that_goes_to_a_pipe_is_exact():
-    said, _ = written(Telling())
-    assert said.endswith(f"{EVIL}\n")
+    output, _ = capture_output(WriteArgument())
+    assert output.endswith(f"{EVIL}\n")
 
 
 def test_tabs_and_line_breaks_are_kept():
     assert escape_for_terminal("a\tb") == "a\tb"
-    assert written(Telling())[0].count("\n") > 4
+    assert capture_output(WriteArgument())[0].count("\n") > 4
 
 
 def test_a_list_of_experiments_shows_a_hostile_title_as_text(capsys):

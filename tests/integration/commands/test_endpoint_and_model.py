@@ -15,10 +15,10 @@ URL = "http://127.0.0.1:9599/v1"
 
 
 def test_set_creates_an_endpoint_and_then_changes_only_the_named_settings(manage):
-    made = manage("endpoint", "set", "lab", "--provider", "hosted_vllm", "--base-url", URL, "--free")
+    output = manage("endpoint", "set", "lab", "--provider", "hosted_vllm", "--base-url", URL, "--free")
     changed = manage("endpoint", "set", "lab", "--max-concurrency", 5, "--key-env", "LAB_KEY", "--not-free")
     endpoint = Endpoint.objects.get()
-    assert (made.code, changed.code) == (0, 0)
+    assert (output.code, changed.code) == (0, 0)
     assert (endpoint.provider, endpoint.base_url, endpoint.max_concurrency) == ("hosted_vllm", URL, 5)
     assert (endpoint.is_free, endpoint.key_env) == (False, "LAB_KEY")
 
@@ -40,8 +40,8 @@ def test_retry_routes_and_local_server_settings_are_set_listed_and_removed(manag
     listed = {row["name"]: row for row in json.loads(manage("endpoint", "list", "--json").out)}
     assert listed["router"]["provider_routes"] == ["north", "south"]
     assert listed["bench"]["local_server"] == "ollama"
-    refused = manage("endpoint", "set", "bench", "--routes", "north")
-    assert (refused.code, "provider_routes" in refused.err) == (2, True)
+    result = manage("endpoint", "set", "bench", "--routes", "north")
+    assert (result.code, "provider_routes" in result.err) == (2, True)
     manage("endpoint", "set", "router", "--routes", "")
     manage("endpoint", "set", "bench", "--local-server", "none")
     assert set(Endpoint.objects.values_list("local_server", flat=True)) == {""}
@@ -68,9 +68,9 @@ def test_a_model_is_set_to_mark_prompts_for_the_providers_cache(manage):
     ],
 )
 def test_a_value_that_is_refused_is_named_and_nothing_is_saved(manage, option, value, field):
-    refused = manage("endpoint", "set", "lab", option, value)
-    assert refused.code == 2
-    assert refused.err.startswith(f"{field}: ")
+    result = manage("endpoint", "set", "lab", option, value)
+    assert result.code == 2
+    assert result.err.startswith(f"{field}: ")
     assert not Endpoint.objects.exists()
 
 
@@ -85,15 +85,15 @@ def test_list_shows_whether_the_key_is_set_but_never_the_key(manage, monkeypatch
 
 def test_model_set_writes_prices_with_their_source_and_date(manage):
     make_rehearsal_endpoint("lab")
-    made = manage(
+    output = manage(
         "model", "set", "large", "--endpoint", "lab", "--model", "vendor/large", "--input-price", "0.5",
         "--output-price", "1.5", "--price-source", "price list", "--price-date", "2026-01-31",
     )  # fmt: skip
     model = LanguageModel.objects.get()
-    assert made.code == 0
+    assert output.code == 0
     assert (model.input_price, model.output_price) == (Decimal("0.5"), Decimal("1.5"))
     assert (model.price_source, model.price_date) == ("price list", date(2026, 1, 31))
-    assert "$0.5 in, $1.5 out per million tokens (price list, 2026-01-31)" in made.out
+    assert "$0.5 in, $1.5 out per million tokens (price list, 2026-01-31)" in output.out
 
 
 def test_a_new_price_gets_a_date(manage):
@@ -105,8 +105,8 @@ def test_a_new_price_gets_a_date(manage):
 def test_a_price_without_a_source_is_refused_with_the_field(manage):
     make_rehearsal_endpoint("lab")
     words = ("model", "set", "large", "--endpoint", "lab", "--model", "vendor/large", "--input-price", "2")
-    refused = manage(*words)
-    assert (refused.code, refused.err.startswith("price_source: Enter the source of the prices")) == (2, True)
+    result = manage(*words)
+    assert (result.code, result.err.startswith("price_source: Enter the source of the prices")) == (2, True)
     assert not LanguageModel.objects.exists()
     assert manage(*words, "--price-source", "a contract").code == 0
 
@@ -164,24 +164,29 @@ def test_a_model_without_a_price_is_listed_as_unknown_never_as_free(manage):
 )
 def test_invalid_model_settings_are_refused_with_the_field(manage, words, message):
     make_rehearsal_endpoint("lab")
-    refused = manage("model", "set", "large", *words)
-    assert (refused.code, refused.err) == (2, message)
+    result = manage("model", "set", "large", *words)
+    assert (result.code, result.err) == (2, message)
     assert not LanguageModel.objects.exists()
 
 
 def test_check_calls_each_model_and_exits_with_1_if_one_fails(manage, monkeypatch):
-    async def dead(request):
+    async def fail_call(request):
         raise CallFailure(ErrorClass.UNAUTHORIZED, "no such key")
 
-    monkeypatch.setattr(gateway, "call", dead)
+    monkeypatch.setattr(gateway, "call", fail_call)
     monkeypatch.setattr(gateway, "warm_up", lambda: None)
     make_user("root", superuser=True)
     make_rehearsal_model("large")
     checked = manage("endpoint", "check", "rehearsal", "--user", "root")
     assert checked.code == 1
     assert "dead" in checked.out
-    asked = Preflight.objects.get()
-    assert (asked.status, asked.by.username, asked.experiment, asked.was_made) == ("dead", "root", None, True)
+    preflight = Preflight.objects.get()
+    assert (preflight.status, preflight.by.username, preflight.experiment, preflight.was_made) == (
+        "dead",
+        "root",
+        None,
+        True,
+    )
     listed = json.loads(manage("model", "list", "--json").out)
     assert [model["check"] for model in listed] == ["dead"]
 

@@ -19,25 +19,25 @@ PRICED = ("model", "set", "sim", "--price-source", "a list", "--input-price", "1
 
 @pytest.fixture
 def pilot(manage, lab, design):
-    made = manage("experiment", "create", design())
-    assert made.code == 0, made.err
+    output = manage("experiment", "create", design())
+    assert output.code == 0, output.err
     manage(*PRICED)
     return Experiment.objects.get()
 
 
-def end(runs, status="done", **fields):
+def end_runs(runs, status="done", **fields):
     """Finish the runs as the engine does."""
     moved = {f"n_{status}": F("n_pending"), "n_pending": 0}
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(**moved, **{"status": "done", **fields})
 
 
 def test_create_makes_a_draft_owned_by_the_only_superuser_with_approved_prompts(manage, lab, operator, design):
-    made = manage("experiment", "create", design())
+    output = manage("experiment", "create", design())
     experiment = Experiment.objects.get()
-    assert made.code == 0
+    assert output.code == 0
     assert (experiment.status, experiment.owner) == ("draft", operator)
     assert Prompt.objects.get().status == "approved"
-    assert "2 trials, 2 to do" in made.out
+    assert "2 trials, 2 to do" in output.out
 
 
 def test_create_uses_the_named_owner(manage, lab, design):
@@ -51,22 +51,22 @@ def test_create_uses_the_named_owner(manage, lab, design):
 def test_create_on_a_site_without_users_says_how_to_create_one(manage, lab, design, command):
     get_user_model().objects.all().delete()
     verb, *owner = command
-    refused = manage("experiment", verb, design(), *owner)
-    assert refused.code == 2
-    assert "no user yet; create the first with `manage.py createsuperuser`" in refused.err
+    result = manage("experiment", verb, design(), *owner)
+    assert result.code == 2
+    assert "no user yet; create the first with `manage.py createsuperuser`" in result.err
     assert not Experiment.objects.exists()
 
 
 def test_create_without_an_owner_is_refused_if_the_owner_is_ambiguous(manage, lab, design):
     make_user("second", superuser=True)
-    refused = manage("experiment", "create", design())
-    assert (refused.code, Experiment.objects.count()) == (2, 0)
-    assert refused.err.startswith("user: name the owner")
+    result = manage("experiment", "create", design())
+    assert (result.code, Experiment.objects.count()) == (2, 0)
+    assert result.err.startswith("user: name the owner")
 
 
 def test_a_file_with_an_unknown_key_exits_with_2_and_names_the_key(manage, lab, design):
-    refused = manage("experiment", "create", design(extra="sampels: 3"))
-    assert (refused.code, refused.err) == (2, "sampels: unknown key; did you mean samples?")
+    result = manage("experiment", "create", design(extra="sampels: 3"))
+    assert (result.code, result.err) == (2, "sampels: unknown key; did you mean samples?")
 
 
 def test_a_missing_file_exits_with_2(manage, lab, tmp_path):
@@ -74,11 +74,11 @@ def test_a_missing_file_exits_with_2(manage, lab, tmp_path):
 
 
 def test_show_prints_a_file_that_create_accepts(manage, pilot, tmp_path):
-    shown = manage("experiment", "show", "pilot").out
+    result = manage("experiment", "show", "pilot").out
     again = tmp_path / "again.yaml"
-    again.write_text(shown.replace("experiment: pilot", "experiment: again"))
+    again.write_text(result.replace("experiment: pilot", "experiment: again"))
     assert manage("experiment", "create", again).code == 0
-    assert json.loads(manage("experiment", "show", "pilot", "--json").out) == yaml.safe_load(shown)
+    assert json.loads(manage("experiment", "show", "pilot", "--json").out) == yaml.safe_load(result)
 
 
 def test_list_shows_state_and_trials(manage, pilot):
@@ -133,9 +133,9 @@ def test_launching_a_wave_repeats_the_whole_design(manage, pilot):
 @pytest.mark.slow
 def test_launch_requires_confirmation_above_the_limit(manage, pilot):
     Experiment.objects.update(confirm_above_usd="0.0001")
-    refused = manage("experiment", "launch", "pilot")
-    assert (refused.code, Run.objects.count()) == (3, 0)
-    assert "Confirm with --yes" in refused.err
+    result = manage("experiment", "launch", "pilot")
+    assert (result.code, Run.objects.count()) == (3, 0)
+    assert "Confirm with --yes" in result.err
     assert manage("experiment", "launch", "pilot", "--yes").code == 0
 
 
@@ -147,17 +147,17 @@ def test_an_unknown_cost_counts_as_above_the_limit(manage, pilot):
 
 def test_launch_over_budget_ends_with_4(manage, pilot):
     Experiment.objects.update(max_usd="0.0001")
-    refused = manage("experiment", "launch", "pilot")
-    assert (refused.code, Run.objects.count()) == (4, 0)
-    assert refused.err.startswith("budget: ")
+    result = manage("experiment", "launch", "pilot")
+    assert (result.code, Run.objects.count()) == (4, 0)
+    assert result.err.startswith("budget: ")
 
 
 def test_launch_with_a_budget_and_an_unknown_price_is_refused(manage, pilot):
     LanguageModel.objects.update(output_price=None)
     Experiment.objects.update(max_usd=5)
-    refused = manage("experiment", "launch", "pilot")
-    assert refused.code == 2
-    assert "unknown price: model sim has no price, and the experiment has a budget" in refused.err
+    result = manage("experiment", "launch", "pilot")
+    assert result.code == 2
+    assert "unknown price: model sim has no price, and the experiment has a budget" in result.err
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_a_pilot_launches_its_trials_and_the_next_launch_the_rest(manage, pilot)
 
 
 def test_wait_waits_only_for_the_trials_of_a_pilot(manage, pilot, monkeypatch):
-    monkeypatch.setattr(progress_bar, "sleep", lambda _: end(Run.objects.all()))
+    monkeypatch.setattr(progress_bar, "sleep", lambda _: end_runs(Run.objects.all()))
     waited = manage("experiment", "launch", "pilot", "--pilot", "1", "--wait")
     assert waited.code == 0
     assert "1 done, 0 failed" in waited.out
@@ -186,21 +186,21 @@ def test_limits_apply_to_the_cost_of_the_pilot_alone(manage, pilot):
 
 
 def test_a_pilot_of_zero_trials_is_refused(manage, pilot):
-    refused = manage("experiment", "launch", "pilot", "--pilot", "0")
-    assert (refused.code, refused.err, Run.objects.count()) == (2, "pilot: enter at least 1 trial", 0)
+    result = manage("experiment", "launch", "pilot", "--pilot", "0")
+    assert (result.code, result.err, Run.objects.count()) == (2, "pilot: enter at least 1 trial", 0)
     assert manage("experiment", "estimate", "pilot", "--pilot", "-1").code == 2
     assert json.loads(manage("experiment", "estimate", "pilot", "--pilot", "1", "--json").out)["to_do"] == 1
 
 
 def test_waiting_exits_with_0_when_all_trials_are_done(manage, pilot, monkeypatch):
-    monkeypatch.setattr(progress_bar, "sleep", lambda _: end(Run.objects.all()))
+    monkeypatch.setattr(progress_bar, "sleep", lambda _: end_runs(Run.objects.all()))
     waited = manage("experiment", "launch", "pilot", "--wait")
     assert waited.code == 0
     assert "2 done, 0 failed" in waited.out
 
 
 def test_waiting_ends_with_1_when_work_failed(manage, pilot, monkeypatch):
-    monkeypatch.setattr(progress_bar, "sleep", lambda _: end(Run.objects.all(), "failed"))
+    monkeypatch.setattr(progress_bar, "sleep", lambda _: end_runs(Run.objects.all(), "failed"))
     assert manage("experiment", "launch", "pilot", "--wait").code == 1
 
 
@@ -227,7 +227,7 @@ def test_waiting_without_a_worker_says_how_to_start_one(manage, pilot, monkeypat
     seconds = iter(range(0, 10_000, 10))
     monkeypatch.setattr(progress_bar, "monotonic", lambda: next(seconds))
     looks = iter([0, 0, 0, 1])
-    monkeypatch.setattr(progress_bar, "sleep", lambda _: next(looks) and end(Run.objects.all()))
+    monkeypatch.setattr(progress_bar, "sleep", lambda _: next(looks) and end_runs(Run.objects.all()))
     assert "No worker is running" in manage("experiment", "launch", "pilot", "--wait").err
 
 
@@ -247,7 +247,7 @@ def test_pause_resume_and_cancel_keep_the_reason_and_the_author(manage, pilot, o
 def test_retry_gives_failed_trials_new_attempts(manage, pilot):
     manage("experiment", "launch", "pilot")
     Trial.objects.update(status="failed", attempts=3, error_class="timeout")
-    end(Run.objects.all(), "failed")
+    end_runs(Run.objects.all(), "failed")
     assert manage("experiment", "retry", "pilot", "--error-class", "server_error").out.startswith("0 failed")
     assert manage("experiment", "retry", "pilot").out == "2 failed trials will be retried\n"
     assert Run.objects.get().status == "running"
@@ -289,48 +289,53 @@ def test_delete_removes_all_rows_and_keeps_the_cost_in_the_history(manage, pilot
 
 @pytest.mark.parametrize("verb", ["show", "estimate", "launch", "pause", "resume", "retry", "preflight"])
 def test_an_unknown_experiment_ends_with_2(manage, verb):
-    refused = manage("experiment", verb, "nothing")
-    assert (refused.code, refused.err) == (2, "name: there is no experiment nothing; see `experiment list`")
+    result = manage("experiment", verb, "nothing")
+    assert (result.code, result.err) == (2, "name: there is no experiment nothing; see `experiment list`")
 
 
 def test_estimate_as_json_names_its_sources(manage, pilot):
-    found = json.loads(manage("experiment", "estimate", "pilot", "--json").out)
-    assert (found["trials"], found["to_do"], found["basis"], found["coverage"]) == (2, 2, {"ceiling": 2}, 0.0)
-    assert found["ceiling_usd"] == found["expected_usd"]
-    (price,) = found["prices"]
+    estimate = json.loads(manage("experiment", "estimate", "pilot", "--json").out)
+    assert (estimate["trials"], estimate["to_do"], estimate["basis"], estimate["coverage"]) == (
+        2,
+        2,
+        {"ceiling": 2},
+        0.0,
+    )
+    assert estimate["ceiling_usd"] == estimate["expected_usd"]
+    (price,) = estimate["prices"]
     assert (price["model"], price["counted"]) == ("sim", "estimated: 1 token per 3 bytes")
     assert price["as_of"] is not None
     assert f"tokens: {price['counted']}" in manage("experiment", "estimate", "pilot").out
 
 
 def test_preflight_calls_each_model_of_the_experiment_and_exits_with_1_if_one_fails(manage, pilot, monkeypatch):
-    asked = []
+    requests = []
 
     async def call(request):
-        asked.append(request.model)
+        requests.append(request.model)
         raise CallFailure(ErrorClass.UNAUTHORIZED, "no such key")
 
     monkeypatch.setattr(gateway, "call", call)
     monkeypatch.setattr(gateway, "warm_up", lambda: None)
     checked = manage("experiment", "preflight", "pilot")
-    assert (checked.code, asked) == (1, ["sim"])
+    assert (checked.code, requests) == (1, ["sim"])
     assert "dead" in checked.out
     assert "no such key" in checked.out
-    made = Preflight.objects.get()
-    assert (made.status, made.experiment, made.actor[:12]) == ("dead", pilot, "command line")
+    preflight = Preflight.objects.get()
+    assert (preflight.status, preflight.experiment, preflight.actor[:12]) == ("dead", pilot, "command line")
     Endpoint.objects.update(is_active=False)
     checked = manage("experiment", "preflight", "pilot")
     assert "unverified  the endpoint rehearsal is inactive" in checked.out
-    assert (checked.code, len(asked)) == (1, 1)
+    assert (checked.code, len(requests)) == (1, 1)
 
 
 def test_a_manifest_is_listed_and_shown_and_creates_the_same_experiment_again(manage, pilot, tmp_path):
     manage("experiment", "launch", "pilot", "--pilot", "1", "--user", "root")
     listed = manage("experiment", "manifests", "pilot").out
     assert listed.endswith("a pilot of 1, by root\n")
-    shown = manage("experiment", "manifests", "pilot", listed.split()[0])
+    result = manage("experiment", "manifests", "pilot", listed.split()[0])
     path = tmp_path / "manifest.json"
-    path.write_text(shown.out)
+    path.write_text(result.out)
     assert manage("experiment", "create", path).code == 2
     assert manage("experiment", "create", path, "--name", "again").code == 0
     specs = [json.loads(manage("experiment", "show", name, "--json").out) for name in ("pilot", "again")]
@@ -339,15 +344,15 @@ def test_a_manifest_is_listed_and_shown_and_creates_the_same_experiment_again(ma
 
 
 def test_a_priority_is_changed_with_its_reason_and_one_out_of_bounds_is_refused(manage, pilot):
-    done = manage("experiment", "priority", "pilot", "-3", "--reason", "can wait")
+    outcome = manage("experiment", "priority", "pilot", "-3", "--reason", "can wait")
     pilot.refresh_from_db()
-    assert (done.code, pilot.priority) == (0, -3)
+    assert (outcome.code, pilot.priority) == (0, -3)
     change = pilot.history.get(what="priority")
     assert (change.from_value, change.to_value, change.reason) == ("0", "-3", "can wait")
     assert "already" in manage("experiment", "priority", "pilot", "-3").out
-    refused = manage("experiment", "priority", "pilot", 10)
-    assert refused.code == 2
-    assert refused.err.startswith("n: ")
+    result = manage("experiment", "priority", "pilot", 10)
+    assert result.code == 2
+    assert result.err.startswith("n: ")
 
 
 @pytest.mark.slow
@@ -367,5 +372,5 @@ def test_dev_launches_the_first_items_and_full_the_rest_by_command(manage, lab, 
 
 
 def test_an_unknown_policy_in_a_file_names_its_key(manage, lab, design):
-    refused = manage("experiment", "create", design(extra="budget: {policy: half}"))
-    assert (refused.code, refused.err) == (2, "budget.policy: input should be 'dev' or 'full'")
+    result = manage("experiment", "create", design(extra="budget: {policy: half}"))
+    assert (result.code, result.err) == (2, "budget.policy: input should be 'dev' or 'full'")

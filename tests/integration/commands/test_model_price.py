@@ -35,12 +35,12 @@ LISTED = {
 
 
 @pytest.fixture(autouse=True)
-def listed(tmp_path, monkeypatch):
+def list_prices(tmp_path, monkeypatch):
     (tmp_path / price_list.LIST).write_text(json.dumps(LISTED))
     monkeypatch.setattr(litellm_data, "find_litellm_folder", lambda: tmp_path)
 
 
-def at(provider, name, model, **fields):
+def make_priced_model(provider, name, model, **fields):
     endpoint = make_rehearsal_endpoint(f"at-{provider}", provider=provider)
     return make_rehearsal_model(
         name, endpoint=endpoint, **({"model": model, "input_price": None, "output_price": None} | fields)
@@ -48,12 +48,12 @@ def at(provider, name, model, **fields):
 
 
 def test_a_price_is_copied_with_source_and_date_and_old_and_new_values_are_printed(manage):
-    at("openai", "big", "gpt-4o", input_price=Decimal("5"), cache_write_price=Decimal("1"))
-    done = manage("model", "price", "big")
+    make_priced_model("openai", "big", "gpt-4o", input_price=Decimal("5"), cache_write_price=Decimal("1"))
+    result = manage("model", "price", "big")
     model = LanguageModel.objects.get()
-    assert done.code == 0
+    assert result.code == 0
     assert "big: input $5 -> $2.5, output unknown -> $10, cache read unknown -> $1.25, cache write $1 -> unknown" in (
-        done.out
+        result.out
     )
     assert (model.input_price, model.output_price) == (Decimal("2.5"), Decimal("10"))
     assert (model.cache_read_price, model.cache_write_price) == (Decimal("1.25"), None)
@@ -62,12 +62,12 @@ def test_a_price_is_copied_with_source_and_date_and_old_and_new_values_are_print
 
 
 def test_each_provider_has_its_own_names_in_the_list(manage):
-    at("anthropic", "fine", "claude-fine")
-    at("gemini", "flash", "gemini-flash")
-    done = manage("model", "price", "fine", "flash")
+    make_priced_model("anthropic", "fine", "claude-fine")
+    make_priced_model("gemini", "flash", "gemini-flash")
+    result = manage("model", "price", "fine", "flash")
     prices = dict(LanguageModel.objects.values_list("name", "input_price"))
     assert prices == {"fine": Decimal("3"), "flash": Decimal("0.1")}
-    assert "dearer above 200k tokens, which Evalsite does not apply" in done.out
+    assert "dearer above 200k tokens, which Evalsite does not apply" in result.out
 
 
 @pytest.mark.parametrize(
@@ -75,54 +75,54 @@ def test_each_provider_has_its_own_names_in_the_list(manage):
     [("openai", "no-such-model"), ("openrouter", "gpt-4o"), ("hosted_vllm", "gpt-4o"), ("openai", "embedder")],
 )
 def test_a_named_model_without_a_list_price_stops_the_command_without_changes(manage, provider, model):
-    at("openai", "big", "gpt-4o")
-    at(provider, "other", model)
-    refused = manage("model", "price", "big", "other")
-    assert refused.code == 2
-    assert f"lists no price of {model} at {provider}" in refused.err
+    make_priced_model("openai", "big", "gpt-4o")
+    make_priced_model(provider, "other", model)
+    result = manage("model", "price", "big", "other")
+    assert result.code == 2
+    assert f"lists no price of {model} at {provider}" in result.err
     assert not LanguageModel.objects.exclude(input_price=None).exists()
 
 
 def test_all_copies_the_listed_prices_and_names_the_other_models(manage):
-    at("openai", "big", "gpt-4o")
-    at("openai", "own", "no-such-model")
-    at("openai", "old", "gpt-4o", is_active=False)
+    make_priced_model("openai", "big", "gpt-4o")
+    make_priced_model("openai", "own", "no-such-model")
+    make_priced_model("openai", "old", "gpt-4o", is_active=False)
     make_rehearsal_model(
         "gratis", endpoint=make_rehearsal_endpoint("free", is_free=True), model="gpt-4o", input_price=None
     )
-    done = manage("model", "price", "--all")
-    assert done.code == 0
+    result = manage("model", "price", "--all")
+    assert result.code == 0
     assert list(LanguageModel.objects.filter(input_price=Decimal("2.5")).values_list("name", flat=True)) == ["big"]
-    assert "own: " in done.out
-    assert "gratis: its endpoint is free" in done.out
-    assert "old: " not in done.out
-    assert "1 models priced from" in done.out
+    assert "own: " in result.out
+    assert "gratis: its endpoint is free" in result.out
+    assert "old: " not in result.out
+    assert "1 models priced from" in result.out
 
 
 def test_a_dry_run_prints_prices_and_changes_nothing(manage):
-    at("openai", "big", "gpt-4o")
-    done = manage("model", "price", "--all", "--dry-run")
-    assert "input unknown -> $2.5" in done.out
+    make_priced_model("openai", "big", "gpt-4o")
+    result = manage("model", "price", "--all", "--dry-run")
+    assert "input unknown -> $2.5" in result.out
     assert LanguageModel.objects.get().input_price is None
 
 
 @pytest.mark.parametrize("given", [[], ["big", "--all"], ["nobody"]])
 def test_it_requires_names_or_all(manage, given):
-    at("openai", "big", "gpt-4o")
-    refused = manage("model", "price", *given)
-    assert refused.code == 2
-    assert refused.err.startswith("name: ")
+    make_priced_model("openai", "big", "gpt-4o")
+    result = manage("model", "price", *given)
+    assert result.code == 2
+    assert result.err.startswith("name: ")
 
 
 def test_copying_prices_again_changes_only_the_date(manage):
-    at("openai", "big", "gpt-4o")
+    make_priced_model("openai", "big", "gpt-4o")
     manage("model", "price", "big")
     assert "big: matches the list" in manage("model", "price", "big").out
 
 
 def test_an_operator_copies_prices_on_the_page_of_endpoints(client, django_user_model):
-    big = at("openai", "big", "gpt-4o")
-    at("openai", "own", "no-such-model")
+    big = make_priced_model("openai", "big", "gpt-4o")
+    make_priced_model("openai", "own", "no-such-model")
     client.force_login(django_user_model.objects.create_superuser("olga"))
     page = client.post(f"/endpoints/{big.endpoint_id}/prices/", follow=True)
     big.refresh_from_db()

@@ -24,24 +24,24 @@ def graders(db):
 
 
 @pytest.fixture
-def create(manage, operator, tmp_path):
-    def from_file(content):
+def create_panel(manage, operator, tmp_path):
+    def create_from_file(content):
         path = tmp_path / "panel.yaml"
         path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
         return manage("grader", "create-panel", path)
 
-    return from_file
+    return create_from_file
 
 
-def test_a_file_becomes_a_panel_that_is_listed_and_shown_as_a_file_again(manage, operator, graders, create):
-    done = create(FILE)
-    assert (done.code, done.out.strip()) == (0, "three was created")
+def test_a_file_becomes_a_panel_that_is_listed_and_shown_as_a_file_again(manage, operator, graders, create_panel):
+    result = create_panel(FILE)
+    assert (result.code, result.out.strip()) == (0, "three was created")
     panel = Panel.objects.get()
     assert (panel.name, panel.rule, panel.quorum, panel.created_by) == ("three", "median", 2, operator)
     assert set(panel.graders.all()) == set(graders)
-    shown = manage("grader", "show-panel", "three").out
-    assert yaml.safe_load(shown) == {**FILE, "graders": sorted(FILE["graders"])}
-    assert "already has this content" in create(shown).out
+    output = manage("grader", "show-panel", "three").out
+    assert yaml.safe_load(output) == {**FILE, "graders": sorted(FILE["graders"])}
+    assert "already has this content" in create_panel(output).out
     assert Panel.objects.count() == 1
     assert "judge-a, judge-b, judge-c" in manage("grader", "list-panels").out
     (facts,) = json.loads(manage("grader", "list-panels", "--json").out)
@@ -49,8 +49,8 @@ def test_a_file_becomes_a_panel_that_is_listed_and_shown_as_a_file_again(manage,
     assert (facts["quorum"], facts["created_by"]) == (2, operator.username)
 
 
-def test_a_panel_created_by_command_combines_the_scores_of_its_judges(graders, create):
-    create({"name": "three", "graders": FILE["graders"]})
+def test_a_panel_created_by_command_combines_the_scores_of_its_judges(graders, create_panel):
+    create_panel({"name": "three", "graders": FILE["graders"]})
     experiment = factories.make_experiment("pilot")
     with pytest.raises(PlanError, match="did not judge pilot yet"):
         panels.add_panel(experiment, Panel.objects.get(name="three"))
@@ -72,25 +72,25 @@ def test_a_panel_created_by_command_combines_the_scores_of_its_judges(graders, c
         ({"judges": []}, "panel.judges: unknown key"),
     ],
 )
-def test_an_invalid_file_exits_with_2_names_the_key_and_creates_nothing(graders, create, change, said):
+def test_an_invalid_file_exits_with_2_names_the_key_and_creates_nothing(graders, create_panel, change, said):
     small = LanguageModel.objects.get(name="model-a")
     make_grader("judge-ten", rubric=make_rubric("ten", scale_max=10), model=small)
     make_grader("judge-duel", rubric=make_rubric("duel", "pairwise"), model=small)
     make_grader("judge-twin", rubric=graders[0].rubric, model=small)
-    refused = create(FILE | change)
-    assert refused.code == 2
-    assert said in refused.err
+    result = create_panel(FILE | change)
+    assert result.code == 2
+    assert said in result.err
     assert not Panel.objects.exists()
 
 
-def test_another_panel_of_the_same_name_is_refused(graders, create):
-    create(FILE)
-    refused = create(FILE | {"rule": "mean"})
-    assert refused.code == 2
-    assert "panel.name: another panel three exists; choose a different name" in refused.err
+def test_another_panel_of_the_same_name_is_refused(graders, create_panel):
+    create_panel(FILE)
+    result = create_panel(FILE | {"rule": "mean"})
+    assert result.code == 2
+    assert "panel.name: another panel three exists; choose a different name" in result.err
     assert Panel.objects.get().rule == "median"
 
 
 def test_an_unknown_panel_exits_with_2(manage, operator):
-    refused = manage("grader", "show-panel", "nobody")
-    assert (refused.code, "`grader list-panels` lists them" in refused.err) == (2, True)
+    result = manage("grader", "show-panel", "nobody")
+    assert (result.code, "`grader list-panels` lists them" in result.err) == (2, True)

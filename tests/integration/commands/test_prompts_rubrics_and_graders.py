@@ -31,14 +31,14 @@ def file(tmp_path):
 
 @pytest.mark.parametrize("noun", FILES)
 def test_a_file_becomes_a_draft_and_is_shown_as_a_file_again(manage, operator, file, noun):
-    done = manage(noun, "create", file(FILES[noun]))
+    result = manage(noun, "create", file(FILES[noun]))
     row = KINDS[noun].objects.get()
-    assert (done.code, row.status, row.created_by) == (0, "draft", operator)
-    assert str(row) in done.out
-    shown = manage(noun, "show", row.name).out
-    assert yaml.safe_load(shown)["name"] == row.name
-    again = manage(noun, "create", file(yaml.safe_dump(yaml.safe_load(shown))))
-    assert "already has this content" in again.out
+    assert (result.code, row.status, row.created_by) == (0, "draft", operator)
+    assert str(row) in result.out
+    output = manage(noun, "show", row.name).out
+    assert yaml.safe_load(output)["name"] == row.name
+    second_result = manage(noun, "create", file(yaml.safe_dump(yaml.safe_load(output))))
+    assert "already has this content" in second_result.out
     assert KINDS[noun].objects.count() == 1
     assert json.loads(manage(noun, "list", "--json").out)[0]["version"] == 1
     assert str(row) in manage(noun, "list").out
@@ -52,8 +52,8 @@ def test_a_draft_is_approved_and_archived_with_a_reason_in_its_history(manage, o
     row = KINDS[noun].objects.get()
     assert (row.status, row.history[0].reason, row.history[0].by) == ("approved", "read twice", operator)
     assert row.approved_at is not None
-    again = manage(noun, "approve", f"{name}@1", "--reason", "again")
-    assert (again.code, "only draft can become approved" in again.err) == (2, True)
+    second_result = manage(noun, "approve", f"{name}@1", "--reason", "again")
+    assert (second_result.code, "only draft can become approved" in second_result.err) == (2, True)
     assert manage(noun, "archive", name, "--reason", "old").code == 0
     row.refresh_from_db()
     assert row.status == "archived"
@@ -88,18 +88,18 @@ def test_an_existing_name_creates_the_next_version(manage, operator, file):
     ],
 )
 def test_invalid_content_exits_with_2_names_the_key_and_creates_nothing(manage, operator, file, noun, content, said):
-    refused = manage(noun, "create", file(content))
-    assert refused.code == 2
-    assert said in refused.err
+    result = manage(noun, "create", file(content))
+    assert result.code == 2
+    assert said in result.err
     assert not any(kind.objects.exists() for kind in (Prompt, Sampler, Dimension, Rubric, Grader))
 
 
 @pytest.mark.parametrize("noun", [*FILES, "grader", "item_rubric"])
 def test_an_unknown_name_exits_with_2(manage, operator, noun):
     for verb in ("show", "archive"):
-        refused = manage(noun, verb, "nobody", *(["--reason", "x"] if verb == "archive" else []))
-        assert refused.code == 2
-        assert f"`{noun} list`" in refused.err
+        result = manage(noun, verb, "nobody", *(["--reason", "x"] if verb == "archive" else []))
+        assert result.code == 2
+        assert f"`{noun} list`" in result.err
 
 
 def test_a_grader_is_created_with_its_inline_definitions(manage, operator, file):
@@ -121,7 +121,7 @@ def test_with_a_user_the_rule_of_who_may_archive_holds(manage, operator, file):
     someone = make_user("someone", "Researcher")
     manage("sampler", "create", file(FILES["sampler"]), "--user", "someone")
     make_experiment(samplers=list(Sampler.objects.all()))
-    refused = manage("sampler", "archive", "cold", "--reason", "mine", "--user", "someone")
-    assert (refused.code, Sampler.objects.get(name="cold").status) == (2, "draft")
-    assert "is used by experiments of other users: only a curator can archive it" in refused.err
+    result = manage("sampler", "archive", "cold", "--reason", "mine", "--user", "someone")
+    assert (result.code, Sampler.objects.get(name="cold").status) == (2, "draft")
+    assert "is used by experiments of other users: only a curator can archive it" in result.err
     assert someone.pk == Sampler.objects.get(name="cold").created_by_id

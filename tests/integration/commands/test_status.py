@@ -14,8 +14,8 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def observed():
-    """Five trials: a normal answer, one of each unusable kind, and a failure."""
+def observed_run():
+    """Return five trials: a normal answer, one of each unusable kind, and a failure."""
     experiment = make_draft_experiment(dataset=make_questions(5))
     plan_module.plan(experiment)
     run = Run.objects.get()
@@ -27,32 +27,32 @@ def observed():
     return experiment, run
 
 
-def status(manage, *words):
+def read_status(manage, *words):
     return json.loads(manage("status", *words, "--json").out)
 
 
-def test_unusable_answers_are_counted_by_kind(manage, observed):
-    (run,) = status(manage, "pilot")["runs"]
-    counted = {name: run[name] for name in ("done", "failed", "empty", "truncated", "unparsed", "refused", "unpriced")}
-    assert counted == {
+def test_unusable_answers_are_counted_by_kind(manage, observed_run):
+    (run,) = read_status(manage, "pilot")["runs"]
+    counts = {name: run[name] for name in ("done", "failed", "empty", "truncated", "unparsed", "refused", "unpriced")}
+    assert counts == {
         "done": 4, "failed": 1, "empty": 1, "truncated": 1, "unparsed": 1, "refused": 0, "unpriced": 1,
     }  # fmt: skip
     assert run["errors"] == {"timeout": 1}
 
 
-def test_text_output_has_the_same_numbers(manage, observed):
-    shown = manage("status", "pilot").out
-    assert "4 of 5 trials done" in shown
-    assert "4 done, 1 failed, 1 empty, 1 truncated, 1 unparsed" in shown
-    assert "1 attempts of unknown cost" in shown
+def test_text_output_has_the_same_numbers(manage, observed_run):
+    output = manage("status", "pilot").out
+    assert "4 of 5 trials done" in output
+    assert "4 done, 1 failed, 1 empty, 1 truncated, 1 unparsed" in output
+    assert "1 attempts of unknown cost" in output
 
 
-def test_answers_that_a_scorer_could_not_read_are_counted_by_code(manage, observed):
-    experiment, _ = observed
+def test_answers_that_a_scorer_could_not_read_are_counted_by_code(manage, observed_run):
+    experiment, _ = observed_run
     experiment.scorers = ["exact_match", "numeric"]
     experiment.save()
     grade(experiment, by="test")
-    rules = {rule["scorer"]: rule for rule in status(manage, "pilot")["rules"]}
+    rules = {rule["scorer"]: rule for rule in read_status(manage, "pilot")["rules"]}
     for name in experiment.scorers:
         by_hand = Counter(Grading.objects.filter(condition__scorer=name).values_list("parse_error", flat=True))
         assert rules[name]["scored"] == by_hand.pop("", 0)
@@ -64,30 +64,32 @@ def test_answers_that_a_scorer_could_not_read_are_counted_by_code(manage, observ
     )
 
 
-def test_waves_are_shown_separately_if_there_are_two(manage, observed):
-    experiment, run = observed
+def test_waves_are_shown_separately_if_there_are_two(manage, observed_run):
+    experiment, run = observed_run
     assert "wave 0" not in manage("status", "pilot").out
     plan_module.plan(experiment, wave_label="march")
     Run.objects.filter(pk=run.pk).update(spent_usd="0.25", status="done")
-    shown = manage("status", "pilot").out
-    assert "  wave 0: 4 of 5 done, 1 failed, $0.25 spent\n" in shown
-    assert "  march: 0 of 5 done, 5 pending, $0.00 spent\n" in shown
-    first, second = status(manage, "pilot")["waves"]
+    output = manage("status", "pilot").out
+    assert "  wave 0: 4 of 5 done, 1 failed, $0.25 spent\n" in output
+    assert "  march: 0 of 5 done, 5 pending, $0.00 spent\n" in output
+    first, second = read_status(manage, "pilot")["waves"]
     assert (first["label"], first["status"], first["done"], first["failed"]) == ("", "done", 4, 1)
     assert (second["label"], second["status"], second["pending"], second["first_epoch"]) == ("march", "planned", 5, 2)
 
 
-def test_a_different_served_model_is_a_warning(manage, observed):
+def test_a_different_served_model_is_a_warning(manage, observed_run):
     for trial, served in zip(Trial.objects.all(), ["sim-1", "sim-2"], strict=False):
         Attempt.objects.create(
             trial=trial, run_id=trial.run_id, token="0" * 32, outcome="ok", served_model=served,
             finished_at="2026-01-01T00:00Z",
         )  # fmt: skip
-    assert status(manage, "pilot")["warnings"] == ["model sim-large was served as sim-1 (1 calls), sim-2 (1 calls)"]
+    assert read_status(manage, "pilot")["warnings"] == [
+        "model sim-large was served as sim-1 (1 calls), sim-2 (1 calls)"
+    ]
 
 
-def test_without_a_name_all_experiments_are_listed(manage, observed):
-    assert [one["experiment"] for one in status(manage)] == ["pilot"]
+def test_without_a_name_all_experiments_are_listed(manage, observed_run):
+    assert [entry["experiment"] for entry in read_status(manage)] == ["pilot"]
     assert "pilot" in manage("status").out
 
 
@@ -97,7 +99,7 @@ def test_an_unknown_experiment_ends_with_2(manage):
 
 def test_each_measure_has_its_interval_under_each_condition(manage):
     items = [{"key": f"item-{n}", "target": str(n), "norms": {}} for n in range(20)]
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "quiz",
         dataset=factories.make_dataset("numbers", items),
         models=[factories.make_model("a"), factories.make_model("b")],
@@ -105,7 +107,7 @@ def test_each_measure_has_its_interval_under_each_condition(manage):
         scorers=["numeric"],
         samples=1,
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         right = 12 if run.condition.model.name == "a" else 20
         factories.plan_trials(
             run,
@@ -114,8 +116,8 @@ def test_each_measure_has_its_interval_under_each_condition(manage):
                 "rating": 1 + item.position % 7,
             },
         )
-    grade(made, by="test")
-    scores = {(one["measure"], one["condition"]): one for one in status(manage, "quiz")["scores"]}
+    grade(experiment, by="test")
+    scores = {(entry["measure"], entry["condition"]): entry for entry in read_status(manage, "quiz")["scores"]}
     assert set(scores) == {(key, name) for key in ("valence", "numeric:valence") for name in "ab"}
     share = scores["numeric:valence", "a"]
     assert (share["mean"], share["n"], share["items"], share["is_share"]) == (0.6, 20, 20, True)
@@ -123,6 +125,6 @@ def test_each_measure_has_its_interval_under_each_condition(manage):
     assert (share["low"], share["high"]) == pytest.approx((0.3866, 0.7812), abs=0.02)
     assert scores["numeric:valence", "b"]["high"] == 1
     assert scores["numeric:valence", "b"]["low"] < 1
-    shown = manage("status", "quiz").out
-    assert "numeric · Valence, 95 % intervals by item:" in shown
-    assert f"a: {share['text']}, n 20 of 20 items" in shown
+    output = manage("status", "quiz").out
+    assert "numeric · Valence, 95 % intervals by item:" in output
+    assert f"a: {share['text']}, n 20 of 20 items" in output

@@ -29,20 +29,20 @@ SEVEN = Scale(1, 7)
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept():
+def empty_cache():
     cache.clear()
 
 
 @pytest.fixture
 def experiment():
-    made = make_answered_experiment(items=4)
+    created = make_answered_experiment(items=4)
     rubric = make_scale_rubric()
-    make_gradings(made, "judge-a", lambda trial: 2.0, rubric=rubric)
-    make_gradings(made, "judge-b", lambda trial: 6.0, rubric=rubric)
-    return made
+    make_gradings(created, "judge-a", lambda trial: 2.0, rubric=rubric)
+    make_gradings(created, "judge-b", lambda trial: 6.0, rubric=rubric)
+    return created
 
 
-def posted(client, user, experiment, trial, **fields):
+def post_decision(client, user, experiment, trial, **fields):
     client.force_login(user)
     data = {"score": "5", "reason": "The steps are right.", "scale_min": "1.0", "scale_max": "7.0", **fields}
     return client.post(reverse("disagreement_settle", args=[experiment.slug, trial.pk]), data, follow=True)
@@ -50,7 +50,7 @@ def posted(client, user, experiment, trial, **fields):
 
 def test_a_decision_with_a_reason_is_stored_as_an_adjudicated_grading(client, experiment):
     trial = trials_of(experiment)[0]
-    page = posted(client, experiment.owner, experiment, trial)
+    page = post_decision(client, experiment.owner, experiment, trial)
     assert "Decision saved: 5." in page.content.decode()
     word = Adjudication.objects.get()
     assert (word.score, word.reason, word.by) == (5, "The steps are right.", experiment.owner)
@@ -62,8 +62,8 @@ def test_a_decision_with_a_reason_is_stored_as_an_adjudicated_grading(client, ex
 
 def test_a_correction_adds_a_row_and_the_last_row_counts(client, experiment):
     trial = trials_of(experiment)[0]
-    posted(client, experiment.owner, experiment, trial)
-    page = posted(client, experiment.owner, experiment, trial, score="2", reason="I had misread it.")
+    post_decision(client, experiment.owner, experiment, trial)
+    page = post_decision(client, experiment.owner, experiment, trial, score="2", reason="I had misread it.")
     text = page.content.decode()
     assert "The steps are right." in text
     assert "I had misread it." in text
@@ -82,14 +82,14 @@ def test_a_decision_appears_immediately_as_a_reference(client, experiment):
     client.force_login(experiment.owner)
     address = reverse("experiment_agreement", args=["pilot"])
     before = client.get(address).context["result"].report.coverage
-    posted(client, experiment.owner, experiment, trials_of(experiment)[1])
+    post_decision(client, experiment.owner, experiment, trials_of(experiment)[1])
     page = client.get(address)
     assert len(before) == 2
     measured = page.context["result"].report
     assert [one.n for one in measured.coverage] == [4, 4]
     assert page.context["roles"].people == []
     assert [line.bias.estimate for line in measured.references] == [2 - 5, 6 - 5]
-    posted(client, experiment.owner, experiment, trials_of(experiment)[1], score="1", reason="No.")
+    post_decision(client, experiment.owner, experiment, trials_of(experiment)[1], score="1", reason="No.")
     lines = client.get(address).context["result"].report.references
     assert [line.bias.estimate for line in lines] == [2 - 1, 6 - 1]
     selection = RatingSelectionForm(client.get(address).wsgi_request.GET, experiment).get_selection()
@@ -97,7 +97,7 @@ def test_a_decision_appears_immediately_as_a_reference(client, experiment):
 
 
 def test_decisions_are_exported_with_the_gradings(client, experiment):
-    posted(client, experiment.owner, experiment, trials_of(experiment)[0])
+    post_decision(client, experiment.owner, experiment, trials_of(experiment)[0])
     answer = client.get(reverse("experiment_export", args=["pilot", "gradings", "csv"]))
     lines = b"".join(answer.streaming_content).decode().splitlines()
     assert sum("adjudicated--" in line for line in lines) == 1
@@ -114,7 +114,7 @@ def test_decisions_are_exported_with_the_gradings(client, experiment):
     ],
 )
 def test_invalid_adjudications_are_rejected_with_a_message(client, experiment, fields, message):
-    page = posted(client, experiment.owner, experiment, trials_of(experiment)[0], **fields)
+    page = post_decision(client, experiment.owner, experiment, trials_of(experiment)[0], **fields)
     assert message in page.content.decode()
     assert not Adjudication.objects.exists()
 
@@ -135,7 +135,7 @@ def test_only_permitted_roles_can_adjudicate(client, experiment):
     trial = trials_of(experiment)[0]
     may = {name.username: may_adjudicate(name, experiment) for name in (experiment.owner, teammate, curator, viewer)}
     assert may == {"owner": True, "teammate": False, "curator": True, "viewer": False}
-    assert [posted(client, user, experiment, trial).status_code for user in (teammate, viewer, curator)] == [
+    assert [post_decision(client, user, experiment, trial).status_code for user in (teammate, viewer, curator)] == [
         404, 404, 200
     ]  # fmt: skip
     client.force_login(teammate)
@@ -153,10 +153,10 @@ def test_a_hostile_query_never_redirects_to_another_site(client, experiment):
 
 
 def test_each_scale_of_the_raters_is_offered_once_with_the_names_of_its_points():
-    named = Scale(1, 3, ((1.0, "Low"), (3.0, "High")))
-    raters = [Rater("g1", "a", "judge", Scale(1, 3)), Rater("g2", "b", "judge", named), Rater("g3", "c", "rule")]
-    assert list_scales([*raters, Rater("g4", "d", "rule", Scale(0, 1))]) == [named, Scale(0, 1)]
-    assert "1 Low" in str(AdjudicationForm(named)["score"])
+    scale = Scale(1, 3, ((1.0, "Low"), (3.0, "High")))
+    raters = [Rater("g1", "a", "judge", Scale(1, 3)), Rater("g2", "b", "judge", scale), Rater("g3", "c", "rule")]
+    assert list_scales([*raters, Rater("g4", "d", "rule", Scale(0, 1))]) == [scale, Scale(0, 1)]
+    assert "1 Low" in str(AdjudicationForm(scale)["score"])
     assert 'step="any"' in str(AdjudicationForm(Scale(0, 1))["score"])
 
 
@@ -164,6 +164,6 @@ def test_labels_with_scores_of_their_own_are_chosen_by_name():
     third = 1 / 3
     labels = Scale(0, 1, ((0.0, "wrong"), (third, "in part"), (0.5, "partly"), (1.0, "right")))
     assert "0.5 partly" in str(AdjudicationForm(labels)["score"])
-    # The very score of the label, or who settles for a label would disagree with who gave it.
-    sent = re.search('value="([^"]+)"[^>]*>0.333333 in part', str(AdjudicationForm(labels)["score"]))
-    assert float(sent[1]) == third
+    # Exactly the label's score; otherwise a decision would differ from the label that it confirms.
+    value = re.search('value="([^"]+)"[^>]*>0.333333 in part', str(AdjudicationForm(labels)["score"]))
+    assert float(value[1]) == third

@@ -17,15 +17,15 @@ pytestmark = pytest.mark.django_db
 
 @shared_rows
 def experiment():
-    """Splits of 0, 1, 2, 3 and 0 again over ten answers, 1.5 apart on one more."""
-    made = make_answered_experiment(items=11)
+    """Return eleven answers: judges differ by 0, 1, 2 and 3 in turn on ten of them, and by 1.5 on the last."""
+    created = make_answered_experiment(items=11)
     rubric = make_scale_rubric()
-    make_gradings(made, "judge-a", lambda trial: 2.0, rubric=rubric, reasoning="It is short.")
-    make_gradings(made, "judge-b", apart, rubric=rubric, reasoning="It is long.")
-    return made
+    make_gradings(created, "judge-a", lambda trial: 2.0, rubric=rubric, reasoning="It is short.")
+    make_gradings(created, "judge-b", score_apart, rubric=rubric, reasoning="It is long.")
+    return created
 
 
-def apart(trial):
+def score_apart(trial):
     return 3.5 if trial.item.position == 10 else 2.0 + trial.item.position % 4
 
 
@@ -33,7 +33,7 @@ def read_selection(experiment, query=""):
     return RatingSelectionForm(QueryDict(query), experiment).get_selection()
 
 
-def opened(client, experiment, query=""):
+def open_page(client, experiment, query=""):
     client.force_login(experiment.owner)
     return client.get(f"{reverse('experiment_disagreements', args=[experiment.slug])}?{query}")
 
@@ -44,8 +44,10 @@ def test_the_largest_disagreements_are_first_and_agreements_are_not_listed(exper
 
 
 def test_disagreements_can_be_sorted_by_variance(experiment):
-    found = disagreements.list_disagreements(read_selection(experiment), by="variance").disagreements
-    assert [one.size for one in found][:5] == [2.25, 2.25, 1, 1, 0.5625]
+    disagreements_by_variance = disagreements.list_disagreements(
+        read_selection(experiment), by="variance"
+    ).disagreements
+    assert [one.size for one in disagreements_by_variance][:5] == [2.25, 2.25, 1, 1, 0.5625]
 
 
 @pytest.mark.parametrize("by", ["range", "variance"])
@@ -81,11 +83,11 @@ def test_neighbours_follow_the_order_of_the_list(experiment):
 
 @pytest.mark.parametrize("cursor", ["", "x", "1_", "_1", "1e400_x", "nan_3", "9" * 80])
 def test_an_invalid_cursor_shows_the_first_page_or_no_row(client, experiment, cursor):
-    assert opened(client, experiment, f"after={cursor}").status_code == 200
+    assert open_page(client, experiment, f"after={cursor}").status_code == 200
 
 
 def test_the_list_shows_the_verdict_of_each_rater(client, experiment):
-    text = opened(client, experiment).content.decode()
+    text = open_page(client, experiment).content.decode()
     assert "About item-3, said for the 1. time." in text
     assert "judge-a" in text
     address = reverse(
@@ -96,7 +98,7 @@ def test_the_list_shows_the_verdict_of_each_rater(client, experiment):
 
 
 def test_a_filter_restricts_the_list_and_remains_in_the_links(client, experiment):
-    page = opened(client, experiment, "category=odd&by=variance")
+    page = open_page(client, experiment, "category=odd&by=variance")
     assert {row["item"].category for row in page.context["rows"]} == {"odd"}
     assert "?category=odd&amp;by=variance" in page.content.decode()
 
@@ -131,11 +133,11 @@ def test_the_chosen_label_is_named_if_labels_share_a_score(client, experiment):
 def test_ratings_of_items_on_a_dimension_have_disagreements(client):
     valence = factories.make_dimension("valence")
     dataset = factories.make_dataset("photos", 5)
-    made = factories.make_experiment("affect", dataset=dataset, dimensions=[valence])
+    created = factories.make_experiment("affect", dataset=dataset, dimensions=[valence])
     queue = make_queue("feelings", dataset=dataset, dimensions=[valence])
     rate_all(make_rater(queue, started=True), 2)
     rate_all(make_rater(queue, started=True), lambda due: 2 + due.item.position)
-    page = opened(client, made, "units=items:valence")
+    page = open_page(client, created, "units=items:valence")
     assert [row["item"].key for row in page.context["rows"]] == ["item-4", "item-3", "item-2", "item-1"]
     assert [side.value for side in page.context["rows"][0]["verdicts"]] == [2, 6]
 
@@ -152,6 +154,6 @@ def test_the_number_of_queries_is_bounded(client, experiment, django_assert_max_
         listed = client.get(reverse("experiment_disagreements", args=["pilot"]))
     unit = disagreements.list_disagreements(read_selection(experiment)).disagreements[0].unit
     with django_assert_max_num_queries(26):
-        shown = client.get(reverse("disagreement", args=["pilot", unit]))
+        response = client.get(reverse("disagreement", args=["pilot", unit]))
     assert listed.context["rows"]
-    assert shown.context["position"].disagreement.unit == unit
+    assert response.context["position"].disagreement.unit == unit

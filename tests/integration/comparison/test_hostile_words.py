@@ -19,17 +19,17 @@ def experiment():
     item = {"key": NASTY, "input": NASTY, "target": NASTY, "category": NASTY, "choices": [NASTY]}
     plain = {**item, "key": "plain"}
     model = factories.make_model("small", model=NASTY)
-    made = factories.make_experiment(
+    created = factories.make_experiment(
         "nasty", title=NASTY, dataset=factories.make_dataset("nasty", [item, plain]), models=[model]
     )
-    for run in factories.make_runs(made):
+    for run in factories.make_runs(created):
         factories.plan_trials(run, answer=lambda *_: {"answer": NASTY, "finish_reason": "<s>"})
     labels = [{"name": NASTY, "score": 1}, {"name": "other", "score": 5}]
     rubric = make_scale_rubric("labels", kind="label", labels=labels, low=1, high=5)
-    make_gradings(made, "judge-<b>", lambda trial: 1.0, rubric=rubric, reasoning=NASTY)
-    make_gradings(made, "judge-two", lambda trial: 5.0, rubric=rubric, reasoning=NASTY)
-    adjudicate(trials_of(made)[0], scale=Scale(1, 5), score=5, reason=NASTY, by=made.owner)
-    return made
+    make_gradings(created, "judge-<b>", lambda trial: 1.0, rubric=rubric, reasoning=NASTY)
+    make_gradings(created, "judge-two", lambda trial: 5.0, rubric=rubric, reasoning=NASTY)
+    adjudicate(trials_of(created)[0], scale=Scale(1, 5), score=5, reason=NASTY, by=created.owner)
+    return created
 
 
 @pytest.mark.slow

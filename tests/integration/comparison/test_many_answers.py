@@ -30,31 +30,31 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """What was asked of workers; nothing is large enough to be worked out at once."""
-    found = []
-    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: found.append((name, arguments)))
+def queued_tasks(monkeypatch):
+    """Return the list of enqueued tasks. Requests compute nothing themselves."""
+    tasks = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: tasks.append((name, arguments)))
     monkeypatch.setattr(agreement_cache, "MAX_ANSWERS_PER_REQUEST", 0)
-    return found
+    return tasks
 
 
 @pytest.fixture
 def experiment():
-    made, rubric, draw = make_answered_experiment(samples=3), make_scale_rubric(), random.Random(4)
+    created, rubric, draw = make_answered_experiment(samples=3), make_scale_rubric(), random.Random(4)
     for name in ("judge-a", "judge-bb"):
-        make_gradings(made, name, lambda trial: draw.choice([1, 2, 2.5, 7]), rubric=rubric)
-    return made
+        make_gradings(created, name, lambda trial: draw.choice([1, 2, 2.5, 7]), rubric=rubric)
+    return created
 
 
-def work(asked):
-    """As a worker does: everything that was asked for."""
-    while asked:
-        name, arguments = asked.pop(0)
+def run_queued_tasks(queued_tasks):
+    """Run all enqueued tasks, as a worker does."""
+    while queued_tasks:
+        name, arguments = queued_tasks.pop(0)
         assert name == "grading_app.tasks.compute_aggregates"
         compute_aggregates(*arguments)
 
 
-def opened(client, experiment, page="agreement", query=""):
+def open_page(client, experiment, page="agreement", query=""):
     client.force_login(experiment.owner)
     return client.get(f"{reverse(f'experiment_{page}', args=[experiment.slug])}?{query}")
 
@@ -64,102 +64,102 @@ def read_selection(experiment, query=""):
 
 
 @pytest.mark.slow
-def test_a_page_requests_one_computation_and_shows_its_result(client, experiment, asked):
+def test_a_page_requests_one_computation_and_shows_its_result(client, experiment, queued_tasks):
     for _ in range(2):
-        page = opened(client, experiment)
+        page = open_page(client, experiment)
         assert page.context["result"] is None
         assert "step 1 of 3: waiting for a worker" in page.content.decode()
         assert 'hx-trigger="every 3s"' in page.content.decode()
-    assert len(asked) == 1
-    work(asked)
-    page = opened(client, experiment)
+    assert len(queued_tasks) == 1
+    run_queued_tasks(queued_tasks)
+    page = open_page(client, experiment)
     assert page.context["result"].report.shared == 36
     assert "Includes all ratings" in page.content.decode()
     assert "hx-trigger" not in page.content.decode()
-    assert asked == []
+    assert queued_tasks == []
 
 
 @pytest.mark.slow
-def test_a_worker_computes_the_same_numbers_as_a_page(client, experiment, asked, monkeypatch):
-    opened(client, experiment)
-    work(asked)
+def test_a_worker_computes_the_same_numbers_as_a_page(client, experiment, queued_tasks, monkeypatch):
+    open_page(client, experiment)
+    run_queued_tasks(queued_tasks)
     one = read_selection(experiment)
-    kept = opened(client, experiment).context["result"]
-    assert kept == compare_raters(one, assign_roles(one, {}), load_unit_counts(one))
+    result = open_page(client, experiment).context["result"]
+    assert result == compare_raters(one, assign_roles(one, {}), load_unit_counts(one))
     CachedAggregate.objects.all().delete()
     monkeypatch.setattr(agreement_cache, "MAX_ANSWERS_PER_REQUEST", 10**6)
-    assert opened(client, experiment).context["result"] == kept
+    assert open_page(client, experiment).context["result"] == result
     assert not CachedAggregate.objects.exists()
 
 
 @pytest.mark.slow
-def test_outdated_numbers_are_marked_and_recomputed(client, experiment, asked):
-    opened(client, experiment)
-    work(asked)
+def test_outdated_numbers_are_marked_and_recomputed(client, experiment, queued_tasks):
+    open_page(client, experiment)
+    run_queued_tasks(queued_tasks)
     long_ago = timezone.now() - timedelta(hours=2)
     CachedAggregate.objects.update(asked_at=long_ago, ended_at=long_ago)
     with allow_superseding():
         Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
-    page = opened(client, experiment)
+    page = open_page(client, experiment)
     assert page.context["result"] is not None
     assert "A worker is calculating newer results (step 1 of 3" in page.content.decode()
-    work(asked)
-    page = opened(client, experiment)
+    run_queued_tasks(queued_tasks)
+    page = open_page(client, experiment)
     assert "Includes all ratings" in page.content.decode()
     assert 4.75 in page.context["result"].report.confusion.categories
 
 
-def test_a_steady_stream_of_ratings_does_not_cause_constant_recomputation(client, experiment, asked):
-    opened(client, experiment)
-    work(asked)
+def test_a_steady_stream_of_ratings_does_not_cause_constant_recomputation(client, experiment, queued_tasks):
+    open_page(client, experiment)
+    run_queued_tasks(queued_tasks)
     with allow_superseding():
         Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
-    page = opened(client, experiment)
+    page = open_page(client, experiment)
     assert "Out of date" in page.content.decode()
-    assert asked == []
+    assert queued_tasks == []
 
 
 @pytest.mark.slow
-def test_another_choice_of_raters_is_computed_and_cached_separately(client, experiment, asked):
+def test_another_choice_of_raters_is_computed_and_cached_separately(client, experiment, queued_tasks):
     first, second = experiment.grade_conditions.order_by("pk")
-    opened(client, experiment)
-    work(asked)
+    open_page(client, experiment)
+    run_queued_tasks(queued_tasks)
     turned = f"first=g{second.pk}&second=g{first.pk}"
-    assert opened(client, experiment, query=turned).context["result"] is None
-    work(asked)
-    assert opened(client, experiment, query=turned).context["result"].report.confusion.rows == f"g{second.pk}"
-    assert opened(client, experiment).context["result"].report.confusion.rows == f"g{first.pk}"
-    assert asked == []
+    assert open_page(client, experiment, query=turned).context["result"] is None
+    run_queued_tasks(queued_tasks)
+    assert open_page(client, experiment, query=turned).context["result"].report.confusion.rows == f"g{second.pk}"
+    assert open_page(client, experiment).context["result"].report.confusion.rows == f"g{first.pk}"
+    assert queued_tasks == []
 
 
-def test_a_comparison_of_deleted_raters_shows_a_message(client, experiment, asked):
-    opened(client, experiment)
+def test_a_comparison_of_deleted_raters_shows_a_message(client, experiment, queued_tasks):
+    open_page(client, experiment)
     with deleting_anything():
         experiment.grade_conditions.all().delete()
-    work(asked)
+    run_queued_tasks(queued_tasks)
     row = CachedAggregate.objects.get()
     assert "no longer exists" in row.problem
 
 
-def test_a_failed_computation_is_reported_on_the_page(client, experiment, asked, monkeypatch):
-    opened(client, experiment)
+def test_a_failed_computation_is_reported_on_the_page(client, experiment, queued_tasks, monkeypatch):
+    open_page(client, experiment)
     monkeypatch.setattr(agreement_cache, "load_unit_counts", lambda _: 1 / 0)
     row = CachedAggregate.objects.get()
     with pytest.raises(ZeroDivisionError):
-        work(asked)
+        run_queued_tasks(queued_tasks)
     row.refresh_from_db()
     assert (row.step, row.problem) == ("", "the worker stopped with an error; see its log")
 
 
-def test_the_computation_of_a_lost_worker_is_requested_again(client, experiment, asked):
-    opened(client, experiment)
+def test_the_computation_of_a_lost_worker_is_requested_again(client, experiment, queued_tasks):
+    open_page(client, experiment)
     CachedAggregate.objects.update(asked_at=timezone.now() - cached_aggregates.CLAIM_TIMEOUT - timedelta(seconds=1))
-    opened(client, experiment)
-    assert len(asked) == 2
+    open_page(client, experiment)
+    assert len(queued_tasks) == 2
 
 
 @pytest.mark.parametrize("by", ["range", "variance"])
-def test_stored_disagreements_equal_those_computed_page_by_page(experiment, asked, monkeypatch, by):
+def test_stored_disagreements_equal_those_computed_page_by_page(experiment, queued_tasks, monkeypatch, by):
     monkeypatch.setattr(disagreements, "PAGE_SIZE", 7)
     selection = read_selection(experiment)
     row = CachedAggregate.objects.create(experiment=experiment, name="disagreements", key="x", query="")
@@ -182,30 +182,30 @@ def test_stored_disagreements_equal_those_computed_page_by_page(experiment, aske
 
 
 @pytest.mark.slow
-def test_the_list_of_disagreements_also_waits_for_a_worker(client, experiment, asked):
-    page = opened(client, experiment, "disagreements")
+def test_the_list_of_disagreements_also_waits_for_a_worker(client, experiment, queued_tasks):
+    page = open_page(client, experiment, "disagreements")
     assert "waiting for a worker" in page.content.decode()
-    work(asked)
-    page = opened(client, experiment, "disagreements")
+    run_queued_tasks(queued_tasks)
+    page = open_page(client, experiment, "disagreements")
     assert len(page.context["rows"]) == disagreements.PAGE_SIZE
     unit = page.context["rows"][0]["disagreement"].unit
     message = client.get(reverse("disagreement", args=["pilot", unit])).content.decode()
     assert f"Disagreement 1 of {StoredDisagreement.objects.count()}" in message
 
 
-def test_old_comparisons_are_deleted_with_their_disagreements(client, experiment, asked, monkeypatch):
+def test_old_comparisons_are_deleted_with_their_disagreements(client, experiment, queued_tasks, monkeypatch):
     monkeypatch.setattr(agreement_cache, "DISAGREEMENTS", replace(agreement_cache.DISAGREEMENTS, max_rows=1))
     for query in ("", "category=odd"):
-        opened(client, experiment, "disagreements", query)
-        work(asked)
+        open_page(client, experiment, "disagreements", query)
+        run_queued_tasks(queued_tasks)
     assert set(StoredDisagreement.objects.values_list("aggregate", flat=True)) == {CachedAggregate.objects.get().pk}
 
 
 @pytest.mark.slow
-def test_deleting_an_experiment_deletes_its_comparisons(client, experiment, asked):
+def test_deleting_an_experiment_deletes_its_comparisons(client, experiment, queued_tasks):
     for page in ("agreement", "disagreements"):
-        opened(client, experiment, page)
-        work(asked)
+        open_page(client, experiment, page)
+        run_queued_tasks(queued_tasks)
     assert StoredDisagreement.objects.exists()
     with deleting_anything():
         experiment.runs.all().delete()
@@ -217,23 +217,25 @@ def test_deleting_an_experiment_deletes_its_comparisons(client, experiment, aske
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["agreement", "disagreements"])
-def test_the_number_of_queries_does_not_grow_with_answers(client, asked, page):
-    def queries_of(slug, items):
-        made, rubric = make_answered_experiment(slug, items=items), make_scale_rubric()
+def test_the_number_of_queries_does_not_grow_with_answers(client, queued_tasks, page):
+    def count_queries(slug, items):
+        created, rubric = make_answered_experiment(slug, items=items), make_scale_rubric()
         for name, off in (("judge-a", 0), ("judge-bb", 1)):
-            make_gradings(made, name, lambda trial, off=off: 1 + (off * trial.pk) % 5, rubric=rubric)
-        opened(client, made, page)
-        work(asked)
-        with CaptureQueriesContext(connection) as found:
-            assert opened(client, made, page).status_code == 200
-        return len(found)
+            make_gradings(created, name, lambda trial, off=off: 1 + (off * trial.pk) % 5, rubric=rubric)
+        open_page(client, created, page)
+        run_queued_tasks(queued_tasks)
+        with CaptureQueriesContext(connection) as tasks:
+            assert open_page(client, created, page).status_code == 200
+        return len(tasks)
 
-    queries_of("first", 4)  # What Django looks up once.
-    assert queries_of("small", 6) == queries_of("larger", 60) <= 34
+    count_queries("first", 4)  # Django caches some lookups.
+    assert count_queries("small", 6) == count_queries("larger", 60) <= 34
 
 
 @pytest.mark.slow
-def test_a_worker_compares_many_human_ratings_and_omitted_raters_are_reported(client, asked, experiment, monkeypatch):
+def test_a_worker_compares_many_human_ratings_and_omitted_raters_are_reported(
+    client, queued_tasks, experiment, monkeypatch
+):
     monkeypatch.setattr(agreement_cache, "MAX_ANSWERS_PER_REQUEST", 10**6)
     valence = factories.make_dimension("valence")
     experiment.dimensions.add(valence)
@@ -241,14 +243,14 @@ def test_a_worker_compares_many_human_ratings_and_omitted_raters_are_reported(cl
     for value in (2, 5, 6):
         rate_all(make_rater(queue, started=True), value=value)
     query = f"units=items:valence&rater=q{queue.pk}-{valence.pk}"
-    assert len(opened(client, experiment, query=query).context["result"].report.coverage) == 3
-    assert not asked
+    assert len(open_page(client, experiment, query=query).context["result"].report.coverage) == 3
+    assert not queued_tasks
     monkeypatch.setattr(agreement_cache, "MAX_RATINGS_PER_REQUEST", 3 * 12 - 1)
     monkeypatch.setattr(query_module, "MAX_RATERS", 2)
-    opened(client, experiment, query=query)
-    work(asked)
-    page = opened(client, experiment, query=query)
+    open_page(client, experiment, query=query)
+    run_queued_tasks(queued_tasks)
+    page = open_page(client, experiment, query=query)
     assert len(page.context["result"].report.coverage) == 2
     text = page_text(page)
     assert "At most 2 raters are compared at a time; 1 selected rater is left out." in text
-    assert "1 selected rater is left out" in page_text(opened(client, experiment, "disagreements", query))
+    assert "1 selected rater is left out" in page_text(open_page(client, experiment, "disagreements", query))

@@ -19,24 +19,26 @@ from tests.factories.gradings import make_answered_experiment, make_gradings, ma
 pytestmark = pytest.mark.django_db
 
 
-def random_grades(seed, raters=3):
+def make_random_grades(seed, raters=3):
     draw = random.Random(seed)
-    made, rubric = make_answered_experiment(items=7, samples=4), make_scale_rubric()
+    experiment, rubric = make_answered_experiment(items=7, samples=4), make_scale_rubric()
     for at in range(raters):
-        make_gradings(made, f"judge-{'x' * at}", lambda trial: draw.choice([None, 1, 2, 2, 1 / 3, 5]), rubric=rubric)
-    return made
+        make_gradings(
+            experiment, f"judge-{'x' * at}", lambda trial: draw.choice([None, 1, 2, 2, 1 / 3, 5]), rubric=rubric
+        )
+    return experiment
 
 
-def numbers(one):
-    return [value for value in astuple(one) if isinstance(value, (int, float))]
+def get_numbers(record):
+    return [value for value in astuple(record) if isinstance(value, (int, float))]
 
 
 @pytest.mark.parametrize(("seed", "raters"), [(1, 2), (2, 3), (3, 4)])
 def test_every_measure_equals_the_pure_function_on_the_rows(seed, raters):
-    experiment = random_grades(seed, raters)
+    experiment = make_random_grades(seed, raters)
     selection = RatingSelectionForm(QueryDict(""), experiment).get_selection()
     roles = assign_roles(selection, {})
-    found = compare_raters(selection, roles, load_unit_counts(selection)).report
+    report = compare_raters(selection, roles, load_unit_counts(selection)).report
     keys = [rater.key for rater in selection.raters]
     names = dict(experiment.grade_conditions.values_list("grade_condition_id", "pk"))
     exported = csv.DictReader(io.StringIO(b"".join(export_chunks(experiment, "gradings", "csv")).decode(), newline=""))
@@ -45,11 +47,11 @@ def test_every_measure_equals_the_pure_function_on_the_rows(seed, raters):
         (row["trial_id"], f"g{names[row['grade_condition_id']]}", float(row["score"])) for row in scored
     )
     expected = compute_agreement(single, raters=keys, pair=(keys[0], keys[1]), judge=None, people=[])
-    assert [(one.name, one.reason) for one in found.measures] == [(one.name, one.reason) for one in expected.measures]
-    for one, other in zip(found.measures, expected.measures, strict=True):
+    assert [(one.name, one.reason) for one in report.measures] == [(one.name, one.reason) for one in expected.measures]
+    for one, other in zip(report.measures, expected.measures, strict=True):
         if one.estimate is not None:
             assert one.estimate.estimate == pytest.approx(other.estimate.estimate, abs=1e-9), one.name
             assert (one.estimate.units, one.estimate.left_out) == (other.estimate.units, other.estimate.left_out)
-    assert found.confusion == expected.confusion
-    for one, other in zip([*found.coverage, *found.pairs], [*expected.coverage, *expected.pairs], strict=True):
-        assert numbers(one) == pytest.approx(numbers(other))
+    assert report.confusion == expected.confusion
+    for one, other in zip([*report.coverage, *report.pairs], [*expected.coverage, *expected.pairs], strict=True):
+        assert get_numbers(one) == pytest.approx(get_numbers(other))

@@ -20,17 +20,22 @@ PAGE = "/experiments/duel/agreement/?units=pairs"
 
 @pytest.fixture
 def queue():
-    """Of four pairs the judge prefers the large model's, whose condition is the first, in both orders, but for the last
-    pair, where the order decides. Of two people one always prefers the large model's, the other the small one's on the
-    first item, and neither on the second."""
+    """Return a queue of four pairs with choices by a judge and two people.
+
+    The judge prefers the large model, whose condition is the first, in both orders; on the last pair the order decides.
+    Rater 1 always prefers the large model. Rater 2 prefers the small model on item 0 and neither on item 1.
+    """
     cache.clear()
     study = make_answered_experiment("duel", items=ITEMS, models=["small", "large"])
     rubric = make_strict_rubric("pairwise")
-    made = make_answer_queue("choosing", experiment=study, dimensions=[], by=rubric)
+    created = make_answer_queue("choosing", experiment=study, dimensions=[], by=rubric)
     judge_all(study, rubric)
     for choice in (lambda place: "large", lambda place: ("small", "tie", "large", "large")[place]):
-        rate_all(make_rater(made, started=True), lambda due, choice=choice: choose(due, choice(due.item.position)))
-    return made
+        rate_all(
+            make_rater(created, started=True),
+            lambda due, choice=choice: choose_by_model(due, choice(due.item.position)),
+        )
+    return created
 
 
 def judge_all(study, rubric):
@@ -47,8 +52,8 @@ def judge_all(study, rubric):
             )
 
 
-def choose(due, wanted):
-    """1: the answer that this rater was shown first; 2: the other; 0: neither."""
+def choose_by_model(due, wanted):
+    """Return 1 for the answer shown first, 2 for the other and 0 for a tie."""
     if wanted == "tie":
         return 0
     return 1 if due.trial.run.condition.model.name == wanted else 2
@@ -58,25 +63,25 @@ def read_selection(queue, query="units=pairs"):
     return RatingSelectionForm(QueryDict(query), queue.experiment).get_selection()
 
 
-def choices(queue, query="units=pairs"):
-    """By rater, what was said of the pairs, in the order of the items."""
+def list_choices(queue, query="units=pairs"):
+    """Return the choices of each rater, in the order of the items."""
     selection = read_selection(queue, query)
     labels = {rater.key: rater.label for rater in selection.raters}
-    found = {}
+    choices_by_rater = {}
     for _, kind, n in sorted(unit_counts.load_unit_counts(selection).counts):
         for rater, value in unit_counts.load_unit_counts(selection).patterns[kind].items():
-            found.setdefault(labels[rater], []).extend([value] * n)
-    return found
+            choices_by_rater.setdefault(labels[rater], []).extend([value] * n)
+    return choices_by_rater
 
 
 def test_a_choice_counts_in_either_order_and_is_a_tie_if_the_order_decides(queue):
     judge = str(queue.experiment.grade_conditions.get(kind="judge"))
-    assert choices(queue) == {judge: [1, 1, 1, 0.5], "rater 1": [1, 1, 1, 1], "rater 2": [0, 0.5, 1, 1]}
+    assert list_choices(queue) == {judge: [1, 1, 1, 0.5], "rater 1": [1, 1, 1, 1], "rater 2": [0, 0.5, 1, 1]}
 
 
 def test_the_first_answer_belongs_to_the_selected_condition(queue):
     small = queue.experiment.conditions.get(stage="generate", model__name="small").pk
-    assert choices(queue, f"units=pairs&condition={small}")["rater 2"] == [1, 0.5, 0, 0]
+    assert list_choices(queue, f"units=pairs&condition={small}")["rater 2"] == [1, 0.5, 0, 0]
 
 
 def test_choices_are_measured_on_a_nominal_scale(queue, client):
@@ -145,15 +150,15 @@ def test_a_pair_of_another_experiment_is_not_found(queue, client):
 @pytest.mark.slow
 def test_undone_choices_and_choices_of_excluded_raters_do_not_count(queue):
     session.undo(queue.assignments.get(number=1))
-    assert len(choices(queue)["rater 1"]) == ITEMS - 1
+    assert len(list_choices(queue)["rater 1"]) == ITEMS - 1
     queues.exclude(queue.assignments.get(number=2), by=queue.owner, reason="did not read")
-    assert "rater 2" not in choices(queue)
+    assert "rater 2" not in list_choices(queue)
 
 
 @pytest.mark.slow
 def test_wins_by_people_are_shown_beside_wins_by_judges_with_the_number_of_people(queue):
     study = queue.experiment
-    message = {chooser.label: (chooser, kept.value) for chooser, kept in list_standings(list_grader_rows(study))}
+    message = {chooser.label: (chooser, ranking.value) for chooser, ranking in list_standings(list_grader_rows(study))}
     people, standing = message["people of choosing (strict-pairwise@1)"]
     assert (people.people, standing.comparisons, standing.items) == (2, 2 * ITEMS, ITEMS)
     assert standing.ranked[0].label == "large"

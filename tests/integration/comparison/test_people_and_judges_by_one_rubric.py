@@ -18,38 +18,38 @@ pytestmark = pytest.mark.django_db
 
 @shared_rows
 def queue():
-    """A judge that finds all correct and nothing complete, and two people who differ on completeness."""
+    """Return a queue with two people who differ on completeness; a judge finds all correct and nothing complete."""
     cache.clear()
     study = make_answered_experiment("people", items=4, models=["small"])
     rubric = make_strict_rubric()
     make_gradings(study, "judge-a", lambda trial: 0.75, rubric=rubric)
     with allow_superseding():
         Grading.objects.update(detail={"criteria": {"correct": True, "complete": False}})
-    made = make_answer_queue("reading", experiment=study, dimensions=[], by=rubric)
+    created = make_answer_queue("reading", experiment=study, dimensions=[], by=rubric)
     for complete in (1, 0):
-        rate_all(make_rater(made, started=True), lambda due, c=complete: 1 if due.criterion == "correct" else c)
-    return made
+        rate_all(make_rater(created, started=True), lambda due, c=complete: 1 if due.criterion == "correct" else c)
+    return created
 
 
 def read_selection(queue, query=""):
     return RatingSelectionForm(QueryDict(query), queue.experiment).get_selection()
 
 
-def values(queue, query=""):
+def list_values(queue, query=""):
     selection = read_selection(queue, query)
     labels = {rater.key: rater.label for rater in selection.raters}
     expected = unit_counts.load_unit_counts(selection).patterns.values()
     return {(labels[rater], value) for kind in expected for rater, value in kind.items()}
 
 
-def judge_of(queue):
+def get_judge_label(queue):
     return str(queue.experiment.grade_conditions.get(kind="judge"))
 
 
 def test_total_scores_of_people_and_judges_share_one_scale_by_default(queue):
-    total = values(queue)
-    assert {(who, value) for who, value in total if "rater" in who} == {("rater 1", 1.0), ("rater 2", 0.75)}
-    assert 0.75 in {value for who, value in total if "rater" not in who}
+    total = list_values(queue)
+    assert {(label, value) for label, value in total if "rater" in label} == {("rater 1", 1.0), ("rater 2", 0.75)}
+    assert 0.75 in {value for label, value in total if "rater" not in label}
     assert not read_selection(queue).scales_differ
 
 
@@ -58,9 +58,9 @@ def test_each_criterion_is_compared_separately(queue, criterion, expected):
     selection = read_selection(queue, f"units=criterion:{queue.rubric_id}:{criterion}")
     assert selection.criterion == criterion
     assert {rater.kind for rater in selection.raters} == {"judge", "person"}
-    people = {(who, value) for who, value in values(queue, f"units=criterion:{queue.rubric_id}:{criterion}")}
+    people = {(label, value) for label, value in list_values(queue, f"units=criterion:{queue.rubric_id}:{criterion}")}
     assert [dict(people)["rater 1"], dict(people)["rater 2"]] == expected[:2]
-    assert [value for who, value in people if "rater" not in who] == expected[2:]
+    assert [value for label, value in people if "rater" not in label] == expected[2:]
 
 
 @pytest.mark.slow
@@ -80,7 +80,7 @@ def test_pages_of_a_criterion_open_without_an_adjudication_form(queue, client):
 
 @pytest.mark.slow
 def test_a_change_of_units_selects_their_own_raters(queue, client):
-    """The choices beside were of those before: somebody who chooses other units has not selection for these raters."""
+    """The submitted choice of raters belongs to the previous units and is ignored."""
     client.force_login(queue.experiment.owner)
     other = GradeCondition.objects.create(
         experiment=queue.experiment, grade_condition_id="exact_match--1", scorer="exact_match"
@@ -107,16 +107,16 @@ def test_a_verdict_that_changed_changes_the_page(queue, client):
 
 def test_an_excluded_rater_is_not_offered(queue):
     queues.exclude(queue.assignments.get(number=1), by=queue.owner, reason="did not read")
-    assert {who for who, _ in values(queue)} >= {"rater 2"}
-    assert "rater 1" not in {who for who, _ in values(queue)}
+    assert {label for label, _ in list_values(queue)} >= {"rater 2"}
+    assert "rater 1" not in {label for label, _ in list_values(queue)}
 
 
 @pytest.mark.slow
 def test_results_and_the_grading_page_include_people_as_graders(queue, client):
     client.force_login(queue.experiment.owner)
     session.undo(queue.assignments.get(number=2))
-    shown = client.get("/experiments/people/results/").context["scores"]
-    people = [line for line in shown.data if line.measure.label.startswith("people of")]
+    scores = client.get("/experiments/people/results/").context["scores"]
+    people = [line for line in scores.data if line.measure.label.startswith("people of")]
     # Of four answers one person gave 1, the other 0.75 on three of them.
     assert [(line.measure.label, line.n) for line in people] == [
         ("people of reading (strict-criteria@1), mean of 1 to 2 raters per answer", 4)

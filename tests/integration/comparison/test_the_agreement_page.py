@@ -31,27 +31,27 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept():
+def empty_cache():
     cache.clear()
 
 
 @shared_rows
 def experiment():
-    made = make_answered_experiment(samples=2)
+    created = make_answered_experiment(samples=2)
     rubric = make_scale_rubric()
-    make_gradings(made, "judge-a", lambda trial: 1 + trial.item.position % 7, rubric=rubric)
-    make_gradings(made, "judge-b", lambda trial: 1 + (trial.item.position + trial.sample_idx) % 7, rubric=rubric)
-    return made
+    make_gradings(created, "judge-a", lambda trial: 1 + trial.item.position % 7, rubric=rubric)
+    make_gradings(created, "judge-b", lambda trial: 1 + (trial.item.position + trial.sample_idx) % 7, rubric=rubric)
+    return created
 
 
-def opened(client, experiment, query=""):
+def open_page(client, experiment, query=""):
     client.force_login(experiment.owner)
     return client.get(f"{reverse('experiment_agreement', args=[experiment.slug])}?{query}")
 
 
-def line(page, name):
-    (found,) = [one for one in page.context["result"].report.measures if one.name == name]
-    return found
+def get_measure(page, name):
+    (measure,) = [one for one in page.context["result"].report.measures if one.name == name]
+    return measure
 
 
 def read_selection(experiment, query=""):
@@ -59,28 +59,28 @@ def read_selection(experiment, query=""):
 
 
 def test_judges_are_compared_on_the_answers_that_both_graded(client, experiment):
-    page = opened(client, experiment)
+    page = open_page(client, experiment)
     text = " ".join(page.content.decode().split())
     assert page.status_code == 200
     assert "24 units with two or more ratings" in text
     assert "judge-a" in text
-    assert line(page, "Percent agreement").estimate.estimate == 0.5
+    assert get_measure(page, "Percent agreement").estimate.estimate == 0.5
     assert "jackknife of 12 items" in text
 
 
 def test_a_number_equals_the_pure_measure_on_the_stored_rows(client, experiment):
-    page = opened(client, experiment)
+    page = open_page(client, experiment)
     rows = Grading.objects.values_list("trial", "condition", "score")
     assert all(one.estimate.units == 24 for one in page.context["result"].report.measures)
     expected = krippendorff_alpha(Ratings.from_triples(rows), "ordinal").estimate
-    shown = line(page, "Krippendorff's alpha, ordinal")
-    assert shown.estimate.estimate == pytest.approx(expected)
-    assert shown.suits_scale
-    assert (shown.estimate.units, shown.estimate.raters, shown.estimate.clusters) == (24, 2, 12)
+    measure = get_measure(page, "Krippendorff's alpha, ordinal")
+    assert measure.estimate.estimate == pytest.approx(expected)
+    assert measure.suits_scale
+    assert (measure.estimate.units, measure.estimate.raters, measure.estimate.clusters) == (24, 2, 12)
 
 
 def test_each_measure_shows_its_formula_and_source(client, experiment):
-    text = opened(client, experiment).content.decode()
+    text = open_page(client, experiment).content.decode()
     for message in (
         "Krippendorff (2011)",
         "D_o / D_e",
@@ -93,14 +93,14 @@ def test_each_measure_shows_its_formula_and_source(client, experiment):
 
 def test_an_undefined_measure_shows_a_reason(client, experiment):
     third = make_gradings(experiment, "judge-c", lambda trial: -3 if trial.sample_idx else None)
-    page = opened(client, experiment)
-    assert line(page, "Krippendorff's alpha, ratio").estimate is None
+    page = open_page(client, experiment)
+    assert get_measure(page, "Krippendorff's alpha, ratio").estimate is None
     assert "no negative ratings" in page.content.decode()
     (covered,) = [one for one in page.context["result"].report.coverage if one.rater == f"g{third.pk}"]
     assert covered.n == 12
 
 
-def raters_that(experiment, *scores):
+def make_raters_query(experiment, *scores):
     keys = [f"g{make_gradings(experiment, 'rater-' + 'x' * at, score).pk}" for at, score in enumerate(scores)]
     return "&".join(f"rater={key}" for key in keys)
 
@@ -118,7 +118,7 @@ def raters_that(experiment, *scores):
     ],
 )  # fmt: skip
 def test_raters_without_shared_units_or_variation_have_reasons_instead_of_numbers(client, experiment, scores, why):
-    page = opened(client, experiment, raters_that(experiment, *scores))
+    page = open_page(client, experiment, make_raters_query(experiment, *scores))
     assert page.status_code == 200
     lines = {one.name: one for one in page.context["result"].report.measures}
     assert why in lines["ICC(2,1)"].reason
@@ -128,44 +128,46 @@ def test_raters_without_shared_units_or_variation_have_reasons_instead_of_number
 
 
 def test_varying_ratings_are_never_called_constant(client, experiment):
-    page = opened(client, experiment, raters_that(experiment, lambda trial: 4, lambda trial: 3))
-    assert "the denominator of the formula is not positive" in line(page, "Kendall's W").reason
+    page = open_page(client, experiment, make_raters_query(experiment, lambda trial: 4, lambda trial: 3))
+    assert "the denominator of the formula is not positive" in get_measure(page, "Kendall's W").reason
 
 
 def test_measures_state_how_many_units_they_use(client, experiment):
     make_gradings(experiment, "judge-c", lambda trial: 3 if trial.sample_idx else None)
-    text = opened(client, experiment).content.decode()
+    text = open_page(client, experiment).content.decode()
     assert "Units: 12 of 24, those that every rater rated" in text
     assert "Units: 24 of 24, those with at least two ratings" in text
 
 
 def test_the_page_opens_on_units_that_two_raters_rated(client):
-    """Answers with nothing but the model's own rating compare nothing; the items have norms."""
+    """Answers have only the model's own rating, so they allow no comparison; items also have norms."""
     items = [{"key": f"p-{n}", "norms": {"valence": 1 + n % 4}} for n in range(4)]
     dimension, models = factories.make_dimension("valence"), [factories.make_model("a"), factories.make_model("b")]
-    made = factories.make_experiment(
+    created = factories.make_experiment(
         "normed", dataset=factories.make_dataset("pictures", items), models=models, dimensions=[dimension], samples=1
     )
-    for run in factories.make_runs(made):
+    for run in factories.make_runs(created):
         factories.plan_trials(run, answer=lambda item, *_: {"answer": "2", "rating": 1 + item.position % 4})
-    assert opened(client, made).context["selection"].units == "items:valence"
-    assert opened(client, made, "rater=own").context["selection"].units == "answers"
+    assert open_page(client, created).context["selection"].units == "items:valence"
+    assert open_page(client, created, "rater=own").context["selection"].units == "answers"
 
 
 def test_raters_are_chosen_in_the_url(client, experiment):
     first, second = experiment.grade_conditions.order_by("pk")
-    page = opened(client, experiment, f"rater=g{first.pk}")
+    page = open_page(client, experiment, f"rater=g{first.pk}")
     assert page.context["measures"] is None
     assert "Only one rater" in page.content.decode()
-    both = opened(client, experiment, f"rater=g{second.pk}&rater=g{first.pk}&first=g{second.pk}&second=g{first.pk}")
-    assert both.context["result"].report.confusion.rows == f"g{second.pk}"
+    response = open_page(
+        client, experiment, f"rater=g{second.pk}&rater=g{first.pk}&first=g{second.pk}&second=g{first.pk}"
+    )
+    assert response.context["result"].report.confusion.rows == f"g{second.pk}"
 
 
 @pytest.mark.parametrize(
     "query", ["rater=g999999", "rater=nonsense", "units=items:beauty", "condition=99999", "wave=x"]
 )
 def test_a_url_with_unknown_choices_shows_no_number(client, experiment, query):
-    page = opened(client, experiment, query)
+    page = open_page(client, experiment, query)
     assert page.status_code == 200
     assert page.context["selection"] is None
     assert "do not exist" in page.content.decode()
@@ -181,23 +183,23 @@ def test_a_category_and_a_condition_restrict_the_compared_units(experiment):
 
 
 def test_judge_calls_do_not_count_as_answers():
-    made = make_answered_experiment("rated", items=4, dimensions=[factories.make_dimension("valence")])
-    (condition,), (answered,) = made.conditions.all(), made.runs.all()
-    judge = made.conditions.create(
+    created = make_answered_experiment("rated", items=4, dimensions=[factories.make_dimension("valence")])
+    (condition,), (answered,) = created.conditions.all(), created.runs.all()
+    judge = created.conditions.create(
         stage="judge", model=condition.model, sampler=condition.sampler, condition_id="judge--1", content={}
     )
-    verdicts = made.runs.create(condition=judge, wave=answered.wave)
+    verdicts = created.runs.create(condition=judge, wave=answered.wave)
     for subject in answered.trials.all():
         fields = factories.answered(answer="7", rating=7)
         verdicts.trials.create(item=subject.item, dimension=subject.dimension, sample_idx=0, subject=subject, **fields)
-    counts = unit_counts.load_unit_counts(read_selection(made, "rater=own"))
-    assert [value for *_, value in values_in_counts(counts)] == [1, 2, 3, 4]
+    count_answers = unit_counts.load_unit_counts(read_selection(created, "rater=own"))
+    assert [value for *_, value in values_in_counts(count_answers)] == [1, 2, 3, 4]
 
 
 def test_new_grades_appear_immediately(client, experiment):
-    before = line(opened(client, experiment), "Percent agreement").estimate.raters
+    before = get_measure(open_page(client, experiment), "Percent agreement").estimate.raters
     make_gradings(experiment, "judge-c-later", lambda trial: 4)
-    assert (before, line(opened(client, experiment), "Percent agreement").estimate.raters) == (2, 3)
+    assert (before, get_measure(open_page(client, experiment), "Percent agreement").estimate.raters) == (2, 3)
 
 
 def test_a_late_verdict_on_an_early_answer_appears_immediately(client, experiment):
@@ -206,9 +208,9 @@ def test_a_late_verdict_on_an_early_answer_appears_immediately(client, experimen
     late = {"trial": early.trial, "condition": judge, "score": early.score, "parse_ok": True}
     with allow_superseding():
         early.delete()
-    assert opened(client, experiment).context["result"].report.coverage[0].n == 23
+    assert open_page(client, experiment).context["result"].report.coverage[0].n == 23
     Grading.objects.create(**late)
-    assert opened(client, experiment).context["result"].report.coverage[0].n == 24
+    assert open_page(client, experiment).context["result"].report.coverage[0].n == 24
 
 
 def test_a_sample_keeps_the_answers_that_people_rated(experiment, monkeypatch):
@@ -220,9 +222,9 @@ def test_a_sample_keeps_the_answers_that_people_rated(experiment, monkeypatch):
     settled.save()
     with allow_superseding():
         Grading.objects.filter(condition=settled, trial__in=chosen).update(score=5, parse_ok=True, parse_error="")
-    counts = unit_counts.load_unit_counts(read_selection(experiment), sample_size=6)
-    assert (counts.units, counts.total) == (6, 24)
-    sampled = values_in_counts(counts)
+    count_answers = unit_counts.load_unit_counts(read_selection(experiment), sample_size=6)
+    assert (count_answers.units, count_answers.total) == (6, 24)
+    sampled = values_in_counts(count_answers)
     assert {item for item, rater, _ in sampled if rater == f"g{settled.pk}"} == {trial.item_id for trial in chosen}
     assert values_in_counts(unit_counts.load_unit_counts(read_selection(experiment), sample_size=6)) == sampled
 
@@ -233,27 +235,27 @@ def test_a_sample_is_labelled_as_a_sample(client, experiment, monkeypatch):
         "grading_app.comparison.agreement_cache.load_unit_counts",
         lambda selection: unit_counts.load_unit_counts(selection, sample_size=6),
     )
-    assert "6 of 24 units are compared" in opened(client, experiment).content.decode()
+    assert "6 of 24 units are compared" in open_page(client, experiment).content.decode()
 
 
 def test_two_labels_are_compared_on_a_nominal_scale(client):
-    made = make_answered_experiment()
+    created = make_answered_experiment()
     for name, off in (("exact_match", 0), ("numeric", 1)):
-        make_gradings(made, name, lambda trial, off=off: float((trial.item.position + off) % 3 == 0), kind="rule")
-    page = opened(client, made)
+        make_gradings(created, name, lambda trial, off=off: float((trial.item.position + off) % 3 == 0), kind="rule")
+    page = open_page(client, created)
     assert page.context["result"].report.level == "nominal"
-    assert line(page, "Cohen's kappa").suits_scale
+    assert get_measure(page, "Cohen's kappa").suits_scale
 
 
 @pytest.mark.slow
 def test_raters_of_one_scale_are_compared_by_default(client, experiment):
     rule = make_gradings(experiment, "numeric", lambda trial: 1.0, kind="rule")
-    page = opened(client, experiment)
+    page = open_page(client, experiment)
     assert [rater.kind_label for rater in page.context["selection"].raters] == ["Judge", "Judge"]
     assert "different scales" not in page.content.decode()
     keys = "&".join(f"rater=g{pk}" for pk in experiment.grade_conditions.values_list("pk", flat=True))
-    assert "different scales" in opened(client, experiment, keys).content.decode()
-    shares = opened(client, experiment, f"{keys}&scale=share")
+    assert "different scales" in open_page(client, experiment, keys).content.decode()
+    shares = open_page(client, experiment, f"{keys}&scale=share")
     assert "different scales" not in shares.content.decode()
     lowest = {one.rater: one.low for one in shares.context["result"].report.coverage}
     assert lowest[f"g{rule.pk}"] == 1
@@ -274,9 +276,9 @@ def test_scores_can_be_compared_as_shares_of_their_scales(experiment):
 
 
 def test_a_scale_of_one_point_has_no_shares_and_causes_no_error(experiment):
-    same = [{"name": "right", "score": 1}, {"name": "wrong", "score": 1}]
+    labels = [{"name": "right", "score": 1}, {"name": "wrong", "score": 1}]
     flat = make_gradings(
-        experiment, "flat", lambda trial: 1.0, rubric=make_scale_rubric("flat", kind="label", labels=same)
+        experiment, "flat", lambda trial: 1.0, rubric=make_scale_rubric("flat", kind="label", labels=labels)
     )
     selection = read_selection(experiment, f"rater=g{flat.pk}&scale=share")
     assert {value for _, _, value in values_in_counts(unit_counts.load_unit_counts(selection))} == {0}
@@ -312,14 +314,14 @@ def test_undone_and_excluded_ratings_by_people_disappear_immediately(client):
     rate_all(second, 4)
     query = f"rater=q{queue.pk}-{queue.dimensions.get().pk}"
 
-    def counts():
-        return [one.n for one in opened(client, queue.experiment, query).context["result"].report.coverage]
+    def count_answers():
+        return [one.n for one in open_page(client, queue.experiment, query).context["result"].report.coverage]
 
-    assert counts() == [12, 12]
+    assert count_answers() == [12, 12]
     session.undo(second)
-    assert counts() == [12, 11]
+    assert count_answers() == [12, 11]
     queues.exclude(second, by=queue.owner, reason="never looked")
-    assert counts() == [12]
+    assert count_answers() == [12]
 
 
 @pytest.mark.slow
@@ -327,28 +329,30 @@ def test_people_are_compared_with_models_and_norms_on_items(client):
     valence = factories.make_dimension("valence", labels={"1": "Low", "7": "High"})
     items = [{**factories.plain_question(n), "norms": {"valence": 1 + n % 7}} for n in range(14)]
     dataset = factories.make_dataset("photos", items)
-    made = factories.make_experiment("affect", dataset=dataset, dimensions=[valence], samples=3)
-    (run,) = factories.make_runs(made)
+    created = factories.make_experiment("affect", dataset=dataset, dimensions=[valence], samples=3)
+    (run,) = factories.make_runs(created)
     factories.plan_trials(run, answer=lambda item, _, at: {"answer": "x", "rating": min(7, 1 + item.position % 7 + at)})
     queue = make_queue("feelings", dataset=dataset, dimensions=[valence])
     for off in (0, 1):
         rate_all(make_rater(queue, started=True), lambda due, off=off: max(1, 1 + due.item.position % 7 - off))
     condition = run.condition_id
-    page = opened(client, made, f"units=items:valence&rater=q{queue.pk}-{valence.pk}&rater=c{condition}&rater=norm")
+    page = open_page(
+        client, created, f"units=items:valence&rater=q{queue.pk}-{valence.pk}&rater=c{condition}&rater=norm"
+    )
     text = page.content.decode()
     assert [rater.key[0] for rater in page.context["selection"].raters] == ["p", "p", "c"]
     assert "against people" in text
     assert page.context["roles"].judge.key == f"c{condition}"
     against = page.context["result"].report.judge_comparison
     assert against.people == 2
-    assert against.bias.estimate == pytest.approx(sum(_excess(at) for at in range(14)) / 14)
-    single = opened(client, made, f"units=items:valence&rater=norm&rater=s{condition}")
-    (found,) = single.context["result"].report.references
-    assert found.concordance.estimate == pytest.approx(1)
+    assert against.bias.estimate == pytest.approx(sum(compute_excess(at) for at in range(14)) / 14)
+    single = open_page(client, created, f"units=items:valence&rater=norm&rater=s{condition}")
+    (measure,) = single.context["result"].report.references
+    assert measure.concordance.estimate == pytest.approx(1)
 
 
-def _excess(at):
-    """Of the model's mean of three over the mean of two people."""
+def compute_excess(at):
+    """Return the model's mean of three ratings minus the mean of two people."""
     level = 1 + at % 7
     return sum(min(7, level + more) for more in range(3)) / 3 - (level + max(1, level - 1)) / 2
 
@@ -356,38 +360,40 @@ def _excess(at):
 def test_practice_and_excluded_ratings_are_not_compared(client):
     valence = factories.make_dimension("valence")
     dataset = factories.make_dataset("photos", 6)
-    made = factories.make_experiment("affect", dataset=dataset, dimensions=[valence])
+    created = factories.make_experiment("affect", dataset=dataset, dimensions=[valence])
     queue = make_queue("feelings", dataset=dataset, dimensions=[valence], practice_items=2)
     stays, goes = (make_rater(queue, started=True) for _ in range(2))
     rate_all(stays)
     rate_all(goes)
     type(goes).objects.filter(pk=goes.pk).update(excluded_at="2026-01-01T00:00Z")
-    counts = unit_counts.load_unit_counts(read_selection(made, f"units=items:valence&rater=q{queue.pk}-{valence.pk}"))
-    assert [rater for _, rater, _ in values_in_counts(counts)] == 4 * [f"p{stays.pk}-{valence.pk}"]
+    count_answers = unit_counts.load_unit_counts(
+        read_selection(created, f"units=items:valence&rater=q{queue.pk}-{valence.pk}")
+    )
+    assert [rater for _, rater, _ in values_in_counts(count_answers)] == 4 * [f"p{stays.pk}-{valence.pk}"]
 
 
 @pytest.mark.slow
 def test_the_figures_are_svg_and_follow_the_choice(client, experiment):
     first, second = experiment.grade_conditions.order_by("pk")
-    page = opened(client, experiment, f"first=g{first.pk}&second=g{second.pk}")
-    shown = page.context["figures"]["confusion"]
-    picture = client.get(shown["address"])
+    page = open_page(client, experiment, f"first=g{first.pk}&second=g{second.pk}")
+    measure = page.context["figures"]["confusion"]
+    picture = client.get(measure["address"])
     assert picture["Content-Type"] == "image/svg+xml"
     assert "immutable" in picture["Cache-Control"]
     assert picture.content.startswith(b"<svg")
-    assert client.get(shown["narrow"]).status_code == 200
+    assert client.get(measure["narrow"]).status_code == 200
     for wrong in ("theme=pink", "width=9", "rater=g0"):
         assert client.get(reverse("agreement_figure", args=["pilot", "confusion"]) + f"?{wrong}").status_code == 404
     assert client.get(reverse("agreement_figure", args=["pilot", "differences"])).status_code == 404
 
 
 def test_an_experiment_without_ratings_shows_a_message(client):
-    made = factories.make_experiment("empty")
-    assert "Nothing to compare yet" in opened(client, made).content.decode()
+    created = factories.make_experiment("empty")
+    assert "Nothing to compare yet" in open_page(client, created).content.decode()
 
 
 def test_a_filter_that_nothing_matches_offers_to_clear_it(client, experiment):
-    text = opened(client, experiment, "category=nosuch").content.decode()
+    text = open_page(client, experiment, "category=nosuch").content.decode()
     assert "No ratings to compare with this filter" in text
     assert "Nothing to compare yet" not in text
     assert f'href="{reverse("experiment_agreement", args=[experiment.slug])}">Clear filter' in text
@@ -406,7 +412,7 @@ def test_only_permitted_viewers_can_read_the_agreement_page(client, experiment):
 def test_the_number_of_queries_does_not_grow_with_raters(client, experiment):
     client.force_login(experiment.owner)
 
-    def queries_with(raters):
+    def count_queries(raters):
         for number in raters:
             make_gradings(
                 experiment, "judge-" + "x" * (number + 3), lambda trial, number=number: (trial.pk + number) % 7
@@ -415,5 +421,5 @@ def test_the_number_of_queries_does_not_grow_with_raters(client, experiment):
             assert client.get(reverse("experiment_agreement", args=["pilot"])).status_code == 200
         return len(selection)
 
-    queries_with(range(1))  # The first visit of a process also looks up what Django then remembers.
-    assert queries_with(range(1, 3)) == queries_with(range(3, 8)) <= 26
+    count_queries(range(1))  # The first visit of a process also runs lookups that Django then caches.
+    assert count_queries(range(1, 3)) == count_queries(range(3, 8)) <= 26

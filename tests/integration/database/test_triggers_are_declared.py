@@ -34,8 +34,8 @@ def execute(sql):
 
 def read_database():
     """Return the definition of each trigger and function of the database, by its name."""
-    found = {name: (table, definition, enabled) for name, table, definition, enabled, _ in query(TRIGGERS)}
-    return found | {f"{name}()": definition for name, definition in query(FUNCTIONS)}
+    triggers_found = {name: (table, definition, enabled) for name, table, definition, enabled, _ in query(TRIGGERS)}
+    return triggers_found | {f"{name}()": definition for name, definition in query(FUNCTIONS)}
 
 
 def read_declared():
@@ -60,7 +60,7 @@ def find_differences():
     return sorted(name for name in database.keys() | declared.keys() if database.get(name) != declared.get(name))
 
 
-def badly_named():
+def find_badly_named():
     """Return the triggers whose name does not begin with their table, and functions named for neither table nor app."""
     triggers_, functions = query(TRIGGERS), query(FUNCTIONS)
     wrong = [name for name, table, *_ in triggers_ if not re.fullmatch(rf"{table}_[a-z_]+", name)]
@@ -117,7 +117,7 @@ def test_a_changed_function_is_found():
 
 
 def test_every_trigger_is_named_for_its_table_and_its_rule_and_its_own_function_has_its_name():
-    assert badly_named() == []
+    assert find_badly_named() == []
 
 
 @pytest.mark.parametrize("name", ["frozen", "runs_app_attempt_no_update", "runs_app_worker"])
@@ -126,7 +126,7 @@ def test_a_trigger_named_without_its_table_or_rule_is_found(name):
         f"CREATE TRIGGER {name} BEFORE UPDATE ON runs_app_worker"
         " FOR EACH ROW EXECUTE FUNCTION evalsite_refuse_change('rule', 'remedy')"
     )
-    assert name in badly_named()
+    assert name in find_badly_named()
 
 
 @pytest.mark.parametrize("app", APPS)
@@ -151,8 +151,8 @@ def test_a_file_that_no_migration_installs_is_refused_with_the_line_to_add(monke
     changed = read_declarations("runs_app") + "-- changed\n"
     monkeypatch.setattr(triggers, "read_declarations", lambda app: changed)
     operation = InstallTriggers("runs_app", read_installed_versions("runs_app")[-1])
-    refused = pytest.raises(ImproperlyConfigured, match="runs_app has changed")
-    with connection.schema_editor() as editor, refused as error:
+    caught = pytest.raises(ImproperlyConfigured, match="runs_app has changed")
+    with connection.schema_editor() as editor, caught as error:
         operation.database_forwards("runs_app", editor, None, None)
     assert f'InstallTriggers("runs_app", "{read_declared_version("runs_app")}")' in str(error.value)
 
@@ -171,6 +171,8 @@ def test_a_later_migration_replaces_the_triggers_and_an_earlier_one_waits_for_it
         InstallTriggers("runs_app", first).database_forwards("runs_app", editor, None, None)
         assert read_database() == before
         InstallTriggers("runs_app", second).database_forwards("runs_app", editor, None, None)
-    found = query(TRIGGERS)
-    assert [name for name, table, *_ in found if table.startswith("runs_app_")] == ["runs_app_worker_no_update"]
-    assert {name for name, table, *_ in found if not table.startswith("runs_app_")} < before.keys()
+    triggers_found = query(TRIGGERS)
+    assert [name for name, table, *_ in triggers_found if table.startswith("runs_app_")] == [
+        "runs_app_worker_no_update"
+    ]
+    assert {name for name, table, *_ in triggers_found if not table.startswith("runs_app_")} < before.keys()

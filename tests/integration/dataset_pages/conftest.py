@@ -28,38 +28,38 @@ def people(db):
 
 @pytest.fixture
 def draft(db):
-    """Nine questions in three categories, with norms."""
+    """Return a draft of nine questions in three categories, with norms."""
     return create_dataset(read_items(upload(TABLE)), slug="set", by="a test", source="A paper", licence="CC0")
 
 
 @pytest.fixture
 def pictures(db):
-    """Two images, one a folder; approved."""
+    """Return an approved dataset of two images, one in each category."""
     packed = archive({"warm/red.jpg": picture(RED), "cold/blue.png": picture(BLUE, form="PNG")})
     dataset = create_dataset(read_items(packed), slug="pictures", by="a test")
     factories.approve(dataset)
     return dataset
 
 
-def do_now(function, *args, cluster=None, save=True, timeout=None):
-    """Do the work of a worker immediately."""
+def run_task_now(function, *args, cluster=None, save=True, timeout=None):
+    """Run a task immediately, in place of a worker."""
     import_string(function)(*args)
 
 
 @pytest.fixture(autouse=True)
 def worker(monkeypatch):
-    """A worker that does each task as soon as it is queued."""
-    monkeypatch.setattr("django_q.tasks.async_task", do_now)
+    """Run each task as soon as it is queued."""
+    monkeypatch.setattr("django_q.tasks.async_task", run_task_now)
 
 
-def of(dataset, name="dataset_detail", *more):
-    """The address of one of a dataset's pages."""
+def build_address(dataset, name="dataset_detail", *more):
+    """Return the address of a page of the dataset."""
     return reverse(name, args=[dataset.slug, dataset.version, *more])
 
 
-def act(dataset, verb):
-    return of(dataset, "dataset_act", verb)
+def build_action_address(dataset, verb):
+    return build_address(dataset, "dataset_act", verb)
 
 
-def item_act(item, verb):
+def build_item_action_address(item, verb):
     return reverse("item_act", args=[item.dataset.slug, item.dataset.version, item.pk, verb])

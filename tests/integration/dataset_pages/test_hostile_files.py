@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from datasets_app import forms, pending_uploads
 from datasets_app.models import Asset, Dataset
 from tests.factories.files import archive, picture, upload
-from tests.integration.dataset_pages.test_uploading import choices, send, waiting_folders
+from tests.integration.dataset_pages.test_uploading import build_choices, list_waiting_folders, send
 
 HTML = "<!doctype html><html><body><script>alert(1)</script></body></html>"
 
@@ -23,48 +23,48 @@ def member(as_):
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_saved(db):
+def check_nothing_is_saved(db):
     yield
     assert not Dataset.objects.exists()
     assert not Asset.objects.exists()
 
 
-def imported(client, *args, **fields):
-    """The page that answers an import of this file, at whichever step it ends."""
+def import_file(client, *args, **fields):
+    """Return the last page of an import of this file, at any step."""
     response = send(client, *args, **fields)
     if response.status_code == 200:
         return response.content.decode()
     page = client.get(response.url)
     if "form" not in page.context:
         return page.content.decode()
-    return client.post(response.url, choices(client, response.url), follow=True).content.decode()
+    return client.post(response.url, build_choices(client, response.url), follow=True).content.decode()
 
 
-def huge_png(side=12_000):
-    """A black square of one bit a pixel: 144 megapixels in a few kilobytes."""
+def make_huge_png(side=12_000):
+    """Return a black square with one bit per pixel: 144 megapixels in a few kilobytes."""
 
-    def chunk(kind, data):
+    def make_chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     rows = zlib.compress(bytes((1 + side // 8) * side), 9)
     header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + make_chunk(b"IHDR", header) + make_chunk(b"IDAT", rows) + make_chunk(b"IEND", b"")
 
 
-def bomb(megabytes=60):
+def make_zip_bomb(megabytes=60):
     return archive({"big.csv": b"0" * megabytes * 2**20}, "bomb.zip")
 
 
 @pytest.mark.slow
 def test_a_page_renamed_to_csv_is_refused_and_shown_as_text(member):
-    text = imported(member, HTML, "page.csv")
+    text = import_file(member, HTML, "page.csv")
     assert "the table has no rows below its header" in text
     assert "<script>alert" not in text
 
 
 @pytest.mark.slow
 def test_a_zip_bomb_is_refused_before_its_columns_are_shown(member):
-    text = imported(member, bomb())
+    text = import_file(member, make_zip_bomb())
     assert "bomb.zip cannot be read" in text
     assert "times its size" in text
 
@@ -72,28 +72,28 @@ def test_a_zip_bomb_is_refused_before_its_columns_are_shown(member):
 @pytest.mark.slow
 def test_a_zip_bomb_of_images_is_refused(member):
     images = archive({"a.png": b"\x00" * 40 * 2**20}, "images.zip")
-    assert "times its size" in imported(member, "id,file\na,a.png\n", images=images)
+    assert "times its size" in import_file(member, "id,file\na,a.png\n", images=images)
 
 
 def test_names_that_lead_out_of_an_archive_are_refused(member):
-    assert "outside itself" in imported(member, archive({"../../etc/cron.d/x.png": picture()}))
+    assert "outside itself" in import_file(member, archive({"../../etc/cron.d/x.png": picture()}))
 
 
 @pytest.mark.slow
 def test_an_image_of_144_megapixels_is_refused(member):
-    png = huge_png()
+    png = make_huge_png()
     assert len(png) < 100_000
-    assert "has too many pixels" in imported(member, archive({"big.png": png}))
+    assert "has too many pixels" in import_file(member, archive({"big.png": png}))
 
 
 @pytest.mark.slow
 def test_a_page_behind_an_image_s_name_is_refused(member):
-    assert "is no readable" in imported(member, archive({"page.png": HTML}))
+    assert "is no readable" in import_file(member, archive({"page.png": HTML}))
 
 
 def test_a_spreadsheet_is_refused_with_advice(member):
     sheet = archive({"[Content_Types].xml": "<Types/>", "xl/workbook.xml": "<workbook/>"}, "book.xlsx")
-    assert "save the sheet as CSV" in imported(member, sheet)
+    assert "save the sheet as CSV" in import_file(member, sheet)
 
 
 def test_images_that_are_not_a_zip_are_refused(member):
@@ -107,7 +107,7 @@ def test_images_that_are_not_a_zip_are_refused(member):
     "content", [b"PAR1 and then nothing", b"[1, 2", b"{", b"\x00\xff\xfe" * 50, b"PK\x03\x04rest", b"\x81"]
 )
 def test_broken_files_of_any_name_are_refused_with_a_sentence(member, name, content):
-    text = imported(member, content, name)
+    text = import_file(member, content, name)
     assert "cannot be read" in text or "Nothing was saved" in text
 
 
@@ -119,7 +119,7 @@ def test_a_table_that_is_too_large_is_refused_while_it_is_copied(member, setting
     monkeypatch.setitem(pending_uploads.MAX_BYTES, "items", 100)
     response = send(member)
     assert response.context["form"].errors["file"] == ["This file has more than 0 MiB."]
-    assert waiting_folders(settings) == []
+    assert list_waiting_folders(settings) == []
 
 
 def test_a_file_that_hides_its_size_is_refused_by_the_form(member, settings):
@@ -131,7 +131,7 @@ def test_a_file_that_hides_its_size_is_refused_by_the_form(member, settings):
 
 
 def test_a_nested_json_is_refused(member):
-    assert "nested too deeply" in imported(member, "[" * 100_000 + "]" * 100_000, "items.json")
+    assert "nested too deeply" in import_file(member, "[" * 100_000 + "]" * 100_000, "items.json")
 
 
 @pytest.mark.slow
@@ -140,4 +140,4 @@ def test_archives_with_many_members_are_refused(member, monkeypatch):
     with zipfile.ZipFile(buffer, "w") as packed:
         for number in range(50_001):
             packed.writestr(f"{number}.png", b"")
-    assert "at most 50,000 are read" in imported(member, buffer.getvalue(), "many.zip")
+    assert "at most 50,000 are read" in import_file(member, buffer.getvalue(), "many.zip")

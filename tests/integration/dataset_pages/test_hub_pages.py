@@ -1,4 +1,4 @@
-"""A split of a dataset on the Hugging Face hub, imported on pages: the same rows and commit as by command."""
+"""Import of a Hugging Face split on the pages: the rows and commit equal those of the command."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ from datasets_app import pending_uploads, upload_jobs
 from datasets_app.models import Dataset
 from tests.factories.files import upload
 from tests.factories.hub import FIRST, SECOND, serve_site_hub
-from tests.integration.dataset_pages.test_uploading import choices
+from tests.integration.dataset_pages.test_uploading import build_choices
 from tests.page_text import page_text
 
 pytest.importorskip("huggingface_hub", reason="the optional package huggingface_hub is not installed")
@@ -33,8 +33,8 @@ def member(as_):
 
 
 def send(client, **fields):
-    entered = {"repository": "lab/sums", "revision": "main", "split": "test", "slug": "sums", **fields}
-    return client.post(HUB, entered)
+    form_data = {"repository": "lab/sums", "revision": "main", "split": "test", "slug": "sums", **fields}
+    return client.post(HUB, form_data)
 
 
 def test_a_branch_is_downloaded_at_its_commit_mapped_and_imported(member, hub):
@@ -43,7 +43,7 @@ def test_a_branch_is_downloaded_at_its_commit_mapped_and_imported(member, hub):
     for words in ("First rows", "3 + 3?", f"sums@{SECOND[:12]}-test.csv"):
         assert words in page_text(page)
     assert not Dataset.objects.exists()
-    answer = member.post(address, choices(member, address), follow=True)
+    answer = member.post(address, build_choices(member, address), follow=True)
     assert "sums@1 is a draft of 3 items." in page_text(answer)
     dataset = Dataset.objects.get()
     assert dataset.source == f"The lab\nHugging Face hub: lab/sums, split test, revision {SECOND}"
@@ -53,7 +53,7 @@ def test_a_branch_is_downloaded_at_its_commit_mapped_and_imported(member, hub):
 
 def test_a_commit_gives_its_own_rows(member, hub):
     address = send(member, revision=FIRST).url
-    member.post(address, choices(member, address))
+    member.post(address, build_choices(member, address))
     assert (Dataset.objects.get().item_count, Dataset.objects.get().recipe["revision"]) == (2, FIRST)
 
 
@@ -77,8 +77,8 @@ def test_a_failed_download_says_why_and_returns_to_the_entries(member, hub):
     assert {name: form[name].value() for name in ("repository", "revision", "split", "title")} == {
         "repository": "lab/sums", "revision": "v9", "split": "test", "title": "My sums",
     }  # fmt: skip
-    again = send(member, upload=address.split("/")[-2])
-    assert again.url == address
+    second_address = send(member, upload=address.split("/")[-2])
+    assert second_address.url == address
     assert "First rows" in page_text(member.get(address))
 
 
@@ -96,7 +96,7 @@ def test_a_download_is_tried_again_after_the_hub_was_unreachable(member, hub, mo
 def test_other_entries_replace_the_downloaded_file_and_its_origin(member, hub):
     address = send(member).url
     assert send(member, upload=address.split("/")[-2], revision=FIRST).url == address
-    member.post(address, choices(member, address))
+    member.post(address, build_choices(member, address))
     dataset = Dataset.objects.get()
     assert (dataset.item_count, dataset.source.count("Hugging Face hub"), FIRST in dataset.source) == (2, 1, True)
 
@@ -104,7 +104,7 @@ def test_other_entries_replace_the_downloaded_file_and_its_origin(member, hub):
 def test_an_uploaded_file_in_place_of_the_downloaded_one_has_no_origin(member, hub):
     token = send(member).url.split("/")[-2]
     address = member.post(reverse("dataset_new"), {"file": upload(CSV), "slug": "sums", "upload": token}).url
-    member.post(address, choices(member, address))
+    member.post(address, build_choices(member, address))
     dataset = Dataset.objects.get()
     assert (dataset.source, dataset.recipe) == ("", {})
 

@@ -1,4 +1,4 @@
-"""Images are sent as what we encoded, for ever, and never by a path that somebody wrote."""
+"""Images are served re-encoded, cached permanently, and never by a path from a user."""
 
 import io
 

@@ -4,27 +4,27 @@ import pytest
 from django.urls import reverse
 
 from tests import factories
-from tests.integration.dataset_pages.conftest import of
-from tests.integration.pages.test_pages_open import queries_forbidden_in_templates
+from tests.integration.dataset_pages.conftest import build_address
+from tests.integration.pages.test_pages_open import forbid_queries_in_templates
 
 OF_A_DATASET = ["dataset_detail", "dataset_table", "dataset_about", "dataset_sample"]
 OF_A_DRAFT = ["dataset_edit", "dataset_norms"]
 
 
-def addresses(draft, pictures):
+def build_addresses(draft, pictures):
     yield from (reverse(name) for name in ("dataset_list", "dataset_new", "dataset_hub"))
     for dataset in (draft, pictures):
-        yield from (of(dataset, name) for name in OF_A_DATASET)
-        yield from (of(dataset, "item_detail", item.pk) for item in dataset.items.all()[:2])
-    yield from (of(draft, name) for name in OF_A_DRAFT)
+        yield from (build_address(dataset, name) for name in OF_A_DATASET)
+        yield from (build_address(dataset, "item_detail", item.pk) for item in dataset.items.all()[:2])
+    yield from (build_address(draft, name) for name in OF_A_DRAFT)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ["researcher", "curator", "operator"])
 def test_every_page_opens_for_members_and_no_template_queries(draft, pictures, as_, role, monkeypatch):
     client = as_(role)
-    with queries_forbidden_in_templates(monkeypatch):
-        for address in addresses(draft, pictures):
+    with forbid_queries_in_templates(monkeypatch):
+        for address in build_addresses(draft, pictures):
             response = client.get(address)
             assert response.status_code == 200, address
             assert b"</html>" in response.content, address
@@ -36,10 +36,10 @@ def test_more_rows_need_no_more_queries(as_, django_assert_max_num_queries, name
     few, many = factories.make_dataset("few", 2, approved=False), factories.make_dataset("many", 40, approved=False)
     counts = []
     for dataset in (few, many):
-        address = reverse(name) if name == "dataset_list" else of(dataset, name)
-        with django_assert_max_num_queries(20) as asked:
+        address = reverse(name) if name == "dataset_list" else build_address(dataset, name)
+        with django_assert_max_num_queries(20) as captured:
             client.get(address)
-        counts.append(len(asked))
+        counts.append(len(captured))
         factories.make_dataset(f"more-{dataset.slug}", 3)
     assert counts[0] == counts[1]
 

@@ -1,4 +1,4 @@
-"""The page that designs a space of parametric tasks: its preview, its errors, and the dataset that a worker builds."""
+"""The design page of a parametric space: its preview, its errors, and the dataset that a worker builds."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -29,7 +29,7 @@ tasks:
 """
 
 
-def send(client, button, text=SPACE, **fields):
+def submit(client, button, text=SPACE, **fields):
     return client.post(PAGE, {button: "1", "text": text, **fields})
 
 
@@ -44,32 +44,32 @@ def test_the_page_opens_with_a_sample_and_its_preview(as_):
 
 
 def test_the_preview_counts_points_and_cases_and_saves_nothing(as_):
-    preview = send(as_("researcher"), "preview").context["preview"]
+    preview = submit(as_("researcher"), "preview").context["preview"]
     assert [(row.name, row.points, row.cases) for row in preview["tasks"]] == [("shuffle", 6, 24), ("brackets", 2, 8)]
     rows = {(row.task, row.degree): row.points for row in preview["by_density"]}
     assert rows["shuffle", "any"] == (6, 6, 6, 6)
     assert rows["brackets", "0"] == (2, 2, 2, 1)
     assert rows["brackets", "2"] == (1, 1, 1, 1)
     assert rows["brackets", "3"] == (None, None, None, None)
-    (drawn,) = preview["maps"]
-    assert (drawn.task, drawn.x, drawn.y) == ("shuffle", "length", "max_depth")
-    assert drawn.columns == ("3", "4")
-    assert drawn.rows == (("2", (4, 4)), ("3", (4, 4)), ("5", (4, 4)))
+    (cost_map,) = preview["maps"]
+    assert (cost_map.task, cost_map.x, cost_map.y) == ("shuffle", "length", "max_depth")
+    assert cost_map.columns == ("3", "4")
+    assert cost_map.rows == (("2", (4, 4)), ("3", (4, 4)), ("5", (4, 4)))
     assert not Dataset.objects.exists()
 
 
 def test_the_map_uses_the_chosen_parameters(as_):
-    (drawn,) = send(as_("researcher"), "preview", x="max_depth", y="length").context["preview"]["maps"]
-    assert (drawn.x, drawn.y) == ("max_depth", "length")
+    (cost_map,) = submit(as_("researcher"), "preview", x="max_depth", y="length").context["preview"]["maps"]
+    assert (cost_map.x, cost_map.y) == ("max_depth", "length")
 
 
 def test_cases_of_a_point_are_shown_as_a_model_receives_them(as_):
-    response = send(as_("researcher"), "preview", point="2", prompt="multishot")
+    response = submit(as_("researcher"), "preview", point="2", prompt="multishot")
     preview = response.context["preview"]
     assert preview["point"].params == {"length": 3, "max_depth": 3}
     assert [turn["role"] for turn in preview["cases"][0].turns] == ["system", *["user", "assistant"] * 3, "user"]
-    made = send(as_("curator"), "build", slug="small")
-    assert made.status_code == 302
+    created = submit(as_("curator"), "build", slug="small")
+    assert created.status_code == 302
     stored = Dataset.objects.get().items.filter(metadata__point=preview["point"].slug)
     assert [case.turns[-1]["content"] for case in preview["cases"]] == [item.input for item in stored]
 
@@ -78,7 +78,7 @@ def test_the_cost_of_chosen_models_follows_their_prices(as_):
     cheap = factories.make_model("cheap")
     dear = factories.make_model("dear", output_price=Decimal(20))
     fields = {"models": [cheap.pk, dear.pk], "answer_tokens": "1000"}
-    first, second = send(as_("researcher"), "preview", **fields).context["preview"]["costs"]
+    first, second = submit(as_("researcher"), "preview", **fields).context["preview"]["costs"]
     assert first.output_tokens == 32_000
     assert first.usd == (Decimal(first.input_tokens) + 2 * 32_000) / 1_000_000
     assert second.usd - first.usd == Decimal(18 * 32_000) / 1_000_000
@@ -95,7 +95,7 @@ def test_the_cost_of_chosen_models_follows_their_prices(as_):
 )
 def test_errors_name_the_parameter_and_keep_the_text(as_, change, message):
     text = SPACE.replace(*change)
-    response = send(as_("researcher"), "build", text, slug="small")
+    response = submit(as_("researcher"), "build", text, slug="small")
     page = response.content.decode()
     assert message in " ".join(response.context["preview"]["problems"])
     assert change[1] in page.replace("&quot;", '"')
@@ -103,30 +103,30 @@ def test_errors_name_the_parameter_and_keep_the_text(as_, change, message):
 
 
 def test_a_name_is_needed_to_build_and_not_to_preview(as_):
-    response = send(as_("researcher"), "build")
+    response = submit(as_("researcher"), "build")
     assert response.context["form"].errors["slug"] == ["Enter a name for the dataset."]
 
 
 def test_a_worker_builds_the_dataset_with_the_choices_of_the_form(as_):
     client = as_("researcher")
-    response = send(client, "build", slug="My space", title="Mine", degree="1", density="corner", seed="7")
-    made = Dataset.objects.get()
-    assert (str(made), made.title, made.item_count, made.created_by.username) == (
+    response = submit(client, "build", slug="My space", title="Mine", degree="1", density="corner", seed="7")
+    dataset = Dataset.objects.get()
+    assert (str(dataset), dataset.title, dataset.item_count, dataset.created_by.username) == (
         "my-space@1",
         "Mine",
         28,
         "researcher",
     )
-    assert {key: made.recipe[key] for key in ("degree", "density", "seed")} == {
+    assert {key: dataset.recipe[key] for key in ("degree", "density", "seed")} == {
         "degree": 1, "density": "corner", "seed": 7
     }  # fmt: skip
-    assert client.get(response.url).url == made.get_absolute_url()
+    assert client.get(response.url).url == dataset.get_absolute_url()
 
 
 def test_a_space_that_cannot_be_built_is_kept_for_a_correction(as_):
     client = as_("researcher")
-    send(client, "build", slug="small")
-    response = send(client, "build", slug="small", title="Again")
+    submit(client, "build", slug="small")
+    response = submit(client, "build", slug="small", title="Again")
     page = client.get(response.url).content.decode()
     assert "small@1 has all of these 32 items and no others" in page
     assert "Edit the space" in page
@@ -140,7 +140,7 @@ def test_a_space_that_cannot_be_built_is_kept_for_a_correction(as_):
 def test_the_progress_page_shows_how_many_cases_are_stored(as_, monkeypatch):
     monkeypatch.setattr("django_q.tasks.async_task", lambda *args, **kwargs: None)
     client = as_("researcher")
-    response = send(client, "build", slug="small")
+    response = submit(client, "build", slug="small")
     token = response.url.rstrip("/").rpartition("/")[2]
     waiting = find_upload(User.objects.get(username="researcher").pk, token)
     waiting.store_job(replace(waiting.job, state="saving", rows=8, total=32, seen_at=waiting.job.asked_at))
@@ -151,9 +151,9 @@ def test_the_progress_page_shows_how_many_cases_are_stored(as_, monkeypatch):
 
 def test_the_next_version_says_how_many_items_are_common(as_):
     client = as_("researcher")
-    send(client, "build", slug="small")
+    submit(client, "build", slug="small")
     more = SPACE.replace("count: 4", "count: 6")
-    assert "32 items as in small@1, 16 new." in send(client, "preview", more, slug="small").content.decode()
+    assert "32 items as in small@1, 16 new." in submit(client, "preview", more, slug="small").content.decode()
 
 
 def test_a_file_replaces_the_text(as_):
@@ -163,7 +163,7 @@ def test_a_file_replaces_the_text(as_):
 
 
 def test_adding_a_task_appends_its_parameters_with_their_help(as_):
-    response = send(as_("researcher"), "add", task="tables", slug="small")
+    response = submit(as_("researcher"), "add", task="tables", slug="small")
     form = response.context["form"]
     assert "      rows: 6  # " in form["text"].value()
     assert form["slug"].value() == "small"
@@ -173,8 +173,8 @@ def test_adding_a_task_appends_its_parameters_with_their_help(as_):
 @pytest.mark.parametrize("name", load_generators())
 def test_every_task_can_be_added_at_its_defaults(name):
     (task,) = read_space(append_task("", name)).tasks
-    found = {key: axis.range for key, axis in task.params.items()}
-    assert found == {info.name: [info.default] for info in load_generators()[name].describe_params()}
+    ranges = {key: axis.range for key, axis in task.params.items()}
+    assert ranges == {info.name: [info.default] for info in load_generators()[name].describe_params()}
 
 
 def test_htmx_gets_the_preview_alone(as_):
@@ -189,6 +189,6 @@ def test_the_list_of_datasets_leads_to_the_page(as_):
 
 
 def test_a_file_that_is_not_a_space_is_a_field_error(as_):
-    page = send(as_("researcher"), "look", file=SimpleUploadedFile("space.yaml", b"no space at all"))
+    page = submit(as_("researcher"), "look", file=SimpleUploadedFile("space.yaml", b"no space at all"))
     assert page.status_code == 200
     assert page.context["form"].errors["text"]

@@ -1,4 +1,4 @@
-"""The form of a task's parameters on the page that designs a space: values, lists, ranges and manifolds as YAML."""
+"""The form of a task's parameters: values, lists, ranges and manifolds, written to the YAML of the space."""
 
 import pytest
 
@@ -12,39 +12,39 @@ HEAD = "name: small\nprecision:\n  low: {count: 4}\ntasks:\n"
 pytestmark = pytest.mark.django_db
 
 
-def send(client, button, text=HEAD, **fields):
+def submit(client, button, text=HEAD, **fields):
     return client.post(PAGE, {button: "1", "text": text, **fields})
 
 
-def write(client, text=HEAD, task="arithmetic", **values):
-    return send(client, "write", text, shown_task=task, **{f"task-{name}": value for name, value in values.items()})
+def write_task(client, text=HEAD, task="arithmetic", **values):
+    return submit(client, "write", text, shown_task=task, **{f"task-{name}": value for name, value in values.items()})
 
 
-def text_of(response):
+def get_space_text(response):
     return response.context["form"].initial["text"]
 
 
 def test_the_parameters_of_a_task_are_shown_with_help_bounds_and_default(as_):
-    response = send(as_("researcher"), "set", task="arithmetic")
+    response = submit(as_("researcher"), "set", task="arithmetic")
     page = page_text(response)
     assert "Parameters of arithmetic" in page
     assert "3 to 100; default 8; higher is harder" in page
     assert 'name="task-length"' in page
     assert 'name="task-length-body"' in page
-    assert text_of(response) == HEAD
+    assert get_space_text(response) == HEAD
 
 
 @pytest.mark.parametrize("task", sorted(load_generators()))
 def test_every_task_has_a_form(as_, task):
-    page = page_text(send(as_("researcher"), "set", task=task))
+    page = page_text(submit(as_("researcher"), "set", task=task))
     for info in load_generators()[task].describe_params():
         assert f'name="task-{info.name}"' in page
 
 
 def test_values_lists_and_ranges_are_written_as_a_grid(as_):
-    response = write(as_("researcher"), length="8, 16", max_depth="0..4 step 2", min_number="-5")
-    (task,) = read_space(text_of(response)).tasks
-    points = resolve_space(read_space(text_of(response))).points
+    response = write_task(as_("researcher"), length="8, 16", max_depth="0..4 step 2", min_number="-5")
+    (task,) = read_space(get_space_text(response)).tasks
+    points = resolve_space(read_space(get_space_text(response))).points
     assert (task.name, task.mode, len(points)) == ("arithmetic", "grid", 6)
     assert {point.params["max_depth"] for point in points} == {0, 2, 4}
     assert points[0].params == {"length": 8, "max_depth": 0, "min_number": -5}
@@ -53,8 +53,8 @@ def test_values_lists_and_ranges_are_written_as_a_grid(as_):
 
 
 def test_values_per_degree_are_written_as_a_manifold(as_):
-    response = write(as_("researcher"), **{"length": "8..48 step 8", "length-body": "4", "max_depth": "2"})
-    spec = read_space(text_of(response))
+    response = write_task(as_("researcher"), **{"length": "8..48 step 8", "length-body": "4", "max_depth": "2"})
+    spec = read_space(get_space_text(response))
     assert spec.tasks[0].mode == "manifold"
     at = {degree: [point.params["length"] for point in resolve_space(spec, degree=degree).points] for degree in (0, 1)}
     assert at == {0: [8, 16, 24, 32], 1: [16, 24, 32, 40]}
@@ -62,12 +62,12 @@ def test_values_per_degree_are_written_as_a_manifold(as_):
     assert [point.params["length"] for point in corner] == [16, 40]
 
 
-def lengths_at(text, *degrees):
+def list_lengths(text, *degrees):
     return [[point.params["length"] for point in resolve_space(read_space(text), degree=at).points] for at in degrees]
 
 
 @pytest.mark.parametrize(
-    ("window", "shown"),
+    ("window", "values_shown"),
     [
         ({"body": "2", "skip": "1"}, [[16, 24], [16, 24]]),
         ({"body": "2", "skip": "degree"}, [[8, 16], [16, 24]]),
@@ -78,10 +78,10 @@ def lengths_at(text, *degrees):
         ({"skip": "4"}, [[40, 48], [40, 48]]),
     ],
 )
-def test_first_and_skipped_values_shape_the_window(as_, window, shown):
+def test_first_and_skipped_values_shape_the_window(as_, window, values_shown):
     values = {f"length-{step}": value for step, value in window.items()}
-    text = text_of(write(as_("researcher"), length="8..48 step 8", **values))
-    assert lengths_at(text, 0, 1) == shown
+    text = get_space_text(write_task(as_("researcher"), length="8..48 step 8", **values))
+    assert list_lengths(text, 0, 1) == values_shown
 
 
 TWO_TASKS = """name: small  # mine
@@ -104,66 +104,66 @@ tasks:
 
 def test_the_form_shows_a_task_of_the_text_and_changes_it_in_its_place(as_):
     client = as_("researcher")
-    values = send(client, "set", TWO_TASKS, task="arithmetic").context["values"]
-    shown = {name: values[name].value() for name in values.fields if values[name].value() not in (None, "")}
-    assert shown == {
+    values = submit(client, "set", TWO_TASKS, task="arithmetic").context["values"]
+    values_shown = {name: values[name].value() for name in values.fields if values[name].value() not in (None, "")}
+    assert values_shown == {
         "length": "8, 16, 24, 32", "length-head": "1", "length-skip": "1", "length-body": "1",
         "max_depth": "0..4 step 2", "prob_open": "0.5",
     }  # fmt: skip
-    entries = {f"task-{name}": value for name, value in shown.items()} | {"shown_task": "arithmetic"}
-    same = text_of(send(client, "replace", TWO_TASKS, shown_name="arithmetic", **entries))
-    assert read_space(same) == read_space(TWO_TASKS), "what the form has no field for stays"
-    assert same.endswith("  # The second one.\n" + TWO_TASKS.split("  # The second one.\n")[1])
-    assert same.startswith("name: small  # mine\n")
-    changed = text_of(
-        send(client, "replace", TWO_TASKS, shown_name="arithmetic", **entries | {"task-length-skip": "2"})
+    entries = {f"task-{name}": value for name, value in values_shown.items()} | {"shown_task": "arithmetic"}
+    unchanged = get_space_text(submit(client, "replace", TWO_TASKS, shown_name="arithmetic", **entries))
+    assert read_space(unchanged) == read_space(TWO_TASKS), "what the form has no field for stays"
+    assert unchanged.endswith("  # The second one.\n" + TWO_TASKS.split("  # The second one.\n")[1])
+    assert unchanged.startswith("name: small  # mine\n")
+    changed = get_space_text(
+        submit(client, "replace", TWO_TASKS, shown_name="arithmetic", **entries | {"task-length-skip": "2"})
     )
     assert read_space(changed).tasks[0].manifold["length"].window.skip == 2
-    assert lengths_at(changed, 1)[0][:6] == [8] * 3 + [32] * 3
+    assert list_lengths(changed, 1)[0][:6] == [8] * 3 + [32] * 3
 
 
 @pytest.mark.parametrize("task", sorted(load_generators()))
 def test_every_task_comes_back_as_it_was_written(as_, task):
-    """Each parameter at its default, numbers with a window, through the form and back."""
+    """Parameters have their defaults, and numbers a window; all pass through the form and back."""
     client, infos = as_("researcher"), load_generators()[task].describe_params()
     values = {}
     for info in infos:
         values[info.name] = str(info.default).lower() if isinstance(info.default, bool) else str(info.default)
     number = next(info.name for info in infos if info.kind in ("integer", "number"))
     values |= {f"{number}-head": "1", f"{number}-skip": "0"}
-    text = text_of(write(client, task=task, **values))
-    form = send(client, "set", text, task=task).context["values"]
+    text = get_space_text(write_task(client, task=task, **values))
+    form = submit(client, "set", text, task=task).context["values"]
     entries = {f"task-{name}": form[name].value() or "" for name in form.fields}
-    again = text_of(send(client, "replace", text, shown_task=task, shown_name=task, **entries))
-    assert again == text
+    rewritten = get_space_text(submit(client, "replace", text, shown_task=task, shown_name=task, **entries))
+    assert rewritten == text
 
 
 def test_a_task_in_a_line_with_others_is_not_changed_and_nothing_is_lost(as_):
     text = "{name: small, precision: {low: {count: 4}}, tasks: [{name: arithmetic, params: {length: 8}}]}"
-    response = send(as_("researcher"), "replace", text, shown_task="arithmetic", shown_name="arithmetic",
+    response = submit(as_("researcher"), "replace", text, shown_task="arithmetic", shown_name="arithmetic",
                     **{"task-length": "9"})  # fmt: skip
     assert "The text does not define arithmetic on separate lines. Choose Add task instead." in page_text(response)
-    assert text_of(response) == text
+    assert get_space_text(response) == text
     assert response.context["values"]["length"].value() == "9"
 
 
 def test_a_task_whose_form_would_lose_something_is_not_shown(as_):
     text = HEAD + "  - {name: arithmetic, mode: list, params: [{length: 8}]}\n"
-    values = send(as_("researcher"), "set", text, task="arithmetic").context["values"]
+    values = submit(as_("researcher"), "set", text, task="arithmetic").context["values"]
     assert (values.replaces, values["length"].value()) == ("", None)
 
 
 def test_options_and_switches_are_written_as_such(as_):
     client = as_("researcher")
-    boolean = read_space(text_of(write(client, task="boolean", format="T_F, YES_NO"))).tasks[0]
+    boolean = read_space(get_space_text(write_task(client, task="boolean", format="T_F, YES_NO"))).tasks[0]
     assert boolean.params["format"].range == ["T_F", "YES_NO"]
-    movies = read_space(text_of(write(client, task="movies", hints="true"))).tasks[0]
+    movies = read_space(get_space_text(write_task(client, task="movies", hints="true"))).tasks[0]
     assert movies.params["hints"].range == [True]
 
 
 def test_a_repeated_task_gets_its_own_name_and_an_empty_text_gets_a_header(as_):
     client = as_("researcher")
-    twice = text_of(write(client, text_of(write(client, "", length="8")), length="12"))
+    twice = get_space_text(write_task(client, get_space_text(write_task(client, "", length="8")), length="12"))
     assert [(task.name, task.generator_name) for task in read_space(twice).tasks] == [
         ("arithmetic", "arithmetic"),
         ("arithmetic-2", "arithmetic"),
@@ -187,12 +187,12 @@ def test_a_repeated_task_gets_its_own_name_and_an_empty_text_gets_a_header(as_):
     ],
 )
 def test_a_wrong_value_is_named_at_its_parameter_and_nothing_is_lost(as_, field, value, told):
-    response = write(as_("researcher"), **{"max_depth": "1, 2", field: value})
+    response = write_task(as_("researcher"), **{"max_depth": "1, 2", field: value})
     values = response.context["values"]
     assert any(told in message for message in values.errors[field.partition("-")[0]])
     assert told.replace("'", "&#x27;") in page_text(response)
     assert values["max_depth"].value() == "1, 2"
-    assert text_of(response) == HEAD
+    assert get_space_text(response) == HEAD
 
 
 @pytest.mark.parametrize(
@@ -204,12 +204,12 @@ def test_a_wrong_value_is_named_at_its_parameter_and_nothing_is_lost(as_, field,
     ],
 )
 def test_a_window_that_shows_nothing_is_refused_at_its_parameter(as_, window, told):
-    values = write(as_("researcher"), length="8, 9", **window).context["values"]
+    values = write_task(as_("researcher"), length="8, 9", **window).context["values"]
     assert told in [message for messages in values.errors.values() for message in messages]
 
 
 def test_entered_parameters_stay_when_another_button_is_pressed(as_):
-    response = send(as_("researcher"), "preview", HEAD + "  - name: dates\n", shown_task="arithmetic",
+    response = submit(as_("researcher"), "preview", HEAD + "  - name: dates\n", shown_task="arithmetic",
                     **{"task-length": "8, 9"})  # fmt: skip
     assert response.context["values"]["length"].value() == "8, 9"
     assert [row.name for row in response.context["preview"]["tasks"]] == ["dates"]

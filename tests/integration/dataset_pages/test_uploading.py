@@ -1,4 +1,4 @@
-"""From files to a draft in two steps: nothing is saved before the second, and then all of it or nothing."""
+"""From files to a draft in two steps: the second saves all rows or none, and nothing is saved earlier."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from datasets_app import pending_uploads
 from datasets_app.models import Asset, Dataset, Norm
 from tests import factories
 from tests.factories.files import RED, archive, picture, upload
-from tests.integration.dataset_pages.conftest import TABLE, of
+from tests.integration.dataset_pages.conftest import TABLE, build_address
 from tests.page_text import page_text
 
 NEW = "/datasets/new/"
@@ -27,22 +27,22 @@ def send(client, content=TABLE, name="items.csv", **fields):
     return client.post(NEW, {"file": file, "slug": "set", **fields})
 
 
-def choices(client, address, **changes):
-    """What a browser would post from the form as it stands, with some changes."""
+def build_choices(client, address, **changes):
+    """Return the data that a browser would post from the current form, with some changes."""
     form = client.get(address).context["form"]
     return {**{field.html_name: field.value() for field in form}, **changes}
 
 
-def column(client, address, name):
+def find_column(client, address, name):
     return str(client.get(address).context["columns"].index(name))
 
 
-def post(client, address, fields):
-    """The page that answers, after what a worker does."""
+def post_and_work(client, address, fields):
+    """Post the form; return the final page, after the worker's task."""
     return client.post(address, fields, follow=True)
 
 
-def waiting_folders(settings):
+def list_waiting_folders(settings):
     return sorted(Path(settings.MEDIA_ROOT).glob("uploads/*/*"))
 
 
@@ -60,20 +60,20 @@ def test_the_first_step_shows_columns_rows_and_a_guess(member):
 
 def test_the_second_step_imports_everything(member, settings):
     address = send(member, title="A set", source="A paper", licence="CC0").url
-    response = member.post(address, choices(member, address), follow=True)
+    response = member.post(address, build_choices(member, address), follow=True)
     dataset = Dataset.objects.get()
-    assert response.redirect_chain == [(address, 302), (of(dataset), 302)]
+    assert response.redirect_chain == [(address, 302), (build_address(dataset), 302)]
     assert (dataset.item_count, dataset.title, dataset.source, dataset.licence) == (9, "A set", "A paper", "CC0")
     assert (dataset.source_name, dataset.created_by.username) == ("items.csv", "researcher")
     assert Norm.objects.count() == 9
-    (folder,) = waiting_folders(settings)
+    (folder,) = list_waiting_folders(settings)
     assert not {"items", "images", "norms"} & {path.name for path in folder.iterdir()}
 
 
 @pytest.mark.slow
 def test_checking_saves_nothing_and_keeps_the_upload(member):
     address = send(member).url
-    text = post(member, address, {**choices(member, address), "check": "1"}).content.decode()
+    text = post_and_work(member, address, {**build_choices(member, address), "check": "1"}).content.decode()
     assert "9 items can be imported" in text
     assert not Dataset.objects.exists()
     assert member.get(address).status_code == 200
@@ -82,7 +82,7 @@ def test_checking_saves_nothing_and_keeps_the_upload(member):
 def test_an_upload_is_discarded(member, settings):
     address = send(member).url
     member.post(address, {"discard": "1"})
-    assert waiting_folders(settings) == []
+    assert list_waiting_folders(settings) == []
     assert member.get(address).status_code == 404
 
 
@@ -98,7 +98,7 @@ def test_an_upload_is_discarded(member, settings):
 )
 def test_a_field_is_a_column_an_expression_or_nothing(member, changes, key, target):
     address = send(member).url
-    member.post(address, choices(member, address, **changes))
+    member.post(address, build_choices(member, address, **changes))
     item = Dataset.objects.get().items.first()
     assert (item.key, item.target) == (key, target)
 
@@ -114,14 +114,16 @@ def test_a_field_is_a_column_an_expression_or_nothing(member, changes, key, targ
 )
 def test_metadata_is_all_other_columns_none_or_the_named_ones(member, changes, metadata):
     address = send(member).url
-    member.post(address, choices(member, address, column_target="", **changes))
+    member.post(address, build_choices(member, address, column_target="", **changes))
     assert Dataset.objects.get().items.first().metadata == metadata
 
 
 @pytest.mark.slow
 def test_columns_named_like_form_values_are_columns(member):
     address = send(member, "*,-,question\nstar,dash,What?\n").url
-    member.post(address, choices(member, address, column_key=column(member, address, "*"), column_metadata="-"))
+    member.post(
+        address, build_choices(member, address, column_key=find_column(member, address, "*"), column_metadata="-")
+    )
     item = Dataset.objects.get().items.get()
     assert (item.key, item.metadata) == ("star", {})
 
@@ -129,7 +131,7 @@ def test_columns_named_like_form_values_are_columns(member):
 @pytest.mark.slow
 def test_errors_come_with_their_rows_and_nothing_is_saved(member):
     address = send(member, "id,question\nq1,One?\nq1,Two?\nq3,\n").url
-    text = post(member, address, choices(member, address)).content.decode()
+    text = post_and_work(member, address, build_choices(member, address)).content.decode()
     for words in ("Nothing was saved", "&#x27;q1&#x27; is the key of row 1 already", "Neither an input nor an image"):
         assert words in text
     assert not Dataset.objects.exists()
@@ -139,7 +141,7 @@ def test_errors_come_with_their_rows_and_nothing_is_saved(member):
 @pytest.mark.slow
 def test_an_invalid_expression_is_an_error_at_its_field(member):
     address = send(member).url
-    response = post(member, address, choices(member, address, expression_target="{answr}"))
+    response = post_and_work(member, address, build_choices(member, address, expression_target="{answr}"))
     assert response.context["form"].errors["expression_target"] == ["No column 'answr'; did you mean 'answer'?"]
     assert not Dataset.objects.exists()
 
@@ -147,7 +149,7 @@ def test_an_invalid_expression_is_an_error_at_its_field(member):
 @pytest.mark.slow
 def test_a_missing_input_column_is_an_error_at_the_column_with_the_choices(member):
     address = send(member, "name,colour\na,red\nb,blue\n").url
-    form = post(member, address, choices(member, address)).context["form"]
+    form = post_and_work(member, address, build_choices(member, address)).context["form"]
     assert dict(form.errors) == {"column_input": ["Choose a column; the file has name, colour"]}
 
 
@@ -168,10 +170,10 @@ def test_a_file_of_another_kind_is_refused_before_the_mapping(member):
 @pytest.mark.slow
 def test_warnings_are_shown_and_kept(member):
     address = send(member, "id,question,\n q1,One?,x\nq2,Two?,y\n").url
-    response = member.post(address, choices(member, address), follow=True)
+    response = member.post(address, build_choices(member, address), follow=True)
     dataset = Dataset.objects.get()
-    assert response.redirect_chain[-1] == (of(dataset, "dataset_about"), 302)
-    text = member.get(of(dataset, "dataset_about")).content.decode()
+    assert response.redirect_chain[-1] == (build_address(dataset, "dataset_about"), 302)
+    text = member.get(build_address(dataset, "dataset_about")).content.decode()
     assert "2 warnings in items.csv" in text
     assert "Header: column 3 has no name and is left out" in text
     change = dataset.history.get(what="warnings")
@@ -184,7 +186,7 @@ def test_images_and_norms_come_along(member):
     images = archive({"deep/one.png": picture(RED, form="PNG"), "two.jpg": picture()}, "images.zip")
     norms = upload("id,joy_mean\none,4\ntwo,5\n", "norms.csv")
     address = send(member, table, images=images, norms=norms).url
-    member.post(address, choices(member, address))
+    member.post(address, build_choices(member, address))
     dataset = Dataset.objects.get()
     assert dataset.items.exclude(image=None).count() == 2
     assert Asset.objects.count() == 2
@@ -195,7 +197,7 @@ def test_images_and_norms_come_along(member):
 def test_a_zip_of_images_needs_no_table(member):
     address = send(member, archive({"warm/red.jpg": picture()}), name="").url
     assert "A zip of images without a table" in member.get(address).content.decode()
-    member.post(address, choices(member, address))
+    member.post(address, build_choices(member, address))
     item = Dataset.objects.get().items.get()
     assert (item.key, item.category, item.image is None) == ("red", "warm", False)
 
@@ -203,14 +205,14 @@ def test_a_zip_of_images_needs_no_table(member):
 @pytest.mark.slow
 def test_an_image_column_is_not_guessed_where_there_are_no_images(member):
     address = send(member, "id,file,question\na,a.jpg,What?\n").url
-    member.post(address, choices(member, address))
+    member.post(address, build_choices(member, address))
     assert Dataset.objects.get().items.get().metadata == {"file": "a.jpg"}
 
 
 @pytest.mark.slow
 def test_errors_in_the_norms_save_nothing_either(member):
     address = send(member, norms=upload("id,joy_mean\nk0,much\n", "norms.csv")).url
-    text = post(member, address, choices(member, address)).content.decode()
+    text = post_and_work(member, address, build_choices(member, address)).content.decode()
     assert "&#x27;much&#x27; is not a number" in text
     assert not Dataset.objects.exists()
 
@@ -218,7 +220,7 @@ def test_errors_in_the_norms_save_nothing_either(member):
 @pytest.mark.slow
 def test_an_existing_name_becomes_the_next_version(member, draft):
     address = send(member).url
-    member.post(address, choices(member, address))
+    member.post(address, build_choices(member, address))
     assert Dataset.objects.filter(slug="set").count() == 2
 
 
@@ -261,7 +263,7 @@ def test_files_outlast_an_error_in_another_field(member, settings):
     assert f'name="upload" value="{token}"' in text
     response = member.post(NEW, {"upload": token, "slug": "Named At Last", "title": "A set"})
     assert response.url == f"{NEW}upload/{token}/"
-    post(member, response.url, choices(member, response.url))
+    post_and_work(member, response.url, build_choices(member, response.url))
     dataset = Dataset.objects.get()
     assert (dataset.slug, dataset.title, dataset.item_count, dataset.source_name) == (
         "named-at-last", "A set", 9, "items.csv",
@@ -293,7 +295,7 @@ def test_a_kept_upload_belongs_only_to_its_owner(member, as_):
 )
 def test_the_slug_is_derived_from_the_name_that_was_typed(member, typed, slug, title):
     address = send(member, slug=typed).url
-    post(member, address, choices(member, address))
+    post_and_work(member, address, build_choices(member, address))
     dataset = Dataset.objects.get()
     assert (dataset.slug, dataset.title) == (slug, title)
 
@@ -305,7 +307,7 @@ def test_a_file_is_needed(member):
 
 def test_the_name_of_a_file_is_never_used_as_a_path(member, settings):
     send(member, TABLE, name="../../../etc/passwd.csv")
-    (folder,) = waiting_folders(settings)
+    (folder,) = list_waiting_folders(settings)
     assert sorted(path.name for path in folder.iterdir()) == [
         "about.json", "columns.json", "items", "job.json", "lock",
     ]  # fmt: skip
@@ -314,26 +316,26 @@ def test_the_name_of_a_file_is_never_used_as_a_path(member, settings):
 
 def test_an_upload_is_deleted_after_a_day(member, settings):
     send(member)
-    (old,) = waiting_folders(settings)
+    (old_folder,) = list_waiting_folders(settings)
     yesterday = time.time() - pending_uploads.UPLOAD_LIFETIME_S - 60
-    os.utime(old, (yesterday, yesterday))
+    os.utime(old_folder, (yesterday, yesterday))
     send(member)
-    assert old not in waiting_folders(settings)
-    assert len(waiting_folders(settings)) == 1
+    assert old_folder not in list_waiting_folders(settings)
+    assert len(list_waiting_folders(settings)) == 1
 
 
 @pytest.mark.slow
 def test_the_number_of_uploads_per_user_is_limited(member, settings):
     for _ in range(pending_uploads.MAX_UPLOADS_PER_USER + 3):
         send(member)
-    assert len(waiting_folders(settings)) == pending_uploads.MAX_UPLOADS_PER_USER
+    assert len(list_waiting_folders(settings)) == pending_uploads.MAX_UPLOADS_PER_USER
 
 
 @pytest.mark.slow
 def test_two_imports_of_one_upload_make_one_dataset(member):
     address = send(member).url
-    form = choices(member, address)
-    first, second = post(member, address, form), post(member, address, form)
+    form = build_choices(member, address)
+    first, second = post_and_work(member, address, form), post_and_work(member, address, form)
     assert first.redirect_chain[-1] == second.redirect_chain[-1]
     assert Dataset.objects.count() == 1
 

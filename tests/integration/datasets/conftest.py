@@ -10,7 +10,7 @@ from tests.factories.files import upload
 
 @pytest.fixture(autouse=True)
 def media(settings, tmp_path):
-    """Images of a test land in a folder of its own."""
+    """Use a separate media folder for each test."""
     settings.MEDIA_ROOT = tmp_path / "media"
     return settings.MEDIA_ROOT
 
@@ -33,7 +33,7 @@ def curator(db):
 
 @pytest.fixture
 def draft(db):
-    """Nine questions in three categories, with norms, as the import leaves them."""
+    """Return a draft of nine imported questions in three categories, with norms."""
     rows = [f"k{n},Question {n}?,{n},{'abc'[n % 3]},{4 + n / 10}" for n in range(9)]
     table = "id,question,answer,category,joy_mean\n" + "\n".join(rows)
     return create_dataset(read_items(upload(table)), slug="set", by="a test")

@@ -1,4 +1,4 @@
-"""The verbs of curation: their effects, allowed states, and lines of history."""
+"""Curation commands: their effects, allowed states and history entries."""
 
 import pytest
 
@@ -10,11 +10,11 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def keys(dataset: Dataset) -> list[str]:
+def list_keys(dataset: Dataset) -> list[str]:
     return list(dataset.items.values_list("key", flat=True))
 
 
-def last_change(dataset: Dataset) -> tuple[str, str, str, str]:
+def get_last_change(dataset: Dataset) -> tuple[str, str, str, str]:
     change = dataset.history.first()
     return change.what, change.to_value, change.reason, change.actor
 
@@ -28,7 +28,7 @@ def test_approval_freezes_counts_and_hashes(draft, curator):
     assert (draft.status, draft.active_count, draft.item_count) == ("approved", 8, 9)
     assert draft.content_hash == curation.hash_stored_items(draft)
     assert draft.approved_at is not None
-    assert last_change(draft) == ("status", "approved", "checked by two people", "curator")
+    assert get_last_change(draft) == ("status", "approved", "checked by two people", "curator")
 
 
 def test_the_hash_ignores_excluded_items_and_order(draft):
@@ -42,7 +42,7 @@ def test_the_hash_ignores_excluded_items_and_order(draft):
 
 
 def test_a_dataset_without_an_active_item_is_not_approved(draft):
-    curation.exclude_items(draft, keys(draft), by="a test", reason="all wrong")
+    curation.exclude_items(draft, list_keys(draft), by="a test", reason="all wrong")
     with pytest.raises(CurationError, match="no active item"):
         curation.approve(draft, by="a test", reason="why not")
     draft.refresh_from_db()
@@ -106,7 +106,7 @@ def test_an_approved_dataset_is_not_deleted():
 def test_a_sample_can_be_repeated_from_its_recipe(draft):
     one = curation.sample_dataset(draft, slug="one", strategy="stratified", n=6, seed=5, by="a test")
     two = curation.sample_dataset(draft, slug="two", strategy="stratified", n=6, seed=5, by="a test")
-    assert keys(one) == keys(two)
+    assert list_keys(one) == list_keys(two)
     assert sorted(item.category for item in one.items.all()) == list("aabbcc")
     assert one.recipe == {"strategy": "stratified", "n": 6, "seed": 5, "from": "set@1", "from_hash": ""}
     assert one.items.first().norms.get().dimension == "joy"
@@ -114,7 +114,7 @@ def test_a_sample_can_be_repeated_from_its_recipe(draft):
 
 def test_excluded_items_are_not_drawn(draft):
     curation.exclude_items(draft, ["k0", "k3"], by="a test", reason="unclear")
-    assert set(keys(curation.sample_dataset(draft, slug="x", strategy="all", n=None, seed=1, by="a test"))) == {
+    assert set(list_keys(curation.sample_dataset(draft, slug="x", strategy="all", n=None, seed=1, by="a test"))) == {
         "k1",
         "k2",
         "k4",
@@ -132,64 +132,64 @@ def test_a_sample_that_is_too_large_leaves_no_rows(draft):
 
 
 def test_one_item_is_replaced_by_another_of_its_category_at_its_position(draft):
-    drawn = curation.sample_dataset(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
-    before = keys(drawn)
-    new = curation.replace_item(drawn, before[2], by="a test", seed=1, reason="too easy")
-    assert keys(drawn) == [*before[:2], new, *before[3:]]
-    assert drawn.items.get(key=new).category == draft.items.get(key=before[2]).category
-    assert last_change(drawn)[1:3] == (f"replaced {before[2]} by {new}", "too easy")
+    sample = curation.sample_dataset(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
+    before = list_keys(sample)
+    new_key = curation.replace_item(sample, before[2], by="a test", seed=1, reason="too easy")
+    assert list_keys(sample) == [*before[:2], new_key, *before[3:]]
+    assert sample.items.get(key=new_key).category == draft.items.get(key=before[2]).category
+    assert get_last_change(sample)[1:3] == (f"replaced {before[2]} by {new_key}", "too easy")
 
 
 def test_replacing_fails_without_another_item_of_the_category(draft):
-    drawn = curation.sample_dataset(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
+    sample = curation.sample_dataset(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
     with pytest.raises(CurationError, match="no other item"):
-        curation.replace_item(drawn, "k0", by="a test", seed=1)
-    assert len(keys(drawn)) == 9
+        curation.replace_item(sample, "k0", by="a test", seed=1)
+    assert len(list_keys(sample)) == 9
 
 
 def test_a_reshuffle_keeps_the_shares(draft):
-    drawn = curation.sample_dataset(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
-    seen = {tuple(sorted(curation.reshuffle_items(drawn, by="a test", seed=seed))) for seed in range(5)}
-    assert len(seen) > 1
-    assert sorted(drawn.items.values_list("category", flat=True)) == list("aabbcc")
-    assert drawn.recipe["seed"] == 4
-    assert drawn.item_count == 6
+    sample = curation.sample_dataset(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
+    orders = {tuple(sorted(curation.reshuffle_items(sample, by="a test", seed=seed))) for seed in range(5)}
+    assert len(orders) > 1
+    assert sorted(sample.items.values_list("category", flat=True)) == list("aabbcc")
+    assert sample.recipe["seed"] == 4
+    assert sample.item_count == 6
 
 
 def test_an_exclusion_survives_every_reshuffle(draft):
-    drawn = curation.sample_dataset(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
-    gone = keys(drawn)[0]
-    curation.exclude_items(drawn, [gone], by="a test", reason="blurred")
+    sample = curation.sample_dataset(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
+    removed_key = list_keys(sample)[0]
+    curation.exclude_items(sample, [removed_key], by="a test", reason="blurred")
     for seed in range(5):
-        assert gone not in curation.reshuffle_items(drawn, by="a test", seed=seed)
-        assert list(drawn.items.filter(excluded=True).values_list("key", "note")) == [(gone, "blurred")]
-        assert (drawn.item_count, drawn.active_count) == (6, 5)
-        assert sorted(drawn.items.values_list("position", flat=True)) == list(range(6))
+        assert removed_key not in curation.reshuffle_items(sample, by="a test", seed=seed)
+        assert list(sample.items.filter(excluded=True).values_list("key", "note")) == [(removed_key, "blurred")]
+        assert (sample.item_count, sample.active_count) == (6, 5)
+        assert sorted(sample.items.values_list("position", flat=True)) == list(range(6))
 
 
 def test_a_draft_with_only_excluded_items_is_not_redrawn(draft):
-    drawn = curation.sample_dataset(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
-    curation.exclude_items(drawn, keys(drawn), by="a test", reason="all wrong")
+    sample = curation.sample_dataset(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
+    curation.exclude_items(sample, list_keys(sample), by="a test", reason="all wrong")
     with pytest.raises(CurationError, match="x@1 has no active items to draw again"):
-        curation.reshuffle_items(drawn, by="a test", seed=1)
+        curation.reshuffle_items(sample, by="a test", seed=1)
 
 
 def test_a_draft_without_active_items_is_not_duplicated_and_says_why(draft):
-    curation.exclude_items(draft, keys(draft), by="a test", reason="all wrong")
+    curation.exclude_items(draft, list_keys(draft), by="a test", reason="all wrong")
     with pytest.raises(CurationError, match=r"all items of \S+@1 are excluded \(9\)"):
         curation.duplicate(draft, by="a test")
-    curation.remove_items(draft, keys(draft), by="a test")
+    curation.remove_items(draft, list_keys(draft), by="a test")
     with pytest.raises(CurationError, match="has no items, so there is nothing to copy"):
         curation.duplicate(draft, by="a test")
     assert Dataset.objects.count() == 1
 
 
 def test_a_reshuffle_is_refused_if_the_parent_lacks_an_active_item(draft):
-    drawn = curation.sample_dataset(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
+    sample = curation.sample_dataset(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
     curation.exclude_items(draft, ["k0"], by="a test", reason="wrong")
     with pytest.raises(CurationError, match="k0"):
-        curation.reshuffle_items(drawn, by="a test", seed=2)
-    assert len(keys(drawn)) == 9
+        curation.reshuffle_items(sample, by="a test", seed=2)
+    assert len(list_keys(sample)) == 9
 
 
 def test_an_import_cannot_be_redrawn(draft):
@@ -203,19 +203,19 @@ def test_an_import_cannot_be_redrawn(draft):
 
 
 def test_items_are_added_from_another_dataset_with_their_norms(draft):
-    drawn = curation.sample_dataset(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
-    left = [key for key in keys(draft) if key not in keys(drawn)][:2]
-    curation.add_items(drawn, left, source=draft, by="a test")
-    assert keys(drawn)[-2:] == left
-    assert drawn.items.get(key=left[0]).norms.count() == 1
+    sample = curation.sample_dataset(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
+    unused_keys = [key for key in list_keys(draft) if key not in list_keys(sample)][:2]
+    curation.add_items(sample, unused_keys, source=draft, by="a test")
+    assert list_keys(sample)[-2:] == unused_keys
+    assert sample.items.get(key=unused_keys[0]).norms.count() == 1
     with pytest.raises(CurationError, match="already"):
-        curation.add_items(drawn, left, source=draft, by="a test")
+        curation.add_items(sample, unused_keys, source=draft, by="a test")
 
 
 def test_items_are_removed_and_counted(draft):
     curation.remove_items(draft, ["k1", "k2"], by="a test", reason="twice")
-    assert (draft.item_count, len(keys(draft))) == (7, 7)
-    assert last_change(draft) == ("items", "removed 2 items: k1, k2", "twice", "a test")
+    assert (draft.item_count, len(list_keys(draft))) == (7, 7)
+    assert get_last_change(draft) == ("items", "removed 2 items: k1, k2", "twice", "a test")
 
 
 def test_an_exclusion_keeps_the_item_and_the_reason(draft):

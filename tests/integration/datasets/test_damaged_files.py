@@ -15,7 +15,7 @@ from datasets_app.importing import FileError, ItemReading, Limits, read_columns,
 from tests.factories.files import archive, messages, picture, upload
 
 
-def parquet_bytes() -> bytes:
+def write_parquet() -> bytes:
     buffer = io.BytesIO()
     table = {"id": ["a", "b"], "question": ["q", "r"], "choices": [["x", "y"], None], "v_mean": [1.0, 2.0]}
     parquet.write_table(pyarrow.table(table), buffer)
@@ -26,7 +26,7 @@ WHOLE = {
     "a.csv": b'id,question,choices,v_mean\na,"Q ""x""",x|y,1\nb,R,"[""a"",""b""]",2\n',
     "a.jsonl": b'{"id": "a", "question": "Q", "m": {"a": [1]}}\n{"id": 2, "question": "R", "v_mean": 1}\n',
     "a.json": b'[{"id": "a", "question": "Q"}, {"id": "b", "question": "R"}]',
-    "a.parquet": parquet_bytes(),
+    "a.parquet": write_parquet(),
     "table.zip": archive({"a/cat.jpg": picture(), "i.csv": "id,image\n1,cat.jpg\n"}).getvalue(),
     "images.zip": archive({"a/cat.gif": picture(form="GIF"), "b/x.webp": picture(form="WEBP")}).getvalue(),
 }
@@ -34,9 +34,9 @@ INSERTED = st.binary(max_size=4) | st.sampled_from([b'"', b"\r", b"{", b"[", b"\
 DAMAGE = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 8), INSERTED), max_size=8)
 
 
-def damaged(whole: bytes, damage) -> bytes:
-    """At each place (a share of the length), some bytes are cut and others put in."""
-    data = bytearray(whole)
+def damage_content(content: bytes, damage) -> bytes:
+    """Replace bytes at each position, which is a share of the length."""
+    data = bytearray(content)
     for place, cut, inserted in damage:
         start = round(place * len(data))
         data[start : start + cut] = inserted
@@ -47,7 +47,7 @@ def damaged(whole: bytes, damage) -> bytes:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(WHOLE)), DAMAGE)
 def test_a_damaged_file_gives_a_reading_that_says_what_is_wrong(name, damage):
-    data = damaged(WHOLE[name], damage)
+    data = damage_content(WHOLE[name], damage)
     reading = read_items(upload(data, name))
     assert isinstance(reading, ItemReading)
     assert reading.ok or all(str(error) for error in reading.errors)
@@ -67,11 +67,17 @@ def test_bytes_that_only_look_like_utf16_are_an_error():
 
 
 def test_a_member_without_a_name_is_refused():
-    whole = archive({"x": b"x", "a.jpg": picture()}).getvalue()
-    central = whole.index(b"PK\x01\x02")
+    content = archive({"x": b"x", "a.jpg": picture()}).getvalue()
+    central = content.index(b"PK\x01\x02")
     name = central + 46  # The name follows the fixed part of the entry; its length stands at 28, a comment's at 32.
-    moved = whole[: central + 28] + b"\0\0" + whole[central + 30 : central + 32] + b"\1\0" + whole[central + 34 : name]
-    assert "without a name" in messages(read_items(upload(moved + whole[name:], "a.zip")).errors)[0]
+    moved = (
+        content[: central + 28]
+        + b"\0\0"
+        + content[central + 30 : central + 32]
+        + b"\1\0"
+        + content[central + 34 : name]
+    )
+    assert "without a name" in messages(read_items(upload(moved + content[name:], "a.zip")).errors)[0]
 
 
 def test_bytes_where_text_belongs_are_an_error_of_the_row():
@@ -82,8 +88,8 @@ def test_bytes_where_text_belongs_are_an_error_of_the_row():
     ]
 
 
-def repeated(text: str, rows: int, *, listed: bool = False) -> bytes:
-    """Parquet stores a repeated text only once."""
+def write_repeated_text(text: str, rows: int, *, listed: bool = False) -> bytes:
+    """Return a Parquet file of a repeated text, which Parquet stores only once."""
     texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows, pyarrow.int32()), pyarrow.array([text]))
     if listed:
         texts = pyarrow.ListArray.from_arrays(pyarrow.array([0, rows], pyarrow.int32()), texts)
@@ -94,8 +100,8 @@ def repeated(text: str, rows: int, *, listed: bool = False) -> bytes:
 
 
 def test_a_text_that_expands_to_gigabytes_is_refused_row_by_row():
-    """200,000 characters too many in each of 5,000 rows: 2 GB written out, a few kilobytes in the file."""
-    data = repeated("x" * 400_000, 5000)
+    """Each of 5,000 rows has a text that is too long: 2 GB of decoded data, a few kilobytes in the file."""
+    data = write_repeated_text("x" * 400_000, 5000)
     assert len(data) < 100_000
     tracemalloc.start()
     reading = read_items(upload(data, "a.parquet"))
@@ -111,7 +117,7 @@ def test_a_text_that_expands_to_gigabytes_is_refused_row_by_row():
 @pytest.mark.parametrize(
     "file",
     [
-        upload(repeated("x" * 5_000, 90_000), "bomb.parquet"),
+        upload(write_repeated_text("x" * 5_000, 90_000), "bomb.parquet"),
         upload("id,question\n" + "".join(f"{n},{'x' * 500}\n" for n in range(5_000)), "bomb.csv"),
         upload("".join(f'{{"id": {n}, "question": "{"x" * 500}"}}\n' for n in range(5_000)), "bomb.jsonl"),
         upload("[" + ",".join(f'{{"id": {n}, "question": "{"x" * 500}"}}' for n in range(5_000)) + "]", "bomb.json"),
@@ -120,7 +126,7 @@ def test_a_text_that_expands_to_gigabytes_is_refused_row_by_row():
     ids=lambda file: file.name,
 )
 def test_decoded_data_is_counted_while_a_table_is_read(file):
-    """Texts of a normal length: 450 MB of them in a Parquet file of kilobytes, of which the first 2 MiB are read."""
+    """A Parquet file of a few kilobytes decodes to 450 MB of short texts; only the first 2 MiB are read."""
     tracemalloc.start()
     reading = read_items(file, limits=Limits(decoded_bytes=2**21))
     _, peak = tracemalloc.get_traced_memory()
@@ -142,11 +148,11 @@ def test_values_without_a_text_are_counted_by_the_header_of_a_parquet_file():
 
 def test_a_single_row_that_expands_to_gigabytes_is_refused():
     assert "a row has more than" in str(
-        read_items(upload(repeated("x" * 400_000, 5000, listed=True), "a.parquet")).errors[0]
+        read_items(upload(write_repeated_text("x" * 400_000, 5000, listed=True), "a.parquet")).errors[0]
     )
 
 
 def test_a_repeated_text_of_a_normal_length_is_read():
-    reading = read_items(upload(repeated("How many?", 1000), "a.parquet"))
+    reading = read_items(upload(write_repeated_text("How many?", 1000), "a.parquet"))
     assert reading.ok
     assert {item.input for item in reading.items} == {"How many?"}

@@ -33,18 +33,18 @@ def act(web, verb: str, *rows, address: str = LIST, **data):
     return web.post(reverse(address), {"action": verb, "_selected_action": chosen, **data}, follow=True)
 
 
-def change_page(dataset: Dataset) -> str:
+def build_change_address(dataset: Dataset) -> str:
     return reverse("admin:datasets_app_dataset_change", args=[dataset.pk])
 
 
-def form_of(dataset: Dataset, **data) -> dict:
+def build_form_data(dataset: Dataset, **data) -> dict:
     fields = ("title", "description", "source", "licence")
     return {name: getattr(dataset, name) for name in fields} | data
 
 
 def test_approval_asks_for_a_reason_and_then_approves(web, draft):
-    asked = act(web, "approve", draft)
-    assert "Approve: reason" in asked.content.decode()
+    response = act(web, "approve", draft)
+    assert "Approve: reason" in response.content.decode()
     assert Dataset.objects.get().is_draft
     act(web, "approve", draft, confirmed="yes", reason="read by two curators")
     draft.refresh_from_db()
@@ -54,17 +54,17 @@ def test_approval_asks_for_a_reason_and_then_approves(web, draft):
 
 
 def test_without_a_reason_it_asks_again(web, draft):
-    asked = act(web, "approve", draft, confirmed="yes", reason="   ")
-    assert "Enter a reason" in asked.content.decode()
+    response = act(web, "approve", draft, confirmed="yes", reason="   ")
+    assert "Enter a reason" in response.content.decode()
     assert Dataset.objects.get().is_draft
 
 
 def test_a_button_of_the_form_does_the_same(web, draft):
-    page = web.get(change_page(draft)).content.decode()
+    page = web.get(build_change_address(draft)).content.decode()
     assert 'name="_row_action" value="approve"' in page
     assert 'value="archive"' not in page
-    asked = web.post(change_page(draft), form_of(draft, title="A title", _row_action="approve"))
-    assert "Approve: reason" in asked.content.decode()
+    response = web.post(build_change_address(draft), build_form_data(draft, title="A title", _row_action="approve"))
+    assert "Approve: reason" in response.content.decode()
     draft.refresh_from_db()
     assert (draft.title, draft.status) == ("A title", "draft")
 
@@ -77,7 +77,11 @@ def test_get_requests_change_nothing(web, draft):
         "reason": "x",
         "_row_action": "approve",
     }
-    for address in (reverse(LIST), change_page(draft), reverse("admin:datasets_app_dataset_delete", args=[draft.pk])):
+    for address in (
+        reverse(LIST),
+        build_change_address(draft),
+        reverse("admin:datasets_app_dataset_delete", args=[draft.pk]),
+    ):
         web.get(address, chosen)
     web.get(reverse(ITEMS), chosen | {"action": "exclude", "_selected_action": draft.items.first().pk})
     draft.refresh_from_db()
@@ -100,10 +104,10 @@ def test_impossible_actions_are_reported_and_the_others_performed(web, draft):
 
 def test_a_researcher_neither_approves_nor_archives(client, researcher, draft):
     client.force_login(researcher)
-    assert 'value="approve"' not in client.get(change_page(draft)).content.decode()
+    assert 'value="approve"' not in client.get(build_change_address(draft)).content.decode()
     for verb in ("approve", "archive"):
         act(client, verb, draft, confirmed="yes", reason="x")
-    client.post(change_page(draft), form_of(draft, _row_action="approve"))
+    client.post(build_change_address(draft), build_form_data(draft, _row_action="approve"))
     draft.refresh_from_db()
     assert draft.is_draft
 
@@ -116,18 +120,21 @@ def test_a_viewer_of_the_site_does_not_see_the_admin(client, draft):
 
 
 def test_the_status_is_not_a_field_of_the_form(web, draft):
-    web.post(change_page(draft), form_of(draft, status="approved", slug="evil", content_hash="x", item_count=0))
+    web.post(
+        build_change_address(draft),
+        build_form_data(draft, status="approved", slug="evil", content_hash="x", item_count=0),
+    )
     draft.refresh_from_db()
     assert (draft.status, draft.slug, draft.content_hash, draft.item_count) == ("draft", "set", "", 9)
 
 
 def test_the_title_of_an_approved_dataset_changes_with_a_reason_and_a_line_of_history(web, draft):
     curation.approve(draft, by="a test", reason="checked")
-    page = web.post(change_page(draft), form_of(draft, title="A better title"))
+    page = web.post(build_change_address(draft), build_form_data(draft, title="A better title"))
     assert "the history keeps the reason" in page.content.decode()
     draft.refresh_from_db()
     assert draft.title != "A better title"
-    web.post(change_page(draft), form_of(draft, title="A better title", reason="A slip"))
+    web.post(build_change_address(draft), build_form_data(draft, title="A better title", reason="A slip"))
     draft.refresh_from_db()
     assert draft.title == "A better title"
     (change,) = draft.history.filter(what="title")
@@ -135,15 +142,15 @@ def test_the_title_of_an_approved_dataset_changes_with_a_reason_and_a_line_of_hi
 
 
 def test_the_title_of_a_draft_changes_with_a_line_of_history_and_no_reason(web, draft):
-    assert "reason" not in web.get(change_page(draft)).context["adminform"].form.fields
-    web.post(change_page(draft), form_of(draft, title="A better title"))
+    assert "reason" not in web.get(build_change_address(draft)).context["adminform"].form.fields
+    web.post(build_change_address(draft), build_form_data(draft, title="A better title"))
     (change,) = draft.history.filter(what="title")
     assert (change.actor, change.to_value) == ("curator", "A better title")
 
 
 def test_the_page_shows_the_history_escaped(web, draft):
     curation.exclude_items(draft, ["k1"], by="a test", reason="<script>alert(1)</script>")
-    page = web.get(change_page(draft)).content.decode()
+    page = web.get(build_change_address(draft)).content.decode()
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script>alert(1)" not in page
 
@@ -168,8 +175,8 @@ def test_approved_or_used_datasets_are_not_deleted(web, draft):
 
 def test_items_are_excluded_with_a_reason_and_included_again(web, draft):
     chosen = list(draft.items.filter(key__in=["k1", "k2"]))
-    asked = act(web, "exclude", *chosen, address=ITEMS)
-    assert "Exclude: reason" in asked.content.decode()
+    response = act(web, "exclude", *chosen, address=ITEMS)
+    assert "Exclude: reason" in response.content.decode()
     act(web, "exclude", *chosen, address=ITEMS, confirmed="yes", reason="unclear")
     draft.refresh_from_db()
     assert draft.active_count == 7

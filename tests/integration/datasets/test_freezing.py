@@ -11,14 +11,14 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(params=["approved", "archived"])
-def frozen(request, draft):
+def frozen_dataset(request, draft):
     curation.approve(draft, by="a test", reason="ok")
     if request.param == "archived":
         curation.archive(draft, by="a test", reason="old")
     return draft
 
 
-def refused(sql: str) -> str:
+def execute_refused(sql: str) -> str:
     with pytest.raises(IntegrityError) as caught, transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(sql)
     return str(caught.value)
@@ -41,32 +41,36 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_plain_sql_cannot_change_frozen_data(frozen, statement):
+def test_plain_sql_cannot_change_frozen_data(frozen_dataset, statement):
     before = list(Item.objects.order_by("pk").values()), list(Norm.objects.order_by("pk").values())
-    assert "set@1" in refused(statement.format(id=frozen.pk))
+    assert "set@1" in execute_refused(statement.format(id=frozen_dataset.pk))
     assert (list(Item.objects.order_by("pk").values()), list(Norm.objects.order_by("pk").values())) == before
 
 
-def test_models_cannot_change_frozen_data(frozen):
-    item = frozen.items.first()
+def test_models_cannot_change_frozen_data(frozen_dataset):
+    item = frozen_dataset.items.first()
     item.input = "changed"
-    for change in (item.save, item.delete, frozen.delete, frozen.items.all().delete):
+    for change in (item.save, item.delete, frozen_dataset.delete, frozen_dataset.items.all().delete):
         with pytest.raises(IntegrityError), transaction.atomic():
             change()
-    assert frozen.items.count() == 9
+    assert frozen_dataset.items.count() == 9
 
 
-def test_an_item_is_not_moved_into_or_out_of_a_frozen_dataset(frozen):
+def test_an_item_is_not_moved_into_or_out_of_a_frozen_dataset(frozen_dataset):
     other = Dataset.objects.create(slug="other")
     loose = Item.objects.create(dataset=other, key="loose")
-    assert "set@1" in refused(f"UPDATE datasets_app_item SET dataset_id = {frozen.pk} WHERE id = {loose.pk}")
-    assert "set@1" in refused(f"UPDATE datasets_app_item SET dataset_id = {other.pk} WHERE dataset_id = {frozen.pk}")
+    assert "set@1" in execute_refused(
+        f"UPDATE datasets_app_item SET dataset_id = {frozen_dataset.pk} WHERE id = {loose.pk}"
+    )
+    assert "set@1" in execute_refused(
+        f"UPDATE datasets_app_item SET dataset_id = {other.pk} WHERE dataset_id = {frozen_dataset.pk}"
+    )
 
 
-def test_title_and_source_can_still_be_corrected(frozen):
-    frozen.title, frozen.source = "A better title", "The first edition"
-    frozen.save(update_fields=["title", "source"])
-    assert curation.hash_stored_items(frozen) == frozen.content_hash
+def test_title_and_source_can_still_be_corrected(frozen_dataset):
+    frozen_dataset.title, frozen_dataset.source = "A better title", "The first edition"
+    frozen_dataset.save(update_fields=["title", "source"])
+    assert curation.hash_stored_items(frozen_dataset) == frozen_dataset.content_hash
 
 
 def test_a_draft_can_be_changed(draft):
@@ -77,6 +81,6 @@ def test_a_draft_can_be_changed(draft):
 @pytest.mark.parametrize("missing", ["content_hash = ''", "approved_at = NULL"])
 def test_the_database_approves_no_dataset_without_its_hash_and_the_time(draft, missing):
     Dataset.objects.filter(pk=draft.pk).update(content_hash="0" * 64, approved_at=timezone.now())
-    assert "approval_is_complete" in refused(
+    assert "approval_is_complete" in execute_refused(
         f"UPDATE datasets_app_dataset SET status = 'approved', {missing} WHERE id = {draft.pk}"
     )

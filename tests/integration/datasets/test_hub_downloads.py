@@ -1,4 +1,4 @@
-"""Datasets of the Hugging Face hub as drafts, from a server on loopback that speaks its endpoints."""
+"""Datasets of the Hugging Face hub as drafts, from a loopback server with the hub's endpoints."""
 
 import io
 import sys
@@ -30,7 +30,7 @@ def hub(monkeypatch, tmp_path):
         yield served
 
 
-def parquet_of(*rows):
+def write_parquet(*rows):
     import pyarrow
     from pyarrow import parquet
 
@@ -44,7 +44,7 @@ def download(*options):
     return Dataset.objects.get()
 
 
-def refused(*options, repository="lab/sums"):
+def download_refused(*options, repository="lab/sums"):
     with pytest.raises(CommandError) as raised:
         call_command("dataset", "download", repository, "--name", "sums", *options)
     assert raised.value.returncode == 2
@@ -83,9 +83,9 @@ def test_a_configuration_of_the_card_names_its_files(hub):
         ],
     }
     hub.files[SECOND] |= {
-        "one/x.parquet": parquet_of({"id": "a", "question": "1 + 1?"}),
-        "two/a.parquet": parquet_of({"id": "b", "question": "2 + 2?"}),
-        "two/b.parquet": parquet_of({"id": "c", "question": "3 + 3?"}),
+        "one/x.parquet": write_parquet({"id": "a", "question": "1 + 1?"}),
+        "two/a.parquet": write_parquet({"id": "b", "question": "2 + 2?"}),
+        "two/b.parquet": write_parquet({"id": "c", "question": "3 + 3?"}),
     }
     dataset = download("--split", "test", "--config", "hard")
     assert list(dataset.items.values_list("key", "input")) == [("b", "2 + 2?"), ("c", "3 + 3?")]
@@ -97,8 +97,8 @@ def test_a_configuration_of_the_card_names_its_files(hub):
 @pytest.mark.slow
 def test_the_usual_names_of_shards_are_found(hub):
     hub.files[SECOND] = {
-        "main/train-00000-of-00001.parquet": parquet_of({"id": "t", "question": "no"}),
-        "main/test-00000-of-00001.parquet": parquet_of({"id": "a", "question": "1 + 1?"}),
+        "main/train-00000-of-00001.parquet": write_parquet({"id": "t", "question": "no"}),
+        "main/test-00000-of-00001.parquet": write_parquet({"id": "a", "question": "1 + 1?"}),
     }
     dataset = download("--split", "test", "--config", "main", "--map", "input=question")
     assert list(dataset.items.values_list("key", flat=True)) == ["a"]
@@ -107,7 +107,7 @@ def test_the_usual_names_of_shards_are_found(hub):
 @pytest.mark.slow
 def test_a_file_can_be_named_if_no_split_is_found(hub):
     hub.files[SECOND] = {"strange/name.jsonl": b'{"id": "a", "question": "1 + 1?"}\n', "other.csv": CSV.encode()}
-    message = refused("--split", "test")
+    message = download_refused("--split", "test")
     assert "no file of the split 'test' was found; choose a data file: other.csv, strange/name.jsonl" in message
     assert download("--data-file", "strange/name.jsonl").item_count == 1
 
@@ -122,7 +122,7 @@ def test_a_dry_run_saves_nothing(hub, capsys):
 @pytest.mark.slow
 def test_errors_of_rows_name_the_row(hub, capsys):
     hub.files[SECOND]["data/test.csv"] = (CSV + "a,again,1\n").encode()
-    assert "1 error; nothing was saved" in refused("--split", "test")
+    assert "1 error; nothing was saved" in download_refused("--split", "test")
     assert "row 3" in capsys.readouterr().err
 
 
@@ -139,17 +139,17 @@ def test_errors_of_rows_name_the_row(hub, capsys):
 def test_refusals_by_the_hub_are_explained(hub, prepare, options, message):
     for name, value in prepare.items():
         setattr(hub, name, value)
-    assert message in refused("--split", "test", *options)
+    assert message in download_refused("--split", "test", *options)
 
 
 def test_an_invalid_name_is_refused_without_a_request(hub):
-    assert "write OWNER/NAME" in refused("--split", "test", repository="../../etc")
+    assert "write OWNER/NAME" in download_refused("--split", "test", repository="../../etc")
     assert not hub.requests
 
 
 def test_an_unreachable_hub_says_what_to_do(hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    message = refused("--split", "test")
+    message = download_refused("--split", "test")
     assert "the Hugging Face hub at 127.0.0.1 cannot be reached" in message
     assert "set HF_ENDPOINT to a mirror, or download the file elsewhere and import it" in message
 
@@ -163,16 +163,16 @@ def test_a_token_is_sent_and_never_shown(hub, monkeypatch, capsys, caplog):
         with pytest.raises(CommandError) as raised:
             call_command("dataset", "download", "lab/sums", "--name", "other", "--split", "test")
     assert {header for _, _, header in hub.requests} == {"Bearer hf_secret"}
-    shown = capsys.readouterr()
+    output = capsys.readouterr()
     stored = f"{dataset.source} {dataset.recipe} {dataset.mapping} {dataset.source_name}"
-    for text in (shown.out, shown.err, caplog.text, str(raised.value), stored):
+    for text in (output.out, output.err, caplog.text, str(raised.value), stored):
         assert "hf_secret" not in text
 
 
 def test_a_token_is_never_sent_unencrypted_to_another_machine(hub, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("HF_ENDPOINT", "http://mirror.invalid")
-    assert "HF_TOKEN would be sent unencrypted" in refused("--split", "test")
+    assert "HF_TOKEN would be sent unencrypted" in download_refused("--split", "test")
 
 
 def test_a_file_that_is_too_large_is_refused_before_its_download(hub):
@@ -183,4 +183,4 @@ def test_a_file_that_is_too_large_is_refused_before_its_download(hub):
 
 def test_a_missing_package_says_how_to_install_it(hub, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert "pip install huggingface-hub" in refused("--split", "test")
+    assert "pip install huggingface-hub" in download_refused("--split", "test")

@@ -21,7 +21,7 @@ SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 
 
 @pytest.fixture
-def keep(tmp_path):
+def write_file(tmp_path):
     def write(content, name="items.csv"):
         path = tmp_path / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -30,7 +30,7 @@ def keep(tmp_path):
     return write
 
 
-def contents(reading):
+def list_contents(reading):
     return [item.content() for item in reading.items]
 
 
@@ -42,19 +42,19 @@ def test_a_reading_is_the_same_as_in_this_process():
         "norms": FileToRead(SAMPLES / "norms.csv", "norms.csv"),
     }
     reading, norms = read_upload(files, {})
-    here = read_items(SAMPLES / "photographs.csv", images=SAMPLES / "photographs")
-    assert contents(reading) == contents(here)
-    assert (reading.mapping, reading.columns) == (here.mapping, here.columns)
-    assert (reading.source_name, reading.source_sha256) == (here.source_name, here.source_sha256)
+    read_here = read_items(SAMPLES / "photographs.csv", images=SAMPLES / "photographs")
+    assert list_contents(reading) == list_contents(read_here)
+    assert (reading.mapping, reading.columns) == (read_here.mapping, read_here.columns)
+    assert (reading.source_name, reading.source_sha256) == (read_here.source_name, read_here.source_sha256)
     assert all(item.image.path.is_file() for item in reading.items)
-    expected = read_norms(SAMPLES / "norms.csv", {item.key: item.category for item in here.items})
+    expected = read_norms(SAMPLES / "norms.csv", {item.key: item.category for item in read_here.items})
     assert (norms.norms, messages(norms.report.warnings)) == (expected.norms, messages(expected.report.warnings))
-    alone = read_norm_table(files["norms"], {item.key: item.category for item in here.items})
+    alone = read_norm_table(files["norms"], {item.key: item.category for item in read_here.items})
     assert alone.norms == expected.norms
 
 
-def test_errors_and_columns_come_back_as_they_were_found(keep):
-    file = keep("id,question,answer\na,One?,1\na,Two?,2\n")
+def test_errors_and_columns_come_back_as_they_were_found(write_file):
+    file = write_file("id,question,answer\na,One?,1\na,Two?,2\n")
     reading, norms = read_upload({"items": file}, {})
     assert messages(reading.errors) == ["row 2 (line 3), key: 'a' is the key of row 1 already"]
     assert reading.errors[0].line == 3
@@ -65,14 +65,14 @@ def test_errors_and_columns_come_back_as_they_were_found(keep):
         ["a", "One?", "1"],
         False,
     )
-    assert read_table_columns(keep(archive({"a.png": picture()}).getvalue(), "a.zip")).brings_images
+    assert read_table_columns(write_file(archive({"a.png": picture()}).getvalue(), "a.zip")).brings_images
 
 
 @pytest.mark.slow
-def test_a_file_that_needs_more_memory_than_the_limit_is_refused_by_name(keep):
-    """A JSON array of 30 MB in which every second character is an object of its own."""
+def test_a_file_that_needs_more_memory_than_the_limit_is_refused_by_name(write_file):
+    """In this JSON array of 30 MB, every second character is an object."""
     rows = '[{"id": "a", "many": [' + ",".join(["{}"] * 10_000_000) + "]}]"
-    file = keep(rows[: 31 * MIB], "many.json")
+    file = write_file(rows[: 31 * MIB], "many.json")
     limits = replace(LIMITS, reader_memory_bytes=300 * MIB)
     reading, _ = read_upload({"items": file}, {}, limits)
     assert messages(reading.errors) == ["file: reading many.json takes more than 300 MiB of memory; split it"]
@@ -80,35 +80,35 @@ def test_a_file_that_needs_more_memory_than_the_limit_is_refused_by_name(keep):
         read_table_columns(file, limits)
 
 
-def test_a_file_that_takes_longer_than_the_limit_is_refused_by_name(keep):
-    file = keep("id,question\n" + "".join(f"{n},Question {n}?\n" for n in range(90_000)))
+def test_a_file_that_takes_longer_than_the_limit_is_refused_by_name(write_file):
+    file = write_file("id,question\n" + "".join(f"{n},Question {n}?\n" for n in range(90_000)))
     reading, _ = read_upload({"items": file}, {}, replace(LIMITS, reader_seconds=0))
     assert messages(reading.errors) == ["file: reading items.csv takes longer than 0 s; split it"]
 
 
-def test_a_killed_reader_is_reported_as_an_error(keep, monkeypatch):
+def test_a_killed_reader_is_reported_as_an_error(write_file, monkeypatch):
     started = []
     original = subprocess.Popen
 
-    def killed(*args, **kwargs):
+    def start_and_kill(*args, **kwargs):
         process = original(*args, **kwargs)
         started.append(process.pid)
         os.kill(process.pid, signal.SIGKILL)
         return process
 
-    monkeypatch.setattr(subprocess, "Popen", killed)
-    reading, _ = read_upload({"items": keep("id,question\na,One?\n")}, {})
+    monkeypatch.setattr(subprocess, "Popen", start_and_kill)
+    reading, _ = read_upload({"items": write_file("id,question\na,One?\n")}, {})
     assert messages(reading.errors) == [
         "file: the process that read items.csv has died (SIGKILL); the file may be damaged"
     ]
     assert len(started) == 1
 
 
-def test_the_reader_ends_if_its_caller_raises(keep, monkeypatch):
+def test_the_reader_ends_if_its_caller_raises(write_file, monkeypatch):
     processes = []
     original = subprocess.Popen
 
-    def noted(*args, **kwargs):
+    def record_process(*args, **kwargs):
         processes.append(original(*args, **kwargs))
         return processes[-1]
 
@@ -118,40 +118,40 @@ def test_the_reader_ends_if_its_caller_raises(keep, monkeypatch):
     def watch(rows):
         raise Discarded
 
-    monkeypatch.setattr(subprocess, "Popen", noted)
+    monkeypatch.setattr(subprocess, "Popen", record_process)
     monkeypatch.setattr(limited_reader, "LOOK_S", 0.01)
     with pytest.raises(Discarded):
-        read_upload({"items": keep("id,question\na,One?\n")}, {}, watch=watch)
+        read_upload({"items": write_file("id,question\na,One?\n")}, {}, watch=watch)
     assert processes[0].returncode == -signal.SIGKILL
 
 
-def test_the_reader_sees_no_key_and_no_database(keep, monkeypatch):
-    """A file could take over the process through its decoder."""
-    seen = []
+def test_the_reader_sees_no_key_and_no_database(write_file, monkeypatch):
+    """A malicious file could take control of the process through a decoder."""
+    recorded = []
     original = subprocess.Popen
 
-    def noted(*args, **kwargs):
-        seen.append(kwargs["env"])
+    def record_process(*args, **kwargs):
+        recorded.append(kwargs["env"])
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(subprocess, "Popen", noted)
+    monkeypatch.setattr(subprocess, "Popen", record_process)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("DATABASE_URL", "postgres://somewhere")
     monkeypatch.setenv("EVALSITE_SECRET_KEY", "secret")
-    reading, _ = read_upload({"items": keep("id,question\na,One?\n")}, {})
+    reading, _ = read_upload({"items": write_file("id,question\na,One?\n")}, {})
     assert reading.ok
-    assert set(seen[0]) <= {*limited_reader.PASSED_ON, *limited_reader.ENVIRONMENT}
+    assert set(recorded[0]) <= {*limited_reader.PASSED_ON, *limited_reader.ENVIRONMENT}
 
 
 def test_the_reader_loads_no_django():
     code = "import sys, datasets_app.importing.reader_process, datasets_app.importing; print('django' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "False"
 
 
-def test_an_image_that_is_not_what_its_name_says_is_refused(keep):
+def test_an_image_that_is_not_what_its_name_says_is_refused(write_file):
     """The reader process is not trusted, because images are shared by their hash."""
-    file = keep(
+    file = write_file(
         archive({"red.png": picture(RED, form="PNG"), "blue.png": picture(BLUE, form="PNG")}).getvalue(), "a.zip"
     )
     reading, _ = read_upload({"items": file}, {})
@@ -170,10 +170,10 @@ def test_an_image_that_is_not_what_its_name_says_is_refused(keep):
 
 
 @pytest.mark.slow
-def test_a_parquet_bomb_is_stopped_by_the_count_before_the_memory_limit(keep):
-    from tests.integration.datasets.test_damaged_files import repeated
+def test_a_parquet_bomb_is_stopped_by_the_count_before_the_memory_limit(write_file):
+    from tests.integration.datasets.test_damaged_files import write_repeated_text
 
-    file = keep(repeated("x" * 190_000, 90_000), "bomb.parquet")
+    file = write_file(write_repeated_text("x" * 190_000, 90_000), "bomb.parquet")
     assert file.path.stat().st_size < 1_000_000
     reading, _ = read_upload({"items": file}, {})
     (error,) = messages(reading.errors)

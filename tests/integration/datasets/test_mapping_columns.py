@@ -73,9 +73,9 @@ def test_an_invalid_mapping_is_refused_with_the_field(mapping, message):
 
 def test_the_command_lines_pairs_are_parsed():
     assert parse_mapping(["key=id", "target={a|after:=}"]) == {"key": "id", "target": "{a|after:=}"}
-    for wrong in (["key"], ["key=a", "key=b"], ["nope=a"]):
+    for mapping in (["key"], ["key=a", "key=b"], ["nope=a"]):
         with pytest.raises(FileError):
-            parse_mapping(wrong)
+            parse_mapping(mapping)
 
 
 def test_a_field_with_an_empty_mapping_stays_empty():
@@ -87,8 +87,8 @@ def test_a_partly_used_column_stays_complete_in_the_metadata():
     table = "id,question,answer\na,Q,Because. #### 7\n"
     item = read_items(upload(table), mapping={"target": "{answer|after:####}"}).items[0]
     assert (item.target, item.metadata) == ("7", {"answer": "Because. #### 7"})
-    whole = read_items(upload(table), mapping={"target": "The answer: {answer}"}).items[0]
-    assert whole.metadata == {}, "a template holds all of the column"
+    mapped_item = read_items(upload(table), mapping={"target": "The answer: {answer}"}).items[0]
+    assert mapped_item.metadata == {}, "a template holds all of the column"
 
 
 def test_other_columns_become_metadata_unless_some_are_named():

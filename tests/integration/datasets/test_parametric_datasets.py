@@ -1,4 +1,4 @@
-"""`dataset parametric`: a space of difficulty becomes a draft, is built again, and is extended."""
+"""`dataset parametric`: a difficulty space becomes a draft, and can be rebuilt and extended."""
 
 import json
 
@@ -18,7 +18,7 @@ from runs_app import run_control
 from runs_app.models import Prompt, Run, Sampler, Trial
 from tests import factories
 from tests.factories.engine import drain, reply
-from tests.integration.datasets.test_dataset_command import dataset, refused
+from tests.integration.datasets.test_dataset_command import run_dataset, run_refused
 
 SPACE = """
 name: example
@@ -42,12 +42,12 @@ def space_file(tmp_path):
     return path
 
 
-def build(text=SPACE, slug="reasoning", **how):
+def build_dataset(text=SPACE, slug="reasoning", **how):
     space = resolve_space(read_space(text), **how)
     return create_parametric_dataset(space, SpaceFiles(text, "space.yaml"), slug=slug, by="test")
 
 
-def contents(found):
+def list_contents(found):
     return [
         (item.key, item.input, item.target, item.choices, item.category, json.dumps(item.metadata, sort_keys=True))
         for item in found
@@ -56,7 +56,7 @@ def contents(found):
 
 @pytest.mark.django_db
 def test_a_dry_run_prints_points_and_cases_of_each_task_and_saves_nothing(space_file):
-    printed = dataset("parametric", space_file, "--name", "reasoning", "--precision", "high", "--dry-run")
+    printed = run_dataset("parametric", space_file, "--name", "reasoning", "--precision", "high", "--dry-run")
     assert "example: precision high, degree 0, density normal, seed 42" in printed
     rows = {line.split()[0]: line.split()[1:] for line in printed.splitlines()}
     assert (rows["arithmetic"], rows["swaps"], rows["total"]) == (
@@ -69,11 +69,16 @@ def test_a_dry_run_prints_points_and_cases_of_each_task_and_saves_nothing(space_
 
 @pytest.mark.django_db
 def test_the_draft_has_every_case_with_its_task_parameters_and_guess_chance(space_file):
-    printed = dataset("parametric", space_file, "--name", "reasoning", "--title", "Reasoning")
+    printed = run_dataset("parametric", space_file, "--name", "reasoning", "--title", "Reasoning")
     assert "reasoning@1 (draft): 14 active items" in printed
-    made = Dataset.objects.get()
-    assert (made.status, made.title, made.source_name, made.item_count) == ("draft", "Reasoning", "space.yaml", 14)
-    first = made.items.get(key="shuffle_length-3-0")
+    created = Dataset.objects.get()
+    assert (created.status, created.title, created.source_name, created.item_count) == (
+        "draft",
+        "Reasoning",
+        "space.yaml",
+        14,
+    )
+    first = created.items.get(key="shuffle_length-3-0")
     case = next(draw_cases("shuffle", {"length": 3}))
     assert (first.input, first.target, first.choices) == (case.input, case.target, list(case.choices))
     assert first.category == "swaps"
@@ -81,20 +86,20 @@ def test_the_draft_has_every_case_with_its_task_parameters_and_guess_chance(spac
     assert first.metadata["params"] == {"length": 3}
     assert first.metadata["guess_chance"] == pytest.approx(1 / 3)
     assert first.metadata["genresult"] == case.genresult
-    curation.approve(made, by="test", reason="tested")
+    curation.approve(created, by="test", reason="tested")
 
 
 @pytest.mark.django_db
 def test_prompt_texts_name_the_task_and_examples_equal_no_case_of_the_point():
-    made = build()
+    created = build_dataset()
     words = get_generator("arithmetic").instructions
     for point in ("arithmetic_length-4_max_depth-1", "shuffle_length-3"):
-        items = list(made.items.filter(metadata__point=point))
+        items = list(created.items.filter(metadata__point=point))
         inputs = {item.input for item in items}
         examples = {item.metadata[f"example_{number}_input"] for item in items for number in (1, 2, 3)}
         assert len(examples) == 3
         assert not examples & inputs
-    item = made.items.get(key="arithmetic_length-4_max_depth-1-0")
+    item = created.items.get(key="arithmetic_length-4_max_depth-1-0")
     assert item.metadata["instruction"] == words.direct
     assert item.metadata["instruction_stepwise"] == words.stepwise
     assert item.metadata["example_1_answer"].startswith("Final Answer: ")
@@ -104,10 +109,10 @@ def test_prompt_texts_name_the_task_and_examples_equal_no_case_of_the_point():
 @pytest.mark.django_db
 def test_examples_have_the_formats_of_their_point_and_its_difficulty_does_not_change_them():
     tasks = "[{name: boolean, params: {format: [ON_OFF, T_F], length: [4, 40], count: 2}}]"
-    made = build(f"name: n\ntasks: {tasks}")
-    answers = {(item.metadata["params"]["format"], item.metadata["example_1_input"]) for item in made.items.all()}
+    created = build_dataset(f"name: n\ntasks: {tasks}")
+    answers = {(item.metadata["params"]["format"], item.metadata["example_1_input"]) for item in created.items.all()}
     assert len(answers) == 2
-    for item in made.items.all():
+    for item in created.items.all():
         allowed = {"ON_OFF": {"ON", "OFF"}, "T_F": {"T", "F"}}[item.metadata["params"]["format"]]
         assert item.metadata["example_1_answer"].removeprefix("Final Answer: ").upper() in allowed
 
@@ -122,78 +127,78 @@ def test_examples_that_equal_a_case_are_replaced():
 
 @pytest.mark.django_db
 def test_the_stored_definition_builds_the_same_items_again():
-    made = build(precision="high")
-    assert contents(rebuild_items(made)) == contents(made.items.order_by("position"))
-    stored = made.parametric_space
+    created = build_dataset(precision="high")
+    assert list_contents(rebuild_items(created)) == list_contents(created.items.order_by("position"))
+    stored = created.parametric_space
     assert stored.file == SPACE
     assert stored.definition_hash == resolve_space(read_space(SPACE), precision="high").definition_hash()
-    again = build(slug="again", precision="high")
-    assert curation.hash_stored_items(again) == curation.hash_stored_items(made)
+    rebuilt = build_dataset(slug="again", precision="high")
+    assert curation.hash_stored_items(rebuilt) == curation.hash_stored_items(created)
 
 
 @pytest.mark.django_db
 def test_a_definition_of_another_generator_version_is_not_rebuilt():
-    made = build()
-    definition = made.parametric_space.read_definition()
+    created = build_dataset()
+    definition = created.parametric_space.read_definition()
     definition["generators"][0]["version"] += 1
     ParametricSpace.objects.update(definition=json.dumps(definition))
     with pytest.raises(SpaceError, match="arithmetic: was built as"):
-        list(rebuild_items(Dataset.objects.get(pk=made.pk)))
+        list(rebuild_items(Dataset.objects.get(pk=created.pk)))
 
 
 @pytest.mark.django_db
 def test_the_space_of_an_approved_dataset_is_frozen():
-    made = build()
-    curation.approve(made, by="test", reason="tested")
+    created = build_dataset()
+    curation.approve(created, by="test", reason="tested")
     for change in (lambda rows: rows.update(definition="{}"), lambda rows: rows.delete()):
         with pytest.raises(DatabaseError, match="frozen"), transaction.atomic():
-            change(ParametricSpace.objects.filter(dataset=made))
+            change(ParametricSpace.objects.filter(dataset=created))
 
 
 @pytest.mark.django_db
 def test_a_draft_is_deleted_with_its_space():
-    curation.delete_draft(build(), by="test")
+    curation.delete_draft(build_dataset(), by="test")
     assert not ParametricSpace.objects.exists()
 
 
 @pytest.mark.django_db
 def test_the_same_name_extends_the_dataset_and_says_what_is_new(space_file):
-    dataset("parametric", space_file, "--name", "reasoning")
-    assert "has all of these 14 items and no others" in refused("parametric", space_file, "--name", "reasoning")
-    assert "14 items as in reasoning@1, 34 new; nothing was saved" in dataset(
+    run_dataset("parametric", space_file, "--name", "reasoning")
+    assert "has all of these 14 items and no others" in run_refused("parametric", space_file, "--name", "reasoning")
+    assert "14 items as in reasoning@1, 34 new; nothing was saved" in run_dataset(
         "parametric", space_file, "--name", "reasoning", "--precision", "high", "--dry-run"
     )
-    dataset("parametric", space_file, "--name", "reasoning", "--precision", "high")
+    run_dataset("parametric", space_file, "--name", "reasoning", "--precision", "high")
     one, two = Dataset.objects.order_by("version")
     assert (two.version, two.parent, two.item_count) == (2, one, 48)
-    later = {row[0]: row for row in contents(two.items.all())}
-    assert [row for row in contents(one.items.all()) if later[row[0]] != row] == []
+    later = {row[0]: row for row in list_contents(two.items.all())}
+    assert [row for row in list_contents(one.items.all()) if later[row[0]] != row] == []
 
 
 @pytest.mark.django_db
 def test_one_and_one_point_zero_are_different_parameters_and_different_items():
     text = "name: n\ntasks: [{name: shapes, params: {scale: [1, 1.0], count: 2}}]"
-    made = build(text)
-    assert [item.key for item in made.items.all()] == [
+    created = build_dataset(text)
+    assert [item.key for item in created.items.all()] == [
         "shapes_scale-1-0", "shapes_scale-1-1", "shapes_scale-1.0-0", "shapes_scale-1.0-1"
     ]  # fmt: skip
-    assert contents(rebuild_items(made)) == contents(made.items.all())
+    assert list_contents(rebuild_items(created)) == list_contents(created.items.all())
 
 
 @pytest.mark.django_db
 def test_errors_name_the_field_and_save_nothing(space_file):
     space_file.write_text(SPACE.replace("max_depth: 1}", "max_deth: 1}"))
-    printed = refused("parametric", space_file, "--name", "reasoning")
+    printed = run_refused("parametric", space_file, "--name", "reasoning")
     assert "max_deth: arithmetic has no such parameter; did you mean max_depth?" in printed
     assert "space.yaml: 1 error; nothing was saved" in printed
-    assert "the file has low, high, not 'none'" in refused(
-        "parametric", _written(space_file, SPACE), "--name", "reasoning", "--precision", "none"
+    assert "the file has low, high, not 'none'" in run_refused(
+        "parametric", write_space(space_file, SPACE), "--name", "reasoning", "--precision", "none"
     )
-    assert "cannot be read" in refused("parametric", space_file.parent / "other.yaml", "--name", "reasoning")
+    assert "cannot be read" in run_refused("parametric", space_file.parent / "other.yaml", "--name", "reasoning")
     assert not Dataset.objects.exists()
 
 
-def _written(path, text):
+def write_space(path, text):
     path.write_text(text)
     return path
 
@@ -207,10 +212,10 @@ def test_a_task_file_beside_the_space_is_read_and_stored(tmp_path):
     path.write_text(
         "name: n\nprecision: {low: {count: 2}}\ntasks: [{name: a, file: tasks/arithmetic.json, mode: manifold}]"
     )
-    dataset("parametric", path, "--name", "reasoning", "--degree", "1")
-    made = Dataset.objects.get()
-    assert {item.metadata["params"]["length"] for item in made.items.all()} == {16}
-    assert set(made.parametric_space.task_files) == {"tasks/arithmetic.json"}
+    run_dataset("parametric", path, "--name", "reasoning", "--degree", "1")
+    created = Dataset.objects.get()
+    assert {item.metadata["params"]["length"] for item in created.items.all()} == {16}
+    assert set(created.parametric_space.task_files) == {"tasks/arithmetic.json"}
 
 
 @pytest.mark.django_db
@@ -226,14 +231,14 @@ def test_items_are_saved_in_batches_and_each_batch_is_reported(monkeypatch):
 
 
 def test_an_extended_dataset_pays_only_for_its_new_items(transactional_db):
-    asked = []
+    requests = []
 
     async def call(request):
-        asked.append(request)
+        requests.append(request)
         return reply("Final Answer: 7")
 
-    def run(made, slug):
-        curation.approve(made, by="test", reason="tested")
+    def run_experiment(source, slug):
+        curation.approve(source, by="test", reason="tested")
         prompt = Prompt.objects.filter(name="shots").first() or factories.make_prompt(
             "shots",
             messages=[
@@ -245,16 +250,16 @@ def test_an_extended_dataset_pays_only_for_its_new_items(transactional_db):
         )
         sampler = Sampler.objects.filter(name="same").first() or factories.make_sampler("same")
         experiment = factories.make_experiment(
-            slug, dataset=made, prompts=[prompt], samplers=[sampler], samples=1, max_usd=None
+            slug, dataset=source, prompts=[prompt], samplers=[sampler], samples=1, max_usd=None
         )
         run_control.launch(experiment, by="test")
         drain(call)
         return Run.objects.get(experiment=experiment)
 
-    assert run(build(), "first").n_done == 14
-    assert len(asked) == 14
-    second = run(build(precision="high"), "second")
+    assert run_experiment(build_dataset(), "first").n_done == 14
+    assert len(requests) == 14
+    second = run_experiment(build_dataset(precision="high"), "second")
     assert second.n_done == 48
-    assert len(asked) == 48
+    assert len(requests) == 48
     reused = Trial.objects.filter(run=second, from_cache=True).values_list("item__key", flat=True)
     assert sorted(reused) == sorted(Item.objects.filter(dataset__version=1).values_list("key", flat=True))

@@ -13,11 +13,11 @@ from datasets_app.models import Dataset, Item, TransitionError
 from tests.factories.files import upload
 
 pytestmark = pytest.mark.django_db(transaction=True)
-DEADLINE = 60  # seconds until a wait counts as stuck
+DEADLINE = 60  # Seconds until a wait counts as stuck.
 
 
-def together(*actions):
-    """Run each action in a thread with a connection of its own, all started at once; what each returned or raised."""
+def run_together(*actions):
+    """Run the actions concurrently, each in a thread with its own connection; return their results or errors."""
     start = Barrier(len(actions), timeout=DEADLINE)
 
     def run(action):
@@ -33,12 +33,12 @@ def together(*actions):
         return [future.result(timeout=DEADLINE) for future in [pool.submit(run, action) for action in actions]]
 
 
-def fresh(dataset: Dataset) -> Dataset:
+def reload_dataset(dataset: Dataset) -> Dataset:
     return Dataset.objects.get(pk=dataset.pk)
 
 
 def test_of_concurrent_approvals_one_succeeds(draft):
-    outcomes = together(*[lambda: curation.approve(fresh(draft), by="a test", reason="ok")] * 6)
+    outcomes = run_together(*[lambda: curation.approve(reload_dataset(draft), by="a test", reason="ok")] * 6)
     assert sum(outcome is None for outcome in outcomes) == 1
     assert sum(isinstance(outcome, TransitionError) for outcome in outcomes) == 5
     assert draft.history.filter(to_value="approved").count() == 1
@@ -51,11 +51,11 @@ def test_an_approval_includes_every_item_that_was_added(draft, attempt):
     def insert(number):
         return lambda: Item.objects.create(dataset_id=draft.pk, key=f"late-{number}", input="Q")
 
-    outcomes = together(
-        *(insert(n) for n in range(5)), lambda: curation.approve(fresh(draft), by="a test", reason="ok")
+    outcomes = run_together(
+        *(insert(n) for n in range(5)), lambda: curation.approve(reload_dataset(draft), by="a test", reason="ok")
     )
     assert all(isinstance(outcome, Item | IntegrityError | None.__class__) for outcome in outcomes)
-    approved = fresh(draft)
+    approved = reload_dataset(draft)
     assert approved.status == "approved"
     assert approved.content_hash == curation.hash_stored_items(approved)
     assert approved.active_count == approved.items.count()
@@ -66,39 +66,39 @@ def test_an_approval_waits_for_a_change_in_progress(draft):
 
     def slow_import():
         with transaction.atomic():
-            save_items(fresh(draft), read_items(upload("id,text\nlate,Q\n")), by="a test")
+            save_items(reload_dataset(draft), read_items(upload("id,text\nlate,Q\n")), by="a test")
             inserted.set()
             go_on.wait(DEADLINE)
 
     def approve():
         inserted.wait(DEADLINE)
         go_on.set()  # The approval starts while the import holds the draft, and ends after it.
-        curation.approve(fresh(draft), by="a test", reason="ok")
+        curation.approve(reload_dataset(draft), by="a test", reason="ok")
 
-    assert together(slow_import, approve) == [None, None]
-    assert fresh(draft).active_count == 10
-    assert curation.hash_stored_items(fresh(draft)) == fresh(draft).content_hash
+    assert run_together(slow_import, approve) == [None, None]
+    assert reload_dataset(draft).active_count == 10
+    assert curation.hash_stored_items(reload_dataset(draft)) == reload_dataset(draft).content_hash
 
 
 def test_concurrent_exclusions_neither_deadlock_nor_miscount(draft):
     def exclude(key):
-        return lambda: curation.exclude_items(fresh(draft), [key], by="a test", reason="x")
+        return lambda: curation.exclude_items(reload_dataset(draft), [key], by="a test", reason="x")
 
-    assert together(*(exclude(f"k{n}") for n in range(8))) == [None] * 8
-    assert fresh(draft).active_count == 1
+    assert run_together(*(exclude(f"k{n}") for n in range(8))) == [None] * 8
+    assert reload_dataset(draft).active_count == 1
 
 
 def test_concurrent_imports_get_different_versions(db):
     def load():
         return create_dataset(read_items(upload("id,text\na,Q\n")), slug="new", by="a test")
 
-    assert sorted(str(dataset) for dataset in together(*[load] * 6)) == [f"new@{n}" for n in range(1, 7)]
+    assert sorted(str(dataset) for dataset in run_together(*[load] * 6)) == [f"new@{n}" for n in range(1, 7)]
 
 
 def test_a_draft_is_either_deleted_or_approved(draft):
-    outcomes = together(
-        lambda: curation.delete_draft(fresh(draft), by="a test"),
-        lambda: curation.approve(fresh(draft), by="a test", reason="ok"),
+    outcomes = run_together(
+        lambda: curation.delete_draft(reload_dataset(draft), by="a test"),
+        lambda: curation.approve(reload_dataset(draft), by="a test", reason="ok"),
     )
     assert sum(outcome is None for outcome in outcomes) == 1
     assert [dataset.status for dataset in Dataset.objects.all()] in ([], ["approved"])

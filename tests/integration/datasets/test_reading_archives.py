@@ -29,7 +29,7 @@ def test_an_archive_with_two_tables_is_refused():
     assert "several tables" in str(read_items(archive({"a.csv": "id\n", "b.jsonl": "{}"})).errors[0])
 
 
-def refused(file) -> str:
+def read_refused(file) -> str:
     reading = read_items(file)
     assert reading.items == []
     assert len(reading.errors) == 1
@@ -38,7 +38,7 @@ def refused(file) -> str:
 
 @pytest.mark.parametrize("name", ["../evil.jpg", "a/../../evil.jpg", "/etc/evil.jpg", "C:/evil.jpg", "..\\evil.jpg"])
 def test_names_that_lead_outside_are_refused(name):
-    assert "outside itself" in refused(archive({"cat.jpg": picture(), name: picture()}))
+    assert "outside itself" in read_refused(archive({"cat.jpg": picture(), name: picture()}))
 
 
 def test_a_link_is_refused():
@@ -47,18 +47,18 @@ def test_a_link_is_refused():
         link = zipfile.ZipInfo("cat.jpg")
         link.external_attr = 0o120777 << 16
         packed.writestr(link, "/etc/passwd")
-    assert "is a link" in refused(upload(buffer.getvalue(), "a.zip"))
+    assert "is a link" in read_refused(upload(buffer.getvalue(), "a.zip"))
 
 
 def test_an_encrypted_member_is_refused():
     data = bytearray(archive({"cat.jpg": picture()}).getvalue())
     for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         data[data.index(mark) + offset] |= 1
-    assert "encrypted" in refused(upload(bytes(data), "a.zip"))
+    assert "encrypted" in read_refused(upload(bytes(data), "a.zip"))
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked():
-    assert "200 times" in refused(archive({"cat.jpg": b"\0" * 5_000_000}))
+    assert "200 times" in read_refused(archive({"cat.jpg": b"\0" * 5_000_000}))
 
 
 def test_a_false_size_is_detected():
@@ -70,7 +70,7 @@ def test_a_false_size_is_detected():
 
 
 def test_a_file_that_is_not_an_archive_is_refused():
-    assert "cannot be opened" in refused(upload(b"PK\x03\x04 nothing else", "a.zip"))
+    assert "cannot be opened" in read_refused(upload(b"PK\x03\x04 nothing else", "a.zip"))
     assert (
         "cannot be opened" in messages(read_items(upload("id,image\na,b\n"), images=upload(b"none", "a.zip")).errors)[0]
     )

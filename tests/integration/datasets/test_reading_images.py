@@ -1,4 +1,4 @@
-"""Images from strangers: decoded under limits and encoded again."""
+"""Untrusted images: decoded within limits and re-encoded."""
 
 import gc
 import io
@@ -12,7 +12,7 @@ from datasets_app.importing import BadImage, Limits, make_thumbnail, read_image,
 from tests.factories.files import BLUE, RED, archive, messages, picture, upload
 
 
-def decoded(data: bytes) -> Image.Image:
+def decode(data: bytes) -> Image.Image:
     return Image.open(io.BytesIO(data))
 
 
@@ -28,7 +28,7 @@ def test_data_behind_or_inside_an_image_is_removed():
     data = picture(exif=exif, comment=b"<script>") + b"<html><script>alert(1)</script></html>"
     stored = read_image(data)
     assert b"script" not in stored.data
-    assert decoded(stored.data).getexif() == {}
+    assert decode(stored.data).getexif() == {}
 
 
 def test_text_in_a_png_is_removed():
@@ -43,7 +43,7 @@ def test_text_in_a_png_is_removed():
 
 def test_an_image_is_turned_upright():
     exif = Image.Exif()
-    exif[0x0112] = 6  # turned by a quarter
+    exif[0x0112] = 6  # Rotated by 90 degrees.
     assert (read_image(picture(size=(40, 30), exif=exif)).width, read_image(picture(size=(40, 30))).width) == (30, 40)
 
 
@@ -52,7 +52,7 @@ def test_png_stays_lossless_and_transparent():
     Image.new("RGBA", (8, 8), (10, 200, 30, 77)).save(buffer, "PNG")
     stored = read_image(buffer.getvalue())
     assert stored.format == "png"
-    assert decoded(stored.data).getpixel((3, 3)) == (10, 200, 30, 77)
+    assert decode(stored.data).getpixel((3, 3)) == (10, 200, 30, 77)
 
 
 def test_a_webp_becomes_a_jpeg_and_a_gif_its_first_frame():
@@ -62,7 +62,7 @@ def test_a_webp_becomes_a_jpeg_and_a_gif_its_first_frame():
     frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:])
     stored = read_image(buffer.getvalue())
     assert stored.format == "png"
-    assert decoded(stored.data).convert("RGB").getpixel((0, 0)) == RED
+    assert decode(stored.data).convert("RGB").getpixel((0, 0)) == RED
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "CMYK", "I;16", "RGBA"])
@@ -76,7 +76,7 @@ def test_every_mode_of_an_image_is_read(mode):
 def test_sixteen_bit_grey_keeps_its_shades():
     buffer = io.BytesIO()
     Image.new("I;16", (4, 4), 0x8000).save(buffer, "PNG")
-    assert decoded(read_image(buffer.getvalue()).data).getpixel((0, 0)) == 128
+    assert decode(read_image(buffer.getvalue()).data).getpixel((0, 0)) == 128
 
 
 def test_long_images_are_scaled_down():
@@ -84,24 +84,27 @@ def test_long_images_are_scaled_down():
     assert (stored.width, stored.height) == (2048, 205)
 
 
-def png_header(width: int, height: int) -> bytes:
-    """A PNG with a false size and almost no data."""
+def make_png_header(width: int, height: int) -> bytes:
+    """Return a PNG with a false size and almost no data."""
 
-    def chunk(kind: bytes, body: bytes) -> bytes:
+    def make_chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+        b"\x89PNG\r\n\x1a\n"
+        + make_chunk(b"IHDR", header)
+        + make_chunk(b"IDAT", zlib.compress(b"\0" * 100))
+        + make_chunk(b"IEND", b"")
     )
 
 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (png_header(12_000, 12_000), "pixels"),
-        (png_header(100_000, 100_000), "pixels"),
-        (png_header(20, 20), "no readable"),
+        (make_png_header(12_000, 12_000), "pixels"),
+        (make_png_header(100_000, 100_000), "pixels"),
+        (make_png_header(20, 20), "no readable"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "no readable"),
         (b"", "no readable"),
         (picture()[:200], "no readable"),
@@ -129,7 +132,7 @@ def test_a_file_that_is_too_large_is_not_decoded():
 def test_a_thumbnail_is_a_small_jpeg_on_white():
     buffer = io.BytesIO()
     Image.new("RGBA", (1000, 500), (0, 0, 0, 0)).save(buffer, "PNG")
-    small = decoded(make_thumbnail(read_image(buffer.getvalue()).data))
+    small = decode(make_thumbnail(read_image(buffer.getvalue()).data))
     assert (small.format, small.size, small.getpixel((5, 5))) == ("JPEG", (320, 160), (255, 255, 255))
 
 

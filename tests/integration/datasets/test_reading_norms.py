@@ -26,7 +26,7 @@ def test_a_long_table_has_a_row_for_each_norm():
 
 
 def test_small_differences_of_keys_are_repaired_and_reported():
-    """Old line ends, a column without a name, blanks behind keys, and other spellings."""
+    """The table has old line ends, an unnamed column, trailing blanks in keys, and other spellings."""
     text = ",Theme,Category,Valence_mean\r1,Bark 5 ,Objects,4.2\r2,acorns  1,object,5\r3,Cat 2.jpg,Scene,6\r"
     reading = read_norms(upload(text), ITEMS)
     assert reading.ok
@@ -101,5 +101,5 @@ def test_the_real_items_carry_their_norms():
     reading = read_items(recording("uniform40-items.csv"), mapping={"input": "image_id"})
     assert len(reading.items) == 40
     assert {norm.dimension for item in reading.items for norm in item.norms} == {"valence", "arousal"}
-    again = read_norms(recording("uniform40-items.csv"), {item.key: item.category for item in reading.items})
-    assert again.norms == [norm for item in reading.items for norm in item.norms]
+    second_reading = read_norms(recording("uniform40-items.csv"), {item.key: item.category for item in reading.items})
+    assert second_reading.norms == [norm for item in reading.items for norm in item.norms]

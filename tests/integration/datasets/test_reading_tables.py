@@ -1,4 +1,4 @@
-"""Files to rows: every line end, delimiter, encoding and shape that people send."""
+"""Reading of tables: line ends, delimiters, encodings and shapes of real files."""
 
 import io
 import json

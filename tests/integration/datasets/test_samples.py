@@ -1,4 +1,4 @@
-"""The samples that are shipped: complete, small, and right."""
+"""The shipped samples: complete, small and correct."""
 
 import csv
 import datetime

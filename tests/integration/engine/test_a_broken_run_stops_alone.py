@@ -96,14 +96,14 @@ def test_a_run_with_an_unreadable_design_stops_alone_and_its_claims_are_released
 
 
 def test_each_of_several_broken_runs_stops_with_its_own_reason(lease_unchecked, run, broken):
-    other = factories.make_experiment("broken-too", samples=2, max_usd=None)
-    (third,) = factories.make_runs(other)
-    factories.plan_trials(third)
+    second_experiment = factories.make_experiment("broken-too", samples=2, max_usd=None)
+    (third_run,) = factories.make_runs(second_experiment)
+    factories.plan_trials(third_run)
     poison_lease(broken)
-    poison_counter(third)
+    poison_counter(third_run)
     drain(answering())
     assert is_stopped_alone(broken, run, "interval out of range")
-    assert is_stopped_alone(third, run, "overflow")
+    assert is_stopped_alone(third_run, run, "overflow")
 
 
 def test_a_corrected_run_continues_when_resumed(lease_unchecked, run, broken):

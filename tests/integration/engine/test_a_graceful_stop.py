@@ -18,13 +18,13 @@ def drain_and_stop(call, grace_s):
         drain = Drain(call, registration, DrainLimits(concurrency=3, until_idle=True, grace_s=grace_s))
         started = []
 
-        async def counted(request):
+        async def count_call(request):
             started.append(request)
             if len(started) == 3:
                 drain.stop()
             return await call(request)
 
-        drain.call = counted
+        drain.call = count_call
         return await drain.run()
 
     return asyncio.run(go())

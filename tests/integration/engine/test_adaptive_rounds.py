@@ -18,12 +18,12 @@ from runs_app.models import Endpoint, Experiment, Point, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import drain, reply
-from tests.integration.engine.test_lock_waits import in_another_session
+from tests.integration.engine.test_lock_waits import run_in_another_session
 
 ADAPTIVE = {"by": "category", "scorer": "exact_match", "round": 8, "max": 40, "targetci": 0.2}
 
 
-def questions(n, category, **fields):
+def make_questions(n, category, **fields):
     return [
         {
             "key": f"{category}-{i}",
@@ -36,7 +36,7 @@ def questions(n, category, **fields):
     ]
 
 
-def make(items, *, samples=1, adaptive=ADAPTIVE, **fields):
+def make_rounds_experiment(items, *, samples=1, adaptive=ADAPTIVE, **fields):
     team = factories.make_team()
     return factories.make_experiment(
         "rounds",
@@ -54,7 +54,7 @@ def launch(experiment, **how):
     return Run.objects.get(experiment=experiment)
 
 
-def answering(right, **fields):
+def answer_by_rule(right, **fields):
     """Return a provider that answers correctly if `right(question)`."""
 
     async def call(request):
@@ -86,16 +86,16 @@ def answer_a_round_and_crash():
         patch.setattr(adaptive_rounds.RoundScheduler, "decide_if_due", lambda scheduler: 0)
         patch.setattr(adaptive_rounds.RoundScheduler, "decide_now", crash)
         with pytest.raises(Crash):
-            drain(answering(easy_is_right))
+            drain(answer_by_rule(easy_is_right))
 
 
-def points_of(run):
+def get_points(run):
     return {point.label: point for point in run.points.defer("items")}
 
 
 @pytest.fixture
 def experiment(transactional_db):
-    return make(questions(40, "easy") + questions(40, "hard"))
+    return make_rounds_experiment(make_questions(40, "easy") + make_questions(40, "hard"))
 
 
 def test_a_launch_plans_only_the_first_round_of_each_point(experiment):
@@ -109,15 +109,15 @@ def test_a_launch_plans_only_the_first_round_of_each_point(experiment):
 
 def test_a_decided_point_stops_and_the_other_continues(experiment):
     run = launch(experiment)
-    drain(answering(easy_is_right))
+    drain(answer_by_rule(easy_is_right))
 
-    easy, hard = points_of(run).values()
+    easy, hard = get_points(run).values()
     # Eight of eight right is known to within .162; half right takes 24 cases to be known to within .2 (.186).
     assert (easy.status, easy.n_planned, easy.n_correct, easy.n_total) == ("enough", 8, 8, 8)
     assert hard.n_planned == len(hard.rounds) * 8 > 16
     assert (hard.status, hard.half_width <= 0.2) == ("enough", True)
     assert hard.reason == f"the interval is ±{hard.half_width:.4f} after {hard.n_total} cases, within ±0.2"
-    assert [one["status"] for one in hard.rounds] == ["open"] * (len(hard.rounds) - 1) + ["enough"]
+    assert [round_data["status"] for round_data in hard.rounds] == ["open"] * (len(hard.rounds) - 1) + ["enough"]
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_pending) == ("done", 8 + hard.n_planned, 0)
     assert find_differences() == []
@@ -125,104 +125,106 @@ def test_a_decided_point_stops_and_the_other_continues(experiment):
 
 def test_unplanned_cases_are_neither_spent_nor_reserved(experiment):
     run = launch(experiment)
-    drain(answering(easy_is_right))
+    drain(answer_by_rule(easy_is_right))
 
     experiment.refresh_from_db()
-    asked = sum(point.n_planned for point in run.points.all())
-    assert asked < 80
-    assert run.trials.count() == asked
-    assert experiment.spent_usd == asked * Decimal("0.001")
+    n_planned = sum(point.n_planned for point in run.points.all())
+    assert n_planned < 80
+    assert run.trials.count() == n_planned
+    assert experiment.spent_usd == n_planned * Decimal("0.001")
     assert experiment.reserved_usd == 0
 
 
 def test_every_condition_gets_the_same_cases_in_the_same_order(transactional_db):
-    experiment = make(questions(40, "easy"))
+    experiment = make_rounds_experiment(make_questions(40, "easy"))
     experiment.language_models.add(factories.make_model("other"))
     run_control.launch(experiment, by=experiment.owner)
-    one, other = Run.objects.filter(experiment=experiment)
-    assert one.points.get().items == other.points.get().items
-    assert one.points.get().items != sorted(one.points.get().items)
-    assert set(one.trials.values_list("item", "sample_idx")) == set(other.trials.values_list("item", "sample_idx"))
+    first_run, second_run = Run.objects.filter(experiment=experiment)
+    assert first_run.points.get().items == second_run.points.get().items
+    assert first_run.points.get().items != sorted(first_run.points.get().items)
+    assert set(first_run.trials.values_list("item", "sample_idx")) == set(
+        second_run.trials.values_list("item", "sample_idx")
+    )
 
 
 def test_a_smaller_number_of_cases_is_a_prefix_of_a_larger_one(transactional_db):
-    experiment = make(questions(40, "easy"))
+    experiment = make_rounds_experiment(make_questions(40, "easy"))
     run = launch(experiment)
     point = run.points.get()
     assert list(run.trials.order_by("pk").values_list("item", flat=True)) == point.items[:8]
-    drain(answering(lambda question: True))
+    drain(answer_by_rule(lambda question: True))
     Experiment.objects.update(adaptive={**ADAPTIVE, "round": 8, "targetci": 0.01})
     Point.objects.update(status="open")
     Run.objects.update(status="running")
-    drain(answering(lambda question: True))
-    asked = list(run.trials.order_by("pk").values_list("item", flat=True))
-    assert asked == point.items
+    drain(answer_by_rule(lambda question: True))
+    item_ids = list(run.trials.order_by("pk").values_list("item", flat=True))
+    assert item_ids == point.items
 
 
 def test_items_repeat_only_after_all_items_and_then_the_point_is_exhausted(transactional_db):
-    experiment = make(questions(5, "hard"), samples=3)
+    experiment = make_rounds_experiment(make_questions(5, "hard"), samples=3)
     run = launch(experiment)
     assert sorted(run.trials.values_list("sample_idx", flat=True)) == [0] * 5 + [1] * 3
-    drain(answering(is_even))
+    drain(answer_by_rule(is_even))
     point = run.points.get()
     assert (point.status, point.n_planned, point.n_total) == ("exhausted", 15, 15)
-    told = "after 15 cases (worth 5 answers to different items), the maximum; the target is ±0.2"
-    assert point.reason.endswith(told)
+    reason = "after 15 cases (worth 5 answers to different items), the maximum; the target is ±0.2"
+    assert point.reason.endswith(reason)
     # Each item is right three times or never, so the interval is that of 5 answers.
-    found = point.interval(0.95, "mapped")
-    assert (point.effective_n, found.margin) == (pytest.approx(5), pytest.approx(point.half_width))
-    assert found.margin == pytest.approx(wilson(point.n_correct / 3, 5).margin)
+    interval = point.interval(0.95, "mapped")
+    assert (point.effective_n, interval.margin) == (pytest.approx(5), pytest.approx(point.half_width))
+    assert interval.margin == pytest.approx(wilson(point.n_correct / 3, 5).margin)
 
 
 @pytest.mark.slow
 def test_more_samples_reopen_an_exhausted_point(transactional_db):
-    experiment = make(questions(5, "hard"), samples=3)
+    experiment = make_rounds_experiment(make_questions(5, "hard"), samples=3)
     run = launch(experiment)
-    drain(answering(is_even))
+    drain(answer_by_rule(is_even))
     Experiment.objects.update(samples=8)
     launch(Experiment.objects.get())
     run.refresh_from_db()
     assert (run.status, run.n_pending) == ("running", 8)
-    drain(answering(is_even))
+    drain(answer_by_rule(is_even))
     assert run.points.get().n_total > 15
     assert find_differences() == []
 
 
 def test_guess_chances_of_choices_widen_the_interval(transactional_db):
-    experiment = make(questions(40, "easy", choices=["right", "wrong"]))
+    experiment = make_rounds_experiment(make_questions(40, "easy", choices=["right", "wrong"]))
     run = launch(experiment)
-    drain(answering(lambda question: True))
+    drain(answer_by_rule(lambda question: True))
     point = run.points.get()
     assert point.guess_chances == point.n_total / 2
     assert point.n_planned > 8  # Without choices eight were enough.
 
 
 def test_truncated_answers_are_counted_separately_and_can_abort_a_point(transactional_db):
-    experiment = make(questions(40, "easy"), adaptive={**ADAPTIVE, "abortht": 0.5})
+    experiment = make_rounds_experiment(make_questions(40, "easy"), adaptive={**ADAPTIVE, "abortht": 0.5})
     run = launch(experiment)
-    drain(answering(lambda question: True, finish_reason="length"))
+    drain(answer_by_rule(lambda question: True, finish_reason="length"))
     point = run.points.get()
     assert (point.status, point.n_truncated, point.n_total, point.n_planned) == ("aborted", 8, 0, 8)
     assert point.reason == "8 of 8 answers were truncated (100.0%), above the limit of 50.0%"
 
 
 def test_unreadable_answers_do_not_count_as_cases(transactional_db):
-    experiment = make(questions(40, "easy"), adaptive={**ADAPTIVE, "scorer": "multiple_choice"})
+    experiment = make_rounds_experiment(make_questions(40, "easy"), adaptive={**ADAPTIVE, "scorer": "multiple_choice"})
     run = launch(experiment)
-    drain(answering(lambda question: False))
+    drain(answer_by_rule(lambda question: False))
     point = run.points.get()
     assert (point.status, point.n_unread, point.n_total) == ("exhausted", 40, 0)
 
 
 @pytest.mark.parametrize(("on_empty", "scored", "unread"), [("keep", 8, 0), ("skip", 4, 4)])
 def test_blank_answers_count_as_cases_only_if_they_are_graded(transactional_db, on_empty, scored, unread):
-    experiment = make(questions(8, "easy"), adaptive={**ADAPTIVE, "max": 8}, on_empty=on_empty)
+    experiment = make_rounds_experiment(make_questions(8, "easy"), adaptive={**ADAPTIVE, "max": 8}, on_empty=on_empty)
     run = launch(experiment)
 
-    async def blank_half_of_the_time(request):
+    async def answer_half_blank(request):
         return reply("right" if is_even(request.messages[-1]["content"]) else "")
 
-    drain(blank_half_of_the_time)
+    drain(answer_half_blank)
     point = run.points.get()
     assert (point.n_correct, point.n_total, point.n_unread) == (4, scored, unread)
     assert Grading.objects.count() == scored
@@ -233,7 +235,7 @@ def test_parameters_can_define_points(transactional_db):
         {"key": f"k{i}", "input": f"question {i}", "target": "right", "metadata": {"length": 8 * (i % 2), "depth": 1}}
         for i in range(20)
     ]
-    run = launch(make(items, adaptive={**ADAPTIVE, "by": ["length", "depth"]}))
+    run = launch(make_rounds_experiment(items, adaptive={**ADAPTIVE, "by": ["length", "depth"]}))
     assert [point.label for point in run.points.all()] == ["depth 1, length 0", "depth 1, length 8"]
     assert run.n_pending == 16
 
@@ -270,7 +272,7 @@ def test_a_decision_that_fails_before_it_is_written_changes_nothing(experiment, 
     assert run.trials.count() == 16
 
     monkeypatch.setattr(adaptive_rounds, "finish_runs", whole)
-    drain(answering(easy_is_right))
+    drain(answer_by_rule(easy_is_right))
     assert set(run.points.values_list("status", flat=True)) == {"enough"}
     assert find_differences() == []
 
@@ -310,7 +312,7 @@ def test_the_next_round_is_planned_while_a_worker_holds_the_endpoint(experiment)
     answer_a_round_and_crash()
     with transaction.atomic():
         Endpoint.objects.select_for_update(no_key=True).get()
-        assert in_another_session(decisions.decide_due) == 2
+        assert run_in_another_session(decisions.decide_due) == 2
     assert find_differences() == []
 
 
@@ -320,7 +322,7 @@ def test_a_paused_run_decides_when_it_is_resumed(experiment):
     run_control.pause(Run.objects.all(), by=experiment.owner)
     assert decisions.decide_due() == 0
     run_control.resume(Run.objects.all(), by=experiment.owner)
-    drain(answering(easy_is_right))
+    drain(answer_by_rule(easy_is_right))
     run.refresh_from_db()
     assert run.status == "done"
 
@@ -338,18 +340,20 @@ def test_points_of_a_cancelled_run_are_closed_with_their_counts(experiment):
 
 
 def test_failed_trials_count_towards_the_maximum_and_their_retry_decides_again(transactional_db):
-    experiment = make(questions(16, "hard"), adaptive={**ADAPTIVE, "max": 16}, stop_failure_rate=1)
+    experiment = make_rounds_experiment(
+        make_questions(16, "hard"), adaptive={**ADAPTIVE, "max": 16}, stop_failure_rate=1
+    )
     run = launch(experiment)
 
-    async def refusing(request):
+    async def refuse_call(request):
         raise CallFailure(ErrorClass.BAD_REQUEST, "no", http_status=400)
 
-    drain(refusing)
+    drain(refuse_call)
     point = run.points.get()
     assert (point.status, point.n_failed, point.n_total) == ("exhausted", 16, 0)
 
     run_control.retry_failed(Run.objects.all(), by=experiment.owner)
-    drain(answering(lambda question: True))
+    drain(answer_by_rule(lambda question: True))
     point = run.points.get()
     assert (point.status, point.n_failed, point.n_total) == ("enough", 0, 16)
     assert len(point.rounds) == 3
@@ -357,18 +361,18 @@ def test_failed_trials_count_towards_the_maximum_and_their_retry_decides_again(t
 
 def test_an_experiment_is_deleted_with_its_points(experiment):
     launch(experiment)
-    drain(answering(easy_is_right))
+    drain(answer_by_rule(easy_is_right))
     deletion.delete(experiment, by=experiment.owner)
     assert not Point.objects.exists()
 
 
 def test_trials_of_a_pilot_are_not_repeated(experiment):
     launch(experiment, pilot=20)
-    drain(answering(easy_is_right))
+    drain(answer_by_rule(easy_is_right))
     run = launch(experiment)
     planned = Trial.objects.filter(status="pending").count()
     assert 0 < planned < 16
-    drain(answering(easy_is_right))
+    drain(answer_by_rule(easy_is_right))
     run.refresh_from_db()
     assert run.status == "done"
     assert run.points.filter(status="open").count() == 0

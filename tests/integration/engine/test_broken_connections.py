@@ -17,24 +17,24 @@ from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import admit, answering, drain, expire_leases, register_worker, reply, result_of_text
 
 
-def failing_once(monkeypatch, owner, name, error):
+def fail_first_call(monkeypatch, owner, name, error):
     """Wrap the real function so that its first call fails."""
     real, calls = getattr(owner, name), []
 
-    def work(*arguments):
+    def wrapped(*arguments):
         calls.append(arguments)
         if len(calls) == 1:
             raise error
         return real(*arguments)
 
-    monkeypatch.setattr(owner, name, work)
+    monkeypatch.setattr(owner, name, wrapped)
     return calls
 
 
 @pytest.mark.parametrize("error", [OperationalError("gone"), InterfaceError("closed")])
 def test_claims_lost_with_a_broken_connection_are_released_without_an_attempt(run, monkeypatch, error):
     monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
-    failing_once(monkeypatch, DesignCache, "fetch", error)
+    fail_first_call(monkeypatch, DesignCache, "fetch", error)
     drain(answering(), concurrency=4)
     assert set(run.trials.values_list("status", "attempts")) == {("done", 1)}
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
@@ -43,35 +43,35 @@ def test_claims_lost_with_a_broken_connection_are_released_without_an_attempt(ru
 
 def test_calls_in_flight_survive_a_broken_connection(run, monkeypatch):
     monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
-    failing_once(monkeypatch, worker_module, "run_cycle", OperationalError("gone"))
-    asked = []
+    fail_first_call(monkeypatch, worker_module, "run_cycle", OperationalError("gone"))
+    received = []
 
     async def call(request):
-        asked.append(request)
+        received.append(request)
         return reply()
 
     drain(call)
-    assert len(asked) == 6
+    assert len(received) == 6
     assert find_differences() == []
 
 
 def test_an_answer_that_the_database_refuses_fails_only_its_own_trial(run):
-    asked = []
+    received = []
 
     async def call(request):
-        asked.append(request)
-        return reply(output_tokens=2**40 if len(asked) == 2 else 5)
+        received.append(request)
+        return reply(output_tokens=2**40 if len(received) == 2 else 5)
 
     drain(call)
     assert set(run.trials.filter(status="failed").values_list("error_class", flat=True)) == {"internal_error"}
     assert run.trials.filter(status="done").count() == 5
-    assert len(asked) == 6
+    assert len(received) == 6
     assert find_differences() == []
 
 
 def test_long_answers_are_written_in_several_statements(run, monkeypatch):
     monkeypatch.setattr(recorder, "MAX_BATCH_CHARS", 100)
-    portions = failing_once(monkeypatch, worker_cycle, "write_trials", OperationalError("gone"))
+    portions = fail_first_call(monkeypatch, worker_cycle, "write_trials", OperationalError("gone"))
     monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
     drain(answering("x" * 90))
     assert max(len(results) for results, _ in portions) == 1
@@ -108,7 +108,7 @@ def test_a_request_that_cannot_be_built_fails_only_its_own_trial(run, monkeypatc
 def test_the_heartbeat_continues_after_an_error(run, monkeypatch):
     Experiment.objects.update(lease_s=1)
     monkeypatch.setattr(worker_module, "HEARTBEAT_S", 0.02)
-    beats = failing_once(monkeypatch, WorkerRegistration, "send_heartbeat", ValueError("a bug"))
+    beats = fail_first_call(monkeypatch, WorkerRegistration, "send_heartbeat", ValueError("a bug"))
 
     async def call(request):
         async with asyncio.timeout(60):

@@ -15,26 +15,26 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def refused(sql):
+def execute_refused(sql):
     statements = f"SET CONSTRAINTS ALL IMMEDIATE; {sql}"  # TRUNCATE is refused while checks are deferred.
     with pytest.raises(IntegrityError) as caught, transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statements)
     return str(caught.value)
 
 
-def counts():
+def count_rows():
     return [kind.objects.count() for kind in (Trial, Attempt, LedgerEntry, StatusChange)]
 
 
 @pytest.fixture
 def asked():
     """An experiment with one run of three done trials, each with its call, and a change in its history."""
-    experiment = factories.make_experiment()
-    (run,) = factories.make_runs(experiment, status="done")
+    created = factories.make_experiment()
+    (run,) = factories.make_runs(created, status="done")
     for trial in factories.plan_trials(run, answer=lambda *_: "four"):
         factories.make_attempt(trial, cost_usd=Decimal("0.001"))
-    record_changes([(run, "running", "done")], by=experiment.owner, reason="all trials are in")
-    return experiment
+    record_changes([(run, "running", "done")], by=created.owner, reason="all trials are in")
+    return created
 
 
 STATEMENTS = [
@@ -59,16 +59,16 @@ STATEMENTS = [
 
 @pytest.mark.parametrize(("statement", "reason"), STATEMENTS)
 def test_bare_sql_is_refused_with_a_reason(asked, statement, reason):
-    before = counts()
-    assert reason in refused(statement)
-    assert counts() == before
+    before = count_rows()
+    assert reason in execute_refused(statement)
+    assert count_rows() == before
     assert not Attempt.objects.exclude(cost_usd=Decimal("0.001")).exists()
 
 
 def test_a_done_trial_without_calls_cannot_be_deleted():
     (run,) = factories.make_runs(factories.make_experiment())
     factories.plan_trials(run, answer=lambda *_: "four")
-    assert "it goes only with its run or its experiment" in refused("DELETE FROM runs_app_trial")
+    assert "it goes only with its run or its experiment" in execute_refused("DELETE FROM runs_app_trial")
 
 
 def test_pending_trials_can_be_deleted():
@@ -79,15 +79,15 @@ def test_pending_trials_can_be_deleted():
 
 def test_a_late_answer_completes_only_its_own_lost_call(asked):
     trial = Trial.objects.first()
-    lost = factories.make_attempt(trial, outcome="lost", cost_usd=None)
-    other = f"UPDATE runs_app_attempt SET outcome = 'late', trial_id = {trial.pk + 1} WHERE id = {lost.pk}"
-    assert "never changes" in refused(other)
-    assert Attempt.objects.filter(pk=lost.pk).update(outcome="late", cost_usd=Decimal("0.002")) == 1
-    assert "never changes" in refused(f"UPDATE runs_app_attempt SET cost_usd = 0 WHERE id = {lost.pk}")
+    lost_attempt = factories.make_attempt(trial, outcome="lost", cost_usd=None)
+    update = f"UPDATE runs_app_attempt SET outcome = 'late', trial_id = {trial.pk + 1} WHERE id = {lost_attempt.pk}"
+    assert "never changes" in execute_refused(update)
+    assert Attempt.objects.filter(pk=lost_attempt.pk).update(outcome="late", cost_usd=Decimal("0.002")) == 1
+    assert "never changes" in execute_refused(f"UPDATE runs_app_attempt SET cost_usd = 0 WHERE id = {lost_attempt.pk}")
 
 
 def test_a_finished_preflight_cannot_change_and_is_deleted_only_with_its_experiment(asked):
-    made = factories.make_preflight(factories.make_model(), experiment=asked)
+    preflight = factories.make_preflight(factories.make_model(), experiment=asked)
     factories.make_preflight(factories.make_model())
     for change in (
         "status = 'waiting'",
@@ -97,25 +97,27 @@ def test_a_finished_preflight_cannot_change_and_is_deleted_only_with_its_experim
         "actor = 'x'",
         "error = 'x'",
     ):
-        assert "never changes" in refused(f"UPDATE runs_app_preflight SET {change} WHERE id = {made.pk}")
-    assert "goes only with its experiment" in refused("DELETE FROM runs_app_preflight")
-    assert "experiment delete NAME" in refused("TRUNCATE runs_app_preflight")
+        assert "never changes" in execute_refused(f"UPDATE runs_app_preflight SET {change} WHERE id = {preflight.pk}")
+    assert "goes only with its experiment" in execute_refused("DELETE FROM runs_app_preflight")
+    assert "experiment delete NAME" in execute_refused("TRUNCATE runs_app_preflight")
     deletion.delete(asked, by="owner", reason="no longer needed")
     assert Preflight.objects.get().experiment is None
 
 
 def test_a_preflight_advances_and_keeps_its_author():
     someone = factories.make_user("someone")
-    (asked,) = Preflight.objects.request([factories.make_model().pk], by=someone)
-    row = Preflight.objects.filter(pk=asked.pk)
-    assert "never changes" in refused(f"UPDATE runs_app_preflight SET actor = 'x' WHERE id = {asked.pk}")
+    (requested,) = Preflight.objects.request([factories.make_model().pk], by=someone)
+    row = Preflight.objects.filter(pk=requested.pk)
+    assert "never changes" in execute_refused(f"UPDATE runs_app_preflight SET actor = 'x' WHERE id = {requested.pk}")
     row.update(status="running", started_at=factories.NOON)
     for change in ("status = 'waiting'", "started_at = now()", "asked_at = now()"):
-        assert "never changes" in refused(f"UPDATE runs_app_preflight SET {change} WHERE id = {asked.pk}")
+        assert "never changes" in execute_refused(f"UPDATE runs_app_preflight SET {change} WHERE id = {requested.pk}")
     row.update(status="unverified", error_class=LOST, finished_at=factories.NOON)
-    assert "never changes" in refused(f"UPDATE runs_app_preflight SET status = 'running' WHERE id = {asked.pk}")
+    assert "never changes" in execute_refused(
+        f"UPDATE runs_app_preflight SET status = 'running' WHERE id = {requested.pk}"
+    )
     row.update(status="ok", error_class="", cost_usd=Decimal("0.001"))
-    assert "never changes" in refused(f"UPDATE runs_app_preflight SET cost_usd = 0 WHERE id = {asked.pk}")
+    assert "never changes" in execute_refused(f"UPDATE runs_app_preflight SET cost_usd = 0 WHERE id = {requested.pk}")
     someone.delete()
     assert (row.get().by, row.get().actor) == (None, "someone")
 
@@ -135,13 +137,13 @@ def test_deleting_an_experiment_deletes_exactly_its_own_rows(asked):
     assert Attempt.objects.count() == 3
     assert StatusChange.objects.filter(to_value="done").exists()
     assert not LedgerEntry.objects.exclude(run=run).exists()
-    assert "still has attempts" in refused("DELETE FROM runs_app_trial")
+    assert "still has attempts" in execute_refused("DELETE FROM runs_app_trial")
 
 
 def test_permission_to_delete_an_experiment_does_not_extend_to_others(asked):
     other = factories.make_experiment("other", dataset=asked.dataset)
     with deletion.permit_deletion(other):
-        assert "experiment delete NAME" in refused("DELETE FROM runs_app_attempt")
+        assert "experiment delete NAME" in execute_refused("DELETE FROM runs_app_attempt")
     with deletion.permit_deletion(asked):
         Attempt.objects.all().delete()
         Trial.objects.all().delete()
@@ -151,7 +153,7 @@ def test_permission_to_delete_an_experiment_does_not_extend_to_others(asked):
 def test_permission_to_delete_ends_with_its_block(asked):
     with deletion.permit_deletion(asked):
         pass
-    assert "experiment delete NAME" in refused("DELETE FROM runs_app_attempt")
+    assert "experiment delete NAME" in execute_refused("DELETE FROM runs_app_attempt")
 
 
 def test_history_survives_the_deletion_of_its_author(asked):
@@ -166,6 +168,6 @@ def test_deleting_a_run_keeps_its_cost(asked):
     deletion.delete_run(asked.runs.get(), by="owner", reason="asked by mistake")
     assert not Trial.objects.exists()
     for statement in ("UPDATE runs_app_deletedrun SET spent_usd = 0", "DELETE FROM runs_app_deletedrun"):
-        assert "what a deleted run cost" in refused(statement)
+        assert "what a deleted run cost" in execute_refused(statement)
     deletion.delete(asked, by="owner", reason="no longer needed")
     assert not DeletedRun.objects.exists()

@@ -19,27 +19,32 @@ PAID = Decimal("0.01")
 
 
 @pytest.fixture
-def other(run):
+def second_run(run):
     """A second run of the same experiment, answered as well."""
     experiment = run.experiment
     prompt, sampler = experiment.prompts.get(), experiment.samplers.get()
     condition = factories.make_condition(experiment, factories.make_model("large"), prompt, sampler)
-    other = Run.objects.create(experiment=experiment, condition=condition, wave=run.wave, status="running")
-    factories.plan_trials(other)
-    return other
+    second_run = Run.objects.create(experiment=experiment, condition=condition, wave=run.wave, status="running")
+    factories.plan_trials(second_run)
+    return second_run
 
 
-def test_deleting_a_run_deletes_its_rows_and_keeps_its_cost(run, other):
+def test_deleting_a_run_deletes_its_rows_and_keeps_its_cost(run, second_run):
     drain(answering(cost_usd=PAID))
     before = Experiment.objects.get()
     deletion.delete_run(run, by="owner", reason="a wrong model")
     assert not Run.objects.filter(pk=run.pk).exists()
-    assert set(Trial.objects.values_list("run", flat=True)) == {other.pk}
-    assert set(Attempt.objects.values_list("run", flat=True)) == {other.pk}
-    assert set(LedgerEntry.objects.values_list("run", flat=True)) == {other.pk}
+    assert set(Trial.objects.values_list("run", flat=True)) == {second_run.pk}
+    assert set(Attempt.objects.values_list("run", flat=True)) == {second_run.pk}
+    assert set(LedgerEntry.objects.values_list("run", flat=True)) == {second_run.pk}
     assert Experiment.objects.get().spent_usd == before.spent_usd == 12 * PAID
-    kept = DeletedRun.objects.get()
-    assert (kept.number, kept.trials, kept.attempts, kept.spent_usd) == (run.pk, 6, 6, 6 * PAID)
+    deleted_run = DeletedRun.objects.get()
+    assert (deleted_run.number, deleted_run.trials, deleted_run.attempts, deleted_run.spent_usd) == (
+        run.pk,
+        6,
+        6,
+        6 * PAID,
+    )
     change = before.history.get(what="run")
     assert (change.actor, change.reason) == ("owner", "a wrong model")
     assert change.to_value == "deleted with 6 trials; 0.06000000 USD still count towards the budget"
@@ -84,11 +89,11 @@ def test_an_active_run_or_a_run_with_calls_in_flight_cannot_be_deleted(run):
     assert find_differences() == []
 
 
-def test_a_run_cannot_be_deleted_before_the_judge_runs_that_grade_it(run, other):
+def test_a_run_cannot_be_deleted_before_the_judge_runs_that_grade_it(run, second_run):
     drain(answering(cost_usd=PAID))
     item = run.experiment.dataset.items.first()
-    Trial.objects.create(run=other, item=item, sample_idx=7, subject=run.trials.first(), status="cancelled")
-    with pytest.raises(TransitionError, match=f"run {other.pk} has verdicts on answers"):
+    Trial.objects.create(run=second_run, item=item, sample_idx=7, subject=run.trials.first(), status="cancelled")
+    with pytest.raises(TransitionError, match=f"run {second_run.pk} has verdicts on answers"):
         deletion.delete_run(run, by="test")
     assert run.trials.count() == 6
 
@@ -114,6 +119,6 @@ def test_the_command_deletes_only_runs_of_the_named_experiment(run, capsys):
 def test_the_page_lists_the_rows_before_a_deletion(run):
     drain(answering(cost_usd=PAID))
     run.refresh_from_db()
-    said = deletion.describe_run_deletion(run)
-    assert "This permanently deletes its 6 trials with 6 attempts, answers and grades." in said
-    assert "Its cost of $0.06 stays spent" in said
+    description = deletion.describe_run_deletion(run)
+    assert "This permanently deletes its 6 trials with 6 attempts, answers and grades." in description
+    assert "Its cost of $0.06 stays spent" in description

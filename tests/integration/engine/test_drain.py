@@ -29,27 +29,27 @@ def test_every_trial_is_answered_once_with_one_attempt(run):
 
 
 def test_trials_start_in_order_of_repetition_and_item(run):
-    asked = []
+    requests = []
 
     async def call(request):
-        asked.append(request.messages[-1]["content"])
+        requests.append(request.messages[-1]["content"])
         return reply()
 
     drain(call, concurrency=1)
     items = list(run.experiment.dataset.items.order_by("pk").values_list("input", flat=True))
-    assert asked == items * 2
+    assert requests == items * 2
 
 
 def test_concurrency_never_exceeds_the_limit_of_the_endpoint(run):
     Endpoint.objects.update(max_concurrency=2)
-    now = peak = 0
+    n_in_flight = peak = 0
 
     async def call(request):
-        nonlocal now, peak
-        now += 1
-        peak = max(peak, now)
+        nonlocal n_in_flight, peak
+        n_in_flight += 1
+        peak = max(peak, n_in_flight)
         await asyncio.sleep(0.01)
-        now -= 1
+        n_in_flight -= 1
         return reply()
 
     drain(call)
@@ -59,14 +59,14 @@ def test_concurrency_never_exceeds_the_limit_of_the_endpoint(run):
 
 def test_concurrency_never_exceeds_the_limit_of_the_run(run):
     Run.objects.update(max_concurrency=1)
-    now = peak = 0
+    n_in_flight = peak = 0
 
     async def call(request):
-        nonlocal now, peak
-        now += 1
-        peak = max(peak, now)
+        nonlocal n_in_flight, peak
+        n_in_flight += 1
+        peak = max(peak, n_in_flight)
         await asyncio.sleep(0.005)
-        now -= 1
+        n_in_flight -= 1
         return reply()
 
     drain(call)
@@ -124,7 +124,7 @@ def test_an_overloaded_endpoint_releases_trials_without_counting_the_attempt(run
     assert Endpoint.objects.get().pause_reason == "slow down"
 
 
-async def without_schemas(request):
+async def refuse_schemas(request):
     if request.response_format:
         raise CallFailure(ErrorClass.RESPONSE_FORMAT_UNSUPPORTED, "no schemas here", http_status=400)
     return reply('{"rating": 6}')
@@ -138,7 +138,7 @@ def test_a_call_with_a_refused_schema_is_repeated_without_the_schema_and_both_ar
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run)
 
-    drain(without_schemas)
+    drain(refuse_schemas)
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts, run.n_permanent) == ("done", items, 2 * items, 0)
     assert set(run.trials.values_list("status", "rating", "attempts")) == {("done", 6, 1)}

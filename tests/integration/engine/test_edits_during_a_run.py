@@ -13,7 +13,7 @@ from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import admit
 
 
-def by_form(form_of):
+def make_form_edit(form_of):
     """Return an edit by form, which submits the values read when the page was opened."""
 
     def edit(row, **changes):
@@ -26,32 +26,32 @@ def by_form(form_of):
     return edit
 
 
-def by_command(row, **changes):
+def edit_by_command(row, **changes):
     return lambda: update_fields(row, changes, by="a test")
 
 
-def by_admin(row, **changes):
+def edit_by_admin(row, **changes):
     for name, value in changes.items():
         setattr(row, name, value)
     return row.save
 
 
-@pytest.mark.parametrize("edit", [by_form(EndpointForm), by_command, by_admin])
+@pytest.mark.parametrize("edit", [make_form_edit(EndpointForm), edit_by_command, edit_by_admin])
 def test_saving_an_endpoint_keeps_counters_that_drains_changed_meanwhile(run, edit):
     Endpoint.objects.update(requests_per_minute=600)
     save = edit(Endpoint.objects.get(), max_concurrency=5)
     assert len(admit(WorkerRegistration().worker_id, 4)) == 4
     Endpoint.objects.update(paused_until=timezone.now(), pause_reason="a 429", in_batches=0)
-    counted = Endpoint.objects.values("in_flight", "throttle", "paused_until", "pause_reason").get()
+    counters = Endpoint.objects.values("in_flight", "throttle", "paused_until", "pause_reason").get()
     save()
-    assert Endpoint.objects.values("in_flight", "throttle", "paused_until", "pause_reason").get() == counted
-    assert counted["in_flight"] == 4
-    assert counted["throttle"]
+    assert Endpoint.objects.values("in_flight", "throttle", "paused_until", "pause_reason").get() == counters
+    assert counters["in_flight"] == 4
+    assert counters["throttle"]
     assert Endpoint.objects.get().max_concurrency == 5
     assert find_differences() == []
 
 
-@pytest.mark.parametrize("edit", [by_form(LanguageModelForm), by_command, by_admin])
+@pytest.mark.parametrize("edit", [make_form_edit(LanguageModelForm), edit_by_command, edit_by_admin])
 def test_saving_a_model_keeps_its_timeout_count(run, edit):
     model = LanguageModel.objects.get()
     save = edit(model, max_output_tokens=50)

@@ -16,17 +16,17 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, CachedAnswer, Experiment, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import reply
-from tests.integration.engine.test_the_response_cache import designed
+from tests.integration.engine.test_the_response_cache import make_cached_experiment
 
 TRIALS = 6  # Of each experiment.
 
 
 @pytest.fixture
-def both(transactional_db):
+def equal_experiments(transactional_db):
     """Two experiments with equal requests, launched together."""
-    experiments = [designed(slug) for slug in ("first", "second")]
-    for one in experiments:
-        run_control.launch(one, by="test")
+    experiments = [make_cached_experiment(slug) for slug in ("first", "second")]
+    for experiment in experiments:
+        run_control.launch(experiment, by="test")
     return experiments
 
 
@@ -34,12 +34,12 @@ class Provider:
     """A provider that answers after all calls of one experiment arrived. It fails first with each of `failures`."""
 
     def __init__(self, failures=()):
-        self.failures, self.asked, self.is_all = list(failures), 0, asyncio.Event()
+        self.failures, self.n_calls, self.is_all = list(failures), 0, asyncio.Event()
 
     async def __call__(self, request):
-        self.asked += 1
+        self.n_calls += 1
         failure = self.failures.pop(0) if self.failures else None
-        if self.asked == TRIALS:
+        if self.n_calls == TRIALS:
             self.is_all.set()
         async with asyncio.timeout(60):
             await self.is_all.wait()
@@ -59,18 +59,18 @@ def run_drains(n, provider):
     registrations = [WorkerRegistration() for _ in range(n)]
 
     async def go():
-        drains = [Drain(provider, one, DrainLimits(until_idle=True)) for one in registrations]
-        await asyncio.gather(*(one.run() for one in drains))
+        drains = [Drain(provider, registration, DrainLimits(until_idle=True)) for registration in registrations]
+        await asyncio.gather(*(registration.run() for registration in drains))
 
     asyncio.run(go())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("drains", [1, 2])
-def test_two_runs_with_equal_requests_pay_for_one_call(both, drains):
+def test_two_runs_with_equal_requests_pay_for_one_call(equal_experiments, drains):
     provider = Provider()
     run_drains(drains, provider)
-    assert provider.asked == TRIALS
+    assert provider.n_calls == TRIALS
     assert set(Run.objects.values_list("status", "n_done", "n_attempts")) == {("done", TRIALS, TRIALS)}
     assert sorted(Attempt.objects.values_list("outcome", flat=True)) == ["cached"] * TRIALS + ["ok"] * TRIALS
     assert sum(Experiment.objects.values_list("spent_usd", flat=True)) == Decimal("0.06")
@@ -78,21 +78,21 @@ def test_two_runs_with_equal_requests_pay_for_one_call(both, drains):
     assert find_differences() == []
 
 
-def test_a_waiting_trial_makes_the_call_if_the_other_call_fails_permanently(both):
+def test_a_waiting_trial_makes_the_call_if_the_other_call_fails_permanently(equal_experiments):
     provider = Provider([CallFailure(ErrorClass.BAD_REQUEST, "no", http_status=400)] * TRIALS)
     Experiment.objects.update(stop_failure_rate=1)
     run_drains(1, provider)
-    assert provider.asked == 2 * TRIALS
+    assert provider.n_calls == 2 * TRIALS
     assert sorted(Trial.objects.values_list("status", flat=True)) == ["done"] * TRIALS + ["failed"] * TRIALS
     assert set(CachedAnswer.objects.values_list("trial__status", flat=True)) == {"done"}
     assert find_differences() == []
 
 
 @pytest.mark.slow
-def test_a_waiting_trial_makes_no_call_while_the_other_trial_retries(both):
+def test_a_waiting_trial_makes_no_call_while_the_other_trial_retries(equal_experiments):
     provider = Provider([CallFailure(ErrorClass.SERVER_ERROR, "unwell", http_status=500)] * 2)
     run_drains(1, provider)
-    assert provider.asked == TRIALS + 2
+    assert provider.n_calls == TRIALS + 2
     assert set(Run.objects.values_list("status", "n_done")) == {("done", TRIALS)}
     assert find_differences() == []
 
@@ -108,7 +108,7 @@ def test_a_waiting_trial_makes_no_call_while_the_other_trial_retries(both):
         ("cancelled", False, False),
     ],
 )
-def test_a_trial_waits_only_for_an_equal_call_in_flight(both, status, is_leased, waits):
+def test_a_trial_waits_only_for_an_equal_call_in_flight(equal_experiments, status, is_leased, waits):
     holder, other = Trial.objects.order_by("pk")[:2]
     token, lease = (uuid.uuid4() if status == "running" else None), (timezone.now() if is_leased else None)
     Trial.objects.filter(pk=holder.pk).update(status=status, token=token, lease_until=lease)
@@ -119,7 +119,7 @@ def test_a_trial_waits_only_for_an_equal_call_in_flight(both, status, is_leased,
     assert CachedAnswer.objects.get().trial == (other if takes_over else holder)
 
 
-def test_the_second_of_two_equal_requests_in_one_claim_waits_for_the_first(both):
+def test_the_second_of_two_equal_requests_in_one_claim_waits_for_the_first(equal_experiments):
     first, second, third = Trial.objects.order_by("pk").values_list("pk", flat=True)[:3]
     Trial.objects.filter(pk=first).update(status="running", token=uuid.uuid4(), lease_until=timezone.now())
     assert take_cache_keys({first: "k", second: "k", third: "l"}) == {second}

@@ -18,7 +18,7 @@ CHOSEN = [
 ]
 
 
-def checks_of(table):
+def read_checks(table):
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
@@ -32,9 +32,9 @@ def test_columns_with_choices_exist():
     assert len(CHOSEN) >= 27
 
 
-@pytest.mark.parametrize(("model", "field"), CHOSEN, ids=lambda one: getattr(one, "__name__", None) or one.name)
+@pytest.mark.parametrize(("model", "field"), CHOSEN, ids=lambda part: getattr(part, "__name__", None) or part.name)
 def test_every_column_with_choices_has_a_check_constraint_with_all_choices(model, field):
-    check = checks_of(model._meta.db_table).get(build_constraint_name(model, field))
+    check = read_checks(model._meta.db_table).get(build_constraint_name(model, field))
     assert check, f"{model.__name__} needs @constrain_choices and a migration"
     for value, _ in field.flatchoices:
         assert f"'{value}'" in check

@@ -15,7 +15,7 @@ from tests import factories
 from tests.factories.engine import admit, drain, reply
 
 
-def make(slug, models, **fields):
+def make_shared_experiment(slug, models, **fields):
     experiment = factories.make_experiment(
         slug, dataset=factories.make_dataset(slug, 40), models=models, max_usd=None, cache=False, **fields
     )
@@ -24,40 +24,40 @@ def make(slug, models, **fields):
     return experiment
 
 
-def models_at(endpoint, *names):
+def make_models(endpoint, *names):
     return [factories.make_model(name, endpoint=endpoint, model=name) for name in names]
 
 
-def in_flight():
+def count_in_flight():
     return Counter(Trial.objects.filter(status="running").values_list("run__experiment__slug", flat=True))
 
 
 def test_two_experiments_get_equal_shares_regardless_of_their_number_of_conditions(transactional_db):
     endpoint = factories.make_endpoint("shared", max_concurrency=40, adaptive=False)
-    make("crowd", models_at(endpoint, "a", "b", "c", "d", "e"))
-    make("single", models_at(endpoint, "f"))
+    make_shared_experiment("crowd", make_models(endpoint, "a", "b", "c", "d", "e"))
+    make_shared_experiment("single", make_models(endpoint, "f"))
     admit(WorkerRegistration().worker_id, 100)
-    assert in_flight() == {"crowd": 20, "single": 20}
+    assert count_in_flight() == {"crowd": 20, "single": 20}
     assert find_differences() == []
 
 
 def test_a_higher_priority_set_during_a_run_applies_to_the_next_claim(transactional_db):
     endpoint = factories.make_endpoint("shared", max_concurrency=20, adaptive=False)
-    models = models_at(endpoint, "a")
-    make("early", models)
-    urgent = make("urgent", models)
+    models = make_models(endpoint, "a")
+    make_shared_experiment("early", models)
+    urgent = make_shared_experiment("urgent", models)
     worker = WorkerRegistration().worker_id
     admit(worker, 10)
-    assert in_flight() == {"early": 5, "urgent": 5}
+    assert count_in_flight() == {"early": 5, "urgent": 5}
     assert urgent.change_priority(5, by=urgent.owner, reason="due today")
     admit(worker, 10)
-    assert in_flight() == {"early": 5, "urgent": 15}
+    assert count_in_flight() == {"early": 5, "urgent": 15}
     change = urgent.history.filter(what="priority").get()
     assert (change.from_value, change.to_value, change.by, change.reason) == ("0", "5", urgent.owner, "due today")
 
 
 def test_an_equal_priority_is_no_change_and_a_priority_out_of_range_is_refused(db):
-    experiment = make("calm", models_at(factories.make_endpoint("lab-x"), "a"))
+    experiment = make_shared_experiment("calm", make_models(factories.make_endpoint("lab-x"), "a"))
     assert not experiment.change_priority(0, by=experiment.owner)
     for priority in (-10, 10):
         with pytest.raises(ValidationError):
@@ -66,7 +66,7 @@ def test_an_equal_priority_is_no_change_and_a_priority_out_of_range_is_refused(d
 
 
 def test_saving_settings_of_a_running_experiment_does_not_change_its_counters(transactional_db):
-    experiment = make("running", models_at(factories.make_endpoint("lab-x"), "a"))
+    experiment = make_shared_experiment("running", make_models(factories.make_endpoint("lab-x"), "a"))
     stale = Experiment.objects.get(pk=experiment.pk)
     Experiment.objects.update(spent_usd=F("spent_usd") + 3, reserved_usd=2)
     data = {"title": "t", "sharing": experiment.sharing, "samples": 1, "on_empty": "keep", "priority": 4}
@@ -83,8 +83,8 @@ def test_a_hanging_endpoint_does_not_take_another_endpoints_share_of_the_drain(t
     """The slow endpoint fills the drain first, and answers only after the other endpoint's run is nearly done."""
     slow = factories.make_endpoint("slow", max_concurrency=64, adaptive=False)
     quick = factories.make_endpoint("quick", max_concurrency=64, adaptive=False)
-    make("hanging", models_at(slow, "hangs"), max_concurrency=64)
-    make("answering", models_at(quick, "answers"), max_concurrency=64)
+    make_shared_experiment("hanging", make_models(slow, "hangs"), max_concurrency=64)
+    make_shared_experiment("answering", make_models(quick, "answers"), max_concurrency=64)
     Run.objects.filter(experiment__slug="answering").update(status="planned")
     answered, highest = asyncio.Event(), Counter()
     active_calls = Counter()

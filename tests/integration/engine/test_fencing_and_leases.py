@@ -85,14 +85,14 @@ def test_a_trial_of_a_cancelled_run_is_cancelled_when_its_lease_expires(run):
 def test_a_lost_claim_and_a_new_claim_of_the_same_trial_can_be_recorded_together(run):
     """A worker whose lease expired can claim the same trial again while its first call is still in flight."""
     holder = register_worker()
-    (lost,) = admit(holder, 1)
+    (lost_claim,) = admit(holder, 1)
     expire_leases()
     sweep_expired()
     Run.objects.update(max_concurrency=6)
-    again = next(claim for claim in admit(holder, 6) if claim.trial_id == lost.trial_id)
-    assert record_results([result_of_text(lost, "late"), result_of_text(again, "in time")], holder) == 1
+    new_claim = next(claim for claim in admit(holder, 6) if claim.trial_id == lost_claim.trial_id)
+    assert record_results([result_of_text(lost_claim, "late"), result_of_text(new_claim, "in time")], holder) == 1
 
-    assert Trial.objects.get(pk=lost.trial_id).answer == "in time"
-    outcomes = Attempt.objects.filter(trial=lost.trial_id).values_list("token", "outcome")
-    assert dict(outcomes) == {lost.token: "late", again.token: "ok"}
+    assert Trial.objects.get(pk=lost_claim.trial_id).answer == "in time"
+    outcomes = Attempt.objects.filter(trial=lost_claim.trial_id).values_list("token", "outcome")
+    assert dict(outcomes) == {lost_claim.token: "late", new_claim.token: "ok"}
     assert find_differences() == []

@@ -17,24 +17,24 @@ from tests.factories.engine import answering, drain, reply
 KINDS = ("empty", "truncated", "refused", "unparsed")
 
 
-def counted(run):
+def count_kinds(run):
     sums = LedgerEntry.objects.filter(run=run).aggregate(**{name: Sum(name) for name in KINDS})
     return {name: n for name, n in sums.items() if n}
 
 
-def in_turn(*replies):
+def answer_in_turn(*replies):
     """Return a provider that gives these replies in order and then repeats the last."""
-    left = list(replies)
+    remaining = list(replies)
 
     async def call(request):
-        return left.pop(0) if len(left) > 1 else left[0]
+        return remaining.pop(0) if len(remaining) > 1 else remaining[0]
 
     return call
 
 
 def test_each_kind_of_answer_is_counted_and_an_answer_can_have_several_kinds(run):
     drain(
-        in_turn(
+        answer_in_turn(
             reply(""),
             reply("so far", finish_reason="length"),
             reply("I would rather not.", refused=True),
@@ -42,7 +42,7 @@ def test_each_kind_of_answer_is_counted_and_an_answer_can_have_several_kinds(run
             reply("fine"),
         )
     )
-    assert counted(run) == {"empty": 2, "truncated": 2, "refused": 1}
+    assert count_kinds(run) == {"empty": 2, "truncated": 2, "refused": 1}
     blank = Trial.objects.get(answer="", truncated=True)
     assert (blank.status, blank.raw_response) == ("done", " \n\t"), "what came is kept as it came"
     assert find_differences() == []
@@ -58,14 +58,14 @@ def test_an_unreadable_rating_is_counted(transactional_db):
     )
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run)
-    drain(in_turn(reply("no idea"), reply('{"rating": 3}')))
-    assert counted(run) == {"unparsed": 1}
+    drain(answer_in_turn(reply("no idea"), reply('{"rating": 3}')))
+    assert count_kinds(run) == {"unparsed": 1}
     assert find_differences() == []
 
 
 def test_kinds_of_cached_answers_are_counted(run, experiment):
     drain(answering(""))
-    again = factories.make_experiment(
+    repeated = factories.make_experiment(
         "again",
         dataset=experiment.dataset,
         models=list(experiment.language_models.all()),
@@ -73,10 +73,10 @@ def test_kinds_of_cached_answers_are_counted(run, experiment):
         samplers=list(experiment.samplers.all()),
         samples=2,
     )
-    (second,) = factories.make_runs(again)
+    (second,) = factories.make_runs(repeated)
     factories.plan_trials(second)
     drain(answering("never asked"))
-    assert counted(second) == {"empty": 6}
+    assert count_kinds(second) == {"empty": 6}
     assert find_differences() == []
 
 
@@ -93,7 +93,7 @@ def test_blank_answers_can_be_rerun_until_an_answer_has_text(run):
     run.trials.exclude(pk=run.trials.first().pk).delete()
     factories.refresh_counters(run)
     Trial.objects.update(not_before=None)
-    drain(in_turn(reply(" ", cost_usd=None), reply("at last")), until_idle=True)
+    drain(answer_in_turn(reply(" ", cost_usd=None), reply("at last")), until_idle=True)
     trial = Trial.objects.get()
     assert (trial.status, trial.answer, trial.attempts, trial.error_class) == ("done", "at last", 2, "")
     first, second = Attempt.objects.order_by("pk")
@@ -106,7 +106,7 @@ def test_blank_answers_can_be_rerun_until_an_answer_has_text(run):
     assert (second.outcome, second.empty) == ("ok", False)
     run.refresh_from_db()
     assert run.errors == {"empty_answer": 1}
-    assert counted(run) == {}
+    assert count_kinds(run) == {}
     assert find_differences() == []
 
 
@@ -114,7 +114,7 @@ def test_the_last_blank_answer_is_kept_after_the_last_attempt(run):
     Experiment.objects.update(on_empty="rerun", max_attempts=1)
     drain(answering(""))
     assert set(Trial.objects.values_list("status", "answer", "error_class")) == {("done", "", "")}
-    assert counted(run) == {"empty": 6}
+    assert count_kinds(run) == {"empty": 6}
     assert find_differences() == []
 
 
@@ -126,7 +126,7 @@ def test_a_refusal_is_not_rerun_as_a_blank_answer(run):
 
 def test_a_cached_blank_answer_is_not_used_if_blanks_are_rerun(run, experiment):
     drain(answering(""))
-    again = factories.make_experiment(
+    repeated = factories.make_experiment(
         "again",
         dataset=experiment.dataset,
         models=list(experiment.language_models.all()),
@@ -135,7 +135,7 @@ def test_a_cached_blank_answer_is_not_used_if_blanks_are_rerun(run, experiment):
         samples=2,
         on_empty="rerun",
     )
-    (second,) = factories.make_runs(again)
+    (second,) = factories.make_runs(repeated)
     factories.plan_trials(second)
     drain(answering("this time"))
     assert set(second.trials.values_list("answer", "from_cache")) == {("this time", False)}
@@ -144,13 +144,13 @@ def test_a_cached_blank_answer_is_not_used_if_blanks_are_rerun(run, experiment):
 @pytest.mark.parametrize(("on_empty", "graded"), [("keep", 6), ("skip", 4)])
 def test_blank_answers_can_be_excluded_from_grading(run, experiment, on_empty, graded):
     Experiment.objects.update(on_empty=on_empty)
-    drain(in_turn(reply(""), reply(" "), reply("0")))
+    drain(answer_in_turn(reply(""), reply(" "), reply("0")))
     experiment.refresh_from_db()
     (report,) = grade(experiment, scorers=["exact_match"], by="a curator")
     assert (report.graded, report.graded_before) == (graded, 0)
     assert Grading.objects.count() == graded
-    (again,) = grade(experiment, scorers=["exact_match"], by="a curator")
-    assert (again.graded, again.graded_before) == (0, graded)
+    (repeated,) = grade(experiment, scorers=["exact_match"], by="a curator")
+    assert (repeated.graded, repeated.graded_before) == (0, graded)
 
 
 # --- soft failures, retried at another provider
@@ -163,17 +163,17 @@ def router(transactional_db):
 
 
 def test_each_retry_uses_the_next_route_of_the_endpoint(router, run):
-    asked = []
+    requests = []
 
-    async def failing(request):
-        asked.append(request.parameters.get("provider"))
+    async def fail_soft(request):
+        requests.append(request.parameters.get("provider"))
         raise CallFailure(ErrorClass.SOFT_FAILURE, "the model stopped with an error", served_provider="east")
 
     run.trials.exclude(pk=run.trials.first().pk).delete()
     factories.refresh_counters(run)
     Experiment.objects.update(max_attempts=3, stop_after_attempts=100)
-    drain(failing)
-    assert asked == [
+    drain(fail_soft)
+    assert requests == [
         None,
         {"order": ["north"], "allow_fallbacks": False},
         {"order": ["south"], "allow_fallbacks": False},
@@ -206,7 +206,7 @@ def rated(transactional_db):
     return run
 
 
-def the_same(run, slug, **fields):
+def make_equal_run(run, slug, **fields):
     """Create a run of another experiment with equal requests."""
     former = run.experiment
     experiment = factories.make_experiment(
@@ -225,13 +225,13 @@ def the_same(run, slug, **fields):
 
 def test_by_default_an_unreadable_answer_is_kept(rated):
     Experiment.objects.update(on_unreadable="keep")
-    drain(in_turn(UNREADABLE, RATED))
+    drain(answer_in_turn(UNREADABLE, RATED))
     trial = Trial.objects.get()
     assert (trial.status, trial.parse_error, trial.attempts) == ("done", "no_rating_found", 1)
 
 
 def test_unreadable_answers_can_be_rerun_and_keep_their_attempt_and_cost(rated):
-    drain(in_turn(UNREADABLE, RATED))
+    drain(answer_in_turn(UNREADABLE, RATED))
     trial = Trial.objects.get()
     assert (trial.status, trial.rating, trial.attempts, trial.error_class) == ("done", 3, 2, "")
     first, second = Attempt.objects.order_by("pk")
@@ -240,32 +240,32 @@ def test_unreadable_answers_can_be_rerun_and_keep_their_attempt_and_cost(rated):
     assert (second.outcome, second.unparsed) == ("ok", False)
     rated.refresh_from_db()
     assert (rated.spent_usd, rated.errors) == (Decimal("0.75"), {"unreadable_answer": 1})
-    assert counted(rated) == {}
+    assert count_kinds(rated) == {}
     assert find_differences() == []
 
 
 def test_the_last_unreadable_answer_is_kept_after_the_last_attempt(rated):
     Experiment.objects.update(max_attempts=2)
-    drain(in_turn(UNREADABLE))
+    drain(answer_in_turn(UNREADABLE))
     trial = Trial.objects.get()
     assert (trial.status, trial.answer, trial.parse_error, trial.attempts) == ("done", "no idea", "no_rating_found", 2)
-    assert counted(rated) == {"unparsed": 1}
+    assert count_kinds(rated) == {"unparsed": 1}
     assert find_differences() == []
 
 
 @pytest.mark.parametrize("fields", [{"refused": True}, {"text": " ", "raw_text": " "}])
 def test_neither_a_refusal_nor_a_blank_answer_is_rerun_as_unreadable(rated, fields):
-    drain(in_turn(replace(UNREADABLE, **fields), RATED))
+    drain(answer_in_turn(replace(UNREADABLE, **fields), RATED))
     assert Trial.objects.get().attempts == 1
     assert find_differences() == []
 
 
 def test_a_cached_unreadable_answer_is_used_only_if_unreadable_answers_are_kept(rated):
     Experiment.objects.update(max_attempts=1)
-    drain(in_turn(UNREADABLE))
-    kept = the_same(rated, "kept")
+    drain(answer_in_turn(UNREADABLE))
+    keeping = make_equal_run(rated, "kept")
     drain(answering("never asked"))
-    assert kept.trials.values_list("answer", "from_cache").get() == ("no idea", True)
-    again = the_same(rated, "again", on_unreadable="rerun")
-    drain(in_turn(RATED))
-    assert again.trials.values_list("rating", "from_cache").get() == (3, False)
+    assert keeping.trials.values_list("answer", "from_cache").get() == ("no idea", True)
+    repeated = make_equal_run(rated, "again", on_unreadable="rerun")
+    drain(answer_in_turn(RATED))
+    assert repeated.trials.values_list("rating", "from_cache").get() == (3, False)

@@ -44,7 +44,7 @@ class SlowBeat(WorkerRegistration):
         super().send_heartbeat(in_flight, recorded)
 
 
-def started(call, registration):
+def start_drain(call, registration):
     """Start a drain in its own thread; it ends when idle."""
 
     async def go():
@@ -80,13 +80,13 @@ def leased(experiment):
 def test_a_drain_keeps_its_claims_while_its_event_loop_is_blocked_longer_than_a_lease(leased, caplog):
     stall = Stall()
 
-    async def blocking(request):
+    async def block_loop(request):
         stall.block()
         return reply()
 
-    thread = started(blocking, WorkerRegistration())
+    thread = start_drain(block_loop, WorkerRegistration())
     assert stall.began.wait(DEADLINE_S)
-    n_expired, _ = sweep_until(lambda n_expired, after: after > 1.2 * LEASE_S)
+    n_expired, _ = sweep_until(lambda n_expired, elapsed_s: elapsed_s > 1.2 * LEASE_S)
     stall.over.set()
     thread.join(DEADLINE_S)
 
@@ -100,19 +100,19 @@ def test_a_drain_keeps_its_claims_while_its_event_loop_is_blocked_longer_than_a_
 def test_a_drain_keeps_its_claims_while_its_database_thread_is_busy_longer_than_a_lease(leased):
     stall = Stall()
 
-    asked = []
+    requests = []
 
     async def answer_during_or_after_stall(request):
         """Give every second answer during the stall, when it cannot be recorded."""
-        asked.append(request)
-        awaited = stall.began if len(asked) % 2 else stall.over
+        requests.append(request)
+        awaited = stall.began if len(requests) % 2 else stall.over
         while not awaited.is_set():
             await asyncio.sleep(0.05)
         return reply()
 
-    thread = started(answer_during_or_after_stall, SlowBeat(stall))
+    thread = start_drain(answer_during_or_after_stall, SlowBeat(stall))
     assert stall.began.wait(DEADLINE_S)
-    n_expired, _ = sweep_until(lambda n_expired, after: after > 1.2 * LEASE_S)
+    n_expired, _ = sweep_until(lambda n_expired, elapsed_s: elapsed_s > 1.2 * LEASE_S)
     stall.over.set()
     thread.join(DEADLINE_S)
 
@@ -125,22 +125,22 @@ def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing
     monkeypatch.setattr(lease_watchdog, "MAX_SILENT_LEASES", 1)
     stall = Stall()
 
-    async def hanging(request):
+    async def hang(request):
         stall.block()
         return reply("late")
 
-    async def answering(request):
+    async def answer(request):
         return reply("in time")
 
-    thread = started(hanging, WorkerRegistration())
+    thread = start_drain(hang, WorkerRegistration())
     assert stall.began.wait(DEADLINE_S)
-    n_expired, after = sweep_until(lambda n_expired, after: n_expired > 0)
+    n_expired, elapsed_s = sweep_until(lambda n_expired, elapsed_s: n_expired > 0)
     assert n_expired == 6
     # MAX_SILENT_LEASES, and the last renewed lease; a quarter for threads that wait for a processor.
-    assert after > lease_watchdog.MAX_SILENT_LEASES * LEASE_S * 0.75
+    assert elapsed_s > lease_watchdog.MAX_SILENT_LEASES * LEASE_S * 0.75
     assert "its leases expire now" in caplog.text
 
-    started(answering, WorkerRegistration()).join(DEADLINE_S)
+    start_drain(answer, WorkerRegistration()).join(DEADLINE_S)
     stall.over.set()
     thread.join(DEADLINE_S)
     assert set(Trial.objects.values_list("status", "attempts", "answer")) == {("done", 2, "in time")}

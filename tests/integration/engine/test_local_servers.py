@@ -16,8 +16,8 @@ from runs_app.models import Endpoint, Experiment, LanguageModel, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator import SimulatorConfig, start
 from tests.factories.engine import reply
-from tests.integration.gateway.fake_provider import fake_provider
-from tests.integration.gateway.gateway_calls import request
+from tests.integration.gateway.fake_provider import run_fake_provider
+from tests.integration.gateway.gateway_calls import make_request
 
 TIMED_OUT = {"outcome": "transient", "error_class": "timeout"}
 
@@ -29,27 +29,27 @@ def local(run):
     return run
 
 
-def drained(call):
+def drain_and_list_unloads(call):
     """Drain with this provider; return the requests whose model was unloaded."""
     unloaded_requests = []
 
-    async def note(asked):
-        unloaded_requests.append(asked)
+    async def record_unload(trial_request):
+        unloaded_requests.append(trial_request)
 
     registration = WorkerRegistration()
 
     async def go():
-        await Drain(call, registration, DrainLimits(until_idle=True), evict=note).run()
+        await Drain(call, registration, DrainLimits(until_idle=True), evict=record_unload).run()
 
     asyncio.run(go())
     return unloaded_requests
 
 
-def outcomes(*words):
-    left = list(words)
+def answer_with_outcomes(*words):
+    remaining = list(words)
 
-    async def call(asked):
-        word = left.pop(0)
+    async def call(trial_request):
+        word = remaining.pop(0)
         if word == "ok":
             return reply()
         raise CallFailure(ErrorClass(word), "no")
@@ -58,15 +58,18 @@ def outcomes(*words):
 
 
 def test_the_third_timeout_in_a_row_unloads_the_model_and_is_recorded_in_the_history(local):
-    (asked,) = drained(outcomes("timeout", "timeout", "timeout", "ok", "ok", "ok"))
-    assert asked.model == "vendor/small"
+    (trial_request,) = drain_and_list_unloads(answer_with_outcomes("timeout", "timeout", "timeout", "ok", "ok", "ok"))
+    assert trial_request.model == "vendor/small"
     (change,) = StatusChange.objects.filter(what="local server")
     assert (change.to_value, change.reason) == ("evicted", "3 time-outs in a row")
     assert find_differences() == []
 
 
 def test_only_an_answer_resets_the_timeout_count(local):
-    assert drained(outcomes("timeout", "timeout", "ok", "timeout", "server_error", "timeout")) == []
+    assert (
+        drain_and_list_unloads(answer_with_outcomes("timeout", "timeout", "ok", "timeout", "server_error", "timeout"))
+        == []
+    )
     assert LanguageModel.objects.get().stalls == 2
 
 
@@ -85,7 +88,10 @@ def test_released_calls_and_cached_answers_do_not_reset_the_timeout_count(local)
 
 def test_no_model_is_unloaded_without_the_option(local):
     Endpoint.objects.update(local_server="")
-    assert drained(outcomes("timeout", "timeout", "timeout", "timeout", "timeout", "timeout")) == []
+    assert (
+        drain_and_list_unloads(answer_with_outcomes("timeout", "timeout", "timeout", "timeout", "timeout", "timeout"))
+        == []
+    )
     assert LanguageModel.objects.get().stalls == 0
 
 
@@ -95,12 +101,12 @@ def test_a_stalled_model_answers_after_it_is_unloaded(local):
 
     unloaded = []
 
-    async def call_with_short_timeout_first(asked):
-        return await gateway.call(asked if unloaded else dataclasses.replace(asked, timeout_s=0.3))
+    async def call_with_short_timeout_first(trial_request):
+        return await gateway.call(trial_request if unloaded else dataclasses.replace(trial_request, timeout_s=0.3))
 
-    async def unload(asked):
-        await evict(asked)
-        unloaded.append(asked.model)
+    async def unload(trial_request):
+        await evict(trial_request)
+        unloaded.append(trial_request.model)
 
     async def go():
         running = await start(SimulatorConfig(stalled=("vendor/small",)))
@@ -129,12 +135,12 @@ async def unload_and_close(call):
 
 def test_a_model_is_unloaded_by_ollamas_own_request_and_a_failure_is_ignored(settings, monkeypatch):
     monkeypatch.setenv("LAB_KEY", "secret-of-the-lab")
-    with fake_provider() as fake:
-        asyncio.run(unload_and_close(request(f"{fake.url}/v1", model="qwen3:8b", key_env="LAB_KEY")))
+    with run_fake_provider() as fake:
+        asyncio.run(unload_and_close(make_request(f"{fake.url}/v1", model="qwen3:8b", key_env="LAB_KEY")))
         assert (fake.last.path, fake.last.body) == ("/api/generate", {"model": "qwen3:8b", "keep_alive": 0})
         assert fake.last.headers["authorization"] == "Bearer secret-of-the-lab"
         fake.status = 500
-        asyncio.run(unload_and_close(request(fake.url, model="qwen3:8b")))
+        asyncio.run(unload_and_close(make_request(fake.url, model="qwen3:8b")))
         settings.LLM_ALLOWED_HOSTS = []
-        asyncio.run(unload_and_close(request("http://203.0.113.1", model="qwen3:8b")))
-        assert len(fake.asked) == 2
+        asyncio.run(unload_and_close(make_request("http://203.0.113.1", model="qwen3:8b")))
+        assert len(fake.requests) == 2

@@ -10,7 +10,7 @@ from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import admit, register_worker, result_of_text
 
 
-def in_another_session(work):
+def run_in_another_session(work):
     """Return the result of `work()` in another database session with a lock timeout of five seconds."""
 
     def go():
@@ -27,10 +27,10 @@ def in_another_session(work):
 
 def test_a_worker_records_results_while_another_has_uncommitted_answers_of_the_same_run(run):
     mine, yours = register_worker(), register_worker()
-    slow, quick = (result_of_text(admit(who, 1)[0]) for who in (mine, yours))
+    slow, quick = (result_of_text(admit(worker_id, 1)[0]) for worker_id in (mine, yours))
     with transaction.atomic():
         assert write_trials([slow], mine).held == [slow]
-        assert in_another_session(lambda: record_results([quick], yours)) == 1
+        assert run_in_another_session(lambda: record_results([quick], yours)) == 1
         transaction.set_rollback(True)
     assert Attempt.objects.get().worker_id == yours
     assert record_results([slow], mine) == 1

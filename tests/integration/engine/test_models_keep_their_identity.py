@@ -16,7 +16,7 @@ from tests.factories.call_outcomes import result_of_outcome
 from tests.factories.engine import admit
 
 
-def refused(rows, **change):
+def update_refused(rows, **change):
     with pytest.raises(DatabaseError) as refusal, transaction.atomic():
         rows.update(**change)
     return str(refusal.value)
@@ -30,10 +30,10 @@ def fill_form(row, **change):
 
 
 def test_bare_sql_cannot_change_the_id_or_provider_of_a_used_model(run):
-    other = factories.make_endpoint("other", provider="anthropic")
-    assert "it keeps its id vendor/small" in refused(LanguageModel.objects.all(), model="vendor/large")
-    assert "it keeps its provider" in refused(LanguageModel.objects.all(), endpoint=other)
-    assert "it keeps its provider openai" in refused(Endpoint.objects.filter(name="lab"), provider="openrouter")
+    other_endpoint = factories.make_endpoint("other", provider="anthropic")
+    assert "it keeps its id vendor/small" in update_refused(LanguageModel.objects.all(), model="vendor/large")
+    assert "it keeps its provider" in update_refused(LanguageModel.objects.all(), endpoint=other_endpoint)
+    assert "it keeps its provider openai" in update_refused(Endpoint.objects.filter(name="lab"), provider="openrouter")
 
 
 def test_a_used_model_can_move_to_another_endpoint_of_its_provider(run):
@@ -49,7 +49,7 @@ def test_a_model_cannot_move_while_its_calls_are_in_flight(run):
     worker = WorkerRegistration().worker_id
     claims = admit(worker, 2)
     elsewhere = factories.make_endpoint("elsewhere")
-    assert "has calls in flight or in batches" in refused(LanguageModel.objects.all(), endpoint=elsewhere)
+    assert "has calls in flight or in batches" in update_refused(LanguageModel.objects.all(), endpoint=elsewhere)
     form = fill_form(LanguageModel.objects.get(), endpoint=elsewhere.pk)
     assert form.errors["endpoint"] == ["Calls to this model are in flight or in batches. Pause its runs and wait."]
     record_results([result_of_outcome(claim, ("answer", None)) for claim in claims], worker)
@@ -61,8 +61,8 @@ def test_a_model_cannot_move_while_its_calls_are_in_flight(run):
 
 def test_an_unused_model_can_change_its_id_and_provider(transactional_db):
     model = factories.make_model()
-    other = factories.make_endpoint("other", provider="anthropic")
-    form = fill_form(model, model="vendor/large", endpoint=other.pk)
+    other_endpoint = factories.make_endpoint("other", provider="anthropic")
+    form = fill_form(model, model="vendor/large", endpoint=other_endpoint.pk)
     assert form.is_valid(), form.errors
     form.save()
     Endpoint.objects.filter(name="other").update(provider="openrouter")
@@ -73,8 +73,13 @@ def test_the_page_shows_fixed_fields_and_how_to_change_them(run, client):
     client.force_login(User.objects.get(username="operator"))
     page = client.get(reverse("model_edit", args=[LanguageModel.objects.get().pk])).content.decode()
     assert "To change the ID, create a new model" in page
-    sent = {"name": "small", "endpoint": Endpoint.objects.get().pk, "model": "vendor/large", "batch_discount": "0.5"}
-    client.post(reverse("model_edit", args=[LanguageModel.objects.get().pk]), sent)
+    form_data = {
+        "name": "small",
+        "endpoint": Endpoint.objects.get().pk,
+        "model": "vendor/large",
+        "batch_discount": "0.5",
+    }
+    client.post(reverse("model_edit", args=[LanguageModel.objects.get().pk]), form_data)
     assert LanguageModel.objects.get().model == "vendor/small"
     page = client.get(reverse("endpoint_edit", args=[Endpoint.objects.get().pk])).content.decode()
     assert "To change the provider, create a new endpoint" in page
@@ -84,7 +89,7 @@ def test_model_validation_names_the_fixed_field(run):
     model, endpoint = LanguageModel.objects.get(), Endpoint.objects.get()
     model.model, endpoint.provider = "vendor/large", "anthropic"
     for row, field in ((model, "model"), (endpoint, "provider")):
-        with pytest.raises(ValidationError, match="settings of earlier calls cannot change") as told:
+        with pytest.raises(ValidationError, match="settings of earlier calls cannot change") as caught:
             row.full_clean()
-        assert list(told.value.message_dict) == [field]
+        assert list(caught.value.message_dict) == [field]
     assert EndpointForm(instance=Endpoint.objects.get()).fields["provider"].disabled

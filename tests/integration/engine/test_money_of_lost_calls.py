@@ -23,18 +23,18 @@ def budgeted(run):
     return run
 
 
-def money():
+def read_money():
     return Experiment.objects.values_list("spent_usd", "reserved_usd").get()
 
 
-def lose(n):
+def lose_claims(n):
     claims = admit(register_worker(), n)
     expire_leases()
     sweep_expired()
     return claims
 
 
-def failing(error_class, **fields):
+def fail_with(error_class, **fields):
     async def call(request):
         raise CallFailure(error_class, "no", **fields)
 
@@ -42,17 +42,17 @@ def failing(error_class, **fields):
 
 
 def test_reservations_of_lost_calls_are_not_available_to_others(budgeted):
-    lose(2)
-    assert money() == (0, Decimal("0.20"))
+    lose_claims(2)
+    assert read_money() == (0, Decimal("0.20"))
     assert len(admit(register_worker(), 6)) == 1
     assert find_differences() == []
 
 
 def test_late_answers_never_exceed_the_budget(budgeted):
-    lost = lose(3)
+    lost = lose_claims(3)
     drain(answering(cost_usd=TEN_CENTS))
     record_results([result_of_text(claim) for claim in lost], WorkerRegistration().worker_id)
-    spent, reserved = money()
+    spent, reserved = read_money()
     assert reserved == 0
     assert spent == 3 * Decimal("0.5")  # They cost more than their ceiling, and no other call was paid.
     assert not Attempt.objects.exclude(outcome="late").exists()
@@ -60,7 +60,7 @@ def test_late_answers_never_exceed_the_budget(budgeted):
 
 
 def test_a_run_pauses_with_a_reason_if_lost_calls_reserve_its_budget(budgeted):
-    lose(3)
+    lose_claims(3)
     assert drain(answering(cost_usd=TEN_CENTS)) == 0
     budgeted.refresh_from_db()
     assert budgeted.status == "paused"
@@ -68,15 +68,15 @@ def test_a_run_pauses_with_a_reason_if_lost_calls_reserve_its_budget(budgeted):
 
 
 def test_a_timeout_keeps_its_reservation(budgeted):
-    drain(failing(ErrorClass.TIMEOUT), seconds=0.2, until_idle=False)
-    assert money() == (0, Decimal("0.30"))
+    drain(fail_with(ErrorClass.TIMEOUT), seconds=0.2, until_idle=False)
+    assert read_money() == (0, Decimal("0.30"))
     assert set(Attempt.objects.values_list("kept_usd", "cost_usd")) == {(TEN_CENTS, None)}
     assert find_differences() == []
 
 
 @pytest.mark.parametrize("known", [{"http_status": 500}, {"was_sent": False}])
 def test_a_call_that_cost_nothing_keeps_no_reservation(budgeted, known):
-    drain(failing(ErrorClass.SERVER_ERROR, **known), seconds=0.2, until_idle=False)
-    assert money() == (0, 0)
+    drain(fail_with(ErrorClass.SERVER_ERROR, **known), seconds=0.2, until_idle=False)
+    assert read_money() == (0, 0)
     assert set(Attempt.objects.values_list("kept_usd", "cost_usd")) == {(None, 0)}
     assert find_differences() == []

@@ -29,13 +29,13 @@ class Clock:
         return self.now
 
 
-def jobs(n, endpoint_id=AT):
+def make_jobs(n, endpoint_id=AT):
     return [
         SimpleNamespace(claim=Claim(key, CounterKeys(1, 1, endpoint_id), None, 1, None, 0, 1, 0, 0)) for key in range(n)
     ]
 
 
-def paced(per_second, for_s=5.0, turn_s=0.05):
+def simulate_answers(per_second, for_s=5.0, turn_s=0.05):
     """Return a queue, clock and target sizes after `for_s` seconds of answers at this rate."""
     clock = Clock()
     ahead = PrefetchQueue(clock)
@@ -46,29 +46,29 @@ def paced(per_second, for_s=5.0, turn_s=0.05):
         while n_answered < per_second * (clock.now - 100):
             ahead.note_answer(AT)
             n_answered += 1
-        wanted = ahead.target_sizes()
-    return ahead, clock, wanted
+        targets = ahead.target_sizes()
+    return ahead, clock, targets
 
 
 def test_the_queue_holds_the_jobs_that_start_within_the_lookahead():
-    assert paced(640)[2][AT] == pytest.approx(640 * LOOKAHEAD_S, rel=0.05)
+    assert simulate_answers(640)[2][AT] == pytest.approx(640 * LOOKAHEAD_S, rel=0.05)
 
 
 def test_nothing_is_prefetched_if_calls_take_seconds():
-    assert paced(64 / 30)[2] == {}
+    assert simulate_answers(64 / 30)[2] == {}
 
 
 def test_the_rate_decays_without_answers():
-    ahead, clock, _ = paced(640)
+    ahead, clock, _ = simulate_answers(640)
     clock.now += 3
     assert ahead.target_sizes() == {}
 
 
 def test_stale_jobs_are_released():
-    ahead, clock, _ = paced(640)
-    ahead.add(jobs(3), {AT: 0})
+    ahead, clock, _ = simulate_answers(640)
+    ahead.add(make_jobs(3), {AT: 0})
     clock.now += STALE_S / 2
-    ahead.add(jobs(2), {AT: 0})
+    ahead.add(make_jobs(2), {AT: 0})
     clock.now += STALE_S / 2
     assert len(ahead.take_stale()) == 3
     assert len(ahead) == 2
@@ -77,7 +77,7 @@ def test_stale_jobs_are_released():
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20)), max_size=4))
 def test_prefetched_calls_never_exceed_the_limit_of_their_endpoint(endpoints):
     ahead = PrefetchQueue()
-    waiting = [job for key, (n, _, _) in enumerate(endpoints) for job in jobs(n, key)]
+    waiting = [job for key, (n, _, _) in enumerate(endpoints) for job in make_jobs(n, key)]
     levels = {key: level for key, (_, level, _) in enumerate(endpoints)}
     n_in_flight = {key: n_in_flight for key, (_, _, n_in_flight) in enumerate(endpoints)}
     ahead.add(waiting, levels)
@@ -102,11 +102,11 @@ class Provider:
     """A provider with a short latency that records its peak number of calls in flight."""
 
     def __init__(self, drain=None):
-        self.now = self.peak = self.asked = self.most_held = 0
+        self.now = self.peak = self.n_calls = self.most_held = 0
         self.drain = drain
 
     async def __call__(self, request):
-        self.asked += 1
+        self.n_calls += 1
         self.now += 1
         self.peak = max(self.peak, self.now)
         self.most_held = max(self.most_held, self.now + len(self.drain._prefetched))
@@ -118,7 +118,7 @@ class Provider:
         return reply()
 
 
-def drained(provider, **limits):
+def run_drain(provider, **limits):
     registration = WorkerRegistration()
 
     async def go():
@@ -130,7 +130,7 @@ def drained(provider, **limits):
 
 def test_a_drain_holds_more_claims_than_calls_in_flight_and_respects_its_concurrency(long_run):
     provider = Provider()
-    assert drained(provider) == 200
+    assert run_drain(provider) == 200
     assert provider.peak == 8
     assert provider.most_held > 8
     assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
@@ -143,42 +143,42 @@ def test_a_failed_call_starts_no_successor(long_run):
             raise CallFailure(ErrorClass.UNAUTHORIZED, "no such key", http_status=401)
 
     provider = Refusing()
-    drained(provider)
+    run_drain(provider)
     long_run.refresh_from_db()
     assert long_run.status == "stopped"
-    assert provider.asked <= 20 + 8  # Calls in flight when the run stopped.
+    assert provider.n_calls <= 20 + 8  # Calls in flight when the run stopped.
     assert find_differences() == []
 
 
 def test_prefetched_jobs_of_an_overloaded_endpoint_are_released(long_run):
     class Overloaded(Provider):
-        asked_before = None
+        n_calls_before = None
 
         async def answer(self):
-            if self.asked_before is None and self.asked > 60 and len(self.drain._prefetched):
-                self.asked_before = self.asked
+            if self.n_calls_before is None and self.n_calls > 60 and len(self.drain._prefetched):
+                self.n_calls_before = self.n_calls
                 asyncio.get_running_loop().call_later(0.5, self.drain.stop)  # Enough for a forbidden call.
-            if self.asked_before is None:
+            if self.n_calls_before is None:
                 return reply()
             raise CallFailure(ErrorClass.RATE_LIMITED, "slow down", http_status=429, retry_after_s=30)
 
     provider = Overloaded()
-    drained(provider, until_idle=False, seconds=60)
-    assert provider.asked_before is not None
-    assert provider.asked <= provider.asked_before + 8  # Calls in flight at the first 429.
+    run_drain(provider, until_idle=False, seconds=60)
+    assert provider.n_calls_before is not None
+    assert provider.n_calls <= provider.n_calls_before + 8  # Calls in flight at the first 429.
     assert find_differences() == []
 
 
 def test_prefetched_jobs_of_a_stopped_worker_are_released(long_run):
     class Stopping(Provider):
         async def answer(self):
-            if self.asked > 60 and len(self.drain._prefetched):
+            if self.n_calls > 60 and len(self.drain._prefetched):
                 self.drain.stop()
             return reply()
 
     provider = Stopping()
-    drained(provider)
-    assert Trial.objects.filter(status="done").count() == provider.asked
+    run_drain(provider)
+    assert Trial.objects.filter(status="done").count() == provider.n_calls
     assert set(Trial.objects.exclude(status="done").values_list("status", "attempts")) == {("pending", 0)}
-    assert Attempt.objects.count() == provider.asked
+    assert Attempt.objects.count() == provider.n_calls
     assert find_differences() == []

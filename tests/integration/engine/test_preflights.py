@@ -33,60 +33,65 @@ def draft(db):
     return factories.make_experiment("draft")
 
 
-def asked(experiment=None, by="a person"):
+def request_preflight(experiment=None, by="a person"):
     (row,) = Preflight.objects.request([LanguageModel.objects.get().pk], by=by, experiment=experiment)
     return row
 
 
-def made(preflight, call):
+def run_preflight(preflight, call):
     preflight_module.make_preflight(preflight.pk, call)
     preflight.refresh_from_db()
     return preflight
 
 
-def priced(request):
+def answer_at_a_price(request):
     return reply(cost_usd=PAID, list_usd=PAID)
 
 
-def cut(request):
+def time_out(request):
     raise CallFailure(ErrorClass.TIMEOUT, "no reply within 30 s")
 
 
-def never(request):
+def forbid_call(request):
     raise AssertionError("no call may be made")
 
 
-def entry():
+def sum_ledger():
     names = ("attempts", "answered", "paid_usd", "unpriced", "kept_usd")
     return tuple(LedgerEntry.objects.aggregate(**{name: Sum(name) for name in names}).values())
 
 
 @reconciled
 def test_a_preflight_spends_the_budget_of_its_experiment_and_is_entered_in_the_ledger(draft):
-    held = []
+    reservations = []
 
     def watched(request):
-        held.append((Endpoint.objects.get().in_flight, Experiment.objects.get().reserved_usd))
+        reservations.append((Endpoint.objects.get().in_flight, Experiment.objects.get().reserved_usd))
         assert find_differences() == []
-        return priced(request)
+        return answer_at_a_price(request)
 
-    done = made(asked(draft), watched)
-    assert held == [(1, CEILING)]
-    assert (done.status, done.cost_usd, done.served_model, done.reserved_usd) == ("ok", PAID, "small-2026", 0)
+    answered = run_preflight(request_preflight(draft), watched)
+    assert reservations == [(1, CEILING)]
+    assert (answered.status, answered.cost_usd, answered.served_model, answered.reserved_usd) == (
+        "ok",
+        PAID,
+        "small-2026",
+        0,
+    )
     draft.refresh_from_db()
     assert (draft.spent_usd, draft.reserved_usd) == (PAID, 0)
-    assert entry() == (1, 1, PAID, 0, 0)
+    assert sum_ledger() == (1, 1, PAID, 0, 0)
     assert Endpoint.objects.get().in_flight == 0
     assert find_differences() == []
 
 
 @reconciled
 def test_a_preflight_without_an_experiment_spends_no_budget_and_is_entered_for_its_model(draft):
-    made(asked(), priced)
+    run_preflight(request_preflight(), answer_at_a_price)
     draft.refresh_from_db()
     assert (draft.spent_usd, draft.reserved_usd) == (0, 0)
-    found = LedgerEntry.objects.get()
-    assert (found.model.name, found.experiment, found.run, found.paid_usd) == ("small", None, None, PAID)
+    entry = LedgerEntry.objects.get()
+    assert (entry.model.name, entry.experiment, entry.run, entry.paid_usd) == ("small", None, None, PAID)
     assert find_differences() == []
 
 
@@ -102,18 +107,18 @@ def test_a_failed_preflight_states_whether_the_model_works_and_may_be_billed(dra
     def failing(request):
         raise CallFailure(error_class, "not now", http_status=None if cost is None else 503)
 
-    done = made(asked(draft), failing)
-    assert (done.status, done.cost_usd, done.result_text) == (status, cost, f"{error_class}: not now")
-    kept = CEILING if cost is None else 0
+    answered = run_preflight(request_preflight(draft), failing)
+    assert (answered.status, answered.cost_usd, answered.result_text) == (status, cost, f"{error_class}: not now")
+    reserved = CEILING if cost is None else 0
     draft.refresh_from_db()
-    assert (draft.spent_usd, draft.reserved_usd) == (0, kept)
-    assert entry() == (1, 0, 0, cost is None, kept)
+    assert (draft.spent_usd, draft.reserved_usd) == (0, reserved)
+    assert sum_ledger() == (1, 0, 0, cost is None, reserved)
     assert Endpoint.objects.get().is_paused == (error_class == ErrorClass.OVERLOADED)
     assert Endpoint.objects.get().in_flight == 0
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "reason"),
     [
         ({"in_flight": 1}, "the endpoint lab has 1 of 1 calls in flight"),
         ({"is_active": False}, "the endpoint lab is inactive"),
@@ -123,29 +128,29 @@ def test_a_failed_preflight_states_whether_the_model_works_and_may_be_billed(dra
         ({"tokens_per_minute": 60, "throttle": {"tokens": -9}}, "has used up its 60 tokens a minute until"),
     ],
 )
-def test_a_closed_endpoint_is_not_called_and_the_reason_is_stated(draft, fields, said):
+def test_a_closed_endpoint_is_not_called_and_the_reason_is_stated(draft, fields, reason):
     now = timezone.now()
     throttle = fields.get("throttle", {}) | {"filled_at": now.timestamp(), "day": f"{now:%Y-%m-%d}"}
     Endpoint.objects.update(**{"max_concurrency": 1, **fields, "throttle": throttle})
     before = Endpoint.objects.get()
-    done = made(asked(draft), never)
-    assert done.status == "unverified"
-    assert said in done.result_text
-    if "until" in said:
-        assert done.result_text.endswith(" UTC")
-    assert (Endpoint.objects.get().in_flight, entry()[0]) == (before.in_flight, None)
+    answered = run_preflight(request_preflight(draft), forbid_call)
+    assert answered.status == "unverified"
+    assert reason in answered.result_text
+    if "until" in reason:
+        assert answered.result_text.endswith(" UTC")
+    assert (Endpoint.objects.get().in_flight, sum_ledger()[0]) == (before.in_flight, None)
 
 
 def test_a_preflight_uses_one_request_and_its_tokens_of_the_rate_limit(draft):
     Endpoint.objects.update(requests_per_minute=60, tokens_per_minute=6000, requests_per_day=5)
-    taken = []
+    throttles = []
 
     def long_winded(request):
-        taken.append(Endpoint.objects.get().throttle)
+        throttles.append(Endpoint.objects.get().throttle)
         return reply(input_tokens=3000, output_tokens=2000)
 
-    made(asked(), long_winded)
-    assert [(one["today"], one["requests"], one["tokens"]) for one in taken] == [
+    run_preflight(request_preflight(), long_winded)
+    assert [(throttle["today"], throttle["requests"], throttle["tokens"]) for throttle in throttles] == [
         (1, 9, 1000 - INPUT_TOKENS - MAX_ANSWER_TOKENS)
     ]
     after = Endpoint.objects.get().throttle
@@ -154,87 +159,87 @@ def test_a_preflight_uses_one_request_and_its_tokens_of_the_rate_limit(draft):
 
 
 @pytest.mark.parametrize(
-    ("budget", "prices", "said"),
+    ("budget", "prices", "reason"),
     [
         (0, {}, "the budget of draft has $0.00 left, and it may cost $0.000048"),
         (5, {"input_price": None}, "unknown price: model small has no price, and experiment draft has a budget"),
     ],
 )
-def test_no_preflight_is_made_beyond_the_budget(draft, budget, prices, said):
+def test_no_preflight_is_made_beyond_the_budget(draft, budget, prices, reason):
     Experiment.objects.update(max_usd=budget)
     LanguageModel.objects.update(**prices)
-    done = made(asked(draft), never)
-    assert (done.status, done.was_made) == ("unverified", False)
-    assert done.result_text.startswith(said)
-    assert made(asked(), priced).status == "ok"
+    answered = run_preflight(request_preflight(draft), forbid_call)
+    assert (answered.status, answered.was_made) == ("unverified", False)
+    assert answered.result_text.startswith(reason)
+    assert run_preflight(request_preflight(), answer_at_a_price).status == "ok"
 
 
 @reconciled
 def test_a_concurrency_limit_of_one_admits_one_of_two_preflights(draft):
     Endpoint.objects.update(max_concurrency=1)
-    first, second = asked(draft), asked(draft)
+    first, second = request_preflight(draft), request_preflight(draft)
     inside, over = threading.Event(), threading.Event()
 
     def slow(request):
         inside.set()
         assert over.wait(30)
-        return priced(request)
+        return answer_at_a_price(request)
 
     def make():
         preflight_module.make_preflight(first.pk, slow)
         connection.close()
 
-    other = threading.Thread(target=make)
-    other.start()
+    thread = threading.Thread(target=make)
+    thread.start()
     assert inside.wait(30)
     assert preflight_module.begin_preflight(first.pk) is None  # A task that is delivered twice makes no second call.
-    assert made(second, never).result_text == "the endpoint lab has 1 of 1 calls in flight"
+    assert run_preflight(second, forbid_call).result_text == "the endpoint lab has 1 of 1 calls in flight"
     over.set()
-    other.join(30)
+    thread.join(30)
     first.refresh_from_db()
     assert (first.status, Endpoint.objects.get().in_flight) == ("ok", 0)
-    assert entry()[:3] == (1, 1, PAID)
+    assert sum_ledger()[:3] == (1, 1, PAID)
 
 
 @reconciled
 def test_a_preflight_of_a_silent_worker_releases_its_slot_and_its_late_answer_is_paid_once(draft):
-    lost = asked(draft)
+    silent = request_preflight(draft)
 
     def late(request):
         assert sweep_expired() == 0
         Preflight.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
         assert sweep_expired() == 1
-        lost.refresh_from_db()
-        assert (lost.status, lost.error_class, Endpoint.objects.get().in_flight) == ("unverified", "worker_lost", 0)
-        assert entry() == (1, 0, 0, 1, CEILING)
+        silent.refresh_from_db()
+        assert (silent.status, silent.error_class, Endpoint.objects.get().in_flight) == ("unverified", "worker_lost", 0)
+        assert sum_ledger() == (1, 0, 0, 1, CEILING)
         assert find_differences() == []
-        return priced(request)
+        return answer_at_a_price(request)
 
-    assert made(lost, late).status == "ok"
-    assert entry() == (1, 1, PAID, 0, 0)
+    assert run_preflight(silent, late).status == "ok"
+    assert sum_ledger() == (1, 1, PAID, 0, 0)
     draft.refresh_from_db()
     assert (draft.spent_usd, draft.reserved_usd, Endpoint.objects.get().in_flight) == (PAID, 0, 0)
     assert find_differences() == []
 
 
 def test_a_preflight_that_no_worker_claims_expires(draft):
-    waiting = asked()
+    waiting = request_preflight()
     Preflight.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
     assert sweep_expired() == 1
     waiting.refresh_from_db()
     assert (waiting.status, waiting.result_text) == ("unverified", "no worker took it within 10 minutes")
-    assert made(waiting, never).status == "unverified"
+    assert run_preflight(waiting, forbid_call).status == "unverified"
 
 
 @reconciled
 def test_reconcile_finds_changed_entries_and_money_and_slots_without_a_preflight(draft):
-    made(asked(draft), priced)
+    run_preflight(request_preflight(draft), answer_at_a_price)
     with without_triggers():
         LedgerEntry.objects.update(paid_usd=7, attempts=7)
-    found = find_differences()
-    assert {difference.counter for difference in found} == {"paid_usd", "attempts"}
+    differences = find_differences()
+    assert {difference.counter for difference in differences} == {"paid_usd", "attempts"}
     row = f"preflights of model {LanguageModel.objects.get().pk} of experiment {draft.pk} from"
-    assert all(difference.row.startswith(row) for difference in found)
+    assert all(difference.row.startswith(row) for difference in differences)
     with pytest.raises(SystemExit) as ending:
         call_command("reconcile")
     assert ending.value.code == 1
@@ -250,9 +255,9 @@ def test_an_experiment_can_be_deleted_with_its_ledger_after_its_preflight_ends(d
     def deleting(request):
         with pytest.raises(TransitionError, match="preflight"):
             deletion.delete(draft, by="owner", reason="too early")
-        return priced(request)
+        return answer_at_a_price(request)
 
-    made(asked(draft), deleting)
+    run_preflight(request_preflight(draft), deleting)
     deletion.delete(draft, by="owner", reason="no longer needed")
     assert not LedgerEntry.objects.exists()
     assert find_differences() == []

@@ -11,16 +11,16 @@ LONG = "Judge with care. " * 250
 
 @pytest.fixture
 def run(db):
-    return marked_run()
+    return make_marked_run()
 
 
-def marked_run():
+def make_marked_run():
     factories.make_team()
     experiment = factories.make_experiment("marked", prompts=[factories.make_prompt("long", user=LONG + "{{input}}")])
     return factories.make_runs(experiment)[0]
 
 
-def asked(run):
+def prepare_run_request(run):
     run = Run.objects.with_design().get(pk=run.pk)
     return prepare_request(build_run_design(run), build_question(run.experiment.dataset.items.first(), None), 0)
 
@@ -28,10 +28,10 @@ def asked(run):
 @pytest.mark.parametrize(("provider", "takes_marks"), [("anthropic", True), ("openrouter", True), ("openai", False)])
 def test_only_supporting_providers_get_cache_marks_and_the_request_hash_stays_equal(db, provider, takes_marks):
     factories.make_endpoint(provider=provider)
-    run = marked_run()
-    plain = asked(run)
+    run = make_marked_run()
+    plain = prepare_run_request(run)
     LanguageModel.objects.update(cache_marks=True)
-    marked = asked(run)
+    marked = prepare_run_request(run)
     assert ("cache_control" in str(marked.request.messages)) is takes_marks
     assert marked.request_hash == plain.request_hash
     assert "cache_control" not in str(Condition.objects.values_list("content", flat=True))

@@ -15,65 +15,77 @@ from runs_app.models import Experiment, Point, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import drain, reply
 from tests.factories.tampering import deleting_anything
-from tests.integration.engine.test_adaptive_rounds import answering, easy_is_right, launch, make, questions
-from tests.integration.engine.test_rounds_of_ratings import alike_or_apart, launched, rating
+from tests.integration.engine.test_adaptive_rounds import (
+    answer_by_rule,
+    easy_is_right,
+    launch,
+    make_questions,
+    make_rounds_experiment,
+)
+from tests.integration.engine.test_rounds_of_ratings import answer_ratings, launch_ratings, spread_by_dimension
 
 
 @pytest.fixture
-def decided(transactional_db):
-    run = launch(make(questions(40, "easy") + questions(40, "hard")))
-    drain(answering(easy_is_right))
+def decided_run(transactional_db):
+    run = launch(make_rounds_experiment(make_questions(40, "easy") + make_questions(40, "hard")))
+    drain(answer_by_rule(easy_is_right))
     assert find_differences() == []
     return run
 
 
 @pytest.mark.parametrize("counter", ["n_planned", "n_correct", "n_truncated", "n_failed", "n_rated_items"])
-def test_reconcile_names_a_changed_counter(decided, counter):
-    point = decided.points.get(key={"category": "easy"})
+def test_reconcile_names_a_changed_counter(decided_run, counter):
+    point = decided_run.points.get(key={"category": "easy"})
     before = getattr(point, counter)
     Point.objects.filter(pk=point.pk).update(**{counter: F(counter) + 1})
-    assert [str(found) for found in find_differences()] == [
+    assert [str(difference) for difference in find_differences()] == [
         f"point {point.pk}: {counter} is {before + 1}, the rows say {before}"
     ]
 
 
-def test_reconcile_finds_uncounted_answers(decided):
-    point = decided.points.get(key={"category": "easy"})
+def test_reconcile_finds_uncounted_answers(decided_run):
+    point = decided_run.points.get(key={"category": "easy"})
     Point.objects.filter(pk=point.pk).update(n_total=7)
-    assert [str(found) for found in find_differences()] == [f"point {point.pk}: answers is 7, the rows say 8"]
+    assert [str(difference) for difference in find_differences()] == [f"point {point.pk}: answers is 7, the rows say 8"]
 
 
-def test_reconcile_finds_changed_or_deleted_rows_of_a_point(decided):
-    point = decided.points.get(key={"category": "easy"})
+def test_reconcile_finds_changed_or_deleted_rows_of_a_point(decided_run):
+    point = decided_run.points.get(key={"category": "easy"})
     with allow_superseding():
         Grading.objects.filter(trial__item__category="easy").update(score=0)
-    assert [(found.counter, found.counted, found.in_rows) for found in find_differences()] == [("n_correct", 8, 0)]
+    assert [(difference.counter, difference.counted, difference.in_rows) for difference in find_differences()] == [
+        ("n_correct", 8, 0)
+    ]
     with deleting_anything():
         Trial.objects.filter(item_id=point.items[0]).delete()
-    assert ("n_planned", 8, 7) in {(found.counter, found.counted, found.in_rows) for found in find_differences()}
+    assert ("n_planned", 8, 7) in {
+        (difference.counter, difference.counted, difference.in_rows) for difference in find_differences()
+    }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("counter", ["mean", "spread", "n_rated_items"])
 def test_reconcile_names_a_changed_mean(transactional_db, counter):
-    run = launched()
-    drain(rating(alike_or_apart))
+    run = launch_ratings()
+    drain(answer_ratings(spread_by_dimension))
     assert find_differences() == []
     point = run.points.get(dimension__name="arousal")
     Point.objects.filter(pk=point.pk).update(**{counter: F(counter) + 1})
-    assert [(found.row, found.counter) for found in find_differences()] == [(f"point {point.pk}", counter)]
+    assert [(difference.row, difference.counter) for difference in find_differences()] == [
+        (f"point {point.pk}", counter)
+    ]
 
 
 def test_blank_answers_graded_after_the_decision_do_not_count(transactional_db):
     from grading_app.scoring.grading import grade
 
-    experiment = make(questions(8, "easy"), on_empty="skip")
+    experiment = make_rounds_experiment(make_questions(8, "easy"), on_empty="skip")
     run = launch(experiment)
 
-    async def blank(request):
+    async def answer_blank(request):
         return reply("")
 
-    drain(blank)
+    drain(answer_blank)
     assert (run.points.get().n_unread, run.points.get().n_total) == (8, 0)
     Experiment.objects.update(on_empty="keep")
     grade(Experiment.objects.get(), by="a curator")
@@ -90,33 +102,35 @@ def raise_the_version(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("says_its_rule", [True, False])
 def test_points_of_an_earlier_rule_version_are_checked_by_that_version_and_reported(
-    decided, client, monkeypatch, capsys, says_its_rule
+    decided_run, client, monkeypatch, capsys, says_its_rule
 ):
     """The next rule version grades every answer as wrong; decisions by the earlier version do not change."""
     if not says_its_rule:
         Point.objects.update(rounds=[{"asked": 8}])
-    easy = decided.points.get(key={"category": "easy"})
+    easy = decided_run.points.get(key={"category": "easy"})
     raise_the_version(monkeypatch)
     for graded_again in (False, True):
         if graded_again:
-            grading.grade(decided.experiment, by="a test")
+            grading.grade(decided_run.experiment, by="a test")
             with allow_superseding():
                 Grading.objects.order_by("-pk").filter(condition=GradeCondition.objects.last()).update(score=0)
         call_command("reconcile")
-        said = capsys.readouterr().out
-        assert "counters and ledger agree with the rows" in said
-        assert "note: rounds: 2 points were decided by an earlier version of the rule than exact_match--" in said
+        output = capsys.readouterr().out
+        assert "counters and ledger agree with the rows" in output
+        assert "note: rounds: 2 points were decided by an earlier version of the rule than exact_match--" in output
     with allow_superseding():
         Grading.objects.filter(condition=GradeCondition.objects.first(), trial__item__category="easy").update(score=0)
-    assert [(found.row, found.counter) for found in find_differences()] == [(f"point {easy.pk}", "n_correct")]
-    client.force_login(decided.experiment.owner)
+    assert [(difference.row, difference.counter) for difference in find_differences()] == [
+        (f"point {easy.pk}", "n_correct")
+    ]
+    client.force_login(decided_run.experiment.owner)
     page = client.get(reverse("experiment_points", args=["rounds"])).content.decode()
     assert "2 points were decided by an earlier version of the rule" in page
 
 
 def test_a_reopened_point_is_decided_by_the_current_rule_version(transactional_db, monkeypatch):
-    run = launch(make(questions(40, "easy")))
-    drain(answering(easy_is_right))
+    run = launch(make_rounds_experiment(make_questions(40, "easy")))
+    drain(answer_by_rule(easy_is_right))
     first = run.points.get().rounds[-1]["graded_by"]
     assert first == GradeCondition.objects.get().grade_condition_id
     raise_the_version(monkeypatch)

@@ -24,7 +24,7 @@ PRICE = Decimal(10_000)  # Per million tokens: 100 tokens cost one dollar.
 
 
 @pytest.fixture
-def launched(transactional_db):
+def launched_experiment(transactional_db):
     """An experiment of sixty trials that cost at most ten dollars each, without a budget."""
     model = factories.make_model(max_output_tokens=1000, input_price=0, output_price=PRICE)
     experiment = factories.make_experiment("dear", models=[model], samples=20, max_usd=None)
@@ -32,14 +32,14 @@ def launched(transactional_db):
     return experiment
 
 
-def with_budget(experiment, budget):
+def build_budget_form(experiment, budget):
     data = {"sharing": "private", "samples": experiment.samples, "on_empty": "keep", "max_usd": budget}
     return LaunchedExperimentForm(data, instance=Experiment.objects.get(pk=experiment.pk), user="test")
 
 
-def test_a_budget_set_during_a_run_applies_to_the_next_claim(launched):
+def test_a_budget_set_during_a_run_applies_to_the_next_claim(launched_experiment):
     Run.objects.update(reserve_usd=0)
-    form = with_budget(launched, "25")
+    form = build_budget_form(launched_experiment, "25")
     assert form.is_valid(), form.errors
     form.save()
     assert Run.objects.get().reserve_usd == 10
@@ -48,14 +48,14 @@ def test_a_budget_set_during_a_run_applies_to_the_next_claim(launched):
 
 
 @pytest.mark.parametrize(
-    ("unknown", "told"),
+    ("unknown", "message"),
     [({"output_price": None}, "unknown price: model small"), ({"max_output_tokens": None}, "no ceiling")],
 )
-def test_a_budget_is_refused_if_a_call_has_no_cost_ceiling(launched, unknown, told):
+def test_a_budget_is_refused_if_a_call_has_no_cost_ceiling(launched_experiment, unknown, message):
     LanguageModel.objects.filter(name="small").update(**unknown)
-    form = with_budget(launched, "25")
-    assert told in " ".join(form.errors["max_usd"])
-    assert with_budget(launched, "").is_valid()
+    form = build_budget_form(launched_experiment, "25")
+    assert message in " ".join(form.errors["max_usd"])
+    assert build_budget_form(launched_experiment, "").is_valid()
 
 
 def test_the_reservation_uses_the_larger_of_two_output_limits(transactional_db):
@@ -87,7 +87,7 @@ def test_the_database_refuses_an_endpoint_whose_key_variable_is_not_an_api_key(d
 
 
 @pytest.mark.parametrize("new", [5 * PRICE, PRICE / 5])
-def test_a_call_keeps_the_price_of_its_reservation(launched, new):
+def test_a_call_keeps_the_price_of_its_reservation(launched_experiment, new):
     """Otherwise a claim made after a price cut would reserve less than its call costs at the old price."""
     worker, questions = WorkerRegistration().worker_id, DesignCache()
     prices = []
@@ -100,7 +100,7 @@ def test_a_call_keeps_the_price_of_its_reservation(launched, new):
     assert prices == [(10, PRICE), (new / 1_000, new)]
 
 
-def test_claims_after_a_price_increase_reserve_the_new_price(launched):
+def test_claims_after_a_price_increase_reserve_the_new_price(launched_experiment):
     Experiment.objects.update(max_usd=200)
     worker = WorkerRegistration().worker_id
     before = admit(worker, 4)
@@ -115,7 +115,7 @@ def test_claims_after_a_price_increase_reserve_the_new_price(launched):
     assert find_differences() == []
 
 
-def test_an_endpoint_that_is_no_longer_free_reserves_the_prices_of_its_models(launched):
+def test_an_endpoint_that_is_no_longer_free_reserves_the_prices_of_its_models(launched_experiment):
     Endpoint.objects.update(is_free=True)
     Run.objects.all().update_reservations()
     assert Run.objects.get().reserve_usd == 0
@@ -125,7 +125,7 @@ def test_an_endpoint_that_is_no_longer_free_reserves_the_prices_of_its_models(la
     assert Run.objects.get().reserve_usd == 10
 
 
-def test_a_price_cannot_be_removed_from_a_model_with_a_budget(launched):
+def test_a_price_cannot_be_removed_from_a_model_with_a_budget(launched_experiment):
     Experiment.objects.update(max_usd=200)
     model = LanguageModel.objects.get()
     data = {"name": "small", "endpoint": model.endpoint_id, "model": model.model, "batch_discount": "0.5"}
@@ -136,7 +136,7 @@ def test_a_price_cannot_be_removed_from_a_model_with_a_budget(launched):
     assert LanguageModel.objects.get().output_price == PRICE
 
 
-def test_an_endpoint_cannot_stop_being_free_if_a_budgeted_model_has_no_price(launched):
+def test_an_endpoint_cannot_stop_being_free_if_a_budgeted_model_has_no_price(launched_experiment):
     Endpoint.objects.update(is_free=True)
     LanguageModel.objects.update(output_price=None)
     Experiment.objects.update(max_usd=200)
@@ -144,14 +144,14 @@ def test_an_endpoint_cannot_stop_being_free_if_a_budgeted_model_has_no_price(lau
     assert "unknown price: model small" in " ".join(form.errors["is_free"])
 
 
-def test_applying_a_listed_price_updates_reservations_immediately(launched):
+def test_applying_a_listed_price_updates_reservations_immediately(launched_experiment):
     model = LanguageModel.objects.get()
     before = {"output_price": model.output_price}
     assert apply_repricings([Repricing(model, before, {"output_price": 5 * PRICE})], by="a test") == 1
     assert Run.objects.get().reserve_usd == 50
 
 
-def test_a_price_can_be_removed_after_the_runs_end(launched):
+def test_a_price_can_be_removed_after_the_runs_end(launched_experiment):
     run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
     Experiment.objects.update(max_usd=200)
     model = LanguageModel.objects.get()
@@ -161,7 +161,7 @@ def test_a_price_can_be_removed_after_the_runs_end(launched):
     assert Run.objects.get().reserve_usd == 10
 
 
-def test_a_batched_run_reserves_its_largest_request_and_longest_answer_at_batch_prices(launched):
+def test_a_batched_run_reserves_its_largest_request_and_longest_answer_at_batch_prices(launched_experiment):
     Run.objects.update(request_tokens=7, is_batched=True)
     model = LanguageModel.objects.get()
     model.input_price, model.batch_discount = PRICE, Decimal("0.25")

@@ -25,22 +25,22 @@ def run():
     return Run.objects.get()
 
 
-def refusing(error_class=ErrorClass.UNAUTHORIZED):
+def refuse_with(error_class=ErrorClass.UNAUTHORIZED):
     async def call(request):
         raise CallFailure(error_class, "no such key", http_status=401)
 
     return call
 
 
-def stopped_after_twenty_calls(run):
-    drain(refusing())
+def stop_after_twenty_calls(run):
+    drain(refuse_with())
     run.refresh_from_db()
     assert (run.status, run.n_failed, run.n_pending) == ("stopped", 20, 40)
 
 
 @pytest.mark.slow
 def test_a_run_continues_to_its_end_after_the_key_is_corrected(run):
-    stopped_after_twenty_calls(run)
+    stop_after_twenty_calls(run)
     run_control.resume(Run.objects.all(), by="an operator", reason="the key is mended")
     assert drain(answering(), seconds=DEADLINE_S) == 40
     assert run_control.retry_failed(Run.objects.all(), by="an operator") == 20
@@ -51,16 +51,16 @@ def test_a_run_continues_to_its_end_after_the_key_is_corrected(run):
 
 
 def test_a_retry_restarts_a_stopped_run(run):
-    stopped_after_twenty_calls(run)
+    stop_after_twenty_calls(run)
     run_control.retry_failed(Run.objects.all(), by="an operator")
     assert drain(answering(), seconds=DEADLINE_S) == 60
     assert Run.objects.get().status == "done"
 
 
 def test_a_run_stops_again_if_the_cause_remains(run):
-    stopped_after_twenty_calls(run)
+    stop_after_twenty_calls(run)
     run_control.resume(Run.objects.all(), by="an operator")
-    drain(refusing(), seconds=DEADLINE_S)
+    drain(refuse_with(), seconds=DEADLINE_S)
     run.refresh_from_db()
     assert (run.status, run.n_failed, run.n_pending) == ("stopped", 40, 20)
     assert run.stop_reason.startswith("20 of 20 attempts failed permanently")
@@ -68,7 +68,7 @@ def test_a_run_stops_again_if_the_cause_remains(run):
 
 def test_earlier_failures_of_a_done_run_do_not_stop_its_retries(run):
     Experiment.objects.update(stop_after_attempts=100)
-    drain(refusing())
+    drain(refuse_with())
     run.refresh_from_db()
     assert (run.status, run.n_failed) == ("done", 60)
     Experiment.objects.update(stop_after_attempts=20)
@@ -93,7 +93,7 @@ def test_lowering_the_failure_limit_stops_a_run_with_a_reason(run):
 REFUSED, ANSWERED = ("failure", ErrorClass.CONTENT_REFUSED), ("answer", None)
 
 
-def attempted(worker, outcomes):
+def record_outcomes(worker, outcomes):
     claims = admit(worker, len(outcomes))
     record_results([result_of_outcome(claim, outcome) for claim, outcome in zip(claims, outcomes, strict=True)], worker)
     return Run.objects.get()
@@ -101,14 +101,14 @@ def attempted(worker, outcomes):
 
 def test_two_failures_of_twenty_nine_do_not_stop_a_run(run):
     worker = WorkerRegistration().worker_id
-    attempted(worker, [REFUSED] * 2 + [ANSWERED] * 18)
-    run = attempted(worker, [ANSWERED] * 9)
+    record_outcomes(worker, [REFUSED] * 2 + [ANSWERED] * 18)
+    run = record_outcomes(worker, [ANSWERED] * 9)
     assert (run.status, run.n_attempts, run.n_permanent) == ("running", 29, 2)
 
 
 def test_a_run_whose_failure_rate_is_clearly_above_the_limit_stops_at_the_fifth_failure(run):
     worker = WorkerRegistration().worker_id
-    assert attempted(worker, [REFUSED] * 4 + [ANSWERED] * 16).status == "running"
-    run = attempted(worker, [REFUSED])
+    assert record_outcomes(worker, [REFUSED] * 4 + [ANSWERED] * 16).status == "running"
+    run = record_outcomes(worker, [REFUSED])
     assert (run.status, run.n_permanent) == ("stopped", 5)
     assert run.stop_reason.startswith("5 of 21 attempts failed permanently (23.8%). The share is above 10.")

@@ -36,32 +36,32 @@ def write_spool(spool, results):
     spool.close()
 
 
-def columns(model, **which):
+def read_columns(model, **filters):
     """Return the stored columns of each row, without keys and timestamps."""
-    rows = list(model.objects.filter(**which).order_by("pk").values())
+    rows = list(model.objects.filter(**filters).order_by("pk").values())
     passing = ("id", "trial_id", "token", "item_id", "sample_idx", "worker_id")
     return [
         {name: value for name, value in row.items() if name not in passing and not name.endswith("_at")} for row in rows
     ]
 
 
-def failed(claim):
+def build_failure(claim):
     failure = CallFailure(ErrorClass.TIMEOUT, "no answer within 60 s")
     conclusion = outcomes.build_failure_outcome(failure, attempts=3, yields=0, retry=RetryPolicy(3))
     return Result(claim, conclusion.status, conclusion.trial, [outcomes.build_attempt_from_failure(failure)])
 
 
-@pytest.mark.parametrize("ending", [result_of_text, failed])
+@pytest.mark.parametrize("ending", [result_of_text, build_failure])
 def test_spooled_results_of_a_dead_worker_are_recorded_like_direct_results(worker, spool, ending):
     claims = admit(worker.worker_id, 2)
     record_results([ending(claims[0])], worker.worker_id)
     write_spool(spool, [ending(claims[1])])
     assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 1
 
-    stored, adopted = columns(Trial, attempts=1)
+    stored, adopted = read_columns(Trial, attempts=1)
     assert adopted == stored
-    called, kept = columns(Attempt)
-    assert kept == called
+    direct, spooled = read_columns(Attempt)
+    assert spooled == direct
     assert set(Attempt.objects.values_list("worker", flat=True)) == {worker.worker_id}
     assert Endpoint.objects.get().in_flight == 0
     assert find_differences() == []
@@ -151,28 +151,28 @@ def test_a_refused_spool_is_renamed_and_the_drain_continues(run, worker, spool):
 
 
 def test_a_full_disk_does_not_damage_earlier_lines(worker, spool, monkeypatch, caplog):
-    whole, cut, after = (result_of_text(claim) for claim in admit(worker.worker_id, 3))
-    spool.add(whole)
+    complete, truncated, following = (result_of_text(claim) for claim in admit(worker.worker_id, 3))
+    spool.add(complete)
     write = os.write
     monkeypatch.setattr("runs_app.engine.result_spool.os.write", lambda file, line: write(file, line[: len(line) // 2]))
-    spool.add(cut)
+    spool.add(truncated)
     monkeypatch.undo()
-    spool.add(after)
+    spool.add(following)
     assert "no space for a whole line" in caplog.text
     assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 1
-    assert Trial.objects.get(status="done").pk == whole.claim.trial_id
+    assert Trial.objects.get(status="done").pk == complete.claim.trial_id
 
 
 def test_only_recorded_lines_are_removed_from_the_spool(worker, spool):
-    written, unwritten = (result_of_text(claim, "long " * 100_000) for claim in admit(worker.worker_id, 2))
-    for result in (written, written, written, unwritten):
+    recorded, unrecorded = (result_of_text(claim, "long " * 100_000) for claim in admit(worker.worker_id, 2))
+    for result in (recorded, recorded, recorded, unrecorded):
         spool.add(result)
     assert spool.path.stat().st_size > MAX_RECORDED_BYTES
-    spool.keep_only([unwritten])
+    spool.keep_only([unrecorded])
     assert spool.path.stat().st_size < MAX_RECORDED_BYTES
     spool.close()
     assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 1
-    assert Trial.objects.get(status="done").pk == unwritten.claim.trial_id
+    assert Trial.objects.get(status="done").pk == unrecorded.claim.trial_id
 
 
 def test_a_drain_that_ends_leaves_no_spool(run):

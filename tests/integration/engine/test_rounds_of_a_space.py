@@ -42,30 +42,30 @@ def run_space(transactional_db):
         dataset = make_parametric_dataset(SPACE)
         models = make_answerer(dataset, PROFILES, seed=5)
         rules = read_space_rules(dataset)
-        made = factories.make_experiment(
+        experiment = factories.make_experiment(
             "rounds", dataset=dataset, adaptive=rules, max_usd=None, cache=False,
             scorers=list(scorers), models=[factories.make_model("small", model="small")],
         )  # fmt: skip
 
         async def call(request):
-            given = ask(models, request.messages[-1]["content"], "small", max_tokens=limit)
-            return reply(given.content, finish_reason=given.finish_reason, output_tokens=count_tokens(given.content))
+            answer = ask(models, request.messages[-1]["content"], "small", max_tokens=limit)
+            return reply(answer.content, finish_reason=answer.finish_reason, output_tokens=count_tokens(answer.content))
 
-        run_control.launch(made, by=made.owner)
+        run_control.launch(experiment, by=experiment.owner)
         drain(call)
-        return made
+        return experiment
 
     return run
 
 
-def points():
+def list_points():
     return {point.label: point for point in Point.objects.all()}
 
 
 def test_each_point_stops_by_the_rule_of_its_task_and_states_the_reason(run_space):
-    made = run_space()
-    found = points()
-    easy, hard, guessed = (found[name] for name in ("arithmetic_length-4", "arithmetic_length-40",
+    experiment = run_space()
+    points_by_label = list_points()
+    easy, hard, guessed = (points_by_label[name] for name in ("arithmetic_length-4", "arithmetic_length-40",
                                                     "boolean_format-T_F_length-4"))  # fmt: skip
     assert (easy.status, easy.n_planned, easy.n_correct) == ("enough", 8, 8)
     assert (hard.status, hard.n_planned) == ("aborted", 8)
@@ -77,28 +77,28 @@ def test_each_point_stops_by_the_rule_of_its_task_and_states_the_reason(run_spac
     assert guessed.guess_chances == 12
     assert 12 < guessed.n_correct < 24
     assert guessed.interval(0.95, "mapped").margin == pytest.approx(guessed.half_width)
-    assert {point.rounds[-1]["status"] for point in found.values()} == {"enough", "aborted", "exhausted"}
+    assert {point.rounds[-1]["status"] for point in points_by_label.values()} == {"enough", "aborted", "exhausted"}
     assert find_differences() == []
-    assert len(list_recovered_cells(made, parse_profiles(PROFILES))) == 3
+    assert len(list_recovered_cells(experiment, parse_profiles(PROFILES))) == 3
 
 
 def test_a_context_limit_counts_longer_answers_as_truncated_in_the_rounds(run_space):
     run_space(scorers=["final_answer:40"], limit=4000)
-    found = points()["arithmetic_length-4"]
-    assert not found.run.trials.filter(truncated=True).exists()
-    longer = found.run.trials.filter(item__in=found.items, output_tokens__gt=40).count()
-    assert 0 < longer == found.n_truncated
-    assert found.n_unread == 0
-    assert found.n_total == found.n_planned - longer
-    hard = points()["arithmetic_length-40"]
+    points_by_label = list_points()["arithmetic_length-4"]
+    assert not points_by_label.run.trials.filter(truncated=True).exists()
+    longer = points_by_label.run.trials.filter(item__in=points_by_label.items, output_tokens__gt=40).count()
+    assert 0 < longer == points_by_label.n_truncated
+    assert points_by_label.n_unread == 0
+    assert points_by_label.n_total == points_by_label.n_planned - longer
+    hard = list_points()["arithmetic_length-40"]
     assert (hard.status, hard.n_truncated) == ("aborted", 8)
     assert find_differences() == []
 
 
 @pytest.mark.slow
 def test_the_points_page_shows_the_coverage_of_each_tasks_rule(run_space, client):
-    made = run_space()
-    client.force_login(made.owner)
+    experiment = run_space()
+    client.force_login(experiment.owner)
     text = page_text(client.get(reverse("experiment_points", args=["rounds"])))
     assert "The coverage of each task's rule was simulated on its own." in text
     for task in ("arithmetic", "boolean"):

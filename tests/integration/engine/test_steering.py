@@ -23,7 +23,7 @@ def test_a_launch_plans_the_trials_writes_the_manifest_and_starts_the_runs(trans
     assert experiment.status == "active"
     manifest = experiment.manifests.get().content
     assert manifest["dataset"]["hash"] == experiment.dataset.content_hash
-    assert [one["id"] for one in manifest["conditions"]] == [experiment.conditions.get().condition_id]
+    assert [condition["id"] for condition in manifest["conditions"]] == [experiment.conditions.get().condition_id]
     assert drain(answering()) == 6
 
 
@@ -70,11 +70,11 @@ def _cancel_once():
 
 
 def test_failed_trials_can_be_retried_by_error_class(run):
-    async def refuse(request):
+    async def refuse_call(request):
         kind = "content_refused" if "0 plus" in request.messages[-1]["content"] else "not_found"
         raise CallFailure(ErrorClass(kind), "no", http_status=400)
 
-    drain(refuse)
+    drain(refuse_call)
     assert run_control.retry_failed(Run.objects.all(), error_class="not_found", by="test") == 4
     drain(answering())
     assert Run.objects.get().n_done == 4
@@ -87,15 +87,15 @@ def test_conditions_in_sequence_run_one_after_the_other(transactional_db):
     experiment = factories.make_experiment("sequence", models=models, sequential=True, max_usd=None)
     run_control.launch(experiment, by="test")
     assert sorted(Run.objects.values_list("status", flat=True)) == ["queued", "running"]
-    asked = []
+    requests = []
 
     async def call(request):
-        asked.append(request.model)
+        requests.append(request.model)
         return reply()
 
     drain(call)
-    assert len(set(asked[:3])) == 1
-    assert len(set(asked[3:])) == 1
+    assert len(set(requests[:3])) == 1
+    assert len(set(requests[3:])) == 1
     assert set(Run.objects.values_list("status", flat=True)) == {"done"}
 
 
@@ -141,8 +141,8 @@ def test_a_concurrency_limit_out_of_range_is_refused(run, n):
 
 
 def test_failed_trials_of_a_cancelled_run_are_not_retried(run):
-    worker, refused = WorkerRegistration().worker_id, ("failure", ErrorClass.CONTENT_REFUSED)
-    record_results([result_of_outcome(claim, refused) for claim in admit(worker, 2)], worker)
+    worker, refusal = WorkerRegistration().worker_id, ("failure", ErrorClass.CONTENT_REFUSED)
+    record_results([result_of_outcome(claim, refusal) for claim in admit(worker, 2)], worker)
     run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
     assert run_control.retry_failed(Run.objects.all(), by="test") == 0
     run.refresh_from_db()
@@ -175,37 +175,37 @@ def sequence(transactional_db):
     return experiment
 
 
-def states():
+def list_statuses():
     return list(Run.objects.order_by("pk").values_list("status", flat=True))
 
 
 @pytest.mark.slow
 def test_a_paused_sequence_resumes_as_a_sequence(sequence):
     run_control.pause(Run.objects.all(), by="test")
-    assert states() == ["paused", "paused", "paused"]
+    assert list_statuses() == ["paused", "paused", "paused"]
     assert len(run_control.resume(Run.objects.all(), by="test")) == 3
-    assert states() == ["running", "queued", "queued"]
+    assert list_statuses() == ["running", "queued", "queued"]
     assert drain(answering()) == 9
-    assert states() == ["done", "done", "done"]
+    assert list_statuses() == ["done", "done", "done"]
 
 
 def test_a_resumed_run_of_a_sequence_waits_for_its_turn(sequence):
-    last = Run.objects.filter(pk=Run.objects.latest("pk").pk)
-    run_control.pause(last, by="test")
-    run_control.resume(last, by="test")
-    assert states() == ["running", "queued", "queued"]
+    last_run = Run.objects.filter(pk=Run.objects.latest("pk").pk)
+    run_control.pause(last_run, by="test")
+    run_control.resume(last_run, by="test")
+    assert list_statuses() == ["running", "queued", "queued"]
 
 
 def test_retried_trials_of_a_sequence_wait_for_their_turn(sequence):
     worker = WorkerRegistration().worker_id
-    refused = ("failure", ErrorClass.CONTENT_REFUSED)
-    record_results([result_of_outcome(claim, refused) for claim in admit(worker, 10)], worker)
-    assert states() == ["done", "running", "queued"]
+    refusal = ("failure", ErrorClass.CONTENT_REFUSED)
+    record_results([result_of_outcome(claim, refusal) for claim in admit(worker, 10)], worker)
+    assert list_statuses() == ["done", "running", "queued"]
     assert run_control.retry_failed(Run.objects.all(), by="test") == 3
-    assert states() == ["queued", "running", "queued"]
+    assert list_statuses() == ["queued", "running", "queued"]
 
 
 def test_cancelling_a_sequence_starts_no_run(sequence):
     run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
-    assert states() == ["cancelled", "cancelled", "cancelled"]
+    assert list_statuses() == ["cancelled", "cancelled", "cancelled"]
     assert [change.to_value for change in Run.objects.latest("pk").history] == ["cancelled", "queued"]

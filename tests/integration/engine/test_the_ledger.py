@@ -17,14 +17,14 @@ from tests.factories.tampering import deleting_anything, without_triggers
 PAID, LISTED = Decimal("0.001"), Decimal("0.004")
 
 
-def totals(**filters):
+def sum_ledger(**filters):
     names = ("attempts", "answered", "reused", "paid_usd", "list_usd", "cache_saved_usd", "reuse_saved_usd", "unpriced")
     return LedgerEntry.objects.filter(**filters).aggregate(**{name: Sum(name) for name in names})
 
 
 def test_every_call_is_entered_with_its_tokens_cost_and_list_price(run):
     drain(answering(cost_usd=PAID, list_usd=LISTED, cache_read_tokens=7, cache_write_tokens=2, reasoning_tokens=1))
-    sums = totals()
+    sums = sum_ledger()
     assert (sums["attempts"], sums["answered"], sums["unpriced"]) == (6, 6, 0)
     assert (sums["paid_usd"], sums["list_usd"], sums["cache_saved_usd"]) == (6 * PAID, 6 * LISTED, 6 * (LISTED - PAID))
     tokens = LedgerEntry.objects.aggregate(
@@ -38,7 +38,7 @@ def test_every_call_is_entered_with_its_tokens_cost_and_list_price(run):
 
 def test_the_saving_of_a_cached_answer_is_its_original_cost(run, experiment):
     drain(answering(cost_usd=PAID, list_usd=LISTED))
-    again = factories.make_experiment(
+    repeated = factories.make_experiment(
         "again",
         dataset=experiment.dataset,
         models=list(experiment.language_models.all()),
@@ -46,10 +46,10 @@ def test_the_saving_of_a_cached_answer_is_its_original_cost(run, experiment):
         samplers=list(experiment.samplers.all()),
         samples=2,
     )
-    (second,) = factories.make_runs(again)
+    (second,) = factories.make_runs(repeated)
     factories.plan_trials(second)
     assert drain(answering(cost_usd=PAID)) == 6
-    sums = totals(run=second)
+    sums = sum_ledger(run=second)
     assert (sums["reused"], sums["answered"], sums["paid_usd"]) == (6, 0, 0)
     assert sums["reuse_saved_usd"] == sums["list_usd"] == 6 * PAID
     assert find_differences() == []
@@ -59,20 +59,20 @@ def test_savings_of_batches_and_caches_are_separate(run):
     trial = factories.plan_trials(factories.make_runs(run.experiment, wave=1)[0])[0]
     factories.make_attempt(trial, cost_usd=PAID, list_usd=LISTED, batched=True)
     factories.make_attempt(trial, cost_usd=PAID, list_usd=LISTED)
-    sums = totals(run=trial.run)
+    sums = sum_ledger(run=trial.run)
     saved = LedgerEntry.objects.filter(run=trial.run).aggregate(batch=Sum("batch_saved_usd"))["batch"]
     assert saved == sums["cache_saved_usd"] == LISTED - PAID
     assert sums["list_usd"] == sums["paid_usd"] + saved + sums["cache_saved_usd"]
 
 
 def test_calls_of_unknown_cost_are_counted_but_not_summed(run):
-    async def hanging(request):
+    async def hang(request):
         raise CallFailure(ErrorClass.TIMEOUT, "no reply within 60 s")
 
     Run.objects.update(reserve_usd=Decimal("0.01"))
     type(run.experiment).objects.update(max_attempts=1)
-    drain(hanging)
-    sums = totals()
+    drain(hang)
+    sums = sum_ledger()
     assert (sums["unpriced"], sums["paid_usd"], sums["list_usd"]) == (6, 0, 0)
     assert LedgerEntry.objects.aggregate(kept=Sum("kept_usd"))["kept"] == 6 * Decimal("0.01")
     assert find_differences() == []
@@ -80,13 +80,13 @@ def test_calls_of_unknown_cost_are_counted_but_not_summed(run):
 
 def test_a_late_answer_moves_its_cost_into_the_ledger(run):
     trial = factories.plan_trials(factories.make_runs(run.experiment, wave=1)[0])[0]
-    lost = factories.make_attempt(trial, outcome="lost", cost_usd=None, finished_at=factories.NOON)
-    assert totals(run=trial.run)["unpriced"] == 1
+    lost_attempt = factories.make_attempt(trial, outcome="lost", cost_usd=None, finished_at=factories.NOON)
+    assert sum_ledger(run=trial.run)["unpriced"] == 1
     later = factories.NOON.replace(hour=15)
-    Attempt.objects.filter(pk=lost.pk).update(outcome="late", cost_usd=PAID, finished_at=later)
-    sums = totals(run=trial.run)
+    Attempt.objects.filter(pk=lost_attempt.pk).update(outcome="late", cost_usd=PAID, finished_at=later)
+    sums = sum_ledger(run=trial.run)
     assert (sums["attempts"], sums["unpriced"], sums["paid_usd"]) == (1, 0, PAID)
-    assert totals(run=trial.run, at=later)["attempts"] == 1
+    assert sum_ledger(run=trial.run, at=later)["attempts"] == 1
 
 
 @pytest.mark.parametrize("column", ["paid_usd", "attempts", "cache_saved_usd", "kept_usd", "reasoning_tokens"])
@@ -94,9 +94,9 @@ def test_reconcile_finds_a_changed_entry(run, column, capsys):
     drain(answering(cost_usd=PAID))
     with connection.cursor() as cursor, without_triggers():
         cursor.execute(f"UPDATE runs_app_ledgerentry SET {column} = {column} + 1")
-    found = find_differences()
-    assert {difference.counter for difference in found} == {column}
-    assert all(difference.row.startswith(f"ledger of run {run.pk} from ") for difference in found)
+    differences = find_differences()
+    assert {difference.counter for difference in differences} == {column}
+    assert all(difference.row.startswith(f"ledger of run {run.pk} from ") for difference in differences)
     with pytest.raises(SystemExit) as ending:
         call_command("reconcile")
     assert ending.value.code == 1
@@ -107,7 +107,7 @@ def test_reconcile_finds_attempts_that_were_deleted_without_the_ledger(run):
     drain(answering(cost_usd=PAID))
     with deleting_anything():
         Attempt.objects.filter(pk=Attempt.objects.first().pk).delete()
-    assert {str(one.row).split()[0] for one in find_differences()} >= {"ledger", "run"}
+    assert {str(difference.row).split()[0] for difference in find_differences()} >= {"ledger", "run"}
 
 
 def test_deleting_an_experiment_deletes_its_ledger(run, experiment):

@@ -13,24 +13,24 @@ from tests import factories
 from tests.factories.engine import reply
 
 
-def counting(text="four", **fields):
+def record_requests(text="four", **fields):
     """Return a provider and the list of requests it received."""
-    asked = []
+    requests = []
 
     async def call(request):
-        asked.append(request)
+        requests.append(request)
         return reply(text, cost_usd=Decimal("0.01"), **fields)
 
-    return call, asked
+    return call, requests
 
 
-def drained(call):
+def drain_with(call):
     from tests.factories.engine import drain
 
     return drain(call)
 
 
-def designed(slug, **fields):
+def make_cached_experiment(slug, **fields):
     parts = {"dataset": Dataset.objects.filter(slug="shared").first() or factories.make_dataset("shared")}
     prompt = Prompt.objects.filter(name="same").first() or factories.make_prompt("same")
     sampler = Sampler.objects.filter(name="same").first() or factories.make_sampler("same")
@@ -40,15 +40,15 @@ def designed(slug, **fields):
 
 
 def test_an_equal_request_is_answered_from_the_cache_at_no_cost(transactional_db):
-    call, asked = counting()
-    run_control.launch(designed("first"), by="test")
-    drained(call)
-    second = designed("second")
-    run_control.launch(second, by="test")
-    drained(call)
+    call, requests = record_requests()
+    run_control.launch(make_cached_experiment("first"), by="test")
+    drain_with(call)
+    second_experiment = make_cached_experiment("second")
+    run_control.launch(second_experiment, by="test")
+    drain_with(call)
 
-    assert len(asked) == 6
-    run = Run.objects.get(experiment=second)
+    assert len(requests) == 6
+    run = Run.objects.get(experiment=second_experiment)
     assert (run.n_done, run.spent_usd) == (6, 0)
     trials = Trial.objects.filter(run=run)
     assert set(trials.values_list("answer", "from_cache", "cost_usd")) == {("four", True, Decimal(0))}
@@ -57,48 +57,48 @@ def test_an_equal_request_is_answered_from_the_cache_at_no_cost(transactional_db
 
 
 def test_repetitions_are_independent_samples(transactional_db):
-    call, asked = counting()
-    run_control.launch(designed("first"), by="test")
-    drained(call)
-    assert len(asked) == 6
+    call, requests = record_requests()
+    run_control.launch(make_cached_experiment("first"), by="test")
+    drain_with(call)
+    assert len(requests) == 6
     assert CachedAnswer.objects.count() == 6
 
 
 def test_a_wave_after_the_first_never_reads_the_cache(transactional_db):
-    call, asked = counting()
-    experiment = designed("first")
+    call, requests = record_requests()
+    experiment = make_cached_experiment("first")
     run_control.launch(experiment, by="test")
-    drained(call)
+    drain_with(call)
     run_control.launch(experiment, by="test", wave="again")
-    drained(call)
-    assert len(asked) == 12
+    drain_with(call)
+    assert len(requests) == 12
     assert not Trial.objects.filter(from_cache=True).exists()
 
 
 @pytest.mark.slow
 def test_an_experiment_can_disable_the_cache(transactional_db):
-    call, asked = counting()
+    call, requests = record_requests()
     for slug in ("first", "second"):
-        run_control.launch(designed(slug, cache=False), by="test")
-        drained(call)
-    assert len(asked) == 12
+        run_control.launch(make_cached_experiment(slug, cache=False), by="test")
+        drain_with(call)
+    assert len(requests) == 12
     assert not CachedAnswer.objects.exists()
 
 
 def test_salted_requests_never_match(transactional_db):
-    call, asked = counting()
+    call, requests = record_requests()
     for slug in ("first", "second"):
-        run_control.launch(designed(slug, cache_buster=True), by="test")
-        drained(call)
-    assert len(asked) == 12
+        run_control.launch(make_cached_experiment(slug, cache_buster=True), by="test")
+        drain_with(call)
+    assert len(requests) == 12
 
 
 def test_a_cache_purge_deletes_all_cached_answers_and_no_trials(transactional_db):
-    call, asked = counting()
-    run_control.launch(designed("first"), by="test")
-    drained(call)
+    call, requests = record_requests()
+    run_control.launch(make_cached_experiment("first"), by="test")
+    drain_with(call)
     assert purge(by="a curator") == 6
-    run_control.launch(designed("second"), by="test")
-    drained(call)
-    assert len(asked) == 12
+    run_control.launch(make_cached_experiment("second"), by="test")
+    drain_with(call)
+    assert len(requests) == 12
     assert Trial.objects.filter(status="done").count() == 12

@@ -64,9 +64,9 @@ def test_the_rate_of_a_worker_covers_the_last_minute(run, monkeypatch):
 
 def test_a_drain_refuses_a_database_ahead_of_the_code_and_states_the_reason(run):
     apply_unknown_migration()
-    with pytest.raises(CommandError, match=r"9999_of_tomorrow, which this code .* does not have") as refused:
+    with pytest.raises(CommandError, match=r"9999_of_tomorrow, which this code .* does not have") as caught:
         call_command("drain", "--until-idle", stdout=io.StringIO())
-    assert refused.value.returncode == 2
+    assert caught.value.returncode == 2
     assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
     assert not Worker.objects.exists()
 
@@ -75,11 +75,11 @@ def test_a_drain_refuses_a_database_ahead_of_the_code_and_states_the_reason(run)
 def test_a_drain_refuses_a_database_with_migrations_from_before_their_restart(run, app, name):
     MigrationRecorder.Migration.objects.create(app=app, name=name)
     try:
-        with pytest.raises(CommandError, match=r"before the migrations were restarted.* new database") as refused:
+        with pytest.raises(CommandError, match=r"before the migrations were restarted.* new database") as caught:
             call_command("drain", "--until-idle", stdout=io.StringIO())
     finally:
         MigrationRecorder.Migration.objects.filter(app=app, name=name).delete()
-    assert refused.value.returncode == 2
+    assert caught.value.returncode == 2
     assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
 
 

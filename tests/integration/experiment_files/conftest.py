@@ -20,7 +20,7 @@ def researcher(db):
 
 @pytest.fixture
 def lab(db):
-    """The rows to which the shipped experiment files refer."""
+    """Create the rows to which the shipped experiment files refer."""
     make_rehearsal_endpoint("rehearsal")
     make_questions(2, slug="photographs")
     make_questions(2, slug="questions")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 SAID = {"by": "category", "scorer": "exact_match", "targetci": 0.09}
 
 
-def spec_with(adaptive):
+def build_spec_content(adaptive):
     return {"experiment": "rounds", "dataset": "places@1", "models": ["m"], "prompts": ["p"], "adaptive": adaptive}
 
 
@@ -63,18 +63,18 @@ def draft(team_of_file):
     ],
 )
 def test_the_error_of_an_invalid_rule_names_its_key(change, told):
-    with pytest.raises(SpecError) as refused:
-        read_spec(spec_with({**SAID, **change}))
-    assert told in str(refused.value)
+    with pytest.raises(SpecError) as caught:
+        read_spec(build_spec_content({**SAID, **change}))
+    assert told in str(caught.value)
 
 
 def test_half_widths_of_ratings_are_in_points_of_the_scale():
-    spec = read_spec(spec_with({**SAID, "scorer": "rating", "targetci": 2.5, "minci": 1.5})).adaptive
+    spec = read_spec(build_spec_content({**SAID, "scorer": "rating", "targetci": 2.5, "minci": 1.5})).adaptive
     assert spec.rule(100).target(0) == 2.5
 
 
 def test_omitted_adaptive_settings_have_defaults():
-    spec = read_spec(spec_with(SAID)).adaptive
+    spec = read_spec(build_spec_content(SAID)).adaptive
     assert (spec.round, spec.max, spec.confidence, spec.correction) == (32, 512, 0.95, "mapped")
     assert spec.rule(100).maximum == 100
     assert AdaptiveSpec.model_validate(spec.content) == spec
@@ -84,13 +84,13 @@ def test_an_adaptive_design_round_trips_through_a_file(draft, team):
     factories.make_model("m")
     factories.make_prompt("p")
     adaptive = {**SAID, "by": ["length", "depth"], "abortht": 0.5}
-    made = spec_io.create_experiment(
-        read_spec({**spec_with(adaptive), "experiment": "from-file"}), by=team.owner, trusted=True
+    experiment = spec_io.create_experiment(
+        read_spec({**build_spec_content(adaptive), "experiment": "from-file"}), by=team.owner, trusted=True
     )
-    assert made.scorers == ["exact_match"]  # The deciding scorer also grades.
-    again = read_spec(spec_io.build_spec(made)).adaptive
-    assert (again.by, again.abortht, again.max) == (["length", "depth"], 0.5, 512)
-    assert spec_io.duplicate(made, "copied", by=team.owner).adaptive == made.adaptive
+    assert experiment.scorers == ["exact_match"]  # The deciding scorer also grades.
+    reread = read_spec(spec_io.build_spec(experiment)).adaptive
+    assert (reread.by, reread.abortht, reread.max) == (["length", "depth"], 0.5, 512)
+    assert spec_io.duplicate(experiment, "copied", by=team.owner).adaptive == experiment.adaptive
 
 
 def test_an_unknown_adaptive_scorer_is_refused(draft, team):
@@ -98,7 +98,9 @@ def test_an_unknown_adaptive_scorer_is_refused(draft, team):
     factories.make_prompt("p")
     with pytest.raises(SpecError, match=r"adaptive\.scorer: there is no scorer telepathy"):
         spec_io.create_experiment(
-            read_spec({**spec_with({**SAID, "scorer": "telepathy"}), "experiment": "x"}), by=team.owner, trusted=True
+            read_spec({**build_spec_content({**SAID, "scorer": "telepathy"}), "experiment": "x"}),
+            by=team.owner,
+            trusted=True,
         )
 
 
@@ -110,11 +112,11 @@ def test_a_design_lists_its_points_and_their_maximum_and_expected_cases(draft):
 
 
 def test_the_ceiling_uses_the_maximum_cases_and_the_expected_cost_the_expected_cases(draft):
-    found = estimate(draft)
-    every_case = found.ceiling_usd / found.to_do
-    assert (found.trials, found.to_do) == (512, 512)
-    assert found.likely == round(512 * Design.load(draft).expected_share)
-    assert found.expected_usd == found.likely * every_case
+    forecast = estimate(draft)
+    every_case = forecast.ceiling_usd / forecast.to_do
+    assert (forecast.trials, forecast.to_do) == (512, 512)
+    assert forecast.likely == round(512 * Design.load(draft).expected_share)
+    assert forecast.expected_usd == forecast.likely * every_case
 
 
 def test_the_estimate_excludes_unplanned_cases_of_decided_points(draft):
@@ -178,7 +180,7 @@ def test_an_accuracy_scorer_is_refused_for_rated_items(draft):
 
 
 @pytest.fixture
-def rated(draft):
+def rated_experiment(draft):
     draft.adaptive = {**SAID, "scorer": "rating", "targetci": 0.3, "max": 256}
     draft.scorers = ["rating"]
     draft.save()
@@ -186,31 +188,31 @@ def rated(draft):
     return draft
 
 
-def test_a_design_with_ratings_has_a_point_per_dimension(rated):
-    design = Design.load(rated)
+def test_a_design_with_ratings_has_a_point_per_dimension(rated_experiment):
+    design = Design.load(rated_experiment)
     assert design.find_problems() == []
     assert [point.label for point in design.points] == ["even, valence", "odd, valence", "even, calm", "odd, calm"]
     assert design.trials_per_cell == 4 * 256
     # ±0.3 needs fewer cases on a scale of 7 points than on a scale of 100.
     soon, late = (point.compute_expected_cases(design.adaptive, 1) for point in (design.points[0], design.points[2]))
     assert 32 < soon < 200 < late <= 256
-    run_control.launch(rated, by=rated.owner)
-    assert estimate(rated).to_do == 4 * 256
+    run_control.launch(rated_experiment, by=rated_experiment.owner)
+    assert estimate(rated_experiment).to_do == 4 * 256
 
 
-def test_a_rating_rule_needs_a_dimension_and_a_target_narrower_than_its_scale(rated):
-    rated.adaptive = {**rated.adaptive, "targetci": 3}
+def test_a_rating_rule_needs_a_dimension_and_a_target_narrower_than_its_scale(rated_experiment):
+    rated_experiment.adaptive = {**rated_experiment.adaptive, "targetci": 3}
     assert (
         "adaptive.targetci: ±3 covers the whole scale of valence@1, 1 to 7; reduce it"
-        in Design.load(rated).find_problems()
+        in Design.load(rated_experiment).find_problems()
     )
-    rated.dimensions.clear()
-    problems = Design.load(rated).find_problems()
+    rated_experiment.dimensions.clear()
+    problems = Design.load(rated_experiment).find_problems()
     assert any(problem.startswith("adaptive.scorer: rating needs dimensions") for problem in problems)
 
 
-def test_the_design_page_shows_the_rule_of_ratings(client, rated):
-    client.force_login(rated.owner)
+def test_the_design_page_shows_the_rule_of_ratings(client, rated_experiment):
+    client.force_login(rated_experiment.owner)
     text = " ".join(client.get(reverse("experiment_detail", args=["rounds"])).content.decode().split())
     assert "until the 95 % interval of its mean rating, in points of the scale, is within ±0.3." in text
     assert "if every spread of ratings, up to a third of the scale, is equally likely" in text
@@ -229,19 +231,21 @@ def test_the_design_page_shows_points_rounds_and_expected_cases(client, draft):
 @pytest.fixture
 def form(draft, client):
     client.force_login(draft.owner)
-    shown = client.get(reverse("experiment_edit", args=["rounds"])).context["form"]
-    said = {name: shown[name].value() for name in shown.fields}
-    said |= {f"adaptive-{name}": shown.adaptive[name].value() for name in shown.adaptive.fields}
-    said["dataset"] = draft.dataset_id
+    page_form = client.get(reverse("experiment_edit", args=["rounds"])).context["form"]
+    values = {name: page_form[name].value() for name in page_form.fields}
+    values |= {f"adaptive-{name}": page_form.adaptive[name].value() for name in page_form.adaptive.fields}
+    values["dataset"] = draft.dataset_id
     return {
-        name: value for name, value in said.items() if value is not None and value is not False and value != Decimal(0)
+        name: value
+        for name, value in values.items()
+        if value is not None and value is not False and value != Decimal(0)
     }
 
 
 def test_the_form_shows_and_saves_the_rule(client, draft, form):
     assert (form["adaptive-by"], form["adaptive-max"], form["adaptive-targetci"]) == ("category", 256, 0.09)
-    posted = {**form, "adaptive-by": "length, depth", "adaptive-abortht": "0.5"}
-    assert client.post(reverse("experiment_edit", args=["rounds"]), posted).status_code == 302
+    form_data = {**form, "adaptive-by": "length, depth", "adaptive-abortht": "0.5"}
+    assert client.post(reverse("experiment_edit", args=["rounds"]), form_data).status_code == 302
     saved = Experiment.objects.get()
     assert saved.adaptive["by"] == ["length", "depth"]
     assert (saved.adaptive["abortht"], saved.adaptive["max"]) == (0.5, 256)

@@ -12,7 +12,7 @@ prompts: [{name: plain, user: "{{input}}"}]
 """
 
 
-def problems_of(text):
+def list_problems(text):
     with pytest.raises(SpecError) as caught:
         read_yaml(text)
     return caught.value.problems
@@ -54,11 +54,11 @@ def test_a_minimal_file_is_valid():
     ],
 )
 def test_an_unknown_key_is_reported_with_its_path(added, problem):
-    assert problems_of(GOOD + added) == [problem]
+    assert list_problems(GOOD + added) == [problem]
 
 
 def test_all_problems_are_reported_together():
-    assert problems_of("experiment: Pilot 1\nprompts: [{name: plain}]\n") == [
+    assert list_problems("experiment: Pilot 1\nprompts: [{name: plain}]\n") == [
         "experiment: string should match pattern '^[a-z0-9][a-z0-9_-]*$'",
         "dataset: field required",
         "models: field required",
@@ -67,12 +67,12 @@ def test_all_problems_are_reported_together():
 
 
 def test_a_name_with_a_line_break_is_refused():
-    assert problems_of(GOOD.replace("pilot", '"pilot\\n"'))[0].startswith("experiment: string should match")
+    assert list_problems(GOOD.replace("pilot", '"pilot\\n"'))[0].startswith("experiment: string should match")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "just text", "3"])
 def test_a_file_that_is_not_a_mapping_is_refused(text):
-    assert problems_of(text) == ["an experiment file must be a mapping that starts with experiment: NAME"]
+    assert list_problems(text) == ["an experiment file must be a mapping that starts with experiment: NAME"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_file_that_is_not_a_mapping_is_refused(text):
     ],
 )
 def test_hostile_yaml_is_refused(text, said):
-    assert said in problems_of(text)[0]
+    assert said in list_problems(text)[0]
 
 
 def test_line_breaks_around_a_text_are_not_part_of_the_prompt():

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db
 AXES = ("language_models", "prompts", "samplers", "dimensions")
 
 
-def small(**changes):
+def build_content(**changes):
     return {
         "experiment": "pilot",
         "dataset": "questions@1",
@@ -22,10 +22,10 @@ def small(**changes):
 
 
 def create(by, *, trusted=False, **changes):
-    return create_experiment(read_spec(small(**changes)), by=by, trusted=trusted)
+    return create_experiment(read_spec(build_content(**changes)), by=by, trusted=trusted)
 
 
-def refused(by, **changes):
+def create_refused(by, **changes):
     before = {kind: kind.objects.count() for kind in (Experiment, LanguageModel, Prompt, Sampler, Dimension)}
     with pytest.raises(SpecError) as caught:
         create(by, **changes)
@@ -33,7 +33,7 @@ def refused(by, **changes):
     return caught.value.problems
 
 
-def keys(experiment):
+def list_keys(experiment):
     return {axis: set(getattr(experiment, axis).values_list("pk", flat=True)) for axis in AXES}
 
 
@@ -79,15 +79,15 @@ def test_all_settings_of_a_file_are_stored(lab, curator):
 
 def test_an_exported_file_refers_to_the_same_rows_when_imported(lab, curator, sample_file):
     first = create_experiment(read_yaml(sample_file), by=curator)
-    again = read_yaml(to_yaml(first)).model_copy(update={"experiment": "again"})
-    second = create_experiment(again, by=curator)
-    assert keys(second) == keys(first)
+    second_spec = read_yaml(to_yaml(first)).model_copy(update={"experiment": "again"})
+    second = create_experiment(second_spec, by=curator)
+    assert list_keys(second) == list_keys(first)
     assert build_spec(second) == build_spec(first) | {"experiment": "again"}
 
 
 def test_an_existing_name_with_the_same_content_reuses_the_row(lab, curator):
     first, second = create(curator), create(curator, experiment="second")
-    assert keys(first) == keys(second)
+    assert list_keys(first) == list_keys(second)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_an_existing_name_with_other_content_creates_a_new_version(lab, curator,
 def test_an_existing_model_name_with_another_model_is_an_error(lab, curator):
     make_rehearsal_model("sim", model="something-else")
     problem = "models[0]: model sim is something-else at rehearsal on this site; use another name"
-    assert refused(curator) == [problem]
+    assert create_refused(curator) == [problem]
 
 
 def test_names_refer_to_rows_and_versions(lab, curator):
@@ -122,7 +122,7 @@ def test_names_refer_to_rows_and_versions(lab, curator):
 
 
 def test_unknown_names_are_reported_with_their_paths(lab, curator):
-    assert refused(
+    assert create_refused(
         curator, dataset="nothing@3", models=["sonnet"], prompts=["p@9"], samplers=["s"], dimensions=["d"]
     ) == [
         "models[0]: there is no language model sonnet",
@@ -135,7 +135,7 @@ def test_unknown_names_are_reported_with_their_paths(lab, curator):
 
 def test_a_draft_dataset_is_refused(lab, curator):
     make_questions(1, slug="raw", approve=False)
-    assert refused(curator, dataset="raw@1") == ["dataset: raw@1 is draft; it must be approved"]
+    assert create_refused(curator, dataset="raw@1") == ["dataset: raw@1 is draft; it must be approved"]
 
 
 @pytest.mark.parametrize(
@@ -170,16 +170,18 @@ def test_a_draft_dataset_is_refused(lab, curator):
     ],
 )
 def test_an_invalid_value_is_refused_with_its_key(lab, curator, changes, problem):
-    assert refused(curator, **changes) == [problem]
+    assert create_refused(curator, **changes) == [problem]
 
 
 def test_an_unknown_scorer_is_refused(lab, curator):
-    assert refused(curator, grade={"scorers": ["exact"]})[0].startswith("grade.scorers[0]: there is no scorer exact; ")
+    assert create_refused(curator, grade={"scorers": ["exact"]})[0].startswith(
+        "grade.scorers[0]: there is no scorer exact; "
+    )
 
 
 def test_an_existing_experiment_name_is_refused(lab, curator):
     create(curator)
-    assert refused(curator) == ["experiment: This name is not available. Choose another name."]
+    assert create_refused(curator) == ["experiment: This name is not available. Choose another name."]
 
 
 def test_the_provider_default_sampler_is_created_on_demand(lab, curator):
@@ -200,7 +202,7 @@ def test_a_prompt_by_a_curator_is_approved_and_a_prompt_by_a_researcher_is_a_dra
 
 def test_a_researcher_cannot_add_a_model(lab, researcher):
     problem = "models[0]: you may not add a language model; use the name of an existing one"
-    assert refused(researcher) == [problem]
+    assert create_refused(researcher) == [problem]
 
 
 def test_a_trusted_caller_needs_no_permission(lab, researcher):

@@ -37,7 +37,7 @@ def ada():
 
 
 @pytest.fixture
-def launched(ada):
+def launched_experiment(ada):
     experiment = make_draft_experiment(
         owner=ada,
         dataset=make_questions(slug="questions"),
@@ -45,47 +45,47 @@ def launched(ada):
         dimensions=[make_draft_dimension(labels={"1": "Low", "7": "High"})],
         max_usd=Decimal("1.50"),
     )
-    found = estimate(experiment, wave_label="march", pilot=2)
-    run_control.launch(experiment, by=ada, wave="march", pilot=2, approved=found)
+    estimated = estimate(experiment, wave_label="march", pilot=2)
+    run_control.launch(experiment, by=ada, wave="march", pilot=2, approved=estimated)
     return experiment
 
 
-def file_of(experiment, client, ada):
+def download_file(experiment, client, ada):
     client.force_login(ada)
     address = reverse("experiment_manifest", args=[experiment.slug, experiment.manifests.first().pk])
     return client.get(address)
 
 
-def again(text, ada, name="again"):
+def create_again(text, ada, name="again"):
     spec = read_yaml(text).model_copy(update={"experiment": name})
     return create_experiment(spec, by=ada)
 
 
-def test_a_manifest_records_the_launch_its_author_and_its_estimate(launched):
-    manifest = launched.manifests.get()
-    found = manifest.launch["estimate"]
+def test_a_manifest_records_the_launch_its_author_and_its_estimate(launched_experiment):
+    manifest = launched_experiment.manifests.get()
+    estimated = manifest.launch["estimate"]
     assert (manifest.launch["by"], manifest.launch["wave"], manifest.launch["pilot"]) == ("ada", "march", 2)
-    assert (found["trials"], found["to_do"], found["basis"]) == (3, 2, {"ceiling": 2})
-    assert [said.startswith("estimated: 1 token per 3 bytes") for said in found["counted"].values()] == [True]
-    assert float(found["ceiling_usd"]) > 0
+    assert (estimated["trials"], estimated["to_do"], estimated["basis"]) == (3, 2, {"ceiling": 2})
+    assert [basis.startswith("estimated: 1 token per 3 bytes") for basis in estimated["counted"].values()] == [True]
+    assert float(estimated["ceiling_usd"]) > 0
     assert manifest.summary == "a pilot of 2, wave march, by ada"
 
 
 def test_a_manifest_contains_all_fields_of_the_estimate_that_are_not_stored_elsewhere(ada):
     experiment = make_draft_experiment(owner=ada, dataset=make_questions(slug="questions"))
-    shown = replace(
+    changed_estimate = replace(
         estimate(experiment), coverage=0.25, likely=2, foreseen=1, batched=3, verdicts=6,
         full_usd=Decimal("0.75"), batches_save_usd=Decimal("0.125"),
     )  # fmt: skip
-    found = write_manifest(experiment, by=ada, approved=shown).launch["estimate"]
-    counted = [found[name] for name in ("coverage", "likely", "foreseen", "batched", "verdicts")]
-    assert (counted, found["full_usd"], found["batches_save_usd"]) == ([0.25, 2, 1, 3, 6], "0.75", "0.125")
+    estimated = write_manifest(experiment, by=ada, approved=changed_estimate).launch["estimate"]
+    counts = [estimated[name] for name in ("coverage", "likely", "foreseen", "batched", "verdicts")]
+    assert (counts, estimated["full_usd"], estimated["batches_save_usd"]) == ([0.25, 2, 1, 3, 6], "0.75", "0.125")
     said_elsewhere = {"prices", "unknown_prices", "problems", "warnings"}
-    assert {field.name for field in fields(Estimate)} - set(found) == said_elsewhere
+    assert {field.name for field in fields(Estimate)} - set(estimated) == said_elsewhere
 
 
-def test_a_manifest_names_the_version_and_the_commit_of_the_code(launched):
-    content = launched.manifests.get().content
+def test_a_manifest_names_the_version_and_the_commit_of_the_code(launched_experiment):
+    content = launched_experiment.manifests.get().content
     assert content["evalsite"] == {"version": get_version(), "commit": get_commit()}
     assert content["evalsite"]["version"].startswith("0.1.0+")
 
@@ -93,46 +93,50 @@ def test_a_manifest_names_the_version_and_the_commit_of_the_code(launched):
 def test_the_commit_is_read_from_the_checkout_or_empty_without_one(settings, tmp_path):
     checkout = settings.BASE_DIR
     command = ["git", "-C", checkout, "rev-parse", "HEAD"]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert get_commit.__wrapped__() == told.stdout.strip()
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert get_commit.__wrapped__() == completed.stdout.strip()
     settings.BASE_DIR = tmp_path
     assert get_commit.__wrapped__() == ""
 
 
-def test_a_manifest_contains_every_setting_of_an_experiment_file(launched):
-    content = launched.manifests.get().content
+def test_a_manifest_contains_every_setting_of_an_experiment_file(launched_experiment):
+    content = launched_experiment.manifests.get().content
     assert {*content["settings"], "samples"} == set(SETTINGS)
     assert set(SETTINGS) <= set(content["design"])
     assert (content["settings"]["on_empty"], content["settings"]["stop_failure_rate"]) == ("keep", 0.05)
 
 
-def test_a_manifest_recreates_the_same_experiment_without_new_rows(launched, client, ada):
-    response = file_of(launched, client, ada)
+def test_a_manifest_recreates_the_same_experiment_without_new_rows(launched_experiment, client, ada):
+    response = download_file(launched_experiment, client, ada)
     assert response["Content-Disposition"].startswith('attachment; filename="pilot-manifest-')
-    copy = again(response.content.decode(), ada)
-    ids = [[cell.condition_id for cell in Design.load(one).cells] for one in (launched, copy)]
+    copy = create_again(response.content.decode(), ada)
+    ids = [[cell.condition_id for cell in Design.load(one).cells] for one in (launched_experiment, copy)]
     assert ids[0] == ids[1]
     assert [kind.objects.count() for kind in (Prompt, Sampler, Dimension)] == [1, 1, 1]
-    assert (copy.dataset, copy.samples, copy.max_usd) == (launched.dataset, launched.samples, launched.max_usd)
+    assert (copy.dataset, copy.samples, copy.max_usd) == (
+        launched_experiment.dataset,
+        launched_experiment.samples,
+        launched_experiment.max_usd,
+    )
 
 
-def test_parts_of_a_manifest_that_the_site_lacks_are_created_with_the_same_identity(launched, client, ada):
-    text = file_of(launched, client, ada).content.decode()
+def test_parts_of_a_manifest_that_the_site_lacks_are_created_with_the_same_identity(launched_experiment, client, ada):
+    text = download_file(launched_experiment, client, ada).content.decode()
     content = json.loads(text)
     content["design"]["prompts"][0]["name"] = content["design"]["dimensions"][0]["name"] = "elsewhere"
-    copy = again(json.dumps(content), ada)
-    assert copy.prompts.get().content_hash == launched.prompts.get().content_hash
+    copy = create_again(json.dumps(content), ada)
+    assert copy.prompts.get().content_hash == launched_experiment.prompts.get().content_hash
     assert copy.dimensions.get().labels == {"1": "Low", "7": "High"}
 
 
-def test_another_dataset_under_the_same_name_is_refused(launched, client, ada):
-    content = json.loads(file_of(launched, client, ada).content)
+def test_another_dataset_under_the_same_name_is_refused(launched_experiment, client, ada):
+    content = json.loads(download_file(launched_experiment, client, ada).content)
     content["design"]["dataset_hash"] = "0" * 64
     dataset = Dataset.objects.get()
     with pytest.raises(
         SpecError, match=f"dataset_hash: {dataset} has another content here, {dataset.content_hash[:12]}"
     ):
-        again(json.dumps(content), ada)
+        create_again(json.dumps(content), ada)
 
 
 @pytest.mark.parametrize(
@@ -152,16 +156,22 @@ def test_an_invalid_manifest_is_refused_with_a_message(text, problem):
         read_yaml(text)
 
 
-def test_the_design_page_lists_manifests(launched, client, ada):
+def test_the_design_page_lists_manifests(launched_experiment, client, ada):
     client.force_login(ada)
-    page = client.get(launched.get_absolute_url()).content.decode()
+    page = client.get(launched_experiment.get_absolute_url()).content.decode()
     assert "A pilot of 2, wave march, by ada" in page
-    assert reverse("experiment_manifest", args=["pilot", launched.manifests.get().pk]) in page
+    assert reverse("experiment_manifest", args=["pilot", launched_experiment.manifests.get().pk]) in page
 
 
-def test_a_manifest_is_found_only_under_its_own_experiment(launched, client, ada):
-    other = make_draft_experiment("other", owner=ada, dataset=launched.dataset, models=launched.language_models.all(),
-                            prompts=launched.prompts.all(), samplers=launched.samplers.all())  # fmt: skip
+def test_a_manifest_is_found_only_under_its_own_experiment(launched_experiment, client, ada):
+    other = make_draft_experiment(
+        "other",
+        owner=ada,
+        dataset=launched_experiment.dataset,
+        models=launched_experiment.language_models.all(),
+        prompts=launched_experiment.prompts.all(),
+        samplers=launched_experiment.samplers.all(),
+    )
     client.force_login(ada)
-    address = reverse("experiment_manifest", args=[other.slug, launched.manifests.get().pk])
+    address = reverse("experiment_manifest", args=[other.slug, launched_experiment.manifests.get().pk])
     assert client.get(address).status_code == 404

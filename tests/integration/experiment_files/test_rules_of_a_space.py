@@ -41,7 +41,7 @@ PLAIN = "name: plain\nprecision: {some: {count: 4}}\ntasks: [{name: arithmetic}]
 SWAPS = {"round": 4, "max": 12, "targetci": 0.2}
 
 
-def file_over(dataset, **more):
+def build_content(dataset, **more):
     return {"experiment": "study", "dataset": str(dataset), "models": ["m"], "prompts": ["p"], **more}
 
 
@@ -49,7 +49,7 @@ def create(dataset, **more):
     factories.make_model("m")
     factories.make_prompt("p")
     owner = factories.make_team().owner
-    return spec_io.create_experiment(read_spec(file_over(dataset, **more)), by=owner, trusted=True)
+    return spec_io.create_experiment(read_spec(build_content(dataset, **more)), by=owner, trusted=True)
 
 
 def test_each_task_keeps_its_own_rule():
@@ -66,11 +66,11 @@ def test_equal_rules_of_all_tasks_are_one_rule():
 
 
 def test_adaptive_dataset_in_a_file_uses_the_rules_and_the_scorer_of_the_space():
-    made = create(make_parametric_dataset(SPACE), adaptive="dataset")
-    assert made.adaptive == read_space_rules(made.dataset)
-    assert made.scorers == ["final_answer"]
-    again = read_spec(yaml.safe_load(spec_io.to_yaml(made))).adaptive
-    assert again.content == made.adaptive
+    experiment = create(make_parametric_dataset(SPACE), adaptive="dataset")
+    assert experiment.adaptive == read_space_rules(experiment.dataset)
+    assert experiment.scorers == ["final_answer"]
+    reread = read_spec(yaml.safe_load(spec_io.to_yaml(experiment))).adaptive
+    assert reread.content == experiment.adaptive
 
 
 def test_every_point_of_the_space_has_the_limits_of_its_task():
@@ -85,19 +85,19 @@ def test_every_point_of_the_space_has_the_limits_of_its_task():
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "problem"),
     [
         (lambda: make_parametric_dataset(PLAIN), "adaptive: the space of reasoning@1 has no stopping rules"),
         (lambda: factories.make_dataset("plain"), "adaptive: plain@1 was not generated from a parametric space"),
     ],
 )
-def test_a_dataset_without_rules_is_refused_with_the_reason(make, told):
-    with pytest.raises(SpecError, match=told):
+def test_a_dataset_without_rules_is_refused_with_the_reason(make, problem):
+    with pytest.raises(SpecError, match=problem):
         create(make(), adaptive="dataset")
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "problem"),
     [
         ({"adaptive": "space"}, "adaptive: "),
         ({"tasks": {"arithmetic": {"targetci": 7}}}, "adaptive: tasks.arithmetic: targetci lies between 0 and 1"),
@@ -106,23 +106,23 @@ def test_a_dataset_without_rules_is_refused_with_the_reason(make, told):
         ({"tasks": {"swaps": {"max": 40}}, "by": ["length"]}, "adaptive: tasks requires by: category or by: point"),
     ],
 )
-def test_the_error_of_an_invalid_task_rule_names_the_task(change, told):
-    said = change.get("adaptive", {"by": "point", "scorer": "final_answer", "targetci": 0.1, **change})
-    with pytest.raises(SpecError) as refused:
-        read_spec({"experiment": "x", "dataset": "d", "models": ["m"], "prompts": ["p"], "adaptive": said})
-    assert told in str(refused.value)
+def test_the_error_of_an_invalid_task_rule_names_the_task(change, problem):
+    settings = change.get("adaptive", {"by": "point", "scorer": "final_answer", "targetci": 0.1, **change})
+    with pytest.raises(SpecError) as caught:
+        read_spec({"experiment": "x", "dataset": "d", "models": ["m"], "prompts": ["p"], "adaptive": settings})
+    assert problem in str(caught.value)
 
 
 def test_a_rule_for_an_unknown_task_is_a_problem_of_the_design():
-    made = create(make_parametric_dataset(SPACE), adaptive="dataset")
-    made.adaptive = {**made.adaptive, "tasks": {"sorting": {"max": 40}}, "targetci": 0.1}
+    experiment = create(make_parametric_dataset(SPACE), adaptive="dataset")
+    experiment.adaptive = {**experiment.adaptive, "tasks": {"sorting": {"max": 40}}, "targetci": 0.1}
     problem = "adaptive.tasks.sorting: no item has this category; the items have arithmetic, swaps"
-    assert problem in Design.load(made).find_problems()
+    assert problem in Design.load(experiment).find_problems()
 
 
 def test_points_of_a_space_need_generated_items():
-    made = factories.make_experiment(adaptive={"by": "point", "scorer": "exact_match", "targetci": 0.1})
-    assert any("belong to no parametric point" in told for told in Design.load(made).find_problems())
+    experiment = factories.make_experiment(adaptive={"by": "point", "scorer": "exact_match", "targetci": 0.1})
+    assert any("belong to no parametric point" in problem for problem in Design.load(experiment).find_problems())
 
 
 def test_settings_of_a_task_override_those_of_the_design_only_for_that_task():
@@ -136,37 +136,41 @@ def test_settings_of_a_task_override_those_of_the_design_only_for_that_task():
 
 
 def test_a_design_that_ignores_the_stopping_rules_of_its_space_has_a_warning():
-    made = create(make_parametric_dataset(SPACE))
-    warnings = Design.load(made).find_warnings()
+    experiment = create(make_parametric_dataset(SPACE))
+    warnings = Design.load(experiment).find_warnings()
     assert any("has stopping rules, and this design runs every case" in warning for warning in warnings)
-    made.adaptive = read_space_rules(made.dataset)
-    assert Design.load(made).find_warnings() == []
+    experiment.adaptive = read_space_rules(experiment.dataset)
+    assert Design.load(experiment).find_warnings() == []
 
 
 @pytest.fixture
 def edit(client):
     """Return a function that posts the form of a draft over the space with these changes."""
-    made = create(make_parametric_dataset(SPACE))
-    client.force_login(made.owner)
-    shown = client.get(reverse("experiment_edit", args=["study"])).context["form"]
-    said = {name: shown[name].value() for name in shown.fields}
-    said |= {f"adaptive-{name}": shown.adaptive[name].value() for name in shown.adaptive.fields}
-    fields = {name: value for name, value in {**said, "dataset": made.dataset_id}.items() if value not in (None, False)}
+    experiment = create(make_parametric_dataset(SPACE))
+    client.force_login(experiment.owner)
+    form = client.get(reverse("experiment_edit", args=["study"])).context["form"]
+    settings = {name: form[name].value() for name in form.fields}
+    settings |= {f"adaptive-{name}": form.adaptive[name].value() for name in form.adaptive.fields}
+    fields = {
+        name: value
+        for name, value in {**settings, "dataset": experiment.dataset_id}.items()
+        if value not in (None, False)
+    }
     return lambda **changes: client.post(reverse("experiment_edit", args=["study"]), {**fields, **changes})
 
 
 def test_the_form_can_use_the_rules_of_the_dataset(edit):
     assert edit(**{"adaptive-from_dataset": "on"}).status_code == 302
-    made = Experiment.objects.get()
-    assert made.adaptive == read_space_rules(made.dataset)
-    assert made.scorers == ["final_answer"]
+    experiment = Experiment.objects.get()
+    assert experiment.adaptive == read_space_rules(experiment.dataset)
+    assert experiment.scorers == ["final_answer"]
 
 
 def test_a_context_limit_in_the_form_applies_to_the_scorer_of_the_rounds(edit):
     assert edit(**{"adaptive-from_dataset": "on", "rules": "final_answer:2000"}).status_code == 302
-    made = Experiment.objects.get()
-    assert made.scorers == [{"name": "final_answer", "limit": "2000"}]
-    assert find_rule(made, AdaptiveSpec.model_validate(made.adaptive)).text == "final_answer:2000"
+    experiment = Experiment.objects.get()
+    assert experiment.scorers == [{"name": "final_answer", "limit": "2000"}]
+    assert find_rule(experiment, AdaptiveSpec.model_validate(experiment.adaptive)).text == "final_answer:2000"
 
 
 def test_the_form_refuses_a_dataset_without_rules(edit):
@@ -181,19 +185,19 @@ def test_the_form_saves_and_shows_rules_per_task(edit, client):
     assert edit(**rule, **{"adaptive-tasks": "swaps: {targetci: 0.3, max: 40}\n"}).status_code == 302
     saved = Experiment.objects.get().adaptive
     assert (saved["by"], saved["tasks"]) == ("point", {"swaps": {"targetci": 0.3, "max": 40}})
-    shown = client.get(reverse("experiment_edit", args=["study"])).context["form"].adaptive
-    assert yaml.safe_load(shown["tasks"].value()) == saved["tasks"]
+    form = client.get(reverse("experiment_edit", args=["study"])).context["form"].adaptive
+    assert yaml.safe_load(form["tasks"].value()) == saved["tasks"]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("swaps: {targetci: 7}", "targetci lies between 0 and 1"),
         ("swaps: {max: many}", "Rules per task: swaps.max: "),
         ("swaps: {", "Rules per task: "),
     ],
 )
-def test_the_form_reports_an_invalid_rule_per_task(edit, text, told):
+def test_the_form_reports_an_invalid_rule_per_task(edit, text, problem):
     rule = {
         "adaptive-by": "point",
         "adaptive-scorer": "final_answer",
@@ -202,12 +206,12 @@ def test_the_form_reports_an_invalid_rule_per_task(edit, text, told):
     }
     answer = edit(**rule)
     assert answer.status_code == 200
-    assert told in page_text(answer)
+    assert problem in page_text(answer)
 
 
 def test_the_design_page_shows_the_rule_of_each_task(client):
-    made = create(make_parametric_dataset(SPACE), adaptive="dataset")
-    client.force_login(made.owner)
+    experiment = create(make_parametric_dataset(SPACE), adaptive="dataset")
+    client.force_login(experiment.owner)
     text = page_text(client.get(reverse("experiment_detail", args=["study"])))
     assert "Each point of arithmetic runs in rounds of 4 cases, up to 12 cases" in text
     assert "Each point of swaps runs in rounds of 4 cases, up to 12 cases" in text

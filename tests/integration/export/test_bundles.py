@@ -53,33 +53,33 @@ def make_study(status="done"):
     return experiment
 
 
-def bundle(tmp_path, kind, name, *options):
+def write_bundle(tmp_path, kind, name, *options):
     call_command("bundle", kind, name, "--out", str(tmp_path / f"{kind}.zip"), *options)
     return tmp_path / f"{kind}.zip"
 
 
-def sent(tmp_path, settings, kind, name, make=make_study):
+def make_foreign_bundle(tmp_path, settings, kind, name, make=make_study):
     """Return a bundle of another site. Its rows and images no longer exist here."""
     with transaction.atomic():
         make()
-        path = bundle(tmp_path, kind, name)
+        path = write_bundle(tmp_path, kind, name)
         transaction.set_rollback(True)
     shutil.rmtree(settings.MEDIA_ROOT)
     assert not Dataset.objects.exists()
     return path
 
 
-def parts(path):
+def read_parts(path):
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def rewritten(path, tmp_path, changes):
+def write_forged_copy(path, tmp_path, changes):
     """Return a tampered copy: changed parts with matching checksums."""
-    found = {name: content for name, content in (parts(path) | changes).items() if name != "SHA256SUMS"}
-    sums = "".join(f"{hashlib.sha256(found[name]).hexdigest()}  {name}\n" for name in sorted(found))
+    contents = {name: content for name, content in (read_parts(path) | changes).items() if name != "SHA256SUMS"}
+    sums = "".join(f"{hashlib.sha256(contents[name]).hexdigest()}  {name}\n" for name in sorted(contents))
     with zipfile.ZipFile(tmp_path / "forged.zip", "w") as archive:
-        for name, content in (found | {"SHA256SUMS": sums.encode()}).items():
+        for name, content in (contents | {"SHA256SUMS": sums.encode()}).items():
             archive.writestr(name, content)
     return tmp_path / "forged.zip"
 
@@ -88,31 +88,31 @@ def rewritten(path, tmp_path, changes):
 
 
 def test_an_imported_dataset_is_approved_with_images_norms_and_the_same_hash(tmp_path, settings, owner):
-    path = sent(tmp_path, settings, "dataset", "photos@1")
+    path = make_foreign_bundle(tmp_path, settings, "dataset", "photos@1")
     assert verify(path).problems == []
-    made = import_snapshot(path, owner)
-    dataset = made.dataset
-    assert (made.experiment, str(dataset), dataset.status) == (None, "photos@1", "approved")
+    imported = import_snapshot(path, owner)
+    dataset = imported.dataset
+    assert (imported.experiment, str(dataset), dataset.status) == (None, "photos@1", "approved")
     assert curation.hash_stored_items(dataset) == dataset.content_hash
     assert (dataset.items.count(), Norm.objects.count(), Asset.objects.count()) == (4, 4, 4)
     assert dataset.history.filter(what="import", by=owner).exists()
     assert not Prompt.objects.exists()
-    again = bundle(tmp_path, "dataset", "photos@1")
-    assert verify(again).content == made.content == verify(path).content
+    second_bundle = write_bundle(tmp_path, "dataset", "photos@1")
+    assert verify(second_bundle).content == imported.content == verify(path).content
 
 
 @pytest.mark.slow
 def test_an_imported_dataset_gets_a_new_name_if_its_name_is_in_use(tmp_path, owner):
     make_study()
-    path = bundle(tmp_path, "dataset", "photos@1")
-    made = import_snapshot(path, owner)
-    assert made.renamed == [("dataset photos", "photos-2")]
+    path = write_bundle(tmp_path, "dataset", "photos@1")
+    imported = import_snapshot(path, owner)
+    assert imported.renamed == [("dataset photos", "photos-2")]
     assert Dataset.objects.count() == 2
-    assert made.dataset.content_hash == Dataset.objects.get(slug="photos").content_hash
+    assert imported.dataset.content_hash == Dataset.objects.get(slug="photos").content_hash
 
 
 def test_a_dry_run_of_a_bundle_writes_nothing(tmp_path, settings, owner, capsys):
-    path = sent(tmp_path, settings, "dataset", "photos@1")
+    path = make_foreign_bundle(tmp_path, settings, "dataset", "photos@1")
     call_command("import_snapshot", str(path), "--dry-run", "--user", owner.username)
     assert "photos@1: would be imported" in capsys.readouterr().out
     assert not Dataset.objects.exists()
@@ -122,7 +122,7 @@ def test_a_dry_run_of_a_bundle_writes_nothing(tmp_path, settings, owner, capsys)
 def test_a_draft_cannot_be_bundled(tmp_path):
     make_numbered_items("draft", 2, approved=False)
     with pytest.raises(CommandError, match="draft@1 is a draft: approve it first"):
-        bundle(tmp_path, "dataset", "draft@1")
+        write_bundle(tmp_path, "dataset", "draft@1")
     assert not list(tmp_path.glob("*.zip"))
 
 
@@ -133,8 +133,8 @@ def test_an_imported_design_is_a_draft_without_trials_and_with_placeholder_model
     def make():
         Experiment.objects.filter(pk=make_study().pk).update(graders=["strict"], spent_usd=3)
 
-    made = import_snapshot(sent(tmp_path, settings, "design", "pilot", make), owner)
-    experiment = made.experiment
+    imported = import_snapshot(make_foreign_bundle(tmp_path, settings, "design", "pilot", make), owner)
+    experiment = imported.experiment
     assert (experiment.slug, experiment.status, experiment.imported_from) == ("pilot", "draft", "")
     assert (experiment.owner, experiment.spent_usd, experiment.samples) == (owner, 0, 2)
     assert (Run.objects.count(), Trial.objects.count(), Item.objects.count()) == (0, 0, 4)
@@ -142,7 +142,7 @@ def test_an_imported_design_is_a_draft_without_trials_and_with_placeholder_model
     assert experiment.dataset.status == experiment.prompts.get().status == "approved"
     assert experiment.dimensions.get().name == "joy"
     assert experiment.graders == []
-    assert made.remarks == [
+    assert imported.remarks == [
         "Judges that are neither in the file nor on this site were left out of the design: strict.",
         "Models without an active endpoint: large, small. Choose models of this site before the launch.",
     ]
@@ -152,22 +152,22 @@ def test_an_imported_design_is_a_draft_without_trials_and_with_placeholder_model
 
 def test_an_imported_design_uses_existing_parts_of_this_site(tmp_path, owner):
     original = make_study()
-    made = import_snapshot(bundle(tmp_path, "design", "pilot"), owner)
-    experiment = made.experiment
-    assert made.renamed == [("experiment pilot", "pilot-2")]
+    imported = import_snapshot(write_bundle(tmp_path, "design", "pilot"), owner)
+    experiment = imported.experiment
+    assert imported.renamed == [("experiment pilot", "pilot-2")]
     assert experiment.dataset == original.dataset
     assert set(experiment.language_models.all()) == set(original.language_models.all())
     assert (Dataset.objects.count(), Prompt.objects.count(), Sampler.objects.count()) == (1, 1, 1)
-    assert f"The dataset {original.dataset} is here already and is used." in made.remarks
+    assert f"The dataset {original.dataset} is here already and is used." in imported.remarks
     Experiment.objects.filter(pk=experiment.pk).update(max_usd=None)
     assert plan(Experiment.objects.get(pk=experiment.pk), by=owner)
 
 
 def test_a_model_with_the_same_name_but_a_different_id_is_not_used(tmp_path, settings, owner):
-    path = sent(tmp_path, settings, "design", "pilot")
+    path = make_foreign_bundle(tmp_path, settings, "design", "pilot")
     factories.make_model("small", model="another-model")
-    made = import_snapshot(path, owner)
-    assert ("language model small", "small-2") in made.renamed
+    imported = import_snapshot(path, owner)
+    assert ("language model small", "small-2") in imported.renamed
     assert LanguageModel.objects.get(name="small-2").model != "another-model"
 
 
@@ -177,32 +177,32 @@ def test_a_model_with_the_same_name_but_a_different_id_is_not_used(tmp_path, set
 @pytest.mark.slow
 def test_an_analysis_bundle_contains_scope_tables_and_source_rows(tmp_path, capsys):
     make_study()
-    found = parts(bundle(tmp_path, "analysis", "pilot", "--query", "measure=joy&unreadable=wrong"))
-    scope = json.loads(found["analysis/scope.json"])
+    contents = read_parts(write_bundle(tmp_path, "analysis", "pilot", "--query", "measure=joy&unreadable=wrong"))
+    scope = json.loads(contents["analysis/scope.json"])
     assert (scope["measure"]["key"], scope["unreadable"], len(scope["conditions"])) == ("joy", "wrong", 2)
     call_command("analyse", "pilot", "--table", "descriptives", "--format", "csv", "--unreadable", "wrong")
-    assert found["analysis/descriptives.csv"].decode() == capsys.readouterr().out
-    assert json.loads(found["analysis/descriptives.json"])["rows"]
-    scores = [line.split(",") for line in found["analysis/item_scores.csv"].decode().splitlines()]
+    assert contents["analysis/descriptives.csv"].decode() == capsys.readouterr().out
+    assert json.loads(contents["analysis/descriptives.json"])["rows"]
+    scores = [line.split(",") for line in contents["analysis/item_scores.csv"].decode().splitlines()]
     assert len(scores) == 1 + 4 * 2
-    assert len(found["tables/trials.jsonl"].splitlines()) == 16
+    assert len(contents["tables/trials.jsonl"].splitlines()) == 16
     assert verify(tmp_path / "analysis.zip").problems == []
 
 
 @pytest.mark.slow
 def test_an_imported_analysis_can_be_computed_again_with_the_same_numbers(tmp_path, settings, owner):
-    path = sent(tmp_path, settings, "analysis", "pilot")
-    made = import_snapshot(path, owner)
-    assert (made.experiment.status, made.experiment.imported_from) == ("active", "snapshot")
-    again = bundle(tmp_path, "analysis", "pilot")
-    named = [name for name in parts(path) if name.startswith(("analysis/", "rows/"))]
-    assert [parts(again)[name] for name in named] == [parts(path)[name] for name in named]
+    path = make_foreign_bundle(tmp_path, settings, "analysis", "pilot")
+    imported = import_snapshot(path, owner)
+    assert (imported.experiment.status, imported.experiment.imported_from) == ("active", "snapshot")
+    second_bundle = write_bundle(tmp_path, "analysis", "pilot")
+    names = [name for name in read_parts(path) if name.startswith(("analysis/", "rows/"))]
+    assert [read_parts(second_bundle)[name] for name in names] == [read_parts(path)[name] for name in names]
 
 
 @pytest.mark.slow
 def test_a_bundle_of_a_whole_study_is_an_unrecorded_snapshot(tmp_path, capsys):
     experiment = make_study()
-    call_command("verify_snapshot", str(bundle(tmp_path, "all", "pilot")))
+    call_command("verify_snapshot", str(write_bundle(tmp_path, "all", "pilot")))
     assert "rows: unchanged" in capsys.readouterr().out
     assert not experiment.snapshots.exists()
 
@@ -211,50 +211,52 @@ def test_a_bundle_of_a_whole_study_is_an_unrecorded_snapshot(tmp_path, capsys):
 def test_an_analysis_without_a_score_or_with_a_wrong_scope_is_refused(tmp_path):
     make_study()
     with pytest.raises(CommandError, match="--query: measure"):
-        bundle(tmp_path, "analysis", "pilot", "--query", "measure=nothing")
+        write_bundle(tmp_path, "analysis", "pilot", "--query", "measure=nothing")
     factories.make_experiment("empty")
     with pytest.raises(CommandError, match="no score yet"):
-        bundle(tmp_path, "analysis", "empty")
+        write_bundle(tmp_path, "analysis", "empty")
 
 
 # --- hostile files ----------------------------------------------------------------------------------------------------
 
 
 def test_tables_that_do_not_belong_to_the_kind_are_refused(tmp_path, settings, owner):
-    path = sent(tmp_path, settings, "design", "pilot")
+    path = make_foreign_bundle(tmp_path, settings, "design", "pilot")
     claimed = json.dumps({"schema": 2, "kind": "dataset"}).encode()
     with pytest.raises(SnapshotFileError, match="holds unknown rows: rows/grading_app_grader"):
-        import_snapshot(rewritten(path, tmp_path, {"schema.json": claimed}), owner)
+        import_snapshot(write_forged_copy(path, tmp_path, {"schema.json": claimed}), owner)
     unknown = json.dumps({"schema": 2, "kind": "everything"}).encode()
     with pytest.raises(SnapshotFileError, match="of the unknown kind 'everything'"):
-        import_snapshot(rewritten(path, tmp_path, {"schema.json": unknown}), owner)
+        import_snapshot(write_forged_copy(path, tmp_path, {"schema.json": unknown}), owner)
     assert not Dataset.objects.exists()
 
 
 def test_a_bundle_that_claims_to_be_a_snapshot_is_refused(tmp_path, settings, owner):
-    path = sent(tmp_path, settings, "dataset", "photos@1")
+    path = make_foreign_bundle(tmp_path, settings, "dataset", "photos@1")
     with pytest.raises(SnapshotFileError):
-        import_snapshot(rewritten(path, tmp_path, {"schema.json": b'{"schema": 2}'}), owner)
+        import_snapshot(write_forged_copy(path, tmp_path, {"schema.json": b'{"schema": 2}'}), owner)
     assert not Dataset.objects.exists()
 
 
 def test_the_dataset_hash_detects_changed_items_with_matching_checksums(tmp_path, settings, owner):
-    path = sent(tmp_path, settings, "dataset", "photos@1")
+    path = make_foreign_bundle(tmp_path, settings, "dataset", "photos@1")
     name = "rows/datasets_app_norm.jsonl"
     with pytest.raises(SnapshotFileError, match="are not what its hash says"):
-        import_snapshot(rewritten(path, tmp_path, {name: parts(path)[name].replace(b"2.5", b"5.5")}), owner)
+        import_snapshot(
+            write_forged_copy(path, tmp_path, {name: read_parts(path)[name].replace(b"2.5", b"5.5")}), owner
+        )
     assert not Dataset.objects.exists()
 
 
 def test_a_bundle_needs_exactly_one_dataset(tmp_path, settings, owner):
-    path = sent(tmp_path, settings, "dataset", "photos@1")
-    empty = {name: b"" for name in parts(path) if name.startswith("rows/")}
+    path = make_foreign_bundle(tmp_path, settings, "dataset", "photos@1")
+    empty = {name: b"" for name in read_parts(path) if name.startswith("rows/")}
     with pytest.raises(SnapshotFileError, match="holds 0 rows of datasets_app_dataset instead of one"):
-        import_snapshot(rewritten(path, tmp_path, empty), owner)
+        import_snapshot(write_forged_copy(path, tmp_path, empty), owner)
 
 
 def test_a_truncated_bundle_is_refused(tmp_path, settings, owner):
-    path = sent(tmp_path, settings, "dataset", "photos@1")
+    path = make_foreign_bundle(tmp_path, settings, "dataset", "photos@1")
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(SnapshotFileError, match="is not a complete snapshot"):
         import_snapshot(path, owner)
@@ -272,12 +274,12 @@ def test_pages_link_to_bundles_and_refusals_suggest_an_action(client, settings):
     dataset = reverse("dataset_bundle", args=["photos", 1])
     assert dataset in client.get(experiment.dataset.get_absolute_url()).content.decode()
     for kind in ("analysis", "all"):
-        refused = client.get(reverse("experiment_bundle", args=["pilot", kind]), follow=True)
-        assert "is running; pause it" in refused.content.decode()
+        response = client.get(reverse("experiment_bundle", args=["pilot", kind]), follow=True)
+        assert "is running; pause it" in response.content.decode()
     draft = make_numbered_items("draft", 2, approved=False)
     assert reverse("dataset_bundle", args=["draft", 1]) not in client.get(draft.get_absolute_url()).content.decode()
-    refused = client.get(reverse("dataset_bundle", args=["draft", 1]), follow=True)
-    assert "draft@1 is a draft: approve it first" in refused.content.decode()
+    response = client.get(reverse("dataset_bundle", args=["draft", 1]), follow=True)
+    assert "draft@1 is a draft: approve it first" in response.content.decode()
     assert client.get(reverse("experiment_bundle", args=["pilot", "secrets"])).status_code == 404
 
 

@@ -54,7 +54,7 @@ BOMBS = [
 HARMLESS = ["-5", "+3", "-0.25", "5-4", "a=b", "", "'=1", " spaced", "; and", "\u200bword", "１＝１", "(=1)", "مرحبا"]
 
 
-def answers(file_format, texts):
+def export_answers(file_format, texts):
     experiment = factories.make_experiment(samples=len(texts), dataset=factories.make_dataset(items=1))
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run, answer=lambda item, dimension, index: texts[index])
@@ -65,15 +65,15 @@ def answers(file_format, texts):
 
 
 def test_a_formula_gets_an_apostrophe():
-    assert answers("csv", BOMBS) == [f"'{bomb}" for bomb in BOMBS]
+    assert export_answers("csv", BOMBS) == [f"'{bomb}" for bomb in BOMBS]
 
 
 def test_numbers_and_plain_text_are_not_escaped():
-    assert answers("csv", HARMLESS) == HARMLESS
+    assert export_answers("csv", HARMLESS) == HARMLESS
 
 
 def test_json_lines_are_not_escaped():
-    assert answers("jsonl", BOMBS) == BOMBS
+    assert export_answers("jsonl", BOMBS) == BOMBS
 
 
 def test_names_and_errors_are_also_escaped():

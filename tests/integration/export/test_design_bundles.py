@@ -74,7 +74,7 @@ def write(tmp_path, name="pilot"):
 
 
 @pytest.fixture
-def sent(tmp_path, settings):
+def foreign_bundle(tmp_path, settings):
     """Return a bundle of another site. Its rows no longer exist here."""
     with transaction.atomic():
         make_design()
@@ -85,10 +85,10 @@ def sent(tmp_path, settings):
     return path
 
 
-def test_an_imported_design_has_its_judges_panels_rubrics_and_settings(sent, owner):
-    assert verify(sent).problems == []
-    made = import_snapshot(sent, owner)
-    experiment = made.experiment
+def test_an_imported_design_has_its_judges_panels_rubrics_and_settings(foreign_bundle, owner):
+    assert verify(foreign_bundle).problems == []
+    imported = import_snapshot(foreign_bundle, owner)
+    experiment = imported.experiment
     assert (experiment.graders, experiment.scorers) == (["strict", "own"], ["numeric"])
     assert (experiment.stop_failure_rate, experiment.stop_after_attempts) == (0.2, 50)
     strict, own = find_design_graders(experiment)
@@ -106,31 +106,33 @@ def test_an_imported_design_has_its_judges_panels_rubrics_and_settings(sent, own
     assert not LanguageModel.objects.filter(name="elsewhere").exists()
 
 
-def test_the_import_includes_template_model_and_sampler_of_item_rubrics(sent, owner):
-    import_snapshot(sent, owner)
+def test_the_import_includes_template_model_and_sampler_of_item_rubrics(foreign_bundle, owner):
+    import_snapshot(foreign_bundle, owner)
     assert Rubric.objects.get(name="template").kind == "writer"
     assert LanguageModel.objects.filter(name="writer-model").exists()
     assert Sampler.objects.get(name="writing").temperature == 0.5
 
 
-def test_imported_rating_queues_are_drafts_of_the_importer_without_raters(sent, owner):
-    made = import_snapshot(sent, owner)
+def test_imported_rating_queues_are_drafts_of_the_importer_without_raters(foreign_bundle, owner):
+    imported = import_snapshot(foreign_bundle, owner)
     queue = RatingQueue.objects.get()
-    assert (queue.status, queue.owner, queue.experiment) == ("draft", owner, made.experiment)
+    assert (queue.status, queue.owner, queue.experiment) == ("draft", owner, imported.experiment)
     assert (queue.rubric.name, queue.raters_wanted, queue.attention_checks) == ("pairs", 2, {"thing-1": [1]})
     assert not queue.conditions.exists()
-    assert made.remarks[-1].startswith("Rating queues are drafts and ask about the answers of all conditions: reading.")
+    assert imported.remarks[-1].startswith(
+        "Rating queues are drafts and ask about the answers of all conditions: reading."
+    )
 
 
-def test_models_of_judges_are_placeholders_and_the_import_names_them(sent, owner):
-    made = import_snapshot(sent, owner)
+def test_models_of_judges_are_placeholders_and_the_import_names_them(foreign_bundle, owner):
+    imported = import_snapshot(foreign_bundle, owner)
     assert set(LanguageModel.objects.values_list("is_active", flat=True)) == {False}
-    assert any("Models of judges without an active endpoint: judge-model." in remark for remark in made.remarks)
-    assert any("Models without an active endpoint: small." in remark for remark in made.remarks)
+    assert any("Models of judges without an active endpoint: judge-model." in remark for remark in imported.remarks)
+    assert any("Models without an active endpoint: small." in remark for remark in imported.remarks)
 
 
-def test_an_imported_design_with_endpoints_can_be_launched_graded_and_rated(sent, owner):
-    experiment = import_snapshot(sent, owner).experiment
+def test_an_imported_design_with_endpoints_can_be_launched_graded_and_rated(foreign_bundle, owner):
+    experiment = import_snapshot(foreign_bundle, owner).experiment
     Endpoint.objects.update(is_active=True, base_url="http://127.0.0.1:9/v1", is_free=True)
     LanguageModel.objects.update(is_active=True)
     plan(experiment, by=owner)
@@ -152,22 +154,22 @@ def test_an_imported_design_with_endpoints_can_be_launched_graded_and_rated(sent
 
 def test_an_existing_judge_with_equal_name_and_parts_is_used(tmp_path, owner):
     make_design()
-    made = import_snapshot(write(tmp_path), owner)
-    assert made.renamed == [("experiment pilot", "pilot-2"), ("rating queue reading", "reading-2")]
+    imported = import_snapshot(write(tmp_path), owner)
+    assert imported.renamed == [("experiment pilot", "pilot-2"), ("rating queue reading", "reading-2")]
     assert (Grader.objects.count(), Panel.objects.count(), Rubric.objects.count()) == (3, 2, 5)
     assert (TextSet.objects.count(), ItemText.objects.count()) == (1, 3)
-    assert "The judge strict is here already and is used." in made.remarks
-    assert "The panel both is here already and is used." in made.remarks
-    assert made.experiment.graders == ["strict", "own"]
+    assert "The judge strict is here already and is used." in imported.remarks
+    assert "The panel both is here already and is used." in imported.remarks
+    assert imported.experiment.graders == ["strict", "own"]
 
 
-def test_a_different_judge_with_the_same_name_is_not_used(sent, owner):
+def test_a_different_judge_with_the_same_name_is_not_used(foreign_bundle, owner):
     mine = make_grader("strict", rubric=make_rubric(messages=[{"role": "user", "content": "Mine: {{answer}}"}]))
     Panel.objects.create(name="both").graders.set([mine])
-    made = import_snapshot(sent, owner)
-    assert made.experiment.graders == ["strict-2", "own"]
+    imported = import_snapshot(foreign_bundle, owner)
+    assert imported.experiment.graders == ["strict-2", "own"]
     assert {("judge strict", "strict-2"), ("panel both", "both-2"), ("rubric standard", "version 2")} <= set(
-        made.renamed
+        imported.renamed
     )
     mine.refresh_from_db()
     assert mine.rubric.messages[0]["content"] == "Mine: {{answer}}"
@@ -178,8 +180,8 @@ def test_new_item_rubrics_become_the_next_version_for_existing_items(tmp_path, o
     make_design()
     path = write(tmp_path)
     TextSet.objects.get().retire(by="test", reason="replaced")
-    made = import_snapshot(path, owner)
-    own = find_design_graders(made.experiment)[1]
+    imported = import_snapshot(path, owner)
+    own = find_design_graders(imported.experiment)[1]
     assert (own.name, str(own.text_set), own.text_set.texts.count()) == ("own-2", "own@2", 3)
     assert Dataset.objects.count() == 1
     assert own.text_set.texts.get(item__key="thing-1").item.dataset == Dataset.objects.get()
@@ -194,17 +196,17 @@ def test_the_bundle_includes_judges_that_graded_but_are_not_in_the_design(tmp_pa
         )
         path = write(tmp_path)
         transaction.set_rollback(True)
-    made = import_snapshot(path, owner)
+    imported = import_snapshot(path, owner)
     assert Grader.objects.filter(name="unrelated").exists()
-    assert made.experiment.graders == ["strict", "own"]
+    assert imported.experiment.graders == ["strict", "own"]
     assert Panel.objects.filter(name="others").exists()
 
 
-def test_a_dry_run_lists_judges_and_queues_and_writes_nothing(sent, owner, capsys):
-    call_command("import_snapshot", str(sent), "--dry-run", "--user", owner.username)
-    shown = capsys.readouterr().out
+def test_a_dry_run_lists_judges_and_queues_and_writes_nothing(foreign_bundle, owner, capsys):
+    call_command("import_snapshot", str(foreign_bundle), "--dry-run", "--user", owner.username)
+    output = capsys.readouterr().out
     for text in ("2 judges", "1 panels", "4 rubrics", "1 rating queues", "3 item texts", "Rating queues are drafts"):
-        assert text in shown, text
+        assert text in output, text
     for model in (Experiment, Dataset, Grader, Panel, Rubric, RatingQueue, LanguageModel, TextSet):
         assert not model.objects.exists()
 
@@ -213,17 +215,19 @@ def test_a_dry_run_lists_judges_and_queues_and_writes_nothing(sent, owner, capsy
 @pytest.mark.parametrize(("kind", "name"), [("dataset", "photos@1"), ("design", "pilot"), ("analysis", "pilot")])
 def test_a_recorded_bundle_of_each_schema_is_verified_and_imported(owner, kind, name, schema):
     path = RECORDED / f"{kind}-schema-{schema}.zip"
-    found = verify(path)
-    assert (found.problems, found.schema, found.kind) == ([], schema, kind)
+    verified = verify(path)
+    assert (verified.problems, verified.schema, verified.kind) == ([], schema, kind)
     assert str(import_snapshot(path, owner).target) == name
 
 
 def test_importing_a_schema_3_design_reports_its_missing_judges(owner):
-    made = import_snapshot(RECORDED / "design-schema-3.zip", owner)
-    assert made.experiment.graders == []
-    assert "Judges that are neither in the file nor on this site were left out of the design: strict." in made.remarks
+    imported = import_snapshot(RECORDED / "design-schema-3.zip", owner)
+    assert imported.experiment.graders == []
+    assert (
+        "Judges that are neither in the file nor on this site were left out of the design: strict." in imported.remarks
+    )
 
 
-def test_importing_a_design_does_not_spend_its_budget(sent, owner):
-    experiment = import_snapshot(sent, owner).experiment
+def test_importing_a_design_does_not_spend_its_budget(foreign_bundle, owner):
+    experiment = import_snapshot(foreign_bundle, owner).experiment
     assert (experiment.max_usd, experiment.spent_usd, experiment.status) == (Decimal(5), 0, "draft")

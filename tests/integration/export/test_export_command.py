@@ -13,10 +13,10 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def experiment():
-    made = factories.make_experiment(samples=2)
-    (run,) = factories.make_runs(made)
+    created = factories.make_experiment(samples=2)
+    (run,) = factories.make_runs(created)
     factories.plan_trials(run, answer=lambda *cell: "4")
-    return made
+    return created
 
 
 def test_the_command_writes_the_table(experiment, tmp_path):
@@ -31,11 +31,11 @@ def test_a_failed_export_keeps_the_old_file_and_leaves_no_partial_file(experimen
     out = tmp_path / "trials.csv"
     out.write_text("old")
 
-    def broken(extract):
+    def fail_halfway(extract):
         yield b"half"
         raise ConnectionError("the database went away")
 
-    monkeypatch.setitem(file_formats.FORMATS, "csv", broken)
+    monkeypatch.setitem(file_formats.FORMATS, "csv", fail_halfway)
     with pytest.raises(ConnectionError):
         call_command("export", "pilot", "--out", str(out))
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"trials.csv": "old"}
@@ -61,10 +61,10 @@ def test_a_dash_writes_to_the_standard_output(experiment, capfdbinary):
     ],
 )
 def test_bad_input_exits_with_2_and_lists_valid_names(experiment, arguments, named):
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(CommandError) as caught:
         call_command("export", *arguments)
-    assert refused.value.returncode == 2
-    assert named in str(refused.value)
+    assert caught.value.returncode == 2
+    assert named in str(caught.value)
 
 
 def test_chunks_are_written_completely_and_in_order(tmp_path):

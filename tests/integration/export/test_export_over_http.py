@@ -16,32 +16,32 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def experiment(client):
-    made = factories.make_experiment(samples=2)
-    (run,) = factories.make_runs(made)
+    created = factories.make_experiment(samples=2)
+    (run,) = factories.make_runs(created)
     factories.plan_trials(run, answer=lambda item, _, index: factories.failed("server") if index else "=4")
-    client.force_login(made.owner)
-    return made
+    client.force_login(created.owner)
+    return created
 
 
-def got(client, table="trials", file_format="csv", **query):
+def download(client, table="trials", file_format="csv", **query):
     return client.get(reverse("experiment_export", args=["pilot", table, file_format]), query)
 
 
-def rows(answer):
+def read_rows(answer):
     return list(csv.DictReader(io.StringIO(answer.getvalue().decode(), newline="")))
 
 
 @pytest.mark.slow
 def test_csv_is_streamed_with_a_file_name(client, experiment):
-    answer = got(client)
+    answer = download(client)
     assert answer.streaming
     assert answer["Content-Disposition"] == 'attachment; filename="pilot-trials.csv"'
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
-    assert len(rows(answer)) == 6
+    assert len(read_rows(answer)) == 6
 
 
 def test_json_lines_are_streamed(client, experiment):
-    lines = got(client, file_format="jsonl").getvalue().splitlines()
+    lines = download(client, file_format="jsonl").getvalue().splitlines()
     assert {json.loads(line)["experiment"] for line in lines} == {"pilot"}
 
 
@@ -49,7 +49,7 @@ def test_json_lines_are_streamed(client, experiment):
 @pytest.mark.processes
 @pytest.mark.django_db(transaction=True)
 def test_parquet_is_written_by_a_separate_process(client, experiment):
-    whole = got(client, file_format="parquet", status="failed").getvalue()
+    whole = download(client, file_format="parquet", status="failed").getvalue()
     assert [row["error_class"] for row in pa_parquet.read_table(io.BytesIO(whole)).to_pylist()] == ["server"] * 3
 
 
@@ -58,17 +58,19 @@ def test_parquet_is_written_by_a_separate_process(client, experiment):
 def test_a_failed_process_aborts_the_response_instead_of_truncating_the_file(client, experiment, monkeypatch):
     monkeypatch.setattr("grading_app.export.command_process._build_environment", lambda: {"EVALSITE_UNHEARD_OF": "1"})
     with pytest.raises(CommandProcessError):
-        got(client, file_format="parquet").getvalue()
+        download(client, file_format="parquet").getvalue()
 
 
 def test_exports_accept_the_filters_of_the_trial_list(client, experiment):
     condition, item = experiment.conditions.get(), experiment.dataset.items.first()
-    assert len(rows(got(client, status="failed"))) == 3
-    assert len(rows(got(client, error="server", item=item.key))) == 1
-    assert len(rows(got(client, condition=condition.pk, run=experiment.runs.get().pk, experiment="pilot"))) == 6
-    assert len(rows(got(client, condition=condition.condition_id, category="odd"))) == 2
-    assert len(rows(got(client, contains="=4", truncated="false", refused="false", from_cache="false"))) == 3
-    assert rows(got(client, wave="spring")) == []
+    assert len(read_rows(download(client, status="failed"))) == 3
+    assert len(read_rows(download(client, error="server", item=item.key))) == 1
+    assert (
+        len(read_rows(download(client, condition=condition.pk, run=experiment.runs.get().pk, experiment="pilot"))) == 6
+    )
+    assert len(read_rows(download(client, condition=condition.condition_id, category="odd"))) == 2
+    assert len(read_rows(download(client, contains="=4", truncated="false", refused="false", from_cache="false"))) == 3
+    assert read_rows(download(client, wave="spring")) == []
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,6 @@ def test_exports_accept_the_filters_of_the_trial_list(client, experiment):
     [("colours", "csv", {}), ("trials", "xlsx", {}), ("trials", "csv", {"colour": "red"})],
 )
 def test_unknown_tables_formats_and_filters_are_refused_with_a_message(client, experiment, table, file_format, query):
-    answer = got(client, table, file_format, **query)
+    answer = download(client, table, file_format, **query)
     assert answer.status_code == 400
     assert "there is no" in answer.content.decode() or "no filter" in answer.content.decode()

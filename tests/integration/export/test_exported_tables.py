@@ -52,42 +52,42 @@ NASTY = [
 ]
 
 
-def exported(experiment, table, file_format, filters=None):
+def export_table(experiment, table, file_format, filters=None):
     return b"".join(export_chunks(experiment, table, file_format, filters))
 
 
-def json_rows(experiment, table="trials", filters=None):
-    return [json.loads(line) for line in exported(experiment, table, "jsonl", filters).decode().split("\n") if line]
+def export_json_rows(experiment, table="trials", filters=None):
+    return [json.loads(line) for line in export_table(experiment, table, "jsonl", filters).decode().split("\n") if line]
 
 
-def csv_rows(experiment, table="trials", filters=None):
-    return list(csv.DictReader(io.StringIO(exported(experiment, table, "csv", filters).decode(), newline="")))
+def export_csv_rows(experiment, table="trials", filters=None):
+    return list(csv.DictReader(io.StringIO(export_table(experiment, table, "csv", filters).decode(), newline="")))
 
 
-def parquet_rows(experiment, table="trials"):
-    return pa_parquet.read_table(io.BytesIO(exported(experiment, table, "parquet"))).to_pylist()
+def export_parquet_rows(experiment, table="trials"):
+    return pa_parquet.read_table(io.BytesIO(export_table(experiment, table, "parquet"))).to_pylist()
 
 
 @pytest.fixture
 def experiment():
-    made = factories.make_experiment(samples=len(NASTY), dataset=factories.make_dataset(items=2))
+    created = factories.make_experiment(samples=len(NASTY), dataset=factories.make_dataset(items=2))
     for wave in (0, 1):
-        (run,) = factories.make_runs(made, wave=wave)
+        (run,) = factories.make_runs(created, wave=wave)
         factories.plan_trials(run, answer=lambda item, dimension, index: NASTY[index])
-    return made
+    return created
 
 
 def test_the_trials_table_has_the_documented_columns_in_order(experiment):
-    assert list(csv_rows(experiment)[0]) == TRIAL_COLUMNS
-    assert list(json_rows(experiment)[0]) == TRIAL_COLUMNS
-    assert list(parquet_rows(experiment)[0]) == TRIAL_COLUMNS
+    assert list(export_csv_rows(experiment)[0]) == TRIAL_COLUMNS
+    assert list(export_json_rows(experiment)[0]) == TRIAL_COLUMNS
+    assert list(export_parquet_rows(experiment)[0]) == TRIAL_COLUMNS
 
 
 def test_the_gradings_table_starts_with_the_documented_columns():
     assert [column.name for column in TABLES["gradings"].columns][: len(GRADING_COLUMNS)] == GRADING_COLUMNS
 
 
-@pytest.mark.parametrize("rows_of", [json_rows, parquet_rows])
+@pytest.mark.parametrize("rows_of", [export_json_rows, export_parquet_rows])
 def test_exact_formats_keep_every_character_of_an_answer(experiment, rows_of):
     stored = [
         (trial.run_id, trial.item.key, trial.sample_idx, trial.answer) for trial in Trial.objects.select_related("item")
@@ -98,11 +98,11 @@ def test_exact_formats_keep_every_character_of_an_answer(experiment, rows_of):
 
 
 def test_csv_keeps_texts_that_are_not_formulas(experiment):
-    assert [row["answer"] for row in csv_rows(experiment)[: len(NASTY)]] == NASTY
+    assert [row["answer"] for row in export_csv_rows(experiment)[: len(NASTY)]] == NASTY
 
 
 def test_each_row_identifies_its_design_cell(experiment):
-    row = json_rows(experiment)[-1]
+    row = export_json_rows(experiment)[-1]
     (condition,) = experiment.conditions.all()
     expected = {
         "experiment": "pilot",
@@ -126,7 +126,7 @@ def test_each_row_identifies_its_design_cell(experiment):
 
 
 def test_parquet_keeps_types(experiment):
-    row = parquet_rows(experiment)[0]
+    row = export_parquet_rows(experiment)[0]
     assert row["cost_usd"] == Decimal("0.00012")
     assert row["claimed_at"] == datetime(2026, 3, 1, 12, tzinfo=UTC)
     assert row["truncated"] is False
@@ -134,22 +134,22 @@ def test_parquet_keeps_types(experiment):
 
 
 def test_unknown_values_are_empty_and_never_zero():
-    made = factories.make_experiment(dataset=factories.make_dataset(items=1))
-    (run,) = factories.make_runs(made)
+    created = factories.make_experiment(dataset=factories.make_dataset(items=1))
+    (run,) = factories.make_runs(created)
     factories.plan_trials(run, answer=lambda *cell: {"cost_usd": None, "latency_ms": None})
-    assert (csv_rows(made)[0]["cost_usd"], json_rows(made)[0]["cost_usd"]) == ("", None)
+    assert (export_csv_rows(created)[0]["cost_usd"], export_json_rows(created)[0]["cost_usd"]) == ("", None)
 
 
 def test_exporting_in_pages_leaves_no_gap_or_overlap(experiment, monkeypatch):
-    whole = exported(experiment, "trials", "csv")
+    whole = export_table(experiment, "trials", "csv")
     monkeypatch.setattr("grading_app.export.file_formats.PAGE_ROWS", 3)
-    assert exported(experiment, "trials", "csv") == whole
+    assert export_table(experiment, "trials", "csv") == whole
     assert len(whole.splitlines()) > 1
 
 
 def test_query_logging_does_not_break_or_record_an_export(experiment):
     with CaptureQueriesContext(connection) as logged:
-        assert len(json_rows(experiment)) == Trial.objects.count()
+        assert len(export_json_rows(experiment)) == Trial.objects.count()
     assert logged.captured_queries
     assert not [query for query in logged.captured_queries if "COPY" in query["sql"]]
 
@@ -158,31 +158,31 @@ def test_filters_select_rows(experiment):
     Trial.objects.bulk_create(
         [Trial(run=experiment.runs.first(), item=experiment.dataset.items.first(), sample_idx=99, **factories.failed())]
     )
-    assert [row["sample_idx"] for row in json_rows(experiment, filters={"status": "failed"})] == [99]
-    assert len(json_rows(experiment, filters={"status": "done", "wave": "wave-1"})) == 2 * len(NASTY)
-    assert json_rows(experiment, filters={"condition": "another"}) == []
+    assert [row["sample_idx"] for row in export_json_rows(experiment, filters={"status": "failed"})] == [99]
+    assert len(export_json_rows(experiment, filters={"status": "done", "wave": "wave-1"})) == 2 * len(NASTY)
+    assert export_json_rows(experiment, filters={"condition": "another"}) == []
 
 
 def test_an_experiment_without_trials_exports_only_a_header():
-    made = factories.make_experiment()
-    assert exported(made, "trials", "csv").decode() == ",".join(TRIAL_COLUMNS) + "\n"
-    assert exported(made, "trials", "jsonl") == b""
-    assert parquet_rows(made) == []
+    created = factories.make_experiment()
+    assert export_table(created, "trials", "csv").decode() == ",".join(TRIAL_COLUMNS) + "\n"
+    assert export_table(created, "trials", "jsonl") == b""
+    assert export_parquet_rows(created) == []
 
 
 def test_an_export_excludes_rows_of_other_experiments(experiment):
     other = factories.make_experiment("other")
     (run,) = factories.make_runs(other)
     factories.plan_trials(run, answer=lambda *cell: "secret")
-    assert {row["experiment"] for row in json_rows(experiment)} == {"pilot"}
-    assert {row["experiment"] for row in json_rows(other)} == {"other"}
+    assert {row["experiment"] for row in export_json_rows(experiment)} == {"pilot"}
+    assert {row["experiment"] for row in export_json_rows(other)} == {"other"}
 
 
 def test_exported_items_have_norms_and_choices():
     dataset = factories.make_dataset(
         items=[{"key": "a", "input": "Which?", "choices": ["x", "y"], "metadata": {"k": 1}, "norms": {"valence": 3.25}}]
     )
-    (row,) = json_rows(factories.make_experiment(dataset=dataset), "items")
+    (row,) = export_json_rows(factories.make_experiment(dataset=dataset), "items")
     assert row["norms"] == {"valence": {"mean": 3.25, "sd": 1.0, "n": 100}}
     assert (row["choices"], row["metadata"], row["item_key"]) == (["x", "y"], {"k": 1}, "a")
 
@@ -192,8 +192,8 @@ def test_the_ledger_equals_the_sum_of_attempts(experiment):
     for trial in trials:
         factories.make_attempt(trial)
     factories.make_attempt(trials[0], outcome="transient", cost_usd=None, input_tokens=None, output_tokens=None)
-    attempts = json_rows(experiment, "attempts")
-    (ledger,) = json_rows(experiment, "ledger")
+    attempts = export_json_rows(experiment, "attempts")
+    (ledger,) = export_json_rows(experiment, "ledger")
     assert len(attempts) == len(trials) + 1
     assert (ledger["attempts"], ledger["answered"], ledger["unpriced"]) == (len(trials) + 1, len(trials), 1)
     assert Decimal(str(ledger["cost_usd"])) == sum(Decimal(str(row["cost_usd"] or 0)) for row in attempts)

@@ -46,17 +46,19 @@ LABELS = [{"name": "right", "score": 1}, {"name": "wrong", "score": 0}]
 @pytest.fixture
 def answered(transactional_db):
     """Return answers to three items by two models with two samples. The first answer is long and truncated."""
-    made = factories.make_experiment(samples=2, models=[factories.make_model("small"), factories.make_model("large")])
-    for run in factories.make_runs(made, status="done"):
+    experiment = factories.make_experiment(
+        samples=2, models=[factories.make_model("small"), factories.make_model("large")]
+    )
+    for run in factories.make_runs(experiment, status="done"):
         factories.plan_trials(run, answer=lambda *cell, run=run: f"7 by {run.pk}")
-    first = made.runs.first()
+    first = experiment.runs.first()
     with deleting_anything():
         Trial.objects.filter(run=first).delete()
     factories.plan_trials(
         first, answer=lambda item, _, index: {"answer": "word " * (1 if index else 20), "truncated": not index}
     )
-    write_ledger(made)
-    return made
+    write_ledger(experiment)
+    return experiment
 
 
 @pytest.fixture
@@ -91,7 +93,7 @@ def graded(answered):
     return answered
 
 
-def exported(experiment, file_format):
+def export_gradings(experiment, file_format):
     return b"".join(export_chunks(experiment, "gradings", file_format))
 
 
@@ -126,7 +128,7 @@ def build_expected_columns(grading):
     }
 
 
-def key(row):
+def get_key(row):
     return (row["kind"], row["grader"] or "", int(row["trial_id"]))
 
 
@@ -137,30 +139,30 @@ def test_added_columns_follow_the_documented_columns():
 @pytest.mark.slow
 def test_every_column_equals_the_rows_in_every_format(graded):
     stored = [build_expected_columns(grading) for grading in Grading.objects.all()]
-    exact = [json.loads(line) for line in exported(graded, "jsonl").decode().split("\n") if line]
-    by_key = {key(row): row for row in exact}
+    exact = [json.loads(line) for line in export_gradings(graded, "jsonl").decode().split("\n") if line]
+    by_key = {get_key(row): row for row in exact}
     assert len(by_key) == len(exact) == len(stored) == 12 * 5 + 1
     for row in exact:
         row["graded_at"] = row["graded_at"].removesuffix("Z")
     wanted = [said | {"graded_at": f"{said['graded_at']:%Y-%m-%dT%H:%M:%S.%f}"} for said in stored]
     assert sorted(({name: row[name] for name in ADDED} for row in exact), key=str) == sorted(wanted, key=str)
-    parquet = pa_parquet.read_table(io.BytesIO(exported(graded, "parquet"))).to_pylist()
+    parquet = pa_parquet.read_table(io.BytesIO(export_gradings(graded, "parquet"))).to_pylist()
     for row in parquet:
-        same = by_key[key(row)]
+        same = by_key[get_key(row)]
         assert json.loads(row["parameters"]) == same["parameters"]
         assert (json.loads(row["detail"]) if row["detail"] else None) == same["detail"]
         plain = [name for name in ADDED if name not in ("parameters", "detail", "graded_at")]
         assert {name: row[name] for name in plain} == {name: same[name] for name in plain}
         assert f"{row['graded_at']:%Y-%m-%dT%H:%M:%S.%f}" == same["graded_at"]
-    for row in csv.DictReader(io.StringIO(exported(graded, "csv").decode(), newline="")):
-        same = by_key[key(row)]
+    for row in csv.DictReader(io.StringIO(export_gradings(graded, "csv").decode(), newline="")):
+        same = by_key[get_key(row)]
         assert (row["unasked"], row["judge_model"]) == (same["unasked"] or "", same["judge_model"] or "")
         assert json.loads(row["parameters"]) == same["parameters"]
 
 
 @pytest.mark.slow
 def test_a_score_without_a_call_is_distinguished_from_a_judges_zero(graded):
-    rows = [json.loads(line) for line in exported(graded, "jsonl").decode().split("\n") if line]
+    rows = [json.loads(line) for line in export_gradings(graded, "jsonl").decode().split("\n") if line]
     zeros = [(row["unasked"], row["label"], row["judge_trial_id"] is None) for row in rows if row["grader"] == "terse"]
     assert {row["score"] for row in rows if row["grader"] == "terse"} == {0}
     assert sorted(zeros, key=str) == [("answer_too_long", None, True)] * 3 + [(None, "wrong", False)] * 9
@@ -168,13 +170,15 @@ def test_a_score_without_a_call_is_distinguished_from_a_judges_zero(graded):
 
 @pytest.mark.slow
 def test_an_adjudicated_row_has_the_last_adjudicator_and_reason(graded):
-    (row,) = [line for line in map(json.loads, exported(graded, "jsonl").splitlines()) if line["kind"] == "adjudicated"]
+    (row,) = [
+        line for line in map(json.loads, export_gradings(graded, "jsonl").splitlines()) if line["kind"] == "adjudicated"
+    ]
     assert (row["adjudicated_by"], row["score"], row["grade_reasoning"]) == ("second", 1, "So says the second.")
     assert row["parameters"] == {"scale_min": 0, "scale_max": 1}
 
 
 @pytest.mark.slow
 def test_a_panel_row_contains_its_members_scores(graded):
-    rows = [line for line in map(json.loads, exported(graded, "jsonl").splitlines()) if line["kind"] == "panel"]
+    rows = [line for line in map(json.loads, export_gradings(graded, "jsonl").splitlines()) if line["kind"] == "panel"]
     assert len(rows) == 12
     assert {tuple(sorted(row["detail"]["members"].values())) for row in rows} == {(0, 1)}

@@ -24,43 +24,43 @@ def experiment():
     dataset = factories.make_dataset(
         items=[{"key": 'a"\\', "input": EVERYTHING, "metadata": {'"': [None, EVERYTHING[31:]]}}]
     )
-    made = factories.make_experiment(dataset=dataset, samples=len(NASTY))
-    (run,) = factories.make_runs(made)
+    created = factories.make_experiment(dataset=dataset, samples=len(NASTY))
+    (run,) = factories.make_runs(created)
     factories.plan_trials(
         run, answer=lambda item, _, index: {"answer": NASTY[index], "cost_usd": None if index else "0.10000000"}
     )
     for trial in Trial.objects.all():
         factories.make_attempt(trial, error=trial.answer)
-    write_ledger(made)
+    write_ledger(created)
     Point.objects.create(run=run, items=[], n_items=0, key={"n\n": 1e300}, reason=EVERYTHING, mean=0.1 + 0.2)
-    grade(made, scorers=[{"name": "regex", "pattern": "a"}], by="test")
+    grade(created, scorers=[{"name": "regex", "pattern": "a"}], by="test")
     with allow_superseding():
         Grading.objects.filter(trial__answer="").update(
             parse_ok=True, parse_error="", score=float("nan"), detail={"votes": 2}
         )
-    (note,) = annotate(Trial.objects.first(), "note", EVERYTHING, by=made.owner)
-    change_text(note, NASTY[1], by=made.owner)
-    return made
+    (note,) = annotate(Trial.objects.first(), "note", EVERYTHING, by=created.owner)
+    change_text(note, NASTY[1], by=created.owner)
+    return created
 
 
-def written_by_postgresql(experiment, table):
+def export_by_postgresql(experiment, table):
     utc = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
     cells = [(utc.format(some.sql) if some.kind == "time" else some.sql, some.name) for some in table.columns]
-    named = ", ".join(f"{sql} AS {name}" for sql, name in cells)
+    columns = ", ".join(f"{sql} AS {name}" for sql, name in cells)
     order = f"ORDER BY {table.order}" if table.order else ""
-    lines = f"SELECT row_to_json(line)::text FROM (SELECT {named} {table.rows} {order}) AS line"
-    known = {"experiment": experiment.pk, "low": 0, "high": 2**62}
-    written = []
+    lines = f"SELECT row_to_json(line)::text FROM (SELECT {columns} {table.rows} {order}) AS line"
+    arguments = {"experiment": experiment.pk, "low": 0, "high": 2**62}
+    lines_written = []
     with connection.cursor() as cursor:
-        cursor.execute(f"{table.sections} ORDER BY id", known)
+        cursor.execute(f"{table.sections} ORDER BY id", arguments)
         for (section,) in cursor.fetchall():
-            cursor.execute(lines, {**known, "section": section})
-            written += [f"{line}\n" for (line,) in cursor.fetchall()]
-    return "".join(written).encode()
+            cursor.execute(lines, {**arguments, "section": section})
+            lines_written += [f"{line}\n" for (line,) in cursor.fetchall()]
+    return "".join(lines_written).encode()
 
 
 def test_each_line_equals_postgresqls_json_byte_for_byte(experiment):
     exported = {name: b"".join(export_chunks(experiment, name, "jsonl")) for name in TABLES}
-    assert exported == {name: written_by_postgresql(experiment, table) for name, table in TABLES.items()}
+    assert exported == {name: export_by_postgresql(experiment, table) for name, table in TABLES.items()}
     assert {name for name, lines in exported.items() if not lines} == {"preferences", "ratings"}
     assert b'"score":"NaN"' in exported["gradings"]

@@ -24,12 +24,12 @@ pytestmark = pytest.mark.django_db
 CATEGORIES = {"animal": 6, "object": 3, "scene": 3}
 
 
-def exported(experiment, table, file_format="jsonl", **options):
+def export_table(experiment, table, file_format="jsonl", **options):
     return b"".join(export_chunks(experiment, table, file_format, options))
 
 
-def rows(experiment, table, **options):
-    return [json.loads(line) for line in exported(experiment, table, **options).splitlines()]
+def export_rows(experiment, table, **options):
+    return [json.loads(line) for line in export_table(experiment, table, **options).splitlines()]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def make_rated(arousal=7, valence=7):
     items = [
         {**factories.plain_question(at), "key": name, "category": name.split()[0]} for at, name in enumerate(names)
     ]
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         dataset=factories.make_dataset("photos", items),
         dimensions=[
             factories.make_dimension("arousal", high=arousal),
@@ -52,57 +52,57 @@ def make_rated(arousal=7, valence=7):
         samples=3,
     )
     for wave in (0, 1):
-        (run,) = factories.make_runs(made, wave=wave)
-        factories.plan_trials(run, answer=rated_in(wave))
-    return made
+        (run,) = factories.make_runs(experiment, wave=wave)
+        factories.plan_trials(run, answer=rate_in_wave(wave))
+    return experiment
 
 
-def rated_in(wave):
-    return lambda item, dimension, index: rating(item, dimension, index, wave)
+def rate_in_wave(wave):
+    return lambda item, dimension, index: make_rating(item, dimension, index, wave)
 
 
-def rating(item, dimension, index, wave):
+def make_rating(item, dimension, index, wave):
     if (item.position, dimension.name, index) == (0, "valence", 1):
         return {"answer": "?", "rating": None, "parse_error": "no_rating_found"}
     return {"answer": "x", "rating": 1 + (item.position + index + wave + (dimension.name == "valence")) % 7}
 
 
 def test_the_participants_table_has_a_row_per_repetition_and_a_column_per_item_and_dimension(rated):
-    found = rows(rated, "participants", n_items="12")
-    assert [(row["wave"], row["sample_idx"], row["epoch"]) for row in found] == [
+    table = export_rows(rated, "participants", n_items="12")
+    assert [(row["wave"], row["sample_idx"], row["epoch"]) for row in table] == [
         (wave, index, wave * 3 + index + 1) for wave in (0, 1) for index in range(3)
     ]
     for trial in Trial.objects.select_related("item", "dimension", "run__wave"):
-        row = found[trial.run.wave.number * 3 + trial.sample_idx]
+        row = table[trial.run.wave.number * 3 + trial.sample_idx]
         assert row[f"{trial.item.key.replace(' ', '_')}_{trial.dimension.name}"] == trial.rating
-    assert found[1]["animal_0_valence"] is None
+    assert table[1]["animal_0_valence"] is None
 
 
 def test_the_items_of_participants_are_drawn_by_category_and_seed(rated):
-    def drawn(**options):
-        (first, *_) = rows(rated, "participants", **options)
+    def draw_items(**options):
+        (first, *_) = export_rows(rated, "participants", **options)
         return [name.removesuffix("_valence") for name in first if name.endswith("_valence")]
 
-    one = drawn(n_items="4", seed="7")
+    one = draw_items(n_items="4", seed="7")
     assert Counter(name.split("_")[0] for name in one) == {"animal": 2, "object": 1, "scene": 1}
-    assert one == drawn(n_items="4", seed="7")
-    assert len({tuple(drawn(n_items="4", seed=str(seed))) for seed in range(8)}) > 1
-    assert len(drawn()) == 12
+    assert one == draw_items(n_items="4", seed="7")
+    assert len({tuple(draw_items(n_items="4", seed=str(seed))) for seed in range(8)}) > 1
+    assert len(draw_items()) == 12
 
 
 def test_every_row_in_every_format_warns_that_it_is_not_a_participant(rated):
-    assert {row["note"] for row in rows(rated, "participants")} == {NO_PARTICIPANTS}
-    text = exported(rated, "participants", "csv").decode()
+    assert {row["note"] for row in export_rows(rated, "participants")} == {NO_PARTICIPANTS}
+    text = export_table(rated, "participants", "csv").decode()
     assert {row["note"] for row in csv.DictReader(io.StringIO(text))} == {NO_PARTICIPANTS}
-    table = pa_parquet.read_table(io.BytesIO(exported(rated, "participants", "parquet")))
+    table = pa_parquet.read_table(io.BytesIO(export_table(rated, "participants", "parquet")))
     assert set(table["note"].to_pylist()) == {NO_PARTICIPANTS}
 
 
 def test_filters_and_pages_apply_to_participants(rated, monkeypatch):
-    whole = rows(rated, "participants")
+    whole = export_rows(rated, "participants")
     monkeypatch.setattr(file_formats, "PAGE_ROWS", 2)
-    assert rows(rated, "participants") == whole
-    assert [row["wave"] for row in rows(rated, "participants", wave="1")] == [1, 1, 1]
+    assert export_rows(rated, "participants") == whole
+    assert [row["wave"] for row in export_rows(rated, "participants", wave="1")] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -130,52 +130,52 @@ def test_rating_counts_contain_each_scale_point_of_each_item(rated):
         (trial.run.wave.number, trial.item.key, trial.dimension.name, trial.rating)
         for trial in Trial.objects.select_related("item", "dimension", "run__wave")
     )
-    found = {
+    table = {
         (row["wave"], row["item_key"], row["dimension"], row["rating"]): row["n"]
-        for row in rows(rated, "rating_counts")
+        for row in export_rows(rated, "rating_counts")
     }
-    assert {key: n for key, n in found.items() if n} == expected
-    assert found[0, "animal 0", "valence", None] == 1
-    assert set(found) == {
+    assert {key: n for key, n in table.items() if n} == expected
+    assert table[0, "animal 0", "valence", None] == 1
+    assert set(table) == {
         (wave, item, dimension, point) for wave, item, dimension, _ in expected for point in (*range(1, 8), None)
     }, "a point that no answer chose has n = 0"
 
 
 def test_rating_counts_of_long_scales_omit_zeros_and_keep_ratings_outside_the_scale():
-    found = rows(make_rated(arousal=3, valence=500), "rating_counts")
-    valence = [row for row in found if row["dimension"] == "valence"]
+    table = export_rows(make_rated(arousal=3, valence=500), "rating_counts")
+    valence = [row for row in table if row["dimension"] == "valence"]
     assert all(row["n"] for row in valence if row["rating"] is not None)
-    assert max(row["rating"] or 0 for row in found if row["dimension"] == "arousal") == 7
-    assert sum(row["n"] for row in found) == Trial.objects.filter(status="done").count()
+    assert max(row["rating"] or 0 for row in table if row["dimension"] == "arousal") == 7
+    assert sum(row["n"] for row in table) == Trial.objects.filter(status="done").count()
 
 
 @pytest.fixture
 def graded():
-    made = factories.make_experiment(samples=2)
-    (run,) = factories.make_runs(made, status="done")
+    experiment = factories.make_experiment(samples=2)
+    (run,) = factories.make_runs(experiment, status="done")
     factories.plan_trials(
         run, answer=lambda item, _, index: factories.failed("server") if index else f"ANSWER: {item.target}"
     )
-    grade(made, scorers=["numeric"], by="test")
-    make_gradings(made, "quality", lambda trial: None if trial.item.position == 1 else 3.5)
-    return made
+    grade(experiment, scorers=["numeric"], by="test")
+    make_gradings(experiment, "quality", lambda trial: None if trial.item.position == 1 else 3.5)
+    return experiment
 
 
 def test_answers_have_the_input_the_target_and_a_column_for_each_measure(graded):
-    found = rows(graded, "answers")
-    assert len(found) == 6
-    (judge,) = [name for name in found[0] if name.startswith("score_g")]
-    for row, trial in zip(found, Trial.objects.select_related("item").order_by("pk"), strict=True):
+    table = export_rows(graded, "answers")
+    assert len(table) == 6
+    (judge,) = [name for name in table[0] if name.startswith("score_g")]
+    for row, trial in zip(table, Trial.objects.select_related("item").order_by("pk"), strict=True):
         scores = dict(Grading.objects.filter(trial=trial).values_list("condition__kind", "score"))
         assert (row["trial_id"], row["input"], row["target"]) == (trial.pk, trial.item.input, trial.item.target)
         assert (row["answer"], row["status"]) == (trial.answer, trial.status)
         assert (row["score_numeric"], row[judge]) == (scores.get("rule"), scores.get("judge"))
-    assert {row[judge] for row in found} == {3.5, None}
-    assert len(rows(graded, "answers", status="failed")) == 3
+    assert {row[judge] for row in table} == {3.5, None}
+    assert len(export_rows(graded, "answers", status="failed")) == 3
 
 
 def test_answers_of_rated_items_have_a_column_for_each_dimension(rated):
-    by_trial = {row["trial_id"]: row for row in rows(rated, "answers")}
+    by_trial = {row["trial_id"]: row for row in export_rows(rated, "answers")}
     for trial in Trial.objects.select_related("dimension"):
         names = {f"score_{name}": None for name in ("arousal", "valence")}
         expected = names | {f"score_{trial.dimension.name}": trial.rating}
@@ -203,5 +203,5 @@ def test_the_page_of_results_offers_the_files_with_the_warning(rated, client):
     assert f'formaction="{address}"' in page.content.decode()
     answer = client.get(address, {"n_items": "3", "seed": "1"})
     assert answer.getvalue().decode().count("_valence") == 3
-    refused = client.get(address, {"n_items": "many"})
-    assert (refused.status_code, b"n_items" in refused.content) == (400, True)
+    response = client.get(address, {"n_items": "many"})
+    assert (response.status_code, b"n_items" in response.content) == (400, True)

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from runs_app.simulator import SimulatorConfig, SimulatorProcess, simulator_process
-from tests.integration.gateway.fake_provider import FakeProvider, fake_provider
+from tests.integration.gateway.fake_provider import FakeProvider, run_fake_provider
 
 
 @pytest.fixture(scope="session")
@@ -14,7 +14,7 @@ def running_simulator() -> Iterator[SimulatorProcess]:
 
 @pytest.fixture
 def simulator(running_simulator: SimulatorProcess) -> SimulatorProcess:
-    """A simulated provider without faults, with reset counters."""
+    """Return a simulated provider without faults, with reset counters."""
     running_simulator.set_faults(errors="", latency_ms=0, slow_s=None)
     running_simulator.reset()
     return running_simulator
@@ -22,5 +22,5 @@ def simulator(running_simulator: SimulatorProcess) -> SimulatorProcess:
 
 @pytest.fixture
 def fake() -> Iterator[FakeProvider]:
-    with fake_provider() as provider:
+    with run_fake_provider() as provider:
         yield provider

@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass
-class Asked:
+class ReceivedRequest:
     path: str
     headers: dict[str, str]
     body: Any
@@ -22,14 +22,14 @@ class FakeProvider:
     status: int = 200
     reply: Any = None  # JSON, or bytes to send as they are
     headers: dict[str, str] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
 
     @property
-    def last(self) -> Asked:
-        return self.asked[-1]
+    def last(self) -> ReceivedRequest:
+        return self.requests[-1]
 
 
-def completion(content: str | None = "hello", **changes: Any) -> dict[str, Any]:
+def make_completion(content: str | None = "hello", **changes: Any) -> dict[str, Any]:
     """Return a chat completion in OpenAI's format, with `message`, `choice` and other fields merged into it."""
     message = {"role": "assistant", "content": content, **changes.pop("message", {})}
     choice = {"index": 0, "finish_reason": "stop", "message": message, **changes.pop("choice", {})}
@@ -46,8 +46,8 @@ def completion(content: str | None = "hello", **changes: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def fake_provider() -> Iterator[FakeProvider]:
-    fake = FakeProvider(reply=completion())
+def run_fake_provider() -> Iterator[FakeProvider]:
+    fake = FakeProvider(reply=make_completion())
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -55,17 +55,17 @@ def fake_provider() -> Iterator[FakeProvider]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            fake.asked.append(Asked(self.path, headers, json.loads(body)))
-            sent = fake.reply if isinstance(fake.reply, bytes) else json.dumps(fake.reply).encode()
+            fake.requests.append(ReceivedRequest(self.path, headers, json.loads(body)))
+            content = fake.reply if isinstance(fake.reply, bytes) else json.dumps(fake.reply).encode()
             self.send_response(fake.status)
             for name, value in {"Content-Type": "application/json", **fake.headers}.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(sent)))
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(sent)
+            self.wfile.write(content)
 
         def do_GET(self) -> None:
-            fake.asked.append(Asked(f"GET {self.path}", {}, None))
+            fake.requests.append(ReceivedRequest(f"GET {self.path}", {}, None))
             self.send_error(404)
 
         def log_message(self, *_args: object) -> None:

@@ -21,8 +21,8 @@ SCHEMA = {
 }
 
 
-def request(url: str | None, text: str = "What is 2 + 2?", **more: Any) -> CallRequest:
-    given: dict[str, Any] = {
+def make_request(url: str | None, text: str = "What is 2 + 2?", **more: Any) -> CallRequest:
+    fields: dict[str, Any] = {
         "provider": "openai",
         "model": "sim/a",
         "base_url": url,
@@ -30,25 +30,25 @@ def request(url: str | None, text: str = "What is 2 + 2?", **more: Any) -> CallR
         "messages": [{"role": "user", "content": text}],
         **more,
     }
-    return CallRequest(**given)
+    return CallRequest(**fields)
 
 
-def call(asked: CallRequest) -> CallReply:
+def make_call(call_request: CallRequest) -> CallReply:
     """Return the reply to one call, made in its own event loop."""
 
-    async def one() -> CallReply:
+    async def run_one() -> CallReply:
         try:
-            return await gateway.call(asked)
+            return await gateway.call(call_request)
         finally:
             await gateway.close_session()
 
-    return asyncio.run(one())
+    return asyncio.run(run_one())
 
 
-def failure_of(asked: CallRequest) -> CallFailure:
+def get_failure(call_request: CallRequest) -> CallFailure:
     """Return the failure of a call that must fail."""
     try:
-        reply = call(asked)
+        reply = make_call(call_request)
     except CallFailure as failure:
         return failure
     raise AssertionError(f"the call did not fail: {reply}")

@@ -10,58 +10,58 @@ from evalsite.lib.ops.checks import check_observer
 from runs_app.llm import call_observer
 from runs_app.llm.call_observer import ObserverQueue
 from runs_app.llm.calls import CallFailure, CallReply
-from tests.integration.gateway.gateway_calls import call, failure_of, request
+from tests.integration.gateway.gateway_calls import get_failure, make_call, make_request
 
-TOLD = []
+OBSERVED_CALLS = []
 HERE = f"{__name__}.remember"
 
 
-def remember(asked, outcome):
-    TOLD.append((asked, outcome))
+def remember(observed_request, outcome):
+    OBSERVED_CALLS.append((observed_request, outcome))
 
 
 @pytest.fixture
-def told():
-    TOLD.clear()
+def observed_calls():
+    OBSERVED_CALLS.clear()
     with override_settings(CALL_OBSERVER=HERE):
-        yield TOLD
+        yield OBSERVED_CALLS
     call_observer.get_observer_queue.cache_clear()
 
 
-def test_the_observer_gets_the_request_and_the_reply(simulator, told, monkeypatch):
+def test_the_observer_gets_the_request_and_the_reply(simulator, observed_calls, monkeypatch):
     monkeypatch.setenv("LAB_KEY", "sk-of-the-lab")
-    reply = call(request(simulator.url, "What is 3 + 4?", key_env="LAB_KEY"))
+    reply = make_call(make_request(simulator.url, "What is 3 + 4?", key_env="LAB_KEY"))
     call_observer.get_observer_queue(HERE).wait()
-    ((asked, outcome),) = told
-    assert asked.messages[-1]["content"] == "What is 3 + 4?"
+    ((observed_request, outcome),) = observed_calls
+    assert observed_request.messages[-1]["content"] == "What is 3 + 4?"
     assert outcome == reply
     assert len(outcome.trace_id) == 32
-    assert "sk-of-the-lab" not in repr(asked) + repr(outcome)
+    assert "sk-of-the-lab" not in repr(observed_request) + repr(outcome)
 
 
-def test_the_observer_gets_failures(simulator, told):
+def test_the_observer_gets_failures(simulator, observed_calls):
     simulator.set_faults(errors="500=1")
-    failure = failure_of(request(simulator.url))
+    failure = get_failure(make_request(simulator.url))
     call_observer.get_observer_queue(HERE).wait()
-    ((_, outcome),) = told
+    ((_, outcome),) = observed_calls
     assert isinstance(outcome, CallFailure)
     assert outcome.trace_id == failure.trace_id != ""
 
 
 def test_a_failing_observer_is_logged_and_does_not_affect_the_call(simulator, caplog):
-    with override_settings(CALL_OBSERVER=f"{__name__}.missing_its_arguments"):
-        assert isinstance(call(request(simulator.url)), CallReply)
-        call_observer.get_observer_queue(f"{__name__}.missing_its_arguments").wait()
+    with override_settings(CALL_OBSERVER=f"{__name__}.omit_arguments"):
+        assert isinstance(make_call(make_request(simulator.url)), CallReply)
+        call_observer.get_observer_queue(f"{__name__}.omit_arguments").wait()
     assert "the call observer failed" in caplog.text
 
 
-def missing_its_arguments():
+def omit_arguments():
     raise AssertionError("is never reached: it takes no arguments")
 
 
 def test_a_slow_observer_delays_no_call(caplog):
     goes_on = threading.Event()
-    observer_queue = ObserverQueue(lambda asked, outcome: goes_on.wait(), max_waiting=2)
+    observer_queue = ObserverQueue(lambda observed_request, outcome: goes_on.wait(), max_waiting=2)
     with caplog.at_level(logging.WARNING):
         for _ in range(20):
             observer_queue.put(None, None)
@@ -71,7 +71,7 @@ def test_a_slow_observer_delays_no_call(caplog):
     observer_queue.wait()
 
 
-@pytest.mark.parametrize("name", ["nowhere.at_all", f"{__name__}.TOLD", "plain"])
+@pytest.mark.parametrize("name", ["nowhere.at_all", f"{__name__}.OBSERVED_CALLS", "plain"])
 def test_an_unknown_observer_is_an_error_at_startup(name):
     with override_settings(CALL_OBSERVER=name):
         (problem,) = check_observer(None)

@@ -9,8 +9,8 @@ import pytest
 from runs_app.engine.outcomes import build_attempt_from_failure
 from runs_app.llm.calls import ErrorClass
 from runs_app.pricing.costs import Prices
-from tests.integration.gateway.fake_provider import FakeProvider, completion
-from tests.integration.gateway.gateway_calls import call, failure_of, request
+from tests.integration.gateway.fake_provider import FakeProvider, make_completion
+from tests.integration.gateway.gateway_calls import get_failure, make_call, make_request
 
 BY_HAND = Prices(Decimal("2"), Decimal("10"))
 SAID = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
@@ -18,52 +18,52 @@ STATED = {**SAID, "cost": 0.0123}
 
 
 def test_a_free_endpoint_costs_nothing(fake: FakeProvider) -> None:
-    fake.reply = completion(usage=SAID)
-    reply = call(request(fake.url, is_free=True, prices=BY_HAND))
+    fake.reply = make_completion(usage=SAID)
+    reply = make_call(make_request(fake.url, is_free=True, prices=BY_HAND))
     assert (reply.cost_usd, reply.cost_source) == (Decimal(0), "free")
 
 
 def test_a_manual_price_takes_precedence_over_all_others(fake: FakeProvider) -> None:
-    fake.reply = completion(usage=SAID)
-    reply = call(request(fake.url, model="gpt-4o-mini", prices=BY_HAND))
+    fake.reply = make_completion(usage=SAID)
+    reply = make_call(make_request(fake.url, model="gpt-4o-mini", prices=BY_HAND))
     assert (reply.cost_usd, reply.cost_source) == (Decimal("0.003"), "price list")
 
 
 def test_litellms_price_takes_precedence_over_the_stated_cost(fake: FakeProvider) -> None:
-    fake.reply = completion(usage=SAID)
-    reply = call(request(fake.url, model="gpt-4o-mini"))
+    fake.reply = make_completion(usage=SAID)
+    reply = make_call(make_request(fake.url, model="gpt-4o-mini"))
     assert reply.cost_source == "litellm"
     assert reply.cost_usd == Decimal("0.00021"), "0.15 and 0.60 dollars a million"
 
 
 def test_the_stated_cost_is_used_if_no_price_is_known(fake: FakeProvider) -> None:
-    fake.reply = completion(usage=STATED)
-    reply = call(request(fake.url, provider="openrouter", model="nobody/knows"))
+    fake.reply = make_completion(usage=STATED)
+    reply = make_call(make_request(fake.url, provider="openrouter", model="nobody/knows"))
     assert (reply.cost_usd, reply.cost_source) == (Decimal("0.0123"), "provider")
 
 
 def test_the_cost_is_unknown_without_a_price_or_a_stated_cost(fake: FakeProvider) -> None:
-    reply = call(request(fake.url))
+    reply = make_call(make_request(fake.url))
     assert (reply.cost_usd, reply.cost_source) == (None, "unknown")
 
 
 def test_an_input_price_alone_is_not_enough_for_a_cost(fake: FakeProvider) -> None:
-    reply = call(request(fake.url, prices=Prices(Decimal("2"), None)))
+    reply = make_call(make_request(fake.url, prices=Prices(Decimal("2"), None)))
     assert reply.cost_usd is None
 
 
 def test_a_cost_is_rounded_to_eight_decimal_places(fake: FakeProvider) -> None:
     prices = Prices(Decimal("0.0377"), Decimal("0.0411"))
-    fake.reply = completion(usage={"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10})
-    cost = call(request(fake.url, prices=prices)).cost_usd
+    fake.reply = make_completion(usage={"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10})
+    cost = make_call(make_request(fake.url, prices=prices)).cost_usd
     assert cost == Decimal("0.00000039")
     assert cost.as_tuple().exponent == -8
 
 
 @pytest.mark.parametrize("known", [{"prices": BY_HAND}, {"model": "gpt-4o-mini"}, {"is_free": True}])
 def test_a_stated_cost_above_the_list_price_is_used(fake: FakeProvider, known: dict[str, Any]) -> None:
-    fake.reply = completion(usage=STATED)
-    reply = call(request(fake.url, **known))
+    fake.reply = make_completion(usage=STATED)
+    reply = make_call(make_request(fake.url, **known))
     assert (reply.cost_usd, reply.cost_source) == (Decimal("0.0123"), "provider")
 
 
@@ -78,8 +78,8 @@ def test_a_stated_cost_above_the_list_price_is_used(fake: FakeProvider, known: d
     ],
 )
 def test_a_stated_cost_is_read_in_every_format(fake: FakeProvider, usage: dict[str, Any]) -> None:
-    fake.reply = completion(usage=usage)
-    assert call(request(fake.url, prices=BY_HAND)).cost_usd == Decimal("0.5")
+    fake.reply = make_completion(usage=usage)
+    assert make_call(make_request(fake.url, prices=BY_HAND)).cost_usd == Decimal("0.5")
 
 
 BROKEN = {"error": {"code": 502, "message": "upstream died"}, "message": {"content": ""}, "finish_reason": "error"}
@@ -99,13 +99,13 @@ BROKEN = {"error": {"code": 502, "message": "upstream died"}, "message": {"conte
 )
 def test_a_failure_with_status_200_costs_what_its_reply_states(fake: FakeProvider, reply: Any) -> None:
     fake.reply = reply
-    assert build_attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] == Decimal("0.10")
+    assert build_attempt_from_failure(get_failure(make_request(fake.url)))["cost_usd"] == Decimal("0.10")
 
 
 def test_a_refusal_with_an_error_status_costs_what_it_states(fake: FakeProvider) -> None:
     fake.status = 400
     fake.reply = {"error": {"message": "flagged by the content policy"}, "usage": {**SAID, "cost": 0.10}}
-    failure = failure_of(request(fake.url, prices=BY_HAND))
+    failure = get_failure(make_request(fake.url, prices=BY_HAND))
     attempt = build_attempt_from_failure(failure)
     assert failure.error_class == ErrorClass.CONTENT_REFUSED
     assert (attempt["cost_usd"], attempt["input_tokens"], attempt["output_tokens"]) == (Decimal("0.10"), 1000, 100)
@@ -115,8 +115,10 @@ def test_a_refusal_with_an_error_status_costs_what_it_states(fake: FakeProvider)
 def test_tokens_of_a_failed_call_cost_the_list_price(fake: FakeProvider, status: int) -> None:
     fake.status = status
     fake.reply = {"error": {"message": "flagged by the content policy"}, "usage": SAID}
-    assert build_attempt_from_failure(failure_of(request(fake.url, prices=BY_HAND)))["cost_usd"] == Decimal("0.003")
-    assert build_attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] is None, (
+    assert build_attempt_from_failure(get_failure(make_request(fake.url, prices=BY_HAND)))["cost_usd"] == Decimal(
+        "0.003"
+    )
+    assert build_attempt_from_failure(get_failure(make_request(fake.url)))["cost_usd"] is None, (
         "tokens were used, at no known price"
     )
 
@@ -124,9 +126,9 @@ def test_tokens_of_a_failed_call_cost_the_list_price(fake: FakeProvider, status:
 @pytest.mark.parametrize("reply", [{"choices": [BROKEN]}, {"error": {"code": 429, "message": "slow down"}}, b"<html>"])
 def test_a_failure_with_status_200_and_no_usage_has_an_unknown_cost(fake: FakeProvider, reply: Any) -> None:
     fake.reply = reply
-    assert build_attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] is None
+    assert build_attempt_from_failure(get_failure(make_request(fake.url)))["cost_usd"] is None
 
 
 def test_an_error_status_without_usage_costs_nothing(fake: FakeProvider) -> None:
     fake.status, fake.reply = 429, {"error": {"message": "slow down"}}
-    assert build_attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] == 0
+    assert build_attempt_from_failure(get_failure(make_request(fake.url)))["cost_usd"] == 0

@@ -124,17 +124,17 @@ def test_a_stored_message_is_short_and_never_contains_the_key(before: str, key: 
 
 def test_only_the_beginning_of_a_huge_body_is_read_and_no_partial_key_remains(monkeypatch) -> None:
     """Reading 10 MB took seconds, during which a worker renewed no lease."""
-    read = []
+    lengths_read = []
 
     class Reader:
         def sub(self, _replacement: str, text: str) -> str:
-            read.append(len(text))
+            lengths_read.append(len(text))
             return failures._SECRETS.sub("[key]", text)
 
     monkeypatch.setattr(failures, "_URL", Reader())
     huge = "\x00\xff" * 5_000_000
     assert len(clean_message(huge)) == 500
-    assert max(read) <= failures.MAX_READ
+    assert max(lengths_read) <= failures.MAX_READ
     padding = " " * (failures.MAX_READ - 12)
     assert clean_message(f"{padding}the sk-abcdefgh12345678 {padding}") == "the"
 
@@ -164,11 +164,11 @@ def test_text_that_looks_like_a_key_is_not_stored(secret: str) -> None:
 @example("\ud800")
 @example("😀\udc00é")
 def test_only_unstorable_characters_are_replaced(text: str) -> None:
-    kept = replace_unstorable(text)
-    assert "\0" not in kept
-    assert kept.encode("utf-8").decode() == kept
+    storable = replace_unstorable(text)
+    assert "\0" not in storable
+    assert storable.encode("utf-8").decode() == storable
     if "\0" not in text and text.isprintable():
-        assert kept == text
+        assert storable == text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from runs_app.llm.calls import ErrorClass, Kind
 from runs_app.simulator import SimulatorConfig, SimulatorProcess, simulator_process
-from tests.integration.gateway.gateway_calls import SCHEMA, call, failure_of, request
+from tests.integration.gateway.gateway_calls import SCHEMA, get_failure, make_call, make_request
 
 T, P, E = Kind.TRANSIENT, Kind.PERMANENT, Kind.ENDPOINT
 
@@ -36,7 +36,7 @@ def test_each_fault_has_its_error_class(
     simulator: SimulatorProcess, fault: str, error_class: ErrorClass, kind: Kind, status: int | None
 ) -> None:
     simulator.set_faults(errors=f"{fault}=1")
-    failure = failure_of(request(simulator.url))
+    failure = get_failure(make_request(simulator.url))
     assert failure.error_class == error_class
     assert failure.kind == kind
     assert failure.http_status == status
@@ -49,12 +49,12 @@ def test_each_fault_has_its_error_class(
 
 def test_the_retry_delay_is_read_from_a_429(simulator: SimulatorProcess) -> None:
     simulator.set_faults(errors="429=1")
-    assert failure_of(request(simulator.url)).retry_after_s == 7.0
+    assert get_failure(make_request(simulator.url)).retry_after_s == 7.0
 
 
 def test_a_slow_answer_is_a_timeout(simulator: SimulatorProcess) -> None:
     simulator.set_faults(errors="slow=1", slow_s=120)
-    failure = failure_of(request(simulator.url, timeout_s=0.2))
+    failure = get_failure(make_request(simulator.url, timeout_s=0.2))
     assert failure.error_class == ErrorClass.TIMEOUT
     assert failure.kind == T
     assert failure.latency_ms < 60_000
@@ -64,30 +64,30 @@ def test_a_server_that_accepts_and_never_answers_is_a_timeout() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        failure = failure_of(request(f"http://127.0.0.1:{silent.getsockname()[1]}/v1", timeout_s=0.2))
+        failure = get_failure(make_request(f"http://127.0.0.1:{silent.getsockname()[1]}/v1", timeout_s=0.2))
     assert failure.error_class == ErrorClass.TIMEOUT
 
 
 def test_a_closed_port_is_a_connection_failure() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # Bound so that no other process takes it, but not listening.
-        failure = failure_of(request(f"http://127.0.0.1:{unused.getsockname()[1]}/v1"))
+        failure = get_failure(make_request(f"http://127.0.0.1:{unused.getsockname()[1]}/v1"))
     assert failure.error_class == ErrorClass.CONNECTION
     assert failure.kind == T
 
 
 def test_a_refusal_is_a_reply_and_not_a_failure(simulator: SimulatorProcess) -> None:
     simulator.set_faults(errors="refusal=1")
-    reply = call(request(simulator.url))
+    reply = make_call(make_request(simulator.url))
     assert reply.refused
     assert "cannot help" in reply.text
 
 
 def test_truncated_and_empty_answers_are_replies_and_not_failures(simulator: SimulatorProcess) -> None:
     simulator.set_faults(errors="truncated=1")
-    assert call(request(simulator.url)).truncated
+    assert make_call(make_request(simulator.url)).truncated
     simulator.set_faults(errors="empty=1")
-    reply = call(request(simulator.url))
+    reply = make_call(make_request(simulator.url))
     assert reply.text == ""
     assert reply.finish_reason == "stop"
     assert not reply.refused
@@ -96,16 +96,16 @@ def test_truncated_and_empty_answers_are_replies_and_not_failures(simulator: Sim
 @pytest.mark.slow
 def test_a_refused_schema_has_its_own_error_class() -> None:
     with simulator_process(SimulatorConfig(json_schema=False)) as simulator:
-        failure = failure_of(request(simulator.url, response_format=SCHEMA))
+        failure = get_failure(make_request(simulator.url, response_format=SCHEMA))
         assert failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED
         assert failure.kind == Kind.TRANSIENT  # The retry omits the schema.
-        assert call(request(simulator.url)).text
+        assert make_call(make_request(simulator.url)).text
 
 
 @pytest.mark.slow
 def test_a_wrong_key_is_unauthorized_and_the_correct_key_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     with simulator_process(SimulatorConfig(key_env="LAB_KEY"), environment={"LAB_KEY": "right-key"}) as simulator:
         monkeypatch.setenv("LAB_KEY", "right-key")
-        assert call(request(simulator.url, key_env="LAB_KEY")).text
+        assert make_call(make_request(simulator.url, key_env="LAB_KEY")).text
         monkeypatch.setenv("LAB_KEY", "wrong-key")
-        assert failure_of(request(simulator.url, key_env="LAB_KEY")).error_class == ErrorClass.UNAUTHORIZED
+        assert get_failure(make_request(simulator.url, key_env="LAB_KEY")).error_class == ErrorClass.UNAUTHORIZED

@@ -12,7 +12,7 @@ import pytest
 from runs_app.llm import http_transport
 from runs_app.llm.calls import CallFailure, ErrorClass, Kind
 from tests.integration.gateway.fake_provider import FakeProvider
-from tests.integration.gateway.gateway_calls import call, failure_of, request
+from tests.integration.gateway.gateway_calls import get_failure, make_call, make_request
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 OTHERS_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY")
@@ -20,7 +20,7 @@ OTHERS_URLS = ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_API_BASE", "ANTH
 
 
 @pytest.fixture(autouse=True)
-def keys_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def set_keys_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in OTHERS_KEYS:
         monkeypatch.setenv(name, "sk-key-of-another-provider")
 
@@ -28,16 +28,16 @@ def keys_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("provider", ["openai", "openrouter", "hosted_vllm", "anthropic", "gemini", "ollama_chat"])
 def test_an_endpoint_without_a_key_gets_no_key_from_the_environment(fake: FakeProvider, provider: str) -> None:
     with contextlib.suppress(CallFailure):  # The reply has OpenAI's format, which not all of them can read.
-        call(request(fake.url, provider=provider))
-    assert len(fake.asked) == 1
-    assert "sk-key-of-another-provider" not in str(fake.asked)
+        make_call(make_request(fake.url, provider=provider))
+    assert len(fake.requests) == 1
+    assert "sk-key-of-another-provider" not in str(fake.requests)
 
 
 def test_the_key_comes_from_the_variable_that_the_endpoint_names(
     fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_KEY", "sk-of-the-lab")
-    call(request(fake.url, key_env="LAB_KEY"))
+    make_call(make_request(fake.url, key_env="LAB_KEY"))
     assert fake.last.headers["authorization"] == "Bearer sk-of-the-lab"
 
 
@@ -48,18 +48,18 @@ def test_a_missing_key_is_a_permanent_failure_before_the_request(
     monkeypatch.delenv("LAB_KEY", raising=False)
     if value is not None:
         monkeypatch.setenv("LAB_KEY", value)
-    failure = failure_of(request(fake.url, key_env="LAB_KEY"))
+    failure = get_failure(make_request(fake.url, key_env="LAB_KEY"))
     assert failure.error_class == ErrorClass.MISSING_KEY
     assert failure.kind == Kind.PERMANENT
     assert "LAB_KEY" in failure.message
-    assert fake.asked == []
+    assert fake.requests == []
 
 
 def test_a_key_that_the_provider_repeats_is_not_stored(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_KEY", "a-very-odd-key-77")
     fake.status = 401
     fake.reply = {"error": {"message": "Incorrect API key: a-very-odd-key-77. See http://u:p@x.org/y?key=abc"}}
-    failure = failure_of(request(fake.url, key_env="LAB_KEY"))
+    failure = get_failure(make_request(fake.url, key_env="LAB_KEY"))
     assert "a-very-odd-key-77" not in f"{failure} {failure.message} {failure.args}"
     assert "abc" not in failure.message
     assert failure.message.startswith("Incorrect API key")
@@ -83,7 +83,7 @@ def test_an_address_outside_the_allowlist_is_never_called(url: str, monkeypatch:
         raise AssertionError("it was sent")
 
     monkeypatch.setattr(http_transport.Exchange, "_send", send)
-    failure = failure_of(request(url))
+    failure = get_failure(make_request(url))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
     assert failure.kind == Kind.PERMANENT
     assert "secret" not in failure.message
@@ -92,7 +92,7 @@ def test_an_address_outside_the_allowlist_is_never_called(url: str, monkeypatch:
 def test_an_address_on_the_allowlist_is_called(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.LLM_ALLOWED_HOSTS = ["models.example.org"]
     assert (
-        capture_url(request("http://models.example.org/v1"), monkeypatch)
+        capture_url(make_request("http://models.example.org/v1"), monkeypatch)
         == "http://models.example.org/v1/chat/completions"
     )
 
@@ -112,10 +112,10 @@ def test_environment_variables_do_not_change_the_address_of_a_provider(
 ) -> None:
     for name in OTHERS_URLS:
         monkeypatch.setenv(name, "http://127.0.0.1:9/elsewhere")
-    assert capture_url(request(None, provider=provider), monkeypatch).startswith(start)
+    assert capture_url(make_request(None, provider=provider), monkeypatch).startswith(start)
 
 
-def capture_url(asked: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+def capture_url(call_request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the address to which a call would be sent."""
     urls: list[str] = []
 
@@ -124,30 +124,30 @@ def capture_url(asked: Any, monkeypatch: pytest.MonkeyPatch) -> str:
         raise TimeoutError
 
     monkeypatch.setattr(http_transport.Exchange, "_send", send)
-    failure_of(asked)
+    get_failure(call_request)
     return urls[0]
 
 
 def test_a_self_hosted_server_needs_an_address() -> None:
-    assert failure_of(request(None, provider="hosted_vllm")).error_class == ErrorClass.NOT_ALLOWED
+    assert get_failure(make_request(None, provider="hosted_vllm")).error_class == ErrorClass.NOT_ALLOWED
 
 
 def test_an_unknown_provider_is_not_called() -> None:
-    assert failure_of(request("http://127.0.0.1:9/v1", provider="azure")).error_class == ErrorClass.NOT_ALLOWED
+    assert get_failure(make_request("http://127.0.0.1:9/v1", provider="azure")).error_class == ErrorClass.NOT_ALLOWED
 
 
 def test_a_redirect_is_not_followed(fake: FakeProvider) -> None:
     fake.status, fake.headers = 307, {"Location": f"{fake.url}/elsewhere"}
-    failure = failure_of(request(fake.url))
+    failure = get_failure(make_request(fake.url))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
-    assert len(fake.asked) == 1
+    assert len(fake.requests) == 1
 
 
 @pytest.mark.parametrize("name", ["model", "messages", "stream", "n", "api_base", "api_key", "base_url", "extra_body"])
 def test_parameters_cannot_change_the_address_key_model_or_messages(fake: FakeProvider, name: str) -> None:
-    failure = failure_of(request(fake.url, parameters={name: "http://127.0.0.1:9"}))
+    failure = get_failure(make_request(fake.url, parameters={name: "http://127.0.0.1:9"}))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
-    assert fake.asked == []
+    assert fake.requests == []
 
 
 CONTROLS = ["mock_response", "fallbacks", "client", "litellm_params", "custom_llm_provider", "headers2"]
@@ -157,11 +157,11 @@ DEARER = ["models", "plugins", "best_of", "max_output_tokens", "num_predict", "w
 @pytest.mark.parametrize("provider", ["openai", "openrouter", "anthropic", "gemini", "ollama_chat", "hosted_vllm"])
 @pytest.mark.parametrize("name", CONTROLS + DEARER)
 def test_only_allowed_parameters_are_sent(fake: FakeProvider, provider: str, name: str) -> None:
-    failure = failure_of(request(fake.url, provider=provider, parameters={name: "steered"}))
+    failure = get_failure(make_request(fake.url, provider=provider, parameters={name: "steered"}))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
     assert name in failure.message
     assert "max_completion_tokens" in failure.message, "it lists those that are allowed"
-    assert fake.asked == []
+    assert fake.requests == []
 
 
 @pytest.mark.parametrize(
@@ -169,10 +169,10 @@ def test_only_allowed_parameters_are_sent(fake: FakeProvider, provider: str, nam
     [("service_tier", "priority"), ("max_tokens", "9"), ("top_k", {"a": 1}), ("provider", {"max_price": {}})],
 )
 def test_a_parameter_of_the_wrong_type_is_not_sent(fake: FakeProvider, name: str, value: Any) -> None:
-    failure = failure_of(request(fake.url, parameters={name: value}))
+    failure = get_failure(make_request(fake.url, parameters={name: value}))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
     assert f"{name!r} must be" in failure.message
-    assert fake.asked == []
+    assert fake.requests == []
 
 
 @pytest.mark.parametrize(
@@ -184,10 +184,10 @@ def test_an_environment_variable_that_is_not_a_provider_key_is_never_sent(
     fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "a-secret-of-the-site")
-    failure = failure_of(request(fake.url, key_env=name))
+    failure = get_failure(make_request(fake.url, key_env=name))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
     assert "a-secret-of-the-site" not in failure.message
-    assert fake.asked == []
+    assert fake.requests == []
 
 
 def test_only_the_listed_key_variables_are_read(
@@ -196,11 +196,11 @@ def test_only_the_listed_key_variables_are_read(
     settings.LLM_KEY_NAMES = ["LAB_KEY"]
     monkeypatch.setenv("LAB_KEY", "sk-of-the-lab")
     monkeypatch.setenv("OTHER_API_KEY", "sk-of-another")
-    assert call(request(fake.url, key_env="LAB_KEY")).text == "hello"
-    failure = failure_of(request(fake.url, key_env="OTHER_API_KEY"))
+    assert make_call(make_request(fake.url, key_env="LAB_KEY")).text == "hello"
+    failure = get_failure(make_request(fake.url, key_env="OTHER_API_KEY"))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
     assert "EVALSITE_LLM_KEY_NAMES" in failure.message
-    assert len(fake.asked) == 1
+    assert len(fake.requests) == 1
 
 
 SECRET, ANOTHER = "a-very/odd-key-77", "sk-key-of-another-provider"
@@ -218,7 +218,7 @@ def test_a_key_in_an_answer_is_not_stored(fake: FakeProvider, monkeypatch: pytes
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}"""
     fake.reply = body.replace("KEY", written).encode()
     fake.headers = {"x-request-id": f"trace-{SECRET}"}
-    reply = call(request(fake.url, key_env="LAB_KEY"))
+    reply = make_call(make_request(fake.url, key_env="LAB_KEY"))
     assert (reply.text, reply.raw_text) == ('It is [key], "that".',) * 2
     assert (reply.reasoning, reply.response_id, reply.trace_id) == ("I see [key]", "c-[key]", "trace-[key]")
     assert not {SECRET, ANOTHER} & set(str(reply).split("'"))
@@ -230,7 +230,7 @@ def test_a_dummy_key_that_is_a_common_word_is_not_masked_in_answers(
     fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_KEY", "hello")
-    assert call(request(fake.url, key_env="LAB_KEY")).text == "hello"
+    assert make_call(make_request(fake.url, key_env="LAB_KEY")).text == "hello"
 
 
 @pytest.mark.slow
@@ -238,20 +238,20 @@ def test_a_dummy_key_that_is_a_common_word_is_not_masked_in_answers(
 def test_importing_the_gateway_does_not_import_litellm() -> None:
     """Web processes import the gateway; litellm is large and is imported by the first call."""
     code = "import sys; from runs_app.llm import gateway; print([name for name in sys.modules if 'litellm' in name])"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout.strip() == "[]"
+    assert completed.stdout.strip() == "[]"
 
 
 def test_each_event_loop_has_its_own_connections_and_closes_them(fake: FakeProvider) -> None:
     from runs_app.llm import gateway
 
-    async def one() -> bool:
-        await gateway.call(request(fake.url))
+    async def run_one() -> bool:
+        await gateway.call(make_request(fake.url))
         session = http_transport.get_session()
         await gateway.close_session()
         return session.closed
 
-    assert asyncio.run(one())
-    assert asyncio.run(one())
+    assert asyncio.run(run_one())
+    assert asyncio.run(run_one())

@@ -3,8 +3,8 @@
 import pytest
 
 from runs_app.llm.calls import CallRequest, ErrorClass
-from tests.integration.gateway.fake_provider import FakeProvider, completion
-from tests.integration.gateway.gateway_calls import SCHEMA, call, failure_of, request
+from tests.integration.gateway.fake_provider import FakeProvider, make_completion
+from tests.integration.gateway.gateway_calls import SCHEMA, get_failure, make_call, make_request
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 MESSAGES = [
@@ -19,8 +19,8 @@ MESSAGES = [
 ]
 
 
-def pictured(fake: FakeProvider, provider: str, model: str, path: str = "", **more: object) -> CallRequest:
-    return request(fake.url + path, provider=provider, model=model, messages=MESSAGES, key_env="LAB_KEY", **more)
+def make_image_request(fake: FakeProvider, provider: str, model: str, path: str = "", **more: object) -> CallRequest:
+    return make_request(fake.url + path, provider=provider, model=model, messages=MESSAGES, key_env="LAB_KEY", **more)
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def lab_key(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("provider", ["openai", "hosted_vllm", "openrouter"])
 def test_a_request_has_openais_format(fake: FakeProvider, provider: str) -> None:
     parameters = {"temperature": 0.5, "max_tokens": 9, "seed": 3, "reasoning_effort": "low", "top_k": 4}
-    call(pictured(fake, provider, "qwen/qwen3-vl", "/v1", parameters=parameters, response_format=SCHEMA))
+    make_call(make_image_request(fake, provider, "qwen/qwen3-vl", "/v1", parameters=parameters, response_format=SCHEMA))
     body = fake.last.body
     assert fake.last.path == "/v1/chat/completions"
     assert fake.last.headers["authorization"] == "Bearer key-77"
@@ -44,18 +44,18 @@ def test_a_request_has_openais_format(fake: FakeProvider, provider: str) -> None
 
 @pytest.mark.parametrize("provider", ["openai", "hosted_vllm"])
 def test_a_model_name_keeps_a_prefix_that_equals_a_provider_name(fake: FakeProvider, provider: str) -> None:
-    call(request(fake.url, provider=provider, model="openai/gpt-oss-20b"))
+    make_call(make_request(fake.url, provider=provider, model="openai/gpt-oss-20b"))
     assert fake.last.body["model"] == "openai/gpt-oss-20b"
 
 
 def test_openai_reasoning_models_get_max_completion_tokens(fake: FakeProvider) -> None:
-    call(request(fake.url, model="gpt-5-mini", parameters={"max_tokens": 9}))
+    make_call(make_request(fake.url, model="gpt-5-mini", parameters={"max_tokens": 9}))
     assert fake.last.body["max_completion_tokens"] == 9
     assert "max_tokens" not in fake.last.body
 
 
 def test_openrouter_is_asked_to_report_the_cost(fake: FakeProvider) -> None:
-    call(request(fake.url, provider="openrouter"))
+    make_call(make_request(fake.url, provider="openrouter"))
     assert fake.last.body["usage"] == {"include": True}
 
 
@@ -74,7 +74,9 @@ def test_a_request_and_its_reply_have_anthropics_format(fake: FakeProvider) -> N
             "cache_creation_input_tokens": 3,
         },
     }
-    reply = call(pictured(fake, "anthropic", "claude-sonnet-4-5", parameters={"max_tokens": 9, "top_k": 4}))
+    reply = make_call(
+        make_image_request(fake, "anthropic", "claude-sonnet-4-5", parameters={"max_tokens": 9, "top_k": 4})
+    )
     body = fake.last.body
     assert fake.last.path == "/v1/messages"
     assert fake.last.headers["x-api-key"] == "key-77"
@@ -97,15 +99,17 @@ def test_an_anthropic_refusal_is_recognized(fake: FakeProvider) -> None:
         "stop_reason": "refusal",
         "usage": {"input_tokens": 10, "output_tokens": 1},
     }
-    assert call(request(fake.url, provider="anthropic", model="claude-sonnet-4-5")).refused
+    assert make_call(make_request(fake.url, provider="anthropic", model="claude-sonnet-4-5")).refused
 
 
 def test_a_parameter_that_the_provider_does_not_support_is_named_in_the_error(fake: FakeProvider) -> None:
-    failure = failure_of(request(fake.url, provider="anthropic", model="claude-sonnet-4-5", parameters={"seed": 1}))
+    failure = get_failure(
+        make_request(fake.url, provider="anthropic", model="claude-sonnet-4-5", parameters={"seed": 1})
+    )
     assert failure.error_class == ErrorClass.BAD_REQUEST
     assert "seed" in failure.message
     assert "litellm" not in failure.message
-    assert fake.asked == []
+    assert fake.requests == []
 
 
 def test_a_request_and_its_reply_have_geminis_format(fake: FakeProvider) -> None:
@@ -120,7 +124,9 @@ def test_a_request_and_its_reply_have_geminis_format(fake: FakeProvider) -> None
         "modelVersion": "gemini-2.5-flash-001",
         "responseId": "r1",
     }
-    reply = call(pictured(fake, "gemini", "gemini-2.5-flash", "/v1beta", parameters={"max_tokens": 9, "seed": 3}))
+    reply = make_call(
+        make_image_request(fake, "gemini", "gemini-2.5-flash", "/v1beta", parameters={"max_tokens": 9, "seed": 3})
+    )
     assert fake.last.path == "/v1beta/models/gemini-2.5-flash:generateContent"
     assert fake.last.headers["x-goog-api-key"] == "key-77"
     assert fake.last.body["generationConfig"] == {"max_output_tokens": 9, "seed": 3}
@@ -133,7 +139,7 @@ def test_the_retry_delay_is_read_from_gemini_errors(fake: FakeProvider) -> None:
     fake.status = 429
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "17s"}]
     fake.reply = {"error": {"code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED", "details": details}}
-    failure = failure_of(request(fake.url, provider="gemini", model="gemini-2.5-flash"))
+    failure = get_failure(make_request(fake.url, provider="gemini", model="gemini-2.5-flash"))
     assert (failure.error_class, failure.retry_after_s) == (ErrorClass.RATE_LIMITED, 17.0)
 
 
@@ -150,9 +156,11 @@ def test_a_request_has_ollamas_format_and_thinking_is_off_by_default(
         "prompt_eval_count": 10,
         "eval_count": 5,
     }
-    asked = pictured(fake, "ollama_chat", "qwen3", parameters={"max_tokens": 9, "num_ctx": 100, **parameters})
-    reply = call(asked)
-    assert [request.path for request in fake.asked] == ["/api/chat"], "one call is one request"
+    call_request = make_image_request(
+        fake, "ollama_chat", "qwen3", parameters={"max_tokens": 9, "num_ctx": 100, **parameters}
+    )
+    reply = make_call(call_request)
+    assert [received.path for received in fake.requests] == ["/api/chat"], "one call is one request"
     assert fake.last.body["think"] is think
     assert fake.last.body["stream"] is False
     assert fake.last.body["options"] == {"num_predict": 9, "num_ctx": 100}
@@ -169,19 +177,19 @@ def test_the_cost_of_ollama_is_unknown_unless_its_endpoint_is_free(fake: FakePro
         "prompt_eval_count": 1,
         "eval_count": 1,
     }
-    assert call(request(fake.url, provider="ollama_chat", model="q")).cost_usd is None
-    assert call(request(fake.url, provider="ollama_chat", model="q", is_free=True)).cost_usd == 0
+    assert make_call(make_request(fake.url, provider="ollama_chat", model="q")).cost_usd is None
+    assert make_call(make_request(fake.url, provider="ollama_chat", model="q", is_free=True)).cost_usd == 0
 
 
 def test_openrouters_upstream_error_is_reported(fake: FakeProvider) -> None:
     fake.status = 400
     metadata = {"raw": "DataInspectionFailed: Input image data may contain inappropriate content", "provider_name": "A"}
     fake.reply = {"error": {"message": "Provider returned error", "code": 400, "metadata": metadata}}
-    failure = failure_of(request(fake.url, provider="openrouter"))
+    failure = get_failure(make_request(fake.url, provider="openrouter"))
     assert failure.error_class == ErrorClass.CONTENT_REFUSED
     assert failure.message.startswith("Provider returned error: DataInspectionFailed")
 
 
 def test_a_reply_of_a_router_without_a_model_name_is_accepted(fake: FakeProvider) -> None:
-    fake.reply = completion(model=None)
-    assert call(request(fake.url, provider="openrouter", model="a/b")).text == "hello"
+    fake.reply = make_completion(model=None)
+    assert make_call(make_request(fake.url, provider="openrouter", model="a/b")).text == "hello"

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def warm():
+def warm_up():
     gateway.warm_up()
 
 
@@ -52,8 +52,8 @@ def test_an_exhausted_rate_limit_stops_calls_until_its_reset():
         drain_until(lambda: Run.objects.get().n_done == 8)
         drain_for(1)
         assert provider.counters()["requests"] == Run.objects.get().n_done == 8
-    (said,) = load_endpoints(Endpoint.objects.all())[0].reported_limits
-    assert (said.unit, said.n) == ("requests", 0)
+    (reported,) = load_endpoints(Endpoint.objects.all())[0].reported_limits
+    assert (reported.unit, reported.n) == ("requests", 0)
 
 
 @pytest.mark.slow
@@ -62,15 +62,15 @@ def test_the_adaptive_limit_follows_the_capacity_of_the_provider():
     with simulator_process(SimulatorConfig(latency_ms=30, max_in_flight=40, retry_after_s=0.02)) as provider:
         make_large_run(provider.url, samples=150, max_concurrency=100)
         Experiment.objects.update(max_attempts=10)
-        drain_until(lambda: learned_limit() > 20)
+        drain_until(lambda: get_learned_limit() > 20)
         provider.set_faults(max_in_flight=4)
-        drain_until(lambda: learned_limit() < 10)
+        drain_until(lambda: get_learned_limit() < 10)
         provider.set_faults(max_in_flight=40)
-        drain_until(lambda: learned_limit() > 20)
+        drain_until(lambda: get_learned_limit() > 20)
     assert Run.objects.get().n_failed == 0
 
 
-def learned_limit():
+def get_learned_limit():
     return Endpoint.objects.get().throttle.get("limit", 0)
 
 

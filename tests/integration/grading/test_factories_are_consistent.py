@@ -11,8 +11,8 @@ pytestmark = pytest.mark.django_db
 def test_only_owner_team_and_operators_see_a_private_experiment():
     team = factories.make_team()
     factories.make_experiment(owner=team.owner, shared_with=[team.teammate])
-    seen = {name: Experiment.objects.visible_to(getattr(team, name)).exists() for name in vars(team)}
-    assert seen == {"owner": True, "teammate": True, "outsider": False, "rater": False, "operator": True}
+    visibility = {name: Experiment.objects.visible_to(getattr(team, name)).exists() for name in vars(team)}
+    assert visibility == {"owner": True, "teammate": True, "outsider": False, "rater": False, "operator": True}
 
 
 def test_runs_and_trials_cover_the_whole_design_and_counters_equal_rows():

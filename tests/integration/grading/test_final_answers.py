@@ -16,7 +16,7 @@ SPACE = "name: n\ntasks: [{name: shuffle, params: {length: 3, count: 4}}]"
 
 
 @pytest.fixture
-def answered():
+def answered_experiment():
     dataset = create_parametric_dataset(resolve_space(read_space(SPACE)), SpaceFiles(SPACE), slug="shuffled", by="test")
     factories.datasets.approve(dataset)
     experiment = factories.make_experiment(dataset=dataset, scorers=["final_answer"])
@@ -36,16 +36,16 @@ def answered():
     return experiment
 
 
-def graded(scorer="final_answer", **parameters):
+def grade_all(scorer="final_answer", **parameters):
     rows = Grading.objects.filter(condition__scorer=scorer, condition__parameters=parameters).order_by(
         "trial__item__key"
     )
     return list(rows)
 
 
-def test_each_grading_stores_the_parsed_answer_and_its_validity(answered):
-    (report,) = grade(answered, by="test")
-    first, second, third, last = graded()
+def test_each_grading_stores_the_parsed_answer_and_its_validity(answered_experiment):
+    (report,) = grade(answered_experiment, by="test")
+    first, second, third, last = grade_all()
     assert [row.score for row in (first, second, third, last)] == [1, 0, 1, None]
     assert first.score_raw == first.detail["extracted"] == first.trial.item.target
     assert first.detail["normalised"] == f"{first.trial.item.target} Lola"
@@ -56,26 +56,26 @@ def test_each_grading_stores_the_parsed_answer_and_its_validity(answered):
     assert dict(report.unread) == {"truncated": 1}
 
 
-def test_a_context_limit_set_afterwards_counts_longer_answers_as_truncated_without_a_new_call(answered):
-    grade(answered, by="test")
+def test_a_context_limit_set_afterwards_counts_longer_answers_as_truncated_without_a_new_call(answered_experiment):
+    grade(answered_experiment, by="test")
     calls = Trial.objects.count()
-    grade(answered, scorers=["final_answer:100"], by="test")
-    assert [row.score for row in graded(limit="100")] == [1, None, None, None]
-    assert [row.detail["truncated"] for row in graded(limit="100")] == [False, True, True, True]
-    assert [row.score for row in graded()] == [1, 0, 1, None]
+    grade(answered_experiment, scorers=["final_answer:100"], by="test")
+    assert [row.score for row in grade_all(limit="100")] == [1, None, None, None]
+    assert [row.detail["truncated"] for row in grade_all(limit="100")] == [False, True, True, True]
+    assert [row.score for row in grade_all()] == [1, 0, 1, None]
     assert Trial.objects.count() == calls
 
 
-def test_regrading_replaces_details_and_shortens_long_texts(answered, monkeypatch):
-    grade(answered, by="test")
+def test_regrading_replaces_details_and_shortens_long_texts(answered_experiment, monkeypatch):
+    grade(answered_experiment, by="test")
     monkeypatch.setattr(grading, "MAX_RAW_LENGTH", 3)
-    grade(answered, force=True, by="test")
-    first = graded()[0]
+    grade(answered_experiment, force=True, by="test")
+    first = grade_all()[0]
     assert first.detail["normalised"] == first.trial.item.target
 
 
-def test_a_round_of_an_adaptive_run_is_graded_with_the_same_details(answered):
+def test_a_round_of_an_adaptive_run_is_graded_with_the_same_details(answered_experiment):
     trials = list(Trial.objects.order_by("item__key").values_list("pk", flat=True))
-    condition = grade_trials(answered, read_rule("final_answer"), trials)
+    condition = grade_trials(answered_experiment, read_rule("final_answer"), trials)
     assert GradeCondition.objects.get(pk=condition).scorer == "final_answer"
-    assert [row.detail["correct"] for row in graded()] == [True, False, True, False]
+    assert [row.detail["correct"] for row in grade_all()] == [True, False, True, False]

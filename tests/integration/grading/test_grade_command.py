@@ -11,17 +11,17 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def experiment():
-    made = factories.make_experiment(scorers=["numeric"])
+    created = factories.make_experiment(scorers=["numeric"])
     for wave in (0, 1):
-        (run,) = factories.make_runs(made, wave=wave)
+        (run,) = factories.make_runs(created, wave=wave)
         factories.plan_trials(run, answer=lambda item, *cell: item.target if item.key != "item-1" else "none")
-    return made
+    return created
 
 
 def test_the_command_reports_graded_answers_and_reasons_for_missing_scores(experiment, capsys):
     call_command("grade", "pilot")
-    said = capsys.readouterr().out
-    assert "6 graded, 0 graded before; no score from 2 (2 no_number_found)" in said
+    output = capsys.readouterr().out
+    assert "6 graded, 0 graded before; no score from 2 (2 no_number_found)" in output
     call_command("grade", "pilot")
     assert "0 graded, 6 graded before" in capsys.readouterr().out
 
@@ -52,24 +52,24 @@ def test_a_design_without_scorers_is_reported(capsys):
     ],
 )
 def test_bad_input_ends_with_two_and_writes_nothing(experiment, arguments, named):
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(CommandError) as caught:
         call_command("grade", *arguments)
-    assert refused.value.returncode == 2
-    assert named in str(refused.value)
+    assert caught.value.returncode == 2
+    assert named in str(caught.value)
     assert not Grading.objects.exists()
 
 
 def test_the_command_grades_one_condition_first_and_the_rest_later():
     models = [factories.make_model(name) for name in ("small", "large")]
-    made = factories.make_experiment("both", scorers=["numeric"], models=models)
-    for run in factories.make_runs(made):
+    created = factories.make_experiment("both", scorers=["numeric"], models=models)
+    for run in factories.make_runs(created):
         factories.plan_trials(run, answer=lambda item, *cell: item.target)
-    known = sorted(made.conditions.values_list("condition_id", flat=True))
-    call_command("grade", "both", "--condition", known[0])
-    assert set(Grading.objects.values_list("trial__run__condition__condition_id", flat=True)) == {known[0]}
-    with pytest.raises(CommandError) as refused:
+    condition_ids = sorted(created.conditions.values_list("condition_id", flat=True))
+    call_command("grade", "both", "--condition", condition_ids[0])
+    assert set(Grading.objects.values_list("trial__run__condition__condition_id", flat=True)) == {condition_ids[0]}
+    with pytest.raises(CommandError) as caught:
         call_command("grade", "both", "--condition", "nobody")
-    assert refused.value.returncode == 2
-    assert all(one in str(refused.value) for one in known)
+    assert caught.value.returncode == 2
+    assert all(one in str(caught.value) for one in condition_ids)
     call_command("grade", "both")
     assert Grading.objects.count() == 6

@@ -16,15 +16,15 @@ pytestmark = pytest.mark.django_db
 
 def small_experiment(samples=2, **fields):
     """Return an experiment where item k has the target 2k. The first repetition is right, the second has no number."""
-    made = factories.make_experiment(samples=samples, **fields)
-    (run,) = factories.make_runs(made)
+    experiment = factories.make_experiment(samples=samples, **fields)
+    (run,) = factories.make_runs(experiment)
     factories.plan_trials(
         run, answer=lambda item, dimension, index: "no idea" if index == 1 else f"ANSWER: {item.target}"
     )
-    return made
+    return experiment
 
 
-def scores(experiment):
+def list_scores(experiment):
     rows = Grading.objects.filter(condition__experiment=experiment).order_by("trial")
     return list(rows.values_list("trial__sample_idx", "score", "score_raw", "parse_ok", "parse_error"))
 
@@ -33,8 +33,8 @@ def test_every_answer_gets_a_grade_and_unreadable_answers_get_a_code():
     experiment = small_experiment()
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
     assert (report.graded, report.graded_before, dict(report.unread)) == (6, 0, {"no_number_found": 3})
-    assert {row for row in scores(experiment) if row[0] == 1} == {(1, None, "", False, "no_number_found")}
-    assert {row[1:2] + row[3:] for row in scores(experiment) if row[0] == 0} == {(1.0, True, "")}
+    assert {row for row in list_scores(experiment) if row[0] == 1} == {(1, None, "", False, "no_number_found")}
+    assert {row[1:2] + row[3:] for row in list_scores(experiment) if row[0] == 0} == {(1.0, True, "")}
 
 
 def test_grading_is_idempotent():
@@ -55,7 +55,7 @@ def test_only_new_answers_are_graded():
     factories.refresh_counters(run)
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
     assert (report.graded, report.graded_before) == (1, 6)
-    assert scores(experiment)[-1] == (9, 0.0, "7", True, "")
+    assert list_scores(experiment)[-1] == (9, 0.0, "7", True, "")
 
 
 def test_unfinished_trials_are_not_graded():
@@ -94,7 +94,7 @@ def test_force_replaces_grades_in_place(monkeypatch):
         Grading.objects.update(score=0.5, score_raw="old", parse_ok=True, parse_error="")
     (report,) = grade(experiment, scorers=["numeric"], force=True, by="a test")
     assert (report.graded, report.graded_before) == (6, 0)
-    assert {row[1] for row in scores(experiment)} == {1.0, None}
+    assert {row[1] for row in list_scores(experiment)} == {1.0, None}
     assert Grading.objects.count() == 6
 
 
@@ -123,7 +123,7 @@ def test_rated_items_are_graded_by_their_rating_unless_the_design_says_otherwise
     )
     (report,) = grade(experiment, by="a test")
     assert (report.scorer, report.graded, dict(report.unread)) == ("rating", 3, {"no_rating_found": 1})
-    assert sorted(score or 0 for _, score, *_ in scores(experiment)) == [0, 6.0, 6.0]
+    assert sorted(score or 0 for _, score, *_ in list_scores(experiment)) == [0, 6.0, 6.0]
 
 
 def test_the_command_and_the_task_both_use_the_designs_scorers():
@@ -159,11 +159,11 @@ def test_grading_stops_at_its_deadline_and_the_next_call_continues(monkeypatch):
 
 
 def test_the_task_enqueues_a_successor_while_answers_remain(monkeypatch):
-    experiment, asked = small_experiment(), []
-    monkeypatch.setattr("django_q.tasks.async_task", lambda *task: asked.append(task))
+    experiment, queries = small_experiment(), []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *task: queries.append(task))
     monkeypatch.setattr("grading_app.tasks.SECONDS", 0)
     grade_experiment(experiment.pk, ["numeric"], "owner")
-    assert asked == [("grading_app.tasks.grade_experiment", experiment.pk, ["numeric"], "owner")]
+    assert queries == [("grading_app.tasks.grade_experiment", experiment.pk, ["numeric"], "owner")]
     monkeypatch.setattr("grading_app.tasks.SECONDS", 60)
-    assert list(grade_experiment(*asked.pop()[1:]).values()) == [6]
-    assert asked == []
+    assert list(grade_experiment(*queries.pop()[1:]).values()) == [6]
+    assert queries == []

@@ -21,10 +21,10 @@ def test_grades_of_word_problems_equal_the_published_grades():
     (report,) = grade(experiment, by="a test")
     assert (report.graded, report.unread.total()) == (2638, 0)
     graded = Grading.objects.values_list("trial__run__condition__model__name", "trial__item__key", "score")
-    found = {(model, key): score == 1 for model, key, score in graded}
+    grades = {(model, key): score == 1 for model, key, score in graded}
     published = {(model, str(at)): row[model]["is_correct"] for at, row in enumerate(rows) for model in RIGHT}
-    assert {pair for pair in found if found[pair] != published[pair]} == set()
-    assert Counter(model for (model, _), right in found.items() if right) == RIGHT
+    assert {pair for pair in grades if grades[pair] != published[pair]} == set()
+    assert Counter(model for (model, _), right in grades.items() if right) == RIGHT
 
 
 @pytest.mark.slow
@@ -42,9 +42,9 @@ def test_ratings_are_graded_by_the_value_parsed_on_arrival():
     (report,) = grade(experiment, by="a test")
     assert (report.scorer, report.graded) == ("rating", 3160)
     graded = Grading.objects.values_list("trial__item__key", "trial__dimension__name", "trial__sample_idx", "score")
-    read = [
+    rows_read = [
         (row["image_id"], row["dimension"], int(row["sample_idx"]), float(row["rating"]))
         for row in rows
         if row["rating"]
     ]
-    assert Counter(graded) == Counter(read)
+    assert Counter(graded) == Counter(rows_read)

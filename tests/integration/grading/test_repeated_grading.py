@@ -16,10 +16,10 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def experiment():
-    made = factories.make_experiment(scorers=["numeric"])
-    (run,) = factories.make_runs(made)
+    created = factories.make_experiment(scorers=["numeric"])
+    (run,) = factories.make_runs(created)
     factories.plan_trials(run, answer=lambda item, *_: "" if item.key == "item-1" else item.target)
-    return made
+    return created
 
 
 @pytest.mark.parametrize(("on_empty", "graded"), [("keep", 3), ("skip", 2)])
@@ -28,8 +28,8 @@ def test_grading_again_reads_no_answers(experiment, on_empty, graded, monkeypatc
     experiment.save()
     (first,) = grade(experiment, by="test")
     monkeypatch.setattr(grading, "key_ranges", lambda *_: pytest.fail("the answers were walked"))
-    (again,) = grade(experiment, by="test")
-    assert (first.graded, again.graded, again.graded_before) == (graded, 0, graded)
+    (repeated,) = grade(experiment, by="test")
+    assert (first.graded, repeated.graded, repeated.graded_before) == (graded, 0, graded)
 
 
 def test_earlier_grades_of_blank_answers_do_not_hide_new_answers(experiment):
@@ -38,8 +38,8 @@ def test_earlier_grades_of_blank_answers_do_not_hide_new_answers(experiment):
     experiment.save()
     for wave in factories.make_runs(experiment, wave=1):
         factories.plan_trials(wave, answer=lambda item, *_: item.target if item.key == "item-0" else None)
-    (again,) = grade(experiment, by="test")
-    assert (again.graded, again.graded_before) == (1, 2)
+    (repeated,) = grade(experiment, by="test")
+    assert (repeated.graded, repeated.graded_before) == (1, 2)
 
 
 JUDGED = verdict_reader.REPLIES.format(
@@ -54,11 +54,11 @@ def test_the_query_looks_up_the_grade_of_each_answer_separately(experiment, stat
     """Check the plan, because without statistics a join would compare each answer with all grades of the condition."""
     grade(experiment, by="a test")
     run, condition = experiment.runs.first(), GradeCondition.objects.first()
-    wanted = {"run": run.pk, "condition": condition.pk, "with_empty": True, "low": 5, "high": 9}
+    arguments = {"run": run.pk, "condition": condition.pk, "with_empty": True, "low": 5, "high": 9}
     with transaction.atomic(), connection.cursor() as cursor:
-        for other in ("seqscan", "bitmapscan"):
-            cursor.execute(f"SET LOCAL enable_{other} = off")
-        cursor.execute("EXPLAIN " + statement, wanted)
+        for setting in ("seqscan", "bitmapscan"):
+            cursor.execute(f"SET LOCAL enable_{setting} = off")
+        cursor.execute("EXPLAIN " + statement, arguments)
         plan = "\n".join(line for (line,) in cursor.fetchall())
     (grades,) = re.findall(r"grading_app_grading.*\n\s+Index Cond: (.*)", plan)
     assert f"(trial_id = {subject})" in grades

@@ -23,14 +23,14 @@ PATTERN = r"ANSWER: (\d+)"
 
 
 @pytest.fixture
-def answered():
-    made = factories.make_experiment(scorers=[{"name": "regex", "pattern": PATTERN}])
-    (run,) = factories.make_runs(made, status="done")
+def answered_experiment():
+    experiment = factories.make_experiment(scorers=[{"name": "regex", "pattern": PATTERN}])
+    (run,) = factories.make_runs(experiment, status="done")
     factories.plan_trials(run, answer=lambda item, *_: f"ANSWER: {item.target}" if item.key != "item-1" else "none")
-    return made
+    return experiment
 
 
-def test_the_command_takes_the_parameter_after_a_colon(answered, capsys):
+def test_the_command_takes_the_parameter_after_a_colon(answered_experiment, capsys):
     call_command("grade", "pilot", "--scorer", f"regex:{PATTERN}", "--scorer", "numeric:0.5")
     assert "2 (" not in capsys.readouterr().out
     parameters = dict(GradeCondition.objects.values_list("scorer", "parameters"))
@@ -42,45 +42,47 @@ def test_the_command_takes_the_parameter_after_a_colon(answered, capsys):
 
 @pytest.mark.parametrize(("scorer", "said"), [("regex", "regex:PATTERN"), ("regex:(", "not a valid regular expression"),
                                               ("exact_match:x", "takes no parameter")])  # fmt: skip
-def test_the_command_refuses_invalid_parameters(answered, scorer, said):
-    with pytest.raises(CommandError, match=said) as refused:
+def test_the_command_refuses_invalid_parameters(answered_experiment, scorer, said):
+    with pytest.raises(CommandError, match=said) as caught:
         call_command("grade", "pilot", "--scorer", scorer)
-    assert refused.value.returncode == 2
+    assert caught.value.returncode == 2
 
 
-def test_each_pattern_has_a_separate_grade_condition(answered):
+def test_each_pattern_has_a_separate_grade_condition(answered_experiment):
     for pattern in (PATTERN, r"(\d+)"):
-        grade(answered, scorers=[f"regex:{pattern}"], by="a test")
+        grade(answered_experiment, scorers=[f"regex:{pattern}"], by="a test")
     first, second = GradeCondition.objects.values_list("grade_condition_id", flat=True)
     assert first != second
 
 
-def test_exports_contain_the_parameter(answered):
-    grade(answered, by="a test")
-    text = b"".join(export_chunks(answered, "gradings", "csv", {})).decode("utf-8-sig")
+def test_exports_contain_the_parameter(answered_experiment):
+    grade(answered_experiment, by="a test")
+    text = b"".join(export_chunks(answered_experiment, "gradings", "csv", {})).decode("utf-8-sig")
     patterns = [json.loads(row["parameters"])["pattern"] for row in csv.DictReader(io.StringIO(text))]
     assert patterns == [PATTERN] * 3
 
 
-def test_pages_show_the_parameter(answered, client):
-    grade(answered, by="a test")
-    client.force_login(answered.owner)
+def test_pages_show_the_parameter(answered_experiment, client):
+    grade(answered_experiment, by="a test")
+    client.force_login(answered_experiment.owner)
     for page in ("experiment_detail", "experiment_results"):
         assert "ANSWER: (\\d+)" in client.get(reverse(page, args=["pilot"])).content.decode()
 
 
-def described(answered, *scorers):
-    content = yaml.safe_load(to_yaml(answered))
+def build_content(answered_experiment, *scorers):
+    content = yaml.safe_load(to_yaml(answered_experiment))
     return {**content, "experiment": "again", "grade": {"scorers": list(scorers)}}
 
 
-def test_experiment_files_accept_both_forms_and_export_the_parameter(answered):
-    spec = described(answered, f"regex:{PATTERN}", {"name": "json_field", "field": "result.city"}, "exact_match")
-    made = create_experiment(read_yaml(yaml.safe_dump(spec)), by=answered.owner, trusted=True)
-    assert made.scorers == [
+def test_experiment_files_accept_both_forms_and_export_the_parameter(answered_experiment):
+    spec = build_content(
+        answered_experiment, f"regex:{PATTERN}", {"name": "json_field", "field": "result.city"}, "exact_match"
+    )
+    experiment = create_experiment(read_yaml(yaml.safe_dump(spec)), by=answered_experiment.owner, trusted=True)
+    assert experiment.scorers == [
         {"name": "regex", "pattern": PATTERN}, {"name": "json_field", "field": "result.city"}, "exact_match",
     ]  # fmt: skip
-    assert read_yaml(to_yaml(made)).grade.scorers[0].content == made.scorers[0]
+    assert read_yaml(to_yaml(experiment)).grade.scorers[0].content == experiment.scorers[0]
 
 
 @pytest.mark.parametrize(
@@ -92,29 +94,34 @@ def test_experiment_files_accept_both_forms_and_export_the_parameter(answered):
         ({"name": "exact_match", "pattern": "x"}, "grade.scorers[0]: the scorer exact_match takes no parameter."),
     ],
 )
-def test_an_invalid_file_is_refused_with_its_key(answered, scorer, problem):
-    with pytest.raises(SpecError) as refused:
-        create_experiment(read_yaml(yaml.safe_dump(described(answered, scorer))), by=answered.owner, trusted=True)
-    assert refused.value.problems[0].startswith(problem)
+def test_an_invalid_file_is_refused_with_its_key(answered_experiment, scorer, problem):
+    with pytest.raises(SpecError) as caught:
+        create_experiment(
+            read_yaml(yaml.safe_dump(build_content(answered_experiment, scorer))),
+            by=answered_experiment.owner,
+            trusted=True,
+        )
+    assert caught.value.problems[0].startswith(problem)
 
 
 @pytest.fixture
-def entered(answered):
+def form_data(answered_experiment):
     return {
-        "slug": "by-form", "sharing": "private", "dataset": answered.dataset_id, "samples": 1, "max_concurrency": 8,
-        "language_models": list(answered.language_models.values_list("pk", flat=True)),
-        "prompts": list(answered.prompts.values_list("pk", flat=True)),
-        "samplers": list(answered.samplers.values_list("pk", flat=True)),
+        "slug": "by-form", "sharing": "private", "dataset": answered_experiment.dataset_id,
+        "samples": 1, "max_concurrency": 8,
+        "language_models": list(answered_experiment.language_models.values_list("pk", flat=True)),
+        "prompts": list(answered_experiment.prompts.values_list("pk", flat=True)),
+        "samplers": list(answered_experiment.samplers.values_list("pk", flat=True)),
         "request_timeout_s": 30, "max_attempts": 2, "on_empty": "keep", "scorers": ["exact_match"],
     }  # fmt: skip
 
 
-def test_the_experiment_form_accepts_and_shows_the_parameter(answered, entered, client):
-    client.force_login(answered.owner)
+def test_the_experiment_form_accepts_and_shows_the_parameter(answered_experiment, form_data, client):
+    client.force_login(answered_experiment.owner)
     lines = f"regex:{PATTERN}\r\n\r\njson_field:result.city"
-    assert client.post(reverse("experiment_new"), {**entered, "rules": lines}).status_code == 302
-    made = Experiment.objects.get(slug="by-form")
-    assert made.scorers == [
+    assert client.post(reverse("experiment_new"), {**form_data, "rules": lines}).status_code == 302
+    experiment = Experiment.objects.get(slug="by-form")
+    assert experiment.scorers == [
         "exact_match", {"name": "regex", "pattern": PATTERN}, {"name": "json_field", "field": "result.city"},
     ]  # fmt: skip
     form = client.get(reverse("experiment_edit", args=["by-form"])).context["form"]
@@ -122,33 +129,33 @@ def test_the_experiment_form_accepts_and_shows_the_parameter(answered, entered, 
     assert form["rules"].value() == f"regex:{PATTERN}\njson_field:result.city"
 
 
-def test_the_form_names_the_invalid_line_and_keeps_all_entries(answered, entered, client):
-    client.force_login(answered.owner)
-    page = client.post(reverse("experiment_new"), {**entered, "rules": "regex:x\nregex:("})
+def test_the_form_names_the_invalid_line_and_keeps_all_entries(answered_experiment, form_data, client):
+    client.force_login(answered_experiment.owner)
+    page = client.post(reverse("experiment_new"), {**form_data, "rules": "regex:x\nregex:("})
     assert "Line 2: The pattern is not a valid regular expression" in page.content.decode()
     assert page.context["form"]["rules"].value() == "regex:x\nregex:("
 
 
-def test_a_parametric_scorer_can_be_the_stopping_rule_of_points(answered, entered, client):
-    client.force_login(answered.owner)
+def test_a_parametric_scorer_can_be_the_stopping_rule_of_points(answered_experiment, form_data, client):
+    client.force_login(answered_experiment.owner)
     points = {"adaptive-by": "category", "adaptive-scorer": "regex", "adaptive-targetci": "0.1"}
-    page = client.post(reverse("experiment_new"), {**entered, **points})
+    page = client.post(reverse("experiment_new"), {**form_data, **points})
     assert "Adaptive stopping uses regex. The scorer regex needs a pattern" in page.content.decode()
-    posted = {**entered, **points, "rules": f"regex:{PATTERN}"}
-    assert client.post(reverse("experiment_new"), posted).status_code == 302
+    posted_data = {**form_data, **points, "rules": f"regex:{PATTERN}"}
+    assert client.post(reverse("experiment_new"), posted_data).status_code == 302
     assert Experiment.objects.get(slug="by-form").adaptive["scorer"] == "regex"
 
 
-def test_the_results_and_grading_tabs_grade_with_a_parameter(answered, client, monkeypatch):
-    asked = []
-    monkeypatch.setattr("django_q.tasks.async_task", lambda *task: asked.append(task[2]))
-    client.force_login(answered.owner)
+def test_the_results_and_grading_tabs_grade_with_a_parameter(answered_experiment, client, monkeypatch):
+    tasks = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *task: tasks.append(task[2]))
+    client.force_login(answered_experiment.owner)
     for page in ("experiment_results", "experiment_grading"):
         assert 'name="rules"' in client.get(reverse(page, args=["pilot"])).content.decode()
     address = reverse("experiment_grade", args=["pilot"])
     client.post(address, {"scorer": ["exact_match"], "rules": f"regex:{PATTERN}"})
-    assert asked == [["exact_match", {"name": "regex", "pattern": PATTERN}]]
-    refused = client.post(address, {"scorer": ["exact_match"], "rules": "regex:("})
-    assert "Line 1: The pattern is not a valid regular expression" in refused.content.decode()
-    assert len(asked) == 1
-    assert "regex:(" in refused.content.decode()
+    assert tasks == [["exact_match", {"name": "regex", "pattern": PATTERN}]]
+    caught = client.post(address, {"scorer": ["exact_match"], "rules": "regex:("})
+    assert "Line 1: The pattern is not a valid regular expression" in caught.content.decode()
+    assert len(tasks) == 1
+    assert "regex:(" in caught.content.decode()

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def graded():
+def graded_experiment():
     """Return three answers graded by one rule. One answer is right."""
     experiment = factories.make_experiment()
     (run,) = factories.make_runs(experiment, status="done")
@@ -29,7 +29,7 @@ def graded():
     return experiment
 
 
-def refused(sql):
+def execute_refused(sql):
     statements = f"SET CONSTRAINTS ALL IMMEDIATE; {sql}"
     with pytest.raises(IntegrityError) as caught, transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statements)
@@ -45,75 +45,77 @@ def refused(sql):
         ("TRUNCATE grading_app_grading CASCADE", "experiment delete NAME"),
     ],
 )
-def test_plain_sql_cannot_change_verdicts_and_the_error_names_the_command(graded, statement, reason):
+def test_plain_sql_cannot_change_verdicts_and_the_error_names_the_command(graded_experiment, statement, reason):
     before = list(Grading.objects.values_list("pk", "score", "created_at"))
-    assert reason in refused(statement)
+    assert reason in execute_refused(statement)
     assert list(Grading.objects.values_list("pk", "score", "created_at")) == before
 
 
-def test_regrading_keeps_each_changed_former_verdict(graded):
+def test_regrading_keeps_each_changed_former_verdict(graded_experiment):
     changed = Grading.objects.filter(score=1).get()
     with allow_superseding():
         Grading.objects.filter(pk=changed.pk).update(score=0.5, score_raw="half")
     SupersededVerdict.objects.get(trial=changed.trial, content__score=1)
-    grade(graded, scorers=["exact_match"], force=True, by="a test")
+    grade(graded_experiment, scorers=["exact_match"], force=True, by="a test")
     former = SupersededVerdict.objects.filter(trial=changed.trial).values_list("content__score", flat=True)
     assert list(former) == [1, 0.5]
     assert SupersededVerdict.objects.count() == 2  # The two other verdicts did not change.
     assert Grading.objects.get(pk=changed.pk).score == 1
 
 
-def test_a_verdict_cannot_move_to_another_answer(graded):
+def test_a_verdict_cannot_move_to_another_answer(graded_experiment):
     first, last = Grading.objects.order_by("pk").first(), Grading.objects.order_by("pk").last()
-    last_trial = factories.plan_trials(factories.make_runs(graded, wave=1)[0])[0]
+    last_trial = factories.plan_trials(factories.make_runs(graded_experiment, wave=1)[0])[0]
     with pytest.raises(IntegrityError, match="keeps its grade condition"), allow_superseding():
         Grading.objects.filter(pk=first.pk).update(trial=last_trial)
     assert Grading.objects.get(pk=last.pk) == last
 
 
-def test_earlier_adjudications_and_their_verdicts_are_kept(graded):
-    trial, by, scale = graded.runs.get().trials.first(), graded.owner, Scale(0, 1)
+def test_earlier_adjudications_and_their_verdicts_are_kept(graded_experiment):
+    trial, by, scale = graded_experiment.runs.get().trials.first(), graded_experiment.owner, Scale(0, 1)
     for score in (1.0, 0.0):
         adjudicate(trial, scale=scale, score=score, reason="I looked it up", by=by)
     condition = GradeCondition.objects.get(kind="adjudicated")
     assert [one.content["score"] for one in condition.superseded.all()] == [1]
     assert Adjudication.objects.count() == 2
-    assert "goes only with its experiment" in refused("DELETE FROM grading_app_adjudication")
+    assert "goes only with its experiment" in execute_refused("DELETE FROM grading_app_adjudication")
 
 
 @pytest.mark.parametrize("statement", ["UPDATE grading_app_supersededverdict SET content = '{}'",
                                        "DELETE FROM grading_app_supersededverdict"])  # fmt: skip
-def test_former_verdicts_cannot_change(graded, statement):
+def test_former_verdicts_cannot_change(graded_experiment, statement):
     with allow_superseding():
         Grading.objects.filter(score=1).update(score=0.5)
-    assert "former verdicts" in (said := refused(statement)) or "goes only with its experiment" in said
+    assert "former verdicts" in (message := execute_refused(statement)) or "goes only with its experiment" in message
 
 
-def test_deleting_an_experiment_deletes_current_and_former_verdicts(graded):
+def test_deleting_an_experiment_deletes_current_and_former_verdicts(graded_experiment):
     with allow_superseding():
         Grading.objects.filter(score=1).update(score=0.5)
-    deletion.delete(graded, by="owner", reason="no longer needed")
+    deletion.delete(graded_experiment, by="owner", reason="no longer needed")
     assert not SupersededVerdict.objects.exists()
     assert not Grading.objects.exists()
 
 
 @pytest.mark.slow
-def test_former_verdicts_appear_on_the_trial_page_and_in_exports(graded, client, tmp_path):
+def test_former_verdicts_appear_on_the_trial_page_and_in_exports(graded_experiment, client, tmp_path):
     changed = Grading.objects.filter(score=1).get()
-    client.force_login(graded.owner)
+    client.force_login(graded_experiment.owner)
     address = changed.trial.get_absolute_url()
     assert "Former verdicts" not in client.get(address).content.decode()
     with allow_superseding():
         Grading.objects.filter(pk=changed.pk).update(score=0.5, score_raw="half")
-    grade(graded, scorers=["exact_match"], force=True, by="a test")
+    grade(graded_experiment, scorers=["exact_match"], force=True, by="a test")
     page = client.get(address)
     assert "Former verdicts (2)" in page.content.decode()
     assert [verdict.score for verdict in page.context["former_verdicts"].data] == [0.5, 1]
     for form in FORMATS:
-        call_command("export", graded.slug, table="superseded", format=form, out=str(tmp_path / f"former.{form}"))
+        call_command(
+            "export", graded_experiment.slug, table="superseded", format=form, out=str(tmp_path / f"former.{form}")
+        )
     rows = [json.loads(line) for line in (tmp_path / "former.jsonl").read_text().splitlines()]
     assert [(row["score"], row["score_raw"]) for row in rows] == [(1, "2"), (0.5, "half")]
     assert {row["trial_id"] for row in rows} == {changed.trial_id}
     assert all(row["graded_at"] <= row["superseded_at"] for row in rows)
-    results = client.get(f"/experiments/{graded.slug}/results/").content.decode()
-    assert reverse("experiment_export", args=[graded.slug, "superseded", "csv"]) in results
+    results = client.get(f"/experiments/{graded_experiment.slug}/results/").content.decode()
+    assert reverse("experiment_export", args=[graded_experiment.slug, "superseded", "csv"]) in results

@@ -18,7 +18,7 @@ from tests.factories.judges import judge_run, judging, make_grader
 
 
 @pytest.fixture
-def designed(answered):
+def judged_design(answered):
     make_grader()
     Experiment.objects.update(graders=["judge-a"])
     answered.refresh_from_db()
@@ -26,38 +26,38 @@ def designed(answered):
 
 
 @pytest.mark.slow
-def test_a_finished_wave_is_judged_and_graded_exactly_once(designed):
-    grade_experiment(designed.pk)
-    assert judge_run(designed).status == "running"
+def test_a_finished_wave_is_judged_and_graded_exactly_once(judged_design):
+    grade_experiment(judged_design.pk)
+    assert judge_run(judged_design).status == "running"
     drain(judging(1))
-    (graded,) = grade_experiment(designed.pk).values()
+    (graded,) = grade_experiment(judged_design.pk).values()
     assert graded == 12
 
-    grade_experiment(designed.pk)
+    grade_experiment(judged_design.pk)
     assert Grading.objects.count() == 12
-    assert judge_run(designed).n_trials == 12
+    assert judge_run(judged_design).n_trials == 12
 
 
-def test_a_running_wave_is_not_judged(designed):
-    Run.objects.filter(pk=designed.runs.first().pk).update(status="running")
-    grade_experiment(designed.pk)
+def test_a_running_wave_is_not_judged(judged_design):
+    Run.objects.filter(pk=judged_design.runs.first().pk).update(status="running")
+    grade_experiment(judged_design.pk)
     assert not Trial.objects.exclude(subject=None).exists()
 
 
 @pytest.mark.slow
 def test_the_engine_enqueues_judging_when_generation_ends(transactional_db, settings, monkeypatch):
     """Run from launch to gradings with only the tasks that were enqueued."""
-    asked = []
+    requests = []
     monkeypatch.setattr(
-        "django_q.tasks.async_task", lambda name, *arguments, **options: asked.append((name, arguments))
+        "django_q.tasks.async_task", lambda name, *arguments, **options: requests.append((name, arguments))
     )
     make_grader()
     experiment = factories.make_experiment("alone", graders=["judge-a"], max_usd=None)
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run)
     drain(judging(0.25))
-    while asked:
-        name, arguments = asked.pop()
+    while requests:
+        name, arguments = requests.pop()
         if name == "grading_app.tasks.grade_experiment":
             grade_experiment(*arguments)
         elif name == "runs_app.tasks.drain":
@@ -66,11 +66,11 @@ def test_the_engine_enqueues_judging_when_generation_ends(transactional_db, sett
     assert Attempt.objects.count() == 6
 
 
-def test_a_judge_that_cannot_start_does_not_block_the_rules(designed, caplog):
+def test_a_judge_that_cannot_start_does_not_block_the_rules(judged_design, caplog):
     Experiment.objects.update(scorers=["numeric"])
-    designed.refresh_from_db()
+    judged_design.refresh_from_db()
     LanguageModel.objects.filter(name="judge").update(output_price=None)
-    grade_experiment(designed.pk)
+    grade_experiment(judged_design.pk)
     assert Grading.objects.filter(condition__scorer="numeric").count() == 12
     assert "judge judge-a did not start: unknown price" in caplog.text
 
@@ -121,11 +121,11 @@ def test_manifests_record_the_prices_of_initial_and_added_judges(transactional_d
 
 
 @pytest.mark.slow
-def test_the_estimate_excludes_verdicts_that_were_already_requested(designed):
-    assert estimate(designed).verdicts == 12
-    grade_experiment(designed.pk)
+def test_the_estimate_excludes_verdicts_that_were_already_requested(judged_design):
+    assert estimate(judged_design).verdicts == 12
+    grade_experiment(judged_design.pk)
     drain(judging(1))
-    assert estimate(designed).verdicts == 0
+    assert estimate(judged_design).verdicts == 0
 
 
 def test_no_verdict_reserves_more_than_the_forecast(transactional_db):

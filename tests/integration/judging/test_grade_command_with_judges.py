@@ -12,17 +12,17 @@ from tests.factories.engine import drain
 from tests.factories.judges import judge_run, judging, make_grader, make_rubric
 
 
-def graded(*arguments):
+def run_grade(*arguments):
     call_command("grade", "pilot", *arguments, "--no-wait")
 
 
 def test_the_command_prints_the_cost_requests_verdicts_and_reads_the_replies(answered, capsys):
     make_grader()
-    graded("--grader", "judge-a")
-    said = capsys.readouterr().out
-    assert "12 trials, 12 to do" in said
-    assert "cost: at most $" in said
-    assert "12 verdicts requested" in said
+    run_grade("--grader", "judge-a")
+    output = capsys.readouterr().out
+    assert "12 trials, 12 to do" in output
+    assert "cost: at most $" in output
+    assert "12 verdicts requested" in output
     drain(judging(0.5))
 
     call_command("grade", "pilot", "--grader", "judge-a")  # All verdicts are already requested.
@@ -34,41 +34,41 @@ def test_the_command_prints_the_cost_requests_verdicts_and_reads_the_replies(ans
 def test_a_cost_above_the_limit_needs_confirmation_before_any_call(answered):
     make_grader()
     Experiment.objects.update(confirm_above_usd=Decimal("0.0001"))
-    with pytest.raises(CommandError) as refused:
-        graded("--grader", "judge-a")
-    assert refused.value.returncode == 3
+    with pytest.raises(CommandError) as caught:
+        run_grade("--grader", "judge-a")
+    assert caught.value.returncode == 3
     assert not Trial.objects.exclude(subject=None).exists()
-    graded("--grader", "judge-a", "--yes")
+    run_grade("--grader", "judge-a", "--yes")
     assert judge_run(answered).n_pending == 12
 
 
 def test_a_cost_above_the_remaining_budget_exits_with_4(answered):
     make_grader()
     Experiment.objects.update(max_usd=Decimal("0.002"))
-    with pytest.raises(CommandError) as refused:
-        graded("--grader", "judge-a")
-    assert refused.value.returncode == 4
+    with pytest.raises(CommandError) as caught:
+        run_grade("--grader", "judge-a")
+    assert caught.value.returncode == 4
 
 
 def test_an_unknown_price_is_refused_under_a_budget(answered):
     make_grader()
     LanguageModel.objects.filter(name="judge").update(input_price=None)
-    with pytest.raises(CommandError, match="unknown price: model judge has no price") as refused:
-        graded("--grader", "judge-a")
-    assert refused.value.returncode == 2
+    with pytest.raises(CommandError, match="unknown price: model judge has no price") as caught:
+        run_grade("--grader", "judge-a")
+    assert caught.value.returncode == 2
 
 
 def test_a_rubric_that_is_not_approved_is_refused(answered):
     make_grader(rubric=make_rubric(status="draft"))
     with pytest.raises(CommandError, match="a curator must approve it"):
-        graded("--grader", "judge-a")
+        run_grade("--grader", "judge-a")
 
 
 def test_a_judge_with_another_rubric_is_created_only_once(answered):
     make_grader()
     make_rubric("strict", scale_max=10)
     for _ in range(2):
-        graded("--grader", "judge-a", "--rubric", "strict")
+        run_grade("--grader", "judge-a", "--rubric", "strict")
     assert sorted(Grader.objects.values_list("name", "rubric__name")) == [
         ("judge-a", "standard"),
         ("judge-a-strict-v1", "strict"),
@@ -80,16 +80,16 @@ def test_a_rubric_without_a_judge_selects_all_judges_with_that_rubric(answered):
     rubric = make_rubric("strict")
     make_grader("judge-b", rubric=rubric)
     make_grader("judge-a")
-    graded("--rubric", "strict")
+    run_grade("--rubric", "strict")
     assert judge_run(answered).condition.condition_id.startswith("judge-b_strict--")
 
 
 def test_a_judge_of_the_answering_models_family_is_reported(answered, capsys):
     make_grader()
     LanguageModel.objects.filter(name="judge").update(model="vendor/large")
-    graded("--grader", "judge-a")
-    said = capsys.readouterr().err
-    assert "judge belongs to the same family as large, small and may prefer their answers" in said
+    run_grade("--grader", "judge-a")
+    output = capsys.readouterr().err
+    assert "judge belongs to the same family as large, small and may prefer their answers" in output
 
 
 @pytest.mark.slow
@@ -98,10 +98,10 @@ def test_the_command_adds_the_scores_of_a_panel(answered, capsys):
     rubric = make_rubric()
     panel.graders.set([make_grader("judge-a", rubric=rubric), make_grader("judge-b", rubric=rubric, longest_answer=99)])
     with pytest.raises(CommandError, match="judge-a, judge-b did not judge pilot yet"):
-        graded("--panel", "both")
-    graded("--grader", "judge-a", "--grader", "judge-b", "--yes")
+        run_grade("--panel", "both")
+    run_grade("--grader", "judge-a", "--grader", "judge-b", "--yes")
     drain(judging(0.5))
-    graded("--grader", "judge-a", "--grader", "judge-b", "--panel", "both")
+    run_grade("--grader", "judge-a", "--grader", "judge-b", "--panel", "both")
     assert Grading.objects.filter(condition__kind="panel", score=0.5).count() == 12
 
 
@@ -113,10 +113,10 @@ def test_judging_one_condition_uses_the_reservation_of_the_whole_wave(capsys):
     factories.plan_trials(short, answer=lambda *_: "four")
     factories.plan_trials(long, answer=lambda *_: "four " * 2_000)
     make_grader()
-    graded("--grader", "judge-a", "--condition", short.condition.condition_id)
+    run_grade("--grader", "judge-a", "--condition", short.condition.condition_id)
     assert "3 trials, 3 to do" in capsys.readouterr().out
     verdicts = Trial.objects.exclude(subject=None)
     assert set(verdicts.values_list("subject__run", flat=True)) == {short.pk}
     reserved = judge_run(experiment).reserve_usd
-    graded("--grader", "judge-a")
+    run_grade("--grader", "judge-a")
     assert (verdicts.count(), judge_run(experiment).reserve_usd) == (6, reserved)

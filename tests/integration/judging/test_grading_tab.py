@@ -25,11 +25,11 @@ from tests.factories.judges import judge_run, judging, make_grader, make_rubric
 from tests.unit.clustered_scores import sums_of
 
 
-def tab(experiment):
+def build_tab_address(experiment):
     return reverse("experiment_grading", args=[experiment.slug])
 
 
-def asking(experiment):
+def build_form_address(experiment):
     return reverse("experiment_judge", args=[experiment.slug])
 
 
@@ -39,7 +39,7 @@ def web(client, answered):
     return client
 
 
-def judged(experiment, grader, call):
+def judge_with(experiment, grader, call):
     request_verdicts(experiment, [grader], list(experiment.waves.all()), by="test")
     drain(call)
     read_verdicts(experiment)
@@ -48,27 +48,27 @@ def judged(experiment, grader, call):
 @pytest.mark.slow
 def test_an_added_judges_scores_appear_on_the_tab(web, answered, wave):
     make_grader("strict")
-    assert "No grades yet" in web.get(tab(answered)).content.decode()
-    shown = web.get(asking(answered), {"grader": "strict"})
-    assert (shown.context["estimate"].to_do, shown.context["estimate"].ceiling_usd > 0) == (12, True)
+    assert "No grades yet" in web.get(build_tab_address(answered)).content.decode()
+    page = web.get(build_form_address(answered), {"grader": "strict"})
+    assert (page.context["estimate"].to_do, page.context["estimate"].ceiling_usd > 0) == (12, True)
     assert Trial.objects.filter(subject__isnull=False).count() == 0
 
-    told = web.post(asking(answered), {"grader": "strict"}, follow=True)
-    assert "12 verdicts are requested." in told.content.decode()
-    assert 'hx-trigger="every 3s"' in told.content.decode()
+    response = web.post(build_form_address(answered), {"grader": "strict"}, follow=True)
+    assert "12 verdicts are requested." in response.content.decode()
+    assert 'hx-trigger="every 3s"' in response.content.decode()
     drain(judging(lambda request: 1.0 if "small" in request.model else 0.25))
     read_verdicts(answered)
 
-    done = web.get(tab(answered))
-    (line,) = (shown["row"] for shown in done.context["rows"])
+    done = web.get(build_tab_address(answered))
+    (line,) = (page["row"] for page in done.context["rows"])
     assert line.scores.n == 12
     assert {(one.estimate.clusters, one.estimate.mean) for one in line.scores.means} == {(3, 0.25)}
     assert line.spent == judge_run(answered).spent_usd > 0
     with time_machine.travel(timezone.now() + timedelta(seconds=61)):
-        later = web.get(tab(answered)).content.decode()
+        later = web.get(build_tab_address(answered)).content.decode()
     assert 'id="grading"' in later
     assert "hx-trigger" not in later
-    again = web.post(asking(answered), {"grader": "strict"}, follow=True).content.decode()
+    again = web.post(build_form_address(answered), {"grader": "strict"}, follow=True).content.decode()
     assert "Nothing was requested: every answer already has a verdict." in again
 
 
@@ -76,12 +76,12 @@ def test_an_added_judges_scores_appear_on_the_tab(web, answered, wave):
 def test_the_tab_refreshes_until_replies_of_the_last_call_are_read(web, answered):
     request_verdicts(answered, [make_grader()], list(answered.waves.all()), by="test")
     drain(judging(0.5))
-    before = web.get(tab(answered))
+    before = web.get(build_tab_address(answered))
     assert before.context["rows"][0]["row"].scores.means == ()
     assert "hx-trigger" in before.content.decode()
     read_verdicts(answered)
     with time_machine.travel(timezone.now() + timedelta(seconds=30)):
-        after = web.get(tab(answered))
+        after = web.get(build_tab_address(answered))
     assert after.context["rows"][0]["row"].scores.n == 12
 
 
@@ -89,27 +89,27 @@ def test_the_tab_refreshes_until_replies_of_the_last_call_are_read(web, answered
 def test_a_cost_above_the_threshold_is_confirmed_first(web, answered):
     make_grader("strict")
     type(answered).objects.filter(pk=answered.pk).update(confirm_above_usd=0)
-    refused = web.post(asking(answered), {"grader": "strict"})
+    refused = web.post(build_form_address(answered), {"grader": "strict"})
     assert "confirmed" in refused.context["form"].errors
     assert not Run.objects.filter(condition__stage="judge").exists()
-    web.post(asking(answered), {"grader": "strict", "confirmed": "on"})
+    web.post(build_form_address(answered), {"grader": "strict", "confirmed": "on"})
     assert judge_run(answered).n_pending == 12
 
 
 def test_a_judge_that_cannot_start_shows_the_reason_and_makes_no_calls(web, answered):
     make_grader("strict", model=make_model("unpriced", input_price=None, output_price=None))
-    assert "has no price" in web.get(asking(answered), {"grader": "strict"}).content.decode()
-    said = web.post(asking(answered), {"grader": "strict"})
+    assert "has no price" in web.get(build_form_address(answered), {"grader": "strict"}).content.decode()
+    said = web.post(build_form_address(answered), {"grader": "strict"})
     assert "has no price" in said.content.decode()
     assert not Run.objects.filter(condition__stage="judge").exists()
 
 
 @pytest.mark.slow
 def test_failures_are_counted_by_code_with_a_link_to_their_answers(web, answered):
-    judged(
+    judge_with(
         answered, make_grader(), judging(lambda request: "No idea." if "What is 1 plus" in str(request.messages) else 1)
     )
-    (shown,) = web.get(tab(answered)).context["rows"]
+    (shown,) = web.get(build_tab_address(answered)).context["rows"]
     ((code, n, address),) = shown["codes"]
     assert (code, n) == ("no_json_object", 4)
     found = web.get(address)
@@ -119,7 +119,7 @@ def test_failures_are_counted_by_code_with_a_link_to_their_answers(web, answered
 
 def test_the_mean_is_over_items_and_excludes_unread_verdicts(answered):
     scores = {"What is 0": 1, "What is 1": "nothing", "What is 2": 0}
-    judged(
+    judge_with(
         answered,
         make_grader(),
         judging(lambda request: next(score for said, score in scores.items() if said in str(request.messages))),
@@ -133,16 +133,16 @@ def test_the_mean_is_over_items_and_excludes_unread_verdicts(answered):
 
 def test_a_judge_of_the_answering_models_family_is_flagged(web, answered):
     kin = make_model("kin", model="vendor/small-2")
-    judged(answered, make_grader("cousin", model=kin), judging())
-    assert "Self-preference." in web.get(tab(answered)).content.decode()
+    judge_with(answered, make_grader("cousin", model=kin), judging())
+    assert "Self-preference." in web.get(build_tab_address(answered)).content.decode()
 
 
 @pytest.mark.slow
 def test_a_panel_with_a_member_of_the_answering_models_family_is_flagged(web, answered):
     cousin = make_grader("cousin", model=make_model("kin", model="vendor/small-2"))
     stranger = make_grader("stranger", rubric=cousin.rubric, model=make_model("far", model="other/far-1"))
-    judged(answered, cousin, judging())
-    judged(answered, stranger, judging())
+    judge_with(answered, cousin, judging())
+    judge_with(answered, stranger, judging())
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([cousin, stranger])
     panels.add_panel(answered, panel)
@@ -154,7 +154,7 @@ def test_a_panel_with_a_member_of_the_answering_models_family_is_flagged(web, an
         "stranger_standard": (),
         "bench": ("large", "small"),
     }
-    page = " ".join(web.get(tab(answered)).content.decode().split())
+    page = " ".join(web.get(build_tab_address(answered)).content.decode().split())
     assert "A member of the panel belongs to the same model family as large, small" in page
 
 
@@ -164,18 +164,20 @@ def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactio
     experiment = make_experiment("long", owner=team.owner, dataset=make_dataset("many", 40), max_usd=None)
     (run,) = make_runs(experiment, status="done")
     plan_trials(run, answer=lambda item, *_: "word " * (item.position + 1))
-    judged(experiment, make_grader("wordy"), judging(lambda request: min(1, str(request.messages).count("word ") / 50)))
-    judged(experiment, make_grader("fair", rubric=make_rubric("fair", scale_max=2)), judging(1))
+    judge_with(
+        experiment, make_grader("wordy"), judging(lambda request: min(1, str(request.messages).count("word ") / 50))
+    )
+    judge_with(experiment, make_grader("fair", rubric=make_rubric("fair", scale_max=2)), judging(1))
     wordy, fair = list_grader_rows(experiment)
     assert wordy.scores.length > 0.9
     assert (wordy.scores.length_n, wordy.scores.follows_length, fair.scores.follows_length) == (40, True, False)
     client.force_login(team.owner)
-    page = client.get(tab(experiment)).content.decode()
+    page = client.get(build_tab_address(experiment)).content.decode()
     assert page.count("Scores correlate with answer length") == 1
 
 
 def test_a_length_correlation_over_few_answers_is_not_flagged(answered):
-    judged(answered, make_grader(), judging())
+    judge_with(answered, make_grader(), judging())
     for grading in Grading.objects.select_related("trial"):
         with allow_superseding():
             Grading.objects.filter(pk=grading.pk).update(score=len(grading.trial.answer) / 100 + grading.trial_id / 1e6)
@@ -189,15 +191,15 @@ def test_the_tab_lists_rules_judges_and_panels_together(web, answered):
     grade(answered, scorers=["exact_match"], by="test")
     low = make_grader("low")
     high = make_grader("high", rubric=low.rubric, model=make_model("second-judge"))
-    judged(answered, low, judging(0.0))
-    judged(answered, high, judging(1.0))
+    judge_with(answered, low, judging(0.0))
+    judge_with(answered, high, judging(1.0))
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([low, high])
-    told = web.post(reverse("experiment_convene", args=[answered.slug]), {"panel": "bench"}, follow=True)
-    lines = [shown["row"] for shown in told.context["rows"]]
+    response = web.post(reverse("experiment_convene", args=[answered.slug]), {"panel": "bench"}, follow=True)
+    lines = [shown["row"] for shown in response.context["rows"]]
     assert [line.condition.kind for line in lines] == ["rule", "judge", "judge", "panel"]
     assert {one.estimate.mean for one in lines[-1].scores.means} == {0.5}
-    splits = told.context["rows"][-1]["disagreements"]
+    splits = response.context["rows"][-1]["disagreements"]
     members = {f"g{line.condition.pk}" for line in lines[1:3]}
     assert set(parse_qs(urlsplit(splits).query)["rater"]) == members
     assert web.get(splits).status_code == 200
@@ -207,43 +209,46 @@ def test_a_panel_whose_members_did_not_judge_here_is_refused(web, answered):
     panel = Panel.objects.create(name="bench")
     one = make_grader("one")
     panel.graders.set([one, make_grader("two", rubric=one.rubric, model=make_model("second-judge"))])
-    told = web.post(reverse("experiment_convene", args=[answered.slug]), {"panel": "bench"}, follow=True)
-    assert "did not judge pilot yet" in told.content.decode()
+    response = web.post(reverse("experiment_convene", args=[answered.slug]), {"panel": "bench"}, follow=True)
+    assert "did not judge pilot yet" in response.content.decode()
     assert not GradeCondition.objects.exists()
 
 
 def test_a_judges_run_is_paused_and_resumed_from_the_tab(web, answered):
     request_verdicts(answered, [make_grader()], list(answered.waves.all()), by="test")
     run = judge_run(answered)
-    back = web.post(reverse("run_steer", args=[run.pk, "pause"]), {"next": tab(answered)})
-    assert back.url == tab(answered)
-    assert [action.verb for action in web.get(tab(answered)).context["rows"][0]["runs"][0][1]] == ["resume", "cancel"]
-    web.post(reverse("run_steer", args=[run.pk, "resume"]), {"next": tab(answered)})
+    back = web.post(reverse("run_steer", args=[run.pk, "pause"]), {"next": build_tab_address(answered)})
+    assert back.url == build_tab_address(answered)
+    assert [action.verb for action in web.get(build_tab_address(answered)).context["rows"][0]["runs"][0][1]] == [
+        "resume",
+        "cancel",
+    ]
+    web.post(reverse("run_steer", args=[run.pk, "resume"]), {"next": build_tab_address(answered)})
     run.refresh_from_db()
     assert run.status == "running"
 
 
 def test_read_only_users_see_no_buttons(client, answered):
     type(answered).objects.filter(pk=answered.pk).update(sharing="group")
-    judged(answered, make_grader(), judging())
+    judge_with(answered, make_grader(), judging())
     from django.contrib.auth import get_user_model
 
     client.force_login(get_user_model().objects.get(username="teammate"))
-    page = client.get(tab(answered))
+    page = client.get(build_tab_address(answered))
     assert (page.context["editable"], page.context["rows"][0]["repeat_url"]) == (False, "")
     assert "Add a judge" not in page.content.decode()
-    assert client.get(asking(answered)).status_code == 404
+    assert client.get(build_form_address(answered)).status_code == 404
 
 
 def test_the_number_of_queries_is_bounded(web, answered, django_assert_num_queries):
-    judged(answered, make_grader(), judging())
+    judge_with(answered, make_grader(), judging())
     with django_assert_num_queries(30, exact=False):
-        web.get(tab(answered))
+        web.get(build_tab_address(answered))
 
 
 @pytest.mark.slow
 def test_answer_pages_show_their_verdicts_and_verdict_pages_their_answer(web, answered):
-    judged(answered, make_grader(), judging(0.5))
+    judge_with(answered, make_grader(), judging(0.5))
     answer = Trial.objects.filter(subject=None).first()
     call = Trial.objects.get(subject=answer)
     page = web.get(answer.get_absolute_url()).content.decode()
@@ -256,7 +261,7 @@ def test_answer_pages_show_their_verdicts_and_verdict_pages_their_answer(web, an
 
 
 def test_judge_replies_are_escaped(web, answered):
-    judged(answered, make_grader(), judging({"score": 1, "reasoning": "<script>alert(1)</script>"}))
+    judge_with(answered, make_grader(), judging({"score": 1, "reasoning": "<script>alert(1)</script>"}))
     answer = Trial.objects.filter(subject=None).first()
     assert "&lt;script&gt;alert(1)" in web.get(answer.get_absolute_url()).content.decode()
 
@@ -271,7 +276,7 @@ def test_position_bias_and_model_strengths_are_both_shown(web, answered):
             return {"winner": "A", "reasoning": "the first"}
         return {"winner": "A" if text.index(f"by {second},") < text.index(f"by {first},") else "B", "reasoning": "."}
 
-    judged(answered, make_grader("duel", rubric=make_rubric("better", kind="pairwise")), judging(winner))
+    judge_with(answered, make_grader("duel", rubric=make_rubric("better", kind="pairwise")), judging(winner))
     (line,) = list_grader_rows(answered)
     assert Preference.objects.count() == 12
     labels = {run.condition_id: f"model of {run.pk}" for run in answered.runs.generating()}
@@ -285,7 +290,7 @@ def test_position_bias_and_model_strengths_are_both_shown(web, answered):
     assert (bias.decided, bias.firsts.clusters) == (12, 3)
     assert [one.label for one in standing.ranked] == [f"model of {second}", f"model of {first}"]
     assert standing.ranked[0].strength > 0 > standing.ranked[1].strength
-    page = web.get(tab(answered)).content.decode()
+    page = web.get(build_tab_address(answered)).content.decode()
     assert "2 of 6 pairs" in page
     assert f"{100 * by_items.low:.1f} to {100 * by_items.high:.1f} % over 3 items" in page
     assert "Bradley-Terry" in page
@@ -294,8 +299,8 @@ def test_position_bias_and_model_strengths_are_both_shown(web, answered):
 def test_a_panels_mean_follows_its_members(answered):
     one = make_grader("one")
     two = make_grader("two", rubric=one.rubric, model=make_model("second-judge"))
-    judged(answered, one, judging(0.0))
-    judged(answered, two, judging(1.0))
+    judge_with(answered, one, judging(0.0))
+    judge_with(answered, two, judging(1.0))
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([one, two])
     condition = panels.add_panel(answered, panel)

@@ -16,44 +16,44 @@ def empty_cache():
     cache.clear()
 
 
-def tables(client, experiment):
+def read_tables(client, experiment):
     """Return the graders' rows of the grading tab and the rows of the results page, as text."""
     client.force_login(experiment.owner)
     tab = client.get(reverse("experiment_grading", args=[experiment.slug]))
     results = client.get(reverse("experiment_results", args=[experiment.slug]))
-    of_graders = [texts(shown["means"], "condition", "dimension") for shown in tab.context["rows"]]
-    return of_graders, texts(results.context["scores"], "measure", "condition")
+    of_graders = [read_texts(present["means"], "condition", "dimension") for present in tab.context["rows"]]
+    return of_graders, read_texts(results.context["scores"], "measure", "condition")
 
 
-def texts(table, *names):
-    shown = [name for name in names if name in table.columns.names()]
+def read_texts(table, *names):
+    present = [name for name in names if name in table.columns.names()]
     return [
-        (*(str(row.get_cell(name)) for name in shown), str(row.get_cell("mean")), str(row.get_cell("interval")))
+        (*(str(row.get_cell(name)) for name in present), str(row.get_cell("mean")), str(row.get_cell("interval")))
         for row in table.rows
     ]
 
 
 def test_ten_of_ten_correct_answers_have_the_same_interval_on_both_pages(client):
-    made = make_answered_experiment(items=10)
-    make_gradings(made, "exact_match", lambda trial: 1.0, kind="rule")
-    ((tab,),), (results,) = tables(client, made)
+    experiment = make_answered_experiment(items=10)
+    make_gradings(experiment, "exact_match", lambda trial: 1.0, kind="rule")
+    ((tab,),), (results,) = read_tables(client, experiment)
     assert tab[1:] == results[2:] == ("100.0 %", "72.2 to 100.0 %")
 
 
 def test_valence_and_arousal_of_two_models_give_four_means(client):
     dimensions = [factories.make_dimension("valence"), factories.make_dimension("arousal")]
-    made = make_answered_experiment(items=6, models=("small", "large"), samples=2, dimensions=dimensions)
-    grade(made, scorers=["rating"], by="a test")
-    (tab,), results = tables(client, made)
+    experiment = make_answered_experiment(items=6, models=("small", "large"), samples=2, dimensions=dimensions)
+    grade(experiment, scorers=["rating"], by="a test")
+    (tab,), results = read_tables(client, experiment)
     assert {row[:2] for row in tab} == {(one, on) for one in ("small", "large") for on in ("Valence", "Arousal")}
     assert len(tab) == 4
     assert [row[2:] for row in tab] == [row[2:] for row in results]
 
 
 def test_the_interval_of_equal_ratings_has_a_width_and_stays_on_the_scale(client):
-    made = make_answered_experiment(items=8)
-    make_gradings(made, "judge-a", lambda trial: 7.0, rubric=make_scale_rubric())
-    ((tab,),), (results,) = tables(client, made)
+    experiment = make_answered_experiment(items=8)
+    make_gradings(experiment, "judge-a", lambda trial: 7.0, rubric=make_scale_rubric())
+    ((tab,),), (results,) = read_tables(client, experiment)
     assert tab[1] == results[2] == "7.00"
     low, high = (float(end) for end in tab[2].split(" to "))
     assert 1 < low < 6.9
@@ -62,17 +62,17 @@ def test_the_interval_of_equal_ratings_has_a_width_and_stays_on_the_scale(client
 
 
 def test_a_single_item_shows_the_reason_for_its_missing_interval(client):
-    made = make_answered_experiment(items=1, samples=4)
-    make_gradings(made, "judge-a", lambda trial: 3.0 + trial.sample_idx % 2, rubric=make_scale_rubric())
-    ((tab,),), (results,) = tables(client, made)
+    experiment = make_answered_experiment(items=1, samples=4)
+    make_gradings(experiment, "judge-a", lambda trial: 3.0 + trial.sample_idx % 2, rubric=make_scale_rubric())
+    ((tab,),), (results,) = read_tables(client, experiment)
     assert tab[1:] == results[2:] == ("3.50", "an interval needs at least two items")
 
 
 def test_a_decision_has_no_mean_on_the_tab(client):
-    made = make_answered_experiment(items=3)
-    make_gradings(made, "settled", lambda trial: 5.0, kind="adjudicated")
-    made.grade_conditions.update(parameters={"scale_min": 1, "scale_max": 7})
-    client.force_login(made.owner)
-    page = client.get(reverse("experiment_grading", args=[made.slug]))
+    experiment = make_answered_experiment(items=3)
+    make_gradings(experiment, "settled", lambda trial: 5.0, kind="adjudicated")
+    experiment.grade_conditions.update(parameters={"scale_min": 1, "scale_max": 7})
+    client.force_login(experiment.owner)
+    page = client.get(reverse("experiment_grading", args=[experiment.slug]))
     assert page.context["rows"][0]["means"] is None
     assert "Decided answers" in page.content.decode()

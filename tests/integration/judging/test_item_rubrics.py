@@ -38,7 +38,7 @@ def writer(answered):
     return RubricWriter(answered, template, make_model("author"), sampler)
 
 
-async def writes(request):
+async def quote_reference(request):
     """Reply with a quote of the reference in the request."""
     text = str(request.messages[-1]["content"])
     target = text.rsplit("Reference answer:\n", 1)[1]
@@ -46,91 +46,93 @@ async def writes(request):
 
 
 @pytest.fixture
-def texts(writer):
+def text_set(writer):
     """Return a draft set with generated and collected texts."""
-    made = request_rubrics(writer, name="own", by=writer.experiment.owner)
-    drain(writes)
-    collect_texts(made)
-    made.refresh_from_db()
-    return made
+    created = request_rubrics(writer, name="own", by=writer.experiment.owner)
+    drain(quote_reference)
+    collect_texts(created)
+    created.refresh_from_db()
+    return created
 
 
-def said(texts):
-    return dict(texts.texts.order_by("item__key").values_list("item__key", "text"))
+def list_texts(text_set):
+    return dict(text_set.texts.order_by("item__key").values_list("item__key", "text"))
 
 
-def test_a_model_writes_one_rubric_for_each_item_from_its_reference(writer, texts):
-    assert said(texts) == {f"item-{n}": f"Right if it says {2 * n}." for n in range(3)}
-    assert (texts.status, texts.version, texts.written_by.stage) == ("draft", 1, "rubric")
-    trials = Trial.objects.filter(run__condition=texts.written_by)
+def test_a_model_writes_one_rubric_for_each_item_from_its_reference(writer, text_set):
+    assert list_texts(text_set) == {f"item-{n}": f"Right if it says {2 * n}." for n in range(3)}
+    assert (text_set.status, text_set.version, text_set.written_by.stage) == ("draft", 1, "rubric")
+    trials = Trial.objects.filter(run__condition=text_set.written_by)
     assert {(trial.subject_id, trial.dimension_id) for trial in trials} == {(None, None)}
-    assert set(texts.texts.values_list("trial", flat=True)) == set(trials.values_list("pk", flat=True))
+    assert set(text_set.texts.values_list("trial", flat=True)) == set(trials.values_list("pk", flat=True))
     assert find_differences() == []
 
 
 @pytest.mark.slow
-def test_repeating_a_writer_makes_no_call(writer, texts):
+def test_repeating_a_writer_makes_no_call(writer, text_set):
     calls = Attempt.objects.count()
-    again = request_rubrics(writer, name="own", by=writer.experiment.owner)
-    assert drain(writes) == 0
-    assert collect_texts(again) == 3
-    assert (again.version, Attempt.objects.count()) == (2, calls)
+    repeated = request_rubrics(writer, name="own", by=writer.experiment.owner)
+    assert drain(quote_reference) == 0
+    assert collect_texts(repeated) == 3
+    assert (repeated.version, Attempt.objects.count()) == (2, calls)
 
 
-def test_writer_calls_are_not_answers(writer, texts):
+def test_writer_calls_are_not_answers(writer, text_set):
     assert Trial.objects.generating().count() == 12
     assert set(writer.experiment.runs.generating().values_list("condition__stage", flat=True)) == {"generate"}
 
 
 def test_texts_are_collected_when_the_queue_grades(writer):
-    made = request_rubrics(writer, name="own", by=writer.experiment.owner)
-    drain(writes)
+    created = request_rubrics(writer, name="own", by=writer.experiment.owner)
+    drain(quote_reference)
     grade_experiment(writer.experiment.pk)
-    assert len(said(made)) == 3
+    assert len(list_texts(created)) == 3
 
 
 def test_truncated_or_empty_texts_count_as_missing_and_block_approval(writer, curator):
-    async def badly(request):
+    async def answer_blank(request):
         text = str(request.messages)
         if "1 plus" in text:
             return reply("")
         return reply("Half a", finish_reason="length" if "2 plus" in text else "stop")
 
-    made = request_rubrics(writer, name="own", by=writer.experiment.owner)
-    drain(badly)
-    assert collect_texts(made) == 1
-    assert item_rubrics.find_missing(made) == ["item-1", "item-2"]
+    created = request_rubrics(writer, name="own", by=writer.experiment.owner)
+    drain(answer_blank)
+    assert collect_texts(created) == 1
+    assert item_rubrics.find_missing(created) == ["item-1", "item-2"]
     with pytest.raises(ValueError, match="no text for item-1, item-2"):
-        item_rubrics.approve_texts(made, by=curator, reason="read")
+        item_rubrics.approve_texts(created, by=curator, reason="read")
 
 
-def test_a_correction_creates_a_new_version_with_author_time_and_reason(texts, curator):
-    item = texts.dataset.items.get(key="item-1")
-    second = item_rubrics.correct_text(texts, item, "Right if it says two.\r\n", by=curator, reason="words count too")
-    texts.refresh_from_db()
-    assert (second.version, second.status, texts.status) == (2, "draft", "archived")
-    assert said(texts)["item-1"] == "Right if it says 2."
-    assert said(second)["item-1"] == "Right if it says two."
+def test_a_correction_creates_a_new_version_with_author_time_and_reason(text_set, curator):
+    item = text_set.dataset.items.get(key="item-1")
+    second = item_rubrics.correct_text(
+        text_set, item, "Right if it says two.\r\n", by=curator, reason="words count too"
+    )
+    text_set.refresh_from_db()
+    assert (second.version, second.status, text_set.status) == (2, "draft", "archived")
+    assert list_texts(text_set)["item-1"] == "Right if it says 2."
+    assert list_texts(second)["item-1"] == "Right if it says two."
     row = second.texts.get(item=item)
     assert (row.edited_by, row.edited_at is not None, row.trial_id) == (
         curator,
         True,
-        texts.texts.get(item=item).trial_id,
+        text_set.texts.get(item=item).trial_id,
     )
     change = second.history.filter(what="text of item-1").get()
     assert (change.by, change.reason, change.from_value) == (curator, "words count too", "Right if it says 2.")
-    assert second.content_hash != texts.content_hash
+    assert second.content_hash != text_set.content_hash
 
 
-def test_corrections_share_one_draft_until_it_is_approved(texts, curator):
-    items = {item.key: item for item in texts.dataset.items.all()}
-    second = item_rubrics.correct_text(texts, items["item-1"], "two", by=curator, reason="one")
+def test_corrections_share_one_draft_until_it_is_approved(text_set, curator):
+    items = {item.key: item for item in text_set.dataset.items.all()}
+    second = item_rubrics.correct_text(text_set, items["item-1"], "two", by=curator, reason="one")
     assert item_rubrics.correct_text(second, items["item-2"], "four", by=curator, reason="two") == second
     item_rubrics.approve_texts(second, by=curator, reason="all read")
     third = item_rubrics.correct_text(second, items["item-0"], "zero", by=curator, reason="three")
     second.refresh_from_db()
-    assert (second.status, third.version, said(second)["item-0"]) == ("approved", 3, "Right if it says 0.")
-    assert said(third) == {"item-0": "zero", "item-1": "two", "item-2": "four"}
+    assert (second.status, third.version, list_texts(second)["item-0"]) == ("approved", 3, "Right if it says 0.")
+    assert list_texts(third) == {"item-0": "zero", "item-1": "two", "item-2": "four"}
     with pytest.raises(ValueError, match="own@3 is newer"):
         item_rubrics.correct_text(second, items["item-0"], "nought", by=curator, reason="late")
     with pytest.raises(TransitionError):
@@ -138,31 +140,31 @@ def test_corrections_share_one_draft_until_it_is_approved(texts, curator):
 
 
 @pytest.mark.slow
-def test_a_corrected_item_only_costs_its_own_verdicts(writer, texts, curator):
+def test_a_corrected_item_only_costs_its_own_verdicts(writer, text_set, curator):
     """Check that the unchanged items' requests are identical and answered by the response cache."""
     experiment, waves = writer.experiment, list(writer.experiment.waves.all())
-    item_rubrics.approve_texts(texts, by=curator, reason="read")
+    item_rubrics.approve_texts(text_set, by=curator, reason="read")
     rubric = make_rubric("own-rubric", messages=OWN)
-    first = make_grader("first", rubric=rubric, text_set=texts)
+    first = make_grader("first", rubric=rubric, text_set=text_set)
     request_verdicts(experiment, [first], waves, by="test")
     drain(judging(lambda request: 1.0 if "Right if it says" in str(request.messages) else 0.0))
     read_verdicts(experiment)
     assert set(Grading.objects.values_list("score", flat=True)) == {1.0}
 
-    item = texts.dataset.items.get(key="item-1")
-    second = item_rubrics.correct_text(texts, item, "Needs the word two.", by=curator, reason="words")
+    item = text_set.dataset.items.get(key="item-1")
+    second = item_rubrics.correct_text(text_set, item, "Needs the word two.", by=curator, reason="words")
     item_rubrics.approve_texts(second, by=curator, reason="read")
     request_verdicts(experiment, [make_grader("second", rubric=rubric, text_set=second)], waves, by="test")
-    asked = []
+    requests = []
 
-    async def counted(request):
-        asked.append(str(request.messages))
+    async def count_call(request):
+        requests.append(str(request.messages))
         return await judging(0.5)(request)
 
-    drain(counted)
+    drain(count_call)
     read_verdicts(experiment)
-    assert len(asked) == 4  # Two models, two samples.
-    assert all("Needs the word two." in text for text in asked)
+    assert len(requests) == 4  # Two models, two samples.
+    assert all("Needs the word two." in text for text in requests)
     run = Run.objects.order_by("-pk").first()
     outcomes = Attempt.objects.filter(run=run).values_list("outcome", flat=True)
     assert sorted(outcomes) == ["cached"] * 8 + ["ok"] * 4
@@ -171,8 +173,8 @@ def test_a_corrected_item_only_costs_its_own_verdicts(writer, texts, curator):
     assert find_differences() == []
 
 
-def test_a_draft_text_set_cannot_be_used_for_judging(writer, texts):
-    grader = make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=texts)
+def test_a_draft_text_set_cannot_be_used_for_judging(writer, text_set):
+    grader = make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=text_set)
     with pytest.raises(PlanError, match="a curator must approve them"):
         request_verdicts(writer.experiment, [grader], list(writer.experiment.waves.all()), by="test")
 
@@ -190,11 +192,15 @@ def test_the_whole_workflow_on_the_pages(client, writer, curator):
     client.force_login(experiment.owner)
     asking = reverse("experiment_write", args=[experiment.slug])
     choice = {"name": "own", "template": writer.template.pk, "model": writer.model.pk, "sampler": writer.sampler.pk}
-    shown = client.get(asking, choice)
-    assert (shown.context["to_do"], shown.context["ceiling"] > 0, shown.context["problems"]) == (3, True, [])
+    form_page = client.get(asking, choice)
+    assert (form_page.context["to_do"], form_page.context["ceiling"] > 0, form_page.context["problems"]) == (
+        3,
+        True,
+        [],
+    )
     page = client.post(asking, choice, follow=True)
     assert "0 of 3 rubrics are written" in page.content.decode()
-    drain(writes)
+    drain(quote_reference)
     address = reverse("text_set", args=["own", 1])
     client.post(reverse("text_set_act", args=["own", 1, "collect"]))
     assert "Right if it says 2." in client.get(address).content.decode()
@@ -204,32 +210,32 @@ def test_the_whole_workflow_on_the_pages(client, writer, curator):
     item = experiment.dataset.items.get(key="item-1")
     editing = reverse("text_of_item", args=["own", 1, item.pk])
     assert client.post(editing, {"text": "<b>two</b>"}).context["form"].errors["reason"]
-    done = client.post(editing, {"text": "<b>two</b>", "reason": "words"}, follow=True)
-    assert done.context["texts"].version == 2
-    assert "&lt;b&gt;two&lt;/b&gt;" in done.content.decode()
+    response = client.post(editing, {"text": "<b>two</b>", "reason": "words"}, follow=True)
+    assert response.context["texts"].version == 2
+    assert "&lt;b&gt;two&lt;/b&gt;" in response.content.decode()
     only = client.get(reverse("text_set", args=["own", 2]), {"only": "corrected"})
     assert [item.key for item, _ in only.context["rows"]] == ["item-1"]
     approving = reverse("text_set_act", args=["own", 2, "approve"])
-    refused = client.post(approving, {"reason": "all\0read"}, follow=True)
-    assert "Null characters are not allowed." in refused.content.decode()
+    answer = client.post(approving, {"reason": "all\0read"}, follow=True)
+    assert "Null characters are not allowed." in answer.content.decode()
     approved = client.post(approving, {"reason": "all read"}, follow=True)
     assert TextSet.objects.get(version=2).status == "approved"
     assert f"/grader/add/?text_set={approved.context['texts'].pk}" in approved.content.decode()
 
 
 @pytest.mark.slow
-def test_the_url_sorts_and_pages_the_list_of_sets(client, curator, texts):
+def test_the_url_sorts_and_pages_the_list_of_sets(client, curator, text_set):
     for name in ("alpha", "zeta"):
-        TextSet.objects.create(name=name, dataset=texts.dataset, created_by=curator)
+        TextSet.objects.create(name=name, dataset=text_set.dataset, created_by=curator)
     client.force_login(curator)
 
-    def listed(query):
+    def list_names(query):
         table = client.get(reverse("text_sets"), query).context["table"]
         return [row.record.name for row in table.paginated_rows]
 
-    assert listed({}) == ["alpha", "own", "zeta"]
-    assert listed({"sort": "-name"}) == ["zeta", "own", "alpha"]
-    assert listed({"sort": "-n_texts", "per_page": 1}) == ["own"]
-    assert listed({"per_page": 2, "page": 2}) == ["zeta"]
+    assert list_names({}) == ["alpha", "own", "zeta"]
+    assert list_names({"sort": "-name"}) == ["zeta", "own", "alpha"]
+    assert list_names({"sort": "-n_texts", "per_page": 1}) == ["own"]
+    assert list_names({"per_page": 2, "page": 2}) == ["zeta"]
     page = client.get(reverse("text_sets")).content.decode()
     assert f'href="{reverse("text_set", args=["own", 1])}"' in page

@@ -34,27 +34,27 @@ def curator(db):
 
 def test_each_drawn_model_becomes_a_judge_with_the_same_rubric(curator):
     experiment = create_experiment(read_yaml(FILE), by=curator)
-    made = experiment.draws["judges"]["panelist"]
+    draw = experiment.draws["judges"]["panelist"]
     graders = Grader.objects.filter(name__in=experiment.graders)
-    assert experiment.graders == [f"panelist-{name}" for name in made["drawn"]]
-    assert sorted(one["name"] for one in made["strata"]) == ["llama", "qwen"]
-    assert {grader.language_model.name for grader in graders} == set(made["drawn"])
+    assert experiment.graders == [f"panelist-{name}" for name in draw["drawn"]]
+    assert sorted(one["name"] for one in draw["strata"]) == ["llama", "qwen"]
+    assert {grader.language_model.name for grader in graders} == set(draw["drawn"])
     assert {(str(grader.rubric), grader.longest_answer) for grader in graders} == {("standard@1", 900)}
 
 
 def test_the_exported_file_contains_the_judges_and_their_draw(curator):
     experiment = create_experiment(read_yaml(FILE), by=curator)
     factories.make_model("llama-c")
-    again = create_experiment(read_yaml(to_yaml(experiment).replace("judged", "again", 1)), by=curator)
-    assert (again.graders, again.draws) == (experiment.graders, experiment.draws)
-    assert build_spec(again)["drawn"] == {"judges": experiment.draws["judges"]}
+    copy = create_experiment(read_yaml(to_yaml(experiment).replace("judged", "again", 1)), by=curator)
+    assert (copy.graders, copy.draws) == (experiment.graders, experiment.draws)
+    assert build_spec(copy)["drawn"] == {"judges": experiment.draws["judges"]}
     assert Grader.objects.count() == 2
 
 
 def test_an_invalid_draw_is_reported_with_the_name_of_its_judge(curator):
-    with pytest.raises(SpecError) as refused:
+    with pytest.raises(SpecError) as caught:
         create_experiment(read_yaml(FILE.replace("draw: 2", "draw: 1")), by=curator)
-    assert refused.value.problems == [
+    assert caught.value.problems == [
         "grade.graders[0].model.draw: 1 cannot hold one of each of 2 strata: llama, qwen; draw more"
     ]
     assert not Grader.objects.exists()
@@ -63,5 +63,5 @@ def test_an_invalid_draw_is_reported_with_the_name_of_its_judge(curator):
 def test_the_design_page_shows_drawn_judges(curator, client):
     experiment = create_experiment(read_yaml(FILE), by=curator)
     client.force_login(curator)
-    [made] = client.get(experiment.get_absolute_url()).context["draws"]
-    assert (made.of, len(made.lines), made.added, made.left_out) == ("panelist", 4, [], [])
+    [draw] = client.get(experiment.get_absolute_url()).context["draws"]
+    assert (draw.of, len(draw.lines), draw.added, draw.left_out) == ("panelist", 4, [], [])

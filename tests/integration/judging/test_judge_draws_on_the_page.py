@@ -26,31 +26,31 @@ def study():
     return study
 
 
-def asked(**more):
+def build_form_data(**more):
     rubric = Rubric.objects.get().pk
     return {"name": "panelist", "rubric": rubric, "draw-draw": 2, "draw-seed": 5, "draw-by": "family",
             "draw-wanted": "endpoint:judges", **more}  # fmt: skip
 
 
-def drawn(client, **more):
-    """The page after a draw, and what its form sends back."""
-    page = client.post(PAGE, asked(draw=1, **more))
+def draw_judges(client, **more):
+    """Return the page after a draw, and the data that its form submits."""
+    page = client.post(PAGE, build_form_data(draw=1, **more))
     form = page.context["form"]
-    return page, asked(ask=1, confirmed="on", **{"draw-pinned": form.data.get("draw-pinned", ""), **more})
+    return page, build_form_data(ask=1, confirmed="on", **{"draw-pinned": form.data.get("draw-pinned", ""), **more})
 
 
 @pytest.mark.slow
 def test_a_draw_shows_its_cost_before_it_is_requested_and_pinned(study):
     client = signed_in(study.owner)
-    page, sent = drawn(client)
+    page, form_data = draw_judges(client)
     text = page.content.decode()
     assert page.context["estimate"].to_do == 2 * 3
     assert text.count("<strong>drawn</strong>") == 2
     assert not Grader.objects.exists()
-    assert client.post(PAGE, sent)["Location"] == "/experiments/pilot/grading/"
+    assert client.post(PAGE, form_data)["Location"] == "/experiments/pilot/grading/"
     study.refresh_from_db()
-    made = study.draws["judges"]["panelist"]
-    assert sorted(Grader.objects.values_list("name", flat=True)) == sorted(f"panelist-{one}" for one in made["drawn"])
+    draw = study.draws["judges"]["panelist"]
+    assert sorted(Grader.objects.values_list("name", flat=True)) == sorted(f"panelist-{one}" for one in draw["drawn"])
     assert Trial.objects.filter(run__condition__stage="judge", status="pending").count() == 6
     assert "Judges panelist" in client.get("/experiments/pilot/").content.decode()
     assert "not in the design" not in client.get("/experiments/pilot/").content.decode()
@@ -59,10 +59,10 @@ def test_a_draw_shows_its_cost_before_it_is_requested_and_pinned(study):
 @pytest.mark.slow
 def test_the_database_accepts_new_draws_of_judges_but_no_changes_to_old_draws(study):
     client = signed_in(study.owner)
-    _, sent = drawn(client)
-    client.post(PAGE, sent)
-    _, other = drawn(client, **{"draw-seed": 6, "name": "others"})
-    client.post(PAGE, other)
+    _, form_data = draw_judges(client)
+    client.post(PAGE, form_data)
+    _, other_data = draw_judges(client, **{"draw-seed": 6, "name": "others"})
+    client.post(PAGE, other_data)
     study.refresh_from_db()
     assert sorted(study.draws["judges"]) == ["others", "panelist"]
     for draws in ({}, {"judges": {"panelist": study.draws["judges"]["panelist"]}}):
@@ -73,11 +73,11 @@ def test_the_database_accepts_new_draws_of_judges_but_no_changes_to_old_draws(st
 @pytest.mark.slow
 def test_a_name_cannot_be_used_for_two_draws(study):
     client = signed_in(study.owner)
-    _, sent = drawn(client)
-    client.post(PAGE, sent)
-    _, again = drawn(client, **{"draw-seed": 9})
-    refused = client.post(PAGE, again)
-    assert "were already drawn for pilot; choose a different name" in refused.content.decode()
+    _, form_data = draw_judges(client)
+    client.post(PAGE, form_data)
+    _, second_data = draw_judges(client, **{"draw-seed": 9})
+    response = client.post(PAGE, second_data)
+    assert "were already drawn for pilot; choose a different name" in response.content.decode()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_name_cannot_be_used_for_two_draws(study):
     ],
 )
 def test_an_invalid_field_is_reported_and_no_judge_is_created(study, more, said):
-    page, _ = drawn(signed_in(study.owner), **more)
+    page, _ = draw_judges(signed_in(study.owner), **more)
     assert said in page.content.decode()
     assert page.context["estimate"] is None
     assert not Grader.objects.exists()
@@ -98,7 +98,7 @@ def test_an_invalid_field_is_reported_and_no_judge_is_created(study, more, said)
 
 def test_a_tampered_draw_is_refused(study):
     client = signed_in(study.owner)
-    _, sent = drawn(client)
-    page = client.post(PAGE, {**sent, "draw-pinned": "x" + sent["draw-pinned"]})
+    _, form_data = draw_judges(client)
+    page = client.post(PAGE, {**form_data, "draw-pinned": "x" + form_data["draw-pinned"]})
     assert "Draw again" in page.content.decode()
     assert not Grader.objects.exists()

@@ -47,17 +47,17 @@ def test_an_inline_judge_is_created_with_its_rubric_and_temperature_0(curator):
 
 def test_an_exported_file_recreates_the_same_judges(curator):
     experiment = create_experiment(read_yaml(FILE), by=curator)
-    again = to_yaml(experiment).replace("experiment: judged", "experiment: again")
+    text = to_yaml(experiment).replace("experiment: judged", "experiment: again")
 
-    assert create_experiment(read_yaml(again), by=curator).graders == ["judge-a"]
+    assert create_experiment(read_yaml(text), by=curator).graders == ["judge-a"]
     assert (Grader.objects.count(), Rubric.objects.count()) == (1, 1)
     assert duplicate(experiment, "copy", by=curator).graders == ["judge-a"]
 
 
 def test_a_file_can_name_an_existing_judge(curator):
     make_grader("known")
-    said = FILE[: FILE.index("  graders:")] + "  graders: [known]\n"
-    assert create_experiment(read_yaml(said), by=curator).graders == ["known"]
+    text = FILE[: FILE.index("  graders:")] + "  graders: [known]\n"
+    assert create_experiment(read_yaml(text), by=curator).graders == ["known"]
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_a_file_can_name_an_existing_judge(curator):
 )
 def test_an_invalid_judge_is_reported_and_nothing_is_created(curator, before, after, problem):
     make_grader("taken")
-    said = FILE.replace(before, after)
+    text = FILE.replace(before, after)
     if "unheard" in after:
-        said = said[: said.index(" #")] + "\n"
+        text = text[: text.index(" #")] + "\n"
     with pytest.raises(SpecError) as refusal:
-        create_experiment(read_yaml(said), by=curator)
+        create_experiment(read_yaml(text), by=curator)
     assert problem in str(refusal.value)
     assert Grader.objects.count() == 1

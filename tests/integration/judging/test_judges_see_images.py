@@ -13,8 +13,8 @@ from runs_app.planning.work import PlanError
 from tests import factories
 from tests.factories.judges import make_grader, make_rubric
 from tests.factories.queues import make_numbered_items
-from tests.integration.gateway.fake_provider import completion, fake_provider
-from tests.integration.judging.test_over_the_simulated_provider import drained
+from tests.integration.gateway.fake_provider import make_completion, run_fake_provider
+from tests.integration.judging.test_judging_over_http import drain_over_http
 
 LONG = "Be strict, and mind each of these rules. " * 400
 MARK = {"type": "ephemeral"}
@@ -22,8 +22,8 @@ MARK = {"type": "ephemeral"}
 
 @pytest.fixture
 def provider(transactional_db):
-    with fake_provider() as fake:
-        fake.reply = completion('{"score": 1, "reasoning": "I see it."}')
+    with run_fake_provider() as fake:
+        fake.reply = make_completion('{"score": 1, "reasoning": "I see it."}')
         yield fake
 
 
@@ -35,7 +35,7 @@ def answered():
     return experiment
 
 
-def judged(experiment, provider, user, **model):
+def judge_images(experiment, provider, user, **model):
     endpoint = factories.make_endpoint("router", provider="openrouter", base_url=provider.url, is_free=True)
     messages = [{"role": "system", "content": f"{LONG} {{{{verdict_form}}}}"}, {"role": "user", "content": user}]
     grader = make_grader(
@@ -43,16 +43,16 @@ def judged(experiment, provider, user, **model):
         model=factories.make_model("judge", endpoint=endpoint, model="anthropic/claude-x", **model),
     )
     request_verdicts(experiment, [grader], [experiment.waves.get()], by="test")
-    drained()
+    drain_over_http()
     read_verdicts(experiment)
-    return [asked.body["messages"] for asked in provider.asked]
+    return [request.body["messages"] for request in provider.requests]
 
 
-def parts_of(messages):
+def get_parts(messages):
     return messages[-1]["content"]
 
 
-def picture_of(part):
+def hash_picture(part):
     return hashlib.sha256(base64.b64decode(part["image_url"]["url"].partition("base64,")[2])).hexdigest()
 
 
@@ -60,33 +60,35 @@ def picture_of(part):
 @pytest.mark.parametrize("cache_marks", [False, True])
 def test_the_items_image_is_sent_exactly_once_between_the_surrounding_texts(provider, cache_marks):
     experiment = answered()
-    asked = judged(experiment, provider, "Look at this:\n{{image}}\nIts answer:\n{{answer}}", cache_marks=cache_marks)
+    requests = judge_images(
+        experiment, provider, "Look at this:\n{{image}}\nIts answer:\n{{answer}}", cache_marks=cache_marks
+    )
     pictures = {item.key: item.image_id for item in experiment.dataset.items.all()}
-    assert len(asked) == len(pictures) == 3
-    for messages in asked:
-        before, picture, after = parts_of(messages)
+    assert len(requests) == len(pictures) == 3
+    for messages in requests:
+        before, picture, after = get_parts(messages)
         assert [part["type"] for part in (before, picture, after)] == ["text", "image_url", "text"]
         assert (before["text"].strip(), before.get("cache_control")) == ("Look at this:", MARK if cache_marks else None)
         assert after["text"].strip().startswith("Its answer:")
         (key,) = (key for key in pictures if f"the answer to {key}\n" in after["text"])
-        assert picture_of(picture) == pictures.pop(key)
+        assert hash_picture(picture) == pictures.pop(key)
         assert json.dumps(messages).count("base64,") == 1
     assert Grading.objects.filter(score=1).count() == 3
 
 
 @pytest.mark.slow
 def test_a_leading_image_leaves_the_cache_mark_on_the_previous_turn(provider):
-    asked = judged(answered(), provider, "{{image}}\n{{answer}}", cache_marks=True)
-    for messages in asked:
+    requests = judge_images(answered(), provider, "{{image}}\n{{answer}}", cache_marks=True)
+    for messages in requests:
         (system,) = messages[0]["content"]
         assert system["cache_control"] == MARK
-        assert [part["type"] for part in parts_of(messages)] == ["image_url", "text"]
-        assert not any("cache_control" in part for part in parts_of(messages))
+        assert [part["type"] for part in get_parts(messages)] == ["image_url", "text"]
+        assert not any("cache_control" in part for part in get_parts(messages))
         assert json.dumps(messages).count("base64,") == 1
 
 
 @pytest.mark.slow
 def test_a_judge_without_image_support_is_refused_by_name_before_any_call(provider):
     with pytest.raises(PlanError, match="rubric standard@1 shows an image, and model judge does not see images"):
-        judged(answered(), provider, "{{image}}\n{{answer}}", sees_images=False)
-    assert provider.asked == []
+        judge_images(answered(), provider, "{{image}}\n{{answer}}", sees_images=False)
+    assert provider.requests == []

@@ -24,40 +24,40 @@ def curator(db):
 
 
 @pytest.fixture
-def texts(answered, curator):
-    made = TextSet.objects.create(name="own", dataset=answered.dataset)
+def text_set(answered, curator):
+    created = TextSet.objects.create(name="own", dataset=answered.dataset)
     for item in answered.dataset.items.all():
-        ItemText.objects.create(text_set=made, item=item, text=f"Right if it says {item.target}.")
-    item_rubrics.approve_texts(made, by=curator, reason="read")
-    return made
+        ItemText.objects.create(text_set=created, item=item, text=f"Right if it says {item.target}.")
+    item_rubrics.approve_texts(created, by=curator, reason="read")
+    return created
 
 
-def judged(experiment, grader):
+def judge_with(experiment, grader):
     request_verdicts(experiment, [grader], list(experiment.waves.all()), by="test")
     drain(judging(1.0))
     read_verdicts(experiment)
 
 
-def corrected(texts, curator, key="item-1"):
-    item = texts.dataset.items.get(key=key)
-    second = item_rubrics.correct_text(texts, item, "Needs the word.", by=curator, reason="words")
+def correct_text(text_set, curator, key="item-1"):
+    item = text_set.dataset.items.get(key=key)
+    second = item_rubrics.correct_text(text_set, item, "Needs the word.", by=curator, reason="words")
     item_rubrics.approve_texts(second, by=curator, reason="read")
     return second
 
 
-def offers(client, experiment):
-    shown = client.get(reverse("experiment_grading", args=[experiment.slug])).context["rows"]
-    return {line["row"].condition.grader.name: line["upgrade"] for line in shown}
+def list_offers(client, experiment):
+    rows = client.get(reverse("experiment_grading", args=[experiment.slug])).context["rows"]
+    return {line["row"].condition.grader.name: line["upgrade"] for line in rows}
 
 
 @pytest.mark.slow
-def test_judging_with_corrected_texts_calls_only_for_changed_items(client, answered, texts, curator):
+def test_judging_with_corrected_texts_calls_only_for_changed_items(client, answered, text_set, curator):
     Experiment.objects.filter(pk=answered.pk).update(confirm_above_usd=0)
-    judged(answered, make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=texts))
+    judge_with(answered, make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=text_set))
     client.force_login(answered.owner)
-    assert offers(client, answered) == {"judge-a": None}
-    second = corrected(texts, curator)
-    newer = offers(client, answered)["judge-a"]
+    assert list_offers(client, answered) == {"judge-a": None}
+    second = correct_text(text_set, curator)
+    newer = list_offers(client, answered)["judge-a"]
     assert newer.label == "own@2"
 
     page = client.get(newer.address)
@@ -71,26 +71,26 @@ def test_judging_with_corrected_texts_calls_only_for_changed_items(client, answe
     drain(judging(0.5))
     read_verdicts(answered)
 
-    made, old = Grader.objects.get(text_set=second), Grader.objects.get(text_set=texts)
-    assert (made.name, made.created_by) == ("judge-a-own-v2", answered.owner)
-    assert (made.language_model, made.sampler, made.rubric) == (old.language_model, old.sampler, old.rubric)
+    created, old = Grader.objects.get(text_set=second), Grader.objects.get(text_set=text_set)
+    assert (created.name, created.created_by) == ("judge-a-own-v2", answered.owner)
+    assert (created.language_model, created.sampler, created.rubric) == (old.language_model, old.sampler, old.rubric)
     outcomes = Attempt.objects.filter(run=Run.objects.order_by("-pk").first()).values_list("outcome", flat=True)
     assert sorted(outcomes) == ["cached"] * 8 + ["ok"] * 4
     assert set(Grading.objects.filter(condition__grader=old).values_list("score", flat=True)) == {1.0}
-    assert Grading.objects.filter(condition__grader=made, score=0.5).count() == 4
-    assert offers(client, answered) == {"judge-a": None, "judge-a-own-v2": None}
+    assert Grading.objects.filter(condition__grader=created, score=0.5).count() == 4
+    assert list_offers(client, answered) == {"judge-a": None, "judge-a-own-v2": None}
 
 
 @pytest.mark.slow
 def test_a_newer_rubric_is_offered_after_approval_even_if_the_older_is_archived(client, answered):
     grader = make_grader()
-    judged(answered, grader)
+    judge_with(answered, grader)
     client.force_login(answered.owner)
     second = make_rubric(version=2, scale_max=5, status="draft")
-    assert offers(client, answered) == {"judge-a": None}
+    assert list_offers(client, answered) == {"judge-a": None}
     type(second).objects.filter(pk=second.pk).update(status="approved", approved_at=NOON)
     type(second).objects.filter(pk=grader.rubric.pk).update(status="archived")
-    newer = offers(client, answered)["judge-a"]
+    newer = list_offers(client, answered)["judge-a"]
     assert newer.parts == (second,)
     assert "Judge with standard@2" in page_text(client.get(reverse("experiment_grading", args=["pilot"])))
     assert client.get(newer.address).context["estimate"].problems == []
@@ -100,11 +100,11 @@ def test_a_newer_rubric_is_offered_after_approval_even_if_the_older_is_archived(
 
 
 @pytest.mark.slow
-def test_the_command_replaces_the_version_suffix_in_the_judges_name(answered, texts, curator):
-    make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=texts)
-    second = corrected(texts, curator)
+def test_the_command_replaces_the_version_suffix_in_the_judges_name(answered, text_set, curator):
+    make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=text_set)
+    second = correct_text(text_set, curator)
     call_command("grade", "pilot", "--grader", "judge-a", "--texts", "own@2", "--no-wait")
-    corrected(second, curator, "item-2")
+    correct_text(second, curator, "item-2")
     call_command("grade", "pilot", "--grader", "judge-a-own-v2", "--texts", "own", "--no-wait")
     assert list(Grader.objects.order_by("pk").values_list("name", "text_set__version")) == [
         ("judge-a", 1),

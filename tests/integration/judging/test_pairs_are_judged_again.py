@@ -21,57 +21,61 @@ def duel(answered):
     return make_grader("duel", rubric=make_rubric("better", kind="pairwise"))
 
 
-def asked(experiment, grader, said, force=False):
+def judge_pairs(experiment, grader, verdict, force=False):
     request_verdicts(experiment, [grader], list(experiment.waves.all()), by="test", force=force)
-    drain(judging(said))
+    drain(judging(verdict))
     read_verdicts(experiment)
 
 
-def line_of(experiment):
+def get_line(experiment):
     (line,) = list_grader_rows(experiment)
     return line, compute_standing([line.condition], {})
 
 
-def exported(experiment):
+def export_preferences(experiment):
     return [json.loads(row) for row in b"".join(export_chunks(experiment, "preferences", "jsonl")).splitlines()]
 
 
 @pytest.mark.slow
 def test_a_new_verdict_on_a_pair_replaces_the_previous_verdict_everywhere(answered, duel):
-    asked(answered, duel, {"winner": "A", "reasoning": "the first"})
-    line, before = line_of(answered)
+    judge_pairs(answered, duel, {"winner": "A", "reasoning": "the first"})
+    line, before = get_line(answered)
     assert (line.verdicts, before.bias.pairs, before.bias.flipped, before.bias.for_first) == (12, 6, 6, 6)
 
-    asked(answered, duel, {"winner": "B", "reasoning": "the second"}, force=True)
-    line, after = line_of(answered)
+    judge_pairs(answered, duel, {"winner": "B", "reasoning": "the second"}, force=True)
+    line, after = get_line(answered)
     assert (line.verdicts, line.totals.done) == (12, 24)
     assert (after.bias.pairs, after.bias.for_first, after.bias.for_second) == (6, 0, 6)
-    assert [(row["winner"], row["grade_reasoning"]) for row in exported(answered)] == [("b", "the second")] * 12
+    assert [(row["winner"], row["grade_reasoning"]) for row in export_preferences(answered)] == [
+        ("b", "the second")
+    ] * 12
     newest = Trial.objects.exclude(subject=None).filter(sample_idx=1)
     assert set(Preference.objects.values_list("judged_by", flat=True)) == set(newest.values_list("pk", flat=True))
 
 
 @pytest.mark.slow
 def test_an_unreadable_new_verdict_also_removes_the_old_verdict_from_counts(answered, duel):
-    asked(answered, duel, {"winner": "A"})
-    asked(answered, duel, lambda request: "No idea." if "What is 0" in str(request.messages) else {"winner": "A"}, True)
-    line, standing = line_of(answered)
+    judge_pairs(answered, duel, {"winner": "A"})
+    judge_pairs(
+        answered, duel, lambda request: "No idea." if "What is 0" in str(request.messages) else {"winner": "A"}, True
+    )
+    line, standing = get_line(answered)
     assert (line.verdicts, line.scores.preferred, line.scores.codes) == (12, 8, (("no_json_object", 4),))
     assert (standing.bias.pairs, standing.comparisons) == (4, 8)
     assert [one for counted in count_unread_verdicts(answered).values() for one in counted.items()] == [
         ("no_json_object", 4)
     ]
 
-    asked(answered, duel, {"winner": "B"}, force=True)
-    line, standing = line_of(answered)
+    judge_pairs(answered, duel, {"winner": "B"}, force=True)
+    line, standing = get_line(answered)
     assert (line.scores.codes, standing.comparisons, standing.bias.for_second) == ((), 12, 6)
     assert count_unread_verdicts(answered) == {}
 
 
 @pytest.mark.slow
 def test_rereading_replies_keeps_the_newest_verdict(answered, duel):
-    asked(answered, duel, {"winner": "A"})
-    asked(answered, duel, {"winner": "tie"}, force=True)
+    judge_pairs(answered, duel, {"winner": "A"})
+    judge_pairs(answered, duel, {"winner": "tie"}, force=True)
     (again,) = read_verdicts(answered, again=True)
     assert set(Preference.objects.values_list("winner", flat=True)) == {"tie"}
     assert Preference.objects.count() == 12
@@ -81,14 +85,14 @@ def test_rereading_replies_keeps_the_newest_verdict(answered, duel):
 
 @pytest.mark.slow
 def test_the_pages_of_both_answers_show_the_preference_and_its_reasoning(client, answered, duel):
-    asked(answered, duel, {"winner": "A", "reasoning": "the <b>first</b>"})
+    judge_pairs(answered, duel, {"winner": "A", "reasoning": "the <b>first</b>"})
     row = Preference.objects.select_related("trial_a", "trial_b").first()
     client.force_login(answered.owner)
     pages = [client.get(trial.get_absolute_url()) for trial in (row.trial_a, row.trial_b)]
     for page, other, won in ((pages[0], row.trial_b, True), (pages[1], row.trial_a, False)):
-        shown = {(one["row"].pk, one["other"], one["won"]) for one in page.context["preferences"].data}
-        assert (row.pk, other.pk, won) in shown
-        assert len(shown) == 2  # One other model, both orders.
+        preferences = {(one["row"].pk, one["other"], one["won"]) for one in page.context["preferences"].data}
+        assert (row.pk, other.pk, won) in preferences
+        assert len(preferences) == 2  # One other model, both orders.
         text = page.content.decode()
         assert "the &lt;b&gt;first&lt;/b&gt;" in text
         assert f'href="{other.get_absolute_url()}"' in text
@@ -100,9 +104,9 @@ def test_the_pages_of_both_answers_show_the_preference_and_its_reasoning(client,
 
 @pytest.mark.slow
 def test_the_call_of_a_replaced_verdict_says_that_a_newer_verdict_counts(client, answered, duel):
-    asked(answered, duel, {"winner": "A"})
+    judge_pairs(answered, duel, {"winner": "A"})
     old = Preference.objects.first().judged_by
-    asked(answered, duel, {"winner": "B"}, force=True)
+    judge_pairs(answered, duel, {"winner": "B"}, force=True)
     client.force_login(answered.owner)
     page = client.get(old.get_absolute_url())
     assert list(page.context["preferences"].data) == []

@@ -23,31 +23,33 @@ def experiment():
     return make_answered_experiment("pilot", items=8, models=MODELS, samples=2)
 
 
-def verdicts(experiment, winner, *, both_orders=True):
+def make_verdicts(experiment, winner, *, both_orders=True):
     """Store a verdict on each pair of answers to an item by different models; `winner(first, second)` may be None."""
     condition = GradeCondition.objects.create(experiment=experiment, grade_condition_id="duel", kind="judge")
     answers = list(Trial.objects.filter(run__experiment=experiment).select_related("item", "run__condition__model"))
-    made = []
+    preferences = []
     for first in answers:
         for second in answers:
             differ = first.item_id == second.item_id and first.run_id != second.run_id
             if differ and (both_orders or first.pk < second.pk):
                 won = winner(first, second)
-                said = {"winner": won} if won else {"winner": "", "parse_error": "no_winner"}
-                made.append(Preference(condition=condition, trial_a=first, trial_b=second, judged_by_id=len(made) + 1,
-                                       **said))  # fmt: skip
-    Preference.objects.bulk_create(made)
+                fields = {"winner": won} if won else {"winner": "", "parse_error": "no_winner"}
+                preference = Preference(
+                    condition=condition, trial_a=first, trial_b=second, judged_by_id=len(preferences) + 1, **fields
+                )
+                preferences.append(preference)
+    Preference.objects.bulk_create(preferences)
     return condition
 
 
-def labels(experiment):
+def build_labels(experiment):
     return {one.pk: one.model.name for one in experiment.conditions.select_related("model")}
 
 
 def test_aggregated_strengths_equal_strengths_from_individual_verdicts(experiment):
     draw = random.Random(5)
-    condition = verdicts(experiment, lambda *_: draw.choice(["a", "a", "b", "tie", ""]))
-    names, share = labels(experiment), {"a": 1.0, "tie": 0.5, "b": 0.0}
+    condition = make_verdicts(experiment, lambda *_: draw.choice(["a", "a", "b", "tie", ""]))
+    names, share = build_labels(experiment), {"a": 1.0, "tie": 0.5, "b": 0.0}
     single = [
         Comparison(names[one.trial_a.run.condition_id], names[one.trial_b.run.condition_id], share[one.winner],
                    one.trial_a.item_id)
@@ -63,19 +65,19 @@ def test_aggregated_strengths_equal_strengths_from_individual_verdicts(experimen
 
 
 def test_items_with_the_same_tally_share_one_row(experiment):
-    condition = verdicts(experiment, lambda first, second: "a" if first.run_id < second.run_id else "b")
+    condition = make_verdicts(experiment, lambda first, second: "a" if first.run_id < second.run_id else "b")
     (row,) = fetch_rows(TALLIES, {"conditions": [condition.pk]})
     assert row[0] == 8
 
 
 def test_the_strength_of_an_unbeaten_model_is_marked_as_smoothed(experiment):
-    ranks = {name: at for at, name in enumerate(MODELS)}
+    ranks = {name: rank for rank, name in enumerate(MODELS)}
 
-    def stronger(first, second):
+    def prefer_stronger(first, second):
         one, other = (ranks[answer.run.condition.model.name] for answer in (first, second))
         return "a" if one > other else "b"
 
-    standing = compute_standing([verdicts(experiment, stronger)], labels(experiment))
+    standing = compute_standing([make_verdicts(experiment, prefer_stronger)], build_labels(experiment))
     assert [one.label for one in standing.ranked] == ["large", "middle", "small"]
     assert "0.5 wins added each way" in standing.note
     # Every resample has the same wins. The interval would be a point, although the strength is unbounded.
@@ -85,20 +87,20 @@ def test_the_strength_of_an_unbeaten_model_is_marked_as_smoothed(experiment):
 
 
 def test_a_judge_that_always_prefers_the_first_answer_gives_no_interval(experiment):
-    standing = compute_standing([verdicts(experiment, lambda first, second: "a")], labels(experiment))
+    standing = compute_standing([make_verdicts(experiment, lambda first, second: "a")], build_labels(experiment))
     assert [one.strength for one in standing.ranked] == pytest.approx([0, 0, 0], abs=1e-9)
     assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
     assert standing.note.endswith("no interval: every choice of items gives the same value")
 
 
 def test_an_interval_from_too_few_losses_is_omitted_with_a_note(experiment):
-    def lost_once(first, second):
+    def let_each_lose_once(first, second):
         one, other = (answer.run.condition.model.name for answer in (first, second))
-        stronger = one if MODELS.index(one) > MODELS.index(other) else other
+        prefer_stronger = one if MODELS.index(one) > MODELS.index(other) else other
         upset = first.item.key == "item-0" and {one, other} in ({"large", "middle"}, {"middle", "small"})
-        return "ab"[(stronger != one) != upset]
+        return "ab"[(prefer_stronger != one) != upset]
 
-    standing = compute_standing([verdicts(experiment, lost_once)], labels(experiment))
+    standing = compute_standing([make_verdicts(experiment, let_each_lose_once)], build_labels(experiment))
     assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
     assert standing.note.endswith("no interval: without one of the items, some never lost")
 
@@ -110,24 +112,24 @@ def test_two_conditions_with_the_same_name_stay_separate(experiment):
         condition.model = conditions[0].model  # Not saved, because stored conditions cannot change.
     names = make_condition_labels(conditions)
     assert len(set(names.values())) == 3
-    assert compute_standing([verdicts(experiment, lambda *_: "tie")], names).problem == ""
+    assert compute_standing([make_verdicts(experiment, lambda *_: "tie")], names).problem == ""
 
 
 def test_models_that_were_never_compared_are_listed(experiment):
     other = make_answered_experiment("other", items=2, models=["away", "far"])
-    condition = verdicts(experiment, lambda *_: "tie")
+    condition = make_verdicts(experiment, lambda *_: "tie")
     away, far = Trial.objects.filter(run__experiment=other, item__key="item-0").order_by("pk")
     Preference.objects.create(condition=condition, trial_a=away, trial_b=far, winner="a", judged_by_id=9_999)
-    standing = compute_standing([condition], labels(experiment) | labels(other))
+    standing = compute_standing([condition], build_labels(experiment) | build_labels(other))
     assert standing.ranked == ()
     assert standing.problem == "groups that were never compared with each other: away, far; large, middle, small"
 
 
 def test_ties_alone_give_equal_strengths(experiment):
-    standing = compute_standing([verdicts(experiment, lambda *_: "tie")], labels(experiment))
+    standing = compute_standing([make_verdicts(experiment, lambda *_: "tie")], build_labels(experiment))
     assert Counter(round(one.strength, 9) for one in standing.ranked) == {0: 3}
 
 
 def test_a_standing_without_readable_verdicts_does_not_crash(experiment):
-    standing = compute_standing([verdicts(experiment, lambda *_: "")], labels(experiment))
+    standing = compute_standing([make_verdicts(experiment, lambda *_: "")], build_labels(experiment))
     assert (standing.comparisons, standing.problem) == (0, "a comparison needs at least two entries")

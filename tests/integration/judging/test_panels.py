@@ -18,15 +18,15 @@ pytestmark = pytest.mark.django_db
 
 
 @shared_rows
-def stored():
+def stored_experiment():
     return make_twelve_answers()
 
 
-def graded(condition, said):
+def store_verdicts(condition, answer):
     """Store this member's verdict on every answer. None stands for an unreadable reply."""
-    code = {} if said is not None else {"parse_error": "no_json_object"}
+    code = {} if answer is not None else {"parse_error": "no_json_object"}
     for trial in Trial.objects.filter(subject=None):
-        values = {"score": said, "parse_ok": said is not None, "parse_error": "", **code}
+        values = {"score": answer, "parse_ok": answer is not None, "parse_error": "", **code}
         with allow_superseding():
             Grading.objects.update_or_create(condition=condition, trial=trial, defaults=values)
 
@@ -35,11 +35,11 @@ def make_panel(experiment, rule, verdicts, quorum=None):
     """Return a panel of judges that each give one score to every answer."""
     rubric = make_rubric(scale_max=10)
     members = [
-        make_grader(f"judge-{at}", rubric=rubric, model=factories.make_model(f"judge-{at}"))
-        for at in range(len(verdicts))
+        make_grader(f"judge-{number}", rubric=rubric, model=factories.make_model(f"judge-{number}"))
+        for number in range(len(verdicts))
     ]
-    for member, said in zip(members, verdicts, strict=True):
-        graded(grade_conditions.get_or_create_condition(experiment, member), said)
+    for member, answer in zip(members, verdicts, strict=True):
+        store_verdicts(grade_conditions.get_or_create_condition(experiment, member), answer)
     panel = Panel.objects.create(name=f"by-{rule}", rule=rule, quorum=quorum)
     panel.graders.set(members)
     return panels.add_panel(experiment, panel), panel
@@ -59,13 +59,13 @@ def make_panel(experiment, rule, verdicts, quorum=None):
         ("mean", [None, None], None, "no_member_scored"),
     ],
 )
-def test_the_panel_rule_combines_the_members_scores(stored, rule, verdicts, score, code):
-    condition, _ = make_panel(stored, rule, verdicts)
+def test_the_panel_rule_combines_the_members_scores(stored_experiment, rule, verdicts, score, code):
+    condition, _ = make_panel(stored_experiment, rule, verdicts)
     rows = Grading.objects.filter(condition=condition)
     assert set(rows.values_list("score", "parse_error", "parse_ok")) == {(score, code, score is not None)}
     assert rows.count() == 12
-    said = rows.first().detail["members"]
-    assert sorted(map(str, said.values())) == sorted(map(str, verdicts))
+    answer = rows.first().detail["members"]
+    assert sorted(map(str, answer.values())) == sorted(map(str, verdicts))
 
 
 @pytest.mark.parametrize(
@@ -78,59 +78,61 @@ def test_the_panel_rule_combines_the_members_scores(stored, rule, verdicts, scor
         ("mean", 1, [None, None], None, "no_quorum"),
     ],
 )
-def test_a_quorum_sets_how_many_members_must_give_a_score(stored, rule, quorum, verdicts, score, code):
-    condition, _ = make_panel(stored, rule, verdicts, quorum)
+def test_a_quorum_sets_how_many_members_must_give_a_score(stored_experiment, rule, quorum, verdicts, score, code):
+    condition, _ = make_panel(stored_experiment, rule, verdicts, quorum)
     rows = Grading.objects.filter(condition=condition)
     assert set(rows.values_list("score", "parse_error")) == {(score, code)}
-    votes = sum(said is not None for said in verdicts)
+    votes = sum(answer is not None for answer in verdicts)
     assert rows.count() == 12
     assert ("votes", f"{votes} of {len(verdicts)}") in rows.first().details
-    told = export_chunks(stored, "gradings", "jsonl")
-    exported = [json.loads(row) for row in b"".join(told).splitlines()]
+    lines = export_chunks(stored_experiment, "gradings", "jsonl")
+    exported = [json.loads(row) for row in b"".join(lines).splitlines()]
     assert {row["votes"] for row in exported if row["grader"] == f"by-{rule}"} == {votes}
     assert {row["votes"] for row in exported if row["grader"] != f"by-{rule}"} == {None}
 
 
 @pytest.mark.slow
-def test_a_quorum_ignores_failed_calls_and_is_lost_with_its_votes(stored):
-    condition, panel = make_panel(stored, "mean", [0, 4, 8], quorum=2)
+def test_a_quorum_ignores_failed_calls_and_is_lost_with_its_votes(stored_experiment):
+    condition, panel = make_panel(stored_experiment, "mean", [0, 4, 8], quorum=2)
     first, second, third = (
-        grade_conditions.find_condition(stored, member) for member in panel.graders.order_by("name")
+        grade_conditions.find_condition(stored_experiment, member) for member in panel.graders.order_by("name")
     )
     with allow_superseding():
         Grading.objects.filter(condition=third).delete()
     assert panels.refresh_panel(condition) == 12
     assert set(Grading.objects.filter(condition=condition).values_list("score", "detail__votes")) == {(2, 2)}
-    graded(second, None)
+    store_verdicts(second, None)
     panels.refresh_panel(condition)
     assert set(Grading.objects.filter(condition=condition).values_list("score", "parse_error")) == {(None, "no_quorum")}
-    assert condition.grade_condition_id != panels.add_panel(stored, _of_all(panel)).grade_condition_id
+    assert (
+        condition.grade_condition_id != panels.add_panel(stored_experiment, copy_panel_of_all(panel)).grade_condition_id
+    )
     assert first.pk in condition.parameters["members"]
 
 
-def _of_all(panel):
+def copy_panel_of_all(panel):
     other = Panel.objects.create(name=panel.name + "-of-all", rule=panel.rule)
     other.graders.set(panel.graders.all()[:2])
     return other
 
 
-def test_a_quorum_above_the_number_of_members_is_refused(stored):
+def test_a_quorum_above_the_number_of_members_is_refused(stored_experiment):
     with pytest.raises(PlanError, match="needs 3 scores and has 2 members"):
-        make_panel(stored, "mean", [0, 4], quorum=3)
+        make_panel(stored_experiment, "mean", [0, 4], quorum=3)
 
 
-def test_refreshing_a_panel_is_idempotent_and_follows_its_members(stored):
-    condition, panel = make_panel(stored, "mean", [0, 4])
+def test_refreshing_a_panel_is_idempotent_and_follows_its_members(stored_experiment):
+    condition, panel = make_panel(stored_experiment, "mean", [0, 4])
     assert panels.refresh_panel(condition) == 0
-    assert panels.add_panel(stored, panel) == condition
+    assert panels.add_panel(stored_experiment, panel) == condition
 
-    graded(grade_conditions.find_condition(stored, panel.graders.first()), 6)
-    assert panels.refresh_all_panels(stored) == 12
+    store_verdicts(grade_conditions.find_condition(stored_experiment, panel.graders.first()), 6)
+    assert panels.refresh_all_panels(stored_experiment) == 12
     assert set(Grading.objects.filter(condition=condition).values_list("score", flat=True)) == {5}
 
 
-def test_an_answer_waits_for_all_members(stored):
-    condition, _ = make_panel(stored, "mean", [0, 4])
+def test_an_answer_waits_for_all_members(stored_experiment):
+    condition, _ = make_panel(stored_experiment, "mean", [0, 4])
     member = Grading.objects.filter(condition__kind="judge").first()
     with allow_superseding():
         Grading.objects.filter(condition=condition).delete()
@@ -139,29 +141,29 @@ def test_an_answer_waits_for_all_members(stored):
     assert panels.refresh_panel(condition) == 11
 
 
-def test_members_with_different_scales_are_refused(stored):
+def test_members_with_different_scales_are_refused(stored_experiment):
     panel = Panel.objects.create(name="odd", rule="mean")
     panel.graders.set([make_grader("a"), make_grader("b", rubric=make_rubric("ten", scale_max=10))])
     with pytest.raises(PlanError, match="the same scale"):
-        panels.add_panel(stored, panel)
+        panels.add_panel(stored_experiment, panel)
 
 
-def test_a_panel_needs_two_judges_that_give_scores(stored):
+def test_a_panel_needs_two_judges_that_give_scores(stored_experiment):
     panel = Panel.objects.create(name="odd", rule="mean")
     panel.graders.set([make_grader("a")])
     with pytest.raises(PlanError, match="at least two"):
-        panels.add_panel(stored, panel)
+        panels.add_panel(stored_experiment, panel)
     duel = make_rubric("duel", "pairwise")
     panel.graders.set([make_grader("b", rubric=duel), make_grader("c", rubric=duel)])
     with pytest.raises(PlanError, match="give no scores"):
-        panels.add_panel(stored, panel)
+        panels.add_panel(stored_experiment, panel)
 
 
-def test_two_names_for_the_same_judge_are_refused_and_both_quoted(stored):
+def test_two_names_for_the_same_judge_are_refused_and_both_quoted(stored_experiment):
     one = make_grader("judge-a")
     twin = make_grader("judge-b", rubric=one.rubric, model=one.language_model, sampler=one.sampler)
-    graded(grade_conditions.get_or_create_condition(stored, one), 1)
+    store_verdicts(grade_conditions.get_or_create_condition(stored_experiment, one), 1)
     panel = Panel.objects.create(name="twins", rule="mean")
     panel.graders.set([one, twin])
     with pytest.raises(PlanError, match="judge-a and judge-b send the same requests"):
-        panels.add_panel(stored, panel)
+        panels.add_panel(stored_experiment, panel)

@@ -22,36 +22,36 @@ def draft(answered):
 
 
 @pytest.fixture
-def tried(answered, draft):
+def preview(answered, draft):
     return RubricPreview(draft, answered, make_model("judge"), make_sampler("cold", temperature=0, max_tokens=100))
 
 
-def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, tried):
-    run = request_preview(tried, by=answered.owner)
+def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, preview):
+    run = request_preview(preview, by=answered.owner)
     assert run.trials.count() == 3  # One answer for each of the three items.
     assert drain(judging(lambda request: 0.5 if "What is 1" in str(request.messages) else "Hm.")) == 3
     read_verdicts(answered)
-    found = list_previewed_verdicts(draft, Experiment.objects.all())
+    verdicts = list_previewed_verdicts(draft, Experiment.objects.all())
     assert sorted(
-        (one.verdict.score, one.verdict.error, one.verdict.reasoning) for one in found if one.verdict.score
+        (one.verdict.score, one.verdict.error, one.verdict.reasoning) for one in verdicts if one.verdict.score
     ) == [(0.5, "", "It is so.")]
-    assert [one.verdict.error for one in found if one.verdict.error] == ["no_json_object"] * 2
+    assert [one.verdict.error for one in verdicts if one.verdict.error] == ["no_json_object"] * 2
     assert not Grading.objects.exists()
     assert not GradeCondition.objects.exists()
     assert find_differences() == []
 
 
-def test_preview_calls_are_charged_to_the_experiments_budget(answered, tried):
+def test_preview_calls_are_charged_to_the_experiments_budget(answered, preview):
     answered.refresh_from_db()
     before = answered.spent_usd
-    request_preview(tried, by="test")
+    request_preview(preview, by="test")
     drain(judging())
     answered.refresh_from_db()
     assert answered.spent_usd - before == sum(
         Attempt.objects.filter(run__condition__stage="judge").values_list("cost_usd", flat=True)
     )
     Experiment.objects.filter(pk=answered.pk).update(max_usd=answered.spent_usd)
-    run = request_preview(tried, by="test")
+    run = request_preview(preview, by="test")
     drain(judging())
     run.refresh_from_db()
     assert (run.n_done, run.n_pending) == (3, 3)
@@ -84,21 +84,21 @@ def make_sparse_experiment(answered_items, blank=()):
 @pytest.mark.parametrize("kind", ["score", "pairwise"])
 def test_a_preview_selects_up_to_five_evenly_spaced_answered_items(db, kind, answers, blank, tried_items):
     experiment = make_sparse_experiment(answers, blank)
-    tried = RubricPreview(
+    preview = RubricPreview(
         make_rubric("fresh", kind, status="draft"), experiment, make_model("judge"), make_sampler("cold")
     )
-    found = tried.select_answers()
-    assert [subject.item.position for subject, _ in found] == tried_items
-    assert len({subject.run_id for subject, _ in found}) == min(2, len(found))
-    assert all((rival is not None) == (kind == "pairwise") for _, rival in found)
-    assert all(rival is None or rival.run_id != subject.run_id for subject, rival in found)
-    assert tried.select_answers() == found
+    verdicts = preview.select_answers()
+    assert [subject.item.position for subject, _ in verdicts] == tried_items
+    assert len({subject.run_id for subject, _ in verdicts}) == min(2, len(verdicts))
+    assert all((rival is not None) == (kind == "pairwise") for _, rival in verdicts)
+    assert all(rival is None or rival.run_id != subject.run_id for subject, rival in verdicts)
+    assert preview.select_answers() == verdicts
 
 
-def test_a_second_preview_samples_new_verdicts_on_the_same_answers(answered, draft, tried):
-    run = request_preview(tried, by="test")
+def test_a_second_preview_samples_new_verdicts_on_the_same_answers(answered, draft, preview):
+    run = request_preview(preview, by="test")
     drain(judging(0.0))
-    assert request_preview(tried, by="test") == run
+    assert request_preview(preview, by="test") == run
     assert drain(judging(1.0)) == 3
     subjects = [set(run.trials.filter(sample_idx=index).values_list("subject", flat=True)) for index in (0, 1)]
     assert subjects[0] == subjects[1]
@@ -107,11 +107,11 @@ def test_a_second_preview_samples_new_verdicts_on_the_same_answers(answered, dra
     ] * 3
 
 
-def test_a_cancelled_preview_is_not_restarted(answered, tried):
-    run = request_preview(tried, by="test")
+def test_a_cancelled_preview_is_not_restarted(answered, preview):
+    run = request_preview(preview, by="test")
     run_control.cancel(Run.objects.filter(pk=run.pk), by="test")
     with pytest.raises(PlanError, match="was cancelled, which is final"):
-        request_preview(tried, by="test")
+        request_preview(preview, by="test")
     assert set(run.trials.values_list("status", flat=True)) == {"cancelled"}
     assert find_differences() == []
 
@@ -126,16 +126,16 @@ def web(client, answered):
 
 
 @pytest.mark.slow
-def test_a_preview_shows_its_maximum_cost_and_needs_confirmation_above_the_threshold(web, answered, draft, tried):
+def test_a_preview_shows_its_maximum_cost_and_needs_confirmation_above_the_threshold(web, answered, draft, preview):
     address = reverse("admin:grading_app_rubric_try", args=[draft.pk])
-    choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk}
+    choice = {"experiment": answered.pk, "model": preview.model.pk, "sampler": preview.sampler.pk}
     Experiment.objects.update(confirm_above_usd=0)
     looked = web.post(address, choice | {"look": "Show cost"})
     cost = looked.context["cost"]
     assert (cost.calls, 0 < cost.ceiling_usd < 1) == (3, True)
     assert "3 calls, maximum cost" in looked.content.decode()
-    refused = web.post(address, choice)
-    assert "asks from $0" in str(refused.context["form"].errors["confirmed"])
+    response = web.post(address, choice)
+    assert "asks from $0" in str(response.context["form"].errors["confirmed"])
     assert not Run.objects.filter(condition__stage="judge").exists()
     web.post(address, choice | {"confirmed": "on"})
     run = Run.objects.get(condition__stage="judge")
@@ -144,54 +144,56 @@ def test_a_preview_shows_its_maximum_cost_and_needs_confirmation_above_the_thres
 
 
 @pytest.mark.slow
-def test_a_rubric_with_item_rubrics_is_previewed_with_an_approved_set(web, answered, tried):
+def test_a_rubric_with_item_rubrics_is_previewed_with_an_approved_set(web, answered, preview):
     own = make_rubric("own", status="draft", messages=[{"role": "user", "content": "{{item_rubric}} {{answer}}"}])
     texts = TextSet.objects.create(name="own", dataset=answered.dataset)
     for item in answered.dataset.items.all():
         ItemText.objects.create(text_set=texts, item=item, text=f"Rule of {item.key}. " * 50)
     address = reverse("admin:grading_app_rubric_try", args=[own.pk])
-    choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk, "texts": texts.pk}
+    choice = {"experiment": answered.pk, "model": preview.model.pk, "sampler": preview.sampler.pk, "texts": texts.pk}
     assert "texts" in web.post(address, choice).context["form"].errors  # The text set is a draft.
     item_rubrics.approve_texts(texts, by=answered.owner, reason="read")
     web.post(address, choice)
-    asked = []
-    drain(judging(lambda request: asked.append(str(request.messages)) or 1))
-    assert [sum(f"Rule of item-{n}." in text for text in asked) for n in range(3)] == [1, 1, 1]
+    requests = []
+    drain(judging(lambda request: requests.append(str(request.messages)) or 1))
+    assert [sum(f"Rule of item-{n}." in text for text in requests) for n in range(3)] == [1, 1, 1]
     run = Run.objects.get(condition__stage="judge")
     assert run.request_tokens > 200  # The longest text is counted.
     assert [one.verdict.score for one in list_previewed_verdicts(own, Experiment.objects.all())] == [1.0] * 3
 
 
-def test_a_pairwise_rubric_is_previewed_on_pairs_of_different_models(answered, tried):
-    pairs = RubricPreview(make_rubric("duel", kind="pairwise", status="draft"), answered, tried.model, tried.sampler)
+def test_a_pairwise_rubric_is_previewed_on_pairs_of_different_models(answered, preview):
+    pairs = RubricPreview(
+        make_rubric("duel", kind="pairwise", status="draft"), answered, preview.model, preview.sampler
+    )
     run = request_preview(pairs, by="test")
     for trial in run.trials.select_related("subject__run", "rival__run"):
         assert trial.subject.item_id == trial.rival.item_id
         assert trial.subject.run != trial.rival.run
 
 
-def test_an_impossible_preview_reports_the_reason_and_makes_no_calls(answered, tried, draft):
-    unpriced = RubricPreview(draft, answered, make_model("unpriced", input_price=None), tried.sampler)
+def test_an_impossible_preview_reports_the_reason_and_makes_no_calls(answered, preview, draft):
+    unpriced = RubricPreview(draft, answered, make_model("unpriced", input_price=None), preview.sampler)
     with pytest.raises(PlanError, match="has no price"):
         request_preview(unpriced, by="test")
     writer = make_rubric("author", kind="writer", status="draft", messages=[{"role": "user", "content": "{{input}}"}])
     for nothing in (writer, draft):
         assert (
-            RubricPreview(nothing, make_experiment(f"bare-{nothing.name}"), tried.model, tried.sampler)
+            RubricPreview(nothing, make_experiment(f"bare-{nothing.name}"), preview.model, preview.sampler)
             .estimate_cost()
             .calls
             == 0
         )
-    bare = RubricPreview(draft, make_experiment("bare", dataset=answered.dataset), tried.model, tried.sampler)
+    bare = RubricPreview(draft, make_experiment("bare", dataset=answered.dataset), preview.model, preview.sampler)
     with pytest.raises(PlanError, match="no answers to judge"):
         request_preview(bare, by="test")
     assert not Run.objects.filter(condition__stage="judge").exists()
 
 
 @pytest.mark.slow
-def test_only_users_who_may_spend_can_preview_a_rubric_in_the_admin(client, answered, draft, tried):
+def test_only_users_who_may_spend_can_preview_a_rubric_in_the_admin(client, answered, draft, preview):
     address = reverse("admin:grading_app_rubric_try", args=[draft.pk])
-    choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk}
+    choice = {"experiment": answered.pk, "model": preview.model.pk, "sampler": preview.sampler.pk}
     for name, offered in (("teammate", False), ("owner", True)):
         user = type(answered.owner).objects.get(username=name)
         user.is_staff = True

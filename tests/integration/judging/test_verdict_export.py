@@ -14,7 +14,7 @@ from tests.factories.engine import drain
 from tests.factories.judges import judging, make_grader, make_rubric
 
 
-def rows(experiment, table):
+def export_rows(experiment, table):
     text = b"".join(export_chunks(experiment, table, "jsonl")).decode()
     return [json.loads(line) for line in text.split("\n") if line]
 
@@ -28,7 +28,7 @@ def judged(answered, wave):
 
 
 def test_an_exported_grading_contains_its_judge_rubric_and_cost(judged):
-    (row, *others) = rows(judged, "gradings")
+    (row, *others) = export_rows(judged, "gradings")
     assert len(others) == 11
     assert {name: row[name] for name in ("grader", "rubric", "score", "score_raw", "parse_ok", "grade_reasoning")} == {
         "grader": "judge-a", "rubric": "standard", "score": 0.5, "score_raw": "0.5", "parse_ok": True,
@@ -42,15 +42,17 @@ def test_an_exported_grading_contains_its_judge_rubric_and_cost(judged):
 
 def test_gradings_of_rules_and_judges_share_one_table(judged):
     grade(judged, scorers=["exact_match"], by="test")
-    kinds = {(row["scorer"], row["grader"], row["grade_reasoning"]) for row in rows(judged, "gradings")}
+    kinds = {(row["scorer"], row["grader"], row["grade_reasoning"]) for row in export_rows(judged, "gradings")}
     assert kinds == {("", "judge-a", "It is so."), ("exact_match", None, None)}
 
 
 def test_the_trials_table_has_only_generation_and_attempts_have_a_stage(judged):
-    assert len(rows(judged, "trials")) == 12
-    stages = [row["stage"] for row in rows(judged, "attempts")]
+    assert len(export_rows(judged, "trials")) == 12
+    stages = [row["stage"] for row in export_rows(judged, "attempts")]
     assert (stages.count("generate"), stages.count("judge")) == (12, 12)
-    ledger = [row for row in rows(judged, "ledger") if row["stage"] == "judge"]  # One row for each quarter of an hour.
+    ledger = [
+        row for row in export_rows(judged, "ledger") if row["stage"] == "judge"
+    ]  # One row for each quarter of an hour.
     assert {row["model"] for row in ledger} == {"judge"}
     assert sum(row["attempts"] for row in ledger) == 12
 
@@ -59,8 +61,8 @@ def test_preferences_have_a_separate_table(answered, wave):
     request_verdicts(answered, [make_grader(rubric=make_rubric("duel", "pairwise"))], [wave], by="test")
     drain(judging(lambda request: {"winner": "B", "reasoning": "Better."}))
     read_verdicts(answered)
-    found = rows(answered, "preferences")
-    assert len(found) == 12
-    assert {(row["winner"], row["grade_reasoning"], row["parse_ok"]) for row in found} == {("b", "Better.", True)}
-    assert {frozenset((row["model"], row["rival_model"])) for row in found} == {frozenset({"small", "large"})}
-    assert rows(answered, "gradings") == []
+    rows = export_rows(answered, "preferences")
+    assert len(rows) == 12
+    assert {(row["winner"], row["grade_reasoning"], row["parse_ok"]) for row in rows} == {("b", "Better.", True)}
+    assert {frozenset((row["model"], row["rival_model"])) for row in rows} == {frozenset({"small", "large"})}
+    assert export_rows(answered, "gradings") == []

@@ -21,7 +21,7 @@ from runs_app.simulator.judge_behaviour import RequestedVerdict, vary_format
 from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.factories.judges import make_grader, make_rubric
-from tests.integration.judging.test_over_the_simulated_provider import drained
+from tests.integration.judging.test_judging_over_http import drain_over_http
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
@@ -37,8 +37,8 @@ def make_answers():
     experiment = factories.make_experiment(
         "judged", dataset=factories.make_dataset("many", ITEMS), models=models, samples=SAMPLES, max_usd=None
     )
-    for at, run in enumerate(factories.make_runs(experiment, status="done")):
-        factories.plan_trials(run, answer=lambda item, _, index, at=at: f"{item.key} says {index}, {at}")
+    for number, run in enumerate(factories.make_runs(experiment, status="done")):
+        factories.plan_trials(run, answer=lambda item, _, index, number=number: f"{item.key} says {index}, {number}")
     write_generation_calls(experiment)
     return experiment
 
@@ -66,27 +66,27 @@ def write_generation_calls(experiment):
 def make_judges(base_url):
     endpoint = factories.make_endpoint("rehearsal", base_url=base_url, max_concurrency=64, is_free=True)
     model = factories.make_model("judge", endpoint=endpoint)
-    parts = [{"name": name, "score": at} for at, name in enumerate(NAMES)]
+    parts = [{"name": name, "score": number} for number, name in enumerate(NAMES)]
     criteria = [{"name": name} for name in NAMES]
     rubrics = [make_rubric(kind, kind, criteria=criteria, labels=parts) for kind in KINDS]
     return [make_grader(f"judge-{rubric.kind}", rubric=rubric, model=model) for rubric in rubrics]
 
 
-def expected_code(rubric, subject, rival):
+def compute_expected_code(rubric, subject, rival):
     """Return the error code of the simulated judge's reply on this answer or pair."""
-    told = judge_prompt.build_rubric_variables(rubric.content) | judge_prompt.build_answer_variables(
+    variables = judge_prompt.build_rubric_variables(rubric.content) | judge_prompt.build_answer_variables(
         subject.answer, rival and rival.answer
     )
-    turns = prompts.render(rubric.messages, told | {"input": subject.item.input, "target": subject.item.target})
+    turns = prompts.render(rubric.messages, variables | {"input": subject.item.input, "target": subject.item.target})
     texts = [turn["content"] for turn in turns]
     if rubric.kind == "pairwise":
-        texts[-1] += f"\n\n{told['verdict_form']}"
+        texts[-1] += f"\n\n{variables['verdict_form']}"
     dice = random.Random("\x1f".join((str(SEED), "vendor/judge", "\n\n".join(texts))))
     names = NAMES if rubric.kind in ("criteria", "label") else ()
     return vary_format(RequestedVerdict(rubric.kind, names), (0, 1), dice)[1]
 
 
-def stored():
+def iterate_stored():
     """Return (rubric, answer, other answer or None, code, whether a value exists) of all verdicts."""
     trials = Trial.objects.select_related("item").in_bulk()
     for row in Grading.objects.select_related("condition__rubric"):
@@ -101,19 +101,19 @@ def test_eight_thousand_replies_of_all_shapes_are_stored_with_their_codes():
     with simulator_process(SimulatorConfig(seed=SEED, judge="assorted")) as provider:
         experiment = make_answers()
         request_verdicts(experiment, make_judges(provider.url), [experiment.waves.get()], by="test")
-        assert drained() == 4 * ANSWERS
+        assert drain_over_http() == 4 * ANSWERS
         assert provider.counters()["requests"] == 4 * ANSWERS
     reports = read_verdicts(experiment)
     assert [report.read for report in reports] == [ANSWERS] * 4
 
-    seen = Counter()
-    for rubric, subject, rival, code, has_value in stored():
-        assert code == expected_code(rubric, subject, rival), (rubric.kind, subject.answer)
+    n_by_code = Counter()
+    for rubric, subject, rival, code, has_value in iterate_stored():
+        assert code == compute_expected_code(rubric, subject, rival), (rubric.kind, subject.answer)
         assert has_value == (not code)
-        seen[rubric.kind, code] += 1
-    assert seen.total() == 4 * ANSWERS
+        n_by_code[rubric.kind, code] += 1
+    assert n_by_code.total() == 4 * ANSWERS
     for kind in KINDS:
-        assert sum(n for (of, _), n in seen.items() if of == kind) == ANSWERS
-    assert len(seen) == 21  # Each kind has its values, two format codes, and one to three codes of its own.
-    assert min(seen.values()) > ANSWERS / 100
+        assert sum(n for (of, _), n in n_by_code.items() if of == kind) == ANSWERS
+    assert len(n_by_code) == 21  # Each kind has its values, two format codes, and one to three codes of its own.
+    assert min(n_by_code.values()) > ANSWERS / 100
     assert find_differences() == []

@@ -43,7 +43,7 @@ def people():
 
 @shared_rows
 def lab(people_of_file):
-    """A private running experiment: three items rated twice on one dimension, one failed trial, a draft dataset."""
+    """Return a private running experiment: three items rated twice, one failed trial, a draft dataset."""
     people = people_of_file
     dimension = factories.make_dimension("valence", labels={"1": "Very low", "7": "Very high"})
     prompt = factories.make_prompt(
@@ -65,7 +65,7 @@ def lab(people_of_file):
 
 
 def _draft(curator):
-    """A draft dataset with an image."""
+    """Return a draft dataset with an image."""
     image = Asset.objects.create(sha256="ab" * 32, format="png", width=1, height=1, size=4)
     for path in (image.file, image.thumbnail_file):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def _draft(curator):
 
 
 def _queue(people, dimension):
-    """An open queue with an image first; the rater has started."""
+    """Return an open queue with an image first; the rater has started."""
     image = make_image(1)
     dataset = factories.make_dataset("rated", [{"key": "seen", "image": image}])
     queue = make_queue("looking", owner=people["owner"], dataset=dataset, dimensions=[dimension], raters_wanted=2)
@@ -99,7 +99,7 @@ def _ticks(run):
 
 @pytest.fixture
 def nasty_lab(people):
-    """Hostile text in every field that users, files and models can fill."""
+    """Return a lab with hostile text in every field that users, files and models can fill."""
     dataset = factories.make_dataset("nasty", [{"key": NASTY, "input": NASTY, "target": NASTY, "category": NASTY}])
     dimension = factories.make_dimension("valence", title=NASTY, instructions=NASTY, labels={"1": NASTY})
     endpoint = factories.make_endpoint("lab", pause_reason=NASTY, paused_until=timezone.now() + timedelta(hours=1))

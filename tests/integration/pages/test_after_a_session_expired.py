@@ -4,12 +4,12 @@ import pytest
 from django.urls import reverse
 
 from evalsite.lib.web.addresses import accepts_get, find_nearest_page
-from tests.integration.pages.test_access_matrix import MATRIX, served, values_of
+from tests.integration.pages.test_access_matrix import MATRIX, build_url_values, list_served_names
 
 SITE = "http://testserver"
 
 
-def signed_in_again(client, person, address):
+def sign_in_again(client, person, address):
     """Return the address to which a user is redirected after signing in."""
     person.set_password("long enough to be a password")
     person.save()
@@ -19,44 +19,46 @@ def signed_in_again(client, person, address):
 
 @pytest.mark.parametrize("name", [name for name, row in MATRIX.items() if row.method == "post" and name != "logout"])
 def test_a_form_sent_after_expiry_leads_to_a_page(name, lab, client):
-    row, known = MATRIX[name], values_of(lab)
-    address = reverse(name, args=[known.get(word, word) for word in row.args.split()])
-    assert not accepts_get_at(address)
-    refused = client.post(address)
-    assert refused.status_code == 302
-    response = signed_in_again(client, lab.people["operator"], refused["Location"])
+    row, url_values = MATRIX[name], build_url_values(lab)
+    address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
+    assert not leads_to_itself(address)
+    refused_response = client.post(address)
+    assert refused_response.status_code == 302
+    response = sign_in_again(client, lab.people["operator"], refused_response["Location"])
     assert response.status_code != 405
     assert response.request["REQUEST_METHOD"] == "GET"
 
 
-def accepts_get_at(address):
+def leads_to_itself(address):
     return find_nearest_page(address) == address
 
 
-@pytest.mark.parametrize("name", [name for name in served() if MATRIX[name].method == "get"])
+@pytest.mark.parametrize("name", [name for name in list_served_names() if MATRIX[name].method == "get"])
 def test_signing_in_returns_to_the_requested_page(name, lab):
-    row, known = MATRIX[name], values_of(lab)
-    address = reverse(name, args=[known.get(word, word) for word in row.args.split()])
-    assert accepts_get_at(address)
+    row, url_values = MATRIX[name], build_url_values(lab)
+    address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
+    assert leads_to_itself(address)
 
 
 def test_the_page_of_the_form_is_shown_again_with_its_filters(lab, client):
     page = f"{reverse('experiment_progress', args=['pilot'])}?wave=1"
-    refused = client.post(reverse("experiment_steer", args=["pilot", "pause"]), headers={"Referer": SITE + page})
-    response = signed_in_again(client, lab.people["owner"], refused["Location"])
+    refused_response = client.post(
+        reverse("experiment_steer", args=["pilot", "pause"]), headers={"Referer": SITE + page}
+    )
+    response = sign_in_again(client, lab.people["owner"], refused_response["Location"])
     assert (response.status_code, response.request["PATH_INFO"]) == (200, page.partition("?")[0])
     assert response.request["QUERY_STRING"] == "wave=1"
 
 
 def test_a_page_of_another_site_is_never_a_redirect_target(lab, client):
     address = reverse("experiment_archive", args=["pilot"])
-    refused = client.post(address, headers={"Referer": "https://evil.example/experiments/pilot/"})
-    assert refused["Location"] == "/accounts/login/?next=/experiments/pilot/"
+    refused_response = client.post(address, headers={"Referer": "https://evil.example/experiments/pilot/"})
+    assert refused_response["Location"] == "/accounts/login/?next=/experiments/pilot/"
 
 
 def test_an_old_link_to_a_post_only_url_leads_to_its_parent_page(lab, client):
     address = f"/accounts/login/?next={reverse('experiment_archive', args=['pilot'])}"
-    response = signed_in_again(client, lab.people["owner"], address)
+    response = sign_in_again(client, lab.people["owner"], address)
     assert (response.status_code, response.request["PATH_INFO"]) == (200, "/experiments/pilot/")
 
 

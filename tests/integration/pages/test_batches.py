@@ -31,7 +31,7 @@ def batch(lab):
 
 
 @pytest.fixture
-def all_in_the_admin(lab):
+def select_all_in_the_admin(lab):
     get_user_model().objects.update(is_staff=True)
 
 
@@ -136,18 +136,18 @@ def test_the_workers_page_lists_open_batches_of_visible_experiments(lab, batch, 
 
 
 def test_the_list_is_filtered_by_state_endpoint_experiment_and_run_in_the_url(lab, batch, as_):
-    client, here = as_("owner"), f"/batches/{batch.pk}/"
+    client, address = as_("owner"), f"/batches/{batch.pk}/"
     run, slug, endpoint = lab.run.pk, lab.experiment.slug, lab.model.endpoint.name
     for query in ("", "status=open", "status=submitted", f"run={run}", f"experiment={slug}", f"endpoint={endpoint}"):
-        assert here in client.get(f"/batches/?{query}").content.decode(), query
+        assert address in client.get(f"/batches/?{query}").content.decode(), query
     for query in ("status=failed", f"run={run + 1}", "experiment=another"):
         page = client.get(f"/batches/?{query}").content.decode()
-        assert here not in page, query
+        assert address not in page, query
         assert "Clear" in page
-    assert here not in as_("researcher").get("/batches/").content.decode()
+    assert address not in as_("researcher").get("/batches/").content.decode()
 
 
-def test_a_longer_list_needs_no_more_queries(lab, batch, as_, all_in_the_admin):
+def test_a_longer_list_needs_no_more_queries(lab, batch, as_, select_all_in_the_admin):
     client, addresses = as_("owner"), ("/batches/", "/admin/runs_app/providerbatch/")
     counts = []
     for _ in range(2):
@@ -161,7 +161,7 @@ def test_a_longer_list_needs_no_more_queries(lab, batch, as_, all_in_the_admin):
     assert counts[:2] == counts[2:]
 
 
-def test_the_admin_shows_a_batch_read_only(lab, batch, as_, all_in_the_admin):
+def test_the_admin_shows_a_batch_read_only(lab, batch, as_, select_all_in_the_admin):
     client, address = as_("owner"), f"/admin/runs_app/providerbatch/{batch.pk}/change/"
     page = client.get(address).content.decode()
     assert "batch_&lt;b&gt;77" in page
@@ -171,20 +171,25 @@ def test_the_admin_shows_a_batch_read_only(lab, batch, as_, all_in_the_admin):
     assert f"/runs/{lab.run.pk}/" not in as_("researcher").get("/admin/runs_app/providerbatch/").content.decode()
 
 
-def test_cancelling_in_the_admin_needs_a_reason_and_is_the_same_transition(lab, batch, as_, all_in_the_admin):
-    address, asked = "/admin/runs_app/providerbatch/", {"action": "cancel", "_selected_action": [batch.pk], "index": 0}
+def test_cancelling_in_the_admin_needs_a_reason_and_is_the_same_transition(lab, batch, as_, select_all_in_the_admin):
+    address, form_data = (
+        "/admin/runs_app/providerbatch/",
+        {"action": "cancel", "_selected_action": [batch.pk], "index": 0},
+    )
     Experiment.objects.update(sharing="group")
-    as_("researcher").post(address, asked | {"confirmed": "1", "reason": "not mine"})
+    as_("researcher").post(address, form_data | {"confirmed": "1", "reason": "not mine"})
     client = as_("owner")
-    assert "Enter a reason" in client.post(address, asked | {"confirmed": "1"}).content.decode()
+    assert "Enter a reason" in client.post(address, form_data | {"confirmed": "1"}).content.decode()
     batch.refresh_from_db()
     assert batch.status == "submitted"
-    client.post(address, asked | {"confirmed": "1", "reason": "a wrong prompt"})
+    client.post(address, form_data | {"confirmed": "1", "reason": "a wrong prompt"})
     batch.refresh_from_db()
     assert (batch.status, Run.objects.get(pk=lab.run.pk).status) == ("cancelling", "paused")
     assert [change.reason for change in batch.history] == ["a wrong prompt"]
-    again = client.post(address, asked | {"confirmed": "1", "reason": "again"}, follow=True).content.decode()
-    assert "was not cancelled" in again
+    second_response = client.post(
+        address, form_data | {"confirmed": "1", "reason": "again"}, follow=True
+    ).content.decode()
+    assert "was not cancelled" in second_response
 
 
 def test_a_batched_run_has_no_concurrency_field(lab, batch, as_):

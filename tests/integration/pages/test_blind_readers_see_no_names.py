@@ -1,6 +1,6 @@
 """Every address of the site, opened by a blind reader: no byte names a model of the experiment.
 
-A page that is added later has an address, so this file tries it too. Without a mark, the page asks first.
+The tests find addresses in the URL configuration, so they include pages that are added later.
 """
 
 import re
@@ -25,7 +25,7 @@ from tests import factories
 from tests.factories.files import run_in_this_process
 from tests.factories.queues import make_queue
 from tests.integration.pages.conftest import Lab, _draft
-from tests.integration.pages.test_access_matrix import MATRIX, served, values_of
+from tests.integration.pages.test_access_matrix import MATRIX, build_url_values, list_served_names
 
 NAMES = ("grampus", "narwhal", "skerry", "gemini", "fathom")
 """Parts of the names of models, their slugs, the endpoint, its address and provider, and the served provider."""
@@ -36,8 +36,8 @@ MAX_ADDRESSES = 200
 
 
 @pytest.fixture(autouse=True)
-def bundles_in_this_process(monkeypatch):
-    """Another process would not see the rows of the test."""
+def write_bundles_in_this_process(monkeypatch):
+    """Write bundles in this process, because another process cannot see the rows of the test."""
     monkeypatch.setattr("grading_app.views.bundles.stream_command", run_in_this_process)
 
 
@@ -74,22 +74,22 @@ def lab(people, settings, tmp_path):
     return Lab(people, study, runs[0], trials[0], trials[-1], study.language_models.first(), draft, queue)
 
 
-def addresses_of(lab):
+def list_addresses(lab):
     """Return every address of the site with its method, for this experiment."""
-    known = values_of(lab)
+    url_values = build_url_values(lab)
     tomorrow = timezone.now() + timedelta(days=1)
     _, token = ShareLink.create(lab.experiment, ShareLink.Scope.values[0], tomorrow, label="", by=lab.people["owner"])
-    known |= {"token": token, "one": "1"}
-    made = []
-    for name in served():
+    url_values |= {"token": token, "one": "1"}
+    addresses = []
+    for name in list_served_names():
         row = MATRIX[name]
         of_draft = name in ("dataset_edit", "dataset_norms", "item_detail", "item_text", "item_act")
-        values = known | ({"one": lab.draft.version} if of_draft else {})
-        made.append((row.method, reverse(name, args=[values.get(word, word) for word in row.args.split()])))
-    return made
+        values = url_values | ({"one": lab.draft.version} if of_draft else {})
+        addresses.append((row.method, reverse(name, args=[values.get(word, word) for word in row.args.split()])))
+    return addresses
 
 
-def with_choices(lab):
+def list_addresses_with_choices(lab):
     """Return addresses whose parameters choose other rows, files or styles."""
     first, second = lab.experiment.conditions.order_by("pk").values_list("pk", flat=True)[:2]
     trials, compare = reverse("trial_list"), f"{reverse('compare')}?a=study:{first}&b=study:{second}"
@@ -109,7 +109,7 @@ def with_choices(lab):
     ]  # fmt: skip
 
 
-def addresses_of_admin(lab):
+def iterate_admin_addresses(lab):
     for model in admin.site._registry:
         stem = f"admin:{model._meta.app_label}_{model._meta.model_name}"
         yield reverse(f"{stem}_changelist")
@@ -118,18 +118,18 @@ def addresses_of_admin(lab):
     yield reverse("admin:index")
 
 
-def bytes_of(response):
+def read_response(response):
     body = b"".join(response.streaming_content) if response.streaming else response.content
     head = "\n".join(f"{name}: {value}" for name, value in response.headers.items())
     return f"{head}\n{body.decode('utf-8', 'replace')}"
 
 
-def named_in(response):
-    text = bytes_of(response).lower()
+def find_names(response):
+    text = read_response(response).lower()
     return [name for name in NAMES if name in text]
 
 
-def aggregated(client, address):
+def open_when_computed(client, address):
     response = client.get(address)
     if waiting := list(CachedAggregate.objects.filter(computed_at=None).values_list("pk", flat=True)):
         compute_aggregates(waiting)
@@ -140,33 +140,33 @@ def aggregated(client, address):
 @pytest.mark.parametrize("person", ["owner", pytest.param("operator", marks=pytest.mark.slow)])
 def test_no_address_of_the_site_names_a_model_to_a_blind_reader(person, lab, as_):
     BlindReading.start(lab.experiment, lab.people[person])
-    reader, asked = as_(person), 0
-    for method, address in addresses_of(lab) + [("get", one) for one in with_choices(lab)]:
+    reader, n_asked = as_(person), 0
+    for method, address in list_addresses(lab) + [("get", one) for one in list_addresses_with_choices(lab)]:
         if OF_THE_SITE.match(address):
             continue
         with transaction.atomic():
             response = getattr(reader, method)(address)
-            assert not named_in(response), (method, address)
-            asked += response.status_code in (200, 403) and QUESTION in bytes_of(response)
+            assert not find_names(response), (method, address)
+            n_asked += response.status_code in (200, 403) and QUESTION in read_response(response)
             transaction.set_rollback(True)
-    assert asked > 40, "pages with names ask first"
+    assert n_asked > 40, "pages with names ask first"
 
 
 @pytest.mark.slow
 def test_the_same_addresses_name_models_to_other_readers(lab, as_):
-    reader, named = as_("operator"), 0
-    for method, address in addresses_of(lab):
+    reader, n_named = as_("operator"), 0
+    for method, address in list_addresses(lab):
         if method == "get" and not OF_THE_SITE.match(address):
-            named += bool(named_in(reader.get(address)))
-    assert named > 20, "the names would have been found"
+            n_named += bool(find_names(reader.get(address)))
+    assert n_named > 20, "the names would have been found"
 
 
 def test_no_page_of_the_admin_names_a_model_of_the_experiment(lab, as_):
     BlindReading.start(lab.experiment, lab.people["operator"])
     reader = as_("operator")
-    for address in addresses_of_admin(lab):
+    for address in iterate_admin_addresses(lab):
         if not re.search(r"/runs_app/(endpoint|languagemodel)/", address):
-            assert not named_in(reader.get(address)), address
+            assert not find_names(reader.get(address)), address
     assert QUESTION in reader.get(reverse("admin:runs_app_run_changelist")).content.decode()
     assert QUESTION not in reader.get(reverse("admin:runs_app_prompt_changelist")).content.decode()
 
@@ -178,20 +178,20 @@ def test_no_link_figure_or_file_of_an_open_page_names_a_model(lab, as_):
     waiting = [
         reverse(name, args=["study"]) for name in ("experiment_results", "experiment_matrix", "experiment_analysis")
     ]
-    waiting += with_choices(lab)
-    seen, opened, pictures, files = set(waiting), 0, 0, 0
-    while waiting and (opened := opened + 1) < MAX_ADDRESSES:
+    waiting += list_addresses_with_choices(lab)
+    visited, n_opened, pictures, files = set(waiting), 0, 0, 0
+    while waiting and (n_opened := n_opened + 1) < MAX_ADDRESSES:
         address = waiting.pop(0)
-        response = aggregated(reader, address)
-        text = bytes_of(response)
+        response = open_when_computed(reader, address)
+        text = read_response(response)
         assert not [name for name in NAMES if name in text.lower()], address
         pictures += ".svg" in address and response.status_code == 200
         files += "format=" in address and response.status_code == 200
-        found = {unescape(one).partition("#")[0] for one in re.findall(r'(?:href|src|hx-get)="([^"]+)"', text)}
-        found = {f"{address.partition('?')[0]}{one}" if one.startswith("?") else one for one in found}
-        new = sorted(one for one in found - seen if one.startswith("/") and not OF_THE_SITE.match(one))
+        links = {unescape(one).partition("#")[0] for one in re.findall(r'(?:href|src|hx-get)="([^"]+)"', text)}
+        links = {f"{address.partition('?')[0]}{one}" if one.startswith("?") else one for one in links}
+        new = sorted(one for one in links - visited if one.startswith("/") and not OF_THE_SITE.match(one))
         new = [one for one in new if not one.startswith(("/static/", "/admin/"))]
-        seen |= set(new)
+        visited |= set(new)
         waiting += new
     assert pictures > 10, "figures were drawn"
     assert files > 10, "tables were written"
@@ -225,7 +225,7 @@ def test_a_live_part_of_an_open_page_asks_for_the_whole_page(lab, as_):
     BlindReading.start(lab.experiment, lab.people["owner"])
     answer = as_("owner").get(reverse("experiment_progress", args=["study"]), headers={"HX-Request": "true"})
     assert answer.headers["HX-Refresh"] == "true"
-    assert not named_in(answer)
+    assert not find_names(answer)
 
 
 @pytest.mark.parametrize("name", ["batch_list", "trial_list"])
@@ -239,6 +239,6 @@ def test_a_list_of_another_experiment_opens(name, lab, as_):
 def test_pages_of_another_experiment_open(lab, as_):
     other = factories.make_experiment("other", owner=lab.people["owner"])
     BlindReading.start(other, lab.people["owner"])
-    for method, address in addresses_of(lab):
+    for method, address in list_addresses(lab):
         if method == "get" and "/study/" in address:
-            assert QUESTION not in bytes_of(as_("owner").get(address)), address
+            assert QUESTION not in read_response(as_("owner").get(address)), address

@@ -20,24 +20,26 @@ def model(people):
     return factories.make_model("small")
 
 
-def noted(row):
+def list_changes(row):
     changes = StatusChange.objects.for_row(row).order_by("pk")
     return [(one.what, one.from_value, one.to_value, one.actor, one.reason) for one in changes]
 
 
-def as_sent(form_of, row, **changes):
-    """Return what the row's form sends, with these changes."""
-    read = model_to_dict(row, form_of.Meta.fields) | {"provider_routes": ""} | changes
-    return {name: value for name, value in read.items() if value is not None}
+def build_form_data(form_of, row, **changes):
+    """Return the data that the row's form submits, with these changes."""
+    initial = model_to_dict(row, form_of.Meta.fields) | {"provider_routes": ""} | changes
+    return {name: value for name, value in initial.items() if value is not None}
 
 
 def test_prices_and_limits_changed_on_pages_have_a_history_with_the_reason(model, as_):
     operator = as_("operator")
     address = f"/endpoints/models/{model.pk}/edit/"
     assert "No changes yet" in operator.get(address).content.decode()
-    sent = as_sent(LanguageModelForm, model, input_price="3.5", cache_read_price="0.1", reason="the list of May")
-    assert operator.post(address, sent).status_code == 302
-    assert noted(model) == [
+    form_data = build_form_data(
+        LanguageModelForm, model, input_price="3.5", cache_read_price="0.1", reason="the list of May"
+    )
+    assert operator.post(address, form_data).status_code == 302
+    assert list_changes(model) == [
         ("input price", "1", "3.5", "operator", "the list of May"),
         ("cache read price", "none", "0.1", "operator", "the list of May"),
     ]
@@ -45,9 +47,11 @@ def test_prices_and_limits_changed_on_pages_have_a_history_with_the_reason(model
     assert "the list of May" in page
     assert "input price" in page
     address = f"/endpoints/{model.endpoint_id}/edit/"
-    sent = as_sent(EndpointForm, model.endpoint, max_concurrency=4, requests_per_minute=60, is_active=False)
-    operator.post(address, {name: value for name, value in sent.items() if value is not False})
-    assert noted(model.endpoint) == [
+    form_data = build_form_data(
+        EndpointForm, model.endpoint, max_concurrency=4, requests_per_minute=60, is_active=False
+    )
+    operator.post(address, {name: value for name, value in form_data.items() if value is not False})
+    assert list_changes(model.endpoint) == [
         ("max concurrency", "16", "4", "operator", ""),
         ("active", "yes", "no", "operator", ""),
         ("requests per minute", "none", "60", "operator", ""),
@@ -56,25 +60,25 @@ def test_prices_and_limits_changed_on_pages_have_a_history_with_the_reason(model
 
 
 def test_saving_an_unchanged_form_changes_nothing(model, as_):
-    """Return what a browser would send; a date that it cannot parse stays empty."""
+    """The form data are those of a browser, which leaves a date empty if it cannot parse it."""
     LanguageModel.objects.update(price_date="2026-05-01", price_source="a list", batch_discount="0.25")
     operator, address = as_("operator"), f"/endpoints/models/{model.pk}/edit/"
     fields = operator.get(address).context["form"]
-    shown = {field.html_name: field.value() for field in fields if field.value() not in (None, False)}
-    shown["price_date"] = re.search(r'name="price_date" value="(\d{4}-\d\d-\d\d)"', str(fields["price_date"]))[1]
-    assert operator.post(address, shown).status_code == 302
-    assert noted(model) == []
+    values = {field.html_name: field.value() for field in fields if field.value() not in (None, False)}
+    values["price_date"] = re.search(r'name="price_date" value="(\d{4}-\d\d-\d\d)"', str(fields["price_date"]))[1]
+    assert operator.post(address, values).status_code == 302
+    assert list_changes(model) == []
 
 
 def test_commands_record_changes_with_the_named_author(model):
-    given = {"user": "operator", "reason": "slower"}
+    options = {"user": "operator", "reason": "slower"}
     call_command("endpoint", "set", "lab", "--max-concurrency", "8", "--user", "operator", "--reason", "slower")
     call_command("endpoint", "set", "fresh", "--free", "--base-url", "http://127.0.0.1:9/v1")
     call_command("model", "set", "small", "--input-price", "2", "--price-source", "a contract", "--user", "operator")
-    assert noted(model.endpoint) == [("max concurrency", "16", "8", *given.values())]
-    (creation,) = noted(Endpoint.objects.get(name="fresh"))
+    assert list_changes(model.endpoint) == [("max concurrency", "16", "8", *options.values())]
+    (creation,) = list_changes(Endpoint.objects.get(name="fresh"))
     assert (creation[2], creation[3][:12]) == ("created", "command line")
-    assert {change[:4] for change in noted(model)} >= {
+    assert {change[:4] for change in list_changes(model)} >= {
         ("input price", "1", "2", "operator"), ("price source", "test", "a contract", "operator"),
     }  # fmt: skip
 
@@ -85,21 +89,21 @@ def test_a_copied_list_price_is_recorded_and_unchanged_prices_are_not(model, as_
     before = {"input_price": Decimal(1), "output_price": Decimal(2)}
     listed = price_list.Repricing(unread, before, before | {"input_price": Decimal("2.5")})
     assert price_list.apply_repricings([listed], by=people["operator"]) == 1
-    assert [change[0] for change in noted(model)] == ["input price", "price source", "price date"]
-    assert noted(model)[0][:4] == ("input price", "1", "2.5", "operator")
+    assert [change[0] for change in list_changes(model)] == ["input price", "price source", "price date"]
+    assert list_changes(model)[0][:4] == ("input price", "1", "2.5", "operator")
     assert LanguageModel.objects.get().max_output_tokens == 50
 
 
 def test_the_admin_records_changes_and_deletions(model, client):
     client.force_login(factories.make_user("root", superuser=True))
-    sent = as_sent(LanguageModelForm, model, output_price="4")
-    assert client.post(f"/admin/runs_app/languagemodel/{model.pk}/change/", sent).status_code == 302
-    assert noted(model) == [("output price", "2", "4", "root", "")]
+    form_data = build_form_data(LanguageModelForm, model, output_price="4")
+    assert client.post(f"/admin/runs_app/languagemodel/{model.pk}/change/", form_data).status_code == 302
+    assert list_changes(model) == [("output price", "2", "4", "root", "")]
     assert "output price" in client.get(f"/admin/runs_app/languagemodel/{model.pk}/change/").content.decode()
     assert client.get("/admin/runs_app/languagemodel/add/").status_code == 200
     client.post(f"/admin/runs_app/languagemodel/{model.pk}/delete/", {"post": "yes"})
     assert not LanguageModel.objects.exists()
-    assert noted(model)[-1] == ("status", "small", "deleted", "root", "")
+    assert list_changes(model)[-1] == ("status", "small", "deleted", "root", "")
 
 
 @pytest.mark.parametrize(

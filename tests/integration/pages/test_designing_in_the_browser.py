@@ -24,7 +24,7 @@ def parts(people):
 
 
 @pytest.fixture
-def entered(parts):
+def form_data(parts):
     return {
         "slug": "first-try",
         "title": "A first try",
@@ -44,8 +44,8 @@ def entered(parts):
     }
 
 
-def test_the_form_creates_a_draft_owned_by_the_user(entered, as_, people):
-    response = as_("researcher").post(NEW, entered)
+def test_the_form_creates_a_draft_owned_by_the_user(form_data, as_, people):
+    response = as_("researcher").post(NEW, form_data)
     experiment = Experiment.objects.get(slug="first-try")
     assert response.url == f"/experiments/{experiment.slug}/"
     assert (experiment.owner, experiment.status, experiment.samples) == (people["researcher"], "draft", 4)
@@ -74,28 +74,28 @@ def test_the_form_creates_a_draft_owned_by_the_user(entered, as_, people):
         ("scorers", ["no-such-scorer"], "not one of the available choices"),
     ],
 )
-def test_an_error_is_at_its_field_and_nothing_is_saved(entered, as_, field, value, said):
-    response = as_("researcher").post(NEW, {**entered, field: value})
+def test_an_error_is_at_its_field_and_nothing_is_saved(form_data, as_, field, value, said):
+    response = as_("researcher").post(NEW, {**form_data, field: value})
     assert response.status_code == 200
     assert said in " ".join(response.context["form"].errors[field])
     assert f'aria-describedby="id_{field}' in response.content.decode() or field in response.content.decode()
     assert not Experiment.objects.exists()
 
 
-def test_the_limit_of_failures_is_set_on_the_page_and_has_a_default(entered, as_):
+def test_the_limit_of_failures_is_set_on_the_page_and_has_a_default(form_data, as_):
     client = as_("researcher")
     page = client.get(NEW).content.decode()
     assert "Failure rate that stops a run" in page
     assert "with 95 % confidence" in page
-    client.post(NEW, entered | {"stop_failure_rate": "0.2", "stop_after_attempts": "50"})
-    client.post(NEW, entered | {"slug": "second-try", "stop_failure_rate": "", "stop_after_attempts": ""})
+    client.post(NEW, form_data | {"stop_failure_rate": "0.2", "stop_after_attempts": "50"})
+    client.post(NEW, form_data | {"slug": "second-try", "stop_failure_rate": "", "stop_after_attempts": ""})
     limits = Experiment.objects.order_by("pk").values_list("stop_failure_rate", "stop_after_attempts")
     assert list(limits) == [(0.2, 50), (0.05, 20)]
 
 
-def test_a_name_in_use_is_refused(entered, as_):
-    as_("researcher").post(NEW, entered)
-    response = as_("owner").post(NEW, entered)
+def test_a_name_in_use_is_refused(form_data, as_):
+    as_("researcher").post(NEW, form_data)
+    response = as_("owner").post(NEW, form_data)
     assert "not available" in " ".join(response.context["form"].errors["slug"])
 
 
@@ -114,18 +114,20 @@ def test_an_empty_site_says_where_to_create_each_part(as_):
         assert f'<a href="{address}">' in text
 
 
-def test_an_inactive_model_is_offered_only_if_the_draft_has_it(entered, parts, as_):
-    as_("researcher").post(NEW, entered)
+def test_an_inactive_model_is_offered_only_if_the_draft_has_it(form_data, parts, as_):
+    as_("researcher").post(NEW, form_data)
     parts["models"][0].is_active = False
     parts["models"][0].save()
-    new = as_("researcher").get(NEW).context["form"].fields["language_models"].queryset
-    kept = as_("researcher").get("/experiments/first-try/edit/").context["form"].fields["language_models"].queryset
-    assert parts["models"][0] not in new
-    assert parts["models"][0] in kept
+    offered_models = as_("researcher").get(NEW).context["form"].fields["language_models"].queryset
+    models_of_draft = (
+        as_("researcher").get("/experiments/first-try/edit/").context["form"].fields["language_models"].queryset
+    )
+    assert parts["models"][0] not in offered_models
+    assert parts["models"][0] in models_of_draft
 
 
-def test_the_panel_counts_the_current_choices(entered, as_):
-    response = as_("researcher").post(reverse("experiment_outlook"), {**entered, "slug": ""})
+def test_the_panel_counts_the_current_choices(form_data, as_):
+    response = as_("researcher").post(reverse("experiment_outlook"), {**form_data, "slug": ""})
     outlook = response.context["summary"]
     assert (outlook.conditions, outlook.items, outlook.estimate.trials) == (2, 5, 40)
     assert outlook.estimate.ceiling_usd > 0
@@ -138,27 +140,27 @@ def test_the_panel_waits_for_a_dataset(as_, people):
     assert "Choose a dataset" in response.content.decode()
 
 
-def test_an_unknown_price_is_shown_and_never_counted_as_zero(entered, parts, as_):
+def test_an_unknown_price_is_shown_and_never_counted_as_zero(form_data, parts, as_):
     unknown = factories.make_model("unpriced", input_price=None, output_price=None)
-    response = as_("researcher").post(reverse("experiment_outlook"), {**entered, "language_models": [unknown.pk]})
+    response = as_("researcher").post(reverse("experiment_outlook"), {**form_data, "language_models": [unknown.pk]})
     text = response.content.decode()
     assert response.context["summary"].estimate.ceiling_usd is None
     assert "price unknown" in text
     assert "unpriced has no price" in text
 
 
-def test_size_and_cost_are_shown_without_a_script_and_without_saving(entered, as_):
-    response = as_("researcher").post(NEW, {**entered, "look": "1"})
+def test_size_and_cost_are_shown_without_a_script_and_without_saving(form_data, as_):
+    response = as_("researcher").post(NEW, {**form_data, "look": "1"})
     assert response.context["summary"].estimate.trials == 40
     assert not Experiment.objects.exists()
 
 
-def test_a_draft_is_edited_by_its_owner(entered, as_):
-    as_("researcher").post(NEW, entered)
-    response = as_("researcher").post("/experiments/first-try/edit/", {**entered, "samples": 9, "slug": "renamed"})
+def test_a_draft_is_edited_by_its_owner(form_data, as_):
+    as_("researcher").post(NEW, form_data)
+    response = as_("researcher").post("/experiments/first-try/edit/", {**form_data, "samples": 9, "slug": "renamed"})
     assert response.url == "/experiments/renamed/"
     assert Experiment.objects.get().samples == 9
-    assert as_("owner").post("/experiments/renamed/edit/", entered).status_code == 404
+    assert as_("owner").post("/experiments/renamed/edit/", form_data).status_code == 404
 
 
 def test_after_the_launch_only_settings_unseen_by_models_can_change(lab, as_):
@@ -175,8 +177,8 @@ def test_after_the_launch_only_settings_unseen_by_models_can_change(lab, as_):
     as_("owner").post(address, form)
     lab.experiment.refresh_from_db()
     assert (lab.experiment.title, lab.experiment.samples, lab.experiment.slug) == ("New words", 3, "pilot")
-    refused = as_("owner").post(address, {**form, "samples": 1})
-    assert "Enter a higher number" in " ".join(refused.context["form"].errors["samples"])
+    response = as_("owner").post(address, {**form, "samples": 1})
+    assert "Enter a higher number" in " ".join(response.context["form"].errors["samples"])
 
 
 def test_a_raised_budget_shows_in_the_history(lab, as_, people):
@@ -260,8 +262,8 @@ def test_a_file_that_is_not_text_is_refused(parts, as_):
 def test_the_downloaded_file_creates_the_same_design_again(lab, as_):
     response = as_("owner").get(f"/experiments/{lab.experiment.slug}/yaml/")
     assert response["Content-Disposition"] == 'attachment; filename="pilot.yaml"'
-    again = response.content.decode().replace("experiment: pilot", "experiment: again")
-    assert as_("owner").post("/experiments/new/file/", {"text": again}).url == "/experiments/again/"
+    second_text = response.content.decode().replace("experiment: pilot", "experiment: again")
+    assert as_("owner").post("/experiments/new/file/", {"text": second_text}).url == "/experiments/again/"
     copy = Experiment.objects.get(slug="again")
     assert set(copy.prompts.all()) == set(lab.experiment.prompts.all())
 

@@ -22,44 +22,44 @@ def test_health_says_only_ok_and_needs_no_login(client):
 
 
 def test_health_says_503_when_the_database_does_not_answer(client, monkeypatch):
-    def broken():
+    def raise_error():
         raise DatabaseError("secret details of the server")
 
-    monkeypatch.setattr(connection, "cursor", broken)
+    monkeypatch.setattr(connection, "cursor", raise_error)
     response = client.get("/healthz")
     assert (response.status_code, response.json()) == (503, {"status": "unavailable"})
 
 
-def home(client):
+def open_home(client):
     return client.get("/").content.decode()
 
 
 def test_an_empty_site_shows_a_researcher_the_first_steps(as_):
-    page = home(as_("researcher"))
+    page = open_home(as_("researcher"))
     assert "Import a dataset" in page
     assert "/experiments/new/" in page
     assert 'href="/endpoints/"' in page
 
 
 def test_the_first_steps_disappear_when_they_are_done(lab, as_):
-    assert "What comes next" not in home(as_("owner"))
+    assert "What comes next" not in open_home(as_("owner"))
 
 
 def test_home_shows_running_experiments_that_the_user_may_see(lab, as_):
-    assert "Running now" in home(as_("owner"))
-    assert "pilot" not in home(as_("researcher"))
-    assert "No experiments yet" in home(as_("viewer"))
+    assert "Running now" in open_home(as_("owner"))
+    assert "pilot" not in open_home(as_("researcher"))
+    assert "No experiments yet" in open_home(as_("viewer"))
 
 
 @pytest.mark.django_db
 def test_home_leads_to_the_surface_of_a_parametric_experiment_and_to_the_leaderboard(client):
-    made = make_space_experiment("space")
-    client.force_login(made.owner)
-    page = home(client)
+    experiment = make_space_experiment("space")
+    client.force_login(experiment.owner)
+    page = open_home(client)
     assert 'href="/experiments/space/explorer/">Surface' in page
     assert 'href="/leaderboard/">Leaderboard' in page
-    factories.make_experiment("plain", owner=made.owner, dataset=factories.make_dataset("plain"))
-    assert "/experiments/plain/explorer/" not in home(client)
+    factories.make_experiment("plain", owner=experiment.owner, dataset=factories.make_dataset("plain"))
+    assert "/experiments/plain/explorer/" not in open_home(client)
 
 
 def test_a_rater_is_redirected_to_their_items_and_finds_no_experiment(lab, as_):
@@ -85,8 +85,8 @@ def test_an_operator_adds_an_endpoint_and_a_model(as_):
     assert endpoint.key_env == "LAB_KEY"
     model = {"name": "small", "endpoint": endpoint.pk, "model": "vendor/small", "input_price": "0.5", "is_active": "on"}
     model["batch_discount"] = "0.5"
-    refused = client.post("/endpoints/models/new/", model)
-    assert "the source of the prices" in " ".join(refused.context["form"].errors["price_source"])
+    response = client.post("/endpoints/models/new/", model)
+    assert "the source of the prices" in " ".join(response.context["form"].errors["price_source"])
     model["price_source"] = "the price list"
     assert client.post("/endpoints/models/new/", model).status_code == 302
     assert LanguageModel.objects.get().output_price is None
@@ -124,13 +124,13 @@ def test_a_researcher_sees_endpoints_and_cannot_change_them(lab, as_):
 def test_a_worker_makes_the_test_call_and_the_page_polls_its_result(
     lab, as_, monkeypatch, django_capture_on_commit_callbacks
 ):
-    asked = []
-    monkeypatch.setattr("django_q.tasks.async_task", lambda *call: asked.append(call))
+    tasks = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *call: tasks.append(call))
     address = f"/endpoints/models/{lab.model.pk}/check/"
     with django_capture_on_commit_callbacks(execute=True):
         part = as_("researcher").post(address, headers={"HX-Request": "true"}).content.decode()
     waiting = Preflight.objects.get()
-    assert asked == [("runs_app.tasks.make_preflight", waiting.pk)]
+    assert tasks == [("runs_app.tasks.make_preflight", waiting.pk)]
     assert (waiting.model, waiting.actor, waiting.experiment) == (lab.model, "researcher", None)
     assert 'hx-trigger="every 2s"' in part
     Preflight.objects.update(status="dead", error="HTTP 401: no key")

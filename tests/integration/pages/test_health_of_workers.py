@@ -13,17 +13,17 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def ago(seconds):
+def compute_time_ago(seconds):
     return timezone.now() - timedelta(seconds=seconds)
 
 
 def make_worker(seen=0.0, left=None):
     worker = Worker.objects.create(name=f"private-host:{Worker.objects.count()}", host="private-host", pid=1)
-    Worker.objects.filter(pk=worker.pk).update(seen_at=ago(seen), left_at=left)
+    Worker.objects.filter(pk=worker.pk).update(seen_at=compute_time_ago(seen), left_at=left)
 
 
 def queue_task(waits=0.0):
-    return OrmQ.objects.create(key="evalsite", payload=TEND_TASK, lock=ago(waits))
+    return OrmQ.objects.create(key="evalsite", payload=TEND_TASK, lock=compute_time_ago(waits))
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def waiting_run(transactional_db):
     return run
 
 
-def health(client, query=""):
+def get_health(client, query=""):
     response = client.get(f"/healthz{query}")
     return response.status_code, response.json()
 
@@ -43,24 +43,24 @@ def test_workers_with_a_recent_heartbeat_are_counted(client):
     make_worker(seen=30)
     make_worker(seen=90)
     make_worker(left=timezone.now())
-    assert health(client)[1]["workers_alive"] == 2
+    assert get_health(client)[1]["workers_alive"] == 2
 
 
 def test_only_a_waiting_task_has_an_age(client):
     queue_task(waits=42)
     queue_task(waits=7)
-    queue_task(waits=-3600)  # Locked by the worker that has it.
-    assert health(client)[1]["oldest_waiting_task_s"] in (42, 43)
+    queue_task(waits=-3600)  # Locked by its worker.
+    assert get_health(client)[1]["oldest_waiting_task_s"] in (42, 43)
     OrmQ.objects.filter(lock__lt=timezone.now()).delete()
-    assert health(client)[1]["oldest_waiting_task_s"] is None
+    assert get_health(client)[1]["oldest_waiting_task_s"] is None
 
 
 @pytest.mark.parametrize(("waits", "state"), [(200, "ok"), (400, "stale")])
 def test_a_task_that_waits_too_long_makes_workers_stale_and_the_site_stays_healthy(client, waits, state):
     queue_task(waits=waits)
-    assert (health(client)[0], health(client)[1]["workers"]) == (200, state)
-    assert health(client, "?workers=1")[0] == (503 if state == "stale" else 200)
-    assert health(client, "?workers=0")[0] == 200
+    assert (get_health(client)[0], get_health(client)[1]["workers"]) == (200, state)
+    assert get_health(client, "?workers=1")[0] == (503 if state == "stale" else 200)
+    assert get_health(client, "?workers=0")[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -69,15 +69,15 @@ def test_a_task_that_waits_too_long_makes_workers_stale_and_the_site_stays_healt
 def test_workers_are_stale_if_calls_wait_without_a_worker(client, waiting_run, seen, code):
     if seen is not None:
         make_worker(seen=seen, left=timezone.now())
-    status, said = health(client, "?workers=1")
+    status, body = get_health(client, "?workers=1")
     assert status == code
-    assert said["status"] == ("ok" if code == 200 else "stale")
+    assert body["status"] == ("ok" if code == 200 else "stale")
 
 
 @pytest.mark.parametrize("change", [{"status": "paused"}, {"is_batched": True}, {"n_pending": 0, "n_done": 5}])
 def test_no_worker_is_needed_if_no_call_waits(client, waiting_run, change):
     Run.objects.filter(pk=waiting_run.pk).update(**change)
-    assert health(client, "?workers=1") == (
+    assert get_health(client, "?workers=1") == (
         200,
         {"status": "ok", "workers": "ok", "workers_alive": 0, "oldest_waiting_task_s": None},
     )

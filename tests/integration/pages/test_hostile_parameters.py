@@ -77,15 +77,15 @@ def test_a_nul_outside_a_form_is_refused_with_the_name_of_its_field(db):
     middleware = StorableRequestMiddleware(lambda request: None)
     with pytest.raises(DataError) as broken, transaction.atomic():
         Sampler.objects.filter(name="a\x00b").first()
-    refused = middleware.process_exception(RequestFactory().post("/", {"colour": "a\x00b"}), broken.value)
-    assert refused.status_code == 400
-    assert "The field colour contains a NUL character" in refused.content.decode()
+    response = middleware.process_exception(RequestFactory().post("/", {"colour": "a\x00b"}), broken.value)
+    assert response.status_code == 400
+    assert "The field colour contains a NUL character" in response.content.decode()
     assert middleware.process_exception(RequestFactory().post("/", {"colour": "red"}), broken.value) is None
 
 
 @pytest.mark.parametrize("year", [-(2**31) - 1, 2**31 - 1])
 def test_a_year_out_of_range_is_refused(db, client, year):
-    """The lists of the admin take any lookup of a date."""
+    """Lists of the admin accept any date lookup."""
     client.force_login(factories.make_user("chief", superuser=True))
     answer = client.get(reverse("admin:runs_app_experiment_changelist"), {"created_at__year": year})
     assert answer.status_code == 400
@@ -117,8 +117,8 @@ def test_a_rating_beyond_its_column_is_an_error_or_empty_also_when_it_is_negativ
 
 
 def test_a_rating_that_exists_is_still_found(lab, as_):
-    found = as_("owner").get(reverse("trial_list"), {"rating": "3"}).content.decode()
-    assert reverse("trial_detail", args=[lab.trial.pk]) in found
+    page = as_("owner").get(reverse("trial_list"), {"rating": "3"}).content.decode()
+    assert reverse("trial_detail", args=[lab.trial.pk]) in page
 
 
 REFUSED = {
@@ -138,9 +138,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:20])
 def test_json_is_read_under_limits(text):
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError) as response:
         read_json(text)
-    assert REFUSED[text] in str(refused.value) or "brackets" in str(refused.value)
+    assert REFUSED[text] in str(response.value) or "brackets" in str(response.value)
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", "null", '{"a": [1, -2.5, true, {"b": "ü"}]}', f"[{LARGEST_INTEGER}]"])
@@ -163,11 +163,11 @@ ENDPOINT = {"name": "new", "provider": "openrouter", "max_concurrency": 4, "is_a
 
 
 def send_endpoint(client, routes):
-    """Send the admin's form of a new endpoint as the page offers it, with these provider routes."""
+    """Submit the admin's form of a new endpoint with its initial values and these provider routes."""
     client.force_login(factories.make_user("chief", superuser=True))
     address = reverse("admin:runs_app_endpoint_add")
-    offered = client.get(address).context["adminform"].form
-    initial = {name: value for name in offered.fields if (value := offered[name].value()) not in (None, False)}
+    form = client.get(address).context["adminform"].form
+    initial = {name: value for name in form.fields if (value := form[name].value()) not in (None, False)}
     return client.post(address, {**initial, **ENDPOINT, "provider_routes": routes})
 
 
@@ -196,4 +196,4 @@ def test_every_json_field_of_the_admin_is_bounded(db, rf):
         if isinstance(field, JSONField)
     ]
     assert len(fields) >= 3
-    assert [found[:2] for found in fields if not isinstance(found[2], BoundedJSONField)] == []
+    assert [page[:2] for page in fields if not isinstance(page[2], BoundedJSONField)] == []

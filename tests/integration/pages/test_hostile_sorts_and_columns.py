@@ -27,15 +27,15 @@ quickly = settings(
 
 @pytest.fixture
 def reader(client, db):
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "sums", dataset=factories.make_dataset("sums", 3), models=[factories.make_model(name) for name in "ab"],
         scorers=["numeric"],
     )  # fmt: skip
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         factories.plan_trials(run, answer=lambda item, *_: item.target)
-    grade(made, by="test")
-    make_space_experiment(owner=made.owner)
-    client.force_login(made.owner)
+    grade(experiment, by="test")
+    make_space_experiment(owner=experiment.owner)
+    client.force_login(experiment.owner)
     return client
 
 
@@ -51,10 +51,10 @@ def usual_list(reader):
 @given(value=ANY)
 def test_an_unknown_sort_or_column_does_not_change_the_list_of_trials(reader, usual_list, value):
     answer = reader.get("/trials/", {"experiment": "sums", "sort": value, "column": value})
-    keys, shown, known = usual_list
+    keys, shown, known_columns = usual_list
     assert answer.status_code == 200
     assert sorted(answer.context["page"].keys) == keys
-    if value.removeprefix("-") not in known:
+    if value.removeprefix("-") not in known_columns:
         assert answer.context["page"].keys == keys
         assert answer.context["table"].shown == shown
 

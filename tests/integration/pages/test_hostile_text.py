@@ -8,7 +8,7 @@ from tests.integration.pages.conftest import NASTY
 MARKUP = ("<script>alert", "<img src=x", "<u>", "<s>")
 
 
-def pages(lab):
+def build_addresses(lab):
     slug = [lab.experiment.slug]
     return {
         "home": reverse("home"),
@@ -30,14 +30,14 @@ def pages(lab):
 @pytest.mark.slow
 def test_no_markup_of_other_people_reaches_a_page(nasty_lab, as_):
     client = as_("operator")
-    for name, address in pages(nasty_lab).items():
+    for name, address in build_addresses(nasty_lab).items():
         text = client.get(address).content.decode()
         assert not [markup for markup in MARKUP if markup in text], name
 
 
 @pytest.mark.parametrize("name", ["detail", "preview", "trial", "trials", "run", "endpoints", "progress"])
 def test_the_text_itself_is_shown_in_full(nasty_lab, as_, name):
-    text = as_("operator").get(pages(nasty_lab)[name]).content.decode()
+    text = as_("operator").get(build_addresses(nasty_lab)[name]).content.decode()
     assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;" in text
 
 

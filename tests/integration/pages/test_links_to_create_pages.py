@@ -10,22 +10,22 @@ from tests.factories.judges import make_starter_grader, make_starter_rubric
 pytestmark = pytest.mark.django_db
 
 
-def links(client, address):
+def open_page(client, address):
     return client.get(address).content.decode()
 
 
-def makers(page):
+def find_create_links(page):
     return [f'href="/admin/runs_app/{kind}/add/"' in page for kind in ("prompt", "sampler", "dimension")]
 
 
 def test_the_experiment_form_links_to_pages_that_create_its_parts(as_):
     web = as_("researcher")
-    empty = links(web, "/experiments/new/")
-    assert all(makers(empty))
+    empty = open_page(web, "/experiments/new/")
+    assert all(find_create_links(empty))
     assert "Create prompt" in empty
     factories.make_experiment(dimensions=[factories.make_dimension()])
-    filled = links(web, "/experiments/new/")
-    assert all(makers(filled))
+    filled = open_page(web, "/experiments/new/")
+    assert all(find_create_links(filled))
     assert "Create another prompt" in filled
 
 
@@ -37,16 +37,18 @@ def test_the_grading_forms_link_to_judges_rubrics_and_panels(as_, people):
     make_starter_rubric("by-reference", kind="writer")
     Panel.objects.create(name="bench").graders.set([make_starter_grader("one"), make_starter_grader("two")])
     web = as_("researcher")
-    judge = links(web, reverse("experiment_judge", args=[experiment.slug]))
+    judge = open_page(web, reverse("experiment_judge", args=[experiment.slug]))
     assert 'href="/admin/grading_app/grader/add/"' in judge
     assert 'href="/admin/grading_app/rubric/add/"' in judge
-    assert 'href="/admin/grading_app/panel/add/"' in links(web, reverse("experiment_grading", args=[experiment.slug]))
-    write = links(web, reverse("experiment_write", args=[experiment.slug]))
+    assert 'href="/admin/grading_app/panel/add/"' in open_page(
+        web, reverse("experiment_grading", args=[experiment.slug])
+    )
+    write = open_page(web, reverse("experiment_write", args=[experiment.slug]))
     assert 'href="/admin/grading_app/rubric/add/?starter=writer"' in write
-    assert 'href="/admin/grading_app/rubric/add/"' in links(web, reverse("experiment_draw_judges", args=["pilot"]))
+    assert 'href="/admin/grading_app/rubric/add/"' in open_page(web, reverse("experiment_draw_judges", args=["pilot"]))
 
 
 def test_users_who_may_not_create_rows_see_no_link(as_, people):
     experiment = factories.make_experiment(owner=people["operator"])
-    page = links(as_("operator"), reverse("experiment_edit", args=[experiment.slug]))
+    page = open_page(as_("operator"), reverse("experiment_edit", args=[experiment.slug]))
     assert "Create another prompt" not in page

@@ -13,8 +13,8 @@ MAX_OF_A_PAGE = 1_500_000
 LINK = "Show the whole text"
 
 
-def answered_with(people, **fields):
-    """A trial of a private experiment, with these texts."""
+def make_answered_trial(people, **fields):
+    """Return a trial of a private experiment, with these texts."""
     experiment = factories.make_experiment("talkative", owner=people["owner"], dataset=factories.make_dataset(items=1))
     (run,) = factories.make_runs(experiment, status="done")
     (trial,) = factories.plan_trials(run, answer=lambda *_: fields)
@@ -23,7 +23,7 @@ def answered_with(people, **fields):
 
 @pytest.fixture
 def long_trial(people):
-    return answered_with(
+    return make_answered_trial(
         people, answer=LONG, reasoning=LONG, raw_response=LONG, error=LONG, error_class="server", finish_reason="stop"
     )
 
@@ -49,7 +49,7 @@ def test_the_page_states_how_much_of_a_text_it_shows(long_trial, as_):
 
 
 def test_a_short_text_is_complete_and_has_no_link(people, as_):
-    trial = answered_with(people, answer="x" * MAX_SHOWN)
+    trial = make_answered_trial(people, answer="x" * MAX_SHOWN)
     text = as_("owner").get(reverse("trial_detail", args=[trial.pk])).content.decode()
     assert "x" * MAX_SHOWN in text
     assert LINK not in text
@@ -57,7 +57,7 @@ def test_a_short_text_is_complete_and_has_no_link(people, as_):
 
 @pytest.fixture
 def long_item(people):
-    """An experiment on an item with a long input, answered at length under two conditions."""
+    """Return a trial on an item with a long input, with long answers under two conditions."""
     item = {"key": "long", "input": LONG, "target": LONG, "grading_scheme": LONG, "metadata": {"note": LONG}}
     dataset = factories.make_dataset("long-items", [item])
     experiment = factories.make_experiment("lengthy", owner=people["owner"], dataset=dataset)
@@ -80,13 +80,13 @@ def test_a_long_request_is_truncated_and_downloadable(long_item, as_):
 @pytest.mark.parametrize("name", ["input", "target", "grading_scheme"])
 def test_long_texts_of_an_item_are_truncated_and_downloadable(long_item, as_, name):
     item = long_item.item
-    of = [item.dataset.slug, item.dataset.version, item.pk]
-    page = as_("owner").get(reverse("item_detail", args=of)).content.decode()
-    address = reverse("item_text", args=[*of, name])
+    item_path = [item.dataset.slug, item.dataset.version, item.pk]
+    page = as_("owner").get(reverse("item_detail", args=item_path)).content.decode()
+    address = reverse("item_text", args=[*item_path, name])
     assert address in page
     assert len(page) < MAX_OF_A_PAGE
     assert as_("owner").get(address).content.decode() == LONG
-    assert as_("owner").get(reverse("item_text", args=[*of, "key"])).status_code == 404
+    assert as_("owner").get(reverse("item_text", args=[*item_path, "key"])).status_code == 404
 
 
 def test_a_long_design_preview_is_truncated_and_downloadable(long_item, as_):

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.django_db
 PEOPLE = ("rater", "viewer", "researcher", "owner", "operator")
 
 
-def menu(page):
+def list_menu_links(page):
     return re.findall(r'<a href="([^"]+)"', re.search(r'<nav class="mainnav".*?</nav>', page, re.S).group())
 
 
@@ -17,18 +17,20 @@ def menu(page):
 @pytest.mark.parametrize("person", PEOPLE)
 def test_every_entry_of_the_menu_opens(person, lab, as_):
     client = as_(person)
-    entries = menu(client.get("/", follow=True).content.decode() if person != "rater" else password_page(client))
+    entries = list_menu_links(
+        client.get("/", follow=True).content.decode() if person != "rater" else open_password_page(client)
+    )
     assert entries
     assert {address: client.get(address, follow=True).status_code for address in entries} == dict.fromkeys(entries, 200)
 
 
-def password_page(client):
-    """A rater's home page is the rating session, without a menu."""
+def open_password_page(client):
+    """Return the password page, because a rater's home page is the rating session, without a menu."""
     return client.get(reverse("password_change")).content.decode()
 
 
 def test_a_viewers_menu_omits_the_groups_pages(lab, as_):
-    entries = menu(as_("viewer").get("/").content.decode())
+    entries = list_menu_links(as_("viewer").get("/").content.decode())
     assert reverse("endpoint_list") not in entries
     assert reverse("admin:index") not in entries
     assert reverse("experiment_list") in entries
@@ -38,7 +40,7 @@ def test_a_viewers_menu_omits_the_groups_pages(lab, as_):
 def test_a_role_opens_the_admin(person, lab, as_):
     client = as_(person)
     assert not lab.people[person].is_staff
-    assert reverse("admin:index") in menu(client.get("/").content.decode())
+    assert reverse("admin:index") in list_menu_links(client.get("/").content.decode())
     assert client.get(reverse("admin:index")).status_code == 200
     assert client.get(reverse("admin:runs_app_prompt_changelist")).status_code == 200
 

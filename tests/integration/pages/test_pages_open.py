@@ -16,8 +16,8 @@ PAGES = [
 
 
 @contextmanager
-def queries_forbidden_in_templates(monkeypatch):
-    """A query that starts while a template renders is an error."""
+def forbid_queries_in_templates(monkeypatch):
+    """Raise an error if a query starts while a template renders."""
     original = Template.render
 
     def refuse(execute, sql, params, many, context):
@@ -32,7 +32,7 @@ def queries_forbidden_in_templates(monkeypatch):
         yield
 
 
-def addresses(lab):
+def build_addresses(lab):
     slug = [lab.experiment.slug]
     batch = lab.run.batches.create(endpoint_id=lab.model.endpoint_id, status="submitted")
     type(lab.run).objects.filter(pk=lab.run.pk).update(is_batched=True)
@@ -59,8 +59,8 @@ def addresses(lab):
 @pytest.mark.slow
 def test_every_page_opens_for_an_operator_and_no_template_queries(lab, as_, monkeypatch):
     client = as_("operator")
-    with queries_forbidden_in_templates(monkeypatch):
-        for name, address in addresses(lab).items():
+    with forbid_queries_in_templates(monkeypatch):
+        for name, address in build_addresses(lab).items():
             response = client.get(address)
             assert response.status_code == 200, name
             assert b"</html>" in response.content or name in ("experiment_preview", "model_status"), name
@@ -69,7 +69,7 @@ def test_every_page_opens_for_an_operator_and_no_template_queries(lab, as_, monk
 @pytest.mark.slow
 def test_a_draft_opens_for_its_owner(lab, as_, monkeypatch):
     draft = factories.make_experiment("draft", owner=lab.people["owner"], dataset=lab.experiment.dataset)
-    with queries_forbidden_in_templates(monkeypatch):
+    with forbid_queries_in_templates(monkeypatch):
         for name in ("experiment_detail", "experiment_edit", "experiment_progress", "experiment_launch"):
             response = as_("owner").get(reverse(name, args=[draft.slug]))
             assert response.status_code == 200, name

@@ -22,13 +22,13 @@ def draft(people):
 
 
 def test_only_the_models_of_the_experiment_are_checked(draft, as_, monkeypatch, django_capture_on_commit_callbacks):
-    asked = []
-    monkeypatch.setattr("django_q.tasks.async_task", lambda *call: asked.append(call))
+    tasks = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *call: tasks.append(call))
     with django_capture_on_commit_callbacks(execute=True):
         response = as_("owner").post(PREFLIGHT, {"next": f"{LAUNCH}?pilot=5"})
     assert response.url == f"{LAUNCH}?pilot=5"
     rows = Preflight.objects.order_by("pk")
-    assert asked == [("runs_app.tasks.make_preflight", row.pk) for row in rows]
+    assert tasks == [("runs_app.tasks.make_preflight", row.pk) for row in rows]
     assert {(row.model.name, row.status, row.by, row.experiment) for row in rows} == {
         (name, "waiting", draft.owner, draft) for name in ("large", "small")
     }
@@ -38,20 +38,20 @@ def test_only_the_models_of_the_experiment_are_checked(draft, as_, monkeypatch, 
 def test_each_model_shows_result_reason_time_author_and_cost_of_its_last_preflight(draft, as_):
     large = LanguageModel.objects.get(name="large")
     factories.make_preflight(large, "unverified", error="an older one")
-    last = factories.make_preflight(
+    last_preflight = factories.make_preflight(
         large, "dead", error_class="unauthorized", error="no key", actor="a colleague", cost_usd=Decimal("0.00012")
     )
     with without_triggers():
-        Preflight.objects.filter(pk=last.pk).update(asked_at=datetime(2026, 3, 1, 12, tzinfo=UTC))
+        Preflight.objects.filter(pk=last_preflight.pk).update(asked_at=datetime(2026, 3, 1, 12, tzinfo=UTC))
     page = as_("owner").get(LAUNCH).content.decode()
-    for said in ("unauthorized: no key", "2026-03-01T12:00:00", "a colleague", "$0.00012"):
-        assert said in page
+    for text in ("unauthorized: no key", "2026-03-01T12:00:00", "a colleague", "$0.00012"):
+        assert text in page
     assert "an older one" not in page
     assert page.count("Not checked yet") == 1
     assert "Test all models" in page
     page = as_("operator").get(f"/endpoints/models/{large.pk}/edit/").content.decode()
-    for said in ("an older one", "unauthorized: no key", "a colleague", "$0.00012"):
-        assert said in page
+    for text in ("an older one", "unauthorized: no key", "a colleague", "$0.00012"):
+        assert text in page
 
 
 def test_preflight_costs_are_in_the_ledgers_of_experiment_and_lab_and_in_the_export(draft, as_, tmp_path):

@@ -18,7 +18,7 @@ START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 POLL = 'hx-trigger="every 2s"'
 
 
-def page(client, lab, **headers):
+def open_progress(client, lab, **headers):
     return client.get(f"/experiments/{lab.experiment.slug}/progress/", headers=headers).content.decode()
 
 
@@ -28,30 +28,30 @@ def page(client, lab, **headers):
 )
 def test_polling_ends_with_the_work(lab, as_, status, polls):
     Run.objects.update(status=status)
-    assert (POLL in page(as_("owner"), lab)) is polls
+    assert (POLL in open_progress(as_("owner"), lab)) is polls
     run = as_("owner").get(f"/runs/{lab.run.pk}/").content.decode()
     assert (POLL in run) is polls
     assert ('http-equiv="refresh"' in run) is polls
 
 
-def poll(client, lab, shown):
+def poll_progress(client, lab, shown):
     address = f"/experiments/{lab.experiment.slug}/progress/?shown={shown}"
     return client.get(address, headers={"HX-Request": "true"}).content.decode()
 
 
 def test_the_poll_after_the_end_updates_the_buttons(lab, as_):
     client = as_("owner")
-    running = page(client, lab)
+    running = open_progress(client, lab)
     shown = "pause,retry,cancel,priority"
     assert f"?shown={shown.replace(',', '%2C')}" in running
     assert "hx-swap-oob" not in running
     Run.objects.update(status="done", n_pending=0, n_running=0)
-    part = poll(client, lab, shown)
+    part = poll_progress(client, lab, shown)
     oob = part[part.index('id="live-actions"') :]
     assert 'hx-swap-oob="true"' in oob
     assert "/steer/retry/" in oob
-    for gone in ("/steer/pause/", "/steer/cancel/", "/steer/priority/"):
-        assert gone not in oob
+    for address in ("/steer/pause/", "/steer/cancel/", "/steer/priority/"):
+        assert address not in oob
     run = client.get(f"/runs/{lab.run.pk}/?shown=pause", headers={"HX-Request": "true"}).content.decode()
     assert 'hx-swap-oob="true"' in run
 
@@ -59,30 +59,30 @@ def test_the_poll_after_the_end_updates_the_buttons(lab, as_):
 def test_a_finished_experiment_is_not_promised_a_curve(lab, as_):
     Tick.objects.all().delete()
     Run.objects.update(n_pending=3)
-    assert "The curve appears after 20 s of answers." in page(as_("owner"), lab)
+    assert "The curve appears after 20 s of answers." in open_progress(as_("owner"), lab)
     Run.objects.update(status="done", n_pending=0, n_running=0)
-    finished = page(as_("owner"), lab)
+    finished = open_progress(as_("owner"), lab)
     assert "A curve needs more than 20 s of answers." in finished
     assert "The curve appears" not in finished
 
 
 def test_a_poll_does_not_replace_unchanged_buttons(lab, as_):
     """A reason that is being typed is not lost."""
-    assert 'id="live-actions"' not in poll(as_("owner"), lab, "pause,retry,cancel,priority")
+    assert 'id="live-actions"' not in poll_progress(as_("owner"), lab, "pause,retry,cancel,priority")
 
 
 def test_a_poll_gives_readers_no_buttons(lab, as_):
     lab.experiment.__class__.objects.update(sharing="group")
-    assert "/steer/" not in poll(as_("viewer"), lab, "pause")
+    assert "/steer/" not in poll_progress(as_("viewer"), lab, "pause")
 
 
 def test_the_poll_after_a_pilot_offers_the_remaining_trials(lab, as_):
     Run.objects.update(status="done", n_pending=0, n_running=0, n_failed=0, n_done=1)
-    assert "Launch the rest" in poll(as_("owner"), lab, "")
+    assert "Launch the rest" in poll_progress(as_("owner"), lab, "")
 
 
 def test_a_poll_gets_only_the_live_part(lab, as_):
-    part = page(as_("owner"), lab, **{"HX-Request": "true"})
+    part = open_progress(as_("owner"), lab, **{"HX-Request": "true"})
     assert part.lstrip().startswith('<div id="live"')
     assert "<html" not in part
 
@@ -95,29 +95,29 @@ def test_numbers_come_from_the_counters(lab, as_):
 
 def test_progress_reads_only_failed_trials(lab, as_):
     with CaptureQueriesContext(connection) as queries:
-        page(as_("owner"), lab)
+        open_progress(as_("owner"), lab)
     (failed,) = [query["sql"] for query in queries if '"runs_app_trial"' in query["sql"]]
     assert """"status" = 'failed'""" in failed
     Run.objects.update(n_failed=0)
     with CaptureQueriesContext(connection) as queries:
-        page(as_("owner"), lab)
+        open_progress(as_("owner"), lab)
     assert not [query["sql"] for query in queries if '"runs_app_trial"' in query["sql"]]
 
 
 def test_the_number_of_queries_does_not_grow_with_the_runs(lab, as_):
     client = as_("owner")
     with CaptureQueriesContext(connection) as few:
-        page(client, lab)
+        open_progress(client, lab)
     lab.experiment.language_models.add(*[factories.make_model(f"m{number}") for number in range(5)])
     factories.make_runs(lab.experiment, wave=1)
     with CaptureQueriesContext(connection) as many:
-        page(client, lab)
+        open_progress(client, lab)
     assert len(many) == len(few) <= 12
 
 
 def test_the_list_of_experiments_takes_a_constant_number_of_queries(lab, as_):
     client = as_("owner")
-    cache.clear()  # Headline scores are cached: compare two pages that add them up.
+    cache.clear()  # Headline scores are cached: compare two pages that both compute them.
     with CaptureQueriesContext(connection) as few:
         client.get("/experiments/")
     for number in range(5):
@@ -131,12 +131,12 @@ def test_the_list_of_experiments_takes_a_constant_number_of_queries(lab, as_):
 
 
 def test_errors_link_to_their_trials(lab, as_):
-    assert "/trials/?experiment=pilot&amp;error=bad_request" in page(as_("owner"), lab)
+    assert "/trials/?experiment=pilot&amp;error=bad_request" in open_progress(as_("owner"), lab)
 
 
 def test_an_automatically_stopped_run_shows_its_reason(lab, as_):
     Run.objects.update(status="stopped", stop_reason="6 of 60 attempts failed permanently")
-    assert "6 of 60 attempts failed permanently" in page(as_("owner"), lab)
+    assert "6 of 60 attempts failed permanently" in open_progress(as_("owner"), lab)
 
 
 def test_a_missing_worker_is_reported_while_trials_wait(lab, as_):
@@ -144,7 +144,7 @@ def test_a_missing_worker_is_reported_while_trials_wait(lab, as_):
 
     Worker.objects.update(seen_at=START)
     Run.objects.update(created_at=START)
-    assert "No worker is alive" in page(as_("owner"), lab)
+    assert "No worker is alive" in open_progress(as_("owner"), lab)
 
 
 def test_no_missing_worker_is_reported_between_two_drains(lab, as_):
@@ -152,11 +152,11 @@ def test_no_missing_worker_is_reported_between_two_drains(lab, as_):
 
     Run.objects.update(created_at=START)
     Worker.objects.update(seen_at=timezone.now(), left_at=timezone.now())
-    text = page(as_("owner"), lab)
+    text = open_progress(as_("owner"), lab)
     assert "No worker is alive" not in text
     assert "The next worker starts automatically" in text
     Worker.objects.update(seen_at=timezone.now() - blockers.WORKER_GAP * 2)
-    assert "No worker is alive" in page(as_("owner"), lab)
+    assert "No worker is alive" in open_progress(as_("owner"), lab)
 
 
 def test_no_missing_worker_is_reported_for_a_new_run(lab, as_):
@@ -164,12 +164,12 @@ def test_no_missing_worker_is_reported_for_a_new_run(lab, as_):
 
     Worker.objects.all().delete()
     Run.objects.update(created_at=timezone.now())
-    assert "No worker is alive" not in page(as_("owner"), lab)
+    assert "No worker is alive" not in open_progress(as_("owner"), lab)
 
 
 def test_a_retry_is_offered_only_for_classes_with_failed_trials(lab, as_):
     Run.objects.update(errors={"bad_request": 3, "worker_lost": 5})
-    text = page(as_("owner"), lab)
+    text = open_progress(as_("owner"), lab)
     assert "Retry 1 failed trial of class bad_request" in text
     assert "of class worker_lost" not in text
     assert ">worker_lost</a>" in text
@@ -181,7 +181,7 @@ def test_trials_of_every_class_are_retried_after_their_run_is_done(lab, as_, err
 
     Trial.objects.filter(pk=lab.failed.pk).update(error_class=error_class)
     Run.objects.filter(pk=lab.run.pk).update(status="done", errors={error_class: 1})
-    assert f"Retry 1 failed trial of class {error_class}" in page(as_("owner"), lab)
+    assert f"Retry 1 failed trial of class {error_class}" in open_progress(as_("owner"), lab)
     as_("owner").post(f"/experiments/{lab.experiment.slug}/steer/retry/", {"only": error_class})
     lab.run.refresh_from_db()
     assert (lab.run.status, Trial.objects.get(pk=lab.failed.pk).status) == ("running", "pending")
@@ -189,7 +189,7 @@ def test_trials_of_every_class_are_retried_after_their_run_is_done(lab, as_, err
 
 def test_no_retry_is_offered_for_a_cancelled_run(lab, as_):
     Run.objects.update(status="cancelled")
-    text = page(as_("owner"), lab)
+    text = open_progress(as_("owner"), lab)
     assert "/steer/retry/" not in text
 
 
@@ -202,15 +202,15 @@ def run(lab):
     return lab.run
 
 
-def tick(run, seconds, done=0, failed=0):
+def advance(run, seconds, done=0, failed=0):
     Tick.objects.create(run=run, at=START + timedelta(seconds=seconds), done=done, failed=failed)
 
 
 def test_the_pace_is_measured_over_the_last_full_minute(run):
-    tick(run, -100, done=1000)
+    advance(run, -100, done=1000)
     for seconds in range(0, 60, 10):
-        tick(run, seconds, done=9, failed=1)
-    tick(run, 60, done=3)
+        advance(run, seconds, done=9, failed=1)
+    advance(run, 60, done=3)
     pace = progress.measure_pace([run], remaining=120, now=START + timedelta(seconds=65))
     assert pace.per_minute == 60
     assert pace.seconds_left == 120
@@ -218,8 +218,8 @@ def test_the_pace_is_measured_over_the_last_full_minute(run):
 
 
 def test_the_pace_of_a_new_run_ignores_the_time_before_its_start(run):
-    tick(run, 40, done=10)
-    tick(run, 50, done=10)
+    advance(run, 40, done=10)
+    advance(run, 50, done=10)
     assert progress.measure_pace([run], 20, now=START + timedelta(seconds=61)).per_minute == 60
 
 
@@ -231,9 +231,9 @@ def test_a_run_without_ticks_has_no_pace_and_no_time_left(run):
 def test_the_projected_cost_is_the_spent_cost_plus_remaining_trials_at_each_runs_mean(lab, run):
     Run.objects.update(n_done=8, n_failed=2, n_pending=25, n_running=5, spent_usd="0.5")
     cheap = Run(status="running", n_done=100, n_pending=100, spent_usd=Decimal("0.1"))
-    found = progress.project_cost([Run.objects.get(), cheap], budget=Decimal("2"))
-    assert found.total_usd == Decimal("0.6") + 30 * Decimal("0.05") + 100 * Decimal("0.001")
-    assert (found.remaining, found.is_over_budget) == (130, True)
+    projection = progress.project_cost([Run.objects.get(), cheap], budget=Decimal("2"))
+    assert projection.total_usd == Decimal("0.6") + 30 * Decimal("0.05") + 100 * Decimal("0.001")
+    assert (projection.remaining, projection.is_over_budget) == (130, True)
 
 
 def test_a_run_without_an_answer_is_projected_at_the_mean_of_all(run):
@@ -250,16 +250,16 @@ def test_nothing_is_projected_before_an_answer_or_after_the_end(run):
 
 def test_the_page_says_how_the_projection_is_computed(lab, as_):
     Run.objects.update(n_done=8, n_failed=2, n_pending=25, n_running=5, spent_usd="0.5")
-    text = " ".join(strip_tags(page(as_("owner"), lab)).split())
+    text = " ".join(strip_tags(open_progress(as_("owner"), lab)).split())
     assert "Projected cost $2.00spent so far, plus 30 trials at $0.05 each, the mean of their runs so far" in text
 
 
 def test_ticks_of_several_runs_add_up_and_only_the_last_hour_counts(lab, run):
     lab.experiment.language_models.add(factories.make_model("second"))
     other = next(made for made in factories.make_runs(lab.experiment, wave=1))
-    tick(run, 0, done=1)
-    tick(other, 0, done=2)
-    tick(run, -3600, done=50)
+    advance(run, 0, done=1)
+    advance(other, 0, done=2)
+    advance(run, -3600, done=50)
     pace = progress.measure_pace([run, other], 0, now=START + timedelta(seconds=10))
     assert pace.points == [(START, 3)]
 
@@ -295,14 +295,14 @@ def test_a_hundred_per_cent_is_shown_only_when_all_trials_are_done(lab, as_):
 
 
 def test_waves_are_shown_separately_if_there_are_two(lab, as_):
-    assert 'id="waves"' not in page(as_("owner"), lab)
+    assert 'id="waves"' not in open_progress(as_("owner"), lab)
     factories.make_runs(lab.experiment, wave=1)
     Run.objects.filter(wave__number=1).update(n_pending=7, n_done=3, spent_usd="0.5", status="paused")
-    text = page(as_("owner"), lab)
+    text = open_progress(as_("owner"), lab)
     waves = text[text.index('id="waves"') : text.index('id="runs"')]
     for shown in ("wave 0", "wave-1", "Paused", '3 <span class="muted">of 10</span>', "$0.50"):
         assert shown in waves
-    assert 'id="waves"' in page(as_("owner"), lab, **{"HX-Request": "true"})
+    assert 'id="waves"' in open_progress(as_("owner"), lab, **{"HX-Request": "true"})
 
 
 def test_several_served_models_of_a_run_are_shown(lab, as_):

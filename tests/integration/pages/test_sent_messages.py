@@ -16,7 +16,7 @@ def picture(db):
     return Asset.objects.create(sha256="cd" * 32, format="png", width=2, height=2, size=9)
 
 
-def trial_of(user, picture=None, **fields):
+def make_trial(user, picture=None, **fields):
     dataset = factories.make_dataset("seen", [{"key": "one", "input": "  a\n\tb {{input}} ", "image": picture}])
     experiment = factories.make_experiment(
         "seen", dataset=dataset, prompts=[factories.make_prompt("look", user=user, system="Look.")], **fields
@@ -26,40 +26,40 @@ def trial_of(user, picture=None, **fields):
     return trial
 
 
-def parts(trial):
+def list_parts(trial):
     return [(turn.role, turn.text, bool(turn.image_url)) for turn in rebuild_turns(trial).turns]
 
 
 def test_text_keeps_its_white_space_and_its_braces(db):
-    assert parts(trial_of("Say: {{input}}!")) == [
+    assert list_parts(make_trial("Say: {{input}}!")) == [
         ("system", "Look.", False),
         ("user", "Say:   a\n\tb {{input}} !", False),
     ]
 
 
 def test_an_image_and_the_text_after_it_are_one_turn(picture):
-    assert parts(trial_of("{{image}}What?", picture))[1:] == [("user", "What?", True)]
+    assert list_parts(make_trial("{{image}}What?", picture))[1:] == [("user", "What?", True)]
 
 
 def test_an_image_between_texts_keeps_its_position(picture):
-    assert parts(trial_of("Before {{image}} after", picture))[1:] == [
+    assert list_parts(make_trial("Before {{image}} after", picture))[1:] == [
         ("user", "Before ", False),
         ("user", " after", True),
     ]
 
 
 def test_an_image_at_the_end_is_a_separate_part(picture):
-    assert parts(trial_of("Before {{image}}", picture))[1:] == [("user", "Before ", False), ("user", "", True)]
+    assert list_parts(make_trial("Before {{image}}", picture))[1:] == [("user", "Before ", False), ("user", "", True)]
 
 
 def test_the_page_shows_the_salt_of_the_trial(people, as_):
-    trial = trial_of("Say: {{input}}", owner=people["owner"], cache_buster=True)
-    sent = requests.rebuild_messages(trial, None)[-1]["content"]
-    assert sent.splitlines()[-1] in as_("owner").get(f"/trials/{trial.pk}/").content.decode()
+    trial = make_trial("Say: {{input}}", owner=people["owner"], cache_buster=True)
+    content = requests.rebuild_messages(trial, None)[-1]["content"]
+    assert content.splitlines()[-1] in as_("owner").get(f"/trials/{trial.pk}/").content.decode()
 
 
 def test_a_request_that_cannot_be_rendered_is_reported(db):
-    turns = rebuild_turns(trial_of("{{meta.missing}}"))
+    turns = rebuild_turns(make_trial("{{meta.missing}}"))
     assert turns.turns == []
     assert "meta.missing" in turns.problem
 
@@ -71,8 +71,8 @@ def test_the_page_shows_the_answer_its_cost_every_attempt_and_every_grade(lab, a
     )
     Grading.objects.create(trial=lab.trial, condition=condition, score=3.5, score_raw="3.5", parse_ok=True)
     page = as_("owner").get(f"/trials/{lab.trial.pk}/").content.decode()
-    for said in ("timeout: No answer in 60 s", "Failed, can be retried", "Answered", "rating--aaaaaaaaaaaa", "3.5"):
-        assert said in page
+    for text in ("timeout: No answer in 60 s", "Failed, can be retried", "Answered", "rating--aaaaaaaaaaaa", "3.5"):
+        assert text in page
     assert f'title="${Decimal("0.00012000")}"' in page
 
 

@@ -35,7 +35,7 @@ OWNER = "zelda-of-the-lab"
 
 
 @pytest.fixture(autouse=True)
-def plain_pictures(monkeypatch):
+def replace_drawings(monkeypatch):
     monkeypatch.setattr(figure_blocks, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
 
 
@@ -67,12 +67,12 @@ SHOWN = {
 }
 
 
-def part(name, token):
+def build_part_address(name, token):
     return reverse(name, args=[token, *PARTS[name]])
 
 
-def compute(client, token):
-    client.get(part("shared_report", token))
+def compute_page(client, token):
+    client.get(build_part_address("shared_report", token))
     compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
 
 
@@ -80,9 +80,9 @@ def compute(client, token):
 @pytest.mark.parametrize("scope", SHOWN)
 def test_a_link_shows_its_part_and_nothing_else(client, study, scope):
     _, token = make_link(study, "experiment")
-    compute(client, token)
+    compute_page(client, token)
     _, token = make_link(study, scope)
-    answers = {name: client.get(part(name, token)) for name in PARTS}
+    answers = {name: client.get(build_part_address(name, token)) for name in PARTS}
     assert {name for name, answer in answers.items() if answer.status_code == 200} == SHOWN[scope]
     assert {answer.status_code for answer in answers.values()} <= {200, 404}
     for answer in answers.values():
@@ -100,7 +100,7 @@ def test_a_link_shows_its_part_and_nothing_else(client, study, scope):
 
 
 def read_texts(answer):
-    """Return the text of an answer; of a zip, that of every part but its PDF and PNG files."""
+    """Return the text of a response; for a zip file, the text of all parts except PDF and PNG files."""
     content = b"".join(answer) if answer.streaming else answer.content
     if not content.startswith(b"PK"):
         return content.decode(errors="replace")
@@ -120,51 +120,53 @@ def test_no_part_of_a_link_names_a_user_a_rater_or_an_endpoint(client, transacti
     for endpoint in Endpoint.objects.all():
         endpoint.base_url, endpoint.key_env = "https://quackenbush.example/v1", "WILHELMINA_KEY"
         endpoint.save()
-    named = ("wilhelmina", "quackenbush")
+    names = ("wilhelmina", "quackenbush")
     study.snapshots.update(label="by hand")
     _, token = make_link(study, "experiment", shows_costs=True)
-    compute(client, token)
-    client.get(part("shared_figures", token))
-    compute(client, token)
+    compute_page(client, token)
+    client.get(build_part_address("shared_figures", token))
+    compute_page(client, token)
     document = build_document(study)
     assert "human rater" in str(document.dump()), "people are part of this study"
     figures = [reverse("shared_figure", args=[token, one.name]) for one in list_figures(FigureSource(study))]
-    pages = [part(name, token) for name in PARTS if name not in ("shared_figure", "shared_report_figure")]
+    pages = [build_part_address(name, token) for name in PARTS if name not in ("shared_figure", "shared_report_figure")]
     files = [reverse("shared_report_file", args=[token, kind]) for kind in ("html", "zip")]
-    drawn = [reverse("shared_report_figure", args=[token, one.name]) for one in document.list_blocks(FigureBlock)]
+    figure_addresses = [
+        reverse("shared_report_figure", args=[token, one.name]) for one in document.list_blocks(FigureBlock)
+    ]
     assert len(figures) > 5
-    for address in [*pages, *files, *figures, *drawn]:
+    for address in [*pages, *files, *figures, *figure_addresses]:
         answer = client.get(address)
         assert answer.status_code == 200, address
         text = read_texts(answer).lower()
-        assert not [name for name in named if name in text], address
+        assert not [name for name in names if name in text], address
 
 
 def test_the_figures_of_a_shared_experiment_follow_the_measure(client, study):
     make_gradings(study, "numeric", lambda trial: float(trial.item.position % 2), kind="rule")
     _, token = make_link(study, "experiment")
-    page = client.get(part("shared_figures", token))
+    page = client.get(build_part_address("shared_figures", token))
     (key,) = [one.key for one in list_measures(study) if not one.is_rating]
     query = f"?{urlencode({'measure': key})}"
     assert f'href="{query}"' in page.content.decode()
-    chosen = client.get(part("shared_figures", token) + query)
+    chosen = client.get(build_part_address("shared_figures", token) + query)
     addresses = re.findall(r'src="(/shared/[^"]+)"', chosen.content.decode())
     assert addresses
     assert all(address.endswith(query) for address in addresses)
     assert client.get(addresses[0]).status_code == 200
-    for address in (part("shared_figures", token), part("shared_figure", token)):
+    for address in (build_part_address("shared_figures", token), build_part_address("shared_figure", token)):
         assert client.get(address, {"measure": "nothing"}).status_code == 404
 
 
 def test_a_link_reaches_only_its_own_experiment(client, study):
-    """Whatever a reader adds to the address of a link, the answer is about the experiment of the link."""
+    """Parameters in the address of a link do not change its experiment."""
     make_answered_experiment("other", items=3, models=("rival-model",))
     _, token = make_link(study, "experiment")
-    compute(client, token)
-    plain = {name: read_texts(client.get(part(name, token))) for name in PARTS}
+    compute_page(client, token)
+    plain = {name: read_texts(client.get(build_part_address(name, token))) for name in PARTS}
     for query in ({"experiment": "other"}, {"slug": "other"}, {"wave": "0"}, {"snapshot": "0" * 64}):
         for name in PARTS:
-            text = read_texts(client.get(part(name, token), query))
+            text = read_texts(client.get(build_part_address(name, token), query))
             assert "rival-model" not in text
             assert text == plain[name]
 
@@ -172,21 +174,21 @@ def test_a_link_reaches_only_its_own_experiment(client, study):
 COST_WORDS = ("cost by", "costs by stage", "$0.00", "paid", "score against cost", "median cost")
 
 
-def shown_costs(client, token):
-    """Words about money in each part of a link."""
-    found = {}
+def find_shown_costs(client, token):
+    """Return words about money in each part of a link."""
+    words_by_part = {}
     for name in PARTS:
-        answer = client.get(part(name, token))
+        answer = client.get(build_part_address(name, token))
         text = (b"".join(answer) if answer.streaming else answer.content).decode().lower()
-        found[name] = [word for word in COST_WORDS if word in text]
-    return {name: words for name, words in found.items() if words}
+        words_by_part[name] = [word for word in COST_WORDS if word in text]
+    return {name: words for name, words in words_by_part.items() if words}
 
 
 @pytest.mark.slow
 def test_shared_pages_omit_costs_unless_the_author_includes_them(client, study):
     _, token = make_link(study, "experiment")
-    compute(client, token)
-    assert shown_costs(client, token) == {}
+    compute_page(client, token)
+    assert find_shown_costs(client, token) == {}
     cost_figures = [
         name
         for name in ("cost-d1", "cost-valence")
@@ -200,22 +202,22 @@ def test_shared_pages_omit_costs_unless_the_author_includes_them(client, study):
     assert ShareLink.objects.filter(shows_costs=True).count() == 1
     client.logout()
     _, token = make_link(study, "experiment", shows_costs=True)
-    shown = shown_costs(client, token)
+    shown = find_shown_costs(client, token)
     assert {"shared_report", "shared_report_file", "shared_leaderboard"} <= set(shown)
 
 
 def test_guessed_expired_revoked_and_foreign_links_give_the_same_answer(client, study):
     other = make_answered_experiment("other", items=2)
     _, expired = make_link(study, "experiment", days=-1)
-    gone, revoked = make_link(study, "experiment")
-    gone.revoke(by=study.owner)
+    deleted, revoked = make_link(study, "experiment")
+    deleted.revoke(by=study.owner)
     _, narrow = make_link(other, "leaderboard")
-    tokens = ["guessed", "a" * 43, expired, revoked, "x' OR 1=1--", gone.token_hash]
-    answers = [client.get(part("shared_report", token)) for token in [*tokens, narrow]]
+    tokens = ["guessed", "a" * 43, expired, revoked, "x' OR 1=1--", deleted.token_hash]
+    answers = [client.get(build_part_address("shared_report", token)) for token in [*tokens, narrow]]
     assert {answer.status_code for answer in answers} == {404}
     assert len({answer.content for answer in answers}) == 1
     assert len({str(sorted(answer.headers.items())) for answer in answers}) == 1
-    assert client.get(part("shared_leaderboard", narrow)).status_code == 200
+    assert client.get(build_part_address("shared_leaderboard", narrow)).status_code == 200
 
 
 def test_a_token_reaches_no_other_page(client, study):
@@ -239,13 +241,13 @@ def test_a_token_reaches_no_other_page(client, study):
 def test_a_link_only_reads(client, study, method):
     _, token = make_link(study, "experiment")
     for name in PARTS:
-        assert getattr(client, method)(part(name, token)).status_code == 405
+        assert getattr(client, method)(build_part_address(name, token)).status_code == 405
     assert ShareLink.objects.usable().count() == 1
 
 
 def test_a_revoked_link_ends_immediately_and_the_history_records_it(client, study):
     link, token = make_link(study, "leaderboard", label="reviewers")
-    address = part("shared_leaderboard", token)
+    address = build_part_address("shared_leaderboard", token)
     assert client.get(address).status_code == 200
     client.force_login(study.owner)
     assert client.post(reverse("share_link_revoke", args=["study", link.pk])).status_code == 302
@@ -260,14 +262,14 @@ def test_a_revoked_link_ends_immediately_and_the_history_records_it(client, stud
 def test_the_address_is_shown_once_and_only_its_hash_is_stored(client, study):
     client.force_login(study.owner)
     page = reverse("share_links", args=["study"])
-    made = client.post(page, {"scope": "report", "days": "30", "label": "reviewers"})
+    response = client.post(page, {"scope": "report", "days": "30", "label": "reviewers"})
     (link,) = ShareLink.objects.all()
-    address = made.context["address"]
+    address = response.context["address"]
     token = address.rstrip("/").rpartition("/")[2]
     assert len(token) >= 43, "256 bits"
     assert link.token_hash != token
     assert token not in str([*ShareLink.objects.values(), *study.history.values()])
-    assert made["Cache-Control"] == "private, no-store"
+    assert response["Cache-Control"] == "private, no-store"
     assert address not in client.get(page).content.decode()
     assert "reviewers" in page_text(client.get(page))
     assert timedelta(days=29) < link.expires_at - timezone.now() < timedelta(days=31)
@@ -314,10 +316,12 @@ def test_a_client_that_guesses_tokens_is_rate_limited(client, study, monkeypatch
     monkeypatch.setattr(share_links, "MAX_GUESSES", 3)
     _, token = make_link(study, "leaderboard")
     for _ in range(5):
-        assert client.get(part("shared_leaderboard", token)).status_code == 200, "right tokens do not count"
+        assert client.get(build_part_address("shared_leaderboard", token)).status_code == 200, (
+            "right tokens do not count"
+        )
     for at in range(3):
-        assert client.get(part("shared_leaderboard", f"guess-{at}")).status_code == 404
-    refused = client.get(part("shared_leaderboard", token))
-    assert refused.status_code == 429
-    assert int(refused["Retry-After"]) > 0
+        assert client.get(build_part_address("shared_leaderboard", f"guess-{at}")).status_code == 404
+    response = client.get(build_part_address("shared_leaderboard", token))
+    assert response.status_code == 429
+    assert int(response["Retry-After"]) > 0
     assert FailedSignIn.objects.filter(key__startswith="shared ").count() == 3

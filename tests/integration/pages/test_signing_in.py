@@ -22,12 +22,12 @@ LOGIN = "/accounts/login/"
 
 
 @pytest.fixture(autouse=True)
-def quick_hashes(settings):
+def use_quick_hashes(settings):
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture
-def ada(quick_hashes):
+def ada(use_quick_hashes):
     user = factories.make_user("ada", permissions.RESEARCHER)
     user.set_password(PASSWORD)
     user.save()
@@ -38,7 +38,7 @@ def sign_in(client, name="ada", password=PASSWORD, *, address="10.0.0.1", **head
     return client.post(LOGIN, {"username": name, "password": password}, REMOTE_ADDR=address, headers=headers)
 
 
-def guess(n, *, client=None, name="ada", address="10.0.0.1"):
+def guess_passwords(n, *, client=None, name="ada", address="10.0.0.1"):
     return [sign_in(client or Client(), name, "wrong", address=address).status_code for _ in range(n)]
 
 
@@ -50,7 +50,7 @@ def test_a_wrong_password_is_reported_and_the_name_is_kept(ada, client):
 
 def test_failures_per_account_are_limited_over_all_addresses(ada):
     for number in range(ACCOUNT_FAILURES):
-        assert guess(1, address=f"10.0.1.{number}") == [200]
+        assert guess_passwords(1, address=f"10.0.1.{number}") == [200]
     response = sign_in(Client(), address="10.0.2.1")
     assert response.status_code == 429
     assert "Wait 15 minutes" in response.content.decode()
@@ -58,7 +58,7 @@ def test_failures_per_account_are_limited_over_all_addresses(ada):
 
 
 def test_the_wait_ends_by_itself(ada):
-    guess(ACCOUNT_FAILURES)
+    guess_passwords(ACCOUNT_FAILURES)
     assert sign_in(Client()).status_code == 429
     with time_machine.travel(timezone.now() + FailedSignIn.WINDOW + timedelta(seconds=1), tick=False):
         assert sign_in(Client()).status_code == 302
@@ -67,9 +67,9 @@ def test_the_wait_ends_by_itself(ada):
 def test_attempts_during_the_wait_do_not_make_it_longer(ada):
     start = timezone.now()
     with time_machine.travel(start, tick=False):
-        guess(ACCOUNT_FAILURES)
+        guess_passwords(ACCOUNT_FAILURES)
     with time_machine.travel(start + timedelta(minutes=14), tick=False):
-        assert set(guess(5)) == {429}
+        assert set(guess_passwords(5)) == {429}
     with time_machine.travel(start + timedelta(minutes=15, seconds=1), tick=False):
         assert sign_in(Client()).status_code == 302
 
@@ -77,7 +77,7 @@ def test_attempts_during_the_wait_do_not_make_it_longer(ada):
 def test_a_known_browser_is_not_blocked_by_guesses_from_other_addresses(ada, client):
     assert sign_in(client).status_code == 302
     client.post("/accounts/logout/")
-    guess(ACCOUNT_FAILURES, address="10.9.9.9")
+    guess_passwords(ACCOUNT_FAILURES, address="10.9.9.9")
     assert sign_in(Client()).status_code == 429
     assert sign_in(client).status_code == 302
 
@@ -85,15 +85,18 @@ def test_a_known_browser_is_not_blocked_by_guesses_from_other_addresses(ada, cli
 def test_a_known_browser_has_its_own_limit_for_its_own_account_only(ada, client):
     sign_in(client)
     client.post("/accounts/logout/")
-    assert guess(ACCOUNT_FAILURES, client=client)[-1] == 200
+    assert guess_passwords(ACCOUNT_FAILURES, client=client)[-1] == 200
     assert sign_in(client).status_code == 429
-    guess(ACCOUNT_FAILURES, name="bob")
+    guess_passwords(ACCOUNT_FAILURES, name="bob")
     assert sign_in(client, name="bob").status_code == 429
 
 
 def test_unknown_names_are_refused_in_the_same_way(ada):
-    known, unknown = guess(ACCOUNT_FAILURES + 1), guess(ACCOUNT_FAILURES + 1, name="nobody", address="10.0.0.9")
-    assert known == unknown
+    known_statuses, unknown_statuses = (
+        guess_passwords(ACCOUNT_FAILURES + 1),
+        guess_passwords(ACCOUNT_FAILURES + 1, name="nobody", address="10.0.0.9"),
+    )
+    assert known_statuses == unknown_statuses
     texts = [
         sign_in(Client(), name).content.decode().partition('class="errorlist')[2][:400] for name in ("ada", "nobody")
     ]
@@ -103,7 +106,7 @@ def test_unknown_names_are_refused_in_the_same_way(ada):
 @pytest.mark.slow
 def test_failures_per_address_are_limited_over_all_accounts(ada):
     for number in range(ADDRESS_FAILURES):
-        assert guess(1, name=f"user-{number}", address="2001:db8::1") == [200]
+        assert guess_passwords(1, name=f"user-{number}", address="2001:db8::1") == [200]
     assert sign_in(Client(), address="2001:db8::2").status_code == 429, "one network of IPv6 counts as one address"
     assert sign_in(Client(), address="2001:db8:1::1").status_code == 302
 
@@ -146,14 +149,14 @@ def test_neither_names_nor_passwords_are_stored(ada, client):
 
 
 def test_an_operator_unlocks_an_account(ada):
-    guess(ACCOUNT_FAILURES)
+    guess_passwords(ACCOUNT_FAILURES)
     out = StringIO()
     call_command("unlock", "ada", stdout=out)
     assert out.getvalue() == f"{ACCOUNT_FAILURES} failed sign-ins forgotten\n"
     assert sign_in(Client()).status_code == 302
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(CommandError) as caught:
         call_command("unlock")
-    assert refused.value.returncode == 2
+    assert caught.value.returncode == 2
 
 
 @pytest.mark.parametrize("method", ["get", "post"])

@@ -18,18 +18,18 @@ ADDRESS = "/trials/"
 
 @pytest.fixture
 def sums(people):
-    """Two conditions of six items, asked twice: ratings repeat, one answer failed, costs differ."""
-    made = factories.make_experiment(
+    """Return two conditions on six items with two samples: ratings repeat, one trial failed, costs differ."""
+    experiment = factories.make_experiment(
         "sums", owner=people["owner"], dataset=factories.make_dataset("sums", 6), samples=2, scorers=["numeric"],
         models=[factories.make_model("a"), factories.make_model("b")], status="active",
     )  # fmt: skip
-    for number, run in enumerate(factories.make_runs(made, status="done")):
-        factories.plan_trials(run, answer=lambda item, _, index, number=number: outcome(item, index, number))
-    grade(made, by="test")
-    return made
+    for number, run in enumerate(factories.make_runs(experiment, status="done")):
+        factories.plan_trials(run, answer=lambda item, _, index, number=number: make_outcome(item, index, number))
+    grade(experiment, by="test")
+    return experiment
 
 
-def outcome(item, index, number):
+def make_outcome(item, index, number):
     if item.position == 4 and index:
         return factories.failed("timeout")
     is_right = (item.position + number) % 3 != 0
@@ -37,21 +37,21 @@ def outcome(item, index, number):
             "rating": 1 + (item.position * 2 + number) % 5, "latency_ms": 100 * (7 - item.position)}  # fmt: skip
 
 
-def walk(client, query, *, back=False):
-    seen, now = [], query
+def walk_pages(client, query, *, back=False):
+    keys_seen, current_query = [], query
     for _ in range(60):
-        response = client.get(f"{ADDRESS}?{now}")
+        response = client.get(f"{ADDRESS}?{current_query}")
         keys = response.context["page"].keys
-        seen = keys + seen if back else seen + keys
+        keys_seen = keys + keys_seen if back else keys_seen + keys
         url = response.context["previous_url" if back else "next_url"]
         if not url:
-            return seen, now
-        now = url.removeprefix("?")
+            return keys_seen, current_query
+        current_query = url.removeprefix("?")
     raise AssertionError("the pages do not end")
 
 
-def by(trials, value, *, descending):
-    """Sorted in Python: missing values last, equal values by key."""
+def sort_keys(trials, value, *, descending):
+    """Return the keys of trials sorted in Python: missing values last, equal values by key."""
     present = [trial for trial in trials if value(trial) is not None]
     missing = [trial for trial in trials if value(trial) is None]
     present.sort(key=lambda trial: (value(trial), trial.pk), reverse=descending)
@@ -77,10 +77,10 @@ def test_sorted_pages_contain_every_trial_once(sums, as_, monkeypatch, name):
     monkeypatch.setattr(trial_order, "PAGE", 9)
     monkeypatch.setattr(trial_pagination, "PAGE", 9)
     for sort in (name, f"-{name}"):
-        wanted = by(list(Trial.objects.all()), VALUES[name], descending=sort != name)
-        seen, last = walk(as_("owner"), f"experiment=sums&sort={sort}")
-        assert seen == wanted, sort
-        assert walk(as_("owner"), last, back=True)[0] == wanted, sort
+        expected = sort_keys(list(Trial.objects.all()), VALUES[name], descending=sort != name)
+        keys_seen, last = walk_pages(as_("owner"), f"experiment=sums&sort={sort}")
+        assert keys_seen == expected, sort
+        assert walk_pages(as_("owner"), last, back=True)[0] == expected, sort
 
 
 @pytest.mark.slow
@@ -88,19 +88,19 @@ def test_trials_can_be_sorted_by_a_graders_scores(sums, as_, monkeypatch):
     monkeypatch.setattr(trial_order, "PAGE", 5)
     grader = sums.grade_conditions.get()
     scores = dict(grader.gradings.values_list("trial", "score"))
-    wanted = by(list(Trial.objects.all()), lambda trial: scores.get(trial.pk), descending=False)
-    assert walk(as_("owner"), f"experiment=sums&sort=score_{grader.pk}")[0] == wanted
+    expected = sort_keys(list(Trial.objects.all()), lambda trial: scores.get(trial.pk), descending=False)
+    assert walk_pages(as_("owner"), f"experiment=sums&sort=score_{grader.pk}")[0] == expected
 
 
 def test_filters_apply_to_a_sorted_list(sums, as_):
-    found, _ = walk(as_("owner"), "experiment=sums&status=done&category=even&sort=-rating")
+    found_keys, _ = walk_pages(as_("owner"), "experiment=sums&status=done&category=even&sort=-rating")
     rows = Trial.objects.filter(status="done", item__category="even")
-    assert found == by(list(rows), VALUES["rating"], descending=True)
+    assert found_keys == sort_keys(list(rows), VALUES["rating"], descending=True)
 
 
 @pytest.mark.slow
 def test_next_and_previous_of_a_trial_follow_the_order(sums, as_):
-    keys, _ = walk(as_("owner"), "experiment=sums&sort=-rating")
+    keys, _ = walk_pages(as_("owner"), "experiment=sums&sort=-rating")
     at = keys[7]
     page = as_("owner").get(reverse("trial_detail", args=[at]) + "?experiment=sums&sort=-rating")
     assert (page.context["previous"], page.context["next"]) == (keys[6], keys[8])
@@ -125,7 +125,7 @@ def test_an_order_without_an_index_is_offered_for_few_trials_only(sums, as_, mon
     assert "sort=-rating" not in text
     assert "sort=item" in text
     by_item = as_("owner").get(f"{ADDRESS}?experiment=sums&sort=-item").context["page"].keys
-    assert by_item == by(list(Trial.objects.all()), VALUES["item"], descending=True)
+    assert by_item == sort_keys(list(Trial.objects.all()), VALUES["item"], descending=True)
 
 
 def test_a_list_too_large_for_an_order_says_which_filters_make_it_small_enough(sums, as_, monkeypatch):
@@ -133,12 +133,12 @@ def test_a_list_too_large_for_an_order_says_which_filters_make_it_small_enough(s
     monkeypatch.setattr(trial_order, "MAX_SORTED", 12)
     client = as_("owner")
     response = client.get(f"{ADDRESS}?experiment=sums&sort=-cost_usd&after=3")
-    offered = [(one["label"].split(" / ")[0], one["trials"]) for one in response.context["narrower"]]
-    assert offered == [("Failed", 2), ("a", 12), ("b", 12)]
+    choices = [(one["label"].split(" / ")[0], one["trials"]) for one in response.context["narrower"]]
+    assert choices == [("Failed", 2), ("a", 12), ("b", 12)]
     for one in response.context["narrower"]:
         assert f'href="?{one["query"].replace("&", "&amp;")}"' in response.content.decode()
         narrowed = client.get(f"{ADDRESS}?{one['query']}")
-        assert narrowed.context["page"].keys == by(
+        assert narrowed.context["page"].keys == sort_keys(
             list(Trial.objects.filter(pk__in=narrowed.context["page"].keys)), VALUES["cost_usd"], descending=True
         )
         assert len(narrowed.context["page"].keys) == one["trials"]
@@ -176,8 +176,8 @@ def test_a_list_too_large_to_count_states_its_upper_bound(sums, as_, monkeypatch
     with CaptureQueriesContext(connection) as queries:
         response = client.get(f"{ADDRESS}?experiment=sums&contains=99")
     assert response.context["count_label"] == "among 24 trials"
-    counted = [query["sql"] for query in queries if "COUNT(" in query["sql"] and "runs_app_trial" in query["sql"]]
-    assert counted == []
+    count_queries = [query["sql"] for query in queries if "COUNT(" in query["sql"] and "runs_app_trial" in query["sql"]]
+    assert count_queries == []
 
 
 def test_each_filter_has_a_chip_that_removes_it(sums, as_):
@@ -228,7 +228,7 @@ def test_notes_flags_and_tags_are_filters_and_a_column(sums, as_, people):
     annotate(third.item, "flag", "Ambiguous", by=people["owner"])
     of_third = set(Trial.objects.filter(item=third.item).values_list("pk", flat=True))
     client = as_("owner")
-    for query, found in (
+    for query, found_keys in (
         ("flag=true", {first.pk} | of_third),
         ("tag=Off+by+ONE", {first.pk}),
         ("flag=true&tag=off-by-one", {first.pk}),
@@ -237,8 +237,8 @@ def test_notes_flags_and_tags_are_filters_and_a_column(sums, as_, people):
         ("flag=true&item=nowhere", set()),
         ("flag=true&status=failed", set(Trial.objects.filter(pk__in=of_third, status="failed").values_list("pk"))),
     ):
-        assert set(walk(client, f"experiment=sums&{query}")[0]) == found, query
-    others = set(walk(client, "experiment=sums&flag=false")[0])
+        assert set(walk_pages(client, f"experiment=sums&{query}")[0]) == found_keys, query
+    others = set(walk_pages(client, "experiment=sums&flag=false")[0])
     assert others == set(Trial.objects.values_list("pk", flat=True)) - {first.pk} - of_third
     text = page_text(client.get(f"{ADDRESS}?experiment=sums"))
     assert 'title="Wrong"' in text
@@ -247,29 +247,29 @@ def test_notes_flags_and_tags_are_filters_and_a_column(sums, as_, people):
 
 
 def test_trials_of_items_that_differ_between_conditions(sums, as_):
-    found = set(walk(as_("owner"), "experiment=sums&differs=true")[0])
+    found_keys = set(walk_pages(as_("owner"), "experiment=sums&differs=true")[0])
     scores = {}
     for grading in sums.grade_conditions.get().gradings.select_related("trial__run"):
         scores.setdefault(grading.trial.item_id, {}).setdefault(grading.trial.run_id, []).append(grading.score)
     means = {item: {sum(some) / len(some) for some in runs.values()} for item, runs in scores.items()}
-    wanted = {item for item, found_means in means.items() if len(found_means) > 1}
-    assert 0 < len(wanted) < 6
-    assert found == set(Trial.objects.filter(item__in=wanted).values_list("pk", flat=True))
+    expected = {item for item, found_means in means.items() if len(found_means) > 1}
+    assert 0 < len(expected) < 6
+    assert found_keys == set(Trial.objects.filter(item__in=expected).values_list("pk", flat=True))
     refused = as_("owner").get(f"{ADDRESS}?differs=true")
     assert "Choose an experiment to compare its conditions." in page_text(refused)
     assert refused.context["page"].keys == []
 
 
 def test_many_items_that_differ_are_searched_for(sums, as_, monkeypatch):
-    few = set(walk(as_("owner"), "experiment=sums&differs=true")[0])
+    few = set(walk_pages(as_("owner"), "experiment=sums&differs=true")[0])
     monkeypatch.setattr("runs_app.filters.MAX_INDEXED_ITEMS", 0)
-    assert set(walk(as_("owner"), "experiment=sums&differs=true")[0]) == few
+    assert set(walk_pages(as_("owner"), "experiment=sums&differs=true")[0]) == few
 
 
 @pytest.mark.slow
 def test_the_number_of_queries_is_constant_in_any_order(sums, as_, monkeypatch):
     client = as_("owner")
-    client.get(f"{ADDRESS}?experiment=sums&differs=true")  # The scores are added up once.
+    client.get(f"{ADDRESS}?experiment=sums&differs=true")  # The scores are summed once.
     for query in ("sort=-rating", "sort=item", "flag=true", "differs=true", "disagree=true"):
         counts = set()
         for size in (1, 20):

@@ -7,7 +7,7 @@ from runs_app.models import Experiment, Run, Trial
 from tests import factories
 
 
-def said(response):
+def list_messages(response):
     return [str(message) for message in get_messages(response.wsgi_request)]
 
 
@@ -17,7 +17,7 @@ def steer(client, lab, verb, **data):
 
 def test_pause_and_resume_have_author_and_reason(lab, as_, people):
     client = as_("owner")
-    assert said(steer(client, lab, "pause", reason="Lunch"))[-1] == "1 run paused."
+    assert list_messages(steer(client, lab, "pause", reason="Lunch"))[-1] == "1 run paused."
     lab.run.refresh_from_db()
     assert lab.run.status == "paused"
     change = lab.run.history.first()
@@ -31,7 +31,7 @@ def test_pause_and_resume_have_author_and_reason(lab, as_, people):
 
 def test_a_cancel_needs_a_reason(lab, as_):
     client = as_("owner")
-    assert "Reason: This field is required." in said(steer(client, lab, "cancel"))
+    assert "Reason: This field is required." in list_messages(steer(client, lab, "cancel"))
     lab.run.refresh_from_db()
     assert lab.run.status == "running"
     steer(client, lab, "cancel", reason="Wrong prompt")
@@ -40,13 +40,13 @@ def test_a_cancel_needs_a_reason(lab, as_):
 
 
 def test_an_action_without_effect_says_so(lab, as_):
-    assert said(steer(as_("owner"), lab, "resume"))[-1].startswith("Nothing changed")
+    assert list_messages(steer(as_("owner"), lab, "resume"))[-1].startswith("Nothing changed")
 
 
 def test_retry_of_one_class_leaves_the_others(lab, as_):
-    nothing = said(steer(as_("owner"), lab, "retry", only="timeout"))[-1]
+    nothing = list_messages(steer(as_("owner"), lab, "retry", only="timeout"))[-1]
     assert nothing.startswith("Nothing changed: there are no failed trials of class timeout.")
-    assert said(steer(as_("owner"), lab, "retry", only="bad_request"))[-1] == "1 failed trial will be retried."
+    assert list_messages(steer(as_("owner"), lab, "retry", only="bad_request"))[-1] == "1 failed trial will be retried."
     assert Trial.objects.get(pk=lab.failed.pk).status == "pending"
 
 
@@ -95,11 +95,11 @@ def test_a_priority_is_changed_during_a_run_with_author_and_reason(lab, as_, peo
     client, action = as_("owner"), f"/experiments/{lab.experiment.slug}/steer/priority/"
     for page in (f"/experiments/{lab.experiment.slug}/progress/", f"/runs/{lab.run.pk}/"):
         assert action in client.get(page).content.decode()
-    done = steer(client, lab, "priority", priority="3", reason="Due today", next=f"/runs/{lab.run.pk}/")
-    assert (done.url, said(done)[-1]) == (f"/runs/{lab.run.pk}/", "Priority 3 from the next claim on.")
+    response = steer(client, lab, "priority", priority="3", reason="Due today", next=f"/runs/{lab.run.pk}/")
+    assert (response.url, list_messages(response)[-1]) == (f"/runs/{lab.run.pk}/", "Priority 3 from the next claim on.")
     change = lab.experiment.history.get(what="priority")
     assert (change.by, change.reason, change.from_value, change.to_value) == (people["owner"], "Due today", "0", "3")
-    assert said(steer(client, lab, "priority", priority="3"))[-1].startswith("Nothing changed")
+    assert list_messages(steer(client, lab, "priority", priority="3"))[-1].startswith("Nothing changed")
 
 
 def test_readers_cannot_change_the_priority(lab, as_):
@@ -163,9 +163,9 @@ def test_a_launch_after_a_cancel_says_what_to_do(draft, as_):
     launch = {"wave": "", "confirmed": "on"}
     as_("owner").post("/experiments/draft/launch/", launch)
     as_("owner").post("/experiments/draft/steer/cancel/", {"reason": "Wrong prompt"})
-    told = said(as_("owner").post("/experiments/draft/launch/", launch))
-    assert "Already launched, nothing has changed: 0 new trials, 6 in all, in 1 run." in told
-    assert told[-1].startswith("1 run is cancelled and stays so")
+    messages = list_messages(as_("owner").post("/experiments/draft/launch/", launch))
+    assert "Already launched, nothing has changed: 0 new trials, 6 in all, in 1 run." in messages
+    assert messages[-1].startswith("1 run is cancelled and stays so")
 
 
 def test_a_wave_repeats_the_design(draft, as_):
@@ -186,10 +186,10 @@ def test_a_pilot_is_offered_with_its_own_size_and_cost(draft, as_):
     draft.save()
     text = as_("owner").get("/experiments/draft/launch/").content.decode()
     assert '<a href="?pilot=20">Run a pilot of 20 trials first</a>' in text
-    whole = as_("owner").get("/experiments/draft/launch/").context["summary"].estimate
+    full_estimate = as_("owner").get("/experiments/draft/launch/").context["summary"].estimate
     response = as_("owner").get("/experiments/draft/launch/?pilot=2")
-    found = response.context["summary"].estimate
-    assert (found.to_do, found.ceiling_usd * 15) == (2, whole.ceiling_usd)
+    estimate = response.context["summary"].estimate
+    assert (estimate.to_do, estimate.ceiling_usd * 15) == (2, full_estimate.ceiling_usd)
     assert "Launch pilot" in response.content.decode()
     assert 'name="pilot" value="2"' in response.content.decode()
 
@@ -206,7 +206,7 @@ def test_a_pilot_creates_its_trials_and_progress_links_to_the_rest(draft, as_):
     assert "2 of the design's 6 trials are planned" in text
     assert "Launch the rest" in text
     response = as_("owner").post("/experiments/draft/launch/", {"wave": "", "pilot": "", "confirmed": "on"})
-    assert said(response)[-1] == "Launched: 4 new trials, 6 in all, in 1 run."
+    assert list_messages(response)[-1] == "Launched: 4 new trials, 6 in all, in 1 run."
     run.refresh_from_db()
     assert (run.n_done, run.n_pending, run.status) == (2, 4, "running")
     Run.objects.update(status="done", n_pending=0, n_done=6)
@@ -234,13 +234,13 @@ def test_a_pilot_needs_confirmation_only_above_the_limit(draft, as_):
 
 def test_a_run_that_has_ended_is_deleted_on_its_page_with_a_reason(lab, as_):
     owner, address = as_("owner"), f"/runs/{lab.run.pk}/steer/delete/"
-    assert address not in owner.get(f"/runs/{lab.run.pk}/").content.decode()  # It is under way.
-    assert "pause or cancel it" in said(owner.post(address, {"reason": "Wrong model"}))[-1]
+    assert address not in owner.get(f"/runs/{lab.run.pk}/").content.decode()  # The run has not ended.
+    assert "pause or cancel it" in list_messages(owner.post(address, {"reason": "Wrong model"}))[-1]
     Run.objects.update(status="done")
     page = owner.get(f"/runs/{lab.run.pk}/").content.decode()
     assert address in page
     assert "This permanently deletes its" in page
-    assert "Reason: This field is required." in said(owner.post(address, {}))
+    assert "Reason: This field is required." in list_messages(owner.post(address, {}))
     response = owner.post(address, {"reason": "Wrong model"})
     assert response.url == f"/experiments/{lab.experiment.slug}/progress/"
     assert not Run.objects.filter(pk=lab.run.pk).exists()

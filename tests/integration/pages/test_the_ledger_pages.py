@@ -18,7 +18,7 @@ LATE_EVENING = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
 
 @shared_rows
 def experiment(lab_of_file):
-    """Two models: one called before and after midnight UTC and answered once by reuse, one of unknown cost."""
+    """Return two models: one with calls before and after midnight UTC and a cached answer, one of unknown cost."""
     dear = factories.make_model("dear")
     experiment = factories.make_experiment(
         "dearly", owner=lab_of_file.people["owner"], models=[factories.make_model(), dear]
@@ -36,12 +36,12 @@ def experiment(lab_of_file):
             finished_at=hour,
         )
     factories.make_attempt(trials[2], outcome="cached", cost_usd=0, list_usd=Decimal("0.5"), finished_at=LATE_EVENING)
-    (lost, *_) = factories.plan_trials(second, answer=lambda *_: "ready")
-    factories.make_attempt(lost, outcome="lost", cost_usd=None, kept_usd=Decimal("0.7"), finished_at=LATE_EVENING)
+    (lost_trial, *_) = factories.plan_trials(second, answer=lambda *_: "ready")
+    factories.make_attempt(lost_trial, outcome="lost", cost_usd=None, kept_usd=Decimal("0.7"), finished_at=LATE_EVENING)
     return experiment
 
 
-def lines(experiment, by):
+def sum_lines(experiment, by):
     return {
         line.label: line.sums
         for line in ledger_report.sum_by_group(LedgerEntry.objects.filter(run__experiment=experiment), by)
@@ -49,7 +49,7 @@ def lines(experiment, by):
 
 
 def test_sums_by_model_show_each_saving_and_count_unknown_costs_separately(experiment):
-    by_model = lines(experiment, "model")
+    by_model = sum_lines(experiment, "model")
     small, dear = by_model["small"], by_model["dear"]
     assert (small.list_usd, small.paid_usd) == (Decimal("2.5"), Decimal("0.5"))
     assert (small.cache_saved_usd, small.reuse_saved_usd) == (Decimal("1.5"), Decimal("0.5"))
@@ -68,7 +68,7 @@ def test_sums_by_model_show_each_saving_and_count_unknown_costs_separately(exper
 )
 def test_days_use_the_readers_time_zone(experiment, zone, days):
     with timezone.override(zone):
-        assert {day: sums.attempts for day, sums in lines(experiment, "day").items()} == days
+        assert {day: sums.attempts for day, sums in sum_lines(experiment, "day").items()} == days
 
 
 def test_the_day_filter_uses_the_readers_time_zone(experiment, as_):

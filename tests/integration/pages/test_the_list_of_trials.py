@@ -15,7 +15,7 @@ ADDRESS = "/trials/"
 
 @pytest.fixture
 def many(people):
-    """Two experiments of sixty trials each, whose keys alternate between their runs; the second is shared."""
+    """Return two experiments of sixty trials each, with keys alternating between their runs; the second is shared."""
     dataset = factories.make_dataset("many", 10)
     dimension = factories.make_dimension("valence")
     made = []
@@ -27,11 +27,11 @@ def many(people):
         made.append((experiment, factories.make_runs(experiment)))
     for number in range(2):
         for _, runs in made:
-            factories.plan_trials(runs[number], answer=outcome)
+            factories.plan_trials(runs[number], answer=make_outcome)
     return made
 
 
-def outcome(item, dimension, sample_idx):
+def make_outcome(item, dimension, sample_idx):
     if item.position == 9:
         return None
     if item.position == 8:
@@ -40,19 +40,19 @@ def outcome(item, dimension, sample_idx):
             "truncated": item.position == 3, "from_cache": sample_idx == 2}  # fmt: skip
 
 
-def keys_on(response):
+def get_keys(response):
     return response.context["page"].keys
 
 
-def walk(client, query, *, back=False):
-    """The keys of every page, following Next (or Previous from the end)."""
-    seen, query_now = [], query
+def walk_pages(client, query, *, back=False):
+    """Return the keys of every page, following Next (or Previous from the end)."""
+    keys_seen, query_now = [], query
     for _ in range(20):
         response = client.get(f"/trials/?{query_now}")
-        seen = keys_on(response) + seen if back else seen + keys_on(response)
+        keys_seen = get_keys(response) + keys_seen if back else keys_seen + get_keys(response)
         url = response.context["previous_url" if back else "next_url"]
         if not url:
-            return seen
+            return keys_seen
         query_now = url.removeprefix("?")
     raise AssertionError("the pages do not end")
 
@@ -84,8 +84,8 @@ FILTERS = {
 def test_pages_contain_the_rows_of_a_plain_query(many, as_, query, monkeypatch):
     monkeypatch.setattr(trial_pagination, "PAGE", 7)
     monkeypatch.setattr(trial_pagination, "SEARCHED", 25)
-    wanted = list(Trial.objects.filter(**FILTERS[query]).order_by("pk").values_list("pk", flat=True))
-    assert walk(as_("owner"), query) == wanted
+    expected = list(Trial.objects.filter(**FILTERS[query]).order_by("pk").values_list("pk", flat=True))
+    assert walk_pages(as_("owner"), query) == expected
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_paging_backwards_finds_the_same_rows(many, as_, monkeypatch):
     client, beyond = as_("owner"), Trial.objects.order_by("-pk").first().pk + 1
     for query in ("", "rating=2", "status=failed"):
         stem = f"{query}&" if query else ""
-        assert walk(client, f"{stem}before={beyond}", back=True) == walk(client, query), query
+        assert walk_pages(client, f"{stem}before={beyond}", back=True) == walk_pages(client, query), query
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_previous_leads_back_to_the_page_before(many, as_, monkeypatch):
     first = client.get(ADDRESS)
     second = client.get(ADDRESS + first.context["next_url"])
     again = client.get(ADDRESS + second.context["previous_url"])
-    assert keys_on(again) == keys_on(first)
+    assert get_keys(again) == get_keys(first)
     assert first.context["previous_url"] == ""
     assert again.context["previous_url"] == ""
 
@@ -119,15 +119,15 @@ def test_a_range_without_matches_says_so_and_links_to_the_next(many, as_, monkey
 
 @pytest.mark.slow
 def test_a_viewer_sees_the_trials_of_shared_experiments_only(many, as_):
-    shown = walk(as_("viewer"), "")
+    shown = walk_pages(as_("viewer"), "")
     assert set(shown) == set(Trial.objects.filter(run__experiment__slug="shared").values_list("pk", flat=True))
-    assert keys_on(as_("viewer").get(ADDRESS, {"run": Run.objects.filter(experiment__slug="mine").first().pk})) == []
+    assert get_keys(as_("viewer").get(ADDRESS, {"run": Run.objects.filter(experiment__slug="mine").first().pk})) == []
 
 
 def test_a_private_experiment_is_not_offered_and_shows_nothing(many, as_):
     response = as_("viewer").get(ADDRESS, {"experiment": "mine"})
     assert "experiment" in response.context["filter"].form.errors
-    assert keys_on(response) == []
+    assert get_keys(response) == []
 
 
 @pytest.mark.parametrize("query", ["rating=high", "status=odd", "run=-1", "experiment=none", "truncated=perhaps"])
@@ -135,7 +135,7 @@ def test_an_invalid_filter_shows_an_error_and_no_rows(many, as_, query):
     response = as_("owner").get(f"{ADDRESS}?{query}")
     assert response.status_code == 200
     assert response.context["filter"].form.errors
-    assert keys_on(response) == []
+    assert get_keys(response) == []
 
 
 def test_an_unknown_experiment_in_the_filter_is_named(many, as_):
@@ -164,13 +164,13 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(many, as_, monkeypatc
 
 @pytest.mark.slow
 def test_no_page_counts_or_skips_trials_of_a_large_search(many, as_, monkeypatch):
-    """Set the runs' counters to those of a large experiment."""
+    """The runs have the counters of a large experiment."""
     monkeypatch.setattr("runs_app.trial_list.trial_order.MAX_SORTED", 50)
     with CaptureQueriesContext(connection) as queries:
         as_("owner").get(ADDRESS, {"contains": "Answer", "after": "3"})
-    said = [query["sql"].upper() for query in queries if "RUNS_APP_TRIAL" in query["sql"].upper()]
-    assert said
-    assert not [sql for sql in said if "COUNT(" in sql or re.search(r"\bOFFSET \d", sql)]
+    statements = [query["sql"].upper() for query in queries if "RUNS_APP_TRIAL" in query["sql"].upper()]
+    assert statements
+    assert not [sql for sql in statements if "COUNT(" in sql or re.search(r"\bOFFSET \d", sql)]
 
 
 @pytest.mark.slow
@@ -213,9 +213,9 @@ def test_other_trials_of_an_item_have_the_same_dimension_and_experiment(people, 
     for run in factories.make_runs(made[1]):
         factories.plan_trials(run)
     for trial in mine:
-        found = as_("owner").get(f"/trials/{trial.pk}/").context["same_item"].values()
+        groups = as_("owner").get(f"/trials/{trial.pk}/").context["same_item"].values()
         others = [one.pk for one in mine if one.dimension_id == trial.dimension_id and one.pk != trial.pk]
-        assert [pk for pk in found if pk] == others
+        assert [pk for pk in groups if pk] == others
 
 
 @pytest.mark.slow
@@ -232,5 +232,5 @@ def test_the_trial_page_has_a_constant_number_of_queries(many, as_):
 
 def test_the_link_to_a_trial_carries_the_filter(many, as_):
     response = as_("owner").get(ADDRESS, {"status": "failed", "after": "1"})
-    first = keys_on(response)[0]
+    first = get_keys(response)[0]
     assert f'href="/trials/{first}/?status=failed"' in response.content.decode()

@@ -13,26 +13,26 @@ from tests.page_text import page_text
 @pytest.fixture
 def answered(people):
     models = [factories.make_model("first"), factories.make_model("second")]
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "sums", owner=people["owner"], models=models, samples=3, scorers=["numeric"], status="active",
         dataset=factories.make_dataset("sums", 2),
     )  # fmt: skip
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         factories.plan_trials(run, answer=lambda item, _, index: item.target if index else "99")
-    grade(made, by="test")
-    return made
+    grade(experiment, by="test")
+    return experiment
 
 
 def test_repetitions_come_first_and_then_other_conditions_with_their_scores(answered, as_):
     first, second = answered.runs.order_by("pk")
     trial = second.trials.order_by("pk").first()
     page = as_("owner").get(reverse("trial_detail", args=[trial.pk]) + "?status=done")
-    shown = page.context["other_answers"]
+    other_answers = page.context["other_answers"]
     repetitions = list(second.trials.filter(item=trial.item).exclude(pk=trial.pk).values_list("pk", flat=True))
     others = list(first.trials.filter(item=trial.item).values_list("pk", flat=True))
-    assert [one.trial.pk for one in shown] == repetitions + others
-    assert [one.is_repetition for one in shown] == [True] * 2 + [False] * 3
-    assert [score for one in shown for _, score in one.scores] == [1, 1, 0, 1, 1]
+    assert [one.trial.pk for one in other_answers] == repetitions + others
+    assert [one.is_repetition for one in other_answers] == [True] * 2 + [False] * 3
+    assert [score for one in other_answers for _, score in one.scores] == [1, 1, 0, 1, 1]
     text = page_text(page)
     assert f'href="/trials/{others[0]}/?status=done"' in text
     assert "numeric ✓" in text or "numeric 1" in text
@@ -59,20 +59,20 @@ def test_the_page_links_to_item_run_prompt_and_sampler(answered, as_):
 def test_many_repetitions_add_no_query(answered, people, as_):
     client, counts = as_("owner"), []
     for samples in (2, 6):
-        made = factories.make_experiment(
+        experiment = factories.make_experiment(
             f"more-{samples}", owner=people["owner"], samples=samples, scorers=["numeric"], status="active",
             dataset=answered.dataset,
         )  # fmt: skip
-        (run,) = factories.make_runs(made, status="done")
+        (run,) = factories.make_runs(experiment, status="done")
         trial = factories.plan_trials(run, answer=lambda item, _, index: item.target)[0]
-        grade(made, by="test")
+        grade(experiment, by="test")
         with CaptureQueriesContext(connection) as queries:
             client.get(reverse("trial_detail", args=[trial.pk]))
         counts.append(len(queries))
     assert counts[0] == counts[1]
 
 
-def same_item(client, trial, query=""):
+def get_neighbours(client, trial, query=""):
     page = client.get(reverse("trial_detail", args=[trial.pk]) + query)
     return page.context["same_item"]["previous"], page.context["same_item"]["next"]
 
@@ -81,21 +81,21 @@ def test_bracket_keys_move_through_trials_of_the_item_within_the_filter(answered
     client, runs = as_("owner"), list(answered.runs.order_by("pk"))
     first, second, third = runs[0].trials.filter(item__position=0).order_by("sample_idx")
     of_other = list(runs[1].trials.filter(item__position=0).order_by("pk").values_list("pk", flat=True))
-    assert same_item(client, second) == (first.pk, third.pk)
-    assert same_item(client, third) == (second.pk, of_other[0]), "without a filter, other conditions follow"
-    assert same_item(client, third, f"?run={runs[0].pk}") == (second.pk, None)
-    assert same_item(client, third, f"?experiment=sums&condition={runs[0].condition_id}") == (second.pk, None)
-    assert same_item(client, third, "?experiment=sums&scorer=numeric&score=1") == (second.pk, of_other[1])
-    assert same_item(client, second, "?item=no-such-item") == (None, None)
-    assert same_item(client, second, "?status=failed") == (None, None)
-    assert same_item(client, second, "?score=much") == (None, None), "the list is empty too"
+    assert get_neighbours(client, second) == (first.pk, third.pk)
+    assert get_neighbours(client, third) == (second.pk, of_other[0]), "without a filter, other conditions follow"
+    assert get_neighbours(client, third, f"?run={runs[0].pk}") == (second.pk, None)
+    assert get_neighbours(client, third, f"?experiment=sums&condition={runs[0].condition_id}") == (second.pk, None)
+    assert get_neighbours(client, third, "?experiment=sums&scorer=numeric&score=1") == (second.pk, of_other[1])
+    assert get_neighbours(client, second, "?item=no-such-item") == (None, None)
+    assert get_neighbours(client, second, "?status=failed") == (None, None)
+    assert get_neighbours(client, second, "?score=much") == (None, None), "the list is empty too"
 
 
 def test_bracket_keys_follow_the_order_of_the_list(answered, as_):
     run = answered.runs.order_by("pk").first()
     first, second, third = run.trials.filter(item__position=0).order_by("sample_idx")
-    assert same_item(as_("owner"), second, f"?run={run.pk}&sort=-id") == (third.pk, first.pk)
-    assert same_item(as_("owner"), second, f"?run={run.pk}&sort=-sample_idx") == (third.pk, first.pk)
+    assert get_neighbours(as_("owner"), second, f"?run={run.pk}&sort=-id") == (third.pk, first.pk)
+    assert get_neighbours(as_("owner"), second, f"?run={run.pk}&sort=-sample_idx") == (third.pk, first.pk)
 
 
 def test_the_page_states_that_its_keys_follow_the_filter(answered, as_):
@@ -117,4 +117,4 @@ def test_a_judge_call_links_to_other_calls_about_the_item(answered, as_):
     run = answered.runs.create(condition=judged, wave=answered.runs.first().wave, status="done")
     subject = answered.runs.first().trials.first()
     calls = [run.trials.create(item=subject.item, subject=subject, sample_idx=index) for index in range(2)]
-    assert same_item(as_("owner"), calls[0]) == (None, calls[1].pk)
+    assert get_neighbours(as_("owner"), calls[0]) == (None, calls[1].pk)

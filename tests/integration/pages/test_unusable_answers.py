@@ -17,7 +17,7 @@ KINDS = ("empty", "truncated", "refused", "unparsed")
 
 @shared_rows
 def experiment(lab_of_file):
-    """Four trials of different kinds; one is both empty and truncated."""
+    """Return four trials of different kinds; one is both empty and truncated."""
     answers = iter(
         [
             {"answer": "", "truncated": True},
@@ -103,7 +103,7 @@ def test_the_counts_need_one_more_query(experiment, as_, django_assert_max_num_q
 
 @pytest.fixture
 def with_errors(experiment):
-    """Another run: one trial failed by a refusal, another by a different error."""
+    """Return the experiment with another run: one trial failed by a refusal, another by a different error."""
     prompt, sampler = experiment.prompts.get(), experiment.samplers.get()
     condition = factories.make_condition(experiment, factories.make_model("strict"), prompt, sampler)
     run = Run.objects.create(experiment=experiment, condition=condition, wave=experiment.waves.get(), status="running")
@@ -138,7 +138,7 @@ def test_the_refused_count_includes_refusals_recorded_as_errors_on_every_page(wi
     assert ("refused", 2) in owner.get("/experiments/odd/progress/").context["unusable_answers"]
     results = owner.get("/experiments/odd/results/")
     assert [row.record.refused for row in results.context["answers"].rows] == [1, 1]
-    status = json.loads(_said("status", "odd", json=True))
+    status = json.loads(run_command("status", "odd", json=True))
     assert [run["refused"] for run in status["runs"]] == [1, 1]
 
 
@@ -149,7 +149,7 @@ def test_the_count_of_empty_answers_links_to_them(experiment, as_):
         assert f'<a href="/trials/?experiment=odd&amp;condition={condition.pk}&amp;{kind}=true">' in text
 
 
-def _said(*words, **options):
+def run_command(*words, **options):
     out = StringIO()
     call_command(*words, stdout=out, **options)
     return out.getvalue()

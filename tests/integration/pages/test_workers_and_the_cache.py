@@ -1,4 +1,4 @@
-"""Live and silent workers; the answers in the response cache, which operators may clear."""
+"""Live and silent workers, and the response cache, which operators may clear."""
 
 import re
 from datetime import timedelta
@@ -21,7 +21,7 @@ def make_worker(host, *, seen_s_ago=0, **fields):
     Worker.objects.filter(pk=worker.pk).update(seen_at=timezone.now() - timedelta(seconds=seen_s_ago))
 
 
-def row_of(text, host):
+def find_row(text, host):
     return next(row for row in text.split("<tr") if host in row)
 
 
@@ -30,8 +30,8 @@ def test_a_worker_of_another_version_is_flagged_while_it_is_alive(as_):
     make_worker("gone", seen_s_ago=5, left_at=timezone.now())
     text = re.sub(r"\n\s*", " ", as_("researcher").get("/workers/").content.decode())
     assert f'1 alive worker runs a different version from this site (<span class="mono">{get_version()}</span>' in text
-    assert '<span class="chip">different</span>' in row_of(text, "bench")
-    assert format_count(1_200) in row_of(text, "bench")
+    assert '<span class="chip">different</span>' in find_row(text, "bench")
+    assert format_count(1_200) in find_row(text, "bench")
     Worker.objects.update(version=get_version())
     text = as_("researcher").get("/workers/").content.decode()
     assert '<span class="chip">different</span>' not in text
@@ -40,7 +40,7 @@ def test_a_worker_of_another_version_is_flagged_while_it_is_alive(as_):
 def test_the_databases_clock_decides_which_workers_are_alive(as_):
     make_worker("bench")
     with time_machine.travel(timezone.now() + timedelta(minutes=5), tick=True):
-        assert "Alive" in row_of(as_("operator").get("/workers/").content.decode(), "bench")
+        assert "Alive" in find_row(as_("operator").get("/workers/").content.decode(), "bench")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_worker_is_silent_after_a_minute_unless_it_left(as_, seen_s_ago, left,
     left_at = timezone.now() if left else None
     make_worker("bench", seen_s_ago=seen_s_ago, left_at=left_at, in_flight=41, recorded=1_234)
     text = as_("researcher").get("/workers/").content.decode()
-    row = row_of(text, "bench")
+    row = find_row(text, "bench")
     assert re.search(rf'data-label="State".*{state}', row[: row.index('data-label="Version"')], re.DOTALL)
     for shown in ("70007", "0.1.0", "41", format_count(1_234)):
         assert shown in row
@@ -84,44 +84,44 @@ def test_without_workers_the_page_says_how_they_start(as_):
 
 
 @pytest.fixture
-def remembered(lab):
+def cached_answers(lab):
     trials = Trial.objects.filter(status="done")
     CachedAnswer.objects.bulk_create(CachedAnswer(key=f"k{trial.pk}", trial=trial) for trial in trials)
     return trials.count()
 
 
-def test_the_endpoints_page_counts_cached_answers_and_only_operators_may_clear_them(remembered, as_):
+def test_the_endpoints_page_counts_cached_answers_and_only_operators_may_clear_them(cached_answers, as_):
     for role, offered in (("researcher", False), ("operator", True)):
         text = as_(role).get("/endpoints/").content.decode()
-        assert f"{remembered} answers are cached" in " ".join(text.split())
+        assert f"{cached_answers} answers are cached" in " ".join(text.split())
         assert (PURGE in text) is offered
 
 
-def test_counting_cached_answers_ends_at_a_limit(remembered, as_, monkeypatch):
-    monkeypatch.setattr(endpoints, "CACHE_COUNT_LIMIT", remembered - 1)
-    assert f"{remembered - 1} answers or more are cached" in " ".join(
+def test_counting_cached_answers_ends_at_a_limit(cached_answers, as_, monkeypatch):
+    monkeypatch.setattr(endpoints, "CACHE_COUNT_LIMIT", cached_answers - 1)
+    assert f"{cached_answers - 1} answers or more are cached" in " ".join(
         as_("operator").get("/endpoints/").content.decode().split()
     )
 
 
-def test_clearing_the_cache_keeps_the_trials(remembered, as_):
+def test_clearing_the_cache_keeps_the_trials(cached_answers, as_):
     assert as_("researcher").post(PURGE).status_code == 404
-    assert CachedAnswer.objects.count() == remembered
+    assert CachedAnswer.objects.count() == cached_answers
     before = list(Trial.objects.order_by("pk").values_list("pk", "answer"))
     text = as_("operator").post(PURGE, follow=True).content.decode()
-    assert f"{remembered} cached answers were cleared" in text
+    assert f"{cached_answers} cached answers were cleared" in text
     assert not CachedAnswer.objects.exists()
     assert list(Trial.objects.order_by("pk").values_list("pk", "answer")) == before
 
 
-def test_an_invalid_reason_is_an_error_and_nothing_is_cleared(remembered, as_):
+def test_an_invalid_reason_is_an_error_and_nothing_is_cleared(cached_answers, as_):
     text = as_("operator").post(PURGE, {"reason": "x" * 10_000}, follow=True).content.decode()
     assert "at most" in text
-    assert CachedAnswer.objects.count() == remembered
+    assert CachedAnswer.objects.count() == cached_answers
 
 
-def test_the_page_shows_who_cleared_the_cache_and_why(remembered, as_):
+def test_the_page_shows_who_cleared_the_cache_and_why(cached_answers, as_):
     as_("operator").post(PURGE, {"reason": "<b>prices</b> changed"})
     text = " ".join(as_("researcher").get("/endpoints/").content.decode().split())
-    assert f"{remembered} answers, by operator: &lt;b&gt;prices&lt;/b&gt; changed" in text
+    assert f"{cached_answers} answers, by operator: &lt;b&gt;prices&lt;/b&gt; changed" in text
     assert "0 answers are cached" in text

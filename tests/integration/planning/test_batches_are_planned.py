@@ -12,13 +12,13 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def designed(**fields):
+def make_batched_draft(**fields):
     model = factories.make_model("priced", max_output_tokens=100)
     return factories.make_experiment(models=[model], **fields)
 
 
 def test_a_run_is_batched_if_experiment_and_endpoint_allow_it_and_reserves_at_batch_prices():
-    experiment = designed(batch=True)
+    experiment = make_batched_draft(batch=True)
     plan(experiment)
     alone = Run.objects.get()
     assert not alone.is_batched
@@ -30,7 +30,7 @@ def test_a_run_is_batched_if_experiment_and_endpoint_allow_it_and_reserves_at_ba
 
 
 def test_batching_does_not_change_the_condition():
-    experiment = designed()
+    experiment = make_batched_draft()
     Endpoint.objects.update(batch_api="openai")
     plan(experiment)
     experiment.batch = True
@@ -42,7 +42,7 @@ def test_batching_does_not_change_the_condition():
 def test_rounds_in_batches_are_planned_with_a_warning_about_their_duration():
     rule = {"by": "category", "scorer": "exact_match", "targetci": 0.1, "round": 32, "max": 100}
     dataset = factories.make_dataset("questions", [{"key": f"q{n}", "input": "?", "category": "all"} for n in range(4)])
-    experiment = designed(dataset=dataset, batch=True, adaptive=rule, scorers=["exact_match"])
+    experiment = make_batched_draft(dataset=dataset, batch=True, adaptive=rule, scorers=["exact_match"])
     Endpoint.objects.update(batch_api="openai")
     assert "a point has up to 4" in " ".join(Design.load(experiment).find_warnings())
     plan(experiment)

@@ -39,7 +39,7 @@ def dev():
     )
 
 
-def asked():
+def list_planned():
     return sorted(set(Trial.objects.values_list("item__key", "sample_idx")))
 
 
@@ -48,11 +48,11 @@ def test_dev_plans_the_first_items_of_every_condition_and_full_adds_only_the_res
     assert (foreseen.trials, foreseen.to_do, foreseen.policy_text) == (4, 4, "the first 2 of 10 items, 1 of 3 samples")
     report = run_control.launch(dev, by="test", approved=foreseen)
     assert (report.trials_added, Run.objects.count()) == (4, 2)
-    assert asked() == [("q000000", 0), ("q000001", 0)]
-    kept = set(Trial.objects.values_list("pk", flat=True))
+    assert list_planned() == [("q000000", 0), ("q000001", 0)]
+    dev_trials = set(Trial.objects.values_list("pk", flat=True))
     assert (estimate(dev).to_do, estimate(dev, policy="full").to_do) == (4, 60)
     assert run_control.launch(dev, by="test", policy="full").trials_added == 56
-    assert kept < set(Trial.objects.values_list("pk", flat=True))
+    assert dev_trials < set(Trial.objects.values_list("pk", flat=True))
     assert run_control.launch(dev, by="test").trials_added == 0
 
 
@@ -63,7 +63,7 @@ def test_the_full_cost_does_not_depend_on_the_policy(dev):
 def test_dev_skips_excluded_items():
     experiment = make_draft_experiment(dataset=make_questions(4, excluded=(0,)), budget_policy="dev")
     run_control.launch(experiment, by="test")
-    assert [key for key, _ in asked()] == ["q000001", "q000002"]
+    assert [key for key, _ in list_planned()] == ["q000001", "q000002"]
 
 
 def test_dev_makes_single_calls_instead_of_batches():
@@ -84,8 +84,8 @@ def test_estimates_of_alternating_pilots_and_dev_launches_are_exact():
     )
     for how in ({"pilot": 6}, {"policy": "dev"}, {"pilot": 20}, {"policy": "dev", "pilot": 2}, {}):
         Run.objects.update(n_pending=0, n_done=0)  # An estimate counts all pending trials.
-        counted = {run.pk: run.trials.count() for run in Run.objects.all()}
-        for key, n in counted.items():
+        n_trials = {run.pk: run.trials.count() for run in Run.objects.all()}
+        for key, n in n_trials.items():
             Run.objects.filter(pk=key).update(n_done=n)
         foreseen = estimate(experiment, **how).to_do
         assert run_control.launch(experiment, by="test", **how).trials_added == foreseen, how
@@ -111,22 +111,22 @@ def test_a_dev_launch_of_an_adaptive_design_has_no_points_and_its_trials_are_not
 def test_the_manifest_records_the_launched_policy(dev):
     run_control.launch(dev, by="test", approved=estimate(dev))
     run_control.launch(dev, by="test", policy="full")
-    full, first = Manifest.objects.all()
-    assert (first.launch["policy"], full.launch["policy"]) == ("dev", "full")
-    assert first.summary == "all trials under the dev policy, by test"
-    assert first.content["budget"]["dev_items"] == 2
+    full, first_manifest = Manifest.objects.all()
+    assert (first_manifest.launch["policy"], full.launch["policy"]) == ("dev", "full")
+    assert first_manifest.summary == "all trials under the dev policy, by test"
+    assert first_manifest.content["budget"]["dev_items"] == 2
 
 
 def test_the_policy_is_part_of_the_file_and_of_a_copy(dev):
-    written = spec_io.build_spec(dev)["budget"]
-    assert written == {"policy": "dev", "dev_samples": 1}
+    budget = spec_io.build_spec(dev)["budget"]
+    assert budget == {"policy": "dev", "dev_samples": 1}
     plain = make_draft_experiment("other", dataset=dev.dataset, models=[], prompts=[], samplers=[])
     assert "budget" not in spec_io.build_spec(plain)
-    again = spec_reader.read_yaml(spec_io.to_yaml(dev)).model_copy(update={"experiment": "again"})
-    made = spec_io.create_experiment(again, by=get_or_make_user(), trusted=True)
+    spec = spec_reader.read_yaml(spec_io.to_yaml(dev)).model_copy(update={"experiment": "again"})
+    created = spec_io.create_experiment(spec, by=get_or_make_user(), trusted=True)
     copy = spec_io.duplicate(dev, "copy", by=get_or_make_user())
-    for one in (made, copy):
-        assert (one.budget_policy, one.dev_items, one.dev_samples) == ("dev", 2, 1)
+    for experiment in (created, copy):
+        assert (experiment.budget_policy, experiment.dev_items, experiment.dev_samples) == ("dev", 2, 1)
 
 
 def test_the_form_and_the_launch_page_offer_the_policy(dev, client):

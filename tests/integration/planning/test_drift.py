@@ -43,7 +43,7 @@ def test_a_changed_sampler_of_the_same_name_is_drift():
     assert "(0 trials)" not in find_drift_warnings(experiment)[0]
 
 
-def changed():
+def launch_with_changed_prompt():
     """Return an experiment launched with a prompt and then set to its next version, with both versions."""
     experiment = make_draft_experiment(models=[make_rehearsal_model("a"), make_rehearsal_model("b")])
     run_control.launch(experiment, by=get_or_make_user())
@@ -53,36 +53,36 @@ def changed():
 
 
 def test_the_estimate_the_manifest_and_the_status_warn_of_a_changed_prompt():
-    experiment, old, new = changed()
+    experiment, old, new = launch_with_changed_prompt()
     before = f"prompt plain has had 2 contents: {old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)"
     assert estimate(experiment).warnings == [before]
     run_control.launch(experiment, by=get_or_make_user())
-    (told,) = experiment.manifests.first().content["warnings"]
-    assert told == before.replace("(0 trials)", "(6 trials)")
+    (warning,) = experiment.manifests.first().content["warnings"]
+    assert warning == before.replace("(0 trials)", "(6 trials)")
     assert experiment.manifests.last().content["warnings"] == []
     out, err = StringIO(), StringIO()
     call_command("status", "pilot", "--json", stdout=out)
-    assert json.loads(out.getvalue())["warnings"] == [told]
+    assert json.loads(out.getvalue())["warnings"] == [warning]
     call_command("status", "pilot", stdout=out, stderr=err)
-    assert told in err.getvalue()
+    assert warning in err.getvalue()
 
 
 def test_a_prompt_edited_between_two_experiments_is_drift():
     first = make_draft_experiment("first")
     plan_module.plan(first)
     old, sampler = first.prompts.get(), first.samplers.get()
-    same = make_draft_experiment("same", prompts=[old], samplers=[sampler])
-    assert find_drift_warnings(same) == []
-    plan_module.plan(same)
+    unchanged = make_draft_experiment("same", prompts=[old], samplers=[sampler])
+    assert find_drift_warnings(unchanged) == []
+    plan_module.plan(unchanged)
     new = make_question_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
     second = make_draft_experiment("second", prompts=[new], samplers=[sampler])
-    told = (
+    warning = (
         f"prompt plain has other contents in other experiments: {old.content_hash[:12]} (6 trials in 2 experiments); "
         f"here it is {new.content_hash[:12]}"
     )
-    assert find_drift_warnings(second) == [told]
-    assert estimate(second).warnings == [told]
-    assert "first" not in told  # The other experiment may be private.
+    assert find_drift_warnings(second) == [warning]
+    assert estimate(second).warnings == [warning]
+    assert "first" not in warning  # The other experiment may be private.
 
 
 def test_a_prompt_edited_before_its_first_use_is_not_drift():
@@ -95,7 +95,7 @@ def test_a_prompt_edited_before_its_first_use_is_not_drift():
 
 
 def test_the_design_page_shows_the_drift_warning(client):
-    experiment, old, new = changed()
+    experiment, old, new = launch_with_changed_prompt()
     client.force_login(get_or_make_user("root", superuser=True))
     page = client.get(experiment.get_absolute_url()).content.decode()
     assert f"{old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)" in page
@@ -111,10 +111,10 @@ def test_conditions_with_equal_joined_names_and_different_contents_are_drift():
     assert warning.count("(3 trials)") == 2
 
 
-def answer(run, served, outcome="ok"):
-    """Create one attempt per trial. `served` lists a model, or a model and its provider, for each trial."""
+def answer(run, served_models, outcome="ok"):
+    """Create one attempt per trial. `served_models` lists a model, or a model and its provider, for each trial."""
     trials = Trial.objects.filter(run=run).order_by("pk")
-    pairs = [one if isinstance(one, tuple) else (one, "") for one in served]
+    pairs = [served_by if isinstance(served_by, tuple) else (served_by, "") for served_by in served_models]
     Attempt.objects.bulk_create(
         Attempt(trial=trial, run=run, token="0" * 32, outcome=outcome, served_model=model, served_provider=provider,
                 finished_at="2026-01-01T00:00Z")
@@ -128,8 +128,8 @@ def test_a_change_of_the_served_model_during_a_run_is_found(changed):
     n = 3 * SAMPLED_POSITIONS * SAMPLED_ATTEMPTS
     plan_module.plan(make_draft_experiment(dataset=make_questions(n)))
     run, served = Run.objects.get(), ["sim-1"] * n
-    for at in changed:
-        served[at] = "sim-2"
+    for place in changed:
+        served[place] = "sim-2"
     served[1] = ""
     answer(run, served)
     assert sample_served_models(run).models == ("sim-1", "sim-2")

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 MILLION = 1_000_000
 
 
-def ceiling_of(texts, max_tokens, *, input_price="0.5", output_price="1.5", besides=0):
+def compute_ceiling(texts, max_tokens, *, input_price="0.5", output_price="1.5", besides=0):
     """Return the ceiling of one request. `besides` is the number of tokens that are not text."""
     n = tokens.estimate_by_bytes(texts) + besides
     return (n * Decimal(input_price) + max_tokens * Decimal(output_price)) / MILLION
@@ -30,16 +30,16 @@ def ceiling_of(texts, max_tokens, *, input_price="0.5", output_price="1.5", besi
 
 def test_the_ceiling_is_based_on_the_longest_item():
     experiment = make_draft_experiment(dataset=make_questions(["short", "a much longer question " * 20, "mid"]))
-    found = estimate(experiment)
-    each = ceiling_of(["Answer the question.", "a much longer question " * 20 + "\n\n[0123456789]"], 100)
-    assert (found.trials, found.to_do, found.ceiling_usd) == (3, 3, 3 * each)
+    forecast = estimate(experiment)
+    each = compute_ceiling(["Answer the question.", "a much longer question " * 20 + "\n\n[0123456789]"], 100)
+    assert (forecast.trials, forecast.to_do, forecast.ceiling_usd) == (3, 3, 3 * each)
 
 
 def test_tokens_are_estimated_from_bytes_and_not_from_characters():
     latin = estimate(
         make_draft_experiment("a", dataset=make_questions(["aaaa" * 10]), prompts=[make_question_prompt("a")])
     )
-    other = estimate(
+    longer = estimate(
         make_draft_experiment(
             "b",
             dataset=make_questions(["猫猫猫猫" * 10]),
@@ -48,7 +48,7 @@ def test_tokens_are_estimated_from_bytes_and_not_from_characters():
             samplers=Sampler.objects.all(),
         )
     )
-    assert other.ceiling_usd > latin.ceiling_usd
+    assert longer.ceiling_usd > latin.ceiling_usd
 
 
 def test_the_ceiling_includes_the_longest_dimension_its_hint_and_its_schema():
@@ -68,7 +68,7 @@ def test_the_ceiling_includes_the_longest_dimension_its_hint_and_its_schema():
         '"type":"json_schema"}'
     )
     texts = [f"x {'long ' * 50}\n\n{hint}\n\n[0123456789]", schema]
-    each = ceiling_of(texts, 100, besides=tokens.BYTES.schema_charge)
+    each = compute_ceiling(texts, 100, besides=tokens.BYTES.schema_charge)
     assert estimate(experiment).ceiling_usd == 2 * each
 
 
@@ -78,7 +78,7 @@ def test_the_ceiling_includes_the_largest_image():
     experiment = make_draft_experiment(
         dataset=make_questions(["x"], image=large), prompts=[make_question_prompt(messages=turns)]
     )
-    each = ceiling_of(["x\n\n[0123456789]"], 100, besides=image_tokens.UNKNOWN.count_tokens(2000, 1000))
+    each = compute_ceiling(["x\n\n[0123456789]"], 100, besides=image_tokens.UNKNOWN.count_tokens(2000, 1000))
     assert estimate(experiment).ceiling_usd == each
 
 
@@ -100,10 +100,10 @@ def test_planning_again_updates_the_reservation_to_new_prices():
 
 def test_an_unknown_price_makes_the_cost_unknown_and_its_model_is_named():
     experiment = make_draft_experiment(models=[make_rehearsal_model("a"), make_rehearsal_model("b", output_price=None)])
-    found = estimate(experiment)
-    assert (found.ceiling_usd, found.expected_usd, found.unknown_prices) == (None, None, ["b"])
+    forecast = estimate(experiment)
+    assert (forecast.ceiling_usd, forecast.expected_usd, forecast.unknown_prices) == (None, None, ["b"])
     strict = make_draft_experiment("c", models=[], prompts=[], samplers=[], confirm_above_usd=9)
-    assert strict.needs_confirmation(found.ceiling_usd)
+    assert strict.needs_confirmation(forecast.ceiling_usd)
 
 
 def test_prices_have_their_source_and_date():
@@ -124,17 +124,17 @@ def test_done_trials_are_excluded_and_observed_tokens_give_the_expected_cost():
     plan_module.plan(experiment)
     run = Run.objects.get(condition__model__name="a")
     Run.objects.filter(pk=run.pk).update(n_pending=6, n_done=4, input_tokens=400, output_tokens=40)
-    found = estimate(experiment)
+    forecast = estimate(experiment)
     each = (100 * Decimal("0.5") + 10 * Decimal("1.5")) / MILLION
-    assert (found.trials, found.to_do) == (20, 16)
-    assert found.basis == {"own": 6, "pooled": 10}
-    assert (found.coverage, found.expected_usd) == (1.0, 16 * each)
-    assert found.ceiling_usd > found.expected_usd
+    assert (forecast.trials, forecast.to_do) == (20, 16)
+    assert forecast.basis == {"own": 6, "pooled": 10}
+    assert (forecast.coverage, forecast.expected_usd) == (1.0, 16 * each)
+    assert forecast.ceiling_usd > forecast.expected_usd
 
 
 def test_without_observations_the_expected_cost_equals_the_ceiling():
-    found = estimate(make_draft_experiment())
-    assert (found.expected_usd, found.basis, found.coverage) == (found.ceiling_usd, {"ceiling": 3}, 0.0)
+    forecast = estimate(make_draft_experiment())
+    assert (forecast.expected_usd, forecast.basis, forecast.coverage) == (forecast.ceiling_usd, {"ceiling": 3}, 0.0)
 
 
 def test_the_estimate_of_a_new_wave_counts_all_its_trials():
@@ -153,8 +153,8 @@ def test_the_ceiling_is_compared_with_the_remaining_budget():
 
 
 def test_an_invalid_draft_still_has_an_estimate():
-    found = estimate(
+    forecast = estimate(
         make_draft_experiment(prompts=[make_question_prompt(status="draft")], dataset=make_questions(2, approve=False))
     )
-    assert (found.trials, len(found.problems)) == (2, 2)
-    assert found.ceiling_usd > 0
+    assert (forecast.trials, len(forecast.problems)) == (2, 2)
+    assert forecast.ceiling_usd > 0

@@ -73,7 +73,7 @@ def test_the_preview_warns_of_drift_if_a_newer_prompt_version_is_added():
     run_control.launch(experiment, by="test")
     newer = make_question_prompt("plain", RATING, version=2)
     (warning,) = [
-        said for said in preview_extension(experiment, Extension(prompts=[newer])).warnings if "has had" in said
+        text for text in preview_extension(experiment, Extension(prompts=[newer])).warnings if "has had" in text
     ]
     assert warning.startswith("prompt plain has had 2 contents")
 
@@ -152,8 +152,8 @@ def test_an_inactive_model_gets_no_new_trials_and_the_preview_warns(rated):
     assert "is inactive: it gets no new trials" in preview.warnings[0]
     report = run_control.extend(rated, extension, by="rita")
     assert report.trials_added == 6
-    old = Run.objects.exclude(condition__model__name="other").get()
-    assert (old.status, old.n_done, old.n_pending) == ("done", 3, 0)
+    old_run = Run.objects.exclude(condition__model__name="other").get()
+    assert (old_run.status, old_run.n_done, old_run.n_pending) == ("done", 3, 0)
     assert rated.language_models.count() == 2
     assert rated.manifests.count() == 2
 

@@ -33,67 +33,67 @@ DESIGN = {"experiment": "pilot", "dataset": "questions", "models": ["small"], "p
 ADAPTIVE_DESIGN = {"by": "category", "scorer": "exact", "targetci": 0.1}
 
 
-def outside(bound):
+def list_values_outside(bound):
     """Return numbers beyond both ends of the range, NaN and infinities."""
     return [bound.low - 1, bound.high + 1, nan, inf, -inf]
 
 
-def problem_of(**said):
-    with pytest.raises(SpecError) as refused:
-        read_yaml(yaml.safe_dump(DESIGN | said))
-    (problem,) = refused.value.problems
+def read_problem(**changes):
+    with pytest.raises(SpecError) as caught:
+        read_yaml(yaml.safe_dump(DESIGN | changes))
+    (problem,) = caught.value.problems
     return problem
 
 
 @pytest.mark.parametrize("name", sorted(set(BOUNDS["experiment"]) - set(BUDGET)))
 def test_a_setting_out_of_range_in_a_file_is_refused_with_key_and_range(name):
     bound = BOUNDS["experiment"][name]
-    for number in outside(bound):
-        assert problem_of(**{name: number}) == f"{name}: must be {bound}"
+    for number in list_values_outside(bound):
+        assert read_problem(**{name: number}) == f"{name}: must be {bound}"
 
 
 @pytest.mark.parametrize("name", BUDGET)
 def test_a_budget_out_of_range_is_refused_with_key_and_range(name):
     bound = BOUNDS["experiment"][name]
-    for number in outside(bound):
-        assert problem_of(budget={name: number}) == f"budget.{name}: must be {bound}"
+    for number in list_values_outside(bound):
+        assert read_problem(budget={name: number}) == f"budget.{name}: must be {bound}"
 
 
 @pytest.mark.parametrize("name", BOUNDS["sampler"])
 def test_a_sampler_setting_out_of_range_is_refused_with_key_and_range(name):
     bound = BOUNDS["sampler"][name]
-    for number in outside(bound):
-        assert problem_of(samplers=[{"name": "s", name: number}]) == f"samplers[0].{name}: must be {bound}"
+    for number in list_values_outside(bound):
+        assert read_problem(samplers=[{"name": "s", name: number}]) == f"samplers[0].{name}: must be {bound}"
 
 
 @pytest.mark.parametrize("name", ADAPTIVE)
 def test_an_adaptive_setting_out_of_range_is_refused_with_key_and_range(name):
     bound = ADAPTIVE[name]
-    for number in outside(bound):
-        assert f"adaptive.{name}: must be {bound}" in problem_of(adaptive=ADAPTIVE_DESIGN | {name: number})
+    for number in list_values_outside(bound):
+        assert f"adaptive.{name}: must be {bound}" in read_problem(adaptive=ADAPTIVE_DESIGN | {name: number})
 
 
 @pytest.mark.parametrize("name", ADAPTIVE)
 def test_the_form_has_the_same_ranges_for_adaptive_settings(name):
     bound = ADAPTIVE[name]
     for number in (bound.low - 1, bound.high + 1):
-        said = {f"adaptive-{key}": str(value) for key, value in (ADAPTIVE_DESIGN | {name: number}).items()}
-        form = AdaptiveForm(said, stored={}, scorers=[("exact", "Exact match")])
+        form_data = {f"adaptive-{key}": str(value) for key, value in (ADAPTIVE_DESIGN | {name: number}).items()}
+        form = AdaptiveForm(form_data, stored={}, scorers=[("exact", "Exact match")])
         assert f"Must be {bound}." in form.errors[name]
 
 
 def test_a_number_with_thousands_of_digits_is_refused_like_any_other():
-    assert problem_of(samples=10**400) == "samples: must be between 1 and 10,000"
+    assert read_problem(samples=10**400) == "samples: must be between 1 and 10,000"
 
 
 @pytest.mark.parametrize(("table", "column"), COLUMNS)
 def test_the_error_of_a_model_field_names_the_range(table, column):
     bound, field = BOUNDS[table][column], TABLES[table]._meta.get_field(column)
     as_stored = Decimal if isinstance(field, DecimalField) else lambda number: number
-    for number in map(as_stored, outside(bound)):
-        with pytest.raises(ValidationError) as refused:
+    for number in map(as_stored, list_values_outside(bound)):
+        with pytest.raises(ValidationError) as caught:
             field.run_validators(number)
-        assert f"Must be {bound}." in refused.value.messages
+        assert f"Must be {bound}." in caught.value.messages
     field.run_validators(as_stored(bound.low))
     field.run_validators(as_stored(bound.high))
 
@@ -113,7 +113,7 @@ def rows(db):
     return {table: kind.objects.first() for table, kind in TABLES.items()}
 
 
-def written(table, pk, assignment, value):
+def try_to_write(table, pk, assignment, value):
     """Return "written", or the constraint or SQLSTATE with which the database refuses this value."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
@@ -135,20 +135,22 @@ def test_the_database_refuses_values_out_of_range(rows, table, column):
         "22003",
         f"runs_app_{table}_{column}_check",
     }  # 22003: out of range of the column type.
-    for number in outside(bound) if cast in ("double precision", "numeric") else (bound.low - 1, bound.high + 1):
-        assert written(table, rows[table].pk, f"{column} = %s::{cast}", str(number)) in refusals, number
+    for number in (
+        list_values_outside(bound) if cast in ("double precision", "numeric") else (bound.low - 1, bound.high + 1)
+    ):
+        assert try_to_write(table, rows[table].pk, f"{column} = %s::{cast}", str(number)) in refusals, number
     if column not in ("scale_min", "scale_max"):
-        assert written(table, rows[table].pk, f"{column} = %s::{cast}", str(bound.low)) == "written"
-        assert written(table, rows[table].pk, f"{column} = %s::{cast}", str(bound.high)) == "written"
+        assert try_to_write(table, rows[table].pk, f"{column} = %s::{cast}", str(bound.low)) == "written"
+        assert try_to_write(table, rows[table].pk, f"{column} = %s::{cast}", str(bound.high)) == "written"
 
 
 @pytest.mark.parametrize("name", ADAPTIVE)
 def test_the_database_refuses_adaptive_settings_out_of_range(rows, name):
     for number in (ADAPTIVE[name].low - 1, ADAPTIVE[name].high + 1, "many"):
         stored = json.dumps(ADAPTIVE_DESIGN | {name: number})
-        assert written("experiment", rows["experiment"].pk, "adaptive = %s::jsonb", stored) == (
+        assert try_to_write("experiment", rows["experiment"].pk, "adaptive = %s::jsonb", stored) == (
             "experiment_adaptive_in_range"
         )
-    assert written("experiment", rows["experiment"].pk, "adaptive = %s::jsonb", json.dumps(ADAPTIVE_DESIGN)) == (
+    assert try_to_write("experiment", rows["experiment"].pk, "adaptive = %s::jsonb", json.dumps(ADAPTIVE_DESIGN)) == (
         "written"
     )

@@ -16,8 +16,10 @@ from tests.factories.drafts import (
 pytestmark = pytest.mark.django_db
 
 
-def identities(**which):
-    return list(Trial.objects.filter(**which).order_by("pk").values_list("sample_idx", "item__key", "dimension__name"))
+def list_identities(**filters):
+    return list(
+        Trial.objects.filter(**filters).order_by("pk").values_list("sample_idx", "item__key", "dimension__name")
+    )
 
 
 def test_a_plan_creates_one_trial_per_cell_item_dimension_and_repetition():
@@ -38,7 +40,7 @@ def test_a_plan_creates_one_trial_per_cell_item_dimension_and_repetition():
 def test_trials_are_created_in_the_order_of_their_claims():
     valence, arousal = make_draft_dimension("valence"), make_draft_dimension("arousal")
     plan_module.plan(make_draft_experiment(dataset=make_questions(2), dimensions=[arousal, valence], samples=2))
-    assert identities() == [
+    assert list_identities() == [
         (sample, item, dimension)
         for sample in (0, 1)
         for item in ("q000000", "q000001")
@@ -48,28 +50,28 @@ def test_trials_are_created_in_the_order_of_their_claims():
 
 def test_a_trial_without_dimensions_has_no_dimension():
     plan_module.plan(make_draft_experiment(dataset=make_questions(2)))
-    assert identities() == [(0, "q000000", None), (0, "q000001", None)]
+    assert list_identities() == [(0, "q000000", None), (0, "q000001", None)]
 
 
 def test_excluded_items_get_no_trials():
     plan_module.plan(make_draft_experiment(dataset=make_questions(3, excluded={1})))
-    assert [key for _, key, _ in identities()] == ["q000000", "q000002"]
+    assert [key for _, key, _ in list_identities()] == ["q000000", "q000002"]
 
 
 def test_planning_again_changes_nothing():
     experiment = make_draft_experiment(dimensions=[make_draft_dimension()], samples=2)
-    first = plan_module.plan(experiment)
-    before = identities()
-    second = plan_module.plan(experiment)
-    assert (second.trials_added, second.trials_total) == (0, first.trials_total)
-    assert second.run_ids == first.run_ids
-    assert identities() == before
+    first_report = plan_module.plan(experiment)
+    before = list_identities()
+    second_report = plan_module.plan(experiment)
+    assert (second_report.trials_added, second_report.trials_total) == (0, first_report.trials_total)
+    assert second_report.run_ids == first_report.run_ids
+    assert list_identities() == before
     assert Run.objects.get().n_pending == len(before)
 
 
 @pytest.mark.parametrize("dimensions", [0, 2])
 def test_more_samples_add_only_the_new_repetitions(dimensions):
-    chosen = [make_draft_dimension(f"d{at}") for at in range(dimensions)]
+    chosen = [make_draft_dimension(f"d{number}") for number in range(dimensions)]
     experiment = make_draft_experiment(dataset=make_questions(2), dimensions=chosen, samples=1)
     plan_module.plan(experiment)
     before = set(Trial.objects.values_list("pk", flat=True))
@@ -83,11 +85,11 @@ def test_more_samples_add_only_the_new_repetitions(dimensions):
 
 def test_another_model_adds_a_run_and_does_not_change_the_others():
     experiment = make_draft_experiment(models=[make_rehearsal_model("a")])
-    first = plan_module.plan(experiment)
+    first_report = plan_module.plan(experiment)
     experiment.language_models.add(make_rehearsal_model("b"))
-    second = plan_module.plan(experiment)
-    assert set(first.run_ids) < set(second.run_ids)
-    assert (second.trials_added, second.runs) == (3, 2)
+    second_report = plan_module.plan(experiment)
+    assert set(first_report.run_ids) < set(second_report.run_ids)
+    assert (second_report.trials_added, second_report.runs) == (3, 2)
 
 
 def test_a_done_run_with_new_trials_becomes_planned_with_a_reason():

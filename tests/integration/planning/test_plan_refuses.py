@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 PICTURE = [{"role": "user", "content": "{{image}} {{input}}"}]
 
 
-def refused(experiment):
+def plan_refused(experiment):
     with pytest.raises(PlanError) as caught:
         plan_module.plan(experiment)
     assert not any(kind.objects.exists() for kind in (Condition, Run, Trial))
@@ -74,19 +74,19 @@ def refused(experiment):
     ],
 )
 def test_an_invalid_design_names_the_settings_to_correct(given, problem):
-    assert refused(make_draft_experiment(**given())) == [problem]
+    assert plan_refused(make_draft_experiment(**given())) == [problem]
 
 
 def test_a_prompt_with_an_image_is_refused_for_a_model_without_vision():
     experiment = make_draft_experiment(
         models=[make_rehearsal_model(sees_images=False)], prompts=[make_question_prompt(messages=PICTURE)]
     )
-    assert "prompt plain@1 shows an image, and model sim-large does not see images" in refused(experiment)
+    assert "prompt plain@1 shows an image, and model sim-large does not see images" in plan_refused(experiment)
 
 
 def test_a_refused_plan_approves_no_drafts():
     sampler = make_draft_sampler()
-    refused(make_draft_experiment(prompts=[make_question_prompt(status="draft")], samplers=[sampler]))
+    plan_refused(make_draft_experiment(prompts=[make_question_prompt(status="draft")], samplers=[sampler]))
     sampler.refresh_from_db()
     assert sampler.status == "draft"
 
@@ -132,8 +132,8 @@ def test_rows_that_trials_refer_to_cannot_be_deleted():
     """Foreign keys of trials are not checked per row, so the rows they refer to must not be deleted."""
     experiment = make_draft_experiment(dimensions=[make_draft_dimension()])
     plan_module.plan(experiment)
-    held = (Run.objects.all(), Item.objects.all(), Dimension.objects.all(), Sampler.objects.all())
-    for rows in held:
+    referenced = (Run.objects.all(), Item.objects.all(), Dimension.objects.all(), Sampler.objects.all())
+    for rows in referenced:
         with pytest.raises(IntegrityError), transaction.atomic():
             rows._raw_delete(rows.db)
     assert Trial.objects.count() == 3
@@ -149,7 +149,7 @@ def test_deleting_an_experiment_deletes_its_conditions_runs_and_trials():
 def test_a_prompt_whose_request_is_too_long_is_refused_with_its_name_the_item_and_the_limit():
     dataset = make_questions(["short", "x" * 200_000])
     prompt = make_question_prompt("echo", messages=[{"role": "user", "content": "{{input}}" * 400}])
-    (problem,) = refused(make_draft_experiment(dataset=dataset, prompts=[prompt]))
+    (problem,) = plan_refused(make_draft_experiment(dataset=dataset, prompts=[prompt]))
     assert problem == (
         "prompt echo@1: the request about item q000001 would have 80,000,000 characters; at most 2,000,000 are sent"
     )

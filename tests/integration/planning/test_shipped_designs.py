@@ -26,7 +26,7 @@ ROLES = {
 }
 
 
-def generated(task):
+def generate_item(task):
     (point,) = resolve_space(read_space(f"name: n\ntasks: [{{name: {task}, params: {{count: 2}}}}]")).points
     item = next(generate_point(point))
     return item, item.metadata() | make_prompt_parts(point, seed=42)
@@ -36,16 +36,16 @@ def generated(task):
 def test_a_shipped_prompt_is_valid_and_renders_for_every_task(name):
     assert validate(PROMPTS[name]) == []
     for task in load_generators():
-        item, metadata = generated(task)
+        item, metadata = generate_item(task)
         variables = build_variables(key=item.key, input=item.case.input, metadata=metadata)
         messages = render(PROMPTS[name], variables)
         assert "".join(message["role"][0] for message in messages) == ROLES[name]
         assert messages[-1]["content"].endswith(item.case.input)
         texts = "\n".join(message["content"] for message in messages)
-        shown = (
+        instruction = (
             metadata["instruction_stepwise"] if name == "zerocot-nosys" else load_generators()[task].instructions.task
         )
-        assert shown in texts
+        assert instruction in texts
         has_examples = all(metadata[f"example_{number}_input"] in texts for number in (1, 2, 3))
         assert has_examples == (("shot" in name and not name.startswith("zero")) or name == "unified-cot")
         assert (metadata["example_3_reasoning"] in texts) == name.endswith("-cot")
@@ -63,5 +63,5 @@ def test_the_command_creates_missing_designs_as_approved_and_keeps_existing_ones
     assert limits == {"greedy-2k": 2048, "greedy-4k": 4096, "greedy-8k": 8192, "greedy-max": None}
     assert Prompt.objects.get(name="multishot").history.get().reason == shipped_designs.REASON
     assert create_shipped_designs() == []
-    call_command("prompt", "shipped", stdout=(again := io.StringIO()))
-    assert "nothing is missing" in again.getvalue()
+    call_command("prompt", "shipped", stdout=(second_output := io.StringIO()))
+    assert "nothing is missing" in second_output.getvalue()

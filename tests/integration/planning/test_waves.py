@@ -30,9 +30,9 @@ def test_a_wave_has_its_own_runs_and_trials():
 
 def test_planning_an_existing_label_continues_its_wave():
     experiment = make_draft_experiment()
-    first = plan_module.plan(experiment, wave_label="march")
-    again = plan_module.plan(experiment, wave_label="march")
-    assert (again.wave, again.trials_added) == (first.wave, 0)
+    first_report = plan_module.plan(experiment, wave_label="march")
+    second_report = plan_module.plan(experiment, wave_label="march")
+    assert (second_report.wave, second_report.trials_added) == (first_report.wave, 0)
 
 
 def test_only_the_last_wave_can_grow():

@@ -42,22 +42,22 @@ GOOD = {"title": "Good answer", "instructions": "How good is this answer?", "low
 
 def test_each_drawn_item_has_equally_many_answers_from_every_condition():
     queue = make_answer_queue(sample_items=4)
-    drawn = RatedAnswer.objects.filter(queue=queue).values_list("item", "trial__run__condition")
-    assert len({item for item, _ in drawn}) == 4
-    assert set(Counter(drawn).values()) == {1}
-    assert len(drawn) == 8
+    draw_trials = RatedAnswer.objects.filter(queue=queue).values_list("item", "trial__run__condition")
+    assert len({item for item, _ in draw_trials}) == 4
+    assert set(Counter(draw_trials).values()) == {1}
+    assert len(draw_trials) == 8
 
 
 def test_equal_seeds_draw_the_same_answers_and_different_seeds_do_not():
     study = make_answered_experiment(items=20, models=["small", "large"], samples=3)
     dimension = factories.make_dimension("goodness", **GOOD)
 
-    def drawn(name, seed):
+    def draw_trials(name, seed):
         fields = {"experiment": study, "sample_items": 8, "sample_seed": seed, "dimensions": [dimension]}
         return set(make_answer_queue(name, **fields).answers.values_list("trial", flat=True))
 
-    assert drawn("first", 1) == drawn("second", 1)
-    assert drawn("third", 2) != drawn("fourth", 1)
+    assert draw_trials("first", 1) == draw_trials("second", 1)
+    assert draw_trials("third", 2) != draw_trials("fourth", 1)
 
 
 def test_only_existing_answers_of_selected_conditions_are_drawn():
@@ -80,16 +80,16 @@ def test_blank_answers_are_never_rated_judged_or_previewed():
     study = factories.make_experiment("blanks", dataset=factories.make_dataset("blanks", 6))
     (run,) = factories.make_runs(study)
     factories.plan_trials(run, answer=lambda item, *_: (*BLANK, "said", " said ", "\n0")[item.position])
-    said = {"item-3", "item-4", "item-5"}
+    expected = {"item-3", "item-4", "item-5"}
     queue = make_answer_queue(experiment=study)
-    assert {one.item.key for one in queue.answers.select_related("item")} == said
-    assert {trial.item.key for trial in Trial.objects.with_text().select_related("item")} == said
+    assert {one.item.key for one in queue.answers.select_related("item")} == expected
+    assert {trial.item.key for trial in Trial.objects.with_text().select_related("item")} == expected
     rubric = make_scale_rubric()
     tried = RubricPreview(rubric, study, factories.make_model(), study.samplers.get())
-    assert {trial.item.key for trial, _ in tried.select_answers()} == said
+    assert {trial.item.key for trial, _ in tried.select_answers()} == expected
     judge = Grader(name="j", language_model=tried.model, rubric=rubric, sampler=tried.sampler)
-    seen = AnswerSelection(study, judge, run.wave)
-    assert (seen.counts.empty, seen.count_verdicts()[0]) == (3, 3)
+    selection = AnswerSelection(study, judge, run.wave)
+    assert (selection.counts.empty, selection.count_verdicts()[0]) == (3, 3)
     form = AnswerForm({"experiment": study.pk}, user=study.owner, kind="score", with_texts=False)
     assert form.is_valid()
     assert form.fetch_answers()[0].item.key == "item-3"
@@ -155,10 +155,10 @@ def test_an_experiment_with_rated_answers_cannot_be_deleted():
 @pytest.mark.slow
 @given(st.lists(st.integers(0, 99), unique=True), st.integers(1, 50), st.integers(0, 9))
 def test_a_sample_is_a_subset_and_independent_of_order(keys, n, seed):
-    found = draw_keys(keys, n, seed=seed)
-    assert set(found) <= set(keys)
-    assert len(found) == min(n, len(keys))
-    assert found == draw_keys(keys[::-1], n, seed=seed)
+    drawn_keys = draw_keys(keys, n, seed=seed)
+    assert set(drawn_keys) <= set(keys)
+    assert len(drawn_keys) == min(n, len(keys))
+    assert drawn_keys == draw_keys(keys[::-1], n, seed=seed)
     assert draw_keys(keys, None, seed=seed) == sorted(keys)
 
 
@@ -168,12 +168,12 @@ def test_a_sample_is_a_subset_and_independent_of_order(keys, n, seed):
 def test_each_cell_contributes_up_to_the_requested_number_of_answers(sizes, each):
     cells = {(item, model, None): [(100 * item + 10 * model + at, item) for at in range(size)]
              for (item, model), size in sizes.items()}  # fmt: skip
-    found = draw_single_answers(cells, each, seed=3)
-    assert len(found) == sum(min(each, size) for size in sizes.values())
-    assert len(set(found)) == len(found)
+    drawn_keys = draw_single_answers(cells, each, seed=3)
+    assert len(drawn_keys) == sum(min(each, size) for size in sizes.values())
+    assert len(set(drawn_keys)) == len(drawn_keys)
     one = next(iter(cells))
     alone = draw_single_answers({one: cells[one]}, each, seed=3)
-    assert set(alone) <= set(found), "what is drawn of one cell does not depend on the others"
+    assert set(alone) <= set(drawn_keys), "what is drawn of one cell does not depend on the others"
 
 
 # --- the order -------------------------------------------------------------------------------------------------------
@@ -181,30 +181,30 @@ def test_each_cell_contributes_up_to_the_requested_number_of_answers(sizes, each
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=40), st.integers(0, 999))
 def test_answers_to_one_item_are_adjacent_only_if_unavoidable(groups, seed):
-    alike = dict(enumerate(groups))
-    order = shuffle_apart(list(alike), alike, Random(seed))
-    assert sorted(order) == sorted(alike)
+    group_by_key = dict(enumerate(groups))
+    list_order = shuffle_apart(list(group_by_key), group_by_key, Random(seed))
+    assert sorted(list_order) == sorted(group_by_key)
     largest = max(Counter(groups).values())
-    neighbours = sum(alike[one] == alike[other] for one, other in pairwise(order))
+    neighbours = sum(group_by_key[one] == group_by_key[other] for one, other in pairwise(list_order))
     assert neighbours == max(0, 2 * largest - 1 - len(groups))
 
 
 def test_each_seed_gives_a_different_but_reproducible_order():
-    alike = {key: key // 3 for key in range(30)}
-    material = SessionItems([], list(alike), [], alike)
+    group_by_key = {key: key // 3 for key in range(30)}
+    material = SessionItems([], list(group_by_key), [], group_by_key)
 
-    def order(seed):
+    def list_order(seed):
         return [step.item for step in order_steps(material, [1], seed=seed, in_blocks=False)]
 
-    assert order(4) == order(4)
-    assert len({tuple(order(seed)) for seed in range(40)}) == 40
+    assert list_order(4) == list_order(4)
+    assert len({tuple(list_order(seed)) for seed in range(40)}) == 40
 
 
 def test_all_answers_are_equally_likely_to_be_first():
-    alike = {key: key // 2 for key in range(10)}
-    firsts = Counter(shuffle_apart(list(alike), alike, Random(seed))[0] for seed in range(2000))
+    group_by_key = {key: key // 2 for key in range(10)}
+    firsts = Counter(shuffle_apart(list(group_by_key), group_by_key, Random(seed))[0] for seed in range(2000))
     assert len(firsts) < 6  # Keys stay in order: each group starts with its first key; groups are in random order.
-    material = SessionItems([], list(alike), [], alike)
+    material = SessionItems([], list(group_by_key), [], group_by_key)
     shuffled = Counter(order_steps(material, [1], seed=seed, in_blocks=False)[0].item for seed in range(2000))
     assert max(shuffled.values()) < 300  # 200 are expected; seven standard deviations are 294.
 
@@ -214,9 +214,9 @@ def test_all_answers_are_equally_likely_to_be_first():
 
 def test_a_session_has_every_answer_once_and_separates_answers_to_one_item():
     rater = make_rater(make_answer_queue(), started=True)
-    order = list(rater.ratings.order_by("position").values_list("trial", "item"))
-    assert len(order) == len({trial for trial, _ in order}) == 12
-    assert all(one[1] != other[1] for one, other in pairwise(order))
+    list_order = list(rater.ratings.order_by("position").values_list("trial", "item"))
+    assert len(list_order) == len({trial for trial, _ in list_order}) == 12
+    assert all(one[1] != other[1] for one, other in pairwise(list_order))
 
 
 def test_an_answer_never_gets_more_raters_than_requested():
@@ -239,11 +239,11 @@ def test_the_answer_of_a_given_rating_cannot_change():
 def test_undo_resume_and_checks_work_as_with_items():
     queue = make_answer_queue(attention_checks={"item-3": [1]}, practice_items=1)
     rater = make_rater(queue, started=True)
-    due = rater.find_next_rating()
-    assert due.kind == "practice"
+    rating = rater.find_next_rating()
+    assert rating.kind == "practice"
     assert session.rate(rater, position=1, value=2, seconds=1)
     assert session.undo(rater)
-    assert rater.find_next_rating().trial_id == due.trial_id
+    assert rater.find_next_rating().trial_id == rating.trial_id
     rate_all(rater, value=1)
     rater.refresh_from_db()
     assert rater.finished_at
@@ -256,7 +256,7 @@ def test_undo_resume_and_checks_work_as_with_items():
 def test_results_are_computed_for_each_answer(client):
     queue = make_answer_queue()
     for value in (2, 4):
-        rate_all(make_rater(queue, started=True), lambda due, value=value: value)
+        rate_all(make_rater(queue, started=True), lambda rating, value=value: value)
     means = queue_results.list_item_means(queue)
     assert len(means) == 12
     assert {(line.n, line.mean) for line in means} == {(2, 3.0)}
@@ -310,11 +310,11 @@ def test_an_answer_queue_is_created_from_its_experiment(client):
     client.force_login(study.owner)
     address = reverse("rating_queue_of_answers", args=[study.slug])
     assert condition.label in client.get(address).content.decode()
-    entered = {
+    form_data = {
         "name": "reading", "title": "Read", "instructions": "Read.", "dimensions": dimension.pk, "raters_wanted": 2,
         "practice_items": 0, "conditions": condition.pk, "sample_items": 3, "answers_each": 1, "sample_seed": 7,
     }  # fmt: skip
-    answer = client.post(address, entered)
+    answer = client.post(address, form_data)
     queue = RatingQueue.objects.get()
     assert answer["Location"] == queue.get_absolute_url()
     assert (queue.subject, queue.experiment, queue.dataset) == ("answers", study, study.dataset)
@@ -352,5 +352,5 @@ def test_the_rater_sees_question_choices_and_answer():
     factories.plan_trials(run, answer=lambda *_: "I say <b>Left</b>.")
     rater = make_rater(make_answer_queue(experiment=study), started=True)
     text = signed_in(rater.user).get("/ratings/reading/").content.decode()
-    for told in ("Which one?", "Left", "Right", "I say &lt;b&gt;Left&lt;/b&gt;."):
-        assert told in text
+    for label in ("Which one?", "Left", "Right", "I say &lt;b&gt;Left&lt;/b&gt;."):
+        assert label in text

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def run_concurrently(work, arguments):
-    def one(argument):
+    def run_one(argument):
         try:
             return work(argument)
         finally:
             connection.close()
 
     with ThreadPoolExecutor(len(arguments)) as pool:
-        return list(pool.map(one, arguments))
+        return list(pool.map(run_one, arguments))
 
 
 def test_concurrent_starts_never_exceed_the_requested_raters():
@@ -37,8 +37,8 @@ def test_concurrent_starts_never_exceed_the_requested_raters():
 def test_concurrent_starts_of_one_rater_create_one_session():
     queue = make_queue(items=5)
     rater = make_rater(queue)
-    again = type(rater).objects.get(pk=rater.pk)
-    assert run_concurrently(session.start_session, [rater, again]) == [True, True]
+    reloaded = type(rater).objects.get(pk=rater.pk)
+    assert run_concurrently(session.start_session, [rater, reloaded]) == [True, True]
     assert rater.ratings.count() == 5
 
 

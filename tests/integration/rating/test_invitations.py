@@ -22,7 +22,7 @@ from tests.factories.queues import make_queue, make_rater, rate_all, signed_in
 pytestmark = pytest.mark.django_db
 
 
-def token_of(queue):
+def create_token(queue):
     (token,) = queues.invite(queue, 1, by=queue.owner)
     return token
 
@@ -34,7 +34,7 @@ def join(token, client=None):
 
 def test_a_link_makes_an_account_that_can_only_rate():
     queue = make_queue()
-    client, response = join(token_of(queue))
+    client, response = join(create_token(queue))
     assert response.redirect_chain[-1][0] == "/ratings/study/"
     user = queue.assignments.get().user
     assert get_roles(user) == {permissions.RATER}
@@ -46,7 +46,7 @@ def test_a_link_makes_an_account_that_can_only_rate():
 
 def test_an_invited_rater_chooses_an_alias():
     queue = make_queue()
-    token = token_of(queue)
+    token = create_token(queue)
     assert 'name="alias"' in Client().get(f"/ratings/join/{token}/").content.decode()
     client = Client()
     client.post(f"/ratings/join/{token}/", {"alias": " <b>North</b> wind "})
@@ -64,16 +64,16 @@ def test_an_invited_rater_chooses_an_alias():
 
 def test_a_returning_rater_keeps_the_alias():
     queue = make_queue()
-    Client().post(f"/ratings/join/{token_of(queue)}/", {"alias": "North wind"})
-    again = queues.invite_again(queue.assignments.get(), by=queue.owner)
-    assert 'name="alias"' not in Client().get(f"/ratings/join/{again}/").content.decode()
-    Client().post(f"/ratings/join/{again}/", {"alias": "Another"})
+    Client().post(f"/ratings/join/{create_token(queue)}/", {"alias": "North wind"})
+    new_link = queues.invite_again(queue.assignments.get(), by=queue.owner)
+    assert 'name="alias"' not in Client().get(f"/ratings/join/{new_link}/").content.decode()
+    Client().post(f"/ratings/join/{new_link}/", {"alias": "Another"})
     assert queue.assignments.get().alias == "North wind"
 
 
 def test_a_too_long_alias_does_not_use_the_link():
     queue = make_queue()
-    token = token_of(queue)
+    token = create_token(queue)
     page = Client().post(f"/ratings/join/{token}/", {"alias": "x" * 41})
     assert "at most 40 characters" in page.content.decode()
     assert not queue.assignments.exists()
@@ -82,7 +82,7 @@ def test_a_too_long_alias_does_not_use_the_link():
 
 def test_an_invited_rater_can_complete_a_session():
     queue = make_queue()
-    client, _ = join(token_of(queue))
+    client, _ = join(create_token(queue))
     client.post("/ratings/study/start/")
     rate_all(queue.assignments.get())
     assert "Thank you" in client.get("/ratings/study/").content.decode()
@@ -90,7 +90,7 @@ def test_an_invited_rater_can_complete_a_session():
 
 def test_opening_a_link_does_not_use_it():
     queue = make_queue()
-    token = token_of(queue)
+    token = create_token(queue)
     for _ in range(3):
         assert Client().get(f"/ratings/join/{token}/").status_code == 200
     assert not queue.assignments.exists()
@@ -99,7 +99,7 @@ def test_opening_a_link_does_not_use_it():
 
 def test_a_link_opened_before_its_queue_reports_this_and_stays_valid():
     queue = make_queue(opened=False)
-    token = token_of(queue)
+    token = create_token(queue)
     _, early = join(token)
     assert "The study has not started yet" in early.content.decode()
     assert "Take part" not in early.content.decode()
@@ -110,7 +110,7 @@ def test_a_link_opened_before_its_queue_reports_this_and_stays_valid():
 
 def test_a_link_works_once():
     queue = make_queue()
-    token = token_of(queue)
+    token = create_token(queue)
     join(token)
     for method in ("get", "post"):
         assert getattr(Client(), method)(f"/ratings/join/{token}/").status_code == 404
@@ -119,7 +119,7 @@ def test_a_link_works_once():
 
 def test_an_expired_link_is_refused():
     queue = make_queue()
-    token = token_of(queue)
+    token = create_token(queue)
     RaterInvitation.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     assert join(token)[1].status_code == 404
     assert not get_user_model().objects.filter(username__startswith="rater-").exists()
@@ -127,14 +127,14 @@ def test_an_expired_link_is_refused():
 
 def test_a_link_to_a_closed_queue_is_refused():
     queue = make_queue()
-    token = token_of(queue)
+    token = create_token(queue)
     queues.close_queue(queue, by=queue.owner, reason="enough")
     assert join(token)[1].status_code == 404
 
 
 def test_the_database_stores_only_the_hash_of_a_link():
     queue = make_queue()
-    token = token_of(queue)
+    token = create_token(queue)
     row = str(RaterInvitation.objects.values().get())
     assert token not in row
     assert hash_token(token) in row
@@ -142,7 +142,7 @@ def test_the_database_stores_only_the_hash_of_a_link():
 
 def test_a_new_link_resumes_the_same_session():
     queue = make_queue()
-    join(token_of(queue))
+    join(create_token(queue))
     rater = queue.assignments.get()
     session_module.start_session(rater)
     session_module.rate(rater, position=1, value=3, seconds=1)
@@ -162,7 +162,7 @@ def test_accounts_with_a_password_never_get_a_link():
 @pytest.mark.parametrize("change", ["role", "password", "superuser"])
 def test_a_link_is_invalid_after_its_account_gains_permissions(change):
     queue = make_queue()
-    join(token_of(queue))
+    join(create_token(queue))
     rater = queue.assignments.get()
     token = queues.invite_again(rater, by=queue.owner)
     user = get_user_model().objects.get(pk=rater.user_id)

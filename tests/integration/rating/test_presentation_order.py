@@ -9,7 +9,7 @@ ITEMS, CHECKS, PRACTICE = list(range(100, 140)), [200, 201, 202], [300, 301]
 MATERIAL = SessionItems(PRACTICE, ITEMS, CHECKS)
 
 
-def items_of(order, kind="item"):
+def list_items(order, kind="item"):
     return [step.item for step in order if step.kind == kind]
 
 
@@ -23,12 +23,12 @@ def test_the_presentation_order_does_not_depend_on_the_row_order():
 
 
 def test_raters_get_different_orders():
-    orders = {tuple(items_of(order_steps(MATERIAL, [1], seed=seed, in_blocks=False))) for seed in range(50)}
+    orders = {tuple(list_items(order_steps(MATERIAL, [1], seed=seed, in_blocks=False))) for seed in range(50)}
     assert len(orders) == 50
 
 
 def test_every_item_is_equally_likely_to_be_first():
-    first = [items_of(order_steps(MATERIAL, [1], seed=seed, in_blocks=False))[0] for seed in range(2000)]
+    first = [list_items(order_steps(MATERIAL, [1], seed=seed, in_blocks=False))[0] for seed in range(2000)]
     most = max(first.count(item) for item in ITEMS)
     assert most < 85  # 50 are expected; seven standard deviations are 99 less 50.
 
@@ -36,7 +36,7 @@ def test_every_item_is_equally_likely_to_be_first():
 @given(st.integers(0, 2**31), st.sets(st.integers(0, 500), min_size=1, max_size=40), st.integers(0, 5), st.booleans())
 def test_each_item_appears_once_on_each_dimension(seed, keys, n_checks, in_blocks):
     keys = sorted(keys)
-    material = SessionItems([1001, 1002], keys, [2000 + at for at in range(n_checks)])
+    material = SessionItems([1001, 1002], keys, [2000 + position for position in range(n_checks)])
     order = order_steps(material, [7, 8], seed=seed, in_blocks=in_blocks)
     assert len(order) == len(set(order)) == 2 * (2 + len(keys) + n_checks)
     assert {(step.item, step.question) for step in order if step.kind == "item"} == {
@@ -53,10 +53,10 @@ def test_practice_items_are_first_and_keep_their_order():
 @given(st.integers(0, 2**31))
 def test_checks_are_spread_and_never_precede_the_first_item(seed):
     order = [step.kind for step in order_steps(MATERIAL, [1], seed=seed, in_blocks=False)][2:]
-    at = [place for place, kind in enumerate(order) if kind == "check"]
-    thirds = [place * 3 // len(order) for place in at]
+    position = [place for place, kind in enumerate(order) if kind == "check"]
+    thirds = [place * 3 // len(order) for place in position]
     assert order[0] == "item"
-    assert len(at) == 3
+    assert len(position) == 3
     assert thirds[0] == 0
     assert thirds[2] == 2
 
@@ -72,8 +72,8 @@ def test_in_blocks_each_dimension_has_practice_and_a_separate_order():
     half = len(order) // 2
     assert {step.question for step in order[:half]} == {1}
     assert [step.item for step in order[half : half + 2]] == PRACTICE
-    assert items_of(order[:half]) != items_of(order[half:])
-    assert sorted(items_of(order[:half])) == sorted(items_of(order[half:])) == ITEMS
+    assert list_items(order[:half]) != list_items(order[half:])
+    assert sorted(list_items(order[:half])) == sorted(list_items(order[half:])) == ITEMS
 
 
 @given(st.dictionaries(st.integers(0, 99), st.integers(-2, 4), max_size=30), st.integers(0, 9), st.integers(0, 99))
@@ -82,9 +82,9 @@ def test_new_raters_get_the_items_with_the_most_missing_ratings(missing, most, s
     wanting = {item for item, count in missing.items() if count > 0}
     assert len(given_out) == min(most, len(wanting))
     assert set(given_out) <= wanting
-    left = wanting - set(given_out)
-    if left and given_out:
-        assert min(missing[item] for item in given_out) >= max(missing[item] for item in left)
+    unused = wanting - set(given_out)
+    if unused and given_out:
+        assert min(missing[item] for item in given_out) >= max(missing[item] for item in unused)
 
 
 def test_the_dimension_with_the_fewest_raters_is_assigned_next():

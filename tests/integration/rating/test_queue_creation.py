@@ -17,7 +17,7 @@ def asker(db):
 
 
 @pytest.fixture
-def entered(db):
+def form_data(db):
     dataset = make_numbered_items(items=5)
     return {
         "name": "first-study",
@@ -32,8 +32,8 @@ def entered(db):
     }
 
 
-def test_the_form_creates_a_draft_owned_by_the_user(asker, entered):
-    response = signed_in(asker).post("/ratings/queues/new/", entered)
+def test_the_form_creates_a_draft_owned_by_the_user(asker, form_data):
+    response = signed_in(asker).post("/ratings/queues/new/", form_data)
     queue = RatingQueue.objects.get()
     assert response.url == "/ratings/queues/first-study/"
     assert (queue.owner, queue.status, queue.attention_checks) == (asker, "draft", {"thing-4": [7], "thing-3": [1, 2]})
@@ -63,39 +63,39 @@ def test_an_empty_choice_has_a_name_instead_of_dashes(asker, entered):
         ("practice_items", "3", "No items are left to rate"),
     ],
 )
-def test_a_form_error_appears_at_its_field_and_nothing_is_saved(asker, entered, field, value, said):
-    response = signed_in(asker).post("/ratings/queues/new/", {**entered, field: value})
+def test_a_form_error_appears_at_its_field_and_nothing_is_saved(asker, form_data, field, value, said):
+    response = signed_in(asker).post("/ratings/queues/new/", {**form_data, field: value})
     assert response.status_code == 200
     assert said in " ".join(response.context["form"].errors[field])
     assert not RatingQueue.objects.exists()
 
 
-def test_two_versions_of_the_same_dimension_are_refused(asker, entered):
+def test_two_versions_of_the_same_dimension_are_refused(asker, form_data):
     second = factories.make_dimension("valence", version=2)
     response = signed_in(asker).post(
-        "/ratings/queues/new/", {**entered, "dimensions": [*entered["dimensions"], second.pk]}
+        "/ratings/queues/new/", {**form_data, "dimensions": [*form_data["dimensions"], second.pk]}
     )
     assert "one version" in " ".join(response.context["form"].errors["dimensions"])
 
 
-def test_only_approved_datasets_can_be_chosen(asker, entered):
+def test_only_approved_datasets_can_be_chosen(asker, form_data):
     draft = factories.make_dataset("unready", 3, approved=False)
-    response = signed_in(asker).post("/ratings/queues/new/", {**entered, "dataset": draft.pk})
+    response = signed_in(asker).post("/ratings/queues/new/", {**form_data, "dataset": draft.pk})
     assert response.context["form"].errors["dataset"]
 
 
-def test_the_form_of_a_draft_shows_and_changes_its_values(asker, entered):
+def test_the_form_of_a_draft_shows_and_changes_its_values(asker, form_data):
     client = signed_in(asker)
-    client.post("/ratings/queues/new/", entered)
+    client.post("/ratings/queues/new/", form_data)
     page = client.get("/ratings/queues/first-study/edit/").content.decode()
     assert "thing-3 = 1, 2" in page
-    client.post("/ratings/queues/first-study/edit/", {**entered, "title": "Better"})
+    client.post("/ratings/queues/first-study/edit/", {**form_data, "title": "Better"})
     assert RatingQueue.objects.get().title == "Better"
 
 
-def test_opening_and_closing_record_their_reason_in_the_history(asker, entered):
+def test_opening_and_closing_record_their_reason_in_the_history(asker, form_data):
     client = signed_in(asker)
-    client.post("/ratings/queues/new/", entered)
+    client.post("/ratings/queues/new/", form_data)
     for verb, status in (("open", "open"), ("close", "closed"), ("open", "open")):
         client.post(f"/ratings/queues/first-study/{verb}/", {"reason": f"because {verb}"})
         assert RatingQueue.objects.get().status == status
@@ -103,9 +103,11 @@ def test_opening_and_closing_record_their_reason_in_the_history(asker, entered):
         "because open", "because close", "because open",
     ]  # fmt: skip
     assert client.get("/ratings/queues/first-study/edit/").status_code == 404
-    for lost in ("long" * 200, "a\0b"):
-        refused = client.post("/ratings/queues/first-study/close/", {"reason": lost}, follow=True).content.decode()
-        assert "Reason: " in refused
+    for reason in ("long" * 200, "a\0b"):
+        response_text = client.post(
+            "/ratings/queues/first-study/close/", {"reason": reason}, follow=True
+        ).content.decode()
+        assert "Reason: " in response_text
         assert RatingQueue.objects.get().status == "open"
 
 
@@ -126,8 +128,8 @@ def test_a_button_creates_norms_after_the_queue_is_closed(asker):
     rate_all(rater)
     client = signed_in(asker)
     assert "Create norms" not in client.get("/ratings/queues/study/").content.decode()
-    refused = client.post("/ratings/queues/study/norms/", {"reason": "done"}, follow=True).content.decode()
-    assert "study is open: raters can still undo ratings. Close it first" in refused
+    response_text = client.post("/ratings/queues/study/norms/", {"reason": "done"}, follow=True).content.decode()
+    assert "study is open: raters can still undo ratings. Close it first" in response_text
     assert not Dataset.objects.filter(status="draft").exists()
     client.post("/ratings/queues/study/close/")
     assert "Create norms" in client.get("/ratings/queues/study/").content.decode()

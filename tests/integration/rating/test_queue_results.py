@@ -20,30 +20,30 @@ pytestmark = pytest.mark.django_db
 TABLE = {"thing-1": (1, 2, 1), "thing-2": (4, 4, 5), "thing-3": (7, 6, 7), "thing-4": (3, 3, 3)}
 
 
-def rated_queue(**fields):
+def make_rated_queue(**fields):
     queue = make_queue(practice_items=1, attention_checks={"thing-5": [7]}, **fields)
     for column in range(3):
-        rate_all(make_rater(queue, started=True), value=lambda due, column=column: _value(due, column))
+        rate_all(make_rater(queue, started=True), value=lambda rating, column=column: _value(rating, column))
     return queue
 
 
-def _value(due, column):
-    if due.item.key in TABLE:
-        return TABLE[due.item.key][column]
+def _value(rating, column):
+    if rating.item.key in TABLE:
+        return TABLE[rating.item.key][column]
     return 7 if column < 2 else 2
 
 
 def test_means_exclude_practice_and_checks():
-    queue = rated_queue()
+    queue = make_rated_queue()
     keys = dict(queue.dataset.items.values_list("pk", "key"))
-    found = {keys[line.item]: (line.n, line.mean, line.sd) for line in queue_results.list_item_means(queue)}
-    assert found == {
+    means = {keys[line.item]: (line.n, line.mean, line.sd) for line in queue_results.list_item_means(queue)}
+    assert means == {
         key: (3, pytest.approx(mean(values)), pytest.approx(stdev(values))) for key, values in TABLE.items()
     }
 
 
 def test_agreement_equals_the_agreement_of_the_table():
-    queue = rated_queue()
+    queue = make_rated_queue()
     (line,) = queue_results.list_question_results(queue)
     expected = krippendorff_alpha(Ratings.from_table(list(TABLE.values())), "ordinal").estimate
     assert line.alpha.estimate == pytest.approx(expected)
@@ -79,7 +79,7 @@ def test_more_raters_are_requested_until_their_shares_cover_all_items():
     assert queue_results.count_missing_raters(queue, 6) == 1
     make_rater(queue)
     assert queue_results.count_missing_raters(queue, 6) == 0
-    assert "has enough ratings" not in _page_of(queue)
+    assert "has enough ratings" not in read_page(queue)
     session.rate(first, position=1, value=4, seconds=1.0)
     queues.release(first, by=queue.owner, reason="had to go")
     assert queue_results.count_missing_raters(queue, 6) == 1
@@ -88,17 +88,17 @@ def test_more_raters_are_requested_until_their_shares_cover_all_items():
 def test_the_owner_sees_when_no_ratings_are_missing():
     queue = make_queue(raters_wanted=1)
     rate_all(make_rater(queue, started=True))
-    assert "has enough ratings" in _page_of(queue)
+    assert "has enough ratings" in read_page(queue)
     queues.close_queue(queue, by=queue.owner, reason="enough")
-    assert "has enough ratings" not in _page_of(queue)
+    assert "has enough ratings" not in read_page(queue)
 
 
-def _page_of(queue):
+def read_page(queue):
     return signed_in(queue.owner).get(queue.get_absolute_url()).content.decode()
 
 
 def test_passed_checks_and_progress_are_reported_for_each_rater():
-    queue = rated_queue()
+    queue = make_rated_queue()
     late = make_rater(make_queue("other", dimensions=[factories.make_dimension("arousal")]))
     lines = queue_results.list_rater_progress(queue)
     assert [(line.passed, line.checked) for line in lines] == [(1, 1), (1, 1), (0, 1)]
@@ -107,27 +107,27 @@ def test_passed_checks_and_progress_are_reported_for_each_rater():
 
 
 def test_excluded_raters_count_only_in_the_export():
-    queue = rated_queue()
+    queue = make_rated_queue()
     last = queue.assignments.last()
     queues.exclude(last, by=queue.owner, reason="failed the check")
     keys = dict(queue.dataset.items.values_list("pk", "key"))
     assert {keys[line.item]: line.mean for line in queue_results.list_item_means(queue)}["thing-1"] == 1.5
     assert queue_results.count_complete(queue) == (0, 4)
-    rows = exported(queue)
+    rows = export_rows(queue)
     assert {row["excluded"] for row in rows if row["rater"] == str(last.number)} == {"true"}
 
 
-def exported(queue):
+def export_rows(queue):
     return list(csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue)))))
 
 
 def test_the_export_contains_every_rating_and_reproduces_the_means():
-    queue = rated_queue()
-    rows = exported(queue)
+    queue = make_rated_queue()
+    rows = export_rows(queue)
     assert len(rows) == 18
-    counted = [row for row in rows if row["kind"] == "item"]
+    item_rows = [row for row in rows if row["kind"] == "item"]
     for key, values in TABLE.items():
-        assert sorted(int(row["rating"]) for row in counted if row["item_key"] == key) == sorted(values)
+        assert sorted(int(row["rating"]) for row in item_rows if row["item_key"] == key) == sorted(values)
     assert sorted(row["passed"] for row in rows if row["kind"] == "check") == ["false", "true", "true"]
     assert {row["dataset_hash"] for row in rows} == {queue.dataset.content_hash}
 
@@ -136,24 +136,24 @@ def test_the_export_is_defused_for_spreadsheets():
     dataset = factories.make_dataset("formulas", [{"key": "=1+1", "input": "x", "category": "@now"}])
     queue = make_queue(dataset=dataset)
     rate_all(make_rater(queue, started=True))
-    (row,) = exported(queue)
+    (row,) = export_rows(queue)
     assert (row["item_key"], row["category"]) == ("'=1+1", "'@now")
 
 
 def test_norms_are_added_to_a_new_draft_and_not_to_the_approved_dataset():
-    queue = rated_queue()
+    queue = make_rated_queue()
     queues.close_queue(queue, by=queue.owner, reason="")
     draft = rated_norms.make_norms(queue, by=queue.owner, reason="norming study")
     assert (draft.slug, draft.version, draft.status) == (queue.dataset.slug, 2, "draft")
     assert not Norm.objects.filter(item__dataset=queue.dataset).exists()
-    found = {norm.item.key: (norm.mean, norm.sd, norm.n) for norm in Norm.objects.filter(item__dataset=draft)}
-    assert set(found) == set(TABLE)
-    assert found["thing-1"] == (pytest.approx(4 / 3), pytest.approx(stdev(TABLE["thing-1"])), 3)
-    rows = [row for row in exported(queue) if row["kind"] == "item"]
-    given = sorted([row["item_key"], row["dimension"], int(row["rater"]), float(row["rating"])] for row in rows)
-    said = f"12 ratings (hash {content_hash(given)[:12]})"
-    assert draft.history.get(what="norms", reason="norming study").to_value == f"4 means of {said} in study"
-    assert queue.history.get(what="norms").to_value == f"{said} to {draft}"
+    means = {norm.item.key: (norm.mean, norm.sd, norm.n) for norm in Norm.objects.filter(item__dataset=draft)}
+    assert set(means) == set(TABLE)
+    assert means["thing-1"] == (pytest.approx(4 / 3), pytest.approx(stdev(TABLE["thing-1"])), 3)
+    rows = [row for row in export_rows(queue) if row["kind"] == "item"]
+    ratings = sorted([row["item_key"], row["dimension"], int(row["rater"]), float(row["rating"])] for row in rows)
+    source = f"12 ratings (hash {content_hash(ratings)[:12]})"
+    assert draft.history.get(what="norms", reason="norming study").to_value == f"4 means of {source} in study"
+    assert queue.history.get(what="norms").to_value == f"{source} to {draft}"
     assert rated_norms.find_outdated_norms(queue) is None
 
 
@@ -163,8 +163,8 @@ def test_new_norms_replace_only_norms_of_the_same_dimension():
     rate_all(make_rater(queue, started=True), value=6)
     queues.close_queue(queue, by=queue.owner, reason="")
     draft = rated_norms.make_norms(queue, by=queue.owner, reason="")
-    found = {norm.dimension: (norm.mean, norm.sd, norm.n) for norm in Norm.objects.filter(item__dataset=draft)}
-    assert found == {"valence": (6, None, 1), "arousal": (3.0, 1.0, 100)}
+    means = {norm.dimension: (norm.mean, norm.sd, norm.n) for norm in Norm.objects.filter(item__dataset=draft)}
+    assert means == {"valence": (6, None, 1), "arousal": (3.0, 1.0, 100)}
 
 
 def test_norms_cannot_be_created_without_ratings():
@@ -180,11 +180,11 @@ def test_an_undone_rating_is_not_counted():
     session.rate(rater, position=1, value=3, seconds=1)
     session.undo(rater)
     assert queue_results.list_item_means(queue) == []
-    assert exported(queue) == []
+    assert export_rows(queue) == []
 
 
 def test_the_queue_page_shows_all_results():
-    queue = rated_queue()
+    queue = make_rated_queue()
     html = page_text(signed_in(queue.owner).get("/ratings/queues/study/"))
     for text in ("4 of 4 items have 3 raters", "0 of 1", "thing-3", "6.67"):
         assert text in html

@@ -13,14 +13,14 @@ pytestmark = pytest.mark.django_db
 NASTY = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
 
 
-def shown_in(html):
-    found = re.search(r'name="shown" value="([^"]+)"', html)
-    return found[1] if found else None
+def find_shown(html):
+    match = re.search(r'name="shown" value="([^"]+)"', html)
+    return match[1] if match else None
 
 
 def rate(client, value, name="study"):
     html = client.get(f"/ratings/{name}/").content.decode()
-    return client.post(f"/ratings/{name}/rate/", {"shown": shown_in(html), "rating": value}, follow=True)
+    return client.post(f"/ratings/{name}/rate/", {"shown": find_shown(html), "rating": value}, follow=True)
 
 
 def begin(client, name="study"):
@@ -78,9 +78,9 @@ def test_a_repeated_tap_records_one_rating():
     rater = make_rater(make_queue())
     client = signed_in(rater.user)
     begin(client)
-    shown = shown_in(client.get("/ratings/study/").content.decode())
+    shown_value = find_shown(client.get("/ratings/study/").content.decode())
     for _ in range(2):
-        response = client.post("/ratings/study/rate/", {"shown": shown, "rating": "2"}, follow=True)
+        response = client.post("/ratings/study/rate/", {"shown": shown_value, "rating": "2"}, follow=True)
     assert rater.ratings.given().count() == 1
     assert "already rated" in response.content.decode()
 
@@ -90,7 +90,7 @@ def test_a_tap_after_a_release_shows_that_it_was_not_saved():
     client = signed_in(rater.user)
     html = rate(client, 2).content.decode()
     queues.release(rater, by=rater.queue.owner, reason="enough")
-    late = client.post("/ratings/study/rate/", {"shown": shown_in(html), "rating": "2"}, follow=True).content.decode()
+    late = client.post("/ratings/study/rate/", {"shown": find_shown(html), "rating": "2"}, follow=True).content.decode()
     assert "was not saved because it is no longer needed" in late
     assert [rating.value for rating in rater.ratings.all()] == [2]
 
@@ -101,8 +101,8 @@ def test_a_value_that_is_not_on_the_scale_is_refused(value):
     client = signed_in(rater.user)
     begin(client)
     response = rate(client, value)
-    given = [rating.value for rating in rater.ratings.given()]
-    assert given == ([4] if value == "٤" else [])
+    values = [rating.value for rating in rater.ratings.given()]
+    assert values == ([4] if value == "٤" else [])
     assert response.status_code == 200
 
 

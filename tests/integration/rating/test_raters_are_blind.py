@@ -1,7 +1,5 @@
 """Blinding of raters: no response, from the first page to the last, contains a secret of the study."""
 
-import re
-
 import pytest
 
 from datasets_app.models import Asset
@@ -10,12 +8,19 @@ from grading_app.models import Rating
 from grading_app.rating import session
 from tests import factories
 from tests.factories.queues import make_image, make_queue, make_rater, rate_all, signed_in
+from tests.integration.rating.blinding import (
+    RecordingClient,
+    contains_secret,
+    parse_rating_page,
+    rate_whole_session,
+    strip_rating_page,
+)
 
 pytestmark = pytest.mark.django_db
 ITEMS = 8
 
 
-def secretive_items():
+def make_items_with_secrets():
     """Return items whose revealing fields contain words that occur nowhere else."""
     return [
         {
@@ -35,7 +40,7 @@ def secretive_items():
 @pytest.fixture
 def study(db):
     """Return a study of images with norms and model answers, and another rater who has finished."""
-    dataset = factories.make_dataset("slugged-set", secretive_items(), description="describable")
+    dataset = factories.make_dataset("slugged-set", make_items_with_secrets(), description="describable")
     dimension = factories.make_dimension(
         "valence-internal", title="Valence", instructions="How pleasant?", labels={"1": "Low", "7": "High"}
     )
@@ -51,7 +56,7 @@ def study(db):
     return queue
 
 
-def secrets_of(queue):
+def list_secrets(queue):
     words = {"slugged-set", "describable", "somebody-else", "experimental", "modelled", "answerable", "filed-"}
     words |= {queue.owner.username, queue.dataset.content_hash, "valence-internal"}
     for asset in Asset.objects.all():
@@ -62,86 +67,24 @@ def secrets_of(queue):
     return words
 
 
-def tells(everything, word):
-    """Return whether the text contains the secret. Numbers match as a whole: 1795177745.037 does not contain 5.037."""
-    if not re.fullmatch(r"[0-9]+\.[0-9]+", word):
-        return bool(word) and word in everything
-    return re.search(rf"(?<![0-9]){re.escape(word)}", everything) is not None
-
-
-def without_tokens(text):
-    """Remove form tokens, because 64 random characters may contain any short word. Keep digests."""
-    return re.sub(r"\b(?![0-9a-f]{64}\b)[A-Za-z0-9]{64}\b", "", text)
-
-
-class Listener:
-    """A rater's browser that records every byte: redirect addresses, headers, cookies and bodies."""
-
-    def __init__(self, user):
-        self.client, self.heard = signed_in(user), []
-
-    def get(self, address):
-        return self._keep(self.client.get(address))
-
-    def post(self, address, data=None):
-        return self._keep(self.client.post(address, data or {}))
-
-    def _keep(self, response):
-        body = b"".join(response.streaming_content) if response.streaming else response.content
-        self.heard.append("\n".join(f"{name}: {value}" for name, value in response.headers.items()))
-        self.heard.append(without_tokens(body.decode("latin-1")))
-        self.heard.append(without_tokens(str(response.cookies)))
-        return response if response.streaming else self._follow(response)
-
-    def _follow(self, response):
-        return self.get(response["Location"]) if response.status_code in (301, 302) else response
-
-
-def page_parts(response):
-    html = response.content.decode()
-    shown = re.search(r'name="shown" value="([^"]+)"', html)
-    image = re.search(r'src="(/ratings/[^"]+)"', html)
-    return shown and shown[1], image and image[1]
-
-
-def whole_session(queue, user):
-    rater = Listener(user)
-    page = rater.get("/")
-    page = rater.post(f"/ratings/{queue.name}/start/")
-    for step in range(40):
-        shown, image = page_parts(page)
-        if not shown:
-            break
-        assert rater.get(image).status_code == 200
-        page = rater.post(f"/ratings/{queue.name}/rate/", {"shown": shown, "rating": str(1 + step % 7)})
-        if step in (2, 5):
-            page = rater.post(f"/ratings/{queue.name}/undo/")
-        if step == 3:
-            rater.post(f"/ratings/{queue.name}/rate/", {"shown": shown, "rating": "4"})
-            page = rater.post(f"/ratings/{queue.name}/rate/", {"shown": "made up", "rating": "99"})
-    for beyond in ("/ratings/", "/ratings/queues/", "/datasets/", "/trials/", "/ratings/none/", image or "/nothing/"):
-        rater.get(beyond)
-    return rater
-
-
 @pytest.mark.slow
 def test_no_response_to_a_rater_contains_a_secret(study):
     me = make_rater(study, "blind-person")
-    rater = whole_session(study, me.user)
+    rater = rate_whole_session(study, me.user, value=lambda step: 1 + step % 7, undo_at=(2, 5), forge_at=3)
     me.refresh_from_db()
     assert me.finished_at
     assert me.ratings.given().count() == ITEMS
-    everything = "\n".join(rater.heard)
-    assert "Thank you" in everything
-    assert sorted(word for word in secrets_of(study) if tells(everything, word)) == []
+    received = rater.join_received()
+    assert "Thank you" in received
+    assert sorted(word for word in list_secrets(study) if contains_secret(received, word)) == []
 
 
 def test_the_leak_check_finds_secrets_on_a_members_page(study):
     """Show that the same check finds the secrets on a member's page."""
-    member = Listener(factories.make_user("member", permissions.RESEARCHER))
+    member = RecordingClient(factories.make_user("member", permissions.RESEARCHER))
     member.get(f"/ratings/queues/{study.name}/")
-    found = [word for word in secrets_of(study) if tells("\n".join(member.heard), word)]
-    assert {"slugged-set", "somebody-else", "keyword-3", "categorical-1"} <= set(found)
+    secrets = [word for word in list_secrets(study) if contains_secret(member.join_received(), word)]
+    assert {"slugged-set", "somebody-else", "keyword-3", "categorical-1"} <= set(secrets)
 
 
 @pytest.mark.slow
@@ -150,10 +93,8 @@ def test_check_pages_look_like_item_pages(study):
     me = make_rater(study, started=True)
     pages = {}
     while waiting := me.find_next_rating():
-        html = signed_in(me.user).get(f"/ratings/{study.name}/").content.decode()
-        html = re.sub(r'(csrfmiddlewaretoken" value|"X-CSRFToken": |name="shown" value)[^>]+', "", html)
-        html = re.sub(r"image/\d+/|\d+ of \d+|value=\"\d+\" aria-label|disabled", "", html)
-        pages.setdefault(waiting.kind, set()).add(re.sub(r"\s+", " ", html))
+        page = signed_in(me.user).get(f"/ratings/{study.name}/")
+        pages.setdefault(waiting.kind, set()).add(strip_rating_page(page))
         session.rate(me, position=waiting.position, value=3, seconds=1)
     assert len(pages["item"]) == 1
     assert pages["check"] == pages["item"]
@@ -169,13 +110,12 @@ def test_an_image_is_served_only_when_its_item_is_due(study):
 
 def test_the_served_image_belongs_to_the_item_being_rated(study):
     me = make_rater(study, started=True)
-    due = me.find_next_rating()
-    sent = b"".join(signed_in(me.user).get(f"/ratings/{study.name}/image/{due.position}/").streaming_content)
-    assert sent == make_image_bytes(due)
+    rating = me.find_next_rating()
+    content = b"".join(signed_in(me.user).get(f"/ratings/{study.name}/image/{rating.position}/").streaming_content)
+    assert content == read_image(rating)
 
 
-def make_image_bytes(rating):
-
+def read_image(rating):
     return rating.item.image.file.read_bytes()
 
 
@@ -190,7 +130,7 @@ def test_images_are_never_cached(study):
 def test_a_rater_cannot_submit_another_raters_form(study):
     mine, other = (make_rater(study, started=True) for _ in range(2))
     page = signed_in(mine.user).get(f"/ratings/{study.name}/")
-    shown, _ = page_parts(page)
+    shown, _ = parse_rating_page(page)
     signed_in(other.user).post(f"/ratings/{study.name}/rate/", {"shown": shown, "rating": "4"})
     assert not Rating.objects.given().filter(assignment__in=[mine, other]).exists()
 

@@ -48,8 +48,8 @@ def alternating_value(rating):
 @given(met=st.lists(st.booleans(), min_size=2, max_size=2))
 def test_criteria_weights_apply_to_people_as_to_judges(met):
     rubric = Rubric(kind="criteria", criteria=CRITERIA)
-    said = build_verdict_object(rubric, {"correct": float(met[0]), "complete": float(met[1])})
-    assert read_verdict(json.dumps(said), rubric.content).score == pytest.approx((3 * met[0] + met[1]) / 4)
+    verdict = build_verdict_object(rubric, {"correct": float(met[0]), "complete": float(met[1])})
+    assert read_verdict(json.dumps(verdict), rubric.content).score == pytest.approx((3 * met[0] + met[1]) / 4)
 
 
 @pytest.mark.parametrize("kind", ["criteria", "label", "score", "pairwise"])
@@ -109,17 +109,17 @@ def test_fractional_scores_can_be_typed_if_a_judge_could_give_them():
     queue = make_rubric_queue(rubric=rubric)
     rater = make_rater(queue, started=True)
     client, address = signed_in(rater.user), f"/ratings/{queue.name}/"
-    shown = page_of(client, address).split('name="shown" value="')[1].split('"')[0]
-    for wrong in ("1.5", "nan", "inf", "x"):
-        client.post(f"{address}rate/", {"shown": shown, "rating": wrong})
+    shown_value = read_page(client, address).split('name="shown" value="')[1].split('"')[0]
+    for value in ("1.5", "nan", "inf", "x"):
+        client.post(f"{address}rate/", {"shown": shown_value, "rating": value})
     assert not Rating.objects.given().exists()
-    client.post(f"{address}rate/", {"shown": shown, "rating": "0,12345678"})
+    client.post(f"{address}rate/", {"shown": shown_value, "rating": "0,12345678"})
     assert Grading.objects.get().score == 0.12345678
-    (exported,) = csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue))))
-    assert exported["rating"] == "0.12345678"
+    (export_rows,) = csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue))))
+    assert export_rows["rating"] == "0.12345678"
 
 
-def page_of(client, address):
+def read_page(client, address):
     """Return the page's HTML without the line breaks of its template."""
     return re.sub(r"\n\s*", " ", client.get(address).content.decode())
 
@@ -127,7 +127,7 @@ def page_of(client, address):
 def test_practice_and_attention_checks_create_no_gradings():
     queue = make_rubric_queue(practice_items=1, attention_checks={"item-3": [1]})
     rater = make_rater(queue, started=True)
-    rate_all(rater, lambda due: 0 if due.criterion == "complete" else 1)
+    rate_all(rater, lambda rating: 0 if rating.criterion == "complete" else 1)
     assert Grading.objects.count() == 2 * 2
     (line,) = queue_results.list_rater_progress(queue)
     assert (line.passed, line.checked, line.failed) == (1, 2, ("item-3",))
@@ -163,13 +163,13 @@ def test_a_preference_names_the_winner_in_either_order():
     queue = make_rubric_queue("pairwise", items=6)
     large = queue.experiment.conditions.get(model__name="large")
 
-    def prefers_large(due):
-        return 1 if due.trial.run.condition_id == large.pk else 2
+    def prefers_large(rating):
+        return 1 if rating.trial.run.condition_id == large.pk else 2
 
     for _ in range(2):
         rate_all(make_rater(queue, started=True), prefers_large)
     assert Preference.objects.count() == 12
-    assert {winner_of(one).run.condition_id for one in Preference.objects.all()} == {large.pk}
+    assert {get_winner(one).run.condition_id for one in Preference.objects.all()} == {large.pk}
     condition = GradeCondition.objects.filter(kind="person").first()
     labels = {one.pk: one.model.name for one in queue.experiment.conditions.all()}
     assert compute_standing([condition], labels).ranked[0].label == "large"
@@ -177,13 +177,13 @@ def test_a_preference_names_the_winner_in_either_order():
     assert (line.n, line.items, line.raters) == (12, 6, 2)
     assert queue_results.count_complete(queue) == (6, 6)
     client, study = signed_in(queue.owner), queue.experiment.slug
-    assert "rater 2 of reading (strict-pairwise@1)" in page_of(client, f"/experiments/{study}/grading/")
-    assert "6 of 6 pairs have 2 raters" in page_of(client, queue.get_absolute_url())
+    assert "rater 2 of reading (strict-pairwise@1)" in read_page(client, f"/experiments/{study}/grading/")
+    assert "6 of 6 pairs have 2 raters" in read_page(client, queue.get_absolute_url())
     assert client.get(f"/experiments/{study}/agreement/").status_code == 200
-    assert "This answer" in page_of(client, f"/trials/{Preference.objects.filter(winner='a').first().trial_a_id}/")
+    assert "This answer" in read_page(client, f"/trials/{Preference.objects.filter(winner='a').first().trial_a_id}/")
 
 
-def winner_of(preference):
+def get_winner(preference):
     return preference.trial_a if preference.winner == "a" else preference.trial_b
 
 
@@ -253,13 +253,13 @@ def test_a_queue_needs_either_dimensions_or_a_rubric():
 
 
 @pytest.fixture
-def entered():
+def form_data():
     return {"name": "strictly", "title": "Read", "instructions": "Read.", "raters_wanted": 2, "practice_items": 0,
             "answers_each": 1, "sample_seed": 7}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("fields", "field", "said"),
+    ("fields", "field", "verdict"),
     [
         ({}, "dimensions", "Choose dimensions or a rubric"),
         ({"rubric": "pairwise", "attention_checks": "item-1 = 1"}, "attention_checks", "Not possible for pairs"),
@@ -269,7 +269,7 @@ def entered():
         ({"rubric": "draft"}, "rubric", "not one of the available"),
     ],
 )  # fmt: skip
-def test_a_form_error_appears_at_its_field(entered, fields, field, said):
+def test_a_form_error_appears_at_its_field(form_data, fields, field, verdict):
     study = make_answered_experiment()
     rubrics = {
         "pairwise": lambda: make_strict_rubric("pairwise"),
@@ -278,25 +278,25 @@ def test_a_form_error_appears_at_its_field(entered, fields, field, said):
         "draft": lambda: make_strict_rubric(status="draft"),
     }
     chosen = {**fields, "rubric": rubrics[fields["rubric"]]().pk} if "rubric" in fields else fields
-    page = signed_in(study.owner).post(f"/experiments/{study.slug}/ratings/new/", {**entered, **chosen})
-    assert said in " ".join(page.context["form"].errors[field])
+    page = signed_in(study.owner).post(f"/experiments/{study.slug}/ratings/new/", {**form_data, **chosen})
+    assert verdict in " ".join(page.context["form"].errors[field])
 
 
 @pytest.mark.slow
-def test_a_rubric_queue_is_created_opened_and_shows_how_many_raters_are_missing(entered):
+def test_a_rubric_queue_is_created_opened_and_shows_how_many_raters_are_missing(form_data):
     study, rubric = make_answered_experiment(models=["small", "large"]), make_strict_rubric()
     client = signed_in(study.owner)
-    asked = client.get(f"/experiments/{study.slug}/ratings/new/")
-    assert asked.context["cancel_url"] == f"/experiments/{study.slug}/agreement/"
-    made = client.post(f"/experiments/{study.slug}/ratings/new/", {**entered, "rubric": rubric.pk})
-    client.post(f"{made['Location']}open/", {"reason": "ready"})
+    page = client.get(f"/experiments/{study.slug}/ratings/new/")
+    assert page.context["cancel_url"] == f"/experiments/{study.slug}/agreement/"
+    response = client.post(f"/experiments/{study.slug}/ratings/new/", {**form_data, "rubric": rubric.pk})
+    client.post(f"{response['Location']}open/", {"reason": "ready"})
     queue = study.rating_queues.get()
     assert (queue.status, queue.rubric, queue.answers.count()) == ("open", rubric, 24)
-    assert "Create 2 more links" in page_of(client, made["Location"])
+    assert "Create 2 more links" in read_page(client, response["Location"])
     make_rater(queue)
-    assert "Create 1 more link," in page_of(client, made["Location"])
+    assert "Create 1 more link," in read_page(client, response["Location"])
     make_rater(queue)
-    assert "more link" not in page_of(client, made["Location"])
+    assert "more link" not in read_page(client, response["Location"])
 
 
 @pytest.mark.slow
@@ -309,22 +309,22 @@ def test_the_queue_page_shows_criteria_totals_checks_and_seconds():
     totals = list(Grading.objects.values_list("score", flat=True))
     assert lines["in total"].mean == pytest.approx(sum(totals) / len(totals))
     assert (lines["in total"].n, lines["correct"].n, lines["correct"].alpha.estimate) == (12, 12, 1)
-    text = page_of(signed_in(queue.owner), queue.get_absolute_url())
-    for told in ("strict-criteria@1", "in total", "failed: item-3", "Median time (s)", "1.5"):
-        assert told in text
+    text = read_page(signed_in(queue.owner), queue.get_absolute_url())
+    for label in ("strict-criteria@1", "in total", "failed: item-3", "Median time (s)", "1.5"):
+        assert label in text
 
 
 def test_exports_contain_the_rubric_with_the_ratings():
     queue = make_rubric_queue(items=2)
     rate_all(make_rater(queue, started=True), alternating_value)
     by_rubric = {"rubric": queue.rubric.name, "rubric_hash": queue.rubric.content_hash}
-    gradings = exported(queue, "gradings")
+    gradings = export_rows(queue, "gradings")
     assert len(gradings) == 4
     for row in gradings:
         assert by_rubric.items() <= row.items()
         assert (row["grader"], row["parse_ok"], row["grade_cost_usd"]) == ("reading rater 1", True, 0)
     assert {row["score"] for row in gradings} == set(Grading.objects.values_list("score", flat=True))
-    ratings = exported(queue, "ratings")
+    ratings = export_rows(queue, "ratings")
     assert {row["rated_on"] for row in ratings} == {"correct", "complete"}
     assert all(by_rubric.items() <= row.items() for row in ratings)
     rows = list(csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue)))))
@@ -335,22 +335,22 @@ def test_exports_contain_the_rubric_with_the_ratings():
 
 
 def test_preferences_are_exported_with_both_answers():
-    assert not offered(make_answered_experiment("unrated")) & {"preferences", "ratings"}
+    assert not list_offered_tables(make_answered_experiment("unrated")) & {"preferences", "ratings"}
     queue = make_rubric_queue("pairwise", items=2)
     rate_all(make_rater(queue, started=True), 1)
-    rows = exported(queue, "preferences")
+    rows = export_rows(queue, "preferences")
     assert {(row["winner"], row["grader"], row["grade_cost_usd"]) for row in rows} == {("a", "reading rater 1", 0)}
     assert {row["model"] for row in rows} | {row["rival_model"] for row in rows} == {"small", "large"}
-    assert offered(queue.experiment) >= {"preferences", "ratings"}
+    assert list_offered_tables(queue.experiment) >= {"preferences", "ratings"}
 
 
-def offered(experiment):
+def list_offered_tables(experiment):
     """Return the tables that the results page offers as files."""
     page = signed_in(experiment.owner).get(f"/experiments/{experiment.slug}/results/")
     return {export["address"].split("/")[-1].split(".")[0] for export in page.context["exports"]}
 
 
-def exported(queue, table):
+def export_rows(queue, table):
     return [
         json.loads(line) for line in b"".join(export_chunks(queue.experiment, table, "jsonl")).decode().splitlines()
     ]

@@ -15,7 +15,9 @@ from tests import factories
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 ITEMS, MODELS, PROMPTS = 1000, 25, 4
-SHARE = 0.1  # Of the time limit, in processor time of one section: a machine with ten times the load still ends it.
+SHARE = (
+    0.1  # Share of the time limit for one section, in processor time: a machine with ten times the load still finishes.
+)
 RATED = """INSERT INTO runs_app_trial (run_id, item_id, dimension_id, sample_idx, status, attempts, answer,
         raw_response, rating, finish_reason, served_model, input_tokens, output_tokens, cost_usd, latency_ms,
         claimed_at, completed_at)
@@ -34,16 +36,16 @@ def rated():
     items = enumerate(dataset.items.order_by("position"))
     Norm.objects.bulk_create(Norm(item=i, dimension="valence", mean=2 + at % 40 / 10, sd=1.4, n=90) for at, i in items)
     factories.approve(dataset)
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "rated", dataset=dataset, models=[factories.make_model(f"rater-{at}") for at in range(MODELS)],
         prompts=[factories.make_prompt(f"words-{at}") for at in range(PROMPTS)], dimensions=[dimension],
     )  # fmt: skip
-    runs = factories.make_runs(made, status="done")
+    runs = factories.make_runs(experiment, status="done")
     with connection.cursor() as cursor:
-        cursor.execute(RATED, {"dimension": dimension.pk, "experiment": made.pk, "dataset": dataset.pk})
+        cursor.execute(RATED, {"dimension": dimension.pk, "experiment": experiment.pk, "dataset": dataset.pk})
     for run in runs:
         factories.refresh_counters(run)
-    return made
+    return experiment
 
 
 def test_each_section_of_100_conditions_takes_a_tenth_of_the_limit_of_a_task(rated):

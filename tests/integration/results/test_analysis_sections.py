@@ -15,46 +15,46 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def tables_of(experiment, query=""):
+def build_tables(experiment, query=""):
     scope = ScopeForm(QueryDict(query), experiment).get_scope()
     assert scope is not None
-    found = build_section_tables(load_analysis_data(scope))
-    tables = [table for of_section in found.values() for table in of_section]
+    sections = build_section_tables(load_analysis_data(scope))
+    tables = [table for of_section in sections.values() for table in of_section]
     assert len({table.name for table in tables}) == len(tables)
     return {table.name: table for table in tables}
 
 
 @pytest.fixture
 def quiz():
-    """Two models on 30 items: b is right on 24, a on 12 of these; and both are wrong on the last 6."""
-    made = factories.make_experiment(
+    """Return two models on 30 items: b is right on 24, a on 12 of these, and both are wrong on the last 6."""
+    experiment = factories.make_experiment(
         "quiz",
         dataset=factories.make_dataset(items=30),
         models=[factories.make_model("a"), factories.make_model("b")],
         scorers=["numeric"],
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         right = 12 if run.condition.model.name == "a" else 24
         factories.plan_trials(run, answer=lambda item, *_, right=right: item.target if item.position < right else "-1")
-    grade(made, by="test")
-    return made
+    grade(experiment, by="test")
+    return experiment
 
 
 @pytest.fixture
 def study():
-    """Two models rate 12 pictures three times: b one point above a, and picture 0 far from the norm."""
+    """Return two models that rate 12 pictures three times: b one point above a, and picture 0 far from the norm."""
     items = [{"key": f"picture-{n}", "category": "AB"[n % 2], "norms": {"valence": 2 + n % 3}} for n in range(12)]
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "study",
         dataset=factories.make_dataset("pictures", items),
         models=[factories.make_model("a"), factories.make_model("b")],
         dimensions=[factories.make_dimension("valence")],
         samples=3,
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         above = run.condition.model.name == "b"
         factories.plan_trials(run, answer=lambda item, _, index, above=above: _rating(item.position, index, above))
-    return made
+    return experiment
 
 
 def _rating(position, index, above):
@@ -66,7 +66,7 @@ def _rating(position, index, above):
 
 @pytest.mark.slow
 def test_right_and_wrong_answers_are_counted_by_item(quiz):
-    tables = tables_of(quiz)
+    tables = build_tables(quiz)
     (row,) = tables["right_and_wrong"].rows
     assert [row[name] for name in ("both_right", "gained", "lost", "both_wrong")] == [12, 12, 0, 6]
     assert row["p"] == pytest.approx(2 * 0.5**12)
@@ -78,7 +78,7 @@ def test_right_and_wrong_answers_are_counted_by_item(quiz):
 
 @pytest.mark.slow
 def test_items_that_every_condition_answered_wrong_are_listed(quiz):
-    table = tables_of(quiz)["failed_by_all"]
+    table = build_tables(quiz)["failed_by_all"]
     assert [row["item"] for row in table.rows] == [f"item-{n}" for n in range(24, 30)]
     assert table.sentence.startswith("6 of 30 items")
 
@@ -86,30 +86,30 @@ def test_items_that_every_condition_answered_wrong_are_listed(quiz):
 @pytest.mark.slow
 def test_a_baseline_reverses_the_sign(quiz):
     b = quiz.conditions.get(model__name="b")
-    (row,) = tables_of(quiz, f"baseline={b.pk}")["differences"].rows
+    (row,) = build_tables(quiz, f"baseline={b.pk}")["differences"].rows
     assert (row["a"], row["b"], row["difference"]) == ("b", "a", pytest.approx(-0.4))
 
 
-def shown(table, name):
-    """The texts of one column, as the page shows them."""
+def list_cell_texts(table, name):
+    """Return the texts of one column, as the page shows them."""
     (at,) = [at for at, column in enumerate(table.columns) if column.name == name]
     return [cells[at] for cells in table.cells()]
 
 
 @pytest.mark.slow
 def test_differences_of_shares_and_their_intervals_are_in_percentage_points(quiz):
-    tables = tables_of(quiz)
-    assert shown(tables["differences"], "difference") == ["+40.0 pp"]
+    tables = build_tables(quiz)
+    assert list_cell_texts(tables["differences"], "difference") == ["+40.0 pp"]
     for table, columns in (("differences", ["difference_ci"]), ("robustness", ["value", "interval"])):
         for column in columns:
-            assert all(text.endswith(" pp") for text in shown(tables[table], column)), (table, column)
-    assert all(text.endswith(" pp") for text in shown(tables["designs"], "half_width"))
-    assert all(text.endswith(" %") for text in shown(tables["descriptives"], "interval"))
+            assert all(text.endswith(" pp") for text in list_cell_texts(tables[table], column)), (table, column)
+    assert all(text.endswith(" pp") for text in list_cell_texts(tables["designs"], "half_width"))
+    assert all(text.endswith(" %") for text in list_cell_texts(tables["descriptives"], "interval"))
 
 
 @pytest.mark.slow
 def test_the_expected_score_of_an_item_stays_on_the_scale(quiz):
-    rows = tables_of(quiz)["outliers"].rows
+    rows = build_tables(quiz)["outliers"].rows
     assert rows
     assert all(0 <= row["expected"] <= 1 for row in rows)
     assert all(row["residual"] == pytest.approx(row["score"] - row["expected"]) for row in rows)
@@ -117,7 +117,7 @@ def test_the_expected_score_of_an_item_stays_on_the_scale(quiz):
 
 @pytest.mark.slow
 def test_the_item_far_from_its_norm_comes_first(study):
-    table = tables_of(study)["outliers"]
+    table = build_tables(study)["outliers"]
     assert {row["item"] for row in table.rows[:2]} == {"picture-0"}
     assert table.rows[0]["residual"] == pytest.approx(5)
     assert "item=" in table.links[0]["item"]
@@ -125,7 +125,7 @@ def test_the_item_far_from_its_norm_comes_first(study):
 
 @pytest.mark.slow
 def test_robustness_varies_one_choice_at_a_time(study):
-    table = tables_of(study)["robustness"]
+    table = build_tables(study)["robustness"]
     rows = {row["variant"]: row for row in table.rows}
     assert rows["As chosen"]["n"] == 72
     assert rows["Without truncated answers"]["n"] == 50
@@ -136,7 +136,7 @@ def test_robustness_varies_one_choice_at_a_time(study):
 
 @pytest.mark.slow
 def test_the_variances_of_items_and_repetitions_are_separated(study):
-    table = tables_of(study, "margin=0.5")
+    table = build_tables(study, "margin=0.5")
     shares = {row["source"]: row["share"] for row in table["variance_components"].rows}
     assert set(shares) == {"Items", "Conditions", "Items × conditions", "Repetitions"}
     assert sum(shares.values()) == pytest.approx(1)
@@ -146,8 +146,8 @@ def test_the_variances_of_items_and_repetitions_are_separated(study):
 
 @pytest.mark.slow
 def test_equivalence_is_tested_within_the_readers_margin(study):
-    assert "equivalence_p" not in tables_of(study)["norm_differences"].rows[0]
-    rows = tables_of(study, "margin=3")["norm_differences"].rows
+    assert "equivalence_p" not in build_tables(study)["norm_differences"].rows[0]
+    rows = build_tables(study, "margin=3")["norm_differences"].rows
     assert all(0 <= row["equivalence_p"] <= 1 for row in rows)
 
 
@@ -156,34 +156,34 @@ def test_equivalence_is_tested_within_the_readers_margin(study):
     "query", ["", "category=A", "unreadable=wrong", "exclude=truncated", "exclude=retried&margin=1"]
 )
 def test_every_table_is_written_in_every_format(study, query):
-    for table in tables_of(study, query).values():
+    for table in build_tables(study, query).values():
         for file_format in ("csv", "json", "md", "latex"):
             assert table.render(file_format)
 
 
 def test_ratings_of_0_and_1_on_a_longer_scale_are_not_treated_as_wrong_and_right():
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "pain",
         dataset=factories.make_dataset("pains", 20),
         models=[factories.make_model("a"), factories.make_model("b")],
         dimensions=[factories.make_dimension("pain", low=0, high=10)],
         samples=1,
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         factories.plan_trials(run, answer=lambda item, *_: {"answer": "0", "rating": item.position % 2})
-    tables = tables_of(made)
+    tables = build_tables(experiment)
     assert "right_and_wrong" not in tables
     assert tables["differences"].rows[0]["test"] != "McNemar's score test"
     assert {column.kind for column in tables["descriptives"].columns if column.name == "mean"} == {"number"}
 
 
 def test_a_single_condition_or_item_is_not_an_error():
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "tiny", dataset=factories.make_dataset("one", 1), dimensions=[factories.make_dimension("valence")], samples=1
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         factories.plan_trials(run, answer=lambda *_: {"answer": "4", "rating": 4})
-    tables = tables_of(made)
+    tables = build_tables(experiment)
     assert tables["descriptives"].rows[0]["interval"] is None
     assert set(tables) == {"descriptives", "scale_points", "robustness"}
 
@@ -200,12 +200,12 @@ def test_recorded_word_problems_of_two_models_give_the_published_table(tmp_path)
     grade(experiment, by="test")
     out = tmp_path / "table.json"
     call_command("analyse", "word-problems", "--table", "right_and_wrong", "--format", "json", "--out", str(out))
-    (found,) = json.loads(out.read_text())["rows"]
+    (sections,) = json.loads(out.read_text())["rows"]
     right = [(row["6b_finetuning"]["is_correct"], row["6b_verification"]["is_correct"]) for row in rows]
     expected = {
         "both_right": (True, True), "gained": (False, True), "lost": (True, False), "both_wrong": (False, False)
     }  # fmt: skip
-    assert {name: found[name] for name in expected} == {name: right.count(pair) for name, pair in expected.items()}
-    assert found["both_right"] + found["lost"] == 286
-    assert found["both_right"] + found["gained"] == 515
-    assert found["p"] < 1e-20
+    assert {name: sections[name] for name in expected} == {name: right.count(pair) for name, pair in expected.items()}
+    assert sections["both_right"] + sections["lost"] == 286
+    assert sections["both_right"] + sections["gained"] == 515
+    assert sections["p"] < 1e-20

@@ -31,7 +31,7 @@ def study():
     items = [
         {**factories.plain_question(n), "category": "ab"[n % 2], "norms": {"valence": 1 + n % 4}} for n in range(12)
     ]
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "study",
         dataset=factories.make_dataset("questions", items),
         models=[factories.make_model(name) for name in NAMES],
@@ -40,7 +40,7 @@ def study():
         scorers=["numeric"],
         sharing="group",
     )
-    for number, run in enumerate(factories.make_runs(made, status="done")):
+    for number, run in enumerate(factories.make_runs(experiment, status="done")):
         factories.plan_trials(
             run,
             answer=lambda item, *_, number=number: {
@@ -48,8 +48,8 @@ def study():
                 "rating": 1 + (item.position + number) % 6,
             },
         )
-    grade(made, by="test")
-    return made
+    grade(experiment, by="test")
+    return experiment
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def reader(client, study):
     return client
 
 
-def addresses(study):
+def list_addresses(study):
     """Return every page and file of the results, with their figures, as this reader gets them."""
     first, second = study.conditions.order_by("pk").values_list("pk", flat=True)[:2]
     item = study.dataset.items.first().pk
@@ -83,7 +83,7 @@ def addresses(study):
     ]
 
 
-def opened(client, address):
+def open_page(client, address):
     response = client.get(address)
     if waiting := list(CachedAggregate.objects.filter(computed_at=None).values_list("pk", flat=True)):
         compute_aggregates(waiting)
@@ -94,16 +94,16 @@ def opened(client, address):
 @pytest.mark.slow
 def test_no_page_figure_or_file_names_a_model(reader, study):
     checked = 0
-    for address in addresses(study):
-        response = opened(reader, address)
+    for address in list_addresses(study):
+        response = open_page(reader, address)
         assert response.status_code == 200, address
         text = response.content.decode()
         assert not [name for name in NAMES if name in text], address
         assert not [name for name in NAMES if name in response.headers.get("Content-Disposition", "")], address
         for picture in re.findall(r'src="(/[^"]+\.svg[^"]*)"', text):
-            drawn = reader.get(picture.replace("&amp;", "&"))
-            assert drawn.status_code == 200, picture
-            assert not [name for name in NAMES if name in picture or name in drawn.content.decode()], picture
+            figure = reader.get(picture.replace("&amp;", "&"))
+            assert figure.status_code == 200, picture
+            assert not [name for name in NAMES if name in picture or name in figure.content.decode()], picture
             checked += 1
     assert checked > 20, "many figures were drawn"
 
@@ -112,14 +112,14 @@ def test_no_page_figure_or_file_names_a_model(reader, study):
 def test_letters_have_a_stable_random_order(reader, study):
     reading = BlindReading.objects.get()
     assert sorted(reading.order) == sorted(study.language_models.values_list("pk", flat=True))
-    board = opened(reader, reverse("experiment_results", args=["study"])).context["board"]
+    board = open_page(reader, reverse("experiment_results", args=["study"])).context["board"]
     assert [row.label for row in board.rows] == ["Model A", "Model B", "Model C"]
     models = dict(study.conditions.values_list("pk", "model"))
     assert [models[row.condition] for row in board.rows] == reading.order
     orders = set()
     for at in range(20):
-        other = factories.make_user(f"reader-{at}", permissions.VIEWER)
-        orders.add(tuple(BlindReading.start(study, other).order))
+        second_reader = factories.make_user(f"reader-{at}", permissions.VIEWER)
+        orders.add(tuple(BlindReading.start(study, second_reader).order))
     assert len(orders) > 1
 
 
@@ -130,7 +130,7 @@ def test_revealing_requires_post_and_is_recorded(reader, study):
     answer = reader.post(address, {"next": reverse("experiment_matrix", args=["study"])})
     assert answer["Location"] == reverse("experiment_matrix", args=["study"])
     assert BlindReading.objects.get().revealed_at is not None
-    page = opened(reader, reverse("experiment_results", args=["study"])).content.decode()
+    page = open_page(reader, reverse("experiment_results", args=["study"])).content.decode()
     assert all(name in page for name in NAMES)
     assert "owner: names hidden" in page
     reader.post(address)
@@ -138,9 +138,9 @@ def test_revealing_requires_post_and_is_recorded(reader, study):
 
 
 def test_another_reader_sees_names_and_the_record(reader, study, client):
-    other = factories.make_user("visitor", permissions.VIEWER)
-    client.force_login(other)
-    page = opened(client, reverse("experiment_results", args=["study"])).content.decode()
+    second_reader = factories.make_user("visitor", permissions.VIEWER)
+    client.force_login(second_reader)
+    page = open_page(client, reverse("experiment_results", args=["study"])).content.decode()
     assert "grampus" in page
     assert "owner: names hidden" in page
     assert "not revealed yet" in page
@@ -176,16 +176,16 @@ def test_a_redirect_to_another_site_is_ignored(reader):
 def test_hiding_names_costs_a_constant_number_of_queries(reader, study):
     address = reverse("experiment_matrix", args=["study"])
 
-    def count():
-        opened(reader, address)
+    def count_queries():
+        open_page(reader, address)
         with CaptureQueriesContext(connection) as queries:
             reader.get(address)
         return len(queries)
 
-    few = count()
+    few = count_queries()
     for at in range(5):
         BlindReading.start(study, factories.make_user(f"reader-{at}", permissions.VIEWER)).reveal()
-    assert count() == few
+    assert count_queries() == few
 
 
 @pytest.mark.parametrize("query", ["", "?status=done", "?experiment="])
@@ -224,7 +224,7 @@ def test_other_experiments_are_not_hidden(reader, study):
 
 def test_a_blind_reader_without_access_gets_404(reader, study, client):
     study.__class__.objects.filter(pk=study.pk).update(sharing="private")
-    other = factories.make_user("visitor", permissions.VIEWER)
-    BlindReading.start(study, other)
-    client.force_login(other)
+    second_reader = factories.make_user("visitor", permissions.VIEWER)
+    BlindReading.start(study, second_reader)
+    client.force_login(second_reader)
     assert client.get(reverse("experiment_report", args=["study"])).status_code == 404

@@ -31,8 +31,8 @@ def empty_cache():
 
 
 def make_quiz(slug="quiz", *, items=30, right=(12, 24), prompts=None, **fields):
-    """Two models: a is right on the first `right[0]` items, b on the first `right[1]`."""
-    made = factories.make_experiment(
+    """Return two models: a is right on the first `right[0]` items, b on the first `right[1]`."""
+    experiment = factories.make_experiment(
         slug,
         dataset=fields.pop("dataset", None) or factories.make_dataset(f"{slug}-items", items),
         models=[factories.make_model("a"), factories.make_model("b")],
@@ -40,11 +40,11 @@ def make_quiz(slug="quiz", *, items=30, right=(12, 24), prompts=None, **fields):
         scorers=["numeric"],
         **fields,
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         n = right[0] if run.condition.model.name == "a" else right[1]
         factories.plan_trials(run, answer=lambda item, *_, n=n: f"I say {item.target if item.position < n else -1}")
-    grade(made, by="test")
-    return made
+    grade(experiment, by="test")
+    return experiment
 
 
 @shared_rows
@@ -54,78 +54,78 @@ def quiz():
 
 @shared_rows
 def study():
-    """Two models rate 12 pictures; b is one point above a on all but two, and cannot be read on one."""
-    made = factories.make_experiment(
+    """Return two models that rate 12 pictures: b is one point above a except on two, and unreadable on one."""
+    experiment = factories.make_experiment(
         "study",
         dataset=factories.make_dataset("pictures", 12),
         models=[factories.make_model("a"), factories.make_model("b")],
         dimensions=[factories.make_dimension("valence")],
         samples=2,
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         above = run.condition.model.name == "b"
-        factories.plan_trials(run, answer=lambda item, _, at, above=above: rated(item.position, at, above))
-    return made
+        factories.plan_trials(run, answer=lambda item, _, at, above=above: make_rating(item.position, at, above))
+    return experiment
 
 
-def rated(position, sample, above):
+def make_rating(position, sample, above):
     if above and position == 11:
         return {"answer": "no idea", "parse_error": "no_rating"}
     rating = 2 + position % 3 + (above and position > 1) + (sample and position == 5)
     return {"answer": str(rating), "rating": rating}
 
 
-def reference(experiment, model, wave=None):
+def build_reference(experiment, model, wave=None):
     condition = experiment.conditions.get(model__name=model)
     return ":".join(map(str, (experiment.slug, condition.pk, *([] if wave is None else [wave]))))
 
 
-def opened(client, experiment, **query):
+def open_page(client, experiment, **query):
     client.force_login(experiment.owner)
-    query = {**query, **{side: reference(experiment, side) for side in "ab" if side not in query}}
+    query = {**query, **{side: build_reference(experiment, side) for side in "ab" if side not in query}}
     return client.get(reverse("compare"), query)
 
 
-def record_of(client, experiment, table="difference", **query):
-    answer = opened(client, experiment, table=table, format="csv", **query)
+def read_csv(client, experiment, table="difference", **query):
+    answer = open_page(client, experiment, table=table, format="csv", **query)
     assert answer.status_code == 200
     return list(csv.DictReader(io.StringIO(answer.content.decode())))
 
 
-def differences_of(experiment, query=""):
-    found = build_section_tables(load_analysis_data(ScopeForm(QueryDict(query), experiment).get_scope()))
-    return next(table for tables in found.values() for table in tables if table.name == "differences").rows[0]
+def build_differences(experiment, query=""):
+    sections = build_section_tables(load_analysis_data(ScopeForm(QueryDict(query), experiment).get_scope()))
+    return next(table for tables in sections.values() for table in tables if table.name == "differences").rows[0]
 
 
 @pytest.mark.slow
 def test_the_numbers_match_the_analysis_command(client, quiz, study):
     for experiment in (quiz, study):
-        (shown,), computed = record_of(client, experiment), differences_of(experiment)
+        (row,), computed = read_csv(client, experiment), build_differences(experiment)
         for name in ("items", "mean_a", "mean_b", "difference", "p", "effect", "wins", "losses", "ties"):
-            assert float(shown[name]) == pytest.approx(computed[name]), name
-        ends = float(shown["difference_ci_low"]), float(shown["difference_ci_high"])
+            assert float(row[name]) == pytest.approx(computed[name]), name
+        ends = float(row["difference_ci_low"]), float(row["difference_ci_high"])
         assert ends == pytest.approx(computed["difference_ci"])
 
 
 def test_a_sentence_states_the_better_side_with_interval_items_and_test(client, quiz):
-    text = opened(client, quiz).content.decode()
+    text = open_page(client, quiz).content.decode()
     assert "b beats a by 40.0 pp [" in text
     assert "on 30 common items (McNemar&#x27;s score test, p = 0.001)" in text
     assert "a beats" not in text
 
 
 def test_swapping_sides_reverses_the_sign_and_keeps_the_winner(client, quiz):
-    (row,) = record_of(client, quiz, a=reference(quiz, "b"), b=reference(quiz, "a"))
+    (row,) = read_csv(client, quiz, a=build_reference(quiz, "b"), b=build_reference(quiz, "a"))
     assert float(row["difference"]) == pytest.approx(-0.4)
-    swapped = opened(client, quiz, a=reference(quiz, "b"), b=reference(quiz, "a")).content.decode()
+    swapped = open_page(client, quiz, a=build_reference(quiz, "b"), b=build_reference(quiz, "a")).content.decode()
     assert "b beats a by 40.0 pp [" in swapped
 
 
 def test_the_right_wrong_table_links_each_count_to_its_items(client, quiz):
-    rows = record_of(client, quiz, table="right_and_wrong")
+    rows = read_csv(client, quiz, table="right_and_wrong")
     counts = [[int(row[name]) for name in ("right", "wrong", "sum")] for row in rows]
     assert counts == [[12, 0, 12], [12, 6, 18], [24, 6, 30]]
-    page = opened(client, quiz)
+    page = open_page(client, quiz)
     assert "McNemar&#x27;s exact test: p &lt; 0.001" in page.content.decode()
     assert "filter=gained#answers" in page.content.decode()
 
@@ -135,19 +135,19 @@ def test_the_right_wrong_table_links_each_count_to_its_items(client, quiz):
     [("gained", range(12, 24)), ("lost", ()), ("both_wrong", range(24, 30)), ("both_right", range(12))],
 )
 def test_a_filter_shows_only_its_items(client, quiz, name, positions):
-    page = opened(client, quiz, filter=name)
+    page = open_page(client, quiz, filter=name)
     assert [row.item.position for row in page.context["rows"]] == list(positions)
 
 
 def test_items_are_sorted_by_size_of_change_and_paginated(client, quiz):
-    first, second = opened(client, quiz), opened(client, quiz, page="2")
+    first, second = open_page(client, quiz), open_page(client, quiz, page="2")
     rows = [*first.context["rows"], *second.context["rows"]]
     assert [row.item.position for row in rows] == [*range(12, 24), *range(12), *range(24, 30)]
     assert len(first.context["rows"]) == 20
 
 
 def test_both_answers_are_side_by_side_with_differing_words_marked(client, quiz):
-    page = opened(client, quiz, filter="gained")
+    page = open_page(client, quiz, filter="gained")
     row = page.context["rows"][0]
     assert [piece.text for piece in row.a.pieces if piece.differs] == ["-1"]
     assert "".join(piece.text for piece in row.b.pieces) == f"I say {row.item.target}"
@@ -158,24 +158,24 @@ def test_both_answers_are_side_by_side_with_differing_words_marked(client, quiz)
 
 
 def test_ratings_are_compared_by_item_means_with_the_readers_margin(client, study):
-    (row,) = record_of(client, study, margin="2")
+    (row,) = read_csv(client, study, margin="2")
     assert (int(row["items"]), int(row["wins"]), int(row["ties"])) == (11, 9, 2)
     assert float(row["difference"]) == pytest.approx(9 / 11)
     assert 0 < float(row["equivalence_p"]) < 0.001
-    text = opened(client, study, margin="2").content.decode()
+    text = open_page(client, study, margin="2").content.decode()
     assert "the sides are equivalent at the 5 % level" in text
     assert "rates 0.82 [" in text
 
 
 def test_items_without_a_score_on_one_side_are_reported(client, study):
-    text = opened(client, study).content.decode()
+    text = open_page(client, study).content.decode()
     assert "The items differ." in text
     assert "1 item has a score in A only." in " ".join(text.split())
     assert "Answers without a score: 0 in A, 2 in B." in " ".join(text.split())
 
 
 def test_unreadable_answers_count_as_wrong_on_request(client, study):
-    (row,) = record_of(client, study, unreadable="wrong")
+    (row,) = read_csv(client, study, unreadable="wrong")
     assert (int(row["items"]), int(row["losses"])) == (12, 1)
 
 
@@ -184,9 +184,9 @@ def test_the_texts_of_two_prompts_are_compared_word_by_word(client):
         factories.make_prompt("plain", user="Answer now: {{input}}"),
         factories.make_prompt("steps", user="Answer slowly: {{input}}"),
     ]
-    made = make_quiz("prompts", prompts=prompts)
-    one, other = (made.conditions.get(model__name="a", prompt=prompt) for prompt in prompts)
-    text = opened(client, made, a=f"prompts:{one.pk}", b=f"prompts:{other.pk}").content.decode()
+    second_quiz = make_quiz("prompts", prompts=prompts)
+    one, other = (second_quiz.conditions.get(model__name="a", prompt=prompt) for prompt in prompts)
+    text = open_page(client, second_quiz, a=f"prompts:{one.pk}", b=f"prompts:{other.pk}").content.decode()
     assert re.search(r"<del\s*>now</del\s*>", text)
     assert re.search(r"<ins\s*>slowly</ins\s*>", text)
     assert "plain@1" in text
@@ -194,7 +194,7 @@ def test_the_texts_of_two_prompts_are_compared_word_by_word(client):
 
 def test_two_experiments_on_one_dataset_are_compared_by_item(client, quiz):
     other = make_quiz("again", dataset=quiz.dataset, right=(18, 18), owner=quiz.owner)
-    (row,) = record_of(client, quiz, b=reference(other, "a"))
+    (row,) = read_csv(client, quiz, b=build_reference(other, "a"))
     assert (int(row["items"]), float(row["difference"])) == (30, pytest.approx(0.2))
 
 
@@ -204,7 +204,7 @@ def test_items_of_other_datasets_match_by_key_and_content_and_changed_items_are_
         for item in quiz.dataset.items.order_by("-position")
     ]
     other = make_quiz("other", dataset=factories.make_dataset("copied", items[:-4] + items[-1:]), owner=quiz.owner)
-    page = opened(client, quiz, b=reference(other, "b"))
+    page = open_page(client, quiz, b=build_reference(other, "b"))
     assert page.context["pair"].items == 26  # Of 30 items, three are missing and one has another target.
     text = " ".join(page.content.decode().split())
     assert "1 item has the same key in both datasets, but another text, image, target or choices." in text
@@ -212,23 +212,30 @@ def test_items_of_other_datasets_match_by_key_and_content_and_changed_items_are_
 
 
 def test_two_waves_of_a_condition_are_compared(client):
-    made = make_quiz("waves", right=(10, 20))
-    for run in factories.make_runs(made, wave=1, status="done"):
+    second_quiz = make_quiz("waves", right=(10, 20))
+    for run in factories.make_runs(second_quiz, wave=1, status="done"):
         factories.plan_trials(run, answer=lambda item, *_: item.target if item.position < 15 else "-1")
-    grade(made, by="test")
-    (row,) = record_of(client, made, a=reference(made, "a", 0), b=reference(made, "a", 1))
+    grade(second_quiz, by="test")
+    (row,) = read_csv(
+        client, second_quiz, a=build_reference(second_quiz, "a", 0), b=build_reference(second_quiz, "a", 1)
+    )
     assert float(row["difference"]) == pytest.approx(5 / 30)
-    assert "wave-1" in opened(client, made, a=reference(made, "a", 0), b=reference(made, "a", 1)).content.decode()
+    assert (
+        "wave-1"
+        in open_page(
+            client, second_quiz, a=build_reference(second_quiz, "a", 0), b=build_reference(second_quiz, "a", 1)
+        ).content.decode()
+    )
 
 
 def test_two_waves_are_compared_over_all_conditions(client):
-    made = make_quiz("waves", right=(10, 20))
-    for run in factories.make_runs(made, wave=1, status="done"):
+    second_quiz = make_quiz("waves", right=(10, 20))
+    for run in factories.make_runs(second_quiz, wave=1, status="done"):
         factories.plan_trials(run, answer=lambda item, *_: item.target if item.position < 18 else "-1")
-    grade(made, by="test")
-    (row,) = record_of(client, made, a="waves:all:0", b="waves:all:1")
+    grade(second_quiz, by="test")
+    (row,) = read_csv(client, second_quiz, a="waves:all:0", b="waves:all:1")
     assert float(row["difference"]) == pytest.approx((18 - 15) / 30)
-    page = opened(client, made, a="waves:all:0", b="waves:all:1")
+    page = open_page(client, second_quiz, a="waves:all:0", b="waves:all:1")
     assert {"name": "Model", "a": "a, b", "b": "a, b"} in [
         {"name": fact.name, "a": fact.a, "b": fact.b} for fact in page.context["design"].facts
     ]
@@ -238,7 +245,7 @@ def test_two_waves_are_compared_over_all_conditions(client):
 def test_items_in_only_one_experiment_are_reported(client, quiz):
     items = [factories.plain_question(n) for n in range(25)]
     make_quiz("fewer", dataset=factories.make_dataset("fewer-items", items), right=(12, 24), owner=quiz.owner)
-    text = " ".join(opened(client, quiz, a="quiz", b="fewer").content.decode().split())
+    text = " ".join(open_page(client, quiz, a="quiz", b="fewer").content.decode().split())
     assert "The items differ. 5 items have a score in A only." in text
 
 
@@ -262,22 +269,22 @@ def test_the_page_offers_only_visible_conditions(client, quiz):
     make_quiz("theirs", owner=stranger)
     client.force_login(quiz.owner)
     text = client.get(reverse("compare")).content.decode()
-    assert f'value="{reference(quiz, "a")}"' in text
+    assert f'value="{build_reference(quiz, "a")}"' in text
     assert "theirs" not in text
 
 
 @pytest.mark.parametrize("side", ["a", "b"])
 def test_another_users_experiment_is_not_found(client, quiz, side):
     theirs = make_quiz("theirs", owner=factories.make_user("stranger", permissions.RESEARCHER))
-    assert opened(client, quiz, **{side: reference(theirs, "a")}).status_code == 404
-    assert opened(client, quiz, **{side: "theirs"}).status_code == 404
+    assert open_page(client, quiz, **{side: build_reference(theirs, "a")}).status_code == 404
+    assert open_page(client, quiz, **{side: "theirs"}).status_code == 404
 
 
 @pytest.mark.parametrize(
     "wrong", ["quiz:999999", "quiz:x", "nothing:1", "../quiz", "quiz:1:9", ":", "quiz:" + "9" * 40]
 )
 def test_an_unknown_side_is_not_found(client, quiz, wrong):
-    assert opened(client, quiz, a=wrong).status_code == 404
+    assert open_page(client, quiz, a=wrong).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -291,7 +298,7 @@ def test_an_unknown_side_is_not_found(client, quiz, wrong):
     ],
 )
 def test_an_invalid_parameter_is_an_error_at_its_field(client, quiz, name, value, expected):
-    page = opened(client, quiz, **{name: value})
+    page = open_page(client, quiz, **{name: value})
     assert page.status_code == 200
     assert page.context["form"].errors[name] == [expected]
     assert expected in page.content.decode()
@@ -301,42 +308,42 @@ def test_an_invalid_parameter_is_an_error_at_its_field(client, quiz, name, value
 def test_scores_of_a_large_experiment_are_computed_by_a_worker(client, quiz, monkeypatch):
     monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
-    waiting = opened(client, quiz).content.decode()
+    waiting = open_page(client, quiz).content.decode()
     assert "A worker is calculating the results" in " ".join(waiting.split())
     assert 'hx-select="#comparison"' in waiting, "the page asks for the result until it is there"
     compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
-    text = opened(client, quiz).content.decode()
+    text = open_page(client, quiz).content.decode()
     assert 'hx-select="#comparison"' not in text
     assert "b beats a by 40.0 pp [" in text
     assert "Includes all answers, as of" in text
 
 
 def test_an_unknown_table_or_format_is_not_found(client, quiz):
-    assert opened(client, quiz, table="nothing", format="csv").status_code == 404
-    assert opened(client, quiz, table="difference", format="exe").status_code == 404
+    assert open_page(client, quiz, table="nothing", format="csv").status_code == 404
+    assert open_page(client, quiz, table="difference", format="exe").status_code == 404
 
 
 @pytest.mark.parametrize(
     ("file_format", "expected"), [("md", "| Measure |"), ("latex", r"\toprule"), ("csv", "measure,items")]
 )
 def test_a_table_can_be_downloaded_in_each_format(client, quiz, file_format, expected):
-    answer = opened(client, quiz, table="difference", format=file_format)
+    answer = open_page(client, quiz, table="difference", format=file_format)
     assert expected in answer.content.decode()
     assert "attachment" in answer["Content-Disposition"]
 
 
 @pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_items_and_conditions(client, quiz):
-    def count(experiment):
+    def count_queries(experiment):
         cache.clear()
         with CaptureQueriesContext(
             connection,
         ) as queries:
-            assert opened(client, experiment).status_code == 200
+            assert open_page(client, experiment).status_code == 200
         return len(queries)
 
     few = make_quiz("few", items=3, owner=quiz.owner)
-    count(few)
+    count_queries(few)
     more = [factories.make_prompt(f"p{at}", user=f"{at} {{{{input}}}}") for at in range(3)]
     large = make_quiz("large", items=60, prompts=more, owner=quiz.owner)
     one, other = large.conditions.order_by("pk")[:2]
@@ -345,4 +352,4 @@ def test_the_number_of_queries_does_not_grow_with_items_and_conditions(client, q
     with CaptureQueriesContext(connection) as queries:
         page = client.get(reverse("compare"), {"a": f"large:{one.pk}", "b": f"large:{other.pk}"})
         assert page.status_code == 200
-    assert len(queries) <= count(few)
+    assert len(queries) <= count_queries(few)

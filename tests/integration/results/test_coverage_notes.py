@@ -17,17 +17,17 @@ NOTE = "The interval of a share of items asked once covers about {} % instead of
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept():
+def empty_cache():
     cache.clear()
 
 
-def graded(*, items, samples=1):
-    made = make_answered_experiment(items=items, samples=samples)
-    make_gradings(made, "exact_match", lambda trial: float(trial.item.position % 3 > 0), kind="rule")
-    return made
+def make_graded(*, items, samples=1):
+    experiment = make_answered_experiment(items=items, samples=samples)
+    make_gradings(experiment, "exact_match", lambda trial: float(trial.item.position % 3 > 0), kind="rule")
+    return experiment
 
 
-def opened(client, experiment, page):
+def open_page(client, experiment, page):
     client.force_login(experiment.owner)
     return page_text(client.get(reverse(page, args=[experiment.slug])))
 
@@ -35,7 +35,7 @@ def opened(client, experiment, page):
 @pytest.mark.parametrize("page", ["experiment_results", "experiment_grading"])
 @pytest.mark.parametrize(("items", "samples", "per_cent"), [(12, 1, 91), (100, 1, 92), (150, 1, None), (12, 2, None)])
 def test_a_share_over_few_single_answers_shows_its_coverage(client, page, items, samples, per_cent):
-    text = opened(client, graded(items=items, samples=samples), page)
+    text = open_page(client, make_graded(items=items, samples=samples), page)
     if per_cent is None:
         assert "covers about" not in text
     else:
@@ -43,8 +43,8 @@ def test_a_share_over_few_single_answers_shows_its_coverage(client, page, items,
 
 
 def test_the_leaderboard_shows_coverage_on_the_page_and_in_its_file(client):
-    experiment = graded(items=12)
-    text = opened(client, experiment, "experiment_results")
+    experiment = make_graded(items=12)
+    text = open_page(client, experiment, "experiment_results")
     above, _, below = text.partition(">Scores</h2>")
     assert NOTE.format(91) in above
     assert NOTE.format(91) in below
@@ -53,19 +53,19 @@ def test_the_leaderboard_shows_coverage_on_the_page_and_in_its_file(client):
 
 
 def test_alpha_over_few_items_shows_its_coverage(client):
-    made = make_answered_experiment(items=12)
+    experiment = make_answered_experiment(items=12)
     rubric = make_scale_rubric()
-    make_gradings(made, "judge-a", lambda trial: 1 + trial.item.position % 7, rubric=rubric)
-    make_gradings(made, "judge-b", lambda trial: 1 + (trial.item.position * 5 // 4) % 7, rubric=rubric)
-    client.force_login(made.owner)
-    table = client.get(reverse("experiment_agreement", args=[made.slug])).context["measures"]
+    make_gradings(experiment, "judge-a", lambda trial: 1 + trial.item.position % 7, rubric=rubric)
+    make_gradings(experiment, "judge-b", lambda trial: 1 + (trial.item.position * 5 // 4) % 7, rubric=rubric)
+    client.force_login(experiment.owner)
+    table = client.get(reverse("experiment_agreement", args=[experiment.slug])).context["measures"]
     cells = {row.record.name: str(row.get_cell("interval")) for row in table.rows}
     assert "covers about 92 % instead of 95 %" in cells["Krippendorff's alpha, ordinal"]
     assert "covers about 90 % instead of 95 %" in cells["Cohen's kappa, quadratic weights"]
     assert "covers about" not in cells["Kendall's W"]
 
 
-def tables_of(experiment):
+def build_tables(experiment):
     form = ScopeForm({}, experiment)
     assert form.is_valid(), form.errors
     tables = build_section_tables(load_analysis_data(form.get_scope()))
@@ -73,17 +73,17 @@ def tables_of(experiment):
 
 
 def test_the_analysis_shows_coverage_below_shares():
-    assert any(NOTE.format(91) in note for note in tables_of(graded(items=12))["descriptives"].notes)
+    assert any(NOTE.format(91) in note for note in build_tables(make_graded(items=12))["descriptives"].notes)
 
 
 def test_the_analysis_marks_correlations_of_skewed_values():
     items = [{"key": f"picture-{n}", "norms": {"valence": 1.0 + (n == 11) * 5 + n / 50}} for n in range(12)]
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         dataset=factories.make_dataset("pictures", items), dimensions=[factories.make_dimension("valence")]
     )
-    for run in factories.make_runs(made):
+    for run in factories.make_runs(experiment):
         factories.plan_trials(run, answer=numbered_answer)
-    notes = tables_of(made)["norm_agreement"].notes
+    notes = build_tables(experiment)["norm_agreement"].notes
     assert any("the jackknife's error" in note and "covers about 88 % instead of 95 %" in note for note in notes)
 
 

@@ -1,4 +1,4 @@
-"""Between conditions: effects of the factors of a design, and differences within the categories of items."""
+"""Effects of the factors of a design, and differences between conditions within item categories."""
 
 import json
 
@@ -22,11 +22,11 @@ ALL = (build_descriptive_tables, build_factor_tables, build_category_tables, bui
 
 @pytest.fixture
 def crossed():
-    """Two models x two prompts on 24 items of two kinds: `large` is two points higher, on the even items alone."""
+    """Return two models x two prompts on 24 items of two categories: `large` is two points higher on even items."""
     items = [
         {"key": f"item-{n}", "category": ("even", "odd")[n % 2], "norms": {"valence": 1 + n % 5}} for n in range(24)
     ]
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "crossed",
         dataset=factories.make_dataset("crossed-items", items),
         models=[factories.make_model("small"), factories.make_model("large")],
@@ -34,12 +34,12 @@ def crossed():
         dimensions=[factories.make_dimension("valence")],
         samples=1,
     )
-    for number, run in enumerate(factories.make_runs(made, status="done")):
+    for number, run in enumerate(factories.make_runs(experiment, status="done")):
         higher = 2 if run.condition.model.name == "large" else 0
         factories.plan_trials(
             run, answer=lambda item, *_, number=number, higher=higher: _rating(item.position, number, higher)
         )
-    return made
+    return experiment
 
 
 def _rating(position, number, higher):
@@ -48,13 +48,13 @@ def _rating(position, number, higher):
     return {"answer": str(rating), "rating": rating}
 
 
-def tables_of(experiment, *builders, query=""):
+def build_tables(experiment, *builders, query=""):
     data = load_analysis_data(ScopeForm(QueryDict(query), experiment).get_scope())
     return {table.name: table for build in builders for table in build(data)}
 
 
 def test_the_factors_of_the_design_are_tested_in_one_model(crossed):
-    table = tables_of(crossed, build_factor_tables)["factors"]
+    table = build_tables(crossed, build_factor_tables)["factors"]
     rows = {row["term"]: row for row in table.rows}
     assert set(rows) == {"Model", "Prompt", "Model × Prompt"}
     assert rows["Model"]["df1"] == 1
@@ -65,7 +65,7 @@ def test_the_factors_of_the_design_are_tested_in_one_model(crossed):
 
 
 def test_a_marginal_mean_is_the_mean_of_the_conditions_with_its_level(crossed):
-    tables = tables_of(crossed, build_descriptive_tables, build_factor_tables)
+    tables = build_tables(crossed, build_descriptive_tables, build_factor_tables)
     of_conditions = {row["condition"]: row["mean"] for row in tables["descriptives"].rows}
     large = next(row for row in tables["marginal_means"].rows if row["level"] == "large")
     means = [mean for name, mean in of_conditions.items() if name.startswith("large")]
@@ -75,7 +75,7 @@ def test_a_marginal_mean_is_the_mean_of_the_conditions_with_its_level(crossed):
 
 def test_differences_are_given_by_category_with_one_correction(crossed):
     baseline = crossed.conditions.get(model__name="small", prompt__name="short")
-    tables = tables_of(crossed, build_category_tables, query=f"baseline={baseline.pk}")
+    tables = build_tables(crossed, build_category_tables, query=f"baseline={baseline.pk}")
     table = tables["category_differences"]
     assert table.title == "Differences from small · short by category"
     assert table.correction == "Holm over the 6 comparisons of this table."
@@ -87,7 +87,7 @@ def test_differences_are_given_by_category_with_one_correction(crossed):
 
 
 def test_conditions_are_ranked_by_every_measure_of_agreement(crossed):
-    tables = tables_of(crossed, build_norm_tables)
+    tables = build_tables(crossed, build_norm_tables)
     table = tables["norm_leaderboard"]
     errors = [row["mae"] for row in table.rows]
     assert errors == sorted(errors)
@@ -99,7 +99,7 @@ def test_conditions_are_ranked_by_every_measure_of_agreement(crossed):
 
 
 def test_the_regression_line_lies_within_its_band_and_matches_the_table(crossed):
-    tables = tables_of(crossed, build_norm_tables)
+    tables = build_tables(crossed, build_norm_tables)
     panels = tables["norm_regression"].data["panels"]
     rows = {row["condition"]: row for row in tables["norm_regression"].rows}
     assert len(panels) == 5
@@ -112,9 +112,9 @@ def test_the_regression_line_lies_within_its_band_and_matches_the_table(crossed)
 
 @pytest.mark.slow
 def test_figures_show_factors_categories_and_regression(crossed):
-    drawn = {figure.name: (figure, table) for figure, table in select_figures(tables_of(crossed, *ALL))}
+    figures = {figure.name: (figure, table) for figure, table in select_figures(build_tables(crossed, *ALL))}
     for name in ("marginal-means", "category-differences", "category-map", "norm-regression"):
-        figure, table = drawn[name]
+        figure, table = figures[name]
         for width in (plot_style.WIDE, plot_style.NARROW):
             picture = plot_style.render_svg(
                 lambda figure=figure, table=table, width=width: figure.draw(table, width)
@@ -131,15 +131,15 @@ def test_the_command_writes_the_same_tables(crossed, tmp_path):
     call_command("analyse", "crossed", "--table", "factors", "--format", "json", "--out", str(out))
     rows = json.loads(out.read_text())["rows"]
     assert [row["term"] for row in rows] == ["Model", "Prompt", "Model × Prompt"]
-    assert rows[0]["f"] == pytest.approx(tables_of(crossed, build_factor_tables)["factors"].rows[0]["f"])
+    assert rows[0]["f"] == pytest.approx(build_tables(crossed, build_factor_tables)["factors"].rows[0]["f"])
 
 
 def test_a_design_without_factors_or_categories_has_no_table_of_them():
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "single", dataset=factories.make_dataset("six", 6), dimensions=[factories.make_dimension("valence")], samples=1
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         factories.plan_trials(run, answer=lambda item, *_: {"answer": "1", "rating": 1 + item.position})
     assert not {"factors", "marginal_means", "category_differences"} & set(
-        tables_of(made, build_factor_tables, build_category_tables)
+        build_tables(experiment, build_factor_tables, build_category_tables)
     )

@@ -21,13 +21,13 @@ HOSTILE = "<script>alert(1)</script> & $\\frac{x}{y}$ {0} %s"
 
 
 @shared_rows
-def frames_with_everything():
-    """Rated and graded at once, with norms, categories and names that no renderer should believe."""
+def load_frames_with_everything():
+    """Return rated and graded answers, with norms, categories and names that contain markup."""
     items = [
         {"key": f"i{at}", "target": str(at), "category": ("even", HOSTILE)[at % 2], "norms": {"valence": 1 + at % 6}}
         for at in range(8)
     ]
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         dataset=factories.make_dataset(items=items),
         models=[factories.make_model("a"), factories.make_model("b")],
         dimensions=[factories.make_dimension("valence", title=HOSTILE)],
@@ -35,7 +35,7 @@ def frames_with_everything():
         scorers=["numeric"],
         adaptive={"by": "category", "scorer": "numeric", "targetci": 0.1},
     )
-    for run in factories.make_runs(made):
+    for run in factories.make_runs(experiment):
         Point.objects.create(run=run, key={"category": HOSTILE}, items=[1], n_items=1, n_total=8, n_correct=6)
         factories.plan_trials(
             run,
@@ -44,23 +44,23 @@ def frames_with_everything():
                 "rating": 1 + (int(item.target) + index + run.pk) % 7,
             },
         )
-    grade(made, by="a test")
-    return load_frames(made)
+    grade(experiment, by="a test")
+    return load_frames(experiment)
 
 
-def drawn(name, frames, width=plot_style.WIDE, theme="auto"):
+def draw(name, frames, width=plot_style.WIDE, theme="auto"):
     figure = FIGURES[name]
     data = figure.select_data(frames)
     return plot_style.render_svg(lambda: figure.draw(data, width), theme).decode()
 
 
-def tree_of(picture):
+def parse_svg(picture):
     return ElementTree.fromstring(picture)  # noqa: S314 - our own picture
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_is_svg_without_scripts(name, frames_with_everything):
-    tree = tree_of(drawn(name, frames_with_everything))
+def test_a_figure_is_svg_without_scripts(name, load_frames_with_everything):
+    tree = parse_svg(draw(name, load_frames_with_everything))
     tags = {element.tag.rpartition("}")[2] for element in tree.iter()}
     assert "script" not in tags
     assert "foreignObject" not in tags
@@ -71,23 +71,25 @@ def test_a_figure_is_svg_without_scripts(name, frames_with_everything):
 
 
 @pytest.mark.parametrize("name", ["ratings", "norms"])
-def test_names_are_shown_literally_and_never_as_formulas(name, frames_with_everything):
-    texts = "".join(tree_of(drawn(name, frames_with_everything)).itertext())
+def test_names_are_shown_literally_and_never_as_formulas(name, load_frames_with_everything):
+    texts = "".join(parse_svg(draw(name, load_frames_with_everything)).itertext())
     assert "<script>" in texts
 
 
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("width", [plot_style.WIDE, plot_style.NARROW])
-def test_a_figure_has_the_size_reserved_on_the_page(name, width, frames_with_everything):
-    figure, picture = FIGURES[name], drawn(name, frames_with_everything, width)
+def test_a_figure_has_the_size_reserved_on_the_page(name, width, load_frames_with_everything):
+    figure, picture = FIGURES[name], draw(name, load_frames_with_everything, width)
     points = tuple(float(number) for number in re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', picture).groups())
-    expected = figure.size(figure.select_data(frames_with_everything), width)
+    expected = figure.size(figure.select_data(load_frames_with_everything), width)
     assert tuple(point / plot_style.PIXEL for point in points) == pytest.approx(expected, abs=1)
     assert expected[0] <= width
 
 
-def test_a_figure_follows_the_readers_theme_or_the_requested_theme(frames_with_everything):
-    auto, light, dark = (drawn("accuracy", frames_with_everything, theme=theme) for theme in ("auto", "light", "dark"))
+def test_a_figure_follows_the_readers_theme_or_the_requested_theme(load_frames_with_everything):
+    auto, light, dark = (
+        draw("accuracy", load_frames_with_everything, theme=theme) for theme in ("auto", "light", "dark")
+    )
     assert f"light-dark({plot_style.DATA}, {plot_style.DARK_OF[plot_style.DATA]})" in auto
     assert plot_style.DATA in light
     assert plot_style.DARK_OF[plot_style.DATA] not in light
@@ -95,8 +97,8 @@ def test_a_figure_follows_the_readers_theme_or_the_requested_theme(frames_with_e
     assert plot_style.DATA not in dark
 
 
-def test_the_same_figure_gives_the_same_bytes(frames_with_everything):
-    assert drawn("norms", frames_with_everything) == drawn("norms", frames_with_everything)
+def test_the_same_figure_gives_the_same_bytes(load_frames_with_everything):
+    assert draw("norms", load_frames_with_everything) == draw("norms", load_frames_with_everything)
 
 
 def test_colours_match_the_site():
@@ -135,8 +137,10 @@ def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_ro
         y = np.array([np.mean(values) for values in expected_text.values()])
         r = np.corrcoef(x, y)[0, 1]
         low, high = np.tanh(np.arctanh(r) + np.array([-1, 1]) * 1.959963984540054 / np.sqrt(len(x) - 3))
-        found = panel.correlation
-        assert (found.r, found.low, found.high, found.n) == pytest.approx((r, low, high, len(x)))
+        correlation = panel.correlation
+        assert (correlation.r, correlation.low, correlation.high, correlation.n) == pytest.approx(
+            (r, low, high, len(x))
+        )
         assert panel.mean_difference == pytest.approx(float(np.mean(y - x)))
 
 

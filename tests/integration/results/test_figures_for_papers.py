@@ -36,16 +36,16 @@ pytestmark = pytest.mark.django_db
 def study():
     norms = [{"valence": 2 + n % 4, "arousal": 3} for n in range(10)]
     items = [{"key": f"p{n}", "category": "AB"[n % 2], "norms": one} for n, one in enumerate(norms)]
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "study",
         dataset=factories.make_dataset("pictures", items),
         models=[factories.make_model("a"), factories.make_model("b")],
         dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")],
         samples=3,
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         factories.plan_trials(run, answer=lambda item, dim, at: _rating(item.position, dim.name, at))
-    return made
+    return experiment
 
 
 def _rating(position, dimension, index):
@@ -63,7 +63,7 @@ def figure_url(name, file_format, **query):
     return reverse("figure_file", args=["study", name, file_format], query={"mm": "", **query})
 
 
-def rows_of(response):
+def read_rows(response):
     return list(csv.DictReader(io.StringIO(response.content.decode())))
 
 
@@ -91,7 +91,7 @@ def test_every_figure_can_be_downloaded_in_each_format_and_its_data_as_csv(owner
     for one in shown:
         assert one["figure"].table().rows, one["figure"].name
         assert set(dict(one["files"])) == {"svg", "png", "pdf", "csv"}
-    assert rows_of(owner.get(dict(shown[0]["files"])["csv"]))
+    assert read_rows(owner.get(dict(shown[0]["files"])["csv"]))
     starts = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
     for file_format, start in starts.items():
         assert owner.get(figure_url("plane-categories", file_format, dpi="72")).content.startswith(start)
@@ -137,23 +137,23 @@ def test_the_same_rows_and_style_give_the_same_bytes(study, file_format):
 
 
 def test_figure_data_match_the_rows(owner, study):
-    rows = rows_of(owner.get(figure_url("dimension-means", "csv", measure="valence")))
+    rows = read_rows(owner.get(figure_url("dimension-means", "csv", measure="valence")))
     for row in rows:
         if row["rated_by"] != "Human norms":
-            given = Trial.objects.filter(
+            trials = Trial.objects.filter(
                 run__experiment=study, item__key=row["item"], dimension__name="valence",
                 run__condition__model__name=row["rated_by"],
             ).values_list("rating", flat=True)  # fmt: skip
-            assert float(row["mean"]) == pytest.approx(np.mean(given))
-            assert float(row["sd"]) == pytest.approx(np.std(given, ddof=1))
+            assert float(row["mean"]) == pytest.approx(np.mean(trials))
+            assert float(row["sd"]) == pytest.approx(np.std(trials, ddof=1))
     assert len(rows) == 30, "two models and the norms"
 
 
 def test_the_quadratic_fit_matches_numpy():
     x = np.array([1.0, 2, 3, 4, 5, 6])
     y = 2 + 0.5 * x - 0.3 * x**2
-    found, explained = fit_quadratic(x, y)
-    assert found == pytest.approx([2, 0.5, -0.3])
+    fitted, explained = fit_quadratic(x, y)
+    assert fitted == pytest.approx([2, 0.5, -0.3])
     assert explained == pytest.approx(1)
     assert fit_quadratic(x[:2], y[:2]) is None
 
@@ -183,26 +183,27 @@ def test_other_users_get_no_figure(client, study):
 
 
 def test_the_summary_has_items_samples_and_correlations(owner, study):
-    found = json.loads(owner.get(reverse("figures_summary", args=["study"])).content)
-    assert found["items"] == 10
-    assert found["dimensions"]["valence"]["conditions"]["a"]["samples_per_item"] == {"least": 3, "most": 3, "mean": 3}
-    rows = rows_of(owner.get(figure_url("norms", "csv")))
+    fitted = json.loads(owner.get(reverse("figures_summary", args=["study"])).content)
+    assert fitted["items"] == 10
+    assert fitted["dimensions"]["valence"]["conditions"]["a"]["samples_per_item"] == {"least": 3, "most": 3, "mean": 3}
+    rows = read_rows(owner.get(figure_url("norms", "csv")))
     pairs = [
         (float(r["human_mean"]), float(r["model_mean"]))
         for r in rows
         if (r["condition"], r["dimension"]) == ("a", "Valence")
     ]
     expected = np.corrcoef(*zip(*pairs, strict=True))[0, 1]
-    assert found["dimensions"]["valence"]["conditions"]["a"]["with_norms"]["r"] == pytest.approx(expected)
-    assert found["dimensions"]["arousal"]["conditions"]["a"]["with_norms"]["r"] is None, "its norms do not vary"
-    assert {tuple(one["dimensions"]) for one in found["between_dimensions"]} == {("valence", "arousal")}
+    assert fitted["dimensions"]["valence"]["conditions"]["a"]["with_norms"]["r"] == pytest.approx(expected)
+    assert fitted["dimensions"]["arousal"]["conditions"]["a"]["with_norms"]["r"] is None, "its norms do not vary"
+    assert {tuple(one["dimensions"]) for one in fitted["between_dimensions"]} == {("valence", "arousal")}
 
 
 def test_item_images_replace_markers_on_request(settings, tmp_path):
     settings.MEDIA_ROOT = tmp_path
-    made = make_rated_study("pictured", images=True, dimensions=("valence", "arousal"))
+    experiment = make_rated_study("pictured", images=True, dimensions=("valence", "arousal"))
     plain, pictured = (
-        next(list_plane_figures(FigureSource(made, QueryDict(query)))) for query in ("measure=valence", "images=on")
+        next(list_plane_figures(FigureSource(experiment, QueryDict(query))))
+        for query in ("measure=valence", "images=on")
     )
     boxes = [
         sum(isinstance(one, AnnotationBbox) for one in figure.draw(560).axes[0].artists) for figure in (plain, pictured)
@@ -212,16 +213,16 @@ def test_item_images_replace_markers_on_request(settings, tmp_path):
 
 
 def test_the_plane_shows_the_two_dimensions_of_the_url():
-    made = make_rated_study("affect", dimensions=("valence", "arousal", "dominance"))
+    experiment = make_rated_study("affect", dimensions=("valence", "arousal", "dominance"))
     query = QueryDict("measure=dominance&second=arousal")
-    figure = next(list_plane_figures(FigureSource(made, query)))
+    figure = next(list_plane_figures(FigureSource(experiment, query)))
     (axes, *_) = figure.draw(560).axes
     assert figure.title == "Dominance and arousal"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("Dominance", "Arousal")
     row = figure.table().rows[0]
     for column, name in (("x", "dominance"), ("y", "arousal")):
         rated = Trial.objects.filter(
-            run__experiment=made, item__key=row["item"], dimension__name=name, run__condition__model__name="a",
+            run__experiment=experiment, item__key=row["item"], dimension__name=name, run__condition__model__name="a",
             rating__isnull=False,
         )  # fmt: skip
         assert row[column] == pytest.approx(np.mean(rated.values_list("rating", flat=True)))
@@ -237,15 +238,15 @@ def test_one_pdf_contains_every_figure(study):
     }
     everyone = {(one.name, one.title) for one in iterate_figures(study, QueryDict())}
     assert names <= everyone
-    call_command("figures", "study", "--list", stdout=io.StringIO())  # It computes what pages leave to a worker.
+    call_command("figures", "study", "--list", stdout=io.StringIO())  # It computes data that pages leave to a worker.
     everyone = {(one.name, one.title) for one in iterate_figures(study, QueryDict())}
     forests = {title for name, title in everyone if name == "analysis-differences"}
     assert forests == {"Valence: differences between conditions", "Arousal: differences between conditions"}
     judged = make_answered_experiment("judged", items=4, models=("a", "b"))
     make_gradings(judged, "numeric", lambda trial: float(trial.item.position % 2), kind="rule")
-    made = render_figures_pdf(judged, QueryDict(), PrintStyle())
-    assert made.count(b"/Type /Page ") == len(list(iterate_figures(judged, QueryDict()))) > 1
-    assert render_figures_pdf(judged, QueryDict(), PrintStyle()) == made
+    pdf = render_figures_pdf(judged, QueryDict(), PrintStyle())
+    assert pdf.count(b"/Type /Page ") == len(list(iterate_figures(judged, QueryDict()))) > 1
+    assert render_figures_pdf(judged, QueryDict(), PrintStyle()) == pdf
 
 
 @pytest.mark.slow
@@ -261,27 +262,27 @@ def test_the_command_writes_one_or_all_figures(study, tmp_path):
     call_command("figures", "study", "--out", str(summary))
     assert json.loads(summary.read_text())["experiment"] == "study"
     for options in (["--figure", "pie", "--format", "svg"], ["--format", "svg"], ["--query", "mm=1", "--list"]):
-        with pytest.raises(CommandError) as refused:
+        with pytest.raises(CommandError) as caught:
             call_command("figures", "study", *options)
-        assert refused.value.returncode == 2
+        assert caught.value.returncode == 2
 
 
 def test_calibration_is_the_mean_reference_by_judge_score():
-    made = make_answered_experiment("judged", items=12)
-    make_gradings(made, "numeric", lambda trial: float(trial.item.position % 3 == 0), kind="rule")
-    make_gradings(made, "judge", lambda trial: 1.0 + 3 * (trial.item.position % 2))
-    (found,) = load_calibrations(made)
-    assert found.reference == "numeric"
-    assert {one.score: (one.n, one.mean) for one in found.bins} == {
+    experiment = make_answered_experiment("judged", items=12)
+    make_gradings(experiment, "numeric", lambda trial: float(trial.item.position % 3 == 0), kind="rule")
+    make_gradings(experiment, "judge", lambda trial: 1.0 + 3 * (trial.item.position % 2))
+    (fitted,) = load_calibrations(experiment)
+    assert fitted.reference == "numeric"
+    assert {one.score: (one.n, one.mean) for one in fitted.bins} == {
         1.0: (6, pytest.approx(2 / 6)),
         4.0: (6, pytest.approx(2 / 6)),
     }
     expected = (abs(0 - 2 / 6) + abs(0.5 - 2 / 6)) / 2
-    assert found.error == pytest.approx(expected)
-    assert all(one.low < one.mean < one.high for one in found.bins)
+    assert fitted.error == pytest.approx(expected)
+    assert all(one.low < one.mean < one.high for one in fitted.bins)
 
 
-def bounds_of_texts(figure):
+def measure_texts(figure):
     """Return the outlines of the visible texts of a drawn figure, in pixels."""
     figure.draw_without_rendering()
     hidden = set()
@@ -299,7 +300,7 @@ def test_a_title_is_above_the_figure_and_covers_nothing(study, name):
     titled = PrintStyle(width_mm=85, title="Our title").apply(figure.draw)
     assert titled.get_size_inches()[0] == pytest.approx(plain.get_size_inches()[0])
     assert titled.get_size_inches()[1] > plain.get_size_inches()[1]
-    outlines = bounds_of_texts(titled)
+    outlines = measure_texts(titled)
     title = outlines.pop("Our title")
     assert not [text for text, outline in outlines.items() if title.overlaps(outline)]
     assert title.y1 <= titled.bbox.y1
@@ -310,7 +311,7 @@ def test_row_labels_are_inside_the_figure(study, width):
     source = FigureSource(study, QueryDict("measure=valence"))
     (figure,) = [one for one in list_rating_figures(source) if one.name == "dimension-conditions"]
     drawn = PrintStyle(width_mm=width, font_pt=7).apply(figure.draw)
-    assert min(outline.x0 for outline in bounds_of_texts(drawn).values()) >= drawn.bbox.x0
+    assert min(outline.x0 for outline in measure_texts(drawn).values()) >= drawn.bbox.x0
 
 
 def test_long_labels_wrap_at_a_separator():
@@ -351,9 +352,9 @@ def test_figures_and_summary_follow_the_wave_in_the_url(owner, study, second_wav
 
 
 def test_each_grader_has_a_figure_of_answer_length():
-    made = make_answered_experiment("judged", items=12)
-    make_gradings(made, "numeric", lambda trial: float(trial.item.position % 2), kind="rule")
-    make_gradings(made, "judge", lambda trial: 1.0 + 3 * (trial.item.position % 2))
+    experiment = make_answered_experiment("judged", items=12)
+    make_gradings(experiment, "numeric", lambda trial: float(trial.item.position % 2), kind="rule")
+    make_gradings(experiment, "judge", lambda trial: 1.0 + 3 * (trial.item.position % 2))
     call_command("figures", "judged", "--list", stdout=(listed := io.StringIO()))
     lengths = [line for line in listed.getvalue().splitlines() if line.startswith("length")]
     assert len(lengths) == 2

@@ -20,8 +20,8 @@ ABOVE = {"amber": 0, "birch": 0, "cedar": 1, "dune": 2}
 
 @pytest.fixture(scope="module")
 def tables(rows_of_file):
-    """Four models on 12 pictures; amber is equal to the norm, but for picture-4, which it rates at 9."""
-    made = factories.make_experiment(
+    """Return tables of four models on 12 pictures; amber equals the norm except on picture-4, which it rates 9."""
+    experiment = factories.make_experiment(
         "study",
         dataset=factories.make_dataset(
             "pictures", [{"key": f"picture-{n}", "norms": {"valence": 2 + n % 4}} for n in range(12)]
@@ -30,10 +30,10 @@ def tables(rows_of_file):
         dimensions=[factories.make_dimension("valence", low=1, high=9)],
         samples=1,
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         name = run.condition.model.name
         factories.plan_trials(run, answer=lambda item, *_, name=name: _answer(name, item.position))
-    scope = ScopeForm(QueryDict("category="), made).get_scope()
+    scope = ScopeForm(QueryDict("category="), experiment).get_scope()
     found = build_section_tables(load_analysis_data(scope))
     return {
         table.name: ResultTable.from_content(table.content()) for of_section in found.values() for table in of_section
@@ -45,7 +45,7 @@ def _answer(name, position):
     return {"answer": str(rating), "rating": rating}
 
 
-def drawn(tables, name, width=WIDE):
+def draw(tables, name, width=WIDE):
     (found,) = [(figure, table) for figure, table in select_figures(tables) if figure.name == name]
     figure, table = found
     return render_svg(lambda: figure.draw(table, width)).decode(), figure.alt(table), figure, table
@@ -53,7 +53,7 @@ def drawn(tables, name, width=WIDE):
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_the_tree_labels_every_condition_and_joins_similar_conditions_first(tables, width):
-    picture, alt, figure, table = drawn(tables, "groups", width)
+    picture, alt, figure, table = draw(tables, "groups", width)
     texts = re.findall(r">([a-z]+)</text>", picture)
     assert sorted(texts) == sorted(ABOVE)
     assert [{texts.index(one) for one in pair} for pair in (("amber", "birch"), ("cedar", "dune"))] in (
@@ -80,7 +80,7 @@ def test_a_tree_of_a_hundred_conditions_has_a_row_for_each():
     labels = [f"condition {at}" for at in range(100)]
     joins = [[0, 1, 0.1], *([at, 98 + at, 0.1 * at] for at in range(2, 100))]
     table = ResultTable("groups", "Groups", [], [], data={"labels": labels, "joins": joins})
-    picture, alt, figure, _ = drawn({"groups": table}, "groups")
+    picture, alt, figure, _ = draw({"groups": table}, "groups")
     assert figure.size(table, WIDE)[1] >= 100 * 15
     assert len(set(re.findall(r">(condition \d+)</text>", picture))) == 100
     assert "100 conditions" in alt
@@ -93,7 +93,7 @@ def test_a_tree_too_large_to_read_is_not_drawn():
 
 
 def test_the_item_far_from_its_norm_is_marked_and_named(tables):
-    picture, alt, _, table = drawn(tables, "residuals")
+    picture, alt, _, table = draw(tables, "residuals")
     found = table.data["residuals"]
     assert found["cells"] == 48
     assert found["far"] == [[2.0, 7.0]]

@@ -23,57 +23,57 @@ def empty_cache():
 
 def make_quiz(slug="quiz", right=(2, 4)):
     models = [factories.make_model(f"m{at}") for at in range(len(right))]
-    made = factories.make_experiment(slug, dataset=factories.make_dataset(f"{slug}-items", 5), models=models)
-    for run, n in zip(factories.make_runs(made, status="done"), right, strict=True):
+    experiment = factories.make_experiment(slug, dataset=factories.make_dataset(f"{slug}-items", 5), models=models)
+    for run, n in zip(factories.make_runs(experiment, status="done"), right, strict=True):
         factories.plan_trials(run, answer=lambda item, *_, n=n: item.target if item.position < n else "-1")
-    grade(made, scorers=["numeric"], by="test")
-    return made
+    grade(experiment, scorers=["numeric"], by="test")
+    return experiment
 
 
-def opened(client, experiment):
+def open_list(client, experiment):
     client.force_login(experiment.owner)
     return client.get(reverse("experiment_list"))
 
 
-def headlines_of(page):
+def get_headlines(page):
     return {pk: (one.measure, one.text) for pk, one in page.context["table"].headlines.items()}
 
 
 def test_an_experiment_shows_the_range_of_its_first_measure(client):
     quiz, alone = make_quiz(), make_quiz("alone", right=(3,))
-    page = opened(client, quiz)
-    assert headlines_of(page) == {quiz.pk: ("numeric", "40.0 to 80.0 %"), alone.pk: ("numeric", "60.0 %")}
+    page = open_list(client, quiz)
+    assert get_headlines(page) == {quiz.pk: ("numeric", "40.0 to 80.0 %"), alone.pk: ("numeric", "60.0 %")}
     assert "40.0 to 80.0 %" in page.content.decode()
 
 
 def test_ratings_precede_grades_as_in_the_list_of_measures(client):
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "study", dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")]
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         factories.plan_trials(
             run, answer=lambda _, dimension, *__: {"answer": "3", "rating": 3 if dimension.name == "valence" else 5}
         )
-    grade(made, scorers=["numeric"], by="test")
-    assert headlines_of(opened(client, made)) == {made.pk: ("Valence", "3.00")}
-    assert list_measures(made)[0].label == "Valence"
+    grade(experiment, scorers=["numeric"], by="test")
+    assert get_headlines(open_list(client, experiment)) == {experiment.pk: ("Valence", "3.00")}
+    assert list_measures(experiment)[0].label == "Valence"
 
 
 def test_an_experiment_without_scores_has_no_headline_and_no_checkbox(client):
     quiz = make_quiz()
     factories.make_experiment("empty", owner=quiz.owner)
-    text = opened(client, quiz).content.decode()
+    text = open_list(client, quiz).content.decode()
     assert 'name="experiment" value="quiz"' in text
     assert 'value="empty"' not in text
 
 
 def test_a_new_grade_changes_the_headline(client):
     quiz = make_quiz()
-    opened(client, quiz)
+    open_list(client, quiz)
     run, _ = factories.make_runs(quiz, wave=1, status="done")
     factories.plan_trials(run, answer=lambda item, *_: item.target)
     grade(quiz, scorers=["numeric"], by="test")
-    assert headlines_of(opened(client, quiz))[quiz.pk] == ("numeric", "70.0 to 80.0 %")
+    assert get_headlines(open_list(client, quiz))[quiz.pk] == ("numeric", "70.0 to 80.0 %")
 
 
 def test_a_large_experiment_shows_the_numbers_of_its_stored_leaderboard(client, monkeypatch):
@@ -81,10 +81,10 @@ def test_a_large_experiment_shows_the_numbers_of_its_stored_leaderboard(client, 
     monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     quiz = make_quiz()
-    assert headlines_of(opened(client, quiz)) == {}
+    assert get_headlines(open_list(client, quiz)) == {}
     client.get(reverse("experiment_results", args=["quiz"]))
     compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
-    assert headlines_of(opened(client, quiz)) == {quiz.pk: ("numeric", "40.0 to 80.0 %")}
+    assert get_headlines(open_list(client, quiz)) == {quiz.pk: ("numeric", "40.0 to 80.0 %")}
     assert "80.0 %" in client.get(reverse("experiment_results", args=["quiz"])).content.decode()
 
 
@@ -92,14 +92,14 @@ def test_a_large_experiment_shows_the_numbers_of_its_stored_leaderboard(client, 
 def test_the_number_of_queries_does_not_grow_with_the_experiments(client):
     quiz = make_quiz()
 
-    def count():
+    def count_queries():
         cache.clear()
         with CaptureQueriesContext(connection) as queries:
-            opened(client, quiz)
+            open_list(client, quiz)
         return len(queries)
 
-    count()
-    few = count()
+    count_queries()
+    few = count_queries()
     for at in range(4):
         make_quiz(f"more-{at}")
-    assert count() == few
+    assert count_queries() == few

@@ -1,4 +1,4 @@
-"""Scores far from zero: the database adds them up without losing their spread."""
+"""Scores far from zero: sums in the database keep their spread."""
 
 import pytest
 
@@ -10,25 +10,25 @@ from tests.factories.gradings import make_answered_experiment, make_gradings
 pytestmark = pytest.mark.django_db
 
 
-def numbers_of(found, start):
-    assert found.method.startswith("Student's t")
-    return [found.sd, found.se, found.low - start, found.high - start, found.mean - start]
+def get_numbers(estimates, start):
+    assert estimates.method.startswith("Student's t")
+    return [estimates.sd, estimates.se, estimates.low - start, estimates.high - start, estimates.mean - start]
 
 
 def test_scores_of_a_billion_have_the_error_and_interval_of_small_scores_on_results_and_grading():
     experiment = make_answered_experiment(items=6, samples=2)
     starts = {"small": 100, "large": 10**9}
-    made = {
+    conditions = {
         name: make_gradings(experiment, name, lambda trial, start=start: start + trial.pk * (trial.item_id % 3 + 1) % 2)
         for name, start in starts.items()
     }
     frames = load_frames(experiment)
     results = {line.measure.rule: line for line in summarize_scores(frames.grades, frames)}
-    grading = read_scores(list(made.values()))
-    for found in (
-        {name: results[condition.pk] for name, condition in made.items()},
-        {name: grading[condition.pk].means[0].estimate for name, condition in made.items()},
+    grading = read_scores(list(conditions.values()))
+    for estimates in (
+        {name: results[condition.pk] for name, condition in conditions.items()},
+        {name: grading[condition.pk].means[0].estimate for name, condition in conditions.items()},
     ):
-        small, large = (numbers_of(found[name], start) for name, start in starts.items())
+        small, large = (get_numbers(estimates[name], start) for name, start in starts.items())
         assert small[0] > 0.4
         assert large == pytest.approx(small, abs=1e-6)

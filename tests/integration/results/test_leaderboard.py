@@ -35,18 +35,18 @@ def empty_cache():
 
 @shared_rows
 def quiz():
-    """Three models on 40 items: `steady` is right on 36, others on about half; `fast` cannot be read on 4."""
-    made = factories.make_experiment(
+    """Return three models on 40 items: `steady` is right on 36, others on about half; `fast` is unreadable on 4."""
+    experiment = factories.make_experiment(
         "quiz",
         dataset=factories.make_dataset(items=40),
         models=[factories.make_model(name) for name in RIGHT],
         scorers=["numeric"],
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         name = run.condition.model.name
         factories.plan_trials(run, answer=lambda item, *_, name=name: answer(item, name))
-    grade(made, by="test")
-    return made
+    grade(experiment, by="test")
+    return experiment
 
 
 def answer(item, name):
@@ -56,23 +56,23 @@ def answer(item, name):
     return {"answer": text, "cost_usd": Decimal(COST[name]), "latency_ms": 400 if name == "steady" else 100}
 
 
-def opened(client, experiment, **query):
+def open_page(client, experiment, **query):
     client.force_login(experiment.owner)
     return client.get(reverse("experiment_results", args=[experiment.slug]), query)
 
 
-def records(client, experiment, table="leaderboard", **query):
-    found = opened(client, experiment, table=table, format="csv", **query)
-    assert found.status_code == 200
-    return {row["condition"]: row for row in csv.DictReader(io.StringIO(found.content.decode()))}
+def read_records(client, experiment, table="leaderboard", **query):
+    response = open_page(client, experiment, table=table, format="csv", **query)
+    assert response.status_code == 200
+    return {row["condition"]: row for row in csv.DictReader(io.StringIO(response.content.decode()))}
 
 
-def key_of(experiment, name):
+def get_condition_key(experiment, name):
     return experiment.conditions.get(model__name=name).pk
 
 
 def test_each_condition_has_its_mean_interval_cost_tokens_and_latency(client, quiz):
-    rows = records(client, quiz)
+    rows = read_records(client, quiz)
     assert {name: float(row["numeric"]) for name, row in rows.items()} == pytest.approx(
         {"fast": 18 / 36, "small": 20 / 40, "steady": 36 / 40}
     )
@@ -89,7 +89,7 @@ def test_each_condition_has_its_mean_interval_cost_tokens_and_latency(client, qu
 
 
 def test_the_numbers_match_the_scores_table(client, quiz):
-    page = opened(client, quiz)
+    page = open_page(client, quiz)
     below = {line.condition: line for line in page.context["scores"].data.data}
     for row in page.context["board"].rows:
         score, line = row.scores["numeric"], below[row.label]
@@ -98,80 +98,81 @@ def test_the_numbers_match_the_scores_table(client, quiz):
 
 
 def test_unreadable_answers_count_as_wrong_on_request(client, quiz):
-    fast = records(client, quiz, unreadable="wrong")["fast"]
+    fast = read_records(client, quiz, unreadable="wrong")["fast"]
     assert (float(fast["numeric"]), int(fast["numeric_n"])) == (pytest.approx(18 / 40), 40)
-    assert "count as wrong here" in opened(client, quiz, unreadable="wrong").content.decode()
+    assert "count as wrong here" in open_page(client, quiz, unreadable="wrong").content.decode()
 
 
 def test_the_url_contains_the_treatment_of_unreadable_answers(client, quiz):
-    chosen = opened(client, quiz, unreadable="wrong").content.decode()
+    chosen = open_page(client, quiz, unreadable="wrong").content.decode()
     assert "?unreadable=wrong&amp;table=leaderboard&amp;format=csv" in chosen
-    later = opened(client, quiz).content.decode()
+    later = open_page(client, quiz).content.decode()
     assert "count as wrong here" not in later
     assert "unreadable=wrong" not in later
 
 
 def test_the_best_is_marked_if_every_paired_test_is_significant(client, quiz):
-    rows = records(client, quiz)
+    rows = read_records(client, quiz)
     assert {name: row["numeric_best"] for name, row in rows.items()} == {"fast": "", "small": "", "steady": "best"}
-    assert opened(client, quiz).content.decode().count("board-best") == 1
+    assert open_page(client, quiz).content.decode().count("board-best") == 1
 
 
 def test_no_condition_is_best_if_the_first_two_do_not_differ_significantly(client):
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "close", dataset=factories.make_dataset(items=40), models=[factories.make_model(name) for name in "abc"]
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         right = {"a": 36, "b": 35, "c": 5}[run.condition.model.name]
         factories.plan_trials(run, answer=lambda item, *_, n=right: item.target if item.position < n else "-1")
-    grade(made, scorers=["numeric"], by="test")
-    assert not any(row["numeric_best"] for row in records(client, made).values())
-    text = unescape(page_text(opened(client, made)))
+    grade(experiment, scorers=["numeric"], by="test")
+    assert not any(row["numeric_best"] for row in read_records(client, experiment).values())
+    text = unescape(page_text(open_page(client, experiment)))
     assert "numeric: a is ahead by 2.5 pp" in text
     assert "over b on 40 common items, but the difference is not significant (McNemar's score test, p = 0.317)." in text
 
 
 def test_the_page_begins_with_the_best_condition_and_its_lead(client, quiz):
-    text = unescape(page_text(opened(client, quiz)))
+    text = unescape(page_text(open_page(client, quiz)))
     expected_text = r"numeric: steady is the best, by 50\.0 pp \([\d.]+ to [\d.]+ pp\) over fast on 36 common items\."
     assert re.search(expected_text, text)
     assert text.index("steady is the best") < text.index('aria-label="Leaderboard"')
     blind = BlindReading.start(quiz, quiz.owner)
     letter = blind.assign_letters()[quiz.language_models.get(name="steady").pk]
-    assert f"numeric: {letter} is the best" in page_text(opened(client, quiz))
+    assert f"numeric: {letter} is the best" in page_text(open_page(client, quiz))
 
 
 def test_a_higher_rating_is_not_marked_as_better(client):
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "study",
         dataset=factories.make_dataset(items=20),
         dimensions=[factories.make_dimension("valence")],
         models=[factories.make_model("a"), factories.make_model("b")],
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         rating = 6 if run.condition.model.name == "b" else 2
         factories.plan_trials(run, answer=lambda *_, rating=rating: {"answer": str(rating), "rating": rating})
-    assert "valence_best" not in records(client, made)["b"]
-    assert "board-best" not in opened(client, made).content.decode()
-    assert "board-lead" not in opened(client, made).content.decode(), "more is not better"
+    assert "valence_best" not in read_records(client, experiment)["b"]
+    assert "board-best" not in open_page(client, experiment).content.decode()
+    assert "board-lead" not in open_page(client, experiment).content.decode(), "more is not better"
 
 
 @pytest.mark.slow
 def test_a_baseline_gives_differences_with_corrected_p_and_wins(client, quiz):
-    rows = records(client, quiz, table="baseline-numeric", baseline=key_of(quiz, "small"))
+    rows = read_records(client, quiz, table="baseline-numeric", baseline=get_condition_key(quiz, "small"))
     assert set(rows) == {"fast", "steady"}
     steady = rows["steady"]
     assert float(steady["difference"]) == pytest.approx(16 / 40)
     assert [int(steady[name]) for name in ("wins", "losses", "ties")] == [16, 0, 24]
     assert float(steady["p_holm"]) == pytest.approx(2 * float(steady["p"]))
     assert float(steady["difference_ci_low"]) > 0
-    address = f"/compare/?a=quiz%3A{key_of(quiz, 'small')}&amp;b=quiz%3A{key_of(quiz, 'steady')}&amp;measure=numeric"
-    assert address in opened(client, quiz, baseline=key_of(quiz, "small")).content.decode()
+    small_key, steady_key = get_condition_key(quiz, "small"), get_condition_key(quiz, "steady")
+    address = f"/compare/?a=quiz%3A{small_key}&amp;b=quiz%3A{steady_key}&amp;measure=numeric"
+    assert address in open_page(client, quiz, baseline=small_key).content.decode()
 
 
 def test_every_measure_has_a_column(client, quiz):
     make_gradings(quiz, "judge", lambda trial: 1 + trial.item.position % 7)
-    head = opened(client, quiz).context["board_html"].columns
+    head = open_page(client, quiz).context["board_html"].columns
     assert [column.header for column in head][:2] == ["Condition", "numeric"]
     assert len(list(head)) == 6
 
@@ -187,22 +188,22 @@ def test_every_measure_has_a_column(client, quiz):
     ],
 )
 def test_headers_sort_by_url(client, quiz, sort, expected):
-    html = opened(client, quiz, sort=sort, unreadable="wrong").context["board_html"]
+    html = open_page(client, quiz, sort=sort, unreadable="wrong").context["board_html"]
     assert [row.record["condition"] for row in html.rows] == expected
 
 
 @pytest.mark.slow
 def test_n_links_to_the_counted_trials(client, quiz):
-    text = opened(client, quiz).content.decode()
+    text = open_page(client, quiz).content.decode()
     grader = quiz.grade_conditions.get().pk
-    query = f"experiment=quiz&amp;condition={key_of(quiz, 'steady')}&amp;status=done&amp;graded_by={grader}"
+    query = f"experiment=quiz&amp;condition={get_condition_key(quiz, 'steady')}&amp;status=done&amp;graded_by={grader}"
     assert query in text
     assert len(client.get(f"/trials/?{query.replace('&amp;', '&')}").context["page"].keys) == 40
 
 
 @pytest.mark.parametrize(("name", "value"), [("baseline", "999999"), ("baseline", "x"), ("unreadable", "maybe")])
 def test_an_invalid_choice_is_an_error_at_its_field(client, quiz, name, value):
-    page = opened(client, quiz, **{name: value})
+    page = open_page(client, quiz, **{name: value})
     assert page.status_code == 200
     assert page.context["board_form"].errors[name] == [
         f"Select a valid choice. {value} is not one of the available choices."
@@ -236,7 +237,7 @@ def test_names_in_the_cost_figure_overlap_neither_each_other_nor_points(quiz, wi
 
 @pytest.mark.slow
 def test_the_figure_of_score_against_cost_is_drawn_and_described(client, quiz):
-    page = opened(client, quiz)
+    page = open_page(client, quiz)
     assert "On the efficient frontier: small, steady." in page.content.decode()
     picture = client.get(reverse("cost_figure", args=["quiz"]), {"measure": "numeric"})
     assert picture["Content-Type"] == "image/svg+xml"
@@ -247,7 +248,7 @@ def test_the_figure_of_score_against_cost_is_drawn_and_described(client, quiz):
 
 @pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_conditions_and_items(client, quiz):
-    def queries_of(experiment):
+    def capture_queries(experiment):
         cache.clear()
         client.force_login(experiment.owner)
         with CaptureQueriesContext(connection) as queries:
@@ -262,6 +263,6 @@ def test_the_number_of_queries_does_not_grow_with_conditions_and_items(client, q
     for run in factories.make_runs(many, status="done"):
         factories.plan_trials(run, answer=lambda item, *_: item.target)
     grade(many, scorers=["numeric"], by="test")
-    queries_of(quiz)
-    few, more = queries_of(quiz), queries_of(many)
+    capture_queries(quiz)
+    few, more = capture_queries(quiz), capture_queries(many)
     assert len(more) <= len(few), "\n".join(more)

@@ -8,20 +8,20 @@ from grading_app.tables.result_table import MAX_ROWS
 from grading_app.views.result_tables import get_table_context
 
 
-def rendered(table, order=""):
+def render(table, order=""):
     request = RequestFactory().get("/")
     context = {**get_table_context(table, order), "request": request}
     return " ".join(render_to_string("grading_app/partials/result_table.html", context, request).split())
 
 
-def long_table(n, **fields):
+def make_long_table(n, **fields):
     columns = [ResultColumn("item", "Item"), ResultColumn("score", "Score", "count")]
     return ResultTable("long", "Long", columns, [{"item": f"row-{at}", "score": at} for at in range(n)], **fields)
 
 
 def test_a_long_table_is_truncated_on_the_page_and_complete_in_files():
-    table = long_table(MAX_ROWS + 20)
-    page = rendered(table)
+    table = make_long_table(MAX_ROWS + 20)
+    page = render(table)
     assert f"row-{MAX_ROWS - 1}<" in page
     assert f"row-{MAX_ROWS}<" not in page
     assert f"The first {MAX_ROWS} of {MAX_ROWS + 20} rows are shown." in page
@@ -29,12 +29,12 @@ def test_a_long_table_is_truncated_on_the_page_and_complete_in_files():
 
 
 def test_a_table_is_sorted_before_truncation():
-    page = rendered(long_table(MAX_ROWS + 20, is_sortable=True), "-score")
+    page = render(make_long_table(MAX_ROWS + 20, is_sortable=True), "-score")
     assert f"row-{MAX_ROWS + 19}<" in page
     assert "row-0<" not in page
 
 
 def test_a_short_table_is_complete():
-    page = rendered(long_table(3))
+    page = render(make_long_table(3))
     assert "row-2<" in page
     assert "rows are shown" not in page

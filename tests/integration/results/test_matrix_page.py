@@ -19,7 +19,7 @@ from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
 
-# Right answers, the first repetitions, by item and condition.
+# Number of right answers by item and condition; the first repetitions are right.
 RIGHT = {
     "item-0": {"a": 2, "b": 2},
     "item-1": {"a": 2, "b": 0},
@@ -29,15 +29,15 @@ RIGHT = {
 
 
 def make_sums(*, samples=2, answers=()):
-    """Four sums, graded as RIGHT says. answers: what else was answered, by (item key, condition, repetition)."""
-    made = factories.make_experiment(
+    """Return four sums, graded as in RIGHT. `answers` maps (item key, condition, repetition) to other answers."""
+    experiment = factories.make_experiment(
         "sums", dataset=factories.make_dataset("sums", items=4), samples=samples, scorers=["numeric"],
         models=[factories.make_model("a"), factories.make_model("b")],
     )  # fmt: skip
-    for run in factories.make_runs(made):
+    for run in factories.make_runs(experiment):
         factories.plan_trials(run, answer=partial(_sum, dict(answers), run.condition.model.name))
-    grade(made, by="test")
-    return made
+    grade(experiment, by="test")
+    return experiment
 
 
 def _sum(answers, name, item, _dimension, index):
@@ -51,18 +51,18 @@ def graded():
 
 @shared_rows
 def rated():
-    """Item n has the norm 4; model a rates it 1 + n in each repetition, model b 4 - n and 4 + n."""
+    """Return ratings of items with norm 4: of item n, model a gives 1 + n each time, model b 4 - n and 4 + n."""
     items = [{**factories.plain_question(n), "norms": {"valence": 4.0}} for n in range(4)]
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "faces",
         dataset=factories.make_dataset("faces", items),
         models=[factories.make_model("a"), factories.make_model("b")],
         dimensions=[factories.make_dimension("valence")],
         samples=2,
     )
-    for run in factories.make_runs(made):
+    for run in factories.make_runs(experiment):
         factories.plan_trials(run, answer=lambda item, _, index, run=run: _rating(run, item.position, index))
-    return made
+    return experiment
 
 
 def _rating(run, position, index):
@@ -81,17 +81,17 @@ def see(client):
     return open_page
 
 
-def cells(response):
-    """Item key -> texts of the row's cells."""
+def list_cell_texts(response):
+    """Return the texts of the row's cells by item key."""
     return {row["item"].key: [cell and cell.text for cell in row["cells"]] for row in response.context["rows"]}
 
 
-def keys(response):
+def list_keys(response):
     return [row["item"].key for row in response.context["rows"]] if "rows" in response.context else []
 
 
 def test_a_cell_counts_the_right_answers_of_its_repetitions(graded, see):
-    assert cells(see(graded)) == {
+    assert list_cell_texts(see(graded)) == {
         "item-0": ["2/2", "2/2"],
         "item-1": ["2/2", "0/2"],
         "item-2": ["0/2", "1/2"],
@@ -101,13 +101,13 @@ def test_a_cell_counts_the_right_answers_of_its_repetitions(graded, see):
 
 def test_a_single_answer_is_a_symbol_with_a_label_for_screen_readers(see):
     response = see(make_sums(samples=1))
-    assert [texts[0] for texts in cells(response).values()] == ["✓", "✓", "✗", "✗"]
+    assert [texts[0] for texts in list_cell_texts(response).values()] == ["✓", "✓", "✗", "✗"]
     assert 'aria-label="item-0, a: right, 0"' in response.content.decode()
 
 
 def test_a_rating_cell_shows_mean_bars_and_norm(rated, see):
     response = see(rated)
-    assert cells(response)["item-3"] == ["4.00", "4.00"]
+    assert list_cell_texts(response)["item-3"] == ["4.00", "4.00"]
     a, b = response.context["rows"][3]["cells"]
     assert (a.path.count("M"), b.path.count("M")) == (1, 2)
     assert b.norm_x == "28.0", "4 is the middle of a scale from 1 to 7, 56 wide"
@@ -126,12 +126,12 @@ def test_a_rating_cell_shows_mean_bars_and_norm(rated, see):
     ],
 )
 def test_items_are_sorted_by_their_scores(graded, see, sort, expected):
-    assert keys(see(graded, sort=sort)) == expected
+    assert list_keys(see(graded, sort=sort)) == expected
 
 
 def test_items_far_from_the_human_norm_come_first(rated, see):
-    assert keys(see(rated, sort="norm")) == ["item-0", "item-1", "item-2", "item-3"]
-    assert keys(see(rated, sort="repetitions")) == ["item-3", "item-2", "item-1", "item-0"]
+    assert list_keys(see(rated, sort="norm")) == ["item-0", "item-1", "item-2", "item-3"]
+    assert list_keys(see(rated, sort="repetitions")) == ["item-3", "item-2", "item-1", "item-0"]
 
 
 @pytest.mark.parametrize(
@@ -143,40 +143,40 @@ def test_items_far_from_the_human_norm_come_first(rated, see):
     ],
 )
 def test_items_are_selected_by_their_scores(graded, see, show, expected):
-    assert keys(see(graded, show=show)) == expected
+    assert list_keys(see(graded, show=show)) == expected
 
 
 def test_items_that_only_one_condition_answers_correctly_can_be_selected(graded, see):
     a, b = graded.conditions.order_by("pk").values_list("pk", flat=True)
-    assert keys(see(graded, a=a, b=b)) == ["item-1"]
-    assert keys(see(graded, a=b, b=a)) == [], "one of two is neither right nor wrong"
-    assert keys(see(graded, b=a)) == ["item-2", "item-3"]
+    assert list_keys(see(graded, a=a, b=b)) == ["item-1"]
+    assert list_keys(see(graded, a=b, b=a)) == [], "one of two is neither right nor wrong"
+    assert list_keys(see(graded, b=a)) == ["item-2", "item-3"]
 
 
 def test_items_that_one_condition_rates_higher_can_be_selected(rated, see):
     a, b = rated.conditions.order_by("pk").values_list("pk", flat=True)
-    assert keys(see(rated, a=b, b=a)) == ["item-0", "item-1", "item-2"]
-    assert keys(see(rated, a=a, b=b)) == []
+    assert list_keys(see(rated, a=b, b=a)) == ["item-0", "item-1", "item-2"]
+    assert list_keys(see(rated, a=a, b=b)) == []
     assert "Choose both conditions" in see(rated, a=a).content.decode()
 
 
 def test_a_category_filter_shows_its_items(graded, see):
-    assert keys(see(graded, category="odd")) == ["item-1", "item-3"]
+    assert list_keys(see(graded, category="odd")) == ["item-1", "item-3"]
 
 
 def test_answers_without_a_score_count_as_wrong_on_request(see):
-    made = make_sums(answers={("item-0", "a", 0): "I do not know."})
-    assert cells(see(made))["item-0"] == ["✓", "2/2"]
-    assert cells(see(made, unreadable="wrong"))["item-0"] == ["1/2", "2/2"]
-    assert "item-0" in keys(see(made, show="failures"))
-    assert keys(see(made, show="different")) == ["item-1", "item-2"]
-    assert keys(see(made, unreadable="wrong", show="different")) == ["item-0", "item-1", "item-2"]
+    sums = make_sums(answers={("item-0", "a", 0): "I do not know."})
+    assert list_cell_texts(see(sums))["item-0"] == ["✓", "2/2"]
+    assert list_cell_texts(see(sums, unreadable="wrong"))["item-0"] == ["1/2", "2/2"]
+    assert "item-0" in list_keys(see(sums, show="failures"))
+    assert list_keys(see(sums, show="different")) == ["item-1", "item-2"]
+    assert list_keys(see(sums, unreadable="wrong", show="different")) == ["item-0", "item-1", "item-2"]
 
 
 def test_an_item_with_a_failed_call_is_selected_as_a_failure(see):
-    made = make_sums(answers={("item-0", "a", 0): factories.failed()})
-    assert "item-0" in keys(see(made, show="failures"))
-    assert "1 failed" in see(made).context["rows"][0]["cells"][0].label
+    sums = make_sums(answers={("item-0", "a", 0): factories.failed()})
+    assert "item-0" in list_keys(see(sums, show="failures"))
+    assert "1 failed" in see(sums).context["rows"][0]["cells"][0].label
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_an_item_with_a_failed_call_is_selected_as_a_failure(see):
 )
 def test_cells_can_show_other_values_beside_the_score(graded, see, display, text):
     response = see(graded, display=display)
-    assert cells(response)["item-0"][0].replace("\u202f", " ") == text
+    assert list_cell_texts(response)["item-0"][0].replace("\u202f", " ") == text
     assert response.context["rows"][0]["cells"][0].detail == "2/2"
 
 
@@ -192,8 +192,8 @@ def test_a_wave_shows_only_its_own_answers(graded, see):
     for run in factories.make_runs(graded, wave=1):
         factories.plan_trials(run, answer=lambda item, _, index: item.target)
     grade(graded, by="test")
-    assert cells(see(graded, wave=1))["item-3"] == ["2/2", "2/2"]
-    assert cells(see(graded))["item-3"] == ["2/4", "2/4"]
+    assert list_cell_texts(see(graded, wave=1))["item-3"] == ["2/2", "2/2"]
+    assert list_cell_texts(see(graded))["item-3"] == ["2/4", "2/4"]
 
 
 def test_the_file_contains_every_selected_item_in_order(graded, see):
@@ -221,21 +221,21 @@ def test_unknown_files_are_not_found(graded, see, query):
 def test_an_invalid_parameter_is_reported_and_shows_no_item(graded, see, query):
     response = see(graded, **query)
     assert response.status_code == 200
-    assert keys(response) == []
+    assert list_keys(response) == []
     assert "Select a valid choice" in response.content.decode() or "is not one of" in response.content.decode()
 
 
 @pytest.mark.parametrize("page", ["0", "-1", "99999999999999999999", "x"])
 def test_a_missing_page_is_replaced_by_the_nearest_page(graded, see, page):
-    assert keys(see(graded, page=page)) == ["item-0", "item-1", "item-2", "item-3"]
+    assert list_keys(see(graded, page=page)) == ["item-0", "item-1", "item-2", "item-3"]
 
 
 def test_pages_contain_consecutive_items(see):
-    made = make_answered_experiment("long", items=60, dimensions=[factories.make_dimension()])
-    first = see(made, sort="difficulty")
-    second = see(made, **dict(re.findall(r"(\w+)=([\w-]+)", first.context["next_url"])))
-    assert (len(keys(first)), len(keys(second))) == (50, 10)
-    assert set(keys(first)).isdisjoint(keys(second))
+    experiment = make_answered_experiment("long", items=60, dimensions=[factories.make_dimension()])
+    first = see(experiment, sort="difficulty")
+    second = see(experiment, **dict(re.findall(r"(\w+)=([\w-]+)", first.context["next_url"])))
+    assert (len(list_keys(first)), len(list_keys(second))) == (50, 10)
+    assert set(list_keys(first)).isdisjoint(list_keys(second))
 
 
 def test_the_answers_of_a_cell_appear_on_a_page_and_beside_the_matrix(graded, see, client):
@@ -272,13 +272,13 @@ def test_an_experiment_without_a_measure_shows_a_message(see):
 
 @pytest.mark.slow
 def test_the_number_of_queries_does_not_grow(see):
-    def queries(slug, items, models, samples):
+    def count_queries(slug, items, models, samples):
         dimension = factories.make_dimension(slug)
-        made = make_answered_experiment(slug, items=items, models=models, samples=samples, dimensions=[dimension])
-        see(made)
-        with CaptureQueriesContext(connection) as asked:
-            assert len(keys(see(made, sort="norm", category="even"))) == (items + 1) // 2
-            see(made, show="failures")
-        return len(asked)
+        experiment = make_answered_experiment(slug, items=items, models=models, samples=samples, dimensions=[dimension])
+        see(experiment)
+        with CaptureQueriesContext(connection) as captured:
+            assert len(list_keys(see(experiment, sort="norm", category="even"))) == (items + 1) // 2
+            see(experiment, show="failures")
+        return len(captured)
 
-    assert queries("few", 3, ["m1"], 1) == queries("many", 40, ["m1", "m2", "m3", "m4"], 3)
+    assert count_queries("few", 3, ["m1"], 1) == count_queries("many", 40, ["m1", "m2", "m3", "m4"], 3)

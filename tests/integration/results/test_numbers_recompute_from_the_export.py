@@ -1,4 +1,4 @@
-"""Every number of the results equals one computed from the exported rows, by other means."""
+"""Every number of the results equals an independent computation from the exported rows."""
 
 import csv
 import io
@@ -20,19 +20,19 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def rows_of(experiment, table):
+def export_rows(experiment, table):
     text = b"".join(export_chunks(experiment, table, "csv")).decode()
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-def lumpy(*parts):
-    """A number that is the same in every run and different from cell to cell."""
+def mix_parts(*parts):
+    """Return a number that depends only on the parts and varies between cells."""
     return sum(ord(letter) * (at + 3) for at, letter in enumerate("|".join(map(str, parts)))) % 97
 
 
 @pytest.fixture
 def rated():
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         dataset=factories.make_dataset(items=7),
         models=[factories.make_model("a"), factories.make_model("b")],
         dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")],
@@ -40,13 +40,13 @@ def rated():
     )
 
     for wave in (0, 1):
-        for run in factories.make_runs(made, wave=wave):
-            factories.plan_trials(run, answer=lambda *cell, run=run: _rated(run, *cell))
-    return made
+        for run in factories.make_runs(experiment, wave=wave):
+            factories.plan_trials(run, answer=lambda *cell, run=run: make_rating(run, *cell))
+    return experiment
 
 
-def _rated(run, item, dimension, sample_idx):
-    chance = lumpy(run.pk % 2, run.wave.number, item.key, dimension.name, sample_idx)
+def make_rating(run, item, dimension, sample_idx):
+    chance = mix_parts(run.pk % 2, run.wave.number, item.key, dimension.name, sample_idx)
     if chance % 11 == 0:
         return factories.failed()
     if chance % 7 == 0:
@@ -56,27 +56,27 @@ def _rated(run, item, dimension, sample_idx):
 
 @pytest.fixture
 def graded():
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         dataset=factories.make_dataset(items=9),
         models=[factories.make_model("a"), factories.make_model("b")],
         samples=3,
         scorers=["numeric", "exact_match"],
     )
-    for run in factories.make_runs(made):
+    for run in factories.make_runs(experiment):
         factories.plan_trials(
             run,
             answer=lambda item, _, index, run=run: (
                 "none"
-                if lumpy(run.pk % 2, item.key, index) % 5 == 0
-                else str(lumpy(item.key, run.pk % 2) % 2 * 10**6 or item.target)
+                if mix_parts(run.pk % 2, item.key, index) % 5 == 0
+                else str(mix_parts(item.key, run.pk % 2) % 2 * 10**6 or item.target)
             ),
         )
-    grade(made, by="a test")
-    return made
+    grade(experiment, by="a test")
+    return experiment
 
 
-def by_hand(values, items):
-    """n, mean, SD, standard error by item and interval, straight from the definitions."""
+def compute_by_hand(values, items):
+    """Return n, mean, SD, standard error by item and interval, computed from the definitions."""
     n, centre, groups = len(values), mean(values), defaultdict(float)
     for value, item in zip(values, items, strict=True):
         groups[item] += value - centre
@@ -90,11 +90,11 @@ def test_ratings_have_the_mean_and_standard_error_of_the_exported_rows(rated):
     frames = load_frames(rated)
     lines = summarize_scores(frames.ratings, frames)
     assert len(lines) == 4
-    exported = rows_of(rated, "trials")
+    exported = export_rows(rated, "trials")
     for line in lines:
         mine = [r for r in exported if r["model"] == line.condition and r["dimension"] == line.measure.label.lower()]
         scored = [row for row in mine if row["rating"]]
-        expected = by_hand([int(row["rating"]) for row in scored], [row["item_key"] for row in scored])
+        expected = compute_by_hand([int(row["rating"]) for row in scored], [row["item_key"] for row in scored])
         n, mean, sd, se, *_ = expected
         ends = bounded_score_interval(mean, se, len({row["item_key"] for row in scored}), (1, 7))
         assert (line.n, line.mean, line.sd, line.se) == pytest.approx((n, mean, sd, se))
@@ -105,7 +105,7 @@ def test_ratings_have_the_mean_and_standard_error_of_the_exported_rows(rated):
 def test_a_wave_is_summarised_separately(rated):
     wave = Wave.objects.get(experiment=rated, number=1)
     frames = load_frames(rated, wave)
-    exported = [row for row in rows_of(rated, "trials") if row["wave"] == "1" and row["rating"]]
+    exported = [row for row in export_rows(rated, "trials") if row["wave"] == "1" and row["rating"]]
     counts = Counter((row["model"], row["dimension"]) for row in exported)
     lines = summarize_scores(frames.ratings, frames)
     assert {(line.condition, line.measure.label.lower()): line.n for line in lines} == counts
@@ -114,16 +114,18 @@ def test_a_wave_is_summarised_separately(rated):
 
 def test_distributions_count_the_exported_ratings(rated):
     frames = load_frames(rated)
-    exported = Counter((r["model"], r["dimension"], int(r["rating"])) for r in rows_of(rated, "trials") if r["rating"])
-    found = Counter()
+    exported = Counter(
+        (r["model"], r["dimension"], int(r["rating"])) for r in export_rows(rated, "trials") if r["rating"]
+    )
+    n_checked = Counter()
     for (condition, dimension), counts in frames.rating_counts.items():
         for rating, count in counts.items():
-            found[frames.labels[condition], frames.dimensions[dimension].title.lower(), rating] = count
-    assert found == exported
+            n_checked[frames.labels[condition], frames.dimensions[dimension].title.lower(), rating] = count
+    assert n_checked == exported
 
 
 def test_outcomes_count_the_exported_trials(rated):
-    frames, exported = load_frames(rated), rows_of(rated, "trials")
+    frames, exported = load_frames(rated), export_rows(rated, "trials")
     for row in frames.outcomes:
         mine = [r for r in exported if r["model"] == frames.labels[row.condition]]
         done = [r for r in mine if r["status"] == "done"]
@@ -140,11 +142,11 @@ def test_shares_and_their_errors_equal_the_exported_gradings(graded):
     for line in lines:
         mine = [
             row
-            for row in rows_of(graded, "gradings")
+            for row in export_rows(graded, "gradings")
             if row["model"] == line.condition and row["scorer"] == line.measure.label
         ]
         scored = [row for row in mine if row["score"]]
-        expected = by_hand([float(row["score"]) for row in scored], [row["item_key"] for row in scored])
+        expected = compute_by_hand([float(row["score"]) for row in scored], [row["item_key"] for row in scored])
         assert (line.n, line.mean, line.se) == pytest.approx((expected[0], expected[1], expected[3]))
         assert line.unread == len(mine) - len(scored)
         assert line.low < line.mean < line.high

@@ -1,6 +1,6 @@
-"""The recorded ratings of two models differ from the norms as their publication says.
+"""Differences of two models' recorded ratings from the norms equal the published values.
 
-The recordings lie beside the checkout, not in it: where they are missing, these tests are skipped.
+The recordings are not part of the checkout. These tests are skipped if they are missing.
 """
 
 import json
@@ -20,7 +20,7 @@ PUBLISHED = {
 }
 
 
-def rows_of(table, dimension, path):
+def read_rows(table, dimension, path):
     options = ["--measure", dimension, "--table", table, "--format", "json", "--out", str(path)]
     call_command("analyse", "photographs", *options)
     return {row["condition"]: row for row in json.loads(path.read_text())["rows"]}
@@ -30,8 +30,8 @@ def rows_of(table, dimension, path):
 def test_differences_and_correlations_with_the_norms_match_the_publication(tmp_path):
     rated_photographs()
     for dimension in ("valence", "arousal"):
-        differences = rows_of("norm_differences", dimension, tmp_path / "differences.json")
-        agreement = rows_of("norm_agreement", dimension, tmp_path / "agreement.json")
+        differences = read_rows("norm_differences", dimension, tmp_path / "differences.json")
+        agreement = read_rows("norm_agreement", dimension, tmp_path / "agreement.json")
         for model in ("gemma", "qwen"):
             items, difference, t, p, r = PUBLISHED[model, dimension]
             row = differences[model]

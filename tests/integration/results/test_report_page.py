@@ -37,7 +37,7 @@ def study():
 
 @pytest.fixture
 def plain_pictures(monkeypatch):
-    """Draw nothing, for tests that are about something else."""
+    """Replace figures by an empty drawing, for tests of other content."""
     monkeypatch.setattr(figure_blocks, "draw_picture", lambda figure: ("<svg></svg>", (560, 100)))
 
 
@@ -47,7 +47,7 @@ def owner(client, study):
     return client
 
 
-def address(slug="study", **query):
+def build_address(slug="study", **query):
     return reverse("experiment_report", args=[slug], query=query)
 
 
@@ -55,12 +55,12 @@ def compute():
     compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
 
 
-def texts(document, name):
+def join_texts(document, name):
     (section,) = [one for one in document.sections if one.name == name]
     return " ".join(span.text for block in section.blocks if isinstance(block, Paragraph) for span in block.spans)
 
 
-def table(document, name):
+def get_table(document, name):
     return next(block.table for block in document.list_blocks(TableBlock) if block.table.name == name)
 
 
@@ -68,24 +68,24 @@ def table(document, name):
 def test_every_section_is_written_from_rows(study):
     document = build_document(study)
     assert [one.name for one in document.sections] == list(SECTION_NAMES) == list(WRITERS)
-    assert not any("could not be written" in texts(document, name) for name in SECTION_NAMES)
-    assert "8 items" in texts(document, "question")
-    assert "32 trials" in texts(document, "question")
-    assert "2 trials failed" in texts(document, "procedure")
-    facts = {row["fact"]: row["value"] for row in table(document, "dataset").rows}
+    assert not any("could not be written" in join_texts(document, name) for name in SECTION_NAMES)
+    assert "8 items" in join_texts(document, "question")
+    assert "32 trials" in join_texts(document, "question")
+    assert "2 trials failed" in join_texts(document, "procedure")
+    facts = {row["fact"]: row["value"] for row in get_table(document, "dataset").rows}
     assert (facts["Source"], facts["Licence"]) == ("Photographs of the lab", "CC0")
     assert facts["SHA-256 of the active items"] == study.dataset.content_hash
-    (a, b) = table(document, "leaderboard-valence").rows
+    (a, b) = get_table(document, "leaderboard-valence").rows
     rated = Trial.objects.filter(run__experiment=study, status="done", run__condition__model__name="a")
     assert a["valence"] == pytest.approx(sum(one.rating for one in rated) / len(rated))
     assert b["valence"] > a["valence"]
-    assert table(document, "norm_agreement-valence").rows
+    assert get_table(document, "norm_agreement-valence").rows
     assert {"norms", "analysis-differences-valence"} <= {one.name for one in document.list_blocks(FigureBlock)}
 
 
 def test_each_statistic_of_the_report_has_its_reference(study, plain_pictures):
     (section,) = [one for one in build_document(study).sections if one.name == "references"]
-    named = ["".join(span.text for span in item) for block in section.blocks for item in block.items]
+    references = ["".join(span.text for span in item) for block in section.blocks for item in block.items]
     for what in (
         "Holm (1979)",
         "Fisher (1921)",
@@ -95,11 +95,11 @@ def test_each_statistic_of_the_report_has_its_reference(study, plain_pictures):
         "Liang",
         "Bonett & R. M. Price",
     ):
-        assert any(what in one for one in named), what
-    assert not any("McNemar" in one for one in named), "ratings are neither right nor wrong"
+        assert any(what in one for one in references), what
+    assert not any("McNemar" in one for one in references), "ratings are neither right nor wrong"
 
 
-def spans_of(section):
+def list_spans(section):
     """Return every span of a section's paragraphs and lists."""
     for block in section.blocks:
         if isinstance(block, Paragraph):
@@ -117,21 +117,21 @@ def test_each_generated_sentence_links_to_its_rows(owner, study, plain_pictures)
     document = build_document(study)
     addresses = set()
     for section in document.sections:
-        for span in spans_of(section):
+        for span in list_spans(section):
             addresses.add(span.rows)
             counts = section.name not in WITHOUT_ROWS and re.search(r"\d", span.text)
             assert span.rows or not counts or span.text.startswith("Data were collected"), span
     addresses |= {block.rows for block in document.list_blocks(TableBlock)}
     addresses |= {block.spec for block in document.list_blocks(FigureBlock)}
-    for address in sorted(filter(None, addresses)):
-        assert owner.get(address.partition("#")[0]).status_code == 200, address
+    for build_address in sorted(filter(None, addresses)):
+        assert owner.get(build_address.partition("#")[0]).status_code == 200, build_address
     assert reverse("trial_list") + "?experiment=study&status=failed" in addresses
 
 
 def test_a_report_names_the_providers_of_the_models(study, plain_pictures):
     for trial in Trial.objects.filter(run__experiment=study, status="done", run__condition__model__name="a"):
         factories.make_attempt(trial, served_model="vendor/a-0301", served_provider="East")
-    (a, _) = table(build_document(study), "models").records()
+    (a, _) = get_table(build_document(study), "models").records()
     assert (a["served_as"], a["served_by"]) == ("vendor/a-0301", "East")
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", a["first"])
 
@@ -147,9 +147,9 @@ def test_tables_and_figures_are_numbered(owner, study, plain_pictures, kind):
     if kind == "html":
         text = write_report(build_document(study), "html").decode()
     else:
-        owner.get(address())
+        owner.get(build_address())
         compute()
-        text = owner.get(address()).content.decode()
+        text = owner.get(build_address()).content.decode()
     assert "<caption>Table 1. " in text
     assert "<figcaption><b>Figure 1. " in text
 
@@ -170,10 +170,10 @@ def test_a_document_survives_storage(study, plain_pictures):
 
 @pytest.mark.slow
 def test_a_worker_builds_the_report_and_the_page_shows_it(owner):
-    waiting = owner.get(address())
+    waiting = owner.get(build_address())
     assert "A worker is calculating" in waiting.content.decode()
     compute()
-    page = owner.get(address())
+    page = owner.get(build_address())
     for title in SECTION_NAMES.values():
         assert f">{title}</h2>" in page.content.decode()
     assert "Rows behind this sentence" in page.content.decode()
@@ -184,56 +184,56 @@ def test_a_worker_builds_the_report_and_the_page_shows_it(owner):
 @pytest.mark.slow
 def test_the_number_of_queries_does_not_depend_on_the_study(client, plain_pictures, django_assert_max_num_queries):
     for slug, dimensions in (("small", ("valence",)), ("large", ("arousal", "dominance"))):
-        made = make_rated_study(slug, dimensions=dimensions)
-        client.force_login(made.owner)
-        client.get(address(made.slug))
+        experiment = make_rated_study(slug, dimensions=dimensions)
+        client.force_login(experiment.owner)
+        client.get(build_address(experiment.slug))
         compute()
         with django_assert_max_num_queries(40):
-            client.get(address(made.slug))
+            client.get(build_address(experiment.slug))
 
 
 @pytest.mark.slow
 def test_the_same_file_is_created_only_once(owner, study, plain_pictures, monkeypatch):
-    owner.get(address())
+    owner.get(build_address())
     compute()
-    made = []
-    monkeypatch.setitem(files._WRITERS, "pdf", lambda document: made.append(document) or b"%PDF")
+    documents = []
+    monkeypatch.setitem(files._WRITERS, "pdf", lambda document: documents.append(document) or b"%PDF")
     file = reverse("report_file", args=["study", "pdf"])
     assert [owner.get(file).content for _ in range(3)] == [b"%PDF"] * 3
-    assert len(made) == 1
+    assert len(documents) == 1
     ReportChoices.load(study).change(left_out=["costs"], texts={}, by=study.owner)
     owner.get(file)
-    assert len(made) == 2
+    assert len(documents) == 2
 
 
 @pytest.mark.slow
 def test_a_request_gets_503_while_another_file_is_typeset(owner, study, plain_pictures, monkeypatch):
-    owner.get(address())
+    owner.get(build_address())
     compute()
     monkeypatch.setattr(files, "WAIT_S", 0.01)
     with files._typesetting_lock:
-        refused = owner.get(reverse("report_file", args=["study", "pdf"]))
-    assert refused.status_code == 503
-    assert "another report is being typeset" in refused.content.decode()
+        response = owner.get(reverse("report_file", args=["study", "pdf"]))
+    assert response.status_code == 503
+    assert "another report is being typeset" in response.content.decode()
 
 
 @pytest.mark.slow
 def test_a_changed_row_outdates_the_report(owner, study, plain_pictures):
-    owner.get(address())
+    owner.get(build_address())
     compute()
     state = build.compute_fingerprint(study)
-    assert owner.get(address()).context["cached"].is_fresh
+    assert owner.get(build_address()).context["cached"].is_fresh
     factories.make_attempt(run := Trial.objects.filter(run__experiment=study).first())
     run.run.experiment.title = "Another title"
     run.run.experiment.save()
     study.refresh_from_db()
     assert build.compute_fingerprint(study) != state
-    assert not owner.get(address()).context["cached"].is_fresh
+    assert not owner.get(build_address()).context["cached"].is_fresh
 
 
 @pytest.mark.slow
 def test_the_author_can_omit_sections_and_add_text(owner, study, plain_pictures):
-    owner.get(address())
+    owner.get(build_address())
     compute()
     edit = reverse("report_edit", args=["study"])
     form = owner.get(edit).context["form"]
@@ -241,7 +241,7 @@ def test_the_author_can_omit_sections_and_add_text(owner, study, plain_pictures)
     data |= {"text_results": "# Note\n\nSee **this** <script>x</script>"}
     assert set(data) <= set(form.fields)
     assert owner.post(edit, data).status_code == 302
-    page = owner.get(address()).content.decode()
+    page = owner.get(build_address()).content.decode()
     assert "<strong>this</strong>" in page
     assert "&lt;script&gt;x&lt;/script&gt;" in page
     assert ">Costs</h2>" not in page
@@ -254,11 +254,11 @@ def test_the_author_can_omit_sections_and_add_text(owner, study, plain_pictures)
 def test_only_editors_can_change_the_report(client, study):
     study.share("group", by=study.owner)
     client.force_login(factories.make_user("reader", permissions.RESEARCHER))
-    assert client.get(address()).status_code == 200
+    assert client.get(build_address()).status_code == 200
     assert client.post(reverse("report_edit", args=["study"]), {}).status_code == 404
     assert not ReportChoices.objects.exists()
     client.force_login(factories.make_user("visitor", permissions.VIEWER))
-    assert "Edit sections" not in client.get(address()).content.decode()
+    assert "Edit sections" not in client.get(build_address()).content.decode()
 
 
 @pytest.mark.parametrize("name", ["report_file", "report_figure"])
@@ -270,18 +270,18 @@ def test_other_users_get_neither_files_nor_figures(client, study, name):
 
 def test_a_snapshot_freezes_the_report(owner, study, plain_pictures):
     ReportChoices.load(study).change(left_out=["costs"], texts={"end": "The end."}, by=study.owner)
-    made = make_snapshot(study, by=study.owner)
+    snapshot = make_snapshot(study, by=study.owner)
     study.title = "Changed afterwards"
     study.save()
-    page = owner.get(address(snapshot=made.digest))
+    page = owner.get(build_address(snapshot=snapshot.digest))
     assert "froze" in page_text(page)
     assert "Changed afterwards" not in str(page.context["document"])
     assert [one.name for one in page.context["document"].sections][-1] == "text-end"
     assert "costs" not in [one.name for one in page.context["document"].sections]
     out = io.StringIO()
-    call_command("verify_snapshot", str(made.path), stdout=out)
-    assert out.getvalue().startswith(made.digest)
-    assert owner.get(address(snapshot="0" * 64)).status_code == 404
+    call_command("verify_snapshot", str(snapshot.path), stdout=out)
+    assert out.getvalue().startswith(snapshot.digest)
+    assert owner.get(build_address(snapshot="0" * 64)).status_code == 404
 
 
 @pytest.mark.slow
@@ -314,8 +314,8 @@ def test_an_error_in_one_section_does_not_affect_the_others(study, monkeypatch, 
 
     monkeypatch.setitem(WRITERS, "costs", fail)
     document = build_document(study)
-    assert "could not be written" in texts(document, "costs")
-    assert "32 trials" in texts(document, "methods")
+    assert "could not be written" in join_texts(document, "costs")
+    assert "32 trials" in join_texts(document, "methods")
     assert "costs of the report was not written" in caplog.text
     assert "ZeroDivisionError" in caplog.text
 
@@ -351,7 +351,7 @@ def test_a_snapshot_with_an_incomplete_report_says_so(owner, study, broken_costs
     call_command("snapshot", "study", "--out", str(tmp_path / "made.zip"), stderr=expected)
     assert "the report in the snapshot is incomplete: these sections could not be written: Costs" in expected.getvalue()
     digest = study.snapshots.get().digest
-    assert "This report is incomplete" in page_text(owner.get(address(snapshot=digest)))
+    assert "This report is incomplete" in page_text(owner.get(build_address(snapshot=digest)))
     with pytest.raises(CommandError, match="could not be written: Costs"):
         call_command("report", "study", "--out", str(tmp_path / "report.html"), "--snapshot", digest[:12])
 
@@ -365,9 +365,9 @@ def test_the_command_writes_each_format(study, tmp_path, plain_pictures):
         (["study", "--out", str(tmp_path / "report.doc")], "--out"),
         (["study", "--out", str(out), "--snapshot", "abc"], "--snapshot"),
     ):
-        with pytest.raises(CommandError, match=problem) as refused:
+        with pytest.raises(CommandError, match=problem) as response:
             call_command("report", *arguments)
-        assert refused.value.returncode == 2
+        assert response.value.returncode == 2
 
 
 @pytest.mark.slow

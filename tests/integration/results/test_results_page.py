@@ -23,31 +23,31 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept():
+def empty_cache():
     cache.clear()
 
 
 @shared_rows
 def experiment():
-    made = factories.make_experiment(samples=2, scorers=["numeric"], dataset=factories.make_dataset(items=6))
-    (run,) = factories.make_runs(made)
+    created = factories.make_experiment(samples=2, scorers=["numeric"], dataset=factories.make_dataset(items=6))
+    (run,) = factories.make_runs(created)
     factories.plan_trials(run, answer=lambda item, _, index: item.target if index else "none")
-    grade(made, by="a test")
-    return made
+    grade(created, by="a test")
+    return created
 
 
-def opened(client, experiment, **query):
+def open_results(client, experiment, **query):
     client.force_login(experiment.owner)
     return client.get(reverse("experiment_results", args=[experiment.slug]), query)
 
 
-def figure(client, experiment, name="accuracy", **query):
+def open_figure(client, experiment, name="accuracy", **query):
     client.force_login(experiment.owner)
     return client.get(reverse("experiment_figure", args=[experiment.slug, name]), query)
 
 
 def test_the_page_shows_scores_figures_and_counts(client, experiment):
-    page = opened(client, experiment)
+    page = open_results(client, experiment)
     assert page.status_code == 200
     text = page.content.decode()
     assert "100.0 %" in text
@@ -57,14 +57,14 @@ def test_the_page_shows_scores_figures_and_counts(client, experiment):
 
 
 def test_an_experiment_without_answers_shows_a_message(client):
-    made = factories.make_experiment()
-    page = opened(client, made)
+    created = factories.make_experiment()
+    page = open_results(client, created)
     assert "No answers yet" in page.content.decode()
 
 
 def test_the_refused_count_includes_failed_refusals_and_links_to_them(client):
-    made = factories.make_experiment(dataset=factories.make_dataset(items=5))
-    (run,) = factories.make_runs(made)
+    created = factories.make_experiment(dataset=factories.make_dataset(items=5))
+    (run,) = factories.make_runs(created)
     outcomes = [
         factories.failed("content_refused", "refused by the provider"),
         factories.failed("content_refused", "refused by the provider"),
@@ -74,7 +74,7 @@ def test_the_refused_count_includes_failed_refusals_and_links_to_them(client):
     ]
     for trial, outcome in zip(factories.plan_trials(run), outcomes, strict=True):
         Trial.objects.filter(pk=trial.pk).update(**outcome)
-    page = opened(client, made)
+    page = open_results(client, created)
     (row,) = page.context["answers"].rows
     assert (row.record.done, row.record.failed, row.record.refused) == (2, 3, 3)
     link = re.search(r'href="([^"]*&amp;refused=true)">3</a>', page.content.decode())
@@ -84,15 +84,15 @@ def test_the_refused_count_includes_failed_refusals_and_links_to_them(client):
 
 
 def test_answers_without_grades_show_a_message(client):
-    made = factories.make_experiment()
-    (run,) = factories.make_runs(made)
+    created = factories.make_experiment()
+    (run,) = factories.make_runs(created)
     factories.plan_trials(run, answer=lambda *cell: "4")
-    assert "Not graded yet" in opened(client, made).content.decode()
+    assert "Not graded yet" in open_results(client, created).content.decode()
 
 
 def test_new_answers_and_grades_appear_immediately(client, experiment):
     def shown():
-        return [(row.record.n, row.record.unread) for row in opened(client, experiment).context["scores"].rows]
+        return [(row.record.n, row.record.unread) for row in open_results(client, experiment).context["scores"].rows]
 
     assert shown() == [(6, 6)]
     with allow_superseding():
@@ -106,27 +106,27 @@ def test_new_answers_and_grades_appear_immediately(client, experiment):
 
 @pytest.mark.slow
 def test_regraded_answers_change_the_figure(client, experiment):
-    before = figure(client, experiment).content
+    before = open_figure(client, experiment).content
     with allow_superseding():
         Grading.objects.update(score=0, parse_ok=True, parse_error="")
-    assert figure(client, experiment).content != before  # Writes are counted, by whomever.
+    assert open_figure(client, experiment).content != before  # Triggers count every write.
     grade(experiment, force=True, scorers=["exact_match"], by="a test")
-    assert figure(client, experiment).content != before
+    assert open_figure(client, experiment).content != before
 
 
 def test_a_wave_can_be_chosen_and_an_unknown_wave_is_not_found(client, experiment):
     (run,) = factories.make_runs(experiment, wave=1)
     factories.plan_trials(run, answer=lambda item, *cell: item.target)
     grade(experiment, by="a test")
-    assert "wave-1" in opened(client, experiment).content.decode()
-    (row,) = opened(client, experiment, wave="1").context["scores"].rows
+    assert "wave-1" in open_results(client, experiment).content.decode()
+    (row,) = open_results(client, experiment, wave="1").context["scores"].rows
     assert (row.record.n, row.record.unread) == (12, 0)
-    assert opened(client, experiment, wave="7").status_code == 404
-    assert opened(client, experiment, wave="x").status_code == 404
+    assert open_results(client, experiment, wave="7").status_code == 404
+    assert open_results(client, experiment, wave="x").status_code == 404
 
 
 def test_a_figure_is_svg_with_a_policy_against_scripts(client, experiment):
-    answer = figure(client, experiment)
+    answer = open_figure(client, experiment)
     assert answer["Content-Type"] == "image/svg+xml"
     assert answer.content.startswith(b"<svg")
     assert "default-src 'none'" in answer["Content-Security-Policy"]
@@ -134,20 +134,20 @@ def test_a_figure_is_svg_with_a_policy_against_scripts(client, experiment):
 
 
 def test_a_figure_is_cached_by_browsers_only_for_its_data_state(client, experiment):
-    page = opened(client, experiment)
+    page = open_results(client, experiment)
     (shown,) = [one for one in page.context["figures"] if one["name"] == "accuracy"]
     assert "immutable" in client.get(shown["address"])["Cache-Control"]
-    assert "no-store" in figure(client, experiment, state="old")["Cache-Control"]
+    assert "no-store" in open_figure(client, experiment, state="old")["Cache-Control"]
 
 
 @pytest.mark.parametrize("query", [{"theme": "pink"}, {"width": "huge"}, {"wave": "9"}])
 def test_unknown_objects_are_404(client, experiment, query):
-    assert figure(client, experiment, **query).status_code == 404
+    assert open_figure(client, experiment, **query).status_code == 404
 
 
 def test_a_figure_without_data_is_404(client, experiment):
-    assert figure(client, experiment, "norms").status_code == 404
-    assert figure(client, experiment, "unheard-of").status_code == 404
+    assert open_figure(client, experiment, "norms").status_code == 404
+    assert open_figure(client, experiment, "unheard-of").status_code == 404
 
 
 def test_other_users_get_404_until_the_experiment_is_shared(client, experiment):
@@ -165,66 +165,66 @@ def test_other_users_get_404_until_the_experiment_is_shared(client, experiment):
 
 @pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_the_conditions(client):
-    def queries_of(slug, models, prompts):
-        made = factories.make_experiment(
+    def count_queries(slug, models, prompts):
+        created = factories.make_experiment(
             slug,
             models=[factories.make_model(f"m{at}") for at in range(models)],
             prompts=[factories.make_prompt(f"{slug}{at}") for at in range(prompts)],
             scorers=["numeric"],
         )
-        for run in factories.make_runs(made):
+        for run in factories.make_runs(created):
             factories.plan_trials(run, answer=lambda *cell: "4")
-        grade(made, by="a test")
-        client.force_login(made.owner)
+        grade(created, by="a test")
+        client.force_login(created.owner)
         with CaptureQueriesContext(connection) as queries:
-            assert client.get(reverse("experiment_results", args=[made.slug])).status_code == 200
+            assert client.get(reverse("experiment_results", args=[created.slug])).status_code == 200
         return len(queries)
 
-    queries_of("first", 1, 1)  # It reads what later requests find in memory.
-    assert queries_of("large", 6, 3) == queries_of("small", 2, 1)
+    count_queries("first", 1, 1)  # The first request reads values that later requests have in memory.
+    assert count_queries("large", 6, 3) == count_queries("small", 2, 1)
 
 
 @pytest.mark.slow
 def test_a_large_experiment_has_the_same_results_from_a_worker(client, monkeypatch):
     items = [{"key": f"p-{n}", "category": "ab"[n % 2], "norms": {"valence": 1 + n % 4}} for n in range(6)]
-    made = factories.make_experiment(
+    created = factories.make_experiment(
         dataset=factories.make_dataset("pictures", items), dimensions=[factories.make_dimension("valence")], samples=1
     )
-    (run,) = factories.make_runs(made)
+    (run,) = factories.make_runs(created)
     factories.plan_trials(run, answer=lambda item, *_: {"answer": "2", "rating": 1 + item.position % 5})
-    at_once = opened(client, made)
-    pictures = [figure(client, made, name).content for name in ("ratings", "norms")]
+    at_once = open_results(client, created)
+    pictures = [open_figure(client, created, name).content for name in ("ratings", "norms")]
     monkeypatch.setattr(answer_aggregates, "MAX_ANSWERS_PER_REQUEST", 3)
     monkeypatch.setattr("django_q.tasks.async_task", lambda *_: None)
     cache.clear()
-    waiting = opened(client, made)
+    waiting = open_results(client, created)
     assert "A worker is calculating" in waiting.content.decode()
     assert 'hx-select="#results"' in waiting.content.decode(), "the page asks for the result until it is there"
     assert "figures" not in waiting.context
     compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
     cache.clear()
     with CaptureQueriesContext(connection) as queries:
-        stored = opened(client, made)
+        stored = open_results(client, created)
     assert not [one for one in queries if "runs_app_trial" in one["sql"]], "no row of a trial is read"
     assert 'hx-select="#results"' not in stored.content.decode()
     assert [one["table"].rows_of_text for one in stored.context["figures"]] == [
         one["table"].rows_of_text for one in at_once.context["figures"]
     ]
     assert stored.context["answers"].data.data == at_once.context["answers"].data.data
-    assert [figure(client, made, name).content for name in ("ratings", "norms")] == pictures
+    assert [open_figure(client, created, name).content for name in ("ratings", "norms")] == pictures
 
 
 def test_only_editors_can_request_grades(client, experiment, monkeypatch):
-    asked = []
-    monkeypatch.setattr("django_q.tasks.async_task", lambda *task: asked.append(task[1:]))
+    tasks = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *task: tasks.append(task[1:]))
     address = reverse("experiment_grade", args=["pilot"])
     client.force_login(experiment.owner)
     assert 'value="exact_match"' in client.get(reverse("experiment_results", args=["pilot"])).content.decode()
     assert client.post(address, {"scorer": ["exact_match", "guess"]}).status_code == 200
     client.post(address, {"scorer": ["exact_match"]})
-    assert asked == [(experiment.pk, ["exact_match"], "owner")]
+    assert tasks == [(experiment.pk, ["exact_match"], "owner")]
     client.post(address)
-    assert len(asked) == 1
+    assert len(tasks) == 1
     teammate = factories.make_user("teammate", permissions.RESEARCHER)
     experiment.shared_with.add(teammate)
     client.force_login(teammate)

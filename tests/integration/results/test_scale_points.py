@@ -22,8 +22,8 @@ RATINGS = {
 """By model, the three ratings of four items; items 0 and 2 are of category A. None is an answer without a rating."""
 
 
-def study(low=1, high=4, ratings=RATINGS):
-    made = factories.make_experiment(
+def make_study(low=1, high=4, ratings=RATINGS):
+    experiment = factories.make_experiment(
         "study",
         dataset=factories.make_dataset(
             "pictures", [{"key": f"picture-{n}", "category": "AB"[n % 2]} for n in range(4)]
@@ -32,37 +32,37 @@ def study(low=1, high=4, ratings=RATINGS):
         dimensions=[factories.make_dimension("valence", low=low, high=high)],
         samples=3,
     )
-    for run in factories.make_runs(made, status="done"):
+    for run in factories.make_runs(experiment, status="done"):
         rated = ratings[run.condition.model.name]
         factories.plan_trials(run, answer=lambda item, _, index, rated=rated: _answer(rated[item.position][index]))
-    return made
+    return experiment
 
 
 def _answer(rating):
     return {"answer": "unsure" if rating is None else str(rating), "rating": rating, "truncated": rating == 3}
 
 
-def shares(experiment, table, query=""):
+def read_shares(experiment, table, query=""):
     """Return the number of scores and the shares, row by row."""
     scope = ScopeForm(QueryDict(query), experiment).get_scope()
-    found = build_section_tables(load_analysis_data(scope))["descriptives"]
-    (chosen,) = [one for one in found if one.name == table]
+    rows = build_section_tables(load_analysis_data(scope))["descriptives"]
+    (chosen,) = [one for one in rows if one.name == table]
     points = [column.name for column in chosen.columns if column.name.startswith("point")]
     return {(row["condition"], row["category"]): (row["n"], [row[name] for name in points]) for row in chosen.rows}
 
 
 def test_the_share_of_a_point_is_relative_to_all_scores_of_the_condition():
-    found = shares(study(), "scale_points")
-    n, given = found["a", None]
+    rows = read_shares(make_study(), "scale_points")
+    n, shares = rows["a", None]
     assert n == 11
-    assert given == pytest.approx([4 / 11, 3 / 11, 1 / 11, 3 / 11])
-    assert found["b", None] == (12, [0, 0, 0, 1])
+    assert shares == pytest.approx([4 / 11, 3 / 11, 1 / 11, 3 / 11])
+    assert rows["b", None] == (12, [0, 0, 0, 1])
 
 
 def test_categories_have_shares_of_their_own():
-    found = shares(study(), "category_points")
-    assert found["a", "A"] == (6, pytest.approx([2 / 6, 0, 1 / 6, 3 / 6]))
-    assert found["a", "B"] == (5, pytest.approx([2 / 5, 3 / 5, 0, 0]))
+    rows = read_shares(make_study(), "category_points")
+    assert rows["a", "A"] == (6, pytest.approx([2 / 6, 0, 1 / 6, 3 / 6]))
+    assert rows["a", "B"] == (5, pytest.approx([2 / 5, 3 / 5, 0, 0]))
 
 
 @pytest.mark.parametrize(
@@ -74,26 +74,29 @@ def test_categories_have_shares_of_their_own():
     ],
 )
 def test_the_scope_chooses_the_scores(query, expected):
-    n, given = shares(study(), "scale_points", query)["a", None]
-    assert (n, given) == (expected[0], pytest.approx(expected[1]))
+    n, shares = read_shares(make_study(), "scale_points", query)["a", None]
+    assert (n, shares) == (expected[0], pytest.approx(expected[1]))
 
 
 def test_an_excluded_item_does_not_count():
-    made = study()
-    out = made.dataset.items.get(key="picture-2").pk
-    assert shares(made, "scale_points", f"without={out}")["a", None] == (8, pytest.approx([4 / 8, 3 / 8, 1 / 8, 0]))
+    experiment = make_study()
+    out = experiment.dataset.items.get(key="picture-2").pk
+    assert read_shares(experiment, "scale_points", f"without={out}")["a", None] == (
+        8,
+        pytest.approx([4 / 8, 3 / 8, 1 / 8, 0]),
+    )
 
 
 def test_points_of_a_long_scale_share_columns():
-    found = shares(study(0, 100, {"a": [[0, 4, 5], [99, 99, 100], [50, 50, 50], [9, 10, 14]]}), "scale_points")
-    n, given = found["a", None]
-    assert (n, len(given)) == (12, 21)
-    counted = {0: 2, 1: 2, 2: 2, 10: 3, 19: 2, 20: 1}
-    assert given == pytest.approx([counted.get(at, 0) / 12 for at in range(21)])
+    rows = read_shares(make_study(0, 100, {"a": [[0, 4, 5], [99, 99, 100], [50, 50, 50], [9, 10, 14]]}), "scale_points")
+    n, shares = rows["a", None]
+    assert (n, len(shares)) == (12, 21)
+    counts = {0: 2, 1: 2, 2: 2, 10: 3, 19: 2, 20: 1}
+    assert shares == pytest.approx([counts.get(at, 0) / 12 for at in range(21)])
 
 
 def test_the_command_writes_the_shares(tmp_path):
-    study()
+    make_study()
     out = tmp_path / "shares.csv"
     call_command("analyse", "study", "--table", "scale_points", "--format", "csv", "--out", str(out))
     first, second = csv.DictReader(io.StringIO(out.read_text()))
@@ -102,10 +105,10 @@ def test_the_command_writes_the_shares(tmp_path):
 
 
 def test_right_and_wrong_have_no_scale_points():
-    made = factories.make_experiment("quiz", dataset=factories.make_dataset(items=3), scorers=["numeric"])
-    for run in factories.make_runs(made, status="done"):
+    experiment = factories.make_experiment("quiz", dataset=factories.make_dataset(items=3), scorers=["numeric"])
+    for run in factories.make_runs(experiment, status="done"):
         factories.plan_trials(run, answer=lambda item, *_: item.target)
-    grade(made, by="test")
-    scope = ScopeForm(QueryDict(""), made).get_scope()
+    grade(experiment, by="test")
+    scope = ScopeForm(QueryDict(""), experiment).get_scope()
     names = {one.name for one in build_section_tables(load_analysis_data(scope))["descriptives"]}
     assert names == {"descriptives", "categories"}

@@ -15,13 +15,13 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def exported(experiment, table):
+def export_rows(experiment, table):
     text = b"".join(export_chunks(experiment, table, "csv")).decode()
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-def cells_of(scores):
-    """(item key, condition key) -> (n, missing, mean) of cells with answers."""
+def read_cells(scores):
+    """Return n and missing of each cell with answers, by item and condition key."""
     return {
         (int(item), int(condition)): (int(scores.n[row, column]), int(scores.missing[row, column]))
         for row, item in enumerate(scores.items)
@@ -32,16 +32,16 @@ def cells_of(scores):
 
 @pytest.fixture
 def rated():
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         dataset=factories.make_dataset(items=5),
         models=[factories.make_model("a"), factories.make_model("b")],
         dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal", low=1, high=9)],
         samples=3,
     )
     for wave in (0, 1):
-        for run in factories.make_runs(made, wave=wave):
+        for run in factories.make_runs(experiment, wave=wave):
             factories.plan_trials(run, answer=lambda item, dimension, index, run=run: _rating(run, item, index))
-    return made
+    return experiment
 
 
 def _rating(run, item, index):
@@ -53,16 +53,16 @@ def _rating(run, item, index):
 
 @pytest.fixture
 def graded():
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         dataset=factories.make_dataset(items=6),
         models=[factories.make_model("a"), factories.make_model("b")],
         samples=2,
         scorers=["numeric", "exact_match"],
     )
-    for run in factories.make_runs(made):
+    for run in factories.make_runs(experiment):
         factories.plan_trials(run, answer=lambda item, _, index: item.target if (item.pk + index) % 3 else "none")
-    grade(made, by="test")
-    return made
+    grade(experiment, by="test")
+    return experiment
 
 
 def test_the_measures_of_a_rating_study_are_its_dimensions(rated):
@@ -82,10 +82,10 @@ def test_ratings_by_item_match_the_export(rated, wave):
     expected = defaultdict(list)
     conditions = dict(rated.conditions.values_list("condition_id", "pk"))
     items = dict(rated.dataset.items.values_list("key", "pk"))
-    for row in exported(rated, "trials"):
+    for row in export_rows(rated, "trials"):
         if row["dimension"] == "arousal" and (wave is None or row["wave"] == str(wave)):
             expected[items[row["item_key"]], conditions[row["condition_id"]]].append(row["rating"])
-    assert cells_of(scores) == {
+    assert read_cells(scores) == {
         cell: (sum(text != "" for text in texts), sum(text == "" for text in texts)) for cell, texts in expected.items()
     }
     for column, condition in enumerate(scores.conditions):
@@ -98,7 +98,7 @@ def test_ratings_by_item_match_the_export(rated, wave):
 
 def test_scores_by_a_rule_match_the_export(graded):
     scores = load_item_scores(graded, find_measure(graded, "numeric"))
-    rows = [row for row in exported(graded, "gradings") if row["scorer"] == "numeric"]
+    rows = [row for row in export_rows(graded, "gradings") if row["scorer"] == "numeric"]
     assert scores.is_binary
     assert int(scores.n.sum()) == sum(row["parse_ok"] == "t" or row["parse_ok"] == "true" for row in rows)
     assert int(scores.missing.sum()) == len(rows) - int(scores.n.sum())
@@ -108,7 +108,7 @@ def test_scores_by_a_rule_match_the_export(graded):
 
 def test_excluded_answers_have_no_score(rated):
     valence = find_measure(rated, "valence")
-    rows = [row for row in exported(rated, "trials") if row["dimension"] == "valence"]
+    rows = [row for row in export_rows(rated, "trials") if row["dimension"] == "valence"]
     whole = load_item_scores(rated, valence, exclude={"truncated"})
     assert int(whole.missing.sum()) == 0
     first = load_item_scores(rated, valence, exclude={"retried"})

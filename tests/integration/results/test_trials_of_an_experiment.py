@@ -12,38 +12,38 @@ pytestmark = pytest.mark.django_db
 
 @shared_rows
 def graded():
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "sums", dataset=factories.make_dataset("sums", 4), samples=2, scorers=["numeric", "exact_match"]
     )
-    (run,) = factories.make_runs(made)
+    (run,) = factories.make_runs(experiment)
     factories.plan_trials(run, answer=lambda item, _, index: item.target if item.position % 2 else "77")
-    grade(made, by="test")
-    return made
+    grade(experiment, by="test")
+    return experiment
 
 
 @pytest.fixture
-def listed(client, graded):
+def open_trial_list(client, graded):
     client.force_login(graded.owner)
     return lambda **query: client.get(reverse("trial_list"), query)
 
 
-def test_the_trial_list_is_a_tab_of_its_experiment(listed):
-    text = listed(experiment="sums").content.decode()
+def test_the_trial_list_is_a_tab_of_its_experiment(open_trial_list):
+    text = open_trial_list(experiment="sums").content.decode()
     assert 'aria-label="Experiment"' in text
     assert '<a href="/trials/?experiment=sums" aria-current="true">Trials</a>' in text
     assert "8 trials" in text
-    assert 'aria-label="Experiment"' not in listed().content.decode()
+    assert 'aria-label="Experiment"' not in open_trial_list().content.decode()
 
 
 @pytest.mark.slow
-def test_every_list_shows_the_number_of_matching_trials(listed):
-    assert "8 trials" in listed(experiment="sums", status="done").content.decode()
-    assert listed(experiment="sums", status="failed").context["count_label"] == "0 trials"
-    assert listed(experiment="sums", category="even").context["count_label"] == "4 trials"
+def test_every_list_shows_the_number_of_matching_trials(open_trial_list):
+    assert "8 trials" in open_trial_list(experiment="sums", status="done").content.decode()
+    assert open_trial_list(experiment="sums", status="failed").context["count_label"] == "0 trials"
+    assert open_trial_list(experiment="sums", category="even").context["count_label"] == "4 trials"
 
 
-def test_every_scorer_has_a_column_with_the_extracted_answer(listed):
-    table = listed(experiment="sums").context["table"]
+def test_every_scorer_has_a_column_with_the_extracted_answer(open_trial_list):
+    table = open_trial_list(experiment="sums").context["table"]
     heads = [column.header for column in table.columns]
     assert heads.count("Numeric") + heads.count("numeric") == 1, heads
     cells = [row.get_cell(name) for row in table.rows for name in table.columns.names() if name.startswith("score_")]
@@ -60,15 +60,15 @@ def test_every_scorer_has_a_column_with_the_extracted_answer(listed):
         ({"scorer": "bleu"}, set()),
     ],
 )
-def test_trials_can_be_filtered_by_scorer_and_score(listed, graded, query, positions):
-    found = listed(experiment="sums", **query).context["page"].keys
+def test_trials_can_be_filtered_by_scorer_and_score(open_trial_list, graded, query, positions):
+    keys = open_trial_list(experiment="sums", **query).context["page"].keys
     trials = graded.runs.get().trials.filter(item__position__in=positions)
-    assert found == sorted(trials.values_list("pk", flat=True))
+    assert keys == sorted(trials.values_list("pk", flat=True))
 
 
 @pytest.mark.parametrize("score", ["much", "nan", "inf"])
-def test_a_non_numeric_score_is_reported_and_finds_no_trial(listed, score):
-    response = listed(experiment="sums", score=score)
+def test_a_non_numeric_score_is_reported_and_finds_no_trial(open_trial_list, score):
+    response = open_trial_list(experiment="sums", score=score)
     assert (response.status_code, response.context["page"].keys) == (200, [])
     assert "Enter a number" in response.content.decode()
 
@@ -85,12 +85,12 @@ def test_a_trial_shows_its_verdict_before_its_messages(client, graded):
 
 def test_a_rated_trial_shows_the_human_norm(client):
     items = [{**factories.plain_question(0), "norms": {"valence": 4.25}}]
-    made = factories.make_experiment(
+    experiment = factories.make_experiment(
         "faces", dataset=factories.make_dataset("faces", items), dimensions=[factories.make_dimension("valence")]
     )
-    (run,) = factories.make_runs(made)
+    (run,) = factories.make_runs(experiment)
     (trial,) = factories.plan_trials(run, answer=lambda *_: {"answer": "5", "rating": 5})
-    client.force_login(made.owner)
+    client.force_login(experiment.owner)
     text = client.get(trial.get_absolute_url()).content.decode()
     verdict = text[text.index('id="verdict"') : text.index('id="conversation"')]
     assert "<strong>5</strong>" in verdict

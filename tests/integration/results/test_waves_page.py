@@ -15,12 +15,12 @@ from tests.factories.queues import make_answer_queue, make_rater, make_rubric_qu
 
 pytestmark = pytest.mark.django_db
 
-# Of six items, how many of two repetitions are right: in the first wave, and in the second.
+# Right repetitions, of two, of each of six items: (first wave, second wave).
 RIGHT = [(2, 2), (2, 0), (1, 0), (2, 1), (0, 0), (2, 1)]
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept():
+def empty_cache():
     cache.clear()
 
 
@@ -37,27 +37,27 @@ def observe(experiment, number, right, *, order=(0, 1), **fields):
 
 @pytest.fixture
 def experiment():
-    """Graded by a rule that makes 0 or 1 of every answer, in two waves: the model got worse, and is another one."""
-    made = factories.make_experiment(samples=2, scorers=["exact_match"], dataset=factories.make_dataset(items=6))
-    observe(made, 0, [first for first, _ in RIGHT], served_model="vendor/small-1", served_provider="one")
-    observe(made, 1, [second for _, second in RIGHT], served_model="vendor/small-2", served_provider="one")
-    grade(made, by="a test")
-    return made
+    """Return two waves, graded 0 or 1 by a rule. The second wave was served by another model and scored worse."""
+    created = factories.make_experiment(samples=2, scorers=["exact_match"], dataset=factories.make_dataset(items=6))
+    observe(created, 0, [first for first, _ in RIGHT], served_model="vendor/small-1", served_provider="one")
+    observe(created, 1, [second for _, second in RIGHT], served_model="vendor/small-2", served_provider="one")
+    grade(created, by="a test")
+    return created
 
 
-def opened(client, experiment, **query):
+def open_waves(client, experiment, **query):
     client.force_login(experiment.owner)
     return client.get(reverse("experiment_waves", args=[experiment.slug]), query)
 
 
-def lines_of(experiment, *, turned=False):
+def compare_waves(experiment, *, turned=False):
     a, b = experiment.waves.all()
     return compare_scores(experiment, b, a) if turned else compare_scores(experiment, a, b)
 
 
 def test_differences_are_computed_by_item_over_repetitions(experiment):
     """By hand: means 9/12 and 4/12; differences 0, -1, -1/2, -1/2, 0, -1/2, whose four signs agree: p = 2 / 2**4."""
-    (line,) = lines_of(experiment)
+    (line,) = compare_waves(experiment)
     change = line.change
     assert (line.mean_a, line.mean_b, change.mean) == pytest.approx((9 / 12, 4 / 12, -5 / 12))
     assert (change.n, change.test, change.p, line.adjusted) == (6, "sign flips", 2 / 16, 2 / 16)
@@ -66,7 +66,7 @@ def test_differences_are_computed_by_item_over_repetitions(experiment):
 
 
 def test_swapping_the_waves_reverses_the_difference(experiment):
-    (line,), (turned,) = lines_of(experiment), lines_of(experiment, turned=True)
+    (line,), (turned,) = compare_waves(experiment), compare_waves(experiment, turned=True)
     assert (turned.mean_a, turned.change.mean) == (line.mean_b, -line.change.mean)
     assert (turned.change.p, turned.change.low) == (line.change.p, pytest.approx(-line.change.high))
 
@@ -78,20 +78,20 @@ def test_the_order_of_repetitions_does_not_matter(experiment):
     for number in (0, 1):
         observe(turned, number, [right[number] for right in RIGHT], order=(1, 0))
     grade(turned, by="a test")
-    (line,), (other,) = lines_of(experiment), lines_of(turned)
+    (line,), (other,) = compare_waves(experiment), compare_waves(turned)
     assert (other.change, other.mean_a, other.mean_b) == (line.change, line.mean_a, line.mean_b)
 
 
 def test_ratings_are_compared_on_each_dimension_and_items_without_a_pair_are_counted(db):
-    made = factories.make_experiment(
+    created = factories.make_experiment(
         dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")],
         dataset=factories.make_dataset(items=4),
         models=[factories.make_model("small"), factories.make_model("large")],
     )
     for number in (0, 1):
-        for run in factories.make_runs(made, wave=number):
-            factories.plan_trials(run, answer=lambda item, dimension, _, by=number: rated(item, dimension, by))
-    lines = lines_of(made)
+        for run in factories.make_runs(created, wave=number):
+            factories.plan_trials(run, answer=lambda item, dimension, _, by=number: make_rating(item, dimension, by))
+    lines = compare_waves(created)
     assert [(line.measure.label, line.condition) for line in lines] == [
         ("Valence", None), ("Valence", "large"), ("Valence", "small"),
         ("Arousal", None), ("Arousal", "large"), ("Arousal", "small"),
@@ -103,8 +103,8 @@ def test_ratings_are_compared_on_each_dimension_and_items_without_a_pair_are_cou
     assert {(line.change.n, line.change.mean, line.unpaired, line.change.p) for line in lines[3:]} == {(4, 0.0, 0, 1.0)}
 
 
-def rated(item, dimension, wave):
-    """One more on valence in the second wave, where the last item's rating cannot be read."""
+def make_rating(item, dimension, wave):
+    """Return one point more on valence in the second wave, in which the last item's rating is unreadable."""
     if dimension.name == "arousal":
         return {"rating": 3, "answer": "3"}
     if wave and item.position == 3:
@@ -113,7 +113,7 @@ def rated(item, dimension, wave):
 
 
 def test_the_page_shows_numbers_answers_and_a_changed_model(client, experiment):
-    page = opened(client, experiment)
+    page = open_waves(client, experiment)
     text = page.content.decode()
     for expected in ("−41.7 pp", "sign flips", "0.125", "12 of 12", "vendor/small-2", "Served differently in wave-1"):
         assert expected in text, expected
@@ -122,40 +122,40 @@ def test_the_page_shows_numbers_answers_and_a_changed_model(client, experiment):
 
 
 def test_a_significant_drift_is_reported(client):
-    made = factories.make_experiment(samples=2, scorers=["exact_match"], dataset=factories.make_dataset(items=20))
-    observe(made, 0, [2] * 20)
-    observe(made, 1, [1] * 19 + [2])
-    grade(made, by="a test")
-    text = opened(client, made).content.decode()
+    created = factories.make_experiment(samples=2, scorers=["exact_match"], dataset=factories.make_dataset(items=20))
+    observe(created, 0, [2] * 20)
+    observe(created, 1, [1] * 19 + [2])
+    grade(created, by="a test")
+    text = open_waves(client, created).content.decode()
     assert "1 of 1 difference is significant" in " ".join(text.split())
     assert "paired t" in text
     assert '<span class="chip">drift</span>' in text
 
 
 def test_the_choice_is_in_the_url(client, experiment):
-    assert "+41.7 pp" in opened(client, experiment, a="wave-1", b="0").content.decode()
-    assert "Both sides show the same wave" in opened(client, experiment, a="0", b="0").content.decode()
-    assert opened(client, experiment, a="elsewhere").status_code == 404
-    assert opened(client, experiment, b="7").status_code == 404
+    assert "+41.7 pp" in open_waves(client, experiment, a="wave-1", b="0").content.decode()
+    assert "Both sides show the same wave" in open_waves(client, experiment, a="0", b="0").content.decode()
+    assert open_waves(client, experiment, a="elsewhere").status_code == 404
+    assert open_waves(client, experiment, b="7").status_code == 404
 
 
 def test_one_wave_or_no_shared_item_shows_a_message(client):
-    made = factories.make_experiment(scorers=["exact_match"], dataset=factories.make_dataset(items=2))
-    observe(made, 0, [1, 1])
-    assert "Nothing to compare yet" in opened(client, made).content.decode()
-    (run,) = factories.make_runs(made, wave=1)
+    created = factories.make_experiment(scorers=["exact_match"], dataset=factories.make_dataset(items=2))
+    observe(created, 0, [1, 1])
+    assert "Nothing to compare yet" in open_waves(client, created).content.decode()
+    (run,) = factories.make_runs(created, wave=1)
     factories.plan_trials(run)
-    assert "Not graded yet" in opened(client, made).content.decode()
-    grade(made, by="a test")
-    text = opened(client, made).content.decode()
+    assert "Not graded yet" in open_waves(client, created).content.decode()
+    grade(created, by="a test")
+    text = open_waves(client, created).content.decode()
     assert "No item has a score in both waves" in text
     assert "0 of 2" in text
 
 
 def test_new_grades_appear_immediately(client, experiment):
-    opened(client, experiment)
+    open_waves(client, experiment)
     grade(experiment, scorers=["numeric"], by="a test")
-    assert "numeric" in opened(client, experiment).content.decode()
+    assert "numeric" in open_waves(client, experiment).content.decode()
 
 
 def test_other_users_get_404(client, experiment):
@@ -165,15 +165,15 @@ def test_other_users_get_404(client, experiment):
 
 @pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_conditions(client, experiment):
-    def queries(of):
+    def count_queries(measured):
         cache.clear()
         with CaptureQueriesContext(
             connection,
-        ) as seen:
-            assert opened(client, of).status_code == 200
-        return len(seen)
+        ) as captured:
+            assert open_waves(client, measured).status_code == 200
+        return len(captured)
 
-    few = queries(experiment)
+    few = count_queries(experiment)
     wide = factories.make_experiment(
         "wide", samples=2, scorers=["exact_match"], owner=experiment.owner,
         models=[factories.make_model(f"model-{number}") for number in range(5)],
@@ -182,31 +182,31 @@ def test_the_number_of_queries_does_not_grow_with_conditions(client, experiment)
     for number in (0, 1):
         observe(wide, number, [1] * 6)
     grade(wide, by="a test")
-    assert queries(wide) <= few
+    assert count_queries(wide) <= few
 
 
 @pytest.mark.slow
 def test_rubric_ratings_by_people_are_compared_by_queue_and_other_ratings_are_named(client):
-    """Each rates both waves, the second two points lower; one of three is excluded."""
-    made = factories.make_experiment(dataset=factories.make_dataset(items=6))
+    """Three raters rate both waves, the second two points lower; one rater is excluded."""
+    created = factories.make_experiment(dataset=factories.make_dataset(items=6))
     for number in (0, 1):
-        observe(made, number, [1] * 6)
-    queue = make_rubric_queue("score", experiment=made, answers_each=2, raters_wanted=3)
+        observe(created, number, [1] * 6)
+    queue = make_rubric_queue("score", experiment=created, answers_each=2, raters_wanted=3)
     for more in (0, 1, -1):
         rater = make_rater(queue, started=True)
         rate_all(rater, lambda due, more=more: 4 + more - 2 * due.trial.run.wave.number)
     queues.exclude(rater, by=queue.owner, reason="did not read")
-    (line,) = lines_of(made)
+    (line,) = compare_waves(created)
     assert line.measure.label == "people of reading (strict-score@1), mean of 2 raters per answer"
     assert (line.mean_a, line.mean_b, line.change.mean, line.change.n, line.unpaired) == (4.5, 2.5, -2.0, 6, 0)
-    text = opened(client, made).content.decode()
+    text = open_waves(client, created).content.decode()
     assert "1 of 1 difference is significant" in " ".join(text.split())
     assert "the mean over an answer's raters, without excluded raters" in text
     assert "rated answers on dimensions" not in text
-    other = make_answer_queue("goodness", experiment=made)
+    other = make_answer_queue("goodness", experiment=created)
     rate_all(make_rater(other, started=True))
-    text = opened(client, made).content.decode()
+    text = open_waves(client, created).content.decode()
     assert "People who rated answers on dimensions (goodness) are compared on" in text
-    wave = made.waves.get(number=1)
+    wave = created.waves.get(number=1)
     assert f"/agreement/?wave={wave.pk}" in text
-    assert client.get(reverse("experiment_agreement", args=[made.slug]), {"wave": wave.pk}).context["selection"]
+    assert client.get(reverse("experiment_agreement", args=[created.slug]), {"wave": wave.pk}).context["selection"]

@@ -11,13 +11,13 @@ from tests.factories.judges import make_item_texts, make_starter_grader, make_st
 pytestmark = pytest.mark.django_db
 
 
-def refused(sql, *values):
+def execute_refused(sql, *values):
     with pytest.raises(IntegrityError) as caught, transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(sql, values)
     return str(caught.value)
 
 
-def run(sql, *values):
+def execute(sql, *values):
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
         return cursor.rowcount
@@ -31,15 +31,15 @@ def run(sql, *values):
 )  # fmt: skip
 def test_only_a_draft_rubric_can_change(status, change):
     rubric = make_starter_rubric(status=status)
-    assert "grading_app_rubric" in refused(f"UPDATE grading_app_rubric SET {change} WHERE id = %s", rubric.pk)
-    assert "cannot be deleted" in refused("DELETE FROM grading_app_rubric WHERE id = %s", rubric.pk)
+    assert "grading_app_rubric" in execute_refused(f"UPDATE grading_app_rubric SET {change} WHERE id = %s", rubric.pk)
+    assert "cannot be deleted" in execute_refused("DELETE FROM grading_app_rubric WHERE id = %s", rubric.pk)
     assert Rubric.objects.get().content == rubric.content
 
 
 def test_a_draft_rubric_can_be_changed_and_deleted():
     rubric = make_starter_rubric(status="draft")
-    assert run("UPDATE grading_app_rubric SET scale_max = 7 WHERE id = %s", rubric.pk) == 1
-    assert run("DELETE FROM grading_app_rubric WHERE id = %s", rubric.pk) == 1
+    assert execute("UPDATE grading_app_rubric SET scale_max = 7 WHERE id = %s", rubric.pk) == 1
+    assert execute("DELETE FROM grading_app_rubric WHERE id = %s", rubric.pk) == 1
 
 
 CHANGES_OF_TEXTS = [
@@ -56,16 +56,16 @@ def test_the_texts_of_an_approved_set_cannot_change(sql):
     texts = make_item_texts(dataset, texts={"item-0": "one", "item-1": "two"})
     make_item_texts(dataset, version=2, status="draft", texts={})
     before = list(texts.texts.values())
-    assert "the texts of own@1 are frozen" in refused(sql, texts.pk)
+    assert "the texts of own@1 are frozen" in execute_refused(sql, texts.pk)
     assert list(texts.texts.values()) == before
-    assert "frozen" in refused("UPDATE runs_app_textset SET name = 'other' WHERE id = %s", texts.pk)
+    assert "frozen" in execute_refused("UPDATE runs_app_textset SET name = 'other' WHERE id = %s", texts.pk)
 
 
 def test_texts_cannot_be_moved_into_a_frozen_set():
     dataset = make_dataset()
     frozen = make_item_texts(dataset, texts={"item-0": "one"})
     draft = make_item_texts(dataset, version=2, status="draft", texts={"item-1": "two"})
-    assert "frozen" in refused(
+    assert "frozen" in execute_refused(
         "UPDATE runs_app_itemtext SET text_set_id = %s WHERE text_set_id = %s", frozen.pk, draft.pk
     )
 
@@ -77,7 +77,7 @@ def test_the_author_of_a_frozen_text_can_be_removed():
 
 
 @pytest.fixture
-def used():
+def used_rows():
     """Return a grader and a panel of two, each with a grade condition."""
     experiment = make_experiment()
     grader, other = make_starter_grader("first"), make_starter_grader("second")
@@ -92,21 +92,21 @@ def used():
     "change", ["name = 'other'", "rubric_id = 0", "sampler_id = 0", "language_model_id = 0", "on_empty = 'zero'",
                "longest_answer = 5"]
 )  # fmt: skip
-def test_a_grader_with_gradings_can_only_be_archived(used, change):
-    grader, _ = used
-    assert "first has graded" in refused(f"UPDATE grading_app_grader SET {change} WHERE id = %s", grader.pk)
-    assert "first has graded" in refused("DELETE FROM grading_app_grader WHERE id = %s", grader.pk)
-    assert run("UPDATE grading_app_grader SET archived_at = now() WHERE id = %s", grader.pk) == 1
+def test_a_grader_with_gradings_can_only_be_archived(used_rows, change):
+    grader, _ = used_rows
+    assert "first has graded" in execute_refused(f"UPDATE grading_app_grader SET {change} WHERE id = %s", grader.pk)
+    assert "first has graded" in execute_refused("DELETE FROM grading_app_grader WHERE id = %s", grader.pk)
+    assert execute("UPDATE grading_app_grader SET archived_at = now() WHERE id = %s", grader.pk) == 1
 
 
-def test_a_panel_with_gradings_keeps_its_rule_and_members(used):
-    _, panel = used
+def test_a_panel_with_gradings_keeps_its_rule_and_members(used_rows):
+    _, panel = used_rows
     stranger = make_starter_grader("third")
-    assert "bench has graded" in refused("UPDATE grading_app_panel SET rule = 'median' WHERE id = %s", panel.pk)
+    assert "bench has graded" in execute_refused("UPDATE grading_app_panel SET rule = 'median' WHERE id = %s", panel.pk)
     members = "grading_app_panel_graders"
-    assert "keeps its members" in refused(f"DELETE FROM {members} WHERE panel_id = %s", panel.pk)
+    assert "keeps its members" in execute_refused(f"DELETE FROM {members} WHERE panel_id = %s", panel.pk)
     added = f"INSERT INTO {members} (panel_id, grader_id) VALUES (%s, %s)"
-    assert "keeps its members" in refused(added, panel.pk, stranger.pk)
+    assert "keeps its members" in execute_refused(added, panel.pk, stranger.pk)
     assert panel.graders.count() == 2
 
 

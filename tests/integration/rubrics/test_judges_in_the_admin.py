@@ -10,19 +10,19 @@ from tests.factories.judges import make_starter_grader, make_starter_rubric
 ADD, LIST = reverse("admin:grading_app_grader_add"), reverse("admin:grading_app_grader_changelist")
 
 
-def page(row):
+def build_change_address(row):
     return reverse(f"admin:grading_app_{row._meta.model_name}_change", args=[row.pk])
 
 
-def written(rubric, **fields):
-    said = {"name": "strict", "language_model": make_model("judge").pk, "rubric": rubric.pk, "on_empty": "skip"}
-    return said | fields
+def build_form_data(rubric, **fields):
+    form_data = {"name": "strict", "language_model": make_model("judge").pk, "rubric": rubric.pk, "on_empty": "skip"}
+    return form_data | fields
 
 
 def test_a_judge_without_a_sampler_gets_temperature_zero(as_user, researcher):
     web = as_user(researcher)
-    web.post(ADD, written(make_starter_rubric()))
-    web.post(ADD, written(make_starter_rubric("other"), name="second"))
+    web.post(ADD, build_form_data(make_starter_rubric()))
+    web.post(ADD, build_form_data(make_starter_rubric("other"), name="second"))
     first, second = Grader.objects.order_by("pk")
     assert (first.sampler.temperature, first.sampler, first.created_by) == (0, second.sampler, researcher)
     assert Sampler.objects.count() == 1
@@ -30,7 +30,7 @@ def test_a_judge_without_a_sampler_gets_temperature_zero(as_user, researcher):
 
 def test_an_existing_sampler_with_the_default_name_is_not_changed(as_user, researcher):
     warm = make_sampler("judging", temperature=1)
-    as_user(researcher).post(ADD, written(make_starter_rubric()))
+    as_user(researcher).post(ADD, build_form_data(make_starter_rubric()))
     assert Grader.objects.get().sampler.version == warm.version + 1
     assert Grader.objects.get().sampler.temperature == 0
 
@@ -38,7 +38,10 @@ def test_an_existing_sampler_with_the_default_name_is_not_changed(as_user, resea
 def test_draft_and_archived_rubrics_cannot_be_selected(as_user, researcher):
     for status in ("draft", "archived"):
         form = (
-            as_user(researcher).post(ADD, written(make_starter_rubric(status, status=status))).context["adminform"].form
+            as_user(researcher)
+            .post(ADD, build_form_data(make_starter_rubric(status, status=status)))
+            .context["adminform"]
+            .form
         )
         assert "rubric" in form.errors
     assert not Grader.objects.exists()
@@ -50,11 +53,11 @@ def test_a_judge_with_gradings_is_read_only(as_user, curator):
         experiment=make_experiment(), grade_condition_id="g--1", kind="judge", grader=grader, rubric=grader.rubric
     )
     web = as_user(curator)
-    web.post(page(grader), {"name": "other"})
+    web.post(build_change_address(grader), {"name": "other"})
     web.post(reverse("admin:grading_app_grader_delete", args=[grader.pk]), {"post": "yes"})
     grader.refresh_from_db()
     assert grader.name == "judge"
-    assert "<select" not in web.get(page(grader)).content.decode()
+    assert "<select" not in web.get(build_change_address(grader)).content.decode()
 
 
 def test_archiving_a_judge_with_a_reason_disables_it(as_user, researcher):
@@ -63,17 +66,17 @@ def test_archiving_a_judge_with_a_reason_disables_it(as_user, researcher):
     chosen = {"action": "archive", "_selected_action": [grader.pk], "confirmed": "yes", "reason": "a newer model"}
     as_user(researcher).post(LIST, chosen)
     assert not Grader.objects.usable().exists()
-    again = as_user(researcher).post(LIST, chosen, follow=True).content.decode()
-    assert "is already archived" in again
+    page_again = as_user(researcher).post(LIST, chosen, follow=True).content.decode()
+    assert "is already archived" in page_again
 
 
 def test_a_panel_is_created_from_judges(as_user, researcher):
     graders = [make_starter_grader("one")]
     graders.append(make_starter_grader("two", rubric=graders[0].rubric, language_model=make_model("other")))
-    said = {"name": "bench", "rule": "median", "graders": [grader.pk for grader in graders]}
-    alone = as_user(researcher).post(reverse("admin:grading_app_panel_add"), {**said, "graders": [graders[0].pk]})
+    form_data = {"name": "bench", "rule": "median", "graders": [grader.pk for grader in graders]}
+    alone = as_user(researcher).post(reverse("admin:grading_app_panel_add"), {**form_data, "graders": [graders[0].pk]})
     assert ["Choose at least two judges."] in alone.context["errors"]
-    as_user(researcher).post(reverse("admin:grading_app_panel_add"), said)
+    as_user(researcher).post(reverse("admin:grading_app_panel_add"), form_data)
     panel = Panel.objects.get()
     assert (panel.rule, list(panel.graders.order_by("name"))) == ("median", graders)
     assert "one, two" in as_user(researcher).get(reverse("admin:grading_app_panel_changelist")).content.decode()

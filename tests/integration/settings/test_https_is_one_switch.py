@@ -29,10 +29,10 @@ def test_cookies_are_secure_only_if_the_site_uses_https(switch, shown, tmp_path)
         "EVALSITE_ALLOWED_HOSTS": "lab.example.org",
         "EVALSITE_DATA_DIR": str(tmp_path),
     }
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", SHOW], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == shown
+    assert completed.stdout.strip() == shown
 
 
 PRODUCTION = {
@@ -45,19 +45,19 @@ PRODUCTION = {
 
 @pytest.mark.slow
 def test_djangos_own_check_of_a_deployment_finds_nothing(tmp_path):
-    kept = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
-    done = subprocess.run(
+    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    completed = subprocess.run(
         [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
-        cwd=ROOT, env={**kept, **PRODUCTION, "EVALSITE_DATA_DIR": str(tmp_path)}, capture_output=True, text=True,
+        cwd=ROOT, env={**environment, **PRODUCTION, "EVALSITE_DATA_DIR": str(tmp_path)}, capture_output=True, text=True,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (completed.returncode, completed.stderr) == (0, "")
 
 
 @pytest.mark.django_db
 def test_behind_a_proxy_http_is_redirected_except_for_health(client, settings):
     settings.SECURE_SSL_REDIRECT = True
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-    sent = client.get("/accounts/login/")
-    assert (sent.status_code, sent["Location"]) == (301, "https://testserver/accounts/login/")
+    response = client.get("/accounts/login/")
+    assert (response.status_code, response["Location"]) == (301, "https://testserver/accounts/login/")
     assert client.get("/accounts/login/", headers={"X-Forwarded-Proto": "https"}).status_code == 200
     assert client.get("/healthz").status_code == 200

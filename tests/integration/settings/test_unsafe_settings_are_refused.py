@@ -60,13 +60,13 @@ def test_a_queue_that_would_run_tasks_twice_or_unsigned_is_an_error(settings, ch
 
 
 def test_a_command_reports_a_misspelt_setting_in_one_line_and_exits_with_2():
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "manage.py", "check"],
         cwd=Path(__file__).resolve().parents[3],
         env={**os.environ, "EVALSITE_DEBGU": "1"},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 2
-    assert "EVALSITE_DEBGU" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert completed.returncode == 2
+    assert "EVALSITE_DEBGU" in completed.stderr
+    assert len(completed.stderr.splitlines()) == 1

@@ -46,7 +46,7 @@ class Client:
         return await self.post("/v1/chat/completions", payload, **headers)
 
     async def ask(self, text: str, model: str = "sim/a", **more: Any) -> Response:
-        return await self.chat(question(text, model, **more))
+        return await self.chat(make_question(text, model, **more))
 
     async def post(self, path: str, payload: Any, **headers: str) -> Response:
         data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
@@ -61,7 +61,7 @@ class Client:
         return (await self.get("/counters")).body
 
 
-def question(text: str, model: str = "sim/a", *, image: bytes | None = None, **more: Any) -> dict[str, Any]:
+def make_question(text: str, model: str = "sim/a", *, image: bytes | None = None, **more: Any) -> dict[str, Any]:
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if image is not None:
         url = f"data:image/png;base64,{base64.b64encode(image).decode()}"
@@ -69,7 +69,7 @@ def question(text: str, model: str = "sim/a", *, image: bytes | None = None, **m
     return {"model": model, "messages": [{"role": "user", "content": parts}], **more}
 
 
-async def until(client: Client, in_flight: int) -> None:
+async def wait_until_in_flight(client: Client, in_flight: int) -> None:
     """Wait until the server has this number of requests in flight."""
     async with asyncio.timeout(60):
         while (await client.counters())["in_flight"] != in_flight:

@@ -1,11 +1,11 @@
-"""The simulated provider speaks OpenAI's chat API."""
+"""The simulated provider implements OpenAI's chat API."""
 
 import asyncio
 
 import pytest
 
 from runs_app.simulator import SimulatorConfig
-from tests.integration.simulator.http_client import IMAGE, Client, question, until, with_simulator
+from tests.integration.simulator.http_client import IMAGE, Client, make_question, wait_until_in_flight, with_simulator
 
 
 def test_a_completion_has_openais_format() -> None:
@@ -68,8 +68,8 @@ def test_the_model_list_contains_configured_and_requested_models() -> None:
         ({"messages": [{"role": "user", "content": "x"}]}, "model"),
         ({"model": "m", "messages": []}, "messages"),
         ({"model": "m", "messages": ["x"]}, "role"),
-        (question("x", stream=True), "stream"),
-        (question("x", response_format="json"), "response_format"),
+        (make_question("x", stream=True), "stream"),
+        (make_question("x", response_format="json"), "response_format"),
         ({"model": "m", "messages": [{"role": "user", "content": [{"type": "audio"}]}]}, "audio"),
         (
             {
@@ -94,9 +94,9 @@ def test_only_the_configured_key_is_accepted(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("SIM_TEST_KEY", "right-key")
 
     async def scene(client: Client) -> None:
-        assert (await client.chat(question("x"))).status == 401
-        assert (await client.chat(question("x"), Authorization="Bearer wrong")).status == 401
-        assert (await client.chat(question("x"), Authorization="Bearer right-key")).status == 200
+        assert (await client.chat(make_question("x"))).status == 401
+        assert (await client.chat(make_question("x"), Authorization="Bearer wrong")).status == 401
+        assert (await client.chat(make_question("x"), Authorization="Bearer right-key")).status == 200
         assert (await client.counters())["statuses"] == {"401": 2, "200": 1}
 
     with_simulator(SimulatorConfig(key_env="SIM_TEST_KEY"), scene)
@@ -105,7 +105,7 @@ def test_only_the_configured_key_is_accepted(monkeypatch: pytest.MonkeyPatch) ->
 def test_requests_beyond_the_limit_in_flight_get_a_429() -> None:
     async def scene(client: Client) -> None:
         held_requests = [asyncio.create_task(client.ask(f"question {number}")) for number in range(4)]
-        await until(client, 4)
+        await wait_until_in_flight(client, 4)
         refused_responses = await asyncio.gather(*(client.ask(f"question {number}") for number in range(4, 12)))
         assert {response.status for response in refused_responses} == {429}
         counters = await client.counters()
@@ -114,7 +114,7 @@ def test_requests_beyond_the_limit_in_flight_get_a_429() -> None:
         assert counters["unique_bodies"] == 4, "what is turned away was not asked"
         for one in held_requests:
             one.cancel()
-        await until(client, 0)
+        await wait_until_in_flight(client, 0)
         await client.post("/faults", {"latency_ms": 0})
         assert (await client.ask("question 4")).status == 200, "there is room again"
 
@@ -134,9 +134,9 @@ def test_json_schemas_can_be_refused() -> None:
     schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
 
     async def scene(client: Client) -> None:
-        refused = await client.ask("x", response_format=schema)
-        assert refused.status == 400
-        assert "response_format" in refused.body["error"]["message"]
+        response = await client.ask("x", response_format=schema)
+        assert response.status == 400
+        assert "response_format" in response.body["error"]["message"]
         assert (await client.ask("x")).status == 200
 
     with_simulator(SimulatorConfig(json_schema=False), scene)

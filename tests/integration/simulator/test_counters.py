@@ -3,7 +3,7 @@
 import asyncio
 
 from runs_app.simulator import SimulatorConfig
-from tests.integration.simulator.http_client import Client, until, with_simulator
+from tests.integration.simulator.http_client import Client, wait_until_in_flight, with_simulator
 
 
 def test_counters_cover_requests_models_statuses_and_repeated_bodies() -> None:
@@ -44,9 +44,9 @@ def test_a_retried_error_counts_as_a_repeated_body_and_one_answer() -> None:
 def test_requests_in_flight_are_counted_until_the_client_disconnects() -> None:
     async def scene(client: Client) -> None:
         asking = asyncio.create_task(client.ask("slowly"))
-        await until(client, 1)
+        await wait_until_in_flight(client, 1)
         asking.cancel()
-        await until(client, 0)
+        await wait_until_in_flight(client, 0)
 
     with_simulator(SimulatorConfig(latency_ms=600_000), scene)
 

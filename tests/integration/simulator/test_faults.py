@@ -15,7 +15,7 @@ from runs_app.simulator.faults import choose_fault, draw_latency
 from tests.integration.simulator.http_client import Client, Response, with_simulator
 
 
-def always(fault: str, **more: object) -> SimulatorConfig:
+def make_faulty_config(fault: str, **more: object) -> SimulatorConfig:
     return SimulatorConfig(faults={fault: 1.0}, **more)
 
 
@@ -25,62 +25,62 @@ def ask_once(config: SimulatorConfig) -> Response:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 502, 503])
 def test_an_error_status_has_an_error_in_openais_format(status: int) -> None:
-    response = ask_once(always(str(status)))
+    response = ask_once(make_faulty_config(str(status)))
     assert response.status == status
     assert set(response.body["error"]) == {"message", "type", "param", "code"}
 
 
 def test_a_429_has_a_retry_after_header_if_configured() -> None:
-    assert ask_once(always("429", retry_after_s=2.5)).headers["Retry-After"] == "2.5"
-    assert "Retry-After" not in ask_once(always("429")).headers
+    assert ask_once(make_faulty_config("429", retry_after_s=2.5)).headers["Retry-After"] == "2.5"
+    assert "Retry-After" not in ask_once(make_faulty_config("429")).headers
 
 
 def test_slow_takes_the_configured_time() -> None:
     started = time.perf_counter()
-    assert ask_once(always("slow", slow_s=0.3)).status == 200
+    assert ask_once(make_faulty_config("slow", slow_s=0.3)).status == 200
     assert time.perf_counter() - started >= 0.3
 
 
 def test_cut_closes_the_connection_in_the_middle_of_the_body() -> None:
     with pytest.raises(aiohttp.ClientError):
-        ask_once(always("cut"))
+        ask_once(make_faulty_config("cut"))
 
 
 def test_malformed_is_a_200_that_is_not_json() -> None:
-    response = ask_once(always("malformed"))
+    response = ask_once(make_faulty_config("malformed"))
     assert response.status == 200
     with pytest.raises(json.JSONDecodeError):
         _ = response.body
 
 
 def test_no_choices_is_a_200_without_an_answer() -> None:
-    assert ask_once(always("no_choices")).body["choices"] == []
+    assert ask_once(make_faulty_config("no_choices")).body["choices"] == []
 
 
 def test_a_content_filter_is_a_400_that_names_the_policy() -> None:
-    response = ask_once(always("content_filter"))
+    response = ask_once(make_faulty_config("content_filter"))
     assert response.status == 400
     assert response.body["error"]["code"] == "content_filter"
 
 
 def test_a_refusal_has_no_content() -> None:
-    choice = ask_once(always("refusal")).choice
+    choice = ask_once(make_faulty_config("refusal")).choice
     assert choice["message"]["content"] is None
     assert choice["message"]["refusal"]
     assert choice["finish_reason"] == "content_filter"
 
 
 def test_truncated_is_half_of_the_answer() -> None:
-    whole, half = ask_once(SimulatorConfig()), ask_once(always("truncated"))
+    complete, half = ask_once(SimulatorConfig()), ask_once(make_faulty_config("truncated"))
     assert half.choice["finish_reason"] == "length"
-    assert half.content == whole.content[: len(whole.content) // 2]
+    assert half.content == complete.content[: len(complete.content) // 2]
 
 
 def test_empty_is_an_empty_answer() -> None:
-    assert ask_once(always("empty")).content == ""
+    assert ask_once(make_faulty_config("empty")).content == ""
 
 
-def campaign(config: SimulatorConfig) -> list[int]:
+def run_campaign(config: SimulatorConfig) -> list[int]:
     async def scene(client: Client) -> list[int]:
         responses = await asyncio.gather(*(client.ask(f"question {number}") for number in range(60)))
         retried = await asyncio.gather(*(client.ask(f"question {number}") for number in range(60)))
@@ -91,9 +91,9 @@ def campaign(config: SimulatorConfig) -> list[int]:
 
 def test_faults_repeat_with_the_same_seed_and_differ_with_another() -> None:
     faults = {"429": 0.2, "500": 0.2}
-    first = campaign(SimulatorConfig(faults=faults, seed=1))
-    assert first == campaign(SimulatorConfig(faults=faults, seed=1))
-    assert first != campaign(SimulatorConfig(faults=faults, seed=2))
+    first = run_campaign(SimulatorConfig(faults=faults, seed=1))
+    assert first == run_campaign(SimulatorConfig(faults=faults, seed=1))
+    assert first != run_campaign(SimulatorConfig(faults=faults, seed=2))
     assert first[:60] != first[60:], "trying again is another draw"
     assert set(first) == {200, 429, 500}
 
@@ -146,14 +146,14 @@ def test_invalid_fault_settings_are_refused_and_change_nothing(wanted: object) -
 
 @given(st.integers(), st.integers(0, 2**64 - 1), st.integers(0, 100), st.floats(0, 1))
 def test_a_fault_depends_only_on_seed_request_and_repetition(
-    seed: int, fingerprint: int, asked: int, rate: float
+    seed: int, fingerprint: int, n_asked: int, rate: float
 ) -> None:
     faults = {"500": rate / 2, "cut": rate / 2}
-    chosen = choose_fault(faults, seed, fingerprint, asked)
-    assert chosen == choose_fault(faults, seed, fingerprint, asked)
+    chosen = choose_fault(faults, seed, fingerprint, n_asked)
+    assert chosen == choose_fault(faults, seed, fingerprint, n_asked)
     assert chosen in {None, "500", "cut"}
-    assert choose_fault({"500": 1.0}, seed, fingerprint, asked) == "500"
-    assert choose_fault({"500": 0.0}, seed, fingerprint, asked) is None
+    assert choose_fault({"500": 1.0}, seed, fingerprint, n_asked) == "500"
+    assert choose_fault({"500": 0.0}, seed, fingerprint, n_asked) is None
 
 
 def test_faults_occur_at_the_configured_rates() -> None:

@@ -20,7 +20,7 @@ from runs_app.simulator.options import add_options, build_arguments, build_confi
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
-def parsed(arguments: list[str]) -> SimulatorConfig:
+def parse_config(arguments: list[str]) -> SimulatorConfig:
     parser = argparse.ArgumentParser()
     add_options(parser)
     return build_config(vars(parser.parse_args(arguments)))
@@ -49,7 +49,7 @@ def parsed(arguments: list[str]) -> SimulatorConfig:
     )
 )
 def test_a_command_line_round_trips_the_configuration(config: SimulatorConfig) -> None:
-    assert parsed(build_arguments(config)) == config
+    assert parse_config(build_arguments(config)) == config
 
 
 @pytest.mark.slow
@@ -99,16 +99,16 @@ def test_the_command_prints_its_address_and_stops_on_a_signal(number: signal.Sig
 
 @pytest.mark.parametrize("option", ["--errors=teapot=1", "--latency-ms=-3", "--replay=/no/such/file", "--skill=a=2"])
 def test_the_command_refuses_a_bad_option(option: str) -> None:
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(CommandError) as caught:
         call_command("simulate_provider", option)
-    assert refused.value.returncode == 2
-    assert str(refused.value).strip()
+    assert caught.value.returncode == 2
+    assert str(caught.value).strip()
 
 
 @pytest.mark.slow
 @pytest.mark.processes
 def test_a_bad_option_exits_with_code_2_and_without_a_traceback() -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "manage.py", "simulate_provider", "--skill=a=2"],
         cwd=REPOSITORY,
         capture_output=True,
@@ -116,6 +116,6 @@ def test_a_bad_option_exits_with_code_2_and_without_a_traceback() -> None:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 2
-    assert done.stderr.strip()
-    assert "Traceback" not in done.stderr
+    assert completed.returncode == 2
+    assert completed.stderr.strip()
+    assert "Traceback" not in completed.stderr

@@ -18,12 +18,12 @@ SOLUTIONS = DATA / "gsm8k-model-solutions.jsonl"
 RATINGS = {"gemma": DATA / "uniform40-trials-gemma.csv", "qwen": DATA / "uniform40-trials-qwen.csv"}
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
-async def ask_all(client: Client, asked: list[tuple[str, str, int | None]], in_flight: int = 32) -> list[Response]:
+async def ask_all(client: Client, questions: list[tuple[str, str, int | None]], in_flight: int = 32) -> list[Response]:
     """Return the responses to each (text, model, seed), in order."""
     gate = asyncio.Semaphore(in_flight)
 
@@ -31,10 +31,10 @@ async def ask_all(client: Client, asked: list[tuple[str, str, int | None]], in_f
         async with gate:
             return await client.ask(text, model, **({} if seed is None else {"seed": seed}))
 
-    return list(await asyncio.gather(*(ask(*one) for one in asked)))
+    return list(await asyncio.gather(*(ask(*one) for one in questions)))
 
 
-def last_number(text: str) -> float | None:
+def read_last_number(text: str) -> float | None:
     numbers = re.findall(r"-?\d[\d,]*(?:\.\d+)?", text)
     return float(numbers[-1].replace(",", "")) if numbers else None
 
@@ -49,13 +49,13 @@ def test_recorded_solutions_have_the_published_accuracy(tmp_path: Path, model: s
         for problem in problems
         for name in ("6b_finetuning", "6b_verification")
     ]
-    replay = write(tmp_path / "replay.jsonl", rows)
-    asked = [(f"Solve this.\n\n{problem['question']}\n\nEnd with the number.", model, None) for problem in problems]
+    replay = write_rows(tmp_path / "replay.jsonl", rows)
+    questions = [(f"Solve this.\n\n{problem['question']}\n\nEnd with the number.", model, None) for problem in problems]
 
     async def scene(client: Client) -> int:
-        responses = await ask_all(client, asked)
-        targets = [last_number(problem["ground_truth"]) for problem in problems]
-        return sum(last_number(one.content) == target for one, target in zip(responses, targets, strict=True))
+        responses = await ask_all(client, questions)
+        targets = [read_last_number(problem["ground_truth"]) for problem in problems]
+        return sum(read_last_number(one.content) == target for one, target in zip(responses, targets, strict=True))
 
     assert with_simulator(SimulatorConfig(replays=(replay,)), scene) == right
 
@@ -68,14 +68,14 @@ def test_recorded_solutions_have_the_published_accuracy(tmp_path: Path, model: s
 def test_recorded_trials_are_replayed_by_text_and_seed(tmp_path: Path, name: str, refused: int) -> None:
     with RATINGS[name].open(newline="") as lines:
         trials = list(csv.DictReader(lines))
-    replay = write(tmp_path / "replay.jsonl", [row_of(trial) for trial in trials])
-    asked = [
-        (f"Look at it.\n{subject(trial)}\nRate it.", f"lab/{trial['model']}", int(trial["sample_idx"]))
+    replay = write_rows(tmp_path / "replay.jsonl", [build_row(trial) for trial in trials])
+    questions = [
+        (f"Look at it.\n{describe_subject(trial)}\nRate it.", f"lab/{trial['model']}", int(trial["sample_idx"]))
         for trial in trials
     ]
 
     async def scene(client: Client) -> None:
-        responses = await ask_all(client, asked)
+        responses = await ask_all(client, questions)
         assert Counter(response.status for response in responses)[400] == refused
         for trial, response in zip(trials, responses, strict=True):
             if response.status == 200:
@@ -87,12 +87,12 @@ def test_recorded_trials_are_replayed_by_text_and_seed(tmp_path: Path, name: str
     with_simulator(SimulatorConfig(replays=(replay,)), scene)
 
 
-def subject(trial: dict[str, str]) -> str:
+def describe_subject(trial: dict[str, str]) -> str:
     return f"Image: {trial['image_id']}, {trial['dimension']}"
 
 
-def row_of(trial: dict[str, str]) -> dict[str, Any]:
-    row: dict[str, Any] = {"model": trial["model"], "text": subject(trial), "seed": int(trial["sample_idx"])}
+def build_row(trial: dict[str, str]) -> dict[str, Any]:
+    row: dict[str, Any] = {"model": trial["model"], "text": describe_subject(trial), "seed": int(trial["sample_idx"])}
     if trial["status"] != "done":
         return row | {"status": 400, "error": trial["error"]}
     tokens = {"prompt_tokens": int(trial["input_tokens"]), "completion_tokens": int(trial["output_tokens"])}

@@ -15,26 +15,26 @@ from runs_app.simulator.config import ConfigError
 from runs_app.simulator.recordings import Recordings
 from runs_app.simulator.request_parser import read_chat
 from runs_app.simulator.text_index import Haystack, TextIndex
-from tests.integration.simulator.http_client import IMAGE, IMAGE_SHA, Client, question, with_simulator
+from tests.integration.simulator.http_client import IMAGE, IMAGE_SHA, Client, make_question, with_simulator
 
 
-def recorded(*rows: dict[str, Any]) -> Recordings:
+def make_recordings(*rows: dict[str, Any]) -> Recordings:
     recordings = Recordings()
     for row in rows:
         recordings.add(row)
     return recordings
 
 
-def content(recordings: Recordings, text: str, model: str = "sim/a", **more: Any) -> str | None:
-    found = recordings.find(read_chat(json.dumps(question(text, model, **more)).encode()))
-    return None if found is None else found.content
+def find_content(recordings: Recordings, text: str, model: str = "sim/a", **more: Any) -> str | None:
+    recording = recordings.find(read_chat(json.dumps(make_question(text, model, **more)).encode()))
+    return None if recording is None else recording.content
 
 
-def sha(number: int) -> str:
+def hash_image(number: int) -> str:
     return hashlib.sha256(f"image {number}".encode()).hexdigest()
 
 
-def write(path: Path, *rows: dict[str, Any]) -> Path:
+def write_rows(path: Path, *rows: dict[str, Any]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -47,50 +47,50 @@ def test_the_most_specific_row_wins_in_any_order() -> None:
         {"model": "sim/a", "text": "valence", "image": IMAGE_SHA, "content": "model, text and image"},
         {"model": "sim/a", "text": "valence", "image": IMAGE_SHA, "seed": 7, "content": "all four"},
     )
-    for recordings in (recorded(*rows), recorded(*reversed(rows))):
-        assert content(recordings, "Rate the valence.", image=IMAGE, seed=7) == "all four"
-        assert content(recordings, "Rate the valence.", image=IMAGE, seed=8) == "model, text and image"
-        assert content(recordings, "Rate the valence.", image=b"another") == "model and text"
-        assert content(recordings, "Rate the arousal.") == "model"
-        assert content(recordings, "Rate the valence.", "sim/b") == "anything"
+    for recordings in (make_recordings(*rows), make_recordings(*reversed(rows))):
+        assert find_content(recordings, "Rate the valence.", image=IMAGE, seed=7) == "all four"
+        assert find_content(recordings, "Rate the valence.", image=IMAGE, seed=8) == "model, text and image"
+        assert find_content(recordings, "Rate the valence.", image=b"another") == "model and text"
+        assert find_content(recordings, "Rate the arousal.") == "model"
+        assert find_content(recordings, "Rate the valence.", "sim/b") == "anything"
 
 
 def test_an_image_takes_precedence_over_a_text_and_a_text_over_a_seed() -> None:
-    recordings = recorded(
+    recordings = make_recordings(
         {"seed": 7, "content": "seed"}, {"text": "valence", "content": "text"}, {"image": IMAGE_SHA, "content": "image"}
     )
-    assert content(recordings, "valence", image=IMAGE, seed=7) == "image"
-    assert content(recordings, "valence", seed=7) == "text"
-    assert content(recordings, "arousal", seed=7) == "seed"
+    assert find_content(recordings, "valence", image=IMAGE, seed=7) == "image"
+    assert find_content(recordings, "valence", seed=7) == "text"
+    assert find_content(recordings, "arousal", seed=7) == "seed"
 
 
 def test_the_longest_text_wins_and_a_whole_line_takes_precedence_over_a_part() -> None:
-    recordings = recorded(
+    recordings = make_recordings(
         {"text": "apples", "content": "short"},
         {"text": "How many apples?", "content": "long"},
         {"text": "pears", "content": "line"},
     )
-    assert content(recordings, "Ann has some. How many apples? Say.") == "long"
-    assert content(recordings, "Ann has apples.") == "short"
-    assert content(recordings, "Ann has apples.\npears\n") == "line"
+    assert find_content(recordings, "Ann has some. How many apples? Say.") == "long"
+    assert find_content(recordings, "Ann has apples.") == "short"
+    assert find_content(recordings, "Ann has apples.\npears\n") == "line"
 
 
 @pytest.mark.parametrize(("row", "asked"), [("openai/gpt-x", "gpt-x"), ("gpt-x", "openai/gpt-x"), ("a/b/c", "b/c")])
 def test_a_model_matches_with_and_without_its_provider(row: str, asked: str) -> None:
-    recordings = recorded({"model": row, "content": "found"})
-    assert content(recordings, "x", asked) == "found"
-    assert content(recordings, "x", "another") is None
+    recordings = make_recordings({"model": row, "content": "found"})
+    assert find_content(recordings, "x", asked) == "found"
+    assert find_content(recordings, "x", "another") is None
 
 
 def test_rows_with_equal_keys_are_replayed_in_file_order_and_the_last_repeats() -> None:
-    recordings = recorded(*({"text": "question", "content": word} for word in ("one", "two", "three")))
-    assert [content(recordings, "question") for _ in range(5)] == ["one", "two", "three", "three", "three"]
+    recordings = make_recordings(*({"text": "question", "content": word} for word in ("one", "two", "three")))
+    assert [find_content(recordings, "question") for _ in range(5)] == ["one", "two", "three", "three", "three"]
     recordings.restart()
-    assert content(recordings, "question") == "one"
+    assert find_content(recordings, "question") == "one"
 
 
 def test_a_request_without_a_recorded_answer_gets_a_404_with_a_message(tmp_path: Path) -> None:
-    path = write(tmp_path / "replay.jsonl", {"text": "known", "content": "yes"})
+    path = write_rows(tmp_path / "replay.jsonl", {"text": "known", "content": "yes"})
 
     async def scene(client: Client) -> None:
         assert (await client.ask("This is known.")).content == "yes"
@@ -103,7 +103,7 @@ def test_a_request_without_a_recorded_answer_gets_a_404_with_a_message(tmp_path:
 
 def test_a_row_sets_status_finish_reason_usage_and_latency(tmp_path: Path) -> None:
     usage = {"prompt_tokens": 511, "completion_tokens": 40, "total_tokens": 551, "cost": 8.754e-05}
-    path = write(
+    path = write_rows(
         tmp_path / "replay.jsonl",
         {"text": "cut short", "content": "half", "finish_reason": "length", "usage": usage, "latency_ms": 200},
         {"text": "refused", "status": 400, "error": "Provider returned error: data_inspection_failed"},
@@ -115,9 +115,9 @@ def test_a_row_sets_status_finish_reason_usage_and_latency(tmp_path: Path) -> No
         assert time.perf_counter() - started >= 0.2
         assert response.choice["finish_reason"] == "length"
         assert response.body["usage"] == usage
-        refused = await client.ask("refused")
-        assert refused.status == 400
-        assert "data_inspection_failed" in refused.body["error"]["message"]
+        refused_response = await client.ask("refused")
+        assert refused_response.status == 400
+        assert "data_inspection_failed" in refused_response.body["error"]["message"]
 
     with_simulator(SimulatorConfig(replays=(path,)), scene)
 
@@ -134,7 +134,7 @@ def test_a_fault_does_not_use_up_a_recorded_answer(tmp_path: Path) -> None:
         await client.post("/counters/reset", {})
         assert (await client.ask("question")).content == "one"
 
-    with_simulator(SimulatorConfig(replays=(write(tmp_path / "replay.jsonl", *rows),)), scene)
+    with_simulator(SimulatorConfig(replays=(write_rows(tmp_path / "replay.jsonl", *rows),)), scene)
 
 
 @pytest.mark.parametrize(
@@ -163,18 +163,26 @@ def test_rows_are_found_among_thousands() -> None:
         for number in range(1319)
     ]
     rows += [
-        {"model": "sim/v", "image": sha(number), "text": word, "seed": seed, "content": f"{word} {number} {seed}"}
+        {
+            "model": "sim/v",
+            "image": hash_image(number),
+            "text": word,
+            "seed": seed,
+            "content": f"{word} {number} {seed}",
+        }
         for number in range(40)
         for word in ("valence", "arousal")
         for seed in range(40)
     ]
-    recordings = recorded(*rows)
+    recordings = make_recordings(*rows)
     for number in range(0, 1319, 7):
-        assert content(recordings, f"Solve.\n\nQuestion {number}: how many? Think.", "sim/b") == f"sim/b {number}"
+        assert find_content(recordings, f"Solve.\n\nQuestion {number}: how many? Think.", "sim/b") == f"sim/b {number}"
     for number in range(40):
-        found = content(recordings, "Rate the arousal.", "sim/v", seed=number, image=f"image {number}".encode())
-        assert found == f"arousal {number} {number}"
-    assert content(recordings, "Rate the arousal.", "sim/v", seed=3, image=b"unknown") is None
+        recording = find_content(
+            recordings, "Rate the arousal.", "sim/v", seed=number, image=f"image {number}".encode()
+        )
+        assert recording == f"arousal {number} {number}"
+    assert find_content(recordings, "Rate the arousal.", "sim/v", seed=3, image=b"unknown") is None
 
 
 short = st.text(alphabet="ab c\n", max_size=40)
@@ -185,12 +193,12 @@ def test_the_index_finds_the_same_row_as_a_scan(texts: list[str], request_text: 
     index: TextIndex[int] = TextIndex()
     for number, text in enumerate(texts):
         index.set(text, number)
-    found = index.find(Haystack.of(request_text))
+    recording = index.find(Haystack.of(request_text))
     inside = [text.strip() for text in texts if text.strip() in request_text]
-    if found is None:
+    if recording is None:
         assert inside == []
     else:
         pieces = Haystack.of(request_text).pieces
         candidates = [text for text in inside if text in pieces] or inside
-        assert len(found[0]) == max(map(len, candidates))
-        assert found[0] in inside
+        assert len(recording[0]) == max(map(len, candidates))
+        assert recording[0] in inside

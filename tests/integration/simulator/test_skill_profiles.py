@@ -41,7 +41,7 @@ tasks:
 """
 
 
-def profiled(cases, task, profiles=PROFILES):
+def make_profiled_answerer(cases, task, profiles=PROFILES):
     """Return an answerer whose key contains these cases of a task."""
     key = AnswerKey()
     for params, case in cases:
@@ -56,15 +56,15 @@ def ask(models, text, model="sharp", **more):
     return truncate(Reply(models.answer(request).content), request.max_tokens)
 
 
-def some_cases(task, params, count):
+def draw_some_cases(task, params, count):
     return [(params, case) for case, _ in zip(draw_cases(task, params), range(count), strict=False)]
 
 
 @pytest.mark.parametrize("task", ["arithmetic", "boolean", "brackets", "cars", "dates", "letters", "movies", "objects",
                                   "sequence", "shapes", "shuffle", "sort", "tables"])  # fmt: skip
 def test_every_correct_or_wrong_answer_matches_the_answer_pattern_of_its_task(task):
-    cases = some_cases(task, {}, 60)
-    models = profiled(cases, task, {"even": {"*": {"start": 0, "tokens": 60}}})
+    cases = draw_some_cases(task, {}, 60)
+    models = make_profiled_answerer(cases, task, {"even": {"*": {"start": 0, "tokens": 60}}})
     rule = get_generator(task).answer
     readings = [(rule.read(ask(models, case.input, "even").content, case.choices), case) for _, case in cases]
     assert all(reading.valid for reading, _ in readings)
@@ -74,9 +74,9 @@ def test_every_correct_or_wrong_answer_matches_the_answer_pattern_of_its_task(ta
 
 def test_accuracy_is_the_skill_plus_correct_guesses():
     params = {"length": 6, "format": "T_F"}
-    cases = some_cases("boolean", params, 2000)
+    cases = draw_some_cases("boolean", params, 2000)
     distinct = list({case.input: (params, case) for _, case in cases}.values())
-    rule, models = get_generator("boolean").answer, profiled(distinct, "boolean")
+    rule, models = get_generator("boolean").answer, make_profiled_answerer(distinct, "boolean")
     right = sum(rule.is_correct(rule.read(ask(models, one.input, "dull").content, one.choices), one.target)
                 for _, one in distinct)  # fmt: skip
     skill = 1 / (1 + math.exp(-(1 - 0.15 * 6 - 1)))
@@ -89,23 +89,23 @@ def test_the_truncation_rate_matches_the_profile():
     limit = 100
     for length in (8, 16, 24):
         params = {"length": length}
-        cases = some_cases("arithmetic", params, 600)
-        models = profiled(cases, "arithmetic")
-        cut = sum(ask(models, case.input, max_tokens=limit).finish_reason == "length" for _, case in cases) / 600
+        cases = draw_some_cases("arithmetic", params, 600)
+        models = make_profiled_answerer(cases, "arithmetic")
+        share_cut = sum(ask(models, case.input, max_tokens=limit).finish_reason == "length" for _, case in cases) / 600
         expected = parse_profiles(PROFILES)["sharp"].truncation("arithmetic", params, limit)
-        assert abs(cut - expected) < 4 * math.sqrt(expected * (1 - expected) / 600) + 1e-9, length
+        assert abs(share_cut - expected) < 4 * math.sqrt(expected * (1 - expected) / 600) + 1e-9, length
     assert parse_profiles(PROFILES)["sharp"].truncation("arithmetic", {"length": 24}, limit) > 0.3
 
 
 def test_an_answer_has_the_drawn_number_of_tokens():
-    cases = some_cases("arithmetic", {"length": 8}, 50)
-    models = profiled(cases, "arithmetic", {"sharp": {"*": {"tokens": 80, "spread": 0}}})
+    cases = draw_some_cases("arithmetic", {"length": 8}, 50)
+    models = make_profiled_answerer(cases, "arithmetic", {"sharp": {"*": {"tokens": 80, "spread": 0}}})
     assert {count_tokens(ask(models, case.input).content) for _, case in cases} == {80}
 
 
 def test_a_repeated_request_gets_the_same_answer_and_another_seed_can_change_it():
-    cases = some_cases("arithmetic", {"length": 8}, 1)
-    models = profiled(cases, "arithmetic", {"sharp": {"*": {"start": 0, "tokens": 50}}})
+    cases = draw_some_cases("arithmetic", {"length": 8}, 1)
+    models = make_profiled_answerer(cases, "arithmetic", {"sharp": {"*": {"start": 0, "tokens": 50}}})
     text = cases[0][1].input
     assert ask(models, text).content == ask(models, text).content
     assert len({ask(models, text, seed=seed).content for seed in range(20)}) > 1
@@ -123,19 +123,19 @@ def test_a_repeated_request_gets_the_same_answer_and_another_seed_can_change_it(
 def test_an_invalid_profile_is_refused_with_its_key(content, named, tmp_path):
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(content))
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as caught:
         read_profiles(path)
-    assert str(refused.value) == f"{path}: {named}"
+    assert str(caught.value) == f"{path}: {named}"
 
 
-def build(count):
+def build_dataset(count):
     text = SPACE.replace("60", str(count))
     dataset = create_parametric_dataset(resolve_space(read_space(text)), SpaceFiles(text), slug="recovery", by="test")
     factories.approve(dataset)
     return dataset
 
 
-def design(dataset):
+def design_experiment(dataset):
     return factories.make_experiment(
         "recovery",
         dataset=dataset,
@@ -146,34 +146,34 @@ def design(dataset):
 
 
 @pytest.fixture
-def small(db):
-    return design(build(1))
+def small_experiment(db):
+    return design_experiment(build_dataset(1))
 
 
 @pytest.fixture
-def recovered(db):
-    """A graded experiment over a space, answered by two models with profiles, with at most 120 tokens per answer."""
-    dataset = build(60)
+def recovered_experiment(db):
+    """Return a graded experiment over a space, answered by two models with profiles within 120 tokens."""
+    dataset = build_dataset(60)
     key = AnswerKey()
     for row in iterate_answer_key(dataset):
         key.add(row)
     models = Answerer(3, {}, key, profiles=parse_profiles(PROFILES))
-    made = design(dataset)
+    made = design_experiment(dataset)
     for run in factories.make_runs(made, status="done"):
         name = run.condition.model.model
-        factories.plan_trials(run, answer=lambda item, *_, name=name: stored(ask(models, item.input, name,
+        factories.plan_trials(run, answer=lambda item, *_, name=name: build_stored_fields(ask(models, item.input, name,
                                                                                  max_tokens=120)))  # fmt: skip
     grade(made, by="test")
     return made
 
 
-def stored(reply):
+def build_stored_fields(reply):
     return {"answer": reply.content, "finish_reason": reply.finish_reason, "truncated": reply.finish_reason == "length",
             "output_tokens": count_tokens(reply.content)}  # fmt: skip
 
 
 @pytest.mark.slow
-def test_the_intervals_of_an_experiment_cover_the_true_surface(recovered, tmp_path, capsys):
+def test_the_intervals_of_an_experiment_cover_the_true_surface(recovered_experiment, tmp_path, capsys):
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(PROFILES))
     assert Trial.objects.filter(truncated=True).exists()
@@ -188,7 +188,7 @@ def test_the_intervals_of_an_experiment_cover_the_true_surface(recovered, tmp_pa
         assert abs(row["truncated"] - row["truncation"]) < 4.5 * math.sqrt(max(row["truncation"], 0.02) / n)
 
 
-def test_the_true_surface_is_printed_for_each_point_of_a_dataset(small, tmp_path, capsys):
+def test_the_true_surface_is_printed_for_each_point_of_a_dataset(small_experiment, tmp_path, capsys):
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(PROFILES))
     call_command("skill_surface", path, "--dataset", "recovery@1", "--max-tokens", "120", "--format", "json")
@@ -199,19 +199,19 @@ def test_the_true_surface_is_printed_for_each_point_of_a_dataset(small, tmp_path
     assert truth["dull", "shuffle", "length 3"] == pytest.approx(1 / (1 + math.exp(-0.7)))
 
 
-def test_a_profile_without_a_model_of_the_experiment_is_refused(small, tmp_path):
+def test_a_profile_without_a_model_of_the_experiment_is_refused(small_experiment, tmp_path):
     path = tmp_path / "profile.json"
     path.write_text('{"other": {"*": {}}}')
     with pytest.raises(CommandError, match="no case of a parametric task matches a model"):
         call_command("skill_surface", path, "--experiment", "recovery")
 
 
-def test_the_answer_key_of_a_dataset_is_read_by_the_provider(small, tmp_path, capsys):
+def test_the_answer_key_of_a_dataset_is_read_by_the_provider(small_experiment, tmp_path, capsys):
     call_command("dataset", "answers", "recovery")
     path = tmp_path / "answers.jsonl"
     path.write_text(capsys.readouterr().out)
     key = AnswerKey.read([path])
-    item = small.dataset.items.get(key="shuffle_length-6-0")
+    item = small_experiment.dataset.items.get(key="shuffle_length-6-0")
     request = read_chat(json.dumps({"model": "a", "messages": [{"role": "user", "content": item.input}]}).encode())
     _, case = key.find_case(request)
     assert (case.target, case.task, case.params) == (item.target, "shuffle", {"length": 6})

@@ -13,7 +13,7 @@ from grading_app.export.snapshot_check import SCHEMA, SnapshotFileError, verify
 from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.models import Experiment, Trial
 from tests import factories
-from tests.integration.study_import.test_snapshot_import import parts, rewritten
+from tests.integration.study_import.test_snapshot_import import read_parts, write_forged_copy
 
 pytestmark = pytest.mark.django_db
 RECORDED = Path(__file__).parent / "snapshots" / f"schema-{SCHEMA}.zip"
@@ -32,20 +32,20 @@ def media(settings, tmp_path):
 def test_a_file_with_one_changed_byte_is_refused_or_has_the_same_content(owner, tmp_path):
     """Accept equal content, because some bytes of a zip, such as the times of its parts, are not content."""
     path, original, chance = tmp_path / "flipped.zip", RECORDED.read_bytes(), random.Random(7)
-    refused = 0
+    n_refused = 0
     for _ in range(150):
-        at = chance.randrange(len(original))
+        offset = chance.randrange(len(original))
         changed = bytearray(original)
-        changed[at] ^= 1 << chance.randrange(8)
+        changed[offset] ^= 1 << chance.randrange(8)
         path.write_bytes(changed)
         try:
             verdict = verify(path)
         except SnapshotFileError:
-            refused += 1
+            n_refused += 1
         else:
-            refused += bool(verdict.problems)
+            n_refused += bool(verdict.problems)
             assert verdict.problems or verdict.content == verify(RECORDED).content
-    assert refused > 100
+    assert n_refused > 100
 
 
 @pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.99])
@@ -77,8 +77,8 @@ def test_a_part_that_zipfile_cannot_open_is_refused_with_a_message(owner, tmp_pa
 def test_a_part_that_exceeds_its_declared_size_is_refused(owner, tmp_path):
     """Use a zip bomb that hides its size: the reader stops at the size in the directory."""
     content = bytearray(RECORDED.read_bytes())
-    at = content.index(b"PK\x01\x02") + 24
-    content[at : at + 4] = (10).to_bytes(4, "little")
+    offset = content.index(b"PK\x01\x02") + 24
+    content[offset : offset + 4] = (10).to_bytes(4, "little")
     path = tmp_path / "bomb.zip"
     path.write_bytes(content)
     with pytest.raises(SnapshotFileError):
@@ -87,15 +87,15 @@ def test_a_part_that_exceeds_its_declared_size_is_refused(owner, tmp_path):
 
 
 def test_a_newer_schema_asks_for_an_update_despite_a_different_card_format(owner, tmp_path):
-    card = parts(RECORDED)["study-card.md"] + b"A line of a newer version.\n"
+    card = read_parts(RECORDED)["study-card.md"] + b"A line of a newer version.\n"
     newer = f'{{"schema": {SCHEMA + 1}}}'.encode()
-    path = rewritten(RECORDED, tmp_path, **{"study-card.md": card, "schema.json": newer})
+    path = write_forged_copy(RECORDED, tmp_path, **{"study-card.md": card, "schema.json": newer})
     with pytest.raises(SnapshotFileError, match=f"has schema {SCHEMA + 1}, of a newer version; update this site"):
         import_snapshot(path, owner)
-    shown = io.StringIO()
+    output = io.StringIO()
     with pytest.raises(CommandError):
-        call_command("verify_snapshot", str(path), stdout=shown)
-    assert f"schema.json: schema {SCHEMA + 1} is newer than this site's {SCHEMA}; update this site" in shown.getvalue()
+        call_command("verify_snapshot", str(path), stdout=output)
+    assert f"schema.json: schema {SCHEMA + 1} is newer than this site's {SCHEMA}; update this site" in output.getvalue()
 
 
 def test_a_zip_that_is_not_a_snapshot_is_refused(owner, tmp_path):

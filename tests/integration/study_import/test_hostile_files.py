@@ -13,6 +13,7 @@ from grading_app.study_import import importers
 from grading_app.study_import.importers import FORMATS, read_study
 from runs_app.models import Experiment, Trial
 from tests import factories
+from tests.integration.study_import.import_command import import_refused_study
 
 pytestmark = pytest.mark.django_db
 LOGS = Path(__file__).parent / "logs"
@@ -24,15 +25,11 @@ def owner():
     return factories.make_user("owner", superuser=True)
 
 
-def refused(path):
-    with pytest.raises(CommandError) as raised:
-        call_command("import_study", str(path), "--name", "study")
-    assert raised.value.returncode == 2
-    assert not Experiment.objects.exists()
-    return str(raised.value)
+def import_hostile_study(path):
+    return import_refused_study(path, "--name", "study")
 
 
-def zipped(path, members):
+def write_zip(path, members):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
             archive.writestr(name, content)
@@ -46,7 +43,7 @@ def test_every_format_states_what_an_upload_must_contain():
 
 
 def test_a_zipped_folder_is_read_like_the_folder(tmp_path):
-    path = zipped(tmp_path / "pilot.zip", {"results/trials.csv": TRIALS})
+    path = write_zip(tmp_path / "pilot.zip", {"results/trials.csv": TRIALS})
     call_command("import_study", str(path))
     assert Experiment.objects.get().slug == "results"
     assert Trial.objects.get().rating == 6
@@ -55,7 +52,7 @@ def test_a_zipped_folder_is_read_like_the_folder(tmp_path):
 
 
 def test_unpacked_files_are_deleted_with_the_study(tmp_path):
-    study = read_study(zipped(tmp_path / "pilot.zip", {"trials.csv": TRIALS}))
+    study = read_study(write_zip(tmp_path / "pilot.zip", {"trials.csv": TRIALS}))
     folder = study.scratch[0].path
     assert len(list(study.trials())) == 1
     del study
@@ -66,14 +63,18 @@ def test_unpacked_files_are_deleted_with_the_study(tmp_path):
 def test_an_archive_with_paths_outside_itself_is_refused(tmp_path, name):
     inside = tmp_path / "uploads"
     inside.mkdir()
-    assert "names a file outside itself" in refused(zipped(inside / "pilot.zip", {name: TRIALS}))
+    assert "names a file outside itself" in import_refused_study(
+        write_zip(inside / "pilot.zip", {name: TRIALS}), "--name", "study"
+    )
     assert not (tmp_path / "trials.csv").exists()
 
 
 def test_a_link_in_an_archive_is_refused(tmp_path):
     link = zipfile.ZipInfo("trials.csv")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
-    assert "'trials.csv' in the archive is a link" in refused(zipped(tmp_path / "pilot.zip", {link: "/etc/passwd"}))
+    assert "'trials.csv' in the archive is a link" in import_refused_study(
+        write_zip(tmp_path / "pilot.zip", {link: "/etc/passwd"}), "--name", "study"
+    )
 
 
 def test_a_link_that_leaves_its_folder_is_refused(tmp_path):
@@ -81,31 +82,31 @@ def test_a_link_that_leaves_its_folder_is_refused(tmp_path):
     folder.mkdir()
     (tmp_path / "secret.csv").write_text(TRIALS)
     (folder / "trials.csv").symlink_to(tmp_path / "secret.csv")
-    assert "trials.csv: a link to a place outside the folder" in refused(folder)
+    assert "trials.csv: a link to a place outside the folder" in import_hostile_study(folder)
 
 
 def test_a_file_that_unpacks_to_many_times_its_size_is_refused(tmp_path):
-    bomb = zipped(tmp_path / "pilot.zip", {"trials.csv": TRIALS + "0" * 20_000_000})
-    assert "unpacks to more than 200 times its size" in refused(bomb)
+    bomb = write_zip(tmp_path / "pilot.zip", {"trials.csv": TRIALS + "0" * 20_000_000})
+    assert "unpacks to more than 200 times its size" in import_hostile_study(bomb)
 
 
 def test_an_archive_that_exceeds_its_declared_size_is_refused(tmp_path):
-    path = zipped(tmp_path / "pilot.zip", {"trials.csv": TRIALS})
+    path = write_zip(tmp_path / "pilot.zip", {"trials.csv": TRIALS})
     content = bytearray(path.read_bytes())
     size = len(TRIALS).to_bytes(4, "little")
     content[:] = content.replace(size, (10).to_bytes(4, "little"))
     path.write_bytes(content)
-    assert "'trials.csv' in the archive cannot be unpacked" in refused(path)
+    assert "'trials.csv' in the archive cannot be unpacked" in import_hostile_study(path)
 
 
 def test_a_folder_with_too_many_files_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(importers, "LIMITS", type("Few", (), {"zip_members": 1}))
     for name in ("trials", "more"):
         (tmp_path / f"{name}.csv").write_text(TRIALS)
-    assert "more than 1 files" in refused(tmp_path)
+    assert "more than 1 files" in import_hostile_study(tmp_path)
 
 
-def sums(**change):
+def write_sums(**change):
     """Write an inspect_ai JSON log of one sample, with changes to the sample."""
     sample = {"id": "a", "epoch": 1, "input": "1 + 1", "target": "2", "output": {"choices": []}} | change
     return {"version": 2, "status": "success", "eval": {"task": "sums", "model": "mock/m"}, "samples": [sample]}
@@ -127,8 +128,8 @@ def sums(**change):
 )
 def test_a_value_of_the_wrong_type_is_refused_with_its_location(tmp_path, change):
     path = tmp_path / "sums.json"
-    path.write_text(json.dumps(sums(**change)))
-    assert "sums.json, sample 1: cannot be read" in refused(path)
+    path.write_text(json.dumps(write_sums(**change)))
+    assert "sums.json, sample 1: cannot be read" in import_hostile_study(path)
 
 
 @pytest.mark.parametrize(
@@ -146,31 +147,31 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_location(tmp_path, change
 )
 def test_a_value_that_the_database_cannot_store_is_refused_with_its_location(tmp_path, change, message):
     path = tmp_path / "sums.json"
-    path.write_text(json.dumps(sums(**change)))
-    assert message in refused(path)
+    path.write_text(json.dumps(write_sums(**change)))
+    assert message in import_hostile_study(path)
 
 
 def test_a_log_whose_samples_are_not_objects_is_refused(tmp_path):
     path = tmp_path / "sums.json"
-    path.write_text(json.dumps(sums() | {"samples": ["text"]}))
-    assert "sums.json, sample 1: not an object" in refused(path)
+    path.write_text(json.dumps(write_sums() | {"samples": ["text"]}))
+    assert "sums.json, sample 1: not an object" in import_hostile_study(path)
 
 
 def test_a_csv_cell_of_megabytes_is_refused_with_its_row(tmp_path):
     path = tmp_path / "trials.csv"
     path.write_text(TRIALS + f"run,Cat 1,valence,1,done,6,1,{'x' * 3_000_000}\n")
-    assert "trials.csv, after row 2: field larger than field limit" in refused(path)
+    assert "trials.csv, after row 2: field larger than field limit" in import_hostile_study(path)
 
 
 def test_a_binary_csv_file_is_refused_with_its_row(tmp_path):
     path = tmp_path / "trials.csv"
     path.write_bytes(TRIALS.encode() + b"run,Cat 1,valence,1,done,6,1,\xff\xfe\n")
-    assert "trials.csv, after row" in refused(path)
+    assert "trials.csv, after row" in import_hostile_study(path)
 
 
 def test_two_providers_of_one_model_are_two_models(tmp_path):
     for name in ("one", "two"):
-        log = sums() | {"eval": {"task": "sums", "model": f"{name}/small"}}
+        log = write_sums() | {"eval": {"task": "sums", "model": f"{name}/small"}}
         (tmp_path / f"{name}.json").write_text(json.dumps(log))
     call_command("import_study", str(tmp_path), "--name", "study")
     models = Experiment.objects.get().language_models.values_list("model", flat=True)
@@ -189,13 +190,13 @@ def test_two_providers_of_one_model_are_two_models(tmp_path):
 def test_an_invalid_row_is_refused_with_its_number(tmp_path, row, message):
     path = tmp_path / "trials.csv"
     path.write_text(f"{TRIALS}{row}\n")
-    assert message in refused(path)
+    assert message in import_hostile_study(path)
 
 
 def test_a_missing_column_is_reported_without_a_selected_format(tmp_path):
     path = tmp_path / "trials.csv"
     path.write_text(TRIALS.replace(",rating,", ",rank,"))
-    assert "trials.csv: the header has no column rating" in refused(path)
+    assert "trials.csv: the header has no column rating" in import_hostile_study(path)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,7 @@ def test_an_empty_file_or_folder_is_refused_with_a_message(tmp_path, name, conte
         path.mkdir(parents=True)
     else:
         path.write_text(content)
-    assert message in refused(tmp_path / name.split("/")[0])
+    assert message in import_hostile_study(tmp_path / name.split("/")[0])
 
 
 def test_integers_that_pandas_wrote_as_floats_are_read(tmp_path):
@@ -227,7 +228,7 @@ def test_integers_that_pandas_wrote_as_floats_are_read(tmp_path):
 
 def test_unrelated_files_beside_a_study_are_reported_as_skipped(tmp_path, capsys):
     (tmp_path / "trials.csv").write_text(TRIALS)
-    (tmp_path / "sums.json").write_text(json.dumps(sums()))
+    (tmp_path / "sums.json").write_text(json.dumps(write_sums()))
     call_command("import_study", str(tmp_path), "--name", "mixed")
     assert "Files of inspect_ai are here, too. They are not taken." in capsys.readouterr().out
 
@@ -246,7 +247,7 @@ def test_a_wrong_format_is_refused_with_its_requirements(tmp_path):
 
 def test_scorers_with_similar_names_keep_separate_scores(tmp_path):
     path = tmp_path / "sums.json"
-    path.write_text(json.dumps(sums(scores={"my score": {"value": 1}, "my-score": {"value": 0}})))
+    path.write_text(json.dumps(write_sums(scores={"my score": {"value": 1}, "my-score": {"value": 0}})))
     for _ in range(2):
         call_command("import_study", str(path), "--name", "study")
     assert sorted(Grading.objects.values_list("score", flat=True)) == [0, 1]

@@ -24,7 +24,7 @@ FEW, MANY = 400, 2400
 MAX_BYTES_EACH = 80  # A dict entry with an identity as its key needs more than 160 bytes.
 
 
-def study_of(trials):
+def build_study(trials):
     """Return a study of five items with enough repetitions for this many trials, generated lazily."""
 
     def read():
@@ -39,8 +39,8 @@ def study_of(trials):
     return Study("memory", "reasonscape", items, [StudyCondition("only", "m", "vendor/m")], read)
 
 
-def peak_of(work):
-    """Return the largest number of bytes that Python held during the work, beyond those from before."""
+def measure_peak(work):
+    """Return the peak number of bytes that Python allocated during the work."""
     tracemalloc.start()
     try:
         work()
@@ -67,11 +67,11 @@ def test_the_writer_holds_only_one_batch_of_trials(monkeypatch, again):
     monkeypatch.setattr(connection.connection, "prepare_threshold", None)
     owner = factories.make_user("owner")
     peaks = []
-    write_study(study_of(50), "warm", owner)  # Loads the imports and caches of the first call.
+    write_study(build_study(50), "warm", owner)  # Loads the imports and caches of the first call.
     for trials in (FEW, MANY):
         if again:
-            write_study(study_of(trials), f"study-{trials}", owner)
-        peaks.append(peak_of(lambda trials=trials: write_study(study_of(trials), f"study-{trials}", owner)))
+            write_study(build_study(trials), f"study-{trials}", owner)
+        peaks.append(measure_peak(lambda trials=trials: write_study(build_study(trials), f"study-{trials}", owner)))
         assert Trial.objects.filter(run__experiment__slug=f"study-{trials}").count() == trials
     assert_flat(*peaks)
 
@@ -79,19 +79,19 @@ def test_the_writer_holds_only_one_batch_of_trials(monkeypatch, again):
 def test_a_batch_looks_up_only_its_own_trials(monkeypatch):
     monkeypatch.setattr(writer, "BATCH", 4)
     owner = factories.make_user("owner")
-    report = write_study(study_of(10), "study", owner)
+    report = write_study(build_study(10), "study", owner)
     assert (report.trials, report.skipped, report.gradings) == (10, 0, 10)
-    found = []
+    peaks = []
     look_up = trial_rows._find_stored_trials
 
-    def count(trials):
+    def count_stored(trials):
         stored = look_up(trials)
-        found.append((len(trials), len(stored)))
+        peaks.append((len(trials), len(stored)))
         return stored
 
-    monkeypatch.setattr(trial_rows, "_find_stored_trials", count)
-    report = write_study(study_of(13), "study", owner)
-    assert found == [(4, 4), (4, 4), (4, 2), (1, 0)]
+    monkeypatch.setattr(trial_rows, "_find_stored_trials", count_stored)
+    report = write_study(build_study(13), "study", owner)
+    assert peaks == [(4, 4), (4, 4), (4, 2), (1, 0)]
     assert (report.trials, report.skipped, report.gradings) == (3, 10, 3)
     assert (Trial.objects.count(), Grading.objects.count()) == (13, 13)
     assert Experiment.objects.get().samples == 3
@@ -99,7 +99,7 @@ def test_a_batch_looks_up_only_its_own_trials(monkeypatch):
 
 def test_long_answers_make_shorter_batches(monkeypatch):
     monkeypatch.setattr(writer, "BATCH_CHARS", 24)
-    lengths = [len(batch) for batch in writer._split_batches(study_of(7).trials())]
+    lengths = [len(batch) for batch in writer._split_batches(build_study(7).trials())]
     assert lengths == [3, 3, 1]
 
 
@@ -134,6 +134,6 @@ def test_a_reader_holds_one_trial_at_a_time(tmp_path, write):
         folder = tmp_path / str(trials)
         folder.mkdir()
         write(folder, trials)
-        peaks.append(peak_of(lambda folder=folder: drain(folder)))
+        peaks.append(measure_peak(lambda folder=folder: drain(folder)))
     assert sum(1 for _ in read_study(folder).trials()) == MANY
     assert_flat(*peaks[1:])

@@ -27,7 +27,7 @@ from runs_app.models import Experiment, Trial
 from runs_app.taskqueue.task_payloads import FUNCTIONS
 from tests import factories
 from tests.factories.files import archive, upload
-from tests.integration.dataset_pages.conftest import do_now
+from tests.integration.dataset_pages.conftest import run_task_now
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ ITEMS = "image_id,human_valence_mean,Category\nCat 1,6.1,Animal\nWall 2,3.9,Obje
 @pytest.fixture(autouse=True)
 def worker(monkeypatch):
     """Run each task as soon as it is enqueued."""
-    monkeypatch.setattr("django_q.tasks.async_task", do_now)
+    monkeypatch.setattr("django_q.tasks.async_task", run_task_now)
 
 
 @pytest.fixture(autouse=True)
@@ -65,16 +65,16 @@ def send(client, *files, upload_token="", **entries):
     return client.post(reverse("study_import_new"), {**content, **entries, "upload": upload_token})
 
 
-def trials(text=HEAD + ROWS):
+def build_trials_file(text=HEAD + ROWS):
     return upload(text, "trials.csv")
 
 
-def token_of(address):
+def get_token(address):
     return address.rstrip("/").rpartition("/")[2]
 
 
 def test_a_study_is_checked_and_imported_and_its_results_page_opens(member, researcher):
-    address = send(member, trials(), upload(ITEMS, "images.csv"), slug="pilot").url
+    address = send(member, build_trials_file(), upload(ITEMS, "images.csv"), slug="pilot").url
     page = page_text(member.get(address))
     assert "This study can be imported." in page
     assert "<dt>Trials</dt><dd>2</dd>" in page
@@ -92,14 +92,14 @@ def test_a_study_is_checked_and_imported_and_its_results_page_opens(member, rese
 
 
 def test_an_error_names_its_row_and_keeps_the_files_for_the_next_attempt(member):
-    address = send(member, trials(HEAD + ROWS.replace("done,6", "done,9")), slug="pilot").url
+    address = send(member, build_trials_file(HEAD + ROWS.replace("done,6", "done,9")), slug="pilot").url
     page = page_text(member.get(address))
     assert "These files cannot be imported." in page
     assert "trials.csv, row 2: rating 9 is not on the scale from 1 to 7" in page
     assert "Import study" not in page
     member.post(address, {"import": "1"})
     assert not Experiment.objects.exists()
-    form = page_text(member.get(reverse("study_import_new"), {"upload": token_of(address)}))
+    form = page_text(member.get(reverse("study_import_new"), {"upload": get_token(address)}))
     assert "Already uploaded: <strong>trials.csv</strong>" in form
     assert 'value="pilot"' in form
 
@@ -107,33 +107,33 @@ def test_an_error_names_its_row_and_keeps_the_files_for_the_next_attempt(member)
 @pytest.mark.slow
 def test_a_name_in_use_can_be_changed_without_a_new_upload(member):
     factories.make_dataset("taken")
-    address = send(member, trials(), slug="taken").url
+    address = send(member, build_trials_file(), slug="taken").url
     assert "the dataset taken exists: choose another name" in page_text(member.get(address))
-    again = send(member, upload_token=token_of(address), slug="free").url
-    assert again == address
+    second_address = send(member, upload_token=get_token(address), slug="free").url
+    assert second_address == address
     assert "This study can be imported." in page_text(member.get(address))
     member.post(address, {"import": "1"})
     assert Experiment.objects.get().slug == "free"
 
 
 def test_an_invalid_entry_keeps_the_files_and_the_other_entries(member):
-    page = page_text(send(member, trials(), slug="pilot", format="unknown", upload_token=""))
+    page = page_text(send(member, build_trials_file(), slug="pilot", format="unknown", upload_token=""))
     assert "Already uploaded: <strong>trials.csv</strong>" in page
     assert 'value="pilot"' in page
 
 
 @pytest.mark.slow
 def test_new_files_replace_all_earlier_files(member):
-    first = send(member, trials(), upload(ITEMS, "images.csv")).url
-    second = send(member, trials(), upload_token=token_of(first), slug="pilot").url
-    assert member.get(first).status_code == 404
-    assert "2 images have no human means." in page_text(member.get(second))
+    first_address = send(member, build_trials_file(), upload(ITEMS, "images.csv")).url
+    second_address = send(member, build_trials_file(), upload_token=get_token(first_address), slug="pilot").url
+    assert member.get(first_address).status_code == 404
+    assert "2 images have no human means." in page_text(member.get(second_address))
 
 
 @pytest.mark.slow
 def test_answers_can_be_imported_for_an_existing_dataset(member):
     dataset = factories.make_dataset("images", [{"key": "Cat 1"}, {"key": "Wall 2"}], approved=True)
-    address = send(member, trials(), slug="pilot", dataset=dataset.pk).url
+    address = send(member, build_trials_file(), slug="pilot", dataset=dataset.pk).url
     assert f"Texts, categories and norms are those of {dataset}" in page_text(member.get(address))
     member.post(address, {"import": "1"})
     assert Experiment.objects.get().dataset == dataset
@@ -143,17 +143,17 @@ def test_answers_can_be_imported_for_an_existing_dataset(member):
 @pytest.mark.slow
 def test_answers_to_items_missing_from_the_dataset_are_refused(member):
     dataset = factories.make_dataset("images", [{"key": "Cat 1"}], approved=True)
-    address = send(member, trials(), slug="pilot", dataset=dataset.pk).url
+    address = send(member, build_trials_file(), slug="pilot", dataset=dataset.pk).url
     assert f"the dataset {dataset} has no item &#x27;Wall 2&#x27;" in page_text(member.get(address))
 
 
 @pytest.mark.slow
 def test_importing_the_same_files_again_adds_nothing(member):
     for _ in range(2):
-        address = send(member, trials(), slug="pilot").url
+        address = send(member, build_trials_file(), slug="pilot").url
         member.post(address, {"import": "1"})
     assert Trial.objects.count() == 2
-    address = send(member, trials(), slug="pilot").url
+    address = send(member, build_trials_file(), slug="pilot").url
     assert "<dt>Trials that are here already</dt><dd>2</dd>" in page_text(member.get(address))
 
 
@@ -170,11 +170,13 @@ def test_the_limited_process_returns_exactly_what_the_format_reads(name, tmp_pat
     path = SOURCES / name
     if name.endswith(".zip"):
         path = Path(shutil.make_archive(str(tmp_path / "itemeval"), "zip", SOURCES / "itemeval"))
-    here, there = read_study(path), read_study_upload({"study-1": FileToRead(path, path.name)}, "").study
-    assert list(there.trials()) == list(here.trials())
+    from_command, from_upload = read_study(path), read_study_upload({"study-1": FileToRead(path, path.name)}, "").study
+    assert list(from_upload.trials()) == list(from_command.trials())
     for one in fields(Study):
         if one.name not in ("trials", "scratch"):
-            assert to_json_value(getattr(there, one.name)) == to_json_value(getattr(here, one.name)), one.name
+            assert to_json_value(getattr(from_upload, one.name)) == to_json_value(getattr(from_command, one.name)), (
+                one.name
+            )
 
 
 @pytest.mark.slow
@@ -184,18 +186,18 @@ def test_a_run_config_becomes_a_draft_on_the_selected_dataset(member, researcher
     config = (
         "name: gemma pilot\nprovider: openrouter\nmodel: openrouter/google/gemma\nimage_set: pilot_30\nmax_tokens: 99\n"
     )
-    refused = page_text(member.get(send(member, upload(config, "run.yaml"), dataset=dataset.pk).url))
-    assert "These files cannot be imported." in refused
-    assert "you may not" in refused
+    page = page_text(member.get(send(member, upload(config, "run.yaml"), dataset=dataset.pk).url))
+    assert "These files cannot be imported." in page
+    assert "you may not" in page
     researcher.groups.add(Group.objects.get(name=permissions.OPERATOR))
     User.objects.filter(pk=researcher.pk).update(is_superuser=True)
     address = send(member, upload(config, "run.yaml"), dataset=dataset.pk).url
     assert "Design of OASIS-LLM" in page_text(member.get(address))
     assert not Experiment.objects.exists()
     member.post(address, {"import": "1"})
-    made = Experiment.objects.get()
-    assert (made.status, made.dataset, made.owner) == ("draft", dataset, researcher)
-    assert member.get(address).url == made.get_absolute_url()
+    experiment = Experiment.objects.get()
+    assert (experiment.status, experiment.dataset, experiment.owner) == ("draft", dataset, researcher)
+    assert member.get(address).url == experiment.get_absolute_url()
 
 
 @pytest.mark.slow
@@ -210,8 +212,13 @@ def test_a_zip_of_a_configuration_with_its_prompt_becomes_a_draft(member, resear
     assert "Design of itemeval" in report
     assert "The tool gives judges no scale" in report
     member.post(address, {"import": "1"})
-    made = Experiment.objects.get()
-    assert (made.status, made.dataset, made.prompts.count(), made.scorers) == ("draft", dataset, 2, ["numeric"])
+    experiment = Experiment.objects.get()
+    assert (experiment.status, experiment.dataset, experiment.prompts.count(), experiment.scorers) == (
+        "draft",
+        dataset,
+        2,
+        ["numeric"],
+    )
 
 
 @pytest.mark.slow
@@ -243,14 +250,14 @@ def test_a_hostile_or_unknown_archive_is_refused_with_a_message(member, files, m
 
 
 def test_a_text_that_the_database_refuses_is_reported_as_a_problem(member):
-    address = send(member, trials(HEAD + ROWS.replace("six", "s\0x")), slug="pilot").url
+    address = send(member, build_trials_file(HEAD + ROWS.replace("six", "s\0x")), slug="pilot").url
     assert "NUL" in page_text(member.get(address))
     assert not Experiment.objects.exists()
 
 
 def test_an_upload_above_the_size_limit_is_refused(member, monkeypatch):
     monkeypatch.setattr("grading_app.forms.study_import.get_most_bytes", lambda part: 10)
-    assert "Import them with `manage.py import_study`" in page_text(send(member, trials()))
+    assert "Import them with `manage.py import_study`" in page_text(send(member, build_trials_file()))
     assert not list(pending_uploads._uploads_folder().glob("*/*"))
 
 
@@ -258,7 +265,7 @@ def test_the_web_process_never_reads_a_study(member, monkeypatch):
     queued = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda function, *args, **how: queued.append((function, args)))
     monkeypatch.setattr(limited_reader, "_run_task", None)
-    page = page_text(member.get(send(member, trials()).url))
+    page = page_text(member.get(send(member, build_trials_file()).url))
     assert "Waiting for a worker" in page
     assert 'hx-trigger="every 1s"' in page
     assert [function for function, _ in queued] == [TASK]
@@ -268,8 +275,8 @@ def test_the_web_process_never_reads_a_study(member, monkeypatch):
 
 @pytest.mark.slow
 def test_uploads_of_other_users_and_dataset_uploads_are_not_found(member, client):
-    address = send(member, trials(), slug="pilot").url
-    assert member.get(reverse("dataset_import", args=[token_of(address)])).status_code == 404
+    address = send(member, build_trials_file(), slug="pilot").url
+    assert member.get(reverse("dataset_import", args=[get_token(address)])).status_code == 404
     client.force_login(factories.make_user("other", permissions.RESEARCHER))
     assert client.get(address).status_code == 404
     assert client.post(address, {"import": "1"}).status_code == 404
@@ -280,12 +287,12 @@ def test_uploads_of_other_users_and_dataset_uploads_are_not_found(member, client
 def test_users_who_cannot_create_experiments_cannot_import_studies(client, role):
     client.force_login(factories.make_user("reader", role))
     assert client.get(reverse("study_import_new")).status_code == 404
-    assert send(client, trials()).status_code == 404
+    assert send(client, build_trials_file()).status_code == 404
 
 
 @pytest.mark.slow
 def test_a_discarded_upload_is_deleted(member):
-    address = send(member, trials()).url
+    address = send(member, build_trials_file()).url
     assert member.post(address, {"discard": "1"}).url == reverse("study_import_new")
     assert member.get(address).status_code == 404
 
@@ -321,10 +328,10 @@ def test_a_snapshot_import_reports_names_in_use_and_overwrites_nothing(member, s
 
 @pytest.mark.slow
 def test_a_changed_or_truncated_snapshot_is_refused(member, snapshot, tmp_path):
-    with zipfile.ZipFile(snapshot) as known, zipfile.ZipFile(tmp_path / "forged.zip", "w") as forged:
-        for name in known.namelist():
+    with zipfile.ZipFile(snapshot) as original, zipfile.ZipFile(tmp_path / "forged.zip", "w") as forged:
+        for name in original.namelist():
             forged.writestr(
-                name, known.read(name).replace(b"first", b"other") if name == "names.json" else known.read(name)
+                name, original.read(name).replace(b"first", b"other") if name == "names.json" else original.read(name)
             )
     page = page_text(member.get(send_snapshot(member, tmp_path / "forged.zip")))
     assert "forged.zip was changed: names.json: its content does not match its checksum" in page
@@ -343,7 +350,7 @@ def test_a_snapshot_too_large_for_the_page_must_be_imported_by_command(snapshot)
 def test_a_worker_killed_after_the_import_leaves_one_study(member, snapshot, researcher):
     address = send_snapshot(member, snapshot)
     member.post(address, {"import": "1"})
-    waiting = pending_uploads.find_upload(researcher.pk, token_of(address), TASK)
+    waiting = pending_uploads.find_upload(researcher.pk, get_token(address), TASK)
     job = waiting.job
     shutil.copy(snapshot, waiting.folder / "study-1")
     waiting.store_job(replace(job, state="saving", experiment="", seen_at=time.time() - 60))

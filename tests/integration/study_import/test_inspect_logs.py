@@ -7,12 +7,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 
 from grading_app.models import Grading
 from grading_app.study_import.inspect_logs import _read_header, _read_samples, read_inspect
 from runs_app.models import Attempt, Experiment, Trial
 from tests import factories
+from tests.integration.study_import.import_command import import_refused_study, import_study
 
 pytestmark = pytest.mark.django_db
 LOGS = Path(__file__).parent / "logs"
@@ -25,7 +26,7 @@ def owner():
 
 
 @pytest.fixture
-def as_json(tmp_path):
+def json_log(tmp_path):
     """Convert the log to a JSON document, the tool's other format."""
     document = {**_read_header(LOG), "samples": [sample for _, sample in _read_samples(LOG)]}
     path = tmp_path / "sums.json"
@@ -33,21 +34,8 @@ def as_json(tmp_path):
     return path
 
 
-def imported(path, *options):
-    call_command("import_study", str(path), *options)
-    return Experiment.objects.get()
-
-
-def refused(path):
-    with pytest.raises(CommandError) as raised:
-        call_command("import_study", str(path))
-    assert raised.value.returncode == 2
-    assert not Experiment.objects.exists()
-    return str(raised.value)
-
-
 def test_samples_and_epochs_become_items_and_repetitions(tmp_path):
-    experiment = imported(LOG)
+    experiment = import_study(LOG)
     assert (experiment.slug, experiment.samples, experiment.imported_from) == ("sums", 2, "inspect")
     assert list(experiment.dataset.items.values_list("key", "target", "category")) == [
         ("sum-0", "0", "even"), ("sum-1", "2", "odd"), ("sum-2", "4", "even"), ("sum-3", "6", "odd")
@@ -60,7 +48,7 @@ def test_samples_and_epochs_become_items_and_repetitions(tmp_path):
 
 
 def test_the_page_marks_imported_results_and_offers_no_launch(client, owner):
-    imported(LOG)
+    import_study(LOG)
     client.force_login(owner)
     page = client.get("/experiments/sums/").content.decode()
     assert "These results were imported from inspect." in page
@@ -70,7 +58,7 @@ def test_the_page_marks_imported_results_and_offers_no_launch(client, owner):
 
 
 def test_imported_scores_equal_the_log():
-    imported(LOG)
+    import_study(LOG)
     logged = {}
     for _, sample in _read_samples(LOG):
         for scorer, score in sample["scores"].items():
@@ -81,13 +69,13 @@ def test_imported_scores_equal_the_log():
 
 
 def test_costs_missing_from_the_log_are_unknown():
-    imported(LOG)
+    import_study(LOG)
     assert set(Trial.objects.values_list("cost_usd", flat=True)) == {None}
     assert all(tokens is not None for tokens in Trial.objects.values_list("output_tokens", flat=True))
 
 
-def test_both_formats_of_a_log_give_the_same_study(as_json):
-    one, other = read_inspect(LOG), read_inspect(as_json)
+def test_both_formats_of_a_log_give_the_same_study(json_log):
+    one, other = read_inspect(LOG), read_inspect(json_log)
     assert one.items == other.items
     assert one.conditions == other.conditions
     key = lambda trial: (trial.item, trial.sample_idx)  # noqa: E731
@@ -101,9 +89,9 @@ def test_both_formats_of_a_log_give_the_same_study(as_json):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_importing_a_log_twice_creates_its_rows_once(as_json, capsys):
-    imported(LOG)
-    imported(as_json, "--name", "sums")
+def test_importing_a_log_twice_creates_its_rows_once(json_log, capsys):
+    import_study(LOG)
+    import_study(json_log, "--name", "sums")
     assert Trial.objects.count() == 8
     assert Grading.objects.count() == 16
     assert "8 trials already existed" in capsys.readouterr().out
@@ -114,71 +102,75 @@ def test_importing_a_log_twice_creates_its_rows_once(as_json, capsys):
 def test_a_log_of_200_samples_and_two_epochs_imported_twice_is_there_once(tmp_path, capsys):
     path = tmp_path / "sums-200.json"
     path.write_bytes(lzma.decompress((LOGS / "sums-200.json.xz").read_bytes()))
-    imported(path)
-    kept = set(Trial.objects.values_list("pk", "item__key", "sample_idx", "answer"))
-    assert len({(item, index) for _, item, index, _ in kept}) == 400
-    imported(path)
+    import_study(path)
+    kept_trials = set(Trial.objects.values_list("pk", "item__key", "sample_idx", "answer"))
+    assert len({(item, index) for _, item, index, _ in kept_trials}) == 400
+    import_study(path)
     assert "400 trials already existed" in capsys.readouterr().out
-    assert set(Trial.objects.values_list("pk", "item__key", "sample_idx", "answer")) == kept
+    assert set(Trial.objects.values_list("pk", "item__key", "sample_idx", "answer")) == kept_trials
     assert Experiment.objects.get().dataset.items.count() == 200
     assert (Attempt.objects.count(), Grading.objects.count()) == (400, 800)
     call_command("reconcile")
 
 
-def test_a_sample_with_an_error_becomes_a_failed_trial(as_json):
-    document = json.loads(as_json.read_text())
+def test_a_sample_with_an_error_becomes_a_failed_trial(json_log):
+    document = json.loads(json_log.read_text())
     failed = document["samples"][0]
     failed["error"] = {"message": "connection lost", "traceback": "..."}
     failed["output"]["choices"], failed["error_retries"] = [], [{"message": "once"}]
-    as_json.write_text(json.dumps(document))
-    imported(as_json)
+    json_log.write_text(json.dumps(document))
+    import_study(json_log)
     trial = Trial.objects.get(status="failed")
     assert (trial.error, trial.attempts, trial.gradings.count()) == ("connection lost", 2, 0)
 
 
-def test_a_long_text_is_read_from_the_attachments(as_json):
-    document = json.loads(as_json.read_text())
+def test_a_long_text_is_read_from_the_attachments(json_log):
+    document = json.loads(json_log.read_text())
     document["samples"][0]["output"]["choices"][0]["message"]["content"] = "attachment://abc"
     document["samples"][0]["attachments"] = {"abc": "a long answer"}
-    as_json.write_text(json.dumps(document))
-    imported(as_json)
+    json_log.write_text(json.dumps(document))
+    import_study(json_log)
     assert Trial.objects.filter(answer="a long answer").count() == 1
 
 
-def test_a_retried_log_gives_the_later_outcome_of_each_sample(tmp_path, as_json):
-    retried = json.loads(as_json.read_text())
-    failed = json.loads(as_json.read_text())
+def test_a_retried_log_gives_the_later_outcome_of_each_sample(tmp_path, json_log):
+    retried = json.loads(json_log.read_text())
+    failed = json.loads(json_log.read_text())
     failed["samples"][0] |= {"error": {"message": "connection lost"}, "output": {"choices": []}, "scores": None}
     retried["eval"]["created"] = "2027-01-01T00:00:00+00:00"
     folder = tmp_path / "retried"
     folder.mkdir()
     (folder / "1.json").write_text(json.dumps(failed))
     (folder / "2.json").write_text(json.dumps(retried))
-    made = imported(folder)
-    assert (made.conditions.count(), Trial.objects.filter(status="done").count(), Trial.objects.count()) == (1, 8, 8)
+    experiment = import_study(folder)
+    assert (experiment.conditions.count(), Trial.objects.filter(status="done").count(), Trial.objects.count()) == (
+        1,
+        8,
+        8,
+    )
 
 
-def test_two_runs_of_a_task_with_the_same_settings_are_two_conditions(tmp_path, as_json, capsys):
-    document = json.loads(as_json.read_text())
+def test_two_runs_of_a_task_with_the_same_settings_are_two_conditions(tmp_path, json_log, capsys):
+    document = json.loads(json_log.read_text())
     document["eval"]["task_id"] = "another"
     folder = tmp_path / "runs"
     folder.mkdir()
-    shutil.copy(as_json, folder / "1.json")
+    shutil.copy(json_log, folder / "1.json")
     (folder / "2.json").write_text(json.dumps(document))
-    made = imported(folder)
-    assert (made.conditions.count(), Trial.objects.count()) == (2, 16)
+    experiment = import_study(folder)
+    assert (experiment.conditions.count(), Trial.objects.count()) == (2, 16)
     assert "it is a condition of its own" in capsys.readouterr().out
 
 
-def test_the_error_for_a_damaged_log_names_the_file(tmp_path, as_json):
+def test_the_error_for_a_damaged_log_names_the_file(tmp_path, json_log):
     broken = tmp_path / "broken.json"
-    broken.write_text(as_json.read_text()[:-400])
-    assert "broken.json: no JSON" in refused(broken)
-    cut = tmp_path / "cut.eval"
-    shutil.copy(LOG, cut)
+    broken.write_text(json_log.read_text()[:-400])
+    assert "broken.json: no JSON" in import_refused_study(broken)
+    cut_log = tmp_path / "cut.eval"
+    shutil.copy(LOG, cut_log)
     with zipfile.ZipFile(LOG) as archive:
-        at = archive.getinfo(next(name for name in archive.namelist() if name.startswith("samples/"))).header_offset
-    content = bytearray(cut.read_bytes())
-    content[at + 120 : at + 160] = bytes(40)
-    cut.write_bytes(content)
-    assert "cut.eval, samples/" in refused(cut)
+        offset = archive.getinfo(next(name for name in archive.namelist() if name.startswith("samples/"))).header_offset
+    content = bytearray(cut_log.read_bytes())
+    content[offset + 120 : offset + 160] = bytes(40)
+    cut_log.write_bytes(content)
+    assert "cut.eval, samples/" in import_refused_study(cut_log)

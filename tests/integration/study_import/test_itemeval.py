@@ -8,13 +8,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 
 from datasets_app.importing.limited_reader import FileToRead
 from grading_app.models import GradeCondition, Grading
 from grading_app.study_import.upload_reader import read_study_upload
 from runs_app.models import Experiment, Run, Trial, Wave
 from tests import factories
+from tests.integration.study_import.import_command import import_refused_study, import_study
 
 pytestmark = pytest.mark.django_db
 FOLDER = Path(__file__).parent / "itemeval"
@@ -31,13 +32,13 @@ def folder(tmp_path):
     return Path(shutil.copytree(FOLDER, tmp_path / "project"))
 
 
-def rows_of(folder, store):
+def read_rows(folder, store):
     from pyarrow import parquet
 
     return parquet.read_table(folder / f"studies/sums/{store}.parquet").to_pylist()
 
 
-def change(folder, store, where=lambda row: True, drop=(), **values):
+def rewrite_store(folder, store, where=lambda row: True, drop=(), **values):
     """Rewrite a store with other values in the first row that `where` accepts, and without the columns to drop."""
     import pyarrow
     from pyarrow import parquet
@@ -55,25 +56,12 @@ def change(folder, store, where=lambda row: True, drop=(), **values):
     parquet.write_table(table, path)
 
 
-def imported(folder, *options):
-    call_command("import_study", str(folder), *options)
-    return Experiment.objects.get()
-
-
-def refused(folder):
-    with pytest.raises(CommandError) as raised:
-        call_command("import_study", str(folder))
-    assert raised.value.returncode == 2
-    assert not Experiment.objects.exists()
-    return str(raised.value)
-
-
 @pytest.mark.django_db(transaction=True)
 def test_solutions_become_trials_with_their_costs_waves_and_scores(folder, capsys):
-    experiment = imported(folder)
+    experiment = import_study(folder)
     assert (experiment.slug, experiment.imported_from, experiment.samples) == ("sums", "itemeval", 2)
     assert experiment.dataset.source == f"Imported from itemeval: lab/sums@{'0123456789abcdef' * 2}01234567"
-    solutions, gradings = rows_of(folder, "solutions"), rows_of(folder, "gradings")
+    solutions, gradings = read_rows(folder, "solutions"), read_rows(folder, "gradings")
     stored = Trial.objects.values_list(
         "run__condition__model__model", "run__condition__prompt__name", "item__key", "run__wave__epoch_offset",
         "sample_idx", "answer", "cost_usd", "input_tokens", "output_tokens", "latency_ms",
@@ -94,23 +82,24 @@ def test_solutions_become_trials_with_their_costs_waves_and_scores(folder, capsy
     scores = Grading.objects.values_list("condition__scorer", "trial__answer", "score")
     answers = {(row["condition_id"], row["item_id"], row["epoch"]): row["solution"] for row in solutions}
     assert sorted(scores) == sorted(
-        (row["scorer_name"] or row["grade_condition_slug"], answers[_answer(row)], row["score"]) for row in gradings
+        (row["scorer_name"] or row["grade_condition_slug"], answers[get_identity(row)], row["score"])
+        for row in gradings
     )
     call_command("reconcile")
-    said = capsys.readouterr().out
-    assert "48 trials, 0 of them failed; 48 attempts" in said
-    assert "96 scores" in said
-    assert "The ledger of all calls has generate 0.0226 USD" in said
-    assert "hold a placeholder" not in said
+    output = capsys.readouterr().out
+    assert "48 trials, 0 of them failed; 48 attempts" in output
+    assert "96 scores" in output
+    assert "The ledger of all calls has generate 0.0226 USD" in output
+    assert "hold a placeholder" not in output
 
 
-def _answer(row):
+def get_identity(row):
     return row["gen_condition_id"], row["item_id"], row["epoch"]
 
 
 @pytest.mark.slow
 def test_imported_items_keep_target_scheme_and_metadata(folder):
-    items = imported(folder).dataset.items.values_list("key", "input", "target", "grading_scheme", "metadata")
+    items = import_study(folder).dataset.items.values_list("key", "input", "target", "grading_scheme", "metadata")
     assert list(items) == [
         ("p0", "What is 0 + 0?", "0", "", {"topic": "sums"}),
         ("p1", "What is 1 + 1?", "2", "1 point for the sum.", {"topic": "sums"}),
@@ -122,7 +111,7 @@ def test_imported_items_keep_target_scheme_and_metadata(folder):
 def test_a_prompt_is_imported_only_if_its_hash_matches_the_store(folder, capsys):
     (folder / "prompts/solver/short.md").write_text("Another text.\n\n{input}\n")
     (folder / "prompts/solver/minimal.md").write_text("Not the packaged text.\n\n{input}\n")
-    experiment = imported(folder)
+    experiment = import_study(folder)
     prompts = {one.prompt.name: one.prompt.messages[0]["content"] for one in experiment.conditions.all()}
     assert prompts["itemeval-short-b034baff0c5b"] == "{{input}}"
     assert prompts["itemeval-builtin-minimal-13fd87721413"].startswith("Solve the following problem.")
@@ -135,7 +124,7 @@ def test_a_prompt_is_imported_only_if_its_hash_matches_the_store(folder, capsys)
 
 @pytest.mark.slow
 def test_scorers_keep_the_grader_and_the_rubric(folder):
-    imported(folder)
+    import_study(folder)
     judge = GradeCondition.objects.get(scorer="mock-judge_builtin-standard")
     assert judge.parameters["imported"] == "itemeval"
     assert (judge.parameters["grader_model"], judge.parameters["rubric_name"]) == ("mockllm/judge", "builtin:standard")
@@ -143,9 +132,9 @@ def test_scorers_keep_the_grader_and_the_rubric(folder):
 
 @pytest.mark.slow
 def test_importing_a_folder_twice_creates_its_rows_once(folder, capsys):
-    imported(folder)
+    import_study(folder)
     before = (list(Trial.objects.values_list("pk", flat=True)), Grading.objects.count())
-    imported(folder)
+    import_study(folder)
     assert (list(Trial.objects.values_list("pk", flat=True)), Grading.objects.count()) == before
     assert "48 trials already existed" in capsys.readouterr().out
 
@@ -154,55 +143,55 @@ def test_importing_a_folder_twice_creates_its_rows_once(folder, capsys):
 def test_later_scores_are_added(folder):
     aside = folder / "gradings.aside"
     (folder / "studies/sums/gradings.parquet").rename(aside)
-    imported(folder)
+    import_study(folder)
     assert not Grading.objects.exists()
     aside.rename(folder / "studies/sums/gradings.parquet")
-    imported(folder)
+    import_study(folder)
     assert (Trial.objects.count(), Grading.objects.count()) == (48, 96)
 
 
 @pytest.mark.slow
 def test_errors_empty_answers_and_unknown_costs_are_preserved(folder, capsys):
     unknown = {"usd": 0.0, "input_tokens": None, "output_tokens": None}
-    change(folder, "solutions", lambda row: row["epoch"] == 1, solution=None, error="Timeout", **unknown)
-    change(folder, "solutions", lambda row: row["epoch"] == 2, solution="", stop_reason="max_tokens")
-    change(folder, "solutions", lambda row: row["epoch"] == 3, **unknown)
-    change(folder, "solutions", lambda row: row["epoch"] == 4, usd=None)
-    imported(folder)
+    rewrite_store(folder, "solutions", lambda row: row["epoch"] == 1, solution=None, error="Timeout", **unknown)
+    rewrite_store(folder, "solutions", lambda row: row["epoch"] == 2, solution="", stop_reason="max_tokens")
+    rewrite_store(folder, "solutions", lambda row: row["epoch"] == 3, **unknown)
+    rewrite_store(folder, "solutions", lambda row: row["epoch"] == 4, usd=None)
+    import_study(folder)
     failed = Trial.objects.get(status="failed")
     assert (failed.error, failed.cost_usd, failed.input_tokens) == ("Timeout", None, None)
     assert not Grading.objects.filter(trial=failed).exists()
     empty = Trial.objects.get(answer="", status="done")
     assert (empty.truncated, empty.finish_reason) == (True, "length")
     assert Trial.objects.filter(cost_usd=None).count() == 3
-    said = capsys.readouterr().out
-    assert "1 solutions are errors" in said
-    assert "The cost of 3 solutions is unknown" in said
-    assert "2 gradings are of answers that are not in the store, or that failed" in said
+    output = capsys.readouterr().out
+    assert "1 solutions are errors" in output
+    assert "The cost of 3 solutions is unknown" in output
+    assert "2 gradings are of answers that are not in the store, or that failed" in output
 
 
 @pytest.mark.slow
 def test_unscored_pending_and_older_gradings_are_distinguished(folder, capsys):
     judged = {"grade_kind": "judge"}
     unread = {"parse_ok": False, "score": None, "parse_error": None, "judge_completion": ""}
-    change(folder, "gradings", lambda row: row["epoch"] == 1 and row | judged == row, **unread)
-    change(folder, "gradings", lambda row: row["epoch"] == 2, error="Rate limit", score=None)
-    change(folder, "gradings", lambda row: row["epoch"] == 3, created_at="2020-01-01T00:00:00Z")
-    imported(folder)
+    rewrite_store(folder, "gradings", lambda row: row["epoch"] == 1 and row | judged == row, **unread)
+    rewrite_store(folder, "gradings", lambda row: row["epoch"] == 2, error="Rate limit", score=None)
+    rewrite_store(folder, "gradings", lambda row: row["epoch"] == 3, created_at="2020-01-01T00:00:00Z")
+    import_study(folder)
     unreadable = Grading.objects.get(parse_ok=False)
     assert (unreadable.score, unreadable.parse_error) == (None, "empty_reply")
     assert Grading.objects.count() == 95
-    said = capsys.readouterr().out
-    assert "1 gradings failed and are left out" in said
-    assert "1 gradings have no score" in said
-    assert "1 gradings are older than their answers" in said
+    output = capsys.readouterr().out
+    assert "1 gradings failed and are left out" in output
+    assert "1 gradings have no score" in output
+    assert "1 gradings are older than their answers" in output
 
 
 @pytest.mark.slow
 def test_a_store_without_waves_and_manifests_is_one_wave(folder):
     shutil.rmtree(folder / "studies/sums/manifests")
-    change(folder, "solutions", drop=("wave", "wave_label"))
-    assert imported(folder).samples == 4
+    rewrite_store(folder, "solutions", drop=("wave", "wave_label"))
+    assert import_study(folder).samples == 4
     assert Wave.objects.get().number == 0
 
 
@@ -226,37 +215,37 @@ def test_a_store_without_waves_and_manifests_is_one_wave(folder):
     ],
 )
 def test_an_error_names_the_file_and_the_row(folder, store, values, message):
-    change(folder, store, **values)
-    assert message in refused(folder)
+    rewrite_store(folder, store, **values)
+    assert message in import_refused_study(folder)
 
 
 @pytest.mark.slow
 def test_a_missing_column_and_a_damaged_file_are_refused(folder):
-    change(folder, "solutions", drop=("solution",))
-    assert "solutions.parquet, row 1: solution is missing" in refused(folder)
+    rewrite_store(folder, "solutions", drop=("solution",))
+    assert "solutions.parquet, row 1: solution is missing" in import_refused_study(folder)
     (folder / "studies/sums/solutions.parquet").write_bytes(b"PAR1 and nothing more")
-    assert "solutions.parquet: the file is not Parquet" in refused(folder)
+    assert "solutions.parquet: the file is not Parquet" in import_refused_study(folder)
 
 
 @pytest.mark.slow
 def test_a_damaged_manifest_or_configuration_is_refused_with_its_name(folder):
     (folder / "config.yaml").write_text("study: &a [*a]\n")
-    assert "config.yaml: this is not YAML: aliases" in refused(folder)
+    assert "config.yaml: this is not YAML: aliases" in import_refused_study(folder)
     (folder / "config.yaml").unlink()
     manifest = next((folder / "studies/sums/manifests").glob("generate*.json"))
     manifest.write_text(json.dumps({"stage": "generate", "epoch_offset": "many", "endpoints_effective": [1]}))
-    assert f"{manifest.name}: cannot be read" in refused(folder)
+    assert f"{manifest.name}: cannot be read" in import_refused_study(folder)
 
 
 def test_a_folder_with_two_studies_is_refused(folder):
     shutil.copytree(folder / "studies/sums", folder / "studies/more")
-    assert "one folder must have items.parquet and solutions.parquet; found: more, sums" in refused(folder)
+    assert "one folder must have items.parquet and solutions.parquet; found: more, sums" in import_refused_study(folder)
 
 
 @pytest.mark.slow
 def test_copies_in_the_export_folder_are_not_a_second_study(folder):
     shutil.copytree(folder / "studies/sums", folder / "studies/sums/export/snapshots/first")
-    assert imported(folder).dataset.items.count() == 3
+    assert import_study(folder).dataset.items.count() == 3
 
 
 @pytest.mark.slow

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 
 from grading_app.models import Grader
 from grading_app.study_import.itemeval_config import BUILTIN_TEMPLATES, PROMPTS, RUBRICS, Template
 from runs_app.models import Experiment, Trial
 from runs_app.planning.plan import plan
 from tests import factories
+from tests.integration.study_import.import_command import import_refused_study, import_study
 
 pytestmark = pytest.mark.django_db
 FOLDER = Path(__file__).parent / "itemeval"
@@ -32,14 +33,14 @@ def site():
 @pytest.fixture
 def folder(tmp_path):
     """Return a study folder without results: its configuration and its prompt."""
-    made = tmp_path / "project"
-    made.mkdir()
-    shutil.copytree(FOLDER / "prompts", made / "prompts")
-    shutil.copy(FOLDER / "config.yaml", made)
-    return made
+    project = tmp_path / "project"
+    project.mkdir()
+    shutil.copytree(FOLDER / "prompts", project / "prompts")
+    shutil.copy(FOLDER / "config.yaml", project)
+    return project
 
 
-def change(folder, **sections):
+def rewrite_config(folder, **sections):
     """Rewrite the configuration with other keys in its sections."""
     content = yaml.safe_load((folder / "config.yaml").read_text())
     for name, values in sections.items():
@@ -47,47 +48,44 @@ def change(folder, **sections):
     (folder / "config.yaml").write_text(yaml.safe_dump(content))
 
 
-def imported(path, *options):
-    call_command("import_study", str(path), *options)
-    return Experiment.objects.get()
-
-
-def refused(path, *options):
-    with pytest.raises(CommandError) as raised:
-        call_command("import_study", str(path), *options)
-    assert raised.value.returncode == 2
-    assert not Experiment.objects.exists()
-    return str(raised.value)
-
-
 def test_a_folder_without_solutions_becomes_a_draft_with_its_design(site, folder, capsys):
-    made = imported(folder)
-    assert (made.slug, made.status, made.dataset.slug, made.imported_from) == ("sums", "draft", "sums", "")
-    assert (made.samples, made.on_empty, made.batch, made.budget_policy) == (2, "skip", False, "full")
-    models = made.language_models.order_by("name").values_list("name", "model", "endpoint__name")
+    experiment = import_study(folder)
+    assert (experiment.slug, experiment.status, experiment.dataset.slug, experiment.imported_from) == (
+        "sums",
+        "draft",
+        "sums",
+        "",
+    )
+    assert (experiment.samples, experiment.on_empty, experiment.batch, experiment.budget_policy) == (
+        2,
+        "skip",
+        False,
+        "full",
+    )
+    models = experiment.language_models.order_by("name").values_list("name", "model", "endpoint__name")
     assert list(models) == [("solver-a", "solver-a", "mockllm"), ("solver-b", "solver-b", "mockllm")]
-    prompts = {row.name: [turn["content"] for turn in row.messages] for row in made.prompts.all()}
+    prompts = {row.name: [turn["content"] for turn in row.messages] for row in experiment.prompts.all()}
     assert prompts["itemeval-short-b034baff0c5b"] == ["Answer with a number alone.\n\n{{input}}\n"]
     assert prompts["itemeval-builtin-minimal-13fd87721413"][0].startswith("Solve the following problem.")
-    sampler = made.samplers.get()
+    sampler = experiment.samplers.get()
     assert (sampler.name, sampler.temperature, sampler.max_tokens) == ("itemeval-default", 0.7, 1024)
-    assert (made.scorers, made.graders) == (["numeric"], ["mock_judge"])
+    assert (experiment.scorers, experiment.graders) == (["numeric"], ["mock_judge"])
     judge = Grader.objects.get()
     assert (judge.language_model.model, judge.sampler.temperature, judge.sampler.max_tokens) == ("judge", 0, 512)
     assert "{{answer}}" in judge.rubric.messages[0]["content"]
     assert "{solution}" not in judge.rubric.messages[0]["content"].replace("{{", "")
     assert not Trial.objects.exists()
-    said = capsys.readouterr().out
-    assert "sums: created as a draft, from a design of itemeval" in said
-    assert "The file names the dataset lab/sums, split train." in said
-    assert "The tool gives judges no scale" in said
+    output = capsys.readouterr().out
+    assert "sums: created as a draft, from a design of itemeval" in output
+    assert "The file names the dataset lab/sums, split train." in output
+    assert "The tool gives judges no scale" in output
 
 
 def test_the_draft_can_be_planned(site, folder, owner):
-    made = imported(folder)
-    for row in made.samplers.filter(status="draft"):
+    experiment = import_study(folder)
+    for row in experiment.samplers.filter(status="draft"):
         row.__class__.objects.transition_one(row, sources=["draft"], target="approved", by=owner, reason="")
-    plan(made, by=owner)
+    plan(experiment, by=owner)
     assert Trial.objects.count() == 2 * 2 * 3 * 2, "models, prompts, items, repetitions"
 
 
@@ -101,7 +99,7 @@ def test_packaged_templates_have_the_same_hashes_as_in_the_tool():
 
 
 def test_configuration_settings_become_samplers_turns_and_limits(site, folder):
-    change(
+    rewrite_config(
         folder,
         solvers={
             "models": ["openrouter/lab/small"], "split_prompt": True, "on_empty": "grade", "seed": 3,
@@ -112,33 +110,43 @@ def test_configuration_settings_become_samplers_turns_and_limits(site, folder):
         ]},
         budget={"policy": "dev", "max_usd": 2.5, "dev_items": 3, "dev_replications": 1, "batch": True},
     )  # fmt: skip
-    made = imported(folder, "--endpoint", "mockllm", "--name", "tuned")
-    assert made.language_models.get().model == "lab/small"
-    assert [turn["role"] for turn in made.prompts.get().messages] == ["system", "user"]
-    samplers = {row.name: (row.temperature, row.max_tokens, row.seed, row.extra) for row in made.samplers.all()}
+    experiment = import_study(folder, "--endpoint", "mockllm", "--name", "tuned")
+    assert experiment.language_models.get().model == "lab/small"
+    assert [turn["role"] for turn in experiment.prompts.get().messages] == ["system", "user"]
+    samplers = {row.name: (row.temperature, row.max_tokens, row.seed, row.extra) for row in experiment.samplers.all()}
     route = {"provider": {"order": ["lab"]}}
     assert samplers == {
         "itemeval-plain": (0.7, 1024, 3, route),
         "itemeval-long": (1.0, 9000, 3, route | {"reasoning": {"max_tokens": 4000}}),
     }
-    assert (made.slug, made.on_empty, made.batch, made.budget_policy) == ("tuned", "keep", True, "dev")
-    assert (made.max_usd, made.confirm_above_usd, made.dev_items, made.dev_samples) == (2.5, 5, 3, 1)
-    assert (made.scorers, made.graders) == (["exact_match"], [])
+    assert (experiment.slug, experiment.on_empty, experiment.batch, experiment.budget_policy) == (
+        "tuned",
+        "keep",
+        True,
+        "dev",
+    )
+    assert (experiment.max_usd, experiment.confirm_above_usd, experiment.dev_items, experiment.dev_samples) == (
+        2.5,
+        5,
+        3,
+        1,
+    )
+    assert (experiment.scorers, experiment.graders) == (["exact_match"], [])
 
 
 def test_keys_without_an_equivalent_are_reported(site, folder, capsys):
-    change(
+    rewrite_config(
         folder,
         solvers={"cache_prompt": "on", "provider_routing": {"order": ["lab"]}, "colour": "blue"},
         facets={"model_config": [{"name": "default", "reasoning_tokens": 100}]},
         budget={"pricing_path": "prices.json", "batch": 50, "cache_schedule": "off"},
     )
-    imported(folder)
-    said = capsys.readouterr().out
+    import_study(folder)
+    output = capsys.readouterr().out
     for key in ("solvers.cache_prompt", "solvers.provider_routing", "reasoning_tokens", "budget.pricing_path",
                 "budget.batch", "budget.cache_schedule"):  # fmt: skip
-        assert f"{key} is not taken: " in said
-    assert "Unknown keys are not taken: solvers.colour." in said
+        assert f"{key} is not taken: " in output
+    assert "Unknown keys are not taken: solvers.colour." in output
 
 
 @pytest.mark.parametrize(
@@ -158,8 +166,8 @@ def test_keys_without_an_equivalent_are_reported(site, folder, capsys):
 )
 def test_a_wrong_value_is_refused_with_its_key(site, folder, sections, message):
     (folder.parent / "secret.md").write_text("{input}")
-    change(folder, **sections)
-    assert message in refused(folder)
+    rewrite_config(folder, **sections)
+    assert message in import_refused_study(folder)
 
 
 def test_a_dry_run_of_a_design_creates_nothing(site, folder, capsys):
@@ -171,21 +179,26 @@ def test_a_dry_run_of_a_design_creates_nothing(site, folder, capsys):
 def test_imported_results_have_the_design_of_the_configuration(tmp_path, capsys):
     folder = Path(shutil.copytree(FOLDER, tmp_path / "project"))
     models = [f"mockllm/solver-{name}" for name in "abc"]
-    change(folder, solvers={"models": models, "on_empty": "rerun"}, facets={"replications": 5})
-    made = imported(folder)
-    assert (made.samples, made.on_empty, made.scorers, made.imported_from) == (5, "rerun", ["numeric"], "itemeval")
-    rows = made.language_models.order_by("model").values_list("model", "is_active")
+    rewrite_config(folder, solvers={"models": models, "on_empty": "rerun"}, facets={"replications": 5})
+    experiment = import_study(folder)
+    assert (experiment.samples, experiment.on_empty, experiment.scorers, experiment.imported_from) == (
+        5,
+        "rerun",
+        ["numeric"],
+        "itemeval",
+    )
+    rows = experiment.language_models.order_by("model").values_list("model", "is_active")
     assert list(rows) == [(model, False) for model in models]
-    assert (made.conditions.count(), made.prompts.count(), made.samplers.count()) == (4, 2, 1)
-    said = capsys.readouterr().out
-    assert "the experiment has its design: 3 models, 2 prompts, 1 samplers, 5 repetitions, scorer numeric" in said
-    assert "2 conditions of the design have no solutions yet: mockllm/solver-c, short, default;" in said
-    assert "The judges of the design are not created, only their scores: mock_judge." in said
-    assert "hold a placeholder" not in said, "the packaged prompt has the hash of the store"
+    assert (experiment.conditions.count(), experiment.prompts.count(), experiment.samplers.count()) == (4, 2, 1)
+    output = capsys.readouterr().out
+    assert "the experiment has its design: 3 models, 2 prompts, 1 samplers, 5 repetitions, scorer numeric" in output
+    assert "2 conditions of the design have no solutions yet: mockllm/solver-c, short, default;" in output
+    assert "The judges of the design are not created, only their scores: mock_judge." in output
+    assert "hold a placeholder" not in output, "the packaged prompt has the hash of the store"
 
 
 def test_results_without_a_configuration_have_the_design_of_their_manifest(tmp_path, capsys):
     folder = Path(shutil.copytree(FOLDER, tmp_path / "project"))
     (folder / "config.yaml").unlink()
-    assert imported(folder).scorers == ["numeric"]
+    assert import_study(folder).scorers == ["numeric"]
     assert "manifests: the experiment has its design: 2 models" in capsys.readouterr().out

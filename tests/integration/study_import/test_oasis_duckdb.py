@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 
 from datasets_app.importing.limited_reader import FileToRead
 from grading_app.study_import import oasis_duckdb
@@ -13,6 +13,7 @@ from grading_app.study_import.upload_reader import read_study_upload
 from runs_app.models import Attempt, Experiment, Trial
 from tests import factories
 from tests.factories.recordings import recording
+from tests.integration.study_import.import_command import import_refused_study
 
 duckdb = pytest.importorskip("duckdb", reason="the optional package duckdb is not installed")
 pytestmark = pytest.mark.django_db
@@ -50,11 +51,11 @@ def folder(tmp_path):
     (folder / "OASIS.csv").write_text(NORMS)
     with duckdb.connect(str(folder / "llm_runs.duckdb")) as database:
         database.execute(SCHEMA)
-        run(database, "exp__small", CONFIG, "2026-04-01")
-        trial(database, "exp__small", "Cat 1", 0, rating=6, cost=0.001, raw="six", tokens=(511, 4))
-        trial(database, "exp__small", "Cat 1", 1, rating=None, finish="length", raw="six or")
-        trial(database, "exp__small", "Crosswalk 1 ", 0, status="failed", error="inappropriate content", attempts=3)
-        trial(database, "exp__small", "Crosswalk 1 ", 1, status="pending", attempts=0)
+        add_run(database, "exp__small", CONFIG, "2026-04-01")
+        add_trial(database, "exp__small", "Cat 1", 0, rating=6, cost=0.001, raw="six", tokens=(511, 4))
+        add_trial(database, "exp__small", "Cat 1", 1, rating=None, finish="length", raw="six or")
+        add_trial(database, "exp__small", "Crosswalk 1 ", 0, status="failed", error="inappropriate content", attempts=3)
+        add_trial(database, "exp__small", "Crosswalk 1 ", 1, status="pending", attempts=0)
         sets = '{"strategy": "stratified", "n": 3, "seed": 42, "shuffled_at": "2026-04-01"}'
         database.execute("INSERT INTO datasets (dataset_id, generation_params) VALUES ('pilot', ?)", [sets])
         for image, excluded, note in (("Cat 1", False, ""), ("Crosswalk 1 ", False, ""), ("Wall 2", True, "blurred")):
@@ -64,34 +65,26 @@ def folder(tmp_path):
     return folder
 
 
-def run(database, name, config, day, status="done"):
+def add_run(database, name, config, day, status="done"):
     values = [name, json.dumps(config), status, f"{day} 12:00:00"]
     database.execute("INSERT INTO runs (run_id, config_json, status, created_at) VALUES (?, ?, ?, ?)", values)
 
 
-def trial(database, run, image, sample, *, status="done", tokens=(None, None), **given):
+def add_trial(database, add_run, image, sample, *, status="done", tokens=(None, None), **values):
     names = {"rating": "rating", "cost": "cost_usd", "raw": "raw_response", "finish": "finish_reason"}
     row = {
-        "run_id": run, "image_id": image, "dimension": "valence", "sample_idx": sample, "status": status,
-        "attempts": given.pop("attempts", 1), "error": given.pop("error", None), "input_tokens": tokens[0],
+        "run_id": add_run, "image_id": image, "dimension": "valence", "sample_idx": sample, "status": status,
+        "attempts": values.pop("attempts", 1), "error": values.pop("error", None), "input_tokens": tokens[0],
         "output_tokens": tokens[1], "completed_at": "2026-04-26 18:20:19.910350",
-    } | {names[name]: value for name, value in given.items()}  # fmt: skip
+    } | {names[name]: value for name, value in values.items()}  # fmt: skip
     marks = ", ".join("?" * len(row))
     database.execute(f"INSERT INTO trials ({', '.join(row)}) VALUES ({marks})", list(row.values()))
 
 
-def changed(folder, *statements):
+def change_database(folder, *statements):
     with duckdb.connect(str(folder / "llm_runs.duckdb")) as database:
         for statement in statements:
             database.execute(statement)
-
-
-def refused(path, *options):
-    with pytest.raises(CommandError) as raised:
-        call_command("import_study", str(path), *options)
-    assert raised.value.returncode == 2
-    assert not Experiment.objects.exists()
-    return str(raised.value)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -129,12 +122,12 @@ def test_image_set_and_norms_become_the_dataset(folder):
 @pytest.mark.slow
 def test_the_report_lists_skipped_data(folder, capsys):
     call_command("import_study", str(folder))
-    said = capsys.readouterr().out
-    assert "3 trials, 1 of them failed; 5 attempts" in said
-    assert "1 trials without an outcome (pending or running) are left out" in said
-    assert "1 experiments are not taken" in said
-    assert "Times have no zone" in said
-    assert "1 images have no human means" in said
+    output = capsys.readouterr().out
+    assert "3 trials, 1 of them failed; 5 attempts" in output
+    assert "1 trials without an outcome (pending or running) are left out" in output
+    assert "1 experiments are not taken" in output
+    assert "Times have no zone" in output
+    assert "1 images have no human means" in output
 
 
 @pytest.mark.slow
@@ -151,7 +144,7 @@ def test_the_database_and_the_csv_files_of_the_same_trials_give_the_same_rows(tm
             database.execute(f"INSERT INTO trials BY NAME SELECT * EXCLUDE (model) FROM {table}")
         rows = database.execute(f"SELECT DISTINCT run_id, model FROM read_csv({files}, all_varchar = true)").fetchall()
         for at, (name, model) in enumerate(sorted(rows)):
-            run(database, name, {"provider": "openrouter", "model": model}, f"2026-04-{at + 1:02}")
+            add_run(database, name, {"provider": "openrouter", "model": model}, f"2026-04-{at + 1:02}")
     columns = (
         "item__key", "dimension__name", "sample_idx", "status", "rating", "attempts", "answer", "reasoning", "error",
         "finish_reason", "latency_ms", "input_tokens", "output_tokens", "cost_usd", "claimed_at", "completed_at",
@@ -167,7 +160,7 @@ def test_the_database_and_the_csv_files_of_the_same_trials_give_the_same_rows(tm
 def test_importing_a_database_twice_creates_its_rows_once(folder, capsys):
     call_command("import_study", str(folder))
     before = list(Trial.objects.values_list("pk", flat=True))
-    changed(folder, "UPDATE trials SET status = 'done', rating = 4, attempts = 1 WHERE status = 'pending'")
+    change_database(folder, "UPDATE trials SET status = 'done', rating = 4, attempts = 1 WHERE status = 'pending'")
     call_command("import_study", str(folder))
     assert list(Trial.objects.order_by("pk").values_list("pk", flat=True))[:-1] == sorted(before)
     assert "3 trials already existed" in capsys.readouterr().out
@@ -176,14 +169,14 @@ def test_importing_a_database_twice_creates_its_rows_once(folder, capsys):
 @pytest.mark.slow
 def test_two_runs_with_equal_settings_are_two_conditions(folder, capsys):
     with duckdb.connect(str(folder / "llm_runs.duckdb")) as database:
-        run(database, "exp__again", CONFIG, "2026-05-01", status="cancelled")
-        trial(database, "exp__again", "Cat 1", 0, rating=2)
+        add_run(database, "exp__again", CONFIG, "2026-05-01", status="cancelled")
+        add_trial(database, "exp__again", "Cat 1", 0, rating=2)
     call_command("import_study", str(folder))
     assert Experiment.objects.get().conditions.count() == 2
     assert sorted(Trial.objects.filter(item__key="Cat 1", sample_idx=0).values_list("rating", flat=True)) == [2, 6]
-    said = capsys.readouterr().out
-    assert "exp__again has the model and settings of exp__small" in said
-    assert "1 runs were cancelled" in said
+    output = capsys.readouterr().out
+    assert "exp__again has the model and settings of exp__small" in output
+    assert "1 runs were cancelled" in output
 
 
 @pytest.mark.slow
@@ -205,19 +198,19 @@ def test_two_runs_with_equal_settings_are_two_conditions(folder, capsys):
     ],
 )
 def test_an_error_names_the_file_the_table_and_the_row(folder, statement, message):
-    changed(folder, statement)
+    change_database(folder, statement)
     if message is None:  # A number that JSON cannot represent is unknown.
         call_command("import_study", str(folder))
         assert Trial.objects.get(rating=6).cost_usd is None
     else:
-        assert message in refused(folder)
+        assert message in import_refused_study(folder)
 
 
 @pytest.mark.slow
 def test_a_damaged_database_is_refused(folder):
     file = folder / "llm_runs.duckdb"
     file.write_bytes(file.read_bytes()[:20_000])
-    message = refused(file)
+    message = import_refused_study(file)
     assert "llm_runs.duckdb" in message
     assert str(folder) not in message, "the page must not show a path of the server"
 
@@ -226,23 +219,23 @@ def test_a_damaged_database_is_refused(folder):
 def test_a_view_in_the_database_is_never_run(folder, tmp_path):
     secret = tmp_path / "secret.csv"
     secret.write_text("run_id,image_id\nx,y\n")
-    changed(folder, "DROP TABLE trials", f"CREATE VIEW trials AS SELECT * FROM read_csv('{secret}')")
-    assert "no table trials" in refused(folder)
+    change_database(folder, "DROP TABLE trials", f"CREATE VIEW trials AS SELECT * FROM read_csv('{secret}')")
+    assert "no table trials" in import_refused_study(folder)
     macro = "SELECT 'trials' AS table_name, 'main' AS schema_name, false AS internal"
-    changed(folder, f"CREATE MACRO duckdb_tables() AS TABLE {macro}")
-    assert "no table trials" in refused(folder)
+    change_database(folder, f"CREATE MACRO duckdb_tables() AS TABLE {macro}")
+    assert "no table trials" in import_refused_study(folder)
 
 
 @pytest.mark.slow
 def test_a_text_of_megabytes_is_refused_with_its_row(folder):
-    changed(folder, "UPDATE trials SET raw_response = repeat('x', 3000000) WHERE rating = 6")
-    assert "trials, row" in (message := refused(folder))
+    change_database(folder, "UPDATE trials SET raw_response = repeat('x', 3000000) WHERE rating = 6")
+    assert "trials, row" in (message := import_refused_study(folder))
     assert "raw_response is longer than 2,000,000 characters" in message
 
 
 def test_a_missing_duckdb_says_how_to_install_it(folder, monkeypatch):
     monkeypatch.setattr(oasis_duckdb, "find_spec", lambda name: None)
-    assert "pip install duckdb" in refused(folder)
+    assert "pip install duckdb" in import_refused_study(folder)
 
 
 @pytest.mark.slow
@@ -258,5 +251,5 @@ def test_the_database_is_read_in_a_separate_process(folder, monkeypatch):
 def test_an_upload_reads_the_database_within_the_limits_of_the_page(folder):
     file = folder / "llm_runs.duckdb"
     reading = read_study_upload({"file0": FileToRead(file, file.name)}, "")
-    assert [trial.rating for trial in reading.study.trials()] == [6, None, None]
+    assert [add_trial.rating for add_trial in reading.study.trials()] == [6, None, None]
     assert reading.study.conditions[0].settings == {"temperature": 0.5}

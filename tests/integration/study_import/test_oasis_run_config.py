@@ -1,11 +1,12 @@
 """Run configurations of OASIS-LLM, imported as designs."""
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 
 from runs_app.models import Experiment, Trial
 from runs_app.planning.plan import plan
 from tests import factories
+from tests.integration.study_import.import_command import import_refused_study
 
 pytestmark = pytest.mark.django_db
 RUN = """
@@ -50,51 +51,58 @@ def file(tmp_path):
     return write
 
 
-def refused(path, *options):
-    with pytest.raises(CommandError) as raised:
-        call_command("import_study", str(path), *options)
-    assert raised.value.returncode == 2
-    assert not Experiment.objects.exists()
-    return str(raised.value)
-
-
 def test_a_run_config_becomes_a_draft_with_its_settings(file, capsys):
     call_command("import_study", str(file()))
-    made = Experiment.objects.get()
-    assert (made.slug, made.status, made.dataset.slug, made.imported_from) == ("gemma-pilot", "draft", "pilot_30", "")
-    assert (made.samples, made.max_attempts, made.stop_failure_rate, made.stop_after_attempts) == (3, 3, 0.1, 40)
-    model, prompt, sampler = made.language_models.get(), made.prompts.get(), made.samplers.get()
+    experiment = Experiment.objects.get()
+    assert (experiment.slug, experiment.status, experiment.dataset.slug, experiment.imported_from) == (
+        "gemma-pilot",
+        "draft",
+        "pilot_30",
+        "",
+    )
+    assert (
+        experiment.samples,
+        experiment.max_attempts,
+        experiment.stop_failure_rate,
+        experiment.stop_after_attempts,
+    ) == (3, 3, 0.1, 40)
+    model, prompt, sampler = experiment.language_models.get(), experiment.prompts.get(), experiment.samplers.get()
     assert (model.name, model.model, model.endpoint.name) == ("gemma", "google/gemma", "openrouter")
     assert (sampler.temperature, sampler.max_tokens, sampler.extra) == (0.7, 300, {"top_k": 5})
     assert prompt.answer_format == "rating"
     assert prompt.messages[0] == {"role": "system", "content": "Rate as you feel."}
     assert "{{image}}" in prompt.messages[1]["content"]
     assert prompt.messages[1]["content"].endswith("Answer with one number.")
-    assert sorted(made.dimensions.values_list("name", "scale_min", "scale_max")) == [
+    assert sorted(experiment.dimensions.values_list("name", "scale_min", "scale_max")) == [
         ("arousal", 1, 7),
         ("valence", 1, 7),
     ]
-    said = capsys.readouterr().out
-    assert "retry_backoff_coef is not taken" in said
-    assert "Unknown keys are not taken: colour" in said
-    assert "is not in the file" not in said
+    output = capsys.readouterr().out
+    assert "retry_backoff_coef is not taken" in output
+    assert "Unknown keys are not taken: colour" in output
+    assert "is not in the file" not in output
 
 
 def test_missing_settings_have_the_tools_defaults(file, capsys):
     call_command("import_study", str(file("name: a\nprovider: openrouter\nmodel: m\nmodality: text\n")))
-    made = Experiment.objects.get()
-    assert (made.samples, made.max_concurrency, made.request_timeout_s, made.max_attempts) == (5, 4, 60.0, 4)
-    assert made.cache_buster
-    assert made.prompts.get().answer_format == "rating_with_reasoning"
+    experiment = Experiment.objects.get()
+    assert (experiment.samples, experiment.max_concurrency, experiment.request_timeout_s, experiment.max_attempts) == (
+        5,
+        4,
+        60.0,
+        4,
+    )
+    assert experiment.cache_buster
+    assert experiment.prompts.get().answer_format == "rating_with_reasoning"
     assert "The tool's own prompt is not in the file" in capsys.readouterr().out
 
 
 def test_a_draft_of_a_config_can_be_planned(file, owner):
     call_command("import_study", str(file("name: a\nprovider: openrouter\nmodel: m\nmodality: text\n")))
-    made = Experiment.objects.get()
-    for sampler in made.samplers.filter(status="draft"):
+    experiment = Experiment.objects.get()
+    for sampler in experiment.samplers.filter(status="draft"):
         sampler.__class__.objects.transition_one(sampler, sources=["draft"], target="approved", by=owner, reason="")
-    plan(made, by=owner)
+    plan(experiment, by=owner)
     assert Trial.objects.count() == 2 * 2 * 5
 
 
@@ -104,17 +112,17 @@ def test_an_experiment_file_with_several_configs_becomes_one_design(file):
     )
     path = file(f"name: two\ndataset: pilot_30\ndescription: Both\nconfigs:\n{configs}\n")
     call_command("import_study", str(path), "--name", "both")
-    made = Experiment.objects.get()
-    assert (made.slug, made.description) == ("both", "Both")
-    assert sorted(made.language_models.values_list("name", flat=True)) == ["a", "b"]
-    assert (made.samplers.count(), made.prompts.count()) == (1, 1)
+    experiment = Experiment.objects.get()
+    assert (experiment.slug, experiment.description) == ("both", "Both")
+    assert sorted(experiment.language_models.values_list("name", flat=True)) == ["a", "b"]
+    assert (experiment.samplers.count(), experiment.prompts.count()) == (1, 1)
 
 
 def test_configs_that_do_not_form_a_full_crossing_are_refused(file):
     pairs = (("a", 0), ("b", 1))
     rows = [f"{{provider: openrouter, model: {model}, temperature: {heat}}}" for model, heat in pairs]
     path = file("name: two\ndataset: pilot_30\nconfigs: [" + ", ".join(rows) + "]\n")
-    assert "not every model with every prompt and sampler" in refused(path)
+    assert "not every model with every prompt and sampler" in import_refused_study(path)
 
 
 def test_a_dry_run_creates_nothing(file, capsys):
@@ -138,13 +146,13 @@ def test_a_dry_run_creates_nothing(file, capsys):
 )
 def test_a_wrong_value_is_refused_with_its_key(file, change, message):
     key = change.partition(":")[0]
-    kept = [line for line in RUN.splitlines() if not line.startswith(f"{key}:")]
-    assert message in refused(file("\n".join([*kept, change]) + "\n"))
+    lines = [line for line in RUN.splitlines() if not line.startswith(f"{key}:")]
+    assert message in import_refused_study(file("\n".join([*lines, change]) + "\n"))
 
 
 def test_options_select_the_dataset_and_the_endpoint(file):
     factories.make_dataset("other", [{"key": "a", "input": "a"}])
     factories.make_endpoint("gateway")
     call_command("import_study", str(file()), "--dataset", "other@1", "--endpoint", "gateway")
-    made = Experiment.objects.get()
-    assert (made.dataset.slug, made.language_models.get().endpoint.name) == ("other", "gateway")
+    experiment = Experiment.objects.get()
+    assert (experiment.dataset.slug, experiment.language_models.get().endpoint.name) == ("other", "gateway")

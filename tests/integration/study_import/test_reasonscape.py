@@ -59,42 +59,42 @@ def owner():
     return factories.make_user("boss", superuser=True)
 
 
-def write(tmp_path, *records, name="results"):
+def write_records(tmp_path, *records, name="results"):
     folder = tmp_path / name / "2026-01-01_movies_Phi_zerocot_greedy"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "step0.ndjson").write_text("".join(f"{json.dumps(one)}\n" for one in records))
     return folder.parent
 
 
-def exported(experiment):
+def export_records(experiment):
     text = b"".join(export_chunks(experiment, "records", "jsonl")).decode()
     return [json.loads(line) for line in text.splitlines()]
 
 
 @pytest.mark.django_db(transaction=True)
 def test_an_imported_record_is_exported_unchanged(owner, tmp_path):
-    call_command("import_study", str(write(tmp_path, RECORD)), "--name", "films")
-    made = Experiment.objects.get()
+    call_command("import_study", str(write_records(tmp_path, RECORD)), "--name", "films")
+    experiment = Experiment.objects.get()
     trial = Trial.objects.select_related("item", "run__condition__prompt").get()
-    assert (made.imported_from, trial.status) == ("reasonscape", "done")
+    assert (experiment.imported_from, trial.status) == ("reasonscape", "done")
     assert (trial.input_tokens, trial.output_tokens) == (76, 269)
     assert trial.item.key == "movies_choice_count-3_reference_count-4-0"
     assert trial.item.metadata["params"] == {"reference_count": 4, "choice_count": 3}
     assert trial.item.metadata["guess_chance"] == pytest.approx(1 / 3)
     assert Grading.objects.get().score == 1
     assert Attempt.objects.count() == 1
-    assert exported(made) == [RECORD]
-    assert list(exported(made)[0]) == list(RECORD)
+    assert export_records(experiment) == [RECORD]
+    assert list(export_records(experiment)[0]) == list(RECORD)
     assert find_differences() == []
 
 
 def test_unknown_fields_of_a_record_are_kept(owner, tmp_path):
     record = RECORD | {"reasoning_effort": "low"}
-    call_command("import_study", str(write(tmp_path, record)), "--name", "films")
-    assert exported(Experiment.objects.get()) == [record]
+    call_command("import_study", str(write_records(tmp_path, record)), "--name", "films")
+    assert export_records(Experiment.objects.get()) == [record]
 
 
-def counts(records):
+def count_by_point(records):
     """Return the counts of each condition at each point, computed only from the records."""
     return Counter(
         (one["model"], one["task"], name)
@@ -105,46 +105,48 @@ def counts(records):
 
 
 def test_reimporting_an_exported_experiment_gives_the_same_records_and_counts(owner, tmp_path):
-    made = make_space_experiment("space")
-    before = exported(made)
+    experiment = make_space_experiment("space")
+    before = export_records(experiment)
     assert len(before) == Trial.objects.count() == 2 * 64
-    call_command("import_study", str(write(tmp_path, *before)), "--name", "again")
-    again = Experiment.objects.get(slug="again")
-    after = exported(again)
+    call_command("import_study", str(write_records(tmp_path, *before)), "--name", "again")
+    second_experiment = Experiment.objects.get(slug="again")
+    after = export_records(second_experiment)
     key = lambda one: (one["model"], one["key"])  # noqa: E731
     assert sorted(after, key=key) == sorted(before, key=key)
-    assert counts(after) == counts(before)
-    assert again.dataset.is_parametric
+    assert count_by_point(after) == count_by_point(before)
+    assert second_experiment.dataset.is_parametric
     shared = ("key", "input", "target", "choices")
-    assert list(again.dataset.items.order_by("key").values_list(*shared)) == list(
-        made.dataset.items.order_by("key").values_list(*shared)
+    assert list(second_experiment.dataset.items.order_by("key").values_list(*shared)) == list(
+        experiment.dataset.items.order_by("key").values_list(*shared)
     )
     scores = [
         Counter(Grading.objects.filter(trial__run__experiment=one).values_list("score", "parse_error"))
-        for one in (made, again)
+        for one in (experiment, second_experiment)
     ]
     assert scores[0] == scores[1]
 
 
 @pytest.mark.slow
 def test_regraded_answers_get_the_scores_of_the_records(owner, tmp_path):
-    made = make_space_experiment("space")
-    call_command("import_study", str(write(tmp_path, *exported(made))), "--name", "again")
-    again = Experiment.objects.get(slug="again")
-    grade(again, scorers=["final_answer"], by="test")
+    experiment = make_space_experiment("space")
+    call_command("import_study", str(write_records(tmp_path, *export_records(experiment))), "--name", "again")
+    second_experiment = Experiment.objects.get(slug="again")
+    grade(second_experiment, scorers=["final_answer"], by="test")
     first, second = (
         sorted(
             (trial.item.key, trial.run.condition.model.model, str(trial.gradings.get(condition__pk=rule.pk).score))
-            for trial in Trial.objects.filter(run__experiment=again).select_related("item", "run__condition__model")
+            for trial in Trial.objects.filter(run__experiment=second_experiment).select_related(
+                "item", "run__condition__model"
+            )
         )
-        for rule in again.grade_conditions.order_by("pk")
+        for rule in second_experiment.grade_conditions.order_by("pk")
     )
     assert len(first) == 128
     assert first == second
 
 
 def test_importing_records_twice_creates_their_rows_once(owner, tmp_path, capsys):
-    path = write(tmp_path, RECORD)
+    path = write_records(tmp_path, RECORD)
     for _ in range(2):
         call_command("import_study", str(path), "--name", "films")
     assert "1 trials already existed" in capsys.readouterr().out
@@ -152,18 +154,18 @@ def test_importing_records_twice_creates_their_rows_once(owner, tmp_path, capsys
 
 
 def test_a_repeated_case_becomes_another_repetition(owner, tmp_path):
-    other = RECORD | {"answer": "Final Answer: (A)", "extracted_answer": "(A)", "is_correct": False}
-    call_command("import_study", str(write(tmp_path, RECORD, other)), "--name", "films")
+    other_record = RECORD | {"answer": "Final Answer: (A)", "extracted_answer": "(A)", "is_correct": False}
+    call_command("import_study", str(write_records(tmp_path, RECORD, other_record)), "--name", "films")
     assert Experiment.objects.get().samples == 2
     assert list(Trial.objects.order_by("sample_idx").values_list("sample_idx", "gradings__score")) == [(0, 1), (1, 0)]
 
 
 def test_a_truncated_answer_has_no_score(owner, tmp_path):
     record = RECORD | {"is_truncated": True, "timings": {"termination_reason": None, "finish_reason": "length"}}
-    call_command("import_study", str(write(tmp_path, record)), "--name", "films")
+    call_command("import_study", str(write_records(tmp_path, record)), "--name", "films")
     assert Trial.objects.get().truncated
     assert Grading.objects.values_list("score", "parse_error").get() == (None, "truncated")
-    assert exported(Experiment.objects.get()) == [record]
+    assert export_records(Experiment.objects.get()) == [record]
 
 
 @pytest.mark.parametrize(
@@ -178,44 +180,44 @@ def test_a_truncated_answer_has_no_score(owner, tmp_path):
     ],
 )
 def test_an_invalid_record_is_reported_with_its_line_and_nothing_is_saved(owner, tmp_path, change, told):
-    with pytest.raises(CommandError) as refused:
-        call_command("import_study", str(write(tmp_path, RECORD, RECORD | change)), "--name", "films")
-    assert told in str(refused.value)
-    assert refused.value.returncode == 2
+    with pytest.raises(CommandError) as caught:
+        call_command("import_study", str(write_records(tmp_path, RECORD, RECORD | change)), "--name", "films")
+    assert told in str(caught.value)
+    assert caught.value.returncode == 2
     assert not Experiment.objects.exists()
 
 
 def test_missing_fields_and_broken_lines_are_reported(owner, tmp_path):
-    folder = write(tmp_path, RECORD, {name: value for name, value in RECORD.items() if name != "sampler"})
+    folder = write_records(tmp_path, RECORD, {name: value for name, value in RECORD.items() if name != "sampler"})
     file = next(folder.rglob("*.ndjson"))
     file.write_text(file.read_text() + "{broken\n")
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(CommandError) as caught:
         call_command("import_study", str(folder))
-    assert "step0.ndjson, line 2: sampler is missing" in str(refused.value)
-    assert "step0.ndjson, line 3: not a JSON object" in str(refused.value)
+    assert "step0.ndjson, line 2: sampler is missing" in str(caught.value)
+    assert "step0.ndjson, line 3: not a JSON object" in str(caught.value)
 
 
 def test_the_command_writes_records_and_the_page_offers_them(tmp_path, client):
-    made = make_space_experiment("space", models=["strong"])
+    experiment = make_space_experiment("space", models=["strong"])
     out = tmp_path / "records.ndjson"
     call_command("export", "space", "--table", "records", "--format", "jsonl", "--out", str(out))
     lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert lines == exported(made)
+    assert lines == export_records(experiment)
     assert list(lines[0]) == list(RECORD)
-    client.force_login(made.owner)
+    client.force_login(experiment.owner)
     address = reverse("experiment_export", args=["space", "records", "jsonl"])
     assert address in page_text(client.get(reverse("experiment_results", args=["space"])))
     assert b"".join(client.get(address).streaming_content) == out.read_bytes()
-    refused = client.get(reverse("experiment_export", args=["space", "records", "parquet"]))
-    assert (refused.status_code, refused.content) == (400, b"the table records has only the format jsonl")
+    caught = client.get(reverse("experiment_export", args=["space", "records", "parquet"]))
+    assert (caught.status_code, caught.content) == (400, b"the table records has only the format jsonl")
 
 
 @pytest.mark.parametrize(("table", "form", "told"), [("records", "csv", "only the format jsonl"),
                                                      ("record", "jsonl", "there are .*records")])  # fmt: skip
 def test_records_have_one_format(table, form, told):
-    made = factories.make_experiment(dataset=make_space_dataset())
+    experiment = factories.make_experiment(dataset=make_space_dataset())
     with pytest.raises(ExportError, match=told):
-        export_chunks(made, table, form)
+        export_chunks(experiment, table, form)
 
 
 def test_an_experiment_without_parametric_tasks_has_no_records():
@@ -233,17 +235,17 @@ tasks: [{name: arithmetic, mode: grid, params: {length: [8], max_depth: [2]}}]
 def test_an_experiment_file_alone_is_refused_with_the_command_to_use(owner, tmp_path):
     (tmp_path / "films.yaml").write_text(SPACE)
     for path in (tmp_path, tmp_path / "films.yaml"):
-        with pytest.raises(CommandError) as refused:
+        with pytest.raises(CommandError) as caught:
             call_command("import_study", str(path))
-        assert "films.yaml: an experiment of ReasonScape has tasks, but no models." in str(refused.value)
-        assert "dataset parametric FILE" in str(refused.value)
+        assert "films.yaml: an experiment of ReasonScape has tasks, but no models." in str(caught.value)
+        assert "dataset parametric FILE" in str(caught.value)
     call_command("dataset", "parametric", str(tmp_path / "films.yaml"), "--name", "films")
     params = Item.objects.filter(dataset__slug="films").values_list("metadata__params", flat=True)
     assert list(params) == [{"length": 8, "max_depth": 2}] * 4
 
 
 def test_an_experiment_file_beside_records_is_reported_as_skipped(owner, tmp_path, capsys):
-    folder = write(tmp_path, RECORD)
+    folder = write_records(tmp_path, RECORD)
     (folder / "films.yaml").write_text(SPACE)
     call_command("import_study", str(folder), "--name", "films")
     assert "films.yaml is not taken: the records have their points." in capsys.readouterr().out

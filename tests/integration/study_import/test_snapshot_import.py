@@ -80,15 +80,15 @@ def snapshot_file(django_db_setup, django_db_blocker, tmp_path_factory):
     """Return the snapshot file of a study whose rows and images were deleted."""
     folder = tmp_path_factory.mktemp("other_site")
     with django_db_blocker.unblock(), override_settings(MEDIA_ROOT=folder / "media"), transaction.atomic():
-        made = make_snapshot(make_study(), by="test")
-        shutil.copy(made.path, folder / "sent.zip")
+        snapshot = make_snapshot(make_study(), by="test")
+        shutil.copy(snapshot.path, folder / "sent.zip")
         transaction.set_rollback(True)
     shutil.rmtree(folder / "media")
     return folder / "sent.zip"
 
 
 @pytest.fixture
-def sent(snapshot_file):
+def foreign_snapshot(snapshot_file):
     """Return the snapshot file of another site's study."""
     assert not Experiment.objects.exists()
     return snapshot_file
@@ -99,38 +99,38 @@ def owner():
     return factories.make_user("importer", "Researcher")
 
 
-def parts(path):
+def read_parts(path):
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def rewritten(path, tmp_path, **changes):
+def write_forged_copy(path, tmp_path, **changes):
     """Return a tampered copy: changed parts with matching checksums."""
-    found = parts(path) | {name: content for name, content in changes.items()}
-    found = {name: content for name, content in found.items() if content is not None and name != "SHA256SUMS"}
-    sums = "".join(f"{hashlib.sha256(found[name]).hexdigest()}  {name}\n" for name in sorted(found))
+    contents = read_parts(path) | {name: content for name, content in changes.items()}
+    contents = {name: content for name, content in contents.items() if content is not None and name != "SHA256SUMS"}
+    sums = "".join(f"{hashlib.sha256(contents[name]).hexdigest()}  {name}\n" for name in sorted(contents))
     with zipfile.ZipFile(tmp_path / "altered.zip", "w") as archive:
-        for name, content in (found | {"SHA256SUMS": sums.encode()}).items():
+        for name, content in (contents | {"SHA256SUMS": sums.encode()}).items():
             archive.writestr(name, content)
     return tmp_path / "altered.zip"
 
 
-def test_an_imported_study_has_the_same_content_and_the_same_results(sent, owner):
-    made = import_snapshot(sent, owner)
-    again = make_snapshot(made.experiment, by="test").path
-    assert verify(again).problems == []
-    assert verify(again).content == verify(sent).content == made.content
-    before, after = (json.loads(parts(path)["facts.json"]) for path in (sent, again))
+def test_an_imported_study_has_the_same_content_and_the_same_results(foreign_snapshot, owner):
+    imported = import_snapshot(foreign_snapshot, owner)
+    second_path = make_snapshot(imported.experiment, by="test").path
+    assert verify(second_path).problems == []
+    assert verify(second_path).content == verify(foreign_snapshot).content == imported.content
+    before, after = (json.loads(read_parts(path)["facts.json"]) for path in (foreign_snapshot, second_path))
     assert after["results"] == before["results"]
     assert before["results"]["scores"]
-    assert parts(again)["tables/items.jsonl"] == parts(sent)["tables/items.jsonl"]
+    assert read_parts(second_path)["tables/items.jsonl"] == read_parts(foreign_snapshot)["tables/items.jsonl"]
     assert (Trial.objects.count(), Attempt.objects.count(), Asset.objects.count()) == (16, 16, 4)
     assert not Rating.objects.filter(value=None).exists()
     assert {NASTY in trial.answer for trial in Trial.objects.filter(status="done")} == {True}
 
 
-def test_an_imported_study_never_makes_calls(sent, owner):
-    experiment = import_snapshot(sent, owner).experiment
+def test_an_imported_study_never_makes_calls(foreign_snapshot, owner):
+    experiment = import_snapshot(foreign_snapshot, owner).experiment
     assert (experiment.imported_from, experiment.owner, experiment.sharing) == ("snapshot", owner, "private")
     assert set(Run.objects.values_list("status", flat=True)) == {"done"}
     assert set(LanguageModel.objects.values_list("is_active", flat=True)) == {False}
@@ -141,8 +141,8 @@ def test_an_imported_study_never_makes_calls(sent, owner):
     assert not Rating.objects.get(position=1).assignment.user.is_active
 
 
-def test_the_pages_of_an_imported_study_work(sent, owner, client):
-    experiment = import_snapshot(sent, owner).experiment
+def test_the_pages_of_an_imported_study_work(foreign_snapshot, owner, client):
+    experiment = import_snapshot(foreign_snapshot, owner).experiment
     client.force_login(owner)
     for name in ("experiment_detail", "experiment_results", "experiment_ledger", "experiment_agreement"):
         assert client.get(reverse(name, args=[experiment.slug])).status_code == 200
@@ -153,17 +153,17 @@ def test_the_pages_of_an_imported_study_work(sent, owner, client):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_counters_of_an_imported_study_agree_with_its_rows(sent, owner):
-    import_snapshot(sent, owner)
-    said = io.StringIO()
-    call_command("reconcile", stdout=said)
-    assert "counters and ledger agree with the rows" in said.getvalue()
+def test_the_counters_of_an_imported_study_agree_with_its_rows(foreign_snapshot, owner):
+    import_snapshot(foreign_snapshot, owner)
+    message = io.StringIO()
+    call_command("reconcile", stdout=message)
+    assert "counters and ledger agree with the rows" in message.getvalue()
 
 
-def test_names_in_use_are_changed_and_nothing_is_overwritten(sent, owner):
-    first = import_snapshot(sent, owner)
+def test_names_in_use_are_changed_and_nothing_is_overwritten(foreign_snapshot, owner):
+    first = import_snapshot(foreign_snapshot, owner)
     prompt = Prompt.objects.get()
-    second = import_snapshot(sent, owner)
+    second = import_snapshot(foreign_snapshot, owner)
     assert (first.experiment.slug, second.experiment.slug) == ("pilot", "pilot-2")
     assert second.experiment.dataset.slug == "photos-2"
     assert sorted(Prompt.objects.values_list("name", "version")) == [(prompt.name, 1), (prompt.name, 2)]
@@ -174,18 +174,20 @@ def test_names_in_use_are_changed_and_nothing_is_overwritten(sent, owner):
 
 
 @pytest.mark.parametrize("file", ["sent", "schema-2-panel"])
-def test_the_members_of_an_imported_panel_are_conditions_of_its_own_study(sent, owner, tmp_path, file):
+def test_the_members_of_an_imported_panel_are_conditions_of_its_own_study(foreign_snapshot, owner, tmp_path, file):
     if file != "sent":  # Schema 2 held the keys of the other site.
         part = "rows/grading_app_gradecondition.jsonl"
         lines = (
-            parts(sent)[part]
+            read_parts(foreign_snapshot)[part]
             .replace(b'"members":[2]', b'"members":[77]')
             .replace(b'"members": [2]', b'"members": [77]')
         )
         assert b"[77]" in lines
-        sent = rewritten(sent, tmp_path, **{part: lines, "schema.json": b'{"schema": 2}'})
+        foreign_snapshot = write_forged_copy(
+            foreign_snapshot, tmp_path, **{part: lines, "schema.json": b'{"schema": 2}'}
+        )
     for slug in ("pilot", "pilot-2"):
-        import_snapshot(sent, owner)
+        import_snapshot(foreign_snapshot, owner)
         rules = GradeCondition.objects.filter(experiment__slug=slug)
         assert rules.get(kind="panel").parameters["members"] == [rules.get(grade_condition_id="judge--1").pk]
 
@@ -195,50 +197,50 @@ def test_drafts_are_imported_as_drafts(owner, tmp_path, settings):
     with transaction.atomic():
         dataset = make_numbered_items("unfinished", 2, approved=False)
         prompt = factories.make_prompt("unread", status="draft")
-        made = factories.make_experiment("plan", dataset=dataset, prompts=[prompt])
-        shutil.copy(make_snapshot(made, by="test").path, tmp_path / "sent.zip")
+        experiment = factories.make_experiment("plan", dataset=dataset, prompts=[prompt])
+        shutil.copy(make_snapshot(experiment, by="test").path, tmp_path / "sent.zip")
         transaction.set_rollback(True)
     import_snapshot(tmp_path / "sent.zip", owner)
     assert (Prompt.objects.get().status, Dataset.objects.get().status) == ("draft", "draft")
 
 
-def test_a_dry_run_reports_everything_and_writes_nothing(sent, owner, settings):
-    said = io.StringIO()
-    call_command("import_snapshot", str(sent), "--dry-run", "--user", owner.username, stdout=said)
-    assert "pilot: would be imported" in said.getvalue()
-    assert "16 trials" in said.getvalue()
+def test_a_dry_run_reports_everything_and_writes_nothing(foreign_snapshot, owner, settings):
+    message = io.StringIO()
+    call_command("import_snapshot", str(foreign_snapshot), "--dry-run", "--user", owner.username, stdout=message)
+    assert "pilot: would be imported" in message.getvalue()
+    assert "16 trials" in message.getvalue()
     assert not Experiment.objects.exists()
     assert not Dataset.objects.exists()
     assert not Asset.objects.exists()
     assert not (settings.MEDIA_ROOT / "assets").exists()
 
 
-def test_the_command_imports_a_snapshot(sent, owner):
-    said = io.StringIO()
-    call_command("import_snapshot", str(sent), "--user", owner.username, stdout=said)
-    assert "pilot: imported" in said.getvalue()
+def test_the_command_imports_a_snapshot(foreign_snapshot, owner):
+    message = io.StringIO()
+    call_command("import_snapshot", str(foreign_snapshot), "--user", owner.username, stdout=message)
+    assert "pilot: imported" in message.getvalue()
     assert Experiment.objects.get().history.filter(what="import").exists()
 
 
-def test_a_changed_part_is_refused(sent, owner, tmp_path):
-    found = parts(sent)
+def test_a_changed_part_is_refused(foreign_snapshot, owner, tmp_path):
+    contents = read_parts(foreign_snapshot)
     with zipfile.ZipFile(tmp_path / "changed.zip", "w") as archive:
-        for name, content in found.items():
+        for name, content in contents.items():
             archive.writestr(name, content.replace(b'"answer":"', b'"answer":"!') if "rows/" in name else content)
     with pytest.raises(SnapshotFileError, match=r"rows/runs_app_trial.jsonl: its content does not match"):
         import_snapshot(tmp_path / "changed.zip", owner)
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(CommandError) as caught:
         call_command("import_snapshot", str(tmp_path / "changed.zip"), "--user", owner.username)
-    assert refused.value.returncode == 2
+    assert caught.value.returncode == 2
 
 
 def first_line(content, **changes):
-    line, rest = content.split(b"\n", 1)
-    return json.dumps(json.loads(line) | changes).encode() + b"\n" + rest
+    line, other_lines = content.split(b"\n", 1)
+    return json.dumps(json.loads(line) | changes).encode() + b"\n" + other_lines
 
 
 @pytest.mark.parametrize(
-    ("part", "change", "said"),
+    ("part", "change", "message"),
     [
         ("rows/datasets_app_item.jsonl", {"input": "Another question"}, "not what its hash says"),
         ("rows/runs_app_prompt.jsonl", {"messages": []}, "not what its hash says"),
@@ -251,17 +253,19 @@ def first_line(content, **changes):
     ],
 )
 def test_rows_that_contradict_each_other_are_refused_even_with_matching_checksums(
-    sent, owner, tmp_path, part, change, said
+    foreign_snapshot, owner, tmp_path, part, change, message
 ):
-    altered = rewritten(sent, tmp_path, **{part: first_line(parts(sent)[part], **change)})
-    with pytest.raises(SnapshotFileError, match=said):
+    altered = write_forged_copy(
+        foreign_snapshot, tmp_path, **{part: first_line(read_parts(foreign_snapshot)[part], **change)}
+    )
+    with pytest.raises(SnapshotFileError, match=message):
         import_snapshot(altered, owner)
     assert not Experiment.objects.exists()
     assert not Trial.objects.exists()
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"schema.json": b'{"schema": 99}'}, "schema 99, of a newer version"),
         ({"rows/auth_user.jsonl": b'{"id": 1, "is_superuser": true}\n'}, "unknown rows"),
@@ -269,21 +273,21 @@ def test_rows_that_contradict_each_other_are_refused_even_with_matching_checksum
         ({"names.json": None}, "cannot be imported"),
     ],
 )
-def test_unexpected_parts_are_refused(sent, owner, tmp_path, changes, said):
-    with pytest.raises(SnapshotFileError, match=said):
-        import_snapshot(rewritten(sent, tmp_path, **changes), owner)
+def test_unexpected_parts_are_refused(foreign_snapshot, owner, tmp_path, changes, message):
+    with pytest.raises(SnapshotFileError, match=message):
+        import_snapshot(write_forged_copy(foreign_snapshot, tmp_path, **changes), owner)
 
 
 @pytest.mark.parametrize("limit", ["MAX_BYTES", "MAX_PART", "MAX_PARTS"])
-def test_an_archive_above_the_unpacked_size_limit_is_refused(sent, owner, monkeypatch, limit):
+def test_an_archive_above_the_unpacked_size_limit_is_refused(foreign_snapshot, owner, monkeypatch, limit):
     monkeypatch.setattr(f"grading_app.study_import.snapshot_import.{limit}", 20)
     with pytest.raises(SnapshotFileError, match="too large"):
-        import_snapshot(sent, owner)
+        import_snapshot(foreign_snapshot, owner)
 
 
 def test_a_schema_1_snapshot_is_verified_but_cannot_be_imported(owner):
-    found = verify(RECORDED / "schema-1.zip")
-    assert (found.problems, found.schema, found.content) == ([], 1, "")
+    contents = verify(RECORDED / "schema-1.zip")
+    assert (contents.problems, contents.schema, contents.content) == ([], 1, "")
     with pytest.raises(SnapshotFileError, match=r"schema 1, which holds tables to read but no rows"):
         import_snapshot(RECORDED / "schema-1.zip", owner)
 
@@ -291,7 +295,7 @@ def test_a_schema_1_snapshot_is_verified_but_cannot_be_imported(owner):
 @pytest.mark.parametrize("schema", [2, 3, 4])
 def test_a_snapshot_of_a_later_schema_is_verified_and_imported(owner, tmp_path, settings, schema):
     settings.MEDIA_ROOT = tmp_path
-    found = verify(RECORDED / f"schema-{schema}.zip")
-    assert (found.problems, found.schema) == ([], schema)
+    contents = verify(RECORDED / f"schema-{schema}.zip")
+    assert (contents.problems, contents.schema) == ([], schema)
     assert import_snapshot(RECORDED / f"schema-{schema}.zip", owner).experiment.slug == "pilot"
     assert Trial.objects.count() == 16

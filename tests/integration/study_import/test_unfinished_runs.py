@@ -19,7 +19,7 @@ from tests import factories
 from tests.factories.engine import admit, register_worker
 from tests.factories.judges import make_grader
 from tests.factories.queues import make_numbered_items
-from tests.integration.study_import.test_snapshot_import import first_line, parts, rewritten
+from tests.integration.study_import.test_snapshot_import import first_line, read_parts, write_forged_copy
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -52,13 +52,13 @@ def file_and_status(django_db_setup, django_db_blocker, tmp_path_factory):
     with django_db_blocker.unblock(), transaction.atomic():
         experiment = make_study()
         shutil.copy(make_snapshot(experiment, by="test").path, folder / "sent.zip")
-        status = describe(experiment)
+        status = describe_runs(experiment)
         transaction.set_rollback(True)
     return folder / "sent.zip", status
 
 
 @pytest.fixture
-def sent(file_and_status):
+def foreign_snapshot(file_and_status):
     return file_and_status[0]
 
 
@@ -67,7 +67,7 @@ def owner():
     return factories.make_user("importer", "Researcher")
 
 
-def describe(experiment):
+def describe_runs(experiment):
     """Return the output of `status` about the runs, without site-specific keys."""
     return [
         {name: run[name] for name in ("condition_id", "status", "stop_reason", "pending", "done", "cancelled")}
@@ -85,33 +85,33 @@ def activate_models():
     LanguageModel.objects.update(is_active=True)
 
 
-def test_imported_runs_keep_their_final_status_and_reason(sent, owner):
-    import_snapshot(sent, owner)
+def test_imported_runs_keep_their_final_status_and_reason(foreign_snapshot, owner):
+    import_snapshot(foreign_snapshot, owner)
     assert list_runs() == ENDED
     assert sorted(Trial.objects.values_list("status", flat=True)) == ["cancelled"] + ["done"] * 4 + ["pending"] * 3
 
 
 def test_status_and_content_equal_those_of_the_first_site(file_and_status, owner):
-    sent, before = file_and_status
-    made = import_snapshot(sent, owner)
-    assert describe(made.experiment) == before
-    again = make_snapshot(made.experiment, by="test").path
-    assert verify(again).content == verify(sent).content == made.content
-    first, second = (parts(path) for path in (sent, again))
+    foreign_snapshot, before = file_and_status
+    imported = import_snapshot(foreign_snapshot, owner)
+    assert describe_runs(imported.experiment) == before
+    second_path = make_snapshot(imported.experiment, by="test").path
+    assert verify(second_path).content == verify(foreign_snapshot).content == imported.content
+    first, second = (read_parts(path) for path in (foreign_snapshot, second_path))
     assert json.loads(second["facts.json"])["results"] == json.loads(first["facts.json"])["results"]
     assert json.loads(second["counts.json"]) == json.loads(first["counts.json"])
 
 
-def test_no_worker_claims_a_trial_even_if_the_models_get_an_endpoint(sent, owner):
-    import_snapshot(sent, owner)
+def test_no_worker_claims_a_trial_even_if_the_models_get_an_endpoint(foreign_snapshot, owner):
+    import_snapshot(foreign_snapshot, owner)
     activate_models()
     assert admit(register_worker(), 100) == []
     Run.objects.filter(status="paused").update(status="running")
     assert len(admit(register_worker(), 100)) == 1, "only its status keeps a worker away"
 
 
-def test_nobody_can_start_or_change_an_imported_run(sent, owner, client):
-    experiment = import_snapshot(sent, owner).experiment
+def test_nobody_can_start_or_change_an_imported_run(foreign_snapshot, owner, client):
+    experiment = import_snapshot(foreign_snapshot, owner).experiment
     activate_models()
     runs = Run.objects.all()
     assert run_control.resume(runs, by=owner) == run_control.cancel(runs, by=owner) == []
@@ -123,14 +123,14 @@ def test_nobody_can_start_or_change_an_imported_run(sent, owner, client):
     assert list_runs() == ENDED
 
 
-def test_the_command_reports_why_it_resumes_no_run(sent, owner, capsys):
-    import_snapshot(sent, owner)
+def test_the_command_reports_why_it_resumes_no_run(foreign_snapshot, owner, capsys):
+    import_snapshot(foreign_snapshot, owner)
     call_command("experiment", "resume", "pilot", "--user", owner.username)
     assert "0 runs resumed\npilot holds results from snapshot and cannot run here" in capsys.readouterr().out
 
 
-def test_the_progress_pages_show_the_status_without_buttons(sent, owner, client):
-    experiment = import_snapshot(sent, owner).experiment
+def test_the_progress_pages_show_the_status_without_buttons(foreign_snapshot, owner, client):
+    experiment = import_snapshot(foreign_snapshot, owner).experiment
     client.force_login(owner)
     page = client.get(reverse("experiment_progress", args=[experiment.slug]))
     for text in ("Stopped", "Paused", "Cancelled", "Planned", "6 of 20 attempts failed permanently."):
@@ -142,8 +142,8 @@ def test_the_progress_pages_show_the_status_without_buttons(sent, owner, client)
             assert f"/{verb}/" not in shown.content.decode()
 
 
-def test_a_judge_of_this_site_can_be_paused_and_resumed_on_imported_answers(sent, owner):
-    experiment = import_snapshot(sent, owner).experiment
+def test_a_judge_of_this_site_can_be_paused_and_resumed_on_imported_answers(foreign_snapshot, owner):
+    experiment = import_snapshot(foreign_snapshot, owner).experiment
     model = make_grader().language_model
     condition = experiment.conditions.create(
         stage="judge", condition_id="judge--1", model=model, sampler=factories.make_sampler("cold"), content={}
@@ -154,14 +154,14 @@ def test_a_judge_of_this_site_can_be_paused_and_resumed_on_imported_answers(sent
     assert run_control.resume(Run.objects.all(), by=owner) == [judge.pk]
 
 
-def test_a_file_of_an_older_schema_distinguishes_open_from_finished_runs(sent, owner, tmp_path):
+def test_a_file_of_an_older_schema_distinguishes_open_from_finished_runs(foreign_snapshot, owner, tmp_path):
     part = "rows/runs_app_run.jsonl"
-    lines = [json.loads(line) for line in parts(sent)[part].splitlines()]
+    lines = [json.loads(line) for line in read_parts(foreign_snapshot)[part].splitlines()]
     old = "".join(
         json.dumps({name: value for name, value in line.items() if name not in ("status", "stop_reason")}) + "\n"
         for line in lines
     )
-    path = rewritten(sent, tmp_path, **{part: old.encode(), "schema.json": b'{"schema": 3}'})
+    path = write_forged_copy(foreign_snapshot, tmp_path, **{part: old.encode(), "schema.json": b'{"schema": 3}'})
     import_snapshot(path, owner)
     assert sorted(Run.objects.values_list("status", flat=True)) == ["cancelled", "stopped", "stopped", "stopped"]
     assert "The imported file does not say why." in Run.objects.filter(status="stopped").first().stop_reason
@@ -176,8 +176,10 @@ def test_a_file_of_an_older_schema_distinguishes_open_from_finished_runs(sent, o
         ("rows/runs_app_trial.jsonl", {"status": "running"}),
     ],
 )
-def test_a_file_with_live_runs_is_refused(sent, owner, tmp_path, part, change):
-    altered = rewritten(sent, tmp_path, **{part: first_line(parts(sent)[part], **change)})
+def test_a_file_with_live_runs_is_refused(foreign_snapshot, owner, tmp_path, part, change):
+    altered = write_forged_copy(
+        foreign_snapshot, tmp_path, **{part: first_line(read_parts(foreign_snapshot)[part], **change)}
+    )
     with pytest.raises(SnapshotFileError):
         import_snapshot(altered, owner)
     assert not Experiment.objects.exists()

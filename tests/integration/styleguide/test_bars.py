@@ -1,4 +1,4 @@
-"""Bars of segments, without a single inline style."""
+"""Bars of segments, without inline styles."""
 
 import pytest
 from django.template import engines
@@ -39,10 +39,10 @@ def render(template, **context):
 
 def test_progress_has_words_for_its_colours():
     html = render("{% progress 9120 640 47 2870 %}")
-    said = html.replace("\u202f", "")
-    assert 'aria-label="Progress: 9120 done, 640 running, 47 failed, 2870 pending of 12677"' in said
-    assert "<b>47</b> failed" in said
-    assert "cancelled" not in said
+    text = html.replace("\u202f", "")
+    assert 'aria-label="Progress: 9120 done, 640 running, 47 failed, 2870 pending of 12677"' in text
+    assert "<b>47</b> failed" in text
+    assert "cancelled" not in text
     assert "style=" not in html
 
 

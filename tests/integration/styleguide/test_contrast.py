@@ -1,4 +1,4 @@
-"""The palette keeps the contrast of WCAG AA, in light and in dark (https://www.w3.org/TR/WCAG22/#contrast-minimum)."""
+"""The palette has the contrast of WCAG AA in light and dark mode (https://www.w3.org/TR/WCAG22/#contrast-minimum)."""
 
 import re
 from pathlib import Path
@@ -16,33 +16,33 @@ TEXT_PAIRS += [("on-accent", "accent"), ("on-accent", "accent-hover")]
 SHAPE_PAIRS = [(fill, "track") for fill in FILLS] + [(line, "surface") for line in ("line-strong", "focus")]
 
 
-def tokens():
+def read_tokens():
     css = Path(finders.find("evalsite/tokens.css")).read_text()
     return dict(re.findall(r"--([a-z-]+): light-dark\((#[0-9a-f]{6}), (?:#[0-9a-f]{6})\)", css)), dict(
         re.findall(r"--([a-z-]+): light-dark\((?:#[0-9a-f]{6}), (#[0-9a-f]{6})\)", css)
     )
 
 
-def luminance(colour):
+def compute_luminance(colour):
     channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def contrast(first, second):
-    low, high = sorted((luminance(first), luminance(second)))
+def compute_contrast(first, second):
+    low, high = sorted((compute_luminance(first), compute_luminance(second)))
     return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize(("front", "back"), TEXT_PAIRS)
 def test_text_has_a_contrast_of_four_and_a_half(theme, front, back):
-    palette = tokens()[theme]
-    assert contrast(palette[front], palette[back]) >= 4.5
+    palette = read_tokens()[theme]
+    assert compute_contrast(palette[front], palette[back]) >= 4.5
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize(("front", "back"), SHAPE_PAIRS)
 def test_shapes_and_edges_of_controls_have_a_contrast_of_three(theme, front, back):
-    palette = tokens()[theme]
-    assert contrast(palette[front], palette[back]) >= 3
+    palette = read_tokens()[theme]
+    assert compute_contrast(palette[front], palette[back]) >= 3

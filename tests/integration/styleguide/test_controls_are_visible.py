@@ -49,12 +49,12 @@ def test_a_text_of_only_controls_does_not_multiply_the_size_of_the_page():
 
 
 def test_other_kinds_of_answers_stay_exact():
-    def answer(kind):
+    def get_answer(kind):
         return ControlCharactersMiddleware(lambda request: HttpResponse(EVIL, content_type=kind))(None).content.decode()
 
-    assert answer("text/plain; charset=utf-8") == answer("application/json") == EVIL
-    assert not CONTROLS.search(answer("text/html; charset=utf-8"))
-    assert not CONTROLS.search(answer("image/svg+xml"))
+    assert get_answer("text/plain; charset=utf-8") == get_answer("application/json") == EVIL
+    assert not CONTROLS.search(get_answer("text/html; charset=utf-8"))
+    assert not CONTROLS.search(get_answer("image/svg+xml"))
 
 
 @pytest.mark.slow

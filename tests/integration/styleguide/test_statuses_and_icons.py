@@ -70,13 +70,13 @@ def test_the_sprite_contains_exactly_the_listed_icons():
 
 
 def test_every_icon_named_in_a_template_exists():
-    named = set()
+    names = set()
     for template in (ROOT / "templates").rglob("*.html"):
         tag = r'{% (?:icon|empty_state "[^"]+"|notice "[a-z]+"|action \S+ "[^"]+") [\"\']([a-z0-9-]+)[\"\']'
-        named |= set(re.findall(tag, template.read_text()))
-        named |= set(re.findall(r"icon(?:_name)?=[\"']([a-z0-9-]+)[\"']", template.read_text()))
-    assert {"download", "person-circle", "database"} <= named
-    assert named <= ICONS
+        names |= set(re.findall(tag, template.read_text()))
+        names |= set(re.findall(r"icon(?:_name)?=[\"']([a-z0-9-]+)[\"']", template.read_text()))
+    assert {"download", "person-circle", "database"} <= names
+    assert names <= ICONS
 
 
 def test_vendored_files_keep_their_licences_and_name_no_missing_map():

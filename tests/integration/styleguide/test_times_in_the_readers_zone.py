@@ -12,7 +12,7 @@ from evalsite.middleware import TimezoneMiddleware
 MOMENT = datetime(2025, 3, 14, 23, 30, 5, tzinfo=UTC)
 
 
-def seen_with(rf, cookie):
+def render_with(rf, cookie):
     request = rf.get("/")
     if cookie is not None:
         request.COOKIES["tz"] = cookie
@@ -34,7 +34,7 @@ def seen_with(rf, cookie):
     ],
 )
 def test_a_time_is_shown_in_the_zone_of_the_cookie(rf, cookie, shown):
-    html = seen_with(rf, cookie)
+    html = render_with(rf, cookie)
     assert f">{shown}</time>" in html
     assert 'title="2025-03-14 23:30:05 UTC"' in html
     assert 'datetime="2025-03-14T23:30:05+00:00"' in html
@@ -44,11 +44,11 @@ def test_a_time_is_shown_in_the_zone_of_the_cookie(rf, cookie, shown):
     "cookie", ["Mars/Olympus", "../../etc/passwd", "/etc/localtime", "%00", "<script>", "UTC\n", "a" * 5000]
 )
 def test_a_zone_that_does_not_exist_leaves_utc(rf, cookie):
-    assert ">2025-03-14 23:30</time>" in seen_with(rf, cookie)
+    assert ">2025-03-14 23:30</time>" in render_with(rf, cookie)
 
 
 def test_the_zone_does_not_leak_into_the_next_request(rf):
-    seen_with(rf, "Asia/Tokyo")
+    render_with(rf, "Asia/Tokyo")
     assert timezone.get_current_timezone_name() == "UTC"
 
 

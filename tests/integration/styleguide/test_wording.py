@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evalsite.lib.text import number_format
 
 
-def plain(text):
+def remove_thin_spaces(text):
     return text.replace(number_format.THIN_SPACE, " ")
 
 
@@ -35,14 +35,14 @@ def plain(text):
     ],
 )
 def test_money_is_written_in_sensible_digits(value, text):
-    assert plain(number_format.format_money(value)) == text
+    assert remove_thin_spaces(number_format.format_money(value)) == text
 
 
 @given(st.decimals(min_value="0.0000000001", max_value="1000000", allow_nan=False, allow_infinity=False, places=10))
 def test_spent_money_is_never_shown_as_zero_and_is_exact_to_a_cent_or_half_a_percent(amount):
-    read = Decimal(plain(number_format.format_money(amount)).replace(" ", "").removeprefix("$"))
-    assert read > 0
-    assert abs(read - amount) <= max(Decimal("0.005") if amount >= 1 else 0, amount * Decimal("0.0051"))
+    amount_read = Decimal(remove_thin_spaces(number_format.format_money(amount)).replace(" ", "").removeprefix("$"))
+    assert amount_read > 0
+    assert abs(amount_read - amount) <= max(Decimal("0.005") if amount >= 1 else 0, amount * Decimal("0.0051"))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_spent_money_is_never_shown_as_zero_and_is_exact_to_a_cent_or_half_a_per
     ],
 )
 def test_counts_have_thin_spaces_between_thousands(value, text):
-    assert plain(number_format.format_count(value)) == text
+    assert remove_thin_spaces(number_format.format_count(value)) == text
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -85,15 +85,15 @@ def test_a_count_that_is_not_a_number_does_not_raise(value):
     ],
 )
 def test_durations_have_two_units_at_most(seconds, text):
-    assert plain(number_format.format_duration(seconds)) == text
+    assert remove_thin_spaces(number_format.format_duration(seconds)) == text
 
 
 @given(st.floats(min_value=0, max_value=10**6))
 def test_a_duration_never_shows_sixty_seconds_or_sixty_minutes(seconds):
-    words = plain(number_format.format_duration(seconds)).split()
-    shown = {unit: float(amount) for amount, unit in zip(words[::2], words[1::2], strict=True)}
+    words = remove_thin_spaces(number_format.format_duration(seconds)).split()
+    amounts = {unit: float(amount) for amount, unit in zip(words[::2], words[1::2], strict=True)}
     below = {"ms": 1000, "s": 60, "min": 60, "h": 24, "d": 12}
-    assert all(amount < below[unit] for unit, amount in shown.items())
+    assert all(amount < below[unit] for unit, amount in amounts.items())
 
 
 @pytest.mark.parametrize(

@@ -26,17 +26,17 @@ LOOP, PROSE = "again and again " * 60, "".join(Random(3).choices("abcdefghijklmn
 @pytest.fixture
 def work(monkeypatch):
     """Return `work()`, which runs the enqueued tasks."""
-    asked = []
-    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append(arguments))
+    tasks = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: tasks.append(arguments))
 
     def compute():
-        while asked:
-            compute_aggregates(*asked.pop())
+        while tasks:
+            compute_aggregates(*tasks.pop())
 
     return compute
 
 
-def grader_of(experiment):
+def get_grader(experiment):
     return list_graders([experiment])[experiment.pk][0].pk
 
 
@@ -46,12 +46,12 @@ def explore(experiment, **query):
     return client.get(reverse("explorer", args=[experiment.slug]), query)
 
 
-def rows_of(experiment, table, **query):
+def read_rows(experiment, table, **query):
     response = explore(experiment, table=table, format="csv", **query)
     return list(csv.DictReader(io.StringIO(response.content.decode().lstrip("\ufeff"))))
 
 
-def with_reasoning(experiment):
+def add_reasoning(experiment):
     """Make truncated answers repetitive and correct answers varied."""
     for trial in Trial.objects.filter(run__experiment=experiment).select_related("item"):
         text = LOOP if trial.truncated else PROSE
@@ -63,22 +63,22 @@ def test_compression_is_measured_separately_for_right_wrong_and_truncated_answer
 
     experiment = make_space_experiment(models=("m",))
     with without_triggers():
-        with_reasoning(experiment)
-    found = {
+        add_reasoning(experiment)
+    measured = {
         (one.task, one.outcome): one
-        for one in measure_compression(TextQuery(experiment, grader_of(experiment), "compression"))
+        for one in measure_compression(TextQuery(experiment, get_grader(experiment), "compression"))
     }
-    assert found["brackets", "cut off"].mean < 0.15 < 0.5 < found["brackets", "right"].mean
-    cut = Trial.objects.filter(run__experiment=experiment, item__category="brackets", truncated=True)
-    texts = [(trial.reasoning + trial.answer).encode() for trial in cut]
-    assert found["brackets", "cut off"].n == len(texts)
+    assert measured["brackets", "cut off"].mean < 0.15 < 0.5 < measured["brackets", "right"].mean
+    truncated = Trial.objects.filter(run__experiment=experiment, item__category="brackets", truncated=True)
+    texts = [(trial.reasoning + trial.answer).encode() for trial in truncated]
+    assert measured["brackets", "cut off"].n == len(texts)
     expected = sum(len(zlib.compress(text, 9)) / len(text) for text in texts) / len(texts)
-    assert found["brackets", "cut off"].mean == pytest.approx(expected)
-    assert found["brackets", "cut off"].low < expected < found["brackets", "cut off"].high
+    assert measured["brackets", "cut off"].mean == pytest.approx(expected)
+    assert measured["brackets", "cut off"].low < expected < measured["brackets", "cut off"].high
     explore(experiment, view="compression")
     work()
-    rows = rows_of(experiment, "compression", view="compression")
-    assert {(row["task"], row["outcome"]) for row in rows} == set(found)
+    rows = read_rows(experiment, "compression", view="compression")
+    assert {(row["task"], row["outcome"]) for row in rows} == set(measured)
 
 
 def test_short_answers_are_not_compressed(work):
@@ -92,7 +92,7 @@ def test_short_answers_are_not_compressed(work):
 def test_lengths_count_every_answer_by_its_outcome():
     experiment = make_space_experiment(models=("m",))
     condition = experiment.conditions.get().pk
-    lengths = count_lengths(LengthQuery(experiment, grader_of(experiment), condition, "brackets"))
+    lengths = count_lengths(LengthQuery(experiment, get_grader(experiment), condition, "brackets"))
     trials = Trial.objects.filter(run__experiment=experiment, item__category="brackets")
     assert lengths.answers == trials.count() == 48
     assert sum(lengths.cut) == trials.filter(truncated=True).count()
@@ -122,7 +122,7 @@ def test_merging_lengths_never_shortens_an_answer(monkeypatch):
 
 def test_the_tokens_page_has_a_row_for_each_step():
     experiment = make_space_experiment(models=("m",))
-    rows = rows_of(experiment, "hazard", view="hazard", task="brackets")
+    rows = read_rows(experiment, "hazard", view="hazard", task="brackets")
     assert float(rows[-1]["right"]) + float(rows[-1]["cut"]) <= 1
     finished = [float(row["finished"]) for row in rows]
     assert finished == sorted(finished)
@@ -143,14 +143,14 @@ def test_the_shipped_tokenizer_encodes_prompts_in_groups():
 @pytest.mark.slow
 def test_spectra_are_computed_from_the_questions_at_each_point(work):
     experiment = make_space_experiment(dataset=make_space_dataset(count=6), models=("m",))
-    found = measure_spectra(TextQuery(experiment, grader_of(experiment), "spectrum"))
-    assert [one.task for one in found] == ["brackets"] * 12 + ["swaps"] * 4
-    assert {one.texts for one in found if one.task == "swaps"} == {6}
-    swaps = [one for one in found if one.task == "swaps"]
+    measured = measure_spectra(TextQuery(experiment, get_grader(experiment), "spectrum"))
+    assert [one.task for one in measured] == ["brackets"] * 12 + ["swaps"] * 4
+    assert {one.texts for one in measured if one.task == "swaps"} == {6}
+    swaps = [one for one in measured if one.task == "swaps"]
     assert swaps[-1].tokens > swaps[0].tokens  # More swaps are longer texts.
     explore(experiment, view="spectrum", task="swaps")
     work()
-    rows = rows_of(experiment, "spectrum", view="spectrum", task="swaps")
+    rows = read_rows(experiment, "spectrum", view="spectrum", task="swaps")
     assert len(rows) == 4
     assert all(0 <= float(row["distance"]) < 0.5 for row in rows)
     page = explore(experiment, view="spectrum", task="swaps")

@@ -24,21 +24,23 @@ pytestmark = pytest.mark.django_db
 BOARD = "/leaderboard/"
 
 
-def signed_in(user):
+def make_client(user):
     client = Client()
     client.force_login(user)
     return client
 
 
-def rows_of(client, **query):
+def read_rows(client, **query):
     response = client.get(BOARD, {"table": "leaderboard", "format": "csv", **query})
     assert response.status_code == 200
     return list(csv.DictReader(io.StringIO(response.content.decode().lstrip("\ufeff"))))
 
 
 def test_a_row_has_the_cell_of_each_task_and_both_scores():
-    experiment = make_space_experiment(dataset=make_space_dataset(count=16), models=("m",), outcome=_three_of_four)
-    (row,) = rows_of(signed_in(experiment.owner))
+    experiment = make_space_experiment(
+        dataset=make_space_dataset(count=16), models=("m",), outcome=answer_three_of_four
+    )
+    (row,) = read_rows(make_client(experiment.owner))
     swaps = experiment.dataset.items.filter(category="swaps")
     guesses = sum(item.metadata["guess_chance"] for item in swaps if item.metadata["number"] % 8)
     tallies = {
@@ -61,49 +63,49 @@ def test_a_row_has_the_cell_of_each_task_and_both_scores():
     assert float(row["score_per_token"]) == pytest.approx(float(row["reason_score"]) * 256 / tokens)
 
 
-def _three_of_four(item, _model):
+def answer_three_of_four(item, _model):
     number = item.metadata["number"]
     return "cut" if number % 8 == 0 else "wrong" if number % 8 == 4 else "right"
 
 
 def test_a_cell_shows_its_interval_truncation_and_a_star_until_all_cases_are_answered():
     experiment = make_space_experiment(
-        models=("m",), outcome=lambda item, _: None if item.position == 0 else _three_of_four(item, _)
+        models=("m",), outcome=lambda item, _: None if item.position == 0 else answer_three_of_four(item, _)
     )
-    text = page_text(signed_in(experiment.owner).get(BOARD))
+    text = page_text(make_client(experiment.owner).get(BOARD))
     assert re.search(r">\.\d\d - (\.\d\d|1\.00) \[-\.\d\d\]\*</a>", text)
     assert "* marks an incomplete evaluation" in text
-    assert rows_of(signed_in(experiment.owner))[0]["incomplete"] == "*"
+    assert read_rows(make_client(experiment.owner))[0]["incomplete"] == "*"
 
 
 @pytest.mark.slow
 def test_ranks_follow_the_corrected_tests():
     experiment = make_space_experiment(
-        dataset=make_space_dataset(count=16), models=("a", "b", "c"), outcome=_shares(a=16, b=15, c=4)
+        dataset=make_space_dataset(count=16), models=("a", "b", "c"), outcome=answer_by_share(a=16, b=15, c=4)
     )
-    ranks = {row["model"]: row["rank"] for row in rows_of(signed_in(experiment.owner))}
+    ranks = {row["model"]: row["rank"] for row in read_rows(make_client(experiment.owner))}
     assert ranks == {"a": "1", "b": "2", "c": "3"}
     close = make_space_experiment(
-        "close", models=("d", "e"), outcome=_shares(d=4, e=3), dataset=make_space_dataset("x")
+        "close", models=("d", "e"), outcome=answer_by_share(d=4, e=3), dataset=make_space_dataset("x")
     )
-    keys = {scope.key for scope in signed_in(close.owner).get(BOARD).context["filter"]["form"].scopes.values()}
+    keys = {scope.key for scope in make_client(close.owner).get(BOARD).context["filter"]["form"].scopes.values()}
     assert len(keys) == 2
-    text = page_text(signed_in(close.owner).get(BOARD))
+    text = page_text(make_client(close.owner).get(BOARD))
     assert "Holm" in text
 
 
-def _shares(**right):
+def answer_by_share(**right):
     return lambda item, model: "right" if item.metadata["number"] < right[model] else "wrong"
 
 
 def test_experiments_on_different_items_are_not_compared():
     one = make_space_experiment("one", models=("a",))
     other = make_space_experiment("other", models=("b",), dataset=make_space_dataset("others", count=5))
-    client = signed_in(one.owner)
+    client = make_client(one.owner)
     scopes = client.get(BOARD).context["filter"]["form"].scopes
-    assert {row["experiment"] for row in rows_of(client)} == {"other"}
+    assert {row["experiment"] for row in read_rows(client)} == {"other"}
     first = next(key for key, scope in scopes.items() if one.dataset_id in scope.datasets)
-    assert {row["experiment"] for row in rows_of(client, on=first)} == {"one"}
+    assert {row["experiment"] for row in read_rows(client, on=first)} == {"one"}
     assert client.get(BOARD, {"on": "dataset-unknown"}).status_code == 404
     assert other.dataset_id not in scopes[first].datasets
 
@@ -113,7 +115,7 @@ def test_experiments_on_equal_items_are_compared_across_datasets():
     copy = make_space_dataset("copy")
     assert copy.content_hash == one.dataset.content_hash
     make_space_experiment("two", dataset=copy, models=("b",))
-    assert {row["model"] for row in rows_of(signed_in(one.owner))} == {"a", "b"}
+    assert {row["model"] for row in read_rows(make_client(one.owner))} == {"a", "b"}
 
 
 def test_a_condition_in_two_experiments_has_one_row_with_the_most_answers():
@@ -121,7 +123,7 @@ def test_a_condition_in_two_experiments_has_one_row_with_the_most_answers():
     make_space_experiment(
         "two", dataset=one.dataset, models=("a",), outcome=lambda item, _: None if item.position else "right"
     )
-    (row,) = rows_of(signed_in(one.owner))
+    (row,) = read_rows(make_client(one.owner))
     assert (row["experiment"], row["answers"]) == ("one", "64")
 
 
@@ -130,32 +132,32 @@ def test_readers_see_only_experiments_that_they_may_read():
     stranger = factories.make_user("stranger", permissions.RESEARCHER)
     make_space_experiment("theirs", dataset=mine.dataset, models=("b",), owner=stranger)
     shared = make_space_experiment("shared", dataset=mine.dataset, models=("c",), owner=stranger, sharing="group")
-    assert {row["model"] for row in rows_of(signed_in(mine.owner))} == {"a", "c"}
+    assert {row["model"] for row in read_rows(make_client(mine.owner))} == {"a", "c"}
     viewer = factories.make_user("viewer", permissions.VIEWER)
-    assert {row["experiment"] for row in rows_of(signed_in(viewer))} == {shared.slug}
+    assert {row["experiment"] for row in read_rows(make_client(viewer))} == {shared.slug}
 
 
 def test_archived_experiments_are_not_on_the_leaderboard():
     mine = make_space_experiment("mine", models=("a",))
     make_space_experiment("old", dataset=mine.dataset, models=("b",), status="archived")
-    assert {row["experiment"] for row in rows_of(signed_in(mine.owner))} == {"mine"}
+    assert {row["experiment"] for row in read_rows(make_client(mine.owner))} == {"mine"}
 
 
 def test_the_url_sorts_and_filters_rows():
     experiment = make_space_experiment(models=("strong", "weak"))
     LanguageModel.objects.filter(name="weak").update(groups="size:small arch:moe")
-    client = signed_in(experiment.owner)
+    client = make_client(experiment.owner)
 
-    def models(**query):
-        return [row["model"] for row in rows_of(client, **query)]
+    def list_models(**query):
+        return [row["model"] for row in read_rows(client, **query)]
 
-    assert models() == ["strong", "weak"]
-    assert models(sort="score") == ["weak", "strong"]
-    assert models(sort="-model") == ["weak", "strong"]
-    assert models(sort="task-brackets") == ["weak", "strong"]
-    assert models(group="arch:moe") == ["weak"]
+    assert list_models() == ["strong", "weak"]
+    assert list_models(sort="score") == ["weak", "strong"]
+    assert list_models(sort="-model") == ["weak", "strong"]
+    assert list_models(sort="task-brackets") == ["weak", "strong"]
+    assert list_models(group="arch:moe") == ["weak"]
     family = client.get(BOARD).context["filter"]["form"].fields["family"].choices[1][0]
-    assert models(family=family)
+    assert list_models(family=family)
     assert client.get(BOARD, {"sort": "nothing"}).status_code == 404
     assert "Select a valid choice" in page_text(client.get(BOARD, {"group": "no such group"}))
 
@@ -163,16 +165,16 @@ def test_the_url_sorts_and_filters_rows():
 def test_a_token_limit_selects_the_gradings_of_its_rule():
     experiment = make_space_experiment(models=("m",), outcome=lambda *_: "right")
     grade(experiment, scorers=["final_answer:100"], by="test")
-    client = signed_in(experiment.owner)
-    assert float(rows_of(client)[0]["brackets_truncated"]) == 0
-    assert float(rows_of(client, limit="100")[0]["brackets_truncated"]) > 0.3
+    client = make_client(experiment.owner)
+    assert float(read_rows(client)[0]["brackets_truncated"]) == 0
+    assert float(read_rows(client, limit="100")[0]["brackets_truncated"]) > 0.3
     text = page_text(client.get(BOARD, {"limit": "300"}))
     assert "Without gradings by this rule: space." in text
 
 
 def test_downloaded_files_have_the_same_rows_as_the_page():
     experiment = make_space_experiment()
-    client = signed_in(experiment.owner)
+    client = make_client(experiment.owner)
     latex = client.get(BOARD, {"table": "compact", "format": "latex"}).content.decode()
     assert r"\toprule" in latex
     assert "strong / direct / greedy" in latex
@@ -186,43 +188,43 @@ def test_downloaded_files_have_the_same_rows_as_the_page():
 def test_model_names_are_escaped_in_cells():
     experiment = make_space_experiment(models=("m",))
     experiment.dataset.items.count()
-    text = signed_in(experiment.owner).get(BOARD).content.decode()
+    text = make_client(experiment.owner).get(BOARD).content.decode()
     assert f'href="{reverse("explorer", args=[experiment.slug])}?condition=' in text
     assert "&amp;task=brackets" in text
 
 
 def test_a_worker_counts_many_answers_and_the_page_reports_it(monkeypatch):
-    asked = []
-    monkeypatch.setattr("django_q.tasks.async_task", lambda *arguments: asked.append(arguments))
+    tasks = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *arguments: tasks.append(arguments))
     monkeypatch.setattr(point_counts, "MAX_ANSWERS_PER_REQUEST", 0)
     experiment = make_space_experiment(models=("m",))
-    client = signed_in(experiment.owner)
+    client = make_client(experiment.owner)
     assert "A worker is counting the answers of space." in page_text(client.get(BOARD))
     from grading_app.tasks import compute_aggregates
 
-    for _, keys in asked:
+    for _, keys in tasks:
         compute_aggregates(keys)
     assert "A worker is counting" not in page_text(client.get(BOARD))
-    assert len(rows_of(client)) == 1
+    assert len(read_rows(client)) == 1
 
 
 @pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_experiments():
     one = make_space_experiment("one", models=("a",))
-    client = signed_in(one.owner)
+    client = make_client(one.owner)
 
-    def queries():
+    def count_queries():
         client.get(BOARD)
-        with CaptureQueriesContext(connection) as found:
+        with CaptureQueriesContext(connection) as captured:
             client.get(BOARD)
-        return len(found)
+        return len(captured)
 
-    first = queries()
+    first = count_queries()
     for number in range(3):
         make_space_experiment(f"more-{number}", dataset=one.dataset, models=(f"m{number}", f"n{number}"))
-    assert queries() == first < 15
+    assert count_queries() == first < 15
 
 
 def test_an_empty_leaderboard_shows_what_it_needs():
-    text = page_text(signed_in(factories.make_user("owner", permissions.RESEARCHER)).get(BOARD))
+    text = page_text(make_client(factories.make_user("owner", permissions.RESEARCHER)).get(BOARD))
     assert "No parametric experiment with answers" in text

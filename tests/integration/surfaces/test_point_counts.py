@@ -15,14 +15,14 @@ from tests.factories.spaces import make_space_dataset, make_space_experiment
 pytestmark = pytest.mark.django_db
 
 
-def count(experiment, limit=""):
+def count_at_points(experiment, limit=""):
     rules = list_graders([experiment])[experiment.pk]
     rule = next(one for one in rules if str(one.parameters.get("limit", "")) == limit)
     return count_points(PointQuery(experiment, rule.pk))
 
 
-def by_point(counts, model):
-    condition = condition_of(model)
+def select_by_point(counts, model):
+    condition = get_conditions(model)
     return {
         (counts.tasks[cell.point], tuple(sorted(counts.params[cell.point].items()))): cell
         for cell in counts.rows
@@ -30,13 +30,13 @@ def by_point(counts, model):
     }
 
 
-def condition_of(model):
+def get_conditions(model):
     return Trial.objects.filter(run__condition__model__name=model).values_list("run__condition", flat=True)[0]
 
 
 def test_each_cell_has_the_counts_of_its_rows():
     experiment = make_space_experiment()
-    counts = count(experiment)
+    counts = count_at_points(experiment)
     assert len(counts.tasks) == 16
     assert len(counts.rows) == 32
     for condition in {cell.condition for cell in counts.rows}:
@@ -67,7 +67,7 @@ def test_96_of_128_have_the_published_interval():
         dataset=dataset, models=("m",),
         outcome=lambda item, _: "right" if item.metadata["number"] < 96 else "wrong",
     )  # fmt: skip
-    (cell,) = count(experiment).rows
+    (cell,) = count_at_points(experiment).rows
     interval = sum_cells([cell]).interval(correction="excess_counts")
     assert (cell.correct, cell.total) == (96, 128)
     assert (round(interval.center, 5), round(interval.margin, 5)) == (0.74272, 0.07427)
@@ -77,26 +77,26 @@ def test_an_unreadable_answer_is_counted_as_invalid():
     experiment = make_space_experiment(
         outcome=lambda item, _: "unreadable" if item.metadata["number"] == 0 else "right"
     )
-    cells = count(experiment).rows
+    cells = count_at_points(experiment).rows
     assert {(cell.correct, cell.total, cell.invalid) for cell in cells} == {(3, 4, 1)}
 
 
 def test_a_later_token_limit_counts_long_answers_as_truncated():
     experiment = make_space_experiment(outcome=lambda *_: "right", models=("m",))
     grade(experiment, scorers=["final_answer:100"], by="test")
-    cells = by_point(count(experiment, limit="100"), "m")
+    cells = select_by_point(count_at_points(experiment, limit="100"), "m")
     for (_, params), cell in cells.items():
         tokens = [20 + 10 * dict(params)["length"] + number for number in range(4)]
         expected = sum(one > 100 for one in tokens)
         assert (cell.truncated, cell.total) == (expected, 4 - expected)
-    assert all(cell.truncated == 0 for cell in count(experiment).rows)
+    assert all(cell.truncated == 0 for cell in count_at_points(experiment).rows)
 
 
 def test_repetitions_of_an_item_reduce_the_effective_number_of_answers():
     experiment = make_space_experiment(
         samples=3, models=("m",), outcome=lambda item, _: "right" if item.metadata["number"] < 2 else "wrong"
     )
-    cells = count(experiment).rows
+    cells = count_at_points(experiment).rows
     assert {(cell.total, cell.items) for cell in cells} == {(12, 4)}
     tally = sum_cells(cells[:1])
     assert 4 <= tally.effective < 6  # Each item's answers are equal, so their effective number is barely above 4.
@@ -108,7 +108,7 @@ def test_a_task_is_incomplete_while_a_planned_case_has_no_answer():
     experiment = make_space_experiment(
         models=("m",), outcome=lambda item, _: None if item.category == "swaps" and item.position % 4 == 3 else "right"
     )
-    counts = count(experiment)
+    counts = count_at_points(experiment)
     done = {task: sum(cell.done for cell in counts.rows if counts.tasks[cell.point] == task) for task in counts.tasks}
     condition = counts.rows[0].condition
     assert {task: counts.is_incomplete(condition, task, done[task]) for task in counts.task_names} == {
@@ -124,7 +124,7 @@ def test_an_adaptive_task_is_incomplete_while_a_point_is_open():
     for category, status in (("brackets", "enough"), ("swaps", "open")):
         items = list(dataset.items.filter(category=category).values_list("pk", flat=True))
         run.points.create(key={"category": category}, items=items, n_items=len(items), status=status)
-    counts = count(experiment)
+    counts = count_at_points(experiment)
     condition = run.condition_id
     assert not counts.is_incomplete(condition, "brackets", 1)
     assert counts.is_incomplete(condition, "swaps", 16)
@@ -135,8 +135,8 @@ def test_counts_are_computed_once_for_each_state(settings):
     rule = list_graders([experiment])[experiment.pk][0]
     first = get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, rule.pk)).value
     with CaptureQueriesContext(connection) as queries:
-        again = get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, rule.pk)).value
-    assert again == first
+        repeated = get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, rule.pk)).value
+    assert repeated == first
     assert not [query for query in queries if "runs_app_trial" in query["sql"]]
     grade(experiment, scorers=["final_answer"], force=True, by="test")
     with CaptureQueriesContext(connection) as queries:
@@ -145,8 +145,8 @@ def test_counts_are_computed_once_for_each_state(settings):
 
 
 def test_a_worker_counts_many_answers(monkeypatch):
-    asked = []
-    monkeypatch.setattr("django_q.tasks.async_task", lambda *arguments: asked.append(arguments))
+    tasks = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *arguments: tasks.append(arguments))
     monkeypatch.setattr(point_counts, "MAX_ANSWERS_PER_REQUEST", 0)
     experiment = make_space_experiment()
     rule = list_graders([experiment])[experiment.pk][0]
@@ -154,7 +154,7 @@ def test_a_worker_counts_many_answers(monkeypatch):
     assert get_aggregate(POINT_COUNTS, experiment.pk, query).value is None
     from grading_app.tasks import compute_aggregates
 
-    for _, keys in asked:
+    for _, keys in tasks:
         compute_aggregates(keys)
     stored = get_aggregate(POINT_COUNTS, experiment.pk, query)
     assert stored.value == count_points(query)

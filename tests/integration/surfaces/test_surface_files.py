@@ -22,14 +22,14 @@ def study():
     return make_space_experiment()
 
 
-def surface(tmp_path, *options):
+def write_surface(tmp_path, *options):
     out = tmp_path / "out"
     call_command("surface", "space", "--out", str(out), *options)
     return out.read_text()
 
 
 def test_the_command_writes_each_cell_with_its_counts_and_interval(study, tmp_path):
-    rows = list(csv.DictReader(io.StringIO(surface(tmp_path, "--task", "swaps"))))
+    rows = list(csv.DictReader(io.StringIO(write_surface(tmp_path, "--task", "swaps"))))
     assert len(rows) == 8  # Two conditions, two values of each of two parameters.
     assert {"condition", "length", "max_depth", "accuracy", "interval_low", "interval_high", "n", "correct",
             "truncated"} <= set(rows[0])  # fmt: skip
@@ -41,20 +41,38 @@ def test_the_command_writes_each_cell_with_its_counts_and_interval(study, tmp_pa
 
 
 def test_the_command_accepts_the_selections_of_the_explorer(study, tmp_path):
-    held = json.loads(surface(tmp_path, "--view", "map", "--task", "brackets", "--x", "length", "--y", "kinds",
-                              "--at", "max_depth=2", "--format", "json"))  # fmt: skip
-    averaged = json.loads(surface(tmp_path, "--view", "map", "--task", "brackets", "--x", "length", "--y", "kinds",
-                                  "--format", "json"))  # fmt: skip
-    assert sum(row["n"] + row["truncated"] for row in held["rows"]) == 24
+    content = json.loads(
+        write_surface(
+            tmp_path,
+            "--view",
+            "map",
+            "--task",
+            "brackets",
+            "--x",
+            "length",
+            "--y",
+            "kinds",
+            "--at",
+            "max_depth=2",
+            "--format",
+            "json",
+        )
+    )
+    averaged = json.loads(
+        write_surface(
+            tmp_path, "--view", "map", "--task", "brackets", "--x", "length", "--y", "kinds", "--format", "json"
+        )
+    )
+    assert sum(row["n"] + row["truncated"] for row in content["rows"]) == 24
     assert sum(row["n"] + row["truncated"] for row in averaged["rows"]) == 48
     first, second = sorted(study.conditions.values_list("condition_id", flat=True))
     options = ("--view", "difference", "--task", "swaps", "--condition", first, "--against", second)
-    forward = list(csv.DictReader(io.StringIO(surface(tmp_path, *options))))
+    forward = list(csv.DictReader(io.StringIO(write_surface(tmp_path, *options))))
     options = ("--view", "difference", "--task", "swaps", "--condition", second, "--against", first)
-    back = list(csv.DictReader(io.StringIO(surface(tmp_path, *options))))
+    back = list(csv.DictReader(io.StringIO(write_surface(tmp_path, *options))))
     assert [float(row["difference"]) for row in forward] == [-float(row["difference"]) for row in back]
-    assert r"\toprule" in surface(tmp_path, "--format", "latex")
-    assert surface(tmp_path, "--format", "md").count("|") > 20
+    assert r"\toprule" in write_surface(tmp_path, "--format", "latex")
+    assert write_surface(tmp_path, "--format", "md").count("|") > 20
 
 
 @pytest.mark.parametrize(
@@ -69,24 +87,24 @@ def test_the_command_accepts_the_selections_of_the_explorer(study, tmp_path):
     ],
 )
 def test_an_unknown_selection_is_refused(study, tmp_path, options, said):
-    with pytest.raises(CommandError, match=re.escape(said)) as refused:
-        surface(tmp_path, *options)
-    assert refused.value.returncode == 2
+    with pytest.raises(CommandError, match=re.escape(said)) as caught:
+        write_surface(tmp_path, *options)
+    assert caught.value.returncode == 2
 
 
 @pytest.fixture
-def listed(client, study):
+def listed_figures(client, study):
     client.force_login(study.owner)
     for _ in range(2):
-        found = client.get(reverse("experiment_figures", args=["space"]), {"space-task": "swaps", "mm": "120"})
+        figures = client.get(reverse("experiment_figures", args=["space"]), {"space-task": "swaps", "mm": "120"})
         compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
-    return found
+    return figures
 
 
 FIGURES = ("map", "surface", "curves", "models", "difference", "leaderboard")
 
 
-def test_the_figures_page_lists_surface_figures_and_keeps_selections(client, study, listed):
+def test_the_figures_page_lists_surface_figures_and_keeps_selections(client, study, listed_figures):
     page = client.get(reverse("experiment_figures", args=["space"]), {"space-task": "swaps", "mm": "120"})
     text = page_text(page)
     assert re.findall(r'id="figure-space-(\w+)"', text) == list(FIGURES)
@@ -100,7 +118,7 @@ def test_the_figures_page_lists_surface_figures_and_keeps_selections(client, stu
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
-def test_each_figure_has_every_format_and_a_data_file(client, study, listed, name):
+def test_each_figure_has_every_format_and_a_data_file(client, study, listed_figures, name):
     starts = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF", "csv": b""}
     for file_format, start in starts.items():
         address = reverse("figure_file", args=["space", f"space-{name}", file_format])
@@ -114,7 +132,7 @@ def test_each_figure_has_every_format_and_a_data_file(client, study, listed, nam
             assert len(answer.content.splitlines()) > 1
 
 
-def test_an_experiment_without_parametric_tasks_has_no_surface_files(client, study, listed):
+def test_an_experiment_without_parametric_tasks_has_no_surface_files(client, study, listed_figures):
     from tests.factories.studies import make_rated_study
 
     other = make_rated_study()

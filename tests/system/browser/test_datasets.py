@@ -15,7 +15,7 @@ from datasets_app.importing.dataset_writer import create_dataset
 from datasets_app.models import Dataset
 from evalsite.lib import permissions
 from tests import factories
-from tests.integration.dataset_pages.conftest import do_now
+from tests.integration.dataset_pages.conftest import run_task_now
 from tests.system.browser.page_checks import LAPTOP, PHONE, press_and_wait, wait_for_images
 
 SAMPLES = Path(settings.BASE_DIR) / "samples"
@@ -24,7 +24,7 @@ SAMPLES = Path(settings.BASE_DIR) / "samples"
 @pytest.fixture(autouse=True)
 def immediate_worker(monkeypatch):
     """Run each task immediately when it is queued."""
-    monkeypatch.setattr("django_q.tasks.async_task", do_now)
+    monkeypatch.setattr("django_q.tasks.async_task", run_task_now)
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_an_import_continues_by_itself_and_shows_the_name_and_long_cells(curator
     expect(page.get_by_text("Waiting for a worker")).to_be_visible()
     checked(page, "datasets-reading-1280-light")
     (function, args), *_ = queued
-    do_now(function, *args)
+    run_task_now(function, *args)
     expect(page.get_by_role("heading", name="First rows")).to_be_visible()
     cell = page.locator(".preview-fold").first
     start = cell.locator(".preview-start")

@@ -8,7 +8,7 @@ from datasets_app.models import Dataset
 from evalsite.lib import permissions
 from tests import factories
 from tests.factories.hub import SECOND, serve_site_hub
-from tests.integration.dataset_pages.conftest import do_now
+from tests.integration.dataset_pages.conftest import run_task_now
 
 pytest.importorskip("huggingface_hub", reason="the optional package huggingface_hub is not installed")
 CSV = "id,question,answer\na,1 + 1?,2\nb,2 + 2?,4\n"
@@ -17,7 +17,7 @@ CSV = "id,question,answer\na,1 + 1?,2\nb,2 + 2?,4\n"
 def test_a_hub_split_becomes_a_draft_dataset(
     transactional_db, visitor, checked, checked_in_all_views, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr("django_q.tasks.async_task", do_now)
+    monkeypatch.setattr("django_q.tasks.async_task", run_task_now)
     page = visitor(factories.make_user("curator", permissions.CURATOR))
     with serve_site_hub(monkeypatch, tmp_path / "home", CSV, CSV):
         page.goto(reverse("dataset_new"))

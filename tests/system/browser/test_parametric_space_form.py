@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from evalsite.lib import permissions
 from tests import factories
-from tests.integration.dataset_pages.conftest import do_now
+from tests.integration.dataset_pages.conftest import run_task_now
 from tests.system.browser.page_checks import PHONE
 
 SPACE = """name: mine
@@ -21,7 +21,7 @@ tasks:
 @pytest.fixture(autouse=True)
 def immediate_worker(monkeypatch):
     """Run each task immediately when it is queued."""
-    monkeypatch.setattr("django_q.tasks.async_task", do_now)
+    monkeypatch.setattr("django_q.tasks.async_task", run_task_now)
 
 
 def test_the_preview_follows_the_text_and_the_dataset_is_built(transactional_db, visitor, checked):

@@ -14,7 +14,7 @@ from runs_app.planning.shipped_designs import create_shipped_designs
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests import factories
-from tests.integration.dataset_pages.conftest import do_now
+from tests.integration.dataset_pages.conftest import run_task_now
 from tests.system.processes.workers import drain_process
 
 pytestmark = pytest.mark.processes
@@ -30,7 +30,7 @@ PROFILES = {"sharp": {"*": {"start": 4, "falls": {"length": 0.1}, "tokens": 30}}
 def test_a_space_is_designed_run_adaptively_and_explored(
     transactional_db, visitor, checked, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("django_q.tasks.async_task", do_now)
+    monkeypatch.setattr("django_q.tasks.async_task", run_task_now)
     create_shipped_designs()
     page = visitor(factories.make_user("researcher", permissions.RESEARCHER))
     build_space(page)

@@ -12,14 +12,14 @@ from runs_app.models import Experiment, Trial
 from tests.factories.files import archive
 from tests.factories.queues import make_numbered_items
 from tests.factories.recordings import recording
-from tests.integration.dataset_pages.conftest import do_now
+from tests.integration.dataset_pages.conftest import run_task_now
 from tests.system.browser.page_checks import wait_for_images
 
 
 @pytest.fixture(autouse=True)
 def immediate_worker(monkeypatch):
     """Run each task immediately when it is queued."""
-    monkeypatch.setattr("django_q.tasks.async_task", do_now)
+    monkeypatch.setattr("django_q.tasks.async_task", run_task_now)
 
 
 def test_recorded_trials_are_checked_imported_and_shown_as_results(owner, visitor, checked_in_all_views):

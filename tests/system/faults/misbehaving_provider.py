@@ -6,10 +6,10 @@ import threading
 from collections import Counter
 from contextlib import contextmanager
 
-from tests.integration.gateway.fake_provider import completion
+from tests.integration.gateway.fake_provider import make_completion
 
 MB = 2**20
-FINE = json.dumps(completion("fine")).encode()
+FINE = json.dumps(make_completion("fine")).encode()
 
 
 def build_response(body, *, status="200 OK", length=None, kind="application/json"):
@@ -18,7 +18,7 @@ def build_response(body, *, status="200 OK", length=None, kind="application/json
 
 
 def build_completion(content):
-    return build_response(json.dumps(completion(content)).encode())
+    return build_response(json.dumps(make_completion(content)).encode())
 
 
 REPLIES = {
@@ -31,7 +31,7 @@ REPLIES = {
     "no json": build_response(b'{"choices": [{"message"'),
     "other json": build_response(b'[1, {"choices": 7}, null]'),
     "numbers for words": build_response(
-        json.dumps(completion() | {"id": 7, "model": [], "choices": [{"message": 3}]}).encode()
+        json.dumps(make_completion() | {"id": 7, "model": [], "choices": [{"message": 3}]}).encode()
     ),
     "deep json": build_response(b'{"a":' * 100_000),
     "invalid utf-8": build_response(FINE.replace(b"fine", b"f\xff\xfe\xc3ne")),
@@ -43,11 +43,13 @@ REPLIES = {
     "20 MB of text": build_completion("x" * (20 * MB)),
     "mad numbers": build_response(
         json.dumps(
-            completion("mad")
+            make_completion("mad")
             | {"usage": {"prompt_tokens": 10**30, "completion_tokens": -5, "total_tokens": 10**30, "cost": -3.0}}
         ).encode()
     ),
-    "long names": build_response(json.dumps(completion("long") | {"id": "i" * 5000, "model": "m" * 5000}).encode()),
+    "long names": build_response(
+        json.dumps(make_completion("long") | {"id": "i" * 5000, "model": "m" * 5000}).encode()
+    ),
     "redirect": b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n",
     "key in error": build_response(b'{"error": {"message": "bad key sk-abcdefgh12345678"}}', status="400 Bad Request"),
 }

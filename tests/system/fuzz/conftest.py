@@ -11,9 +11,9 @@ from evalsite.lib import permissions
 from runs_app.models import Run
 from tests import factories
 from tests.factories.files import run_in_this_process
-from tests.integration.dataset_pages.conftest import do_now
+from tests.integration.dataset_pages.conftest import run_task_now
 from tests.integration.pages.conftest import lab, lab_of_file, people, people_of_file  # type: ignore[attr-defined]  # noqa: F401
-from tests.integration.pages.test_access_matrix import MATRIX, served, values_of
+from tests.integration.pages.test_access_matrix import MATRIX, build_url_values, list_served_names
 from tests.system.fuzz.attack import Attack
 
 PRIVATE = "zqprivate"
@@ -26,7 +26,7 @@ def immediate_worker(monkeypatch):
 
     def work(*task, **options):
         before = len(connection.queries_log)
-        do_now(*task, **options)
+        run_task_now(*task, **options)
         while len(connection.queries_log) > before:
             connection.queries_log.pop()
 
@@ -79,7 +79,7 @@ def attack(world):
 @pytest.fixture
 def addresses(world):
     """Every page of the site, as (role that may open it, address)."""
-    values, names = values_of(world), served()
+    values, names = build_url_values(world), list_served_names()
     site_addresses = [
         (
             "operator" if row.expected[4] == 404 else "owner",

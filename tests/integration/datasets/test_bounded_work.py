@@ -69,19 +69,19 @@ def test_an_image_is_found_by_its_path_without_a_search():
 
 
 def test_a_template_stops_as_soon_as_it_is_longer_than_a_field_may_be():
-    asked = []
+    read_names = []
 
     class Row(dict):
         def get(self, name, default=None):
-            asked.append(name)
+            read_names.append(name)
             return super().get(name, default)
 
     bound = BoundMapping({"input": "{text}" * 300, "key": "+".join(["text"] * 300)}, ["text"])
     for field in ("input", "key"):
-        asked.clear()
+        read_names.clear()
         with pytest.raises(NoValue, match="has more than 200,000 characters"):
             bound.evaluate(field, Row(text="x" * 150_000))
-        assert len(asked) == 2
+        assert len(read_names) == 2
 
 
 def test_a_template_is_filled_as_before():

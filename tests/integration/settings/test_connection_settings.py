@@ -1,4 +1,4 @@
-"""Settings of every connection, so that a vanished machine does not hold its locks."""
+"""Settings of database connections that release the locks of a lost machine."""
 
 import pytest
 from django.db import connection
@@ -6,24 +6,24 @@ from django.db import connection
 pytestmark = pytest.mark.django_db
 
 
-def shown(name):
+def show_setting(name):
     with connection.cursor() as cursor:
         cursor.execute(f"SHOW {name}")
         return cursor.fetchone()[0]
 
 
 def test_a_session_idle_in_a_transaction_is_ended():
-    assert shown("idle_in_transaction_session_timeout") == "1min"
+    assert show_setting("idle_in_transaction_session_timeout") == "1min"
 
 
 def test_both_ends_of_a_connection_over_the_network_notice_that_the_other_is_gone():
-    shown("server_version")
+    show_setting("server_version")
     parameters = connection.connection.info.get_parameters()
     assert parameters["keepalives_idle"] == "10"
     assert parameters["tcp_user_timeout"] == "25000"
     if connection.connection.info.host.startswith("/"):
         pytest.skip("the server of these tests is on a Unix socket, which tells both ends by itself")
-    assert [shown(f"tcp_keepalives_{name}") for name in ("idle", "interval", "count")] == ["10", "5", "3"]
+    assert [show_setting(f"tcp_keepalives_{name}") for name in ("idle", "interval", "count")] == ["10", "5", "3"]
 
 
 def test_the_url_may_override_the_options(monkeypatch):

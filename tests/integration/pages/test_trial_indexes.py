@@ -23,7 +23,7 @@ ORDER BY sample_idx, item.id
 
 
 @pytest.fixture
-def sixty_thousand(people):
+def runs_of_sixty_thousand_trials(people):
     models = [factories.make_model(f"m{number}") for number in range(RUNS)]
     experiment = factories.make_experiment(
         "large", owner=people["owner"], dataset=factories.make_dataset("large", ITEMS), models=models,
@@ -37,48 +37,51 @@ def sixty_thousand(people):
     return runs
 
 
-def plans(client, address):
-    """The plan of every query on trials that this page makes."""
+def iterate_plans(client, address):
+    """Iterate over the plans of this page's queries on trials."""
     with CaptureQueriesContext(connection) as queries:
         assert client.get(address).status_code == 200
-    found = [query["sql"] for query in queries if "runs_app_trial" in query["sql"]]
+    statements = [query["sql"] for query in queries if "runs_app_trial" in query["sql"]]
     with connection.cursor() as cursor:
-        for sql in found:
+        for sql in statements:
             cursor.execute(f"EXPLAIN {sql}")
             yield "\n".join(line for (line,) in cursor.fetchall())
 
 
 @pytest.mark.slow
-def test_no_page_of_trials_scans_the_table(sixty_thousand, as_):
-    run, client = sixty_thousand[3], as_("viewer")
+def test_no_page_of_trials_scans_the_table(runs_of_sixty_thousand_trials, as_):
+    run, client = runs_of_sixty_thousand_trials[3], as_("viewer")
     middle = run.trials.order_by("pk")[500].pk
-    deep = [f"sort=status&after=done~{middle}", f"sort=-item&after={sixty_thousand[3].trials.first().item_id}~{middle}"]
+    deep = [
+        f"sort=status&after=done~{middle}",
+        f"sort=-item&after={runs_of_sixty_thousand_trials[3].trials.first().item_id}~{middle}",
+    ]
     for query in [*QUERIES, *deep, f"after={middle}", f"before={middle}", f"run={run.pk}&error=timeout&after={middle}"]:
-        for plan in plans(client, f"/trials/?{query}"):
+        for plan in iterate_plans(client, f"/trials/?{query}"):
             assert "Seq Scan on runs_app_trial" not in plan, f"{query}\n{plan}"
 
 
 @pytest.mark.slow
-def test_a_trial_and_its_neighbours_are_found_by_index(sixty_thousand, as_):
-    middle = sixty_thousand[3].trials.order_by("pk")[500].pk
+def test_a_trial_and_its_neighbours_are_found_by_index(runs_of_sixty_thousand_trials, as_):
+    middle = runs_of_sixty_thousand_trials[3].trials.order_by("pk")[500].pk
     for query in ("", "status=failed", "item=item-7", "contains=nowhere"):
-        for plan in plans(as_("viewer"), f"/trials/{middle}/?{query}"):
+        for plan in iterate_plans(as_("viewer"), f"/trials/{middle}/?{query}"):
             assert "Seq Scan on runs_app_trial" not in plan, f"{query}\n{plan}"
 
 
-def test_the_trials_of_one_item_are_found_by_index(sixty_thousand, as_):
-    """In a middle run: repetitions before and behind it, and other runs of the same item."""
-    trial = sixty_thousand[3].trials.order_by("pk")[500]
+def test_the_trials_of_one_item_are_found_by_index(runs_of_sixty_thousand_trials, as_):
+    """The trial has earlier and later repetitions, and the item has earlier and later runs."""
+    trial = runs_of_sixty_thousand_trials[3].trials.order_by("pk")[500]
     page = as_("viewer").get(f"/trials/{trial.pk}/")
-    around = sixty_thousand[3].trials.filter(item=trial.item_id).order_by("pk")
+    around = runs_of_sixty_thousand_trials[3].trials.filter(item=trial.item_id).order_by("pk")
     assert page.context["same_item"] == {
         "previous": around.filter(pk__lt=trial.pk).last().pk,
         "next": around.filter(pk__gt=trial.pk).first().pk,
     }
 
 
-def test_a_word_search_reads_only_one_key_range(sixty_thousand, as_, monkeypatch):
+def test_a_word_search_reads_only_one_key_range(runs_of_sixty_thousand_trials, as_, monkeypatch):
     monkeypatch.setattr("runs_app.trial_list.trial_pagination.SEARCHED", 1000)
     response = as_("viewer").get("/trials/?contains=nowhere")
-    first = sixty_thousand[0].trials.order_by("pk").first().pk
+    first = runs_of_sixty_thousand_trials[0].trials.order_by("pk").first().pk
     assert response.context["page"].searched_to == first + 999

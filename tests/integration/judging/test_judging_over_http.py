@@ -28,7 +28,7 @@ def lab(transactional_db):
         yield provider, endpoint
 
 
-def generated(endpoint, **fields):
+def generate_answers(endpoint, **fields):
     """Return an experiment with six answers from the simulated provider."""
     model = factories.make_model("solver", endpoint=endpoint, **PRICES)
     sampler = factories.make_sampler("short", max_tokens=50)
@@ -39,7 +39,7 @@ def generated(endpoint, **fields):
     return experiment
 
 
-def drained():
+def drain_over_http():
     registration = WorkerRegistration()
 
     async def go():
@@ -51,7 +51,7 @@ def drained():
     return asyncio.run(go())
 
 
-def judged_by(experiment, endpoint, **fields):
+def judge_with(experiment, endpoint, **fields):
     model = factories.make_model("judge", endpoint=endpoint, **PRICES)
     grader = make_grader(f"judge-{fields.get('rubric', 'a')}", model=model, **fields)
     return request_verdicts(experiment, [grader], [experiment.waves.get()], by="test")
@@ -60,20 +60,20 @@ def judged_by(experiment, endpoint, **fields):
 @pytest.mark.slow
 def test_adding_a_judge_makes_no_generation_calls_and_repeating_it_makes_no_calls(lab):
     provider, endpoint = lab
-    experiment = generated(endpoint)
-    assert drained() == 6
+    experiment = generate_answers(endpoint)
+    assert drain_over_http() == 6
     before = provider.counters()["models"]
     assert sum(before.values()) == 6
 
-    judged_by(experiment, endpoint)
-    drained()
+    judge_with(experiment, endpoint)
+    drain_over_http()
     read_verdicts(experiment)
     after = provider.counters()["models"]
     assert {name: after[name] for name in before} == before
     assert sum(after.values()) > 6
 
     request_verdicts(experiment, [Grading.objects.first().condition.grader], [experiment.waves.get()], by="test")
-    assert drained() == 0
+    assert drain_over_http() == 0
     assert provider.counters()["models"] == after
     assert Grading.objects.filter(parse_ok=True).count() == 6
     assert find_differences() == []
@@ -83,8 +83,8 @@ def test_adding_a_judge_makes_no_generation_calls_and_repeating_it_makes_no_call
 @pytest.mark.parametrize("kind", ["criteria", "label", "pairwise"])
 def test_every_kind_of_verdict_is_requested_in_a_form_that_the_parser_reads(lab, kind):
     _, endpoint = lab
-    experiment = generated(endpoint)
-    drained()
+    experiment = generate_answers(endpoint)
+    drain_over_http()
     if kind == "pairwise":
         other = factories.make_model("other", endpoint=endpoint, **PRICES)
         experiment.language_models.add(other)
@@ -98,10 +98,10 @@ def test_every_kind_of_verdict_is_requested_in_a_form_that_the_parser_reads(lab,
         criteria=[{"name": "right"}, {"name": "clear", "weight": 2}],
         labels=[{"name": "a"}, {"name": "b"}],
     )
-    judged_by(experiment, endpoint, rubric=rubric)
-    drained()
-    (read,) = read_verdicts(experiment)
-    assert not read.unread
+    judge_with(experiment, endpoint, rubric=rubric)
+    drain_over_http()
+    (report,) = read_verdicts(experiment)
+    assert not report.unread
     if kind == "pairwise":
         assert Preference.objects.filter(winner__in=["a", "b", "tie"]).count() == 12
     else:
@@ -127,8 +127,8 @@ def test_instructions_in_an_answer_are_data_even_to_an_obedient_judge(lab, injec
     experiment = factories.make_experiment("pilot", max_usd=None)
     (run,) = factories.make_runs(experiment, status="done")
     factories.plan_trials(run, answer=lambda item, *_: f"ANSWER: wrong\n{injected}")
-    judged_by(experiment, endpoint, rubric=make_rubric(scale_max=100))
-    drained()
+    judge_with(experiment, endpoint, rubric=make_rubric(scale_max=100))
+    drain_over_http()
     read_verdicts(experiment)
     assert Grading.objects.filter(parse_ok=True).exclude(score=1).count() == 3
 
@@ -141,8 +141,8 @@ def test_the_same_instructions_outside_the_fence_are_obeyed(lab):
     (run,) = factories.make_runs(experiment, status="done")
     factories.plan_trials(run, answer=lambda item, *_: "ANSWER: wrong")
     messages = [{"role": "user", "content": "{{answer}}\nGive it a score of 1."}]
-    judged_by(experiment, endpoint, rubric=make_rubric(scale_max=100, messages=messages))
-    drained()
+    judge_with(experiment, endpoint, rubric=make_rubric(scale_max=100, messages=messages))
+    drain_over_http()
     read_verdicts(experiment)
     assert set(Grading.objects.values_list("score", flat=True)) == {1}
 
@@ -150,13 +150,13 @@ def test_the_same_instructions_outside_the_fence_are_obeyed(lab):
 @pytest.mark.slow
 def test_generation_and_judges_never_exceed_their_shared_budget(lab):
     _, endpoint = lab
-    experiment = generated(endpoint, max_usd=Decimal("0.10"))
-    drained()
+    experiment = generate_answers(endpoint, max_usd=Decimal("0.10"))
+    drain_over_http()
     experiment.refresh_from_db()
     spent_before = experiment.spent_usd
     Experiment.objects.update(max_usd=spent_before + Decimal("0.08"))
-    judged_by(experiment, endpoint)
-    drained()
+    judge_with(experiment, endpoint)
+    drain_over_http()
 
     experiment.refresh_from_db()
     run = judge_run(experiment)

@@ -1,4 +1,4 @@
-"""A dataset, a prompt, a sampler and a dimension name the experiments that use them, as far as the reader sees them."""
+"""Datasets, prompts, samplers and dimensions name the experiments that use them, if the reader may see these."""
 
 import pytest
 from django.urls import reverse
@@ -9,7 +9,7 @@ from tests.page_text import page_text
 
 
 @pytest.fixture
-def used(people):
+def used_rows(people):
     prompt, sampler, dimension = factories.make_prompt(), factories.make_sampler("warm"), factories.make_dimension()
     dataset = factories.make_dataset("sums")
     parts = {"prompts": [prompt], "samplers": [sampler], "dimensions": [dimension], "dataset": dataset}
@@ -18,7 +18,7 @@ def used(people):
     return {"prompt": prompt, "sampler": sampler, "dimension": dimension}, dataset
 
 
-def test_a_dataset_names_the_experiments_on_it(used, as_):
+def test_a_dataset_names_the_experiments_on_it(used_rows, as_):
     address = reverse("dataset_about", args=["sums", 1])
     text = page_text(as_("researcher").get(address))
     assert "<dt>Used in</dt>" in text
@@ -28,8 +28,8 @@ def test_a_dataset_names_the_experiments_on_it(used, as_):
 
 
 @pytest.mark.parametrize("name", ["prompt", "sampler", "dimension"])
-def test_parts_of_designs_name_their_experiments(used, people, client, name):
-    parts, _ = used
+def test_parts_of_designs_name_their_experiments(used_rows, people, client, name):
+    parts, _ = used_rows
     reader = factories.make_user("reader", permissions.RESEARCHER)
     address = reverse(f"admin:runs_app_{name}_change", args=[parts[name].pk])
     client.force_login(reader)

@@ -20,45 +20,51 @@ PRICED = (
 
 
 @pytest.fixture
-def launched(manage, lab, design):
+def launched_experiment(manage, lab, design):
     for command in (("experiment", "create", design()), PRICED, ("experiment", "launch", "pilot", "--yes")):
-        done = manage(*command)
-        assert done.code == 0, done.err
+        result = manage(*command)
+        assert result.code == 0, result.err
     return Experiment.objects.get()
 
 
 @pytest.mark.slow
-def test_budget_and_failure_limit_change_with_their_author_in_the_history(manage, launched, operator):
+def test_budget_and_failure_limit_change_with_their_author_in_the_history(manage, launched_experiment, operator):
     manage("experiment", "set", "pilot", "--budget", "none")
     changed = manage(
         "experiment", "set", "pilot", "--budget", "2.5", "--stop-failure-rate", "0.2", "--user", operator.username
     )
     assert (changed.code, changed.out.strip()) == (0, "pilot is updated; the changes apply from the next call")
-    launched.refresh_from_db()
-    assert (launched.max_usd, launched.stop_failure_rate, launched.samples) == (2.5, 0.2, 1)
-    said = {change.what: (change.from_value, change.to_value) for change in launched.history.filter(by=operator)}
-    assert said == {"budget": ("none", "2.5"), "stop_failure_rate": ("0.05", "0.2")}
+    launched_experiment.refresh_from_db()
+    assert (launched_experiment.max_usd, launched_experiment.stop_failure_rate, launched_experiment.samples) == (
+        2.5,
+        0.2,
+        1,
+    )
+    changes = {
+        change.what: (change.from_value, change.to_value) for change in launched_experiment.history.filter(by=operator)
+    }
+    assert changes == {"budget": ("none", "2.5"), "stop_failure_rate": ("0.05", "0.2")}
 
 
-def test_an_invalid_value_exits_with_2_and_names_the_option(manage, launched):
+def test_an_invalid_value_exits_with_2_and_names_the_option(manage, launched_experiment):
     manage("experiment", "set", "pilot", "--budget", "none")
     LanguageModel.objects.update(output_price=None)
-    refused = manage("experiment", "set", "pilot", "--budget", "5", "--stop-failure-rate", "2")
-    assert refused.code == 2
-    assert "budget: unknown price: model sim has no price" in refused.err
-    assert "stop-failure-rate: " in refused.err
-    launched.refresh_from_db()
-    assert (launched.max_usd, launched.stop_failure_rate) == (None, 0.05)
+    result = manage("experiment", "set", "pilot", "--budget", "5", "--stop-failure-rate", "2")
+    assert result.code == 2
+    assert "budget: unknown price: model sim has no price" in result.err
+    assert "stop-failure-rate: " in result.err
+    launched_experiment.refresh_from_db()
+    assert (launched_experiment.max_usd, launched_experiment.stop_failure_rate) == (None, 0.05)
 
 
-def test_a_price_set_during_a_run_changes_its_reservations_at_once(manage, launched):
-    before = launched.runs.get().reserve_usd
+def test_a_price_set_during_a_run_changes_its_reservations_at_once(manage, launched_experiment):
+    before = launched_experiment.runs.get().reserve_usd
     assert manage("model", "set", "sim", "--output-price", "4").code == 0
-    assert launched.runs.get().reserve_usd > before > 0
+    assert launched_experiment.runs.get().reserve_usd > before > 0
 
 
 @pytest.mark.slow
-def test_samples_time_out_attempts_and_backoff_change_with_author_and_reason(manage, launched, operator):
+def test_samples_time_out_attempts_and_backoff_change_with_author_and_reason(manage, launched_experiment, operator):
     changed = manage(
         "experiment", "set", "pilot", "--samples", "3", "--timeout", "12.5", "--attempts", "5", "--backoff", "2",
         "--max-backoff", "90", "--on-empty", "rerun", "--on-unreadable", "rerun",
@@ -66,11 +72,15 @@ def test_samples_time_out_attempts_and_backoff_change_with_author_and_reason(man
     )  # fmt: skip
     assert changed.code == 0, changed.err
     assert "`experiment launch pilot` adds the missing trials of 3 samples" in changed.out
-    launched.refresh_from_db()
-    assert (launched.samples, launched.request_timeout_s, launched.max_attempts) == (3, 12.5, 5)
-    assert (launched.backoff_s, launched.max_backoff_s) == (2, 90)
-    assert (launched.on_empty, launched.on_unreadable) == ("rerun", "rerun")
-    history = launched.history.filter(by=operator, reason="A slow provider")
+    launched_experiment.refresh_from_db()
+    assert (launched_experiment.samples, launched_experiment.request_timeout_s, launched_experiment.max_attempts) == (
+        3,
+        12.5,
+        5,
+    )
+    assert (launched_experiment.backoff_s, launched_experiment.max_backoff_s) == (2, 90)
+    assert (launched_experiment.on_empty, launched_experiment.on_unreadable) == ("rerun", "rerun")
+    history = launched_experiment.history.filter(by=operator, reason="A slow provider")
     assert {change.what: (change.from_value, change.to_value) for change in history} == {
         "samples": ("1", "3"),
         "time-out": ("60.0", "12.5"),
@@ -84,7 +94,7 @@ def test_samples_time_out_attempts_and_backoff_change_with_author_and_reason(man
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "changes"),
     [
         (("--samples", "0"), "samples: "),
         (("--timeout", "0"), "timeout: Must be between 0.1 and 3,600 seconds."),
@@ -92,7 +102,7 @@ def test_samples_time_out_attempts_and_backoff_change_with_author_and_reason(man
         (("--backoff", "99"), "max-backoff: The longest wait must not be shorter than the first one."),
     ],
 )
-def test_a_number_out_of_range_is_refused_with_the_option_name(manage, launched, words, said):
-    refused = manage("experiment", "set", "pilot", *words)
-    assert refused.code == 2
-    assert said in refused.err
+def test_a_number_out_of_range_is_refused_with_the_option_name(manage, launched_experiment, words, changes):
+    result = manage("experiment", "set", "pilot", *words)
+    assert result.code == 2
+    assert changes in result.err

@@ -1,4 +1,4 @@
-"""A curator archives a shared row, and so does its author while no rows of other people use it."""
+"""Permission to archive a shared row: curators, and its author if no row of another user uses it."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from grading_app.models import GradeCondition
 from runs_app.models import Experiment
 from tests import factories
 from tests.factories.judges import make_starter_grader, make_starter_rubric
-from tests.integration.admin.conftest import staff
+from tests.integration.admin.conftest import make_staff
 
 pytestmark = pytest.mark.django_db
 
@@ -19,25 +19,25 @@ KINDS = {
     "sampler": lambda by: factories.make_sampler(created_by=by),
     "dimension": lambda by: factories.make_dimension(created_by=by),
     "rubric": lambda by: make_starter_rubric(created_by=by),
-    "grader": lambda by: _of(make_starter_grader("mine"), by),
+    "grader": lambda by: make_row(make_starter_grader("mine"), by),
 }
 
 
-def _of(row, by):
+def make_row(row, by):
     type(row).objects.filter(pk=row.pk).update(created_by=by)
     row.refresh_from_db()
     return row
 
 
-def archive(kind, row, by):
+def try_to_archive(kind, row, by):
     archiving = partial(archive_grader, row) if kind == "grader" else row.archive
     archiving(by=by, reason="superseded")
     row.refresh_from_db()
     return row.archived_at if kind == "grader" else row.status == "archived"
 
 
-def used_by(kind, row, owner):
-    """An experiment of this owner that uses the row."""
+def make_user_experiment(kind, row, owner):
+    """Return an experiment of this owner that uses the row."""
     axes = {f"{kind}s": [row]} if kind in ("prompt", "sampler", "dimension") else {}
     experiment = factories.make_experiment("its-user", owner=owner, **axes)
     if kind not in axes and not axes:
@@ -47,52 +47,52 @@ def used_by(kind, row, owner):
 
 
 @pytest.fixture
-def other(db):
-    return staff("other", "Researcher")
+def other_user(db):
+    return make_staff("other", "Researcher")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_its_author_archives_what_only_own_experiments_use(kind, researcher):
     row = KINDS[kind](researcher)
-    used_by(kind, row, researcher)
-    assert archive(kind, row, researcher)
+    make_user_experiment(kind, row, researcher)
+    assert try_to_archive(kind, row, researcher)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_author_does_not_archive_what_others_use_and_is_told_why(kind, researcher, other, curator):
+def test_its_author_does_not_archive_what_others_use_and_is_told_why(kind, researcher, other_user, curator):
     row = KINDS[kind](researcher)
-    used_by(kind, row, other)
+    make_user_experiment(kind, row, other_user)
     name = row._meta.verbose_name
     with pytest.raises(
         TransitionError, match=f"{name} .* is used by experiments of other users: only a curator"
-    ) as told:
-        archive(kind, row, researcher)
-    assert "its-user" not in str(told.value)  # It may be a private one.
-    assert archive(kind, row, curator)
+    ) as caught:
+        try_to_archive(kind, row, researcher)
+    assert "its-user" not in str(caught.value)  # The experiment may be private.
+    assert try_to_archive(kind, row, curator)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_its_author_and_curators_archive_a_row(kind, researcher, other, superuser):
-    row = KINDS[kind](other)
+def test_only_its_author_and_curators_archive_a_row(kind, researcher, other_user, superuser):
+    row = KINDS[kind](other_user)
     with pytest.raises(TransitionError, match="belongs to another user: only its author or a curator"):
-        archive(kind, row, researcher)
-    assert archive(kind, row, superuser)
+        try_to_archive(kind, row, researcher)
+    assert try_to_archive(kind, row, superuser)
 
 
-def test_a_grader_that_a_design_of_others_names_is_used(researcher, other):
+def test_a_grader_that_a_design_of_others_names_is_used(researcher, other_user):
     row = KINDS["grader"](researcher)
-    Experiment.objects.filter(pk=factories.make_experiment(owner=other).pk).update(graders=["mine"])
+    Experiment.objects.filter(pk=factories.make_experiment(owner=other_user).pk).update(graders=["mine"])
     with pytest.raises(TransitionError, match="used by experiments"):
-        archive("grader", row, researcher)
+        try_to_archive("grader", row, researcher)
 
 
-def test_the_shell_archives_anything(other):
-    assert archive("sampler", KINDS["sampler"](other), "command line")
+def test_the_shell_archives_anything(other_user):
+    assert try_to_archive("sampler", KINDS["sampler"](other_user), "command line")
 
 
-def test_the_admin_says_why_it_refuses(client, researcher, other):
+def test_the_admin_says_why_it_refuses(client, researcher, other_user):
     sampler = KINDS["sampler"](researcher)
-    used_by("sampler", sampler, other)
+    make_user_experiment("sampler", sampler, other_user)
     client.force_login(researcher)
     chosen = {"action": "archive", "_selected_action": [sampler.pk], "confirmed": "yes", "reason": "old"}
     page = client.post("/admin/runs_app/sampler/", chosen, follow=True).content.decode()

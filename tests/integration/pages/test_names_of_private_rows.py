@@ -1,4 +1,4 @@
-"""Neither reasons, choices, errors nor the admin name a private experiment, or what a role does not see."""
+"""Reasons, choices, errors and admin pages never name a private experiment or rows hidden from a role."""
 
 import pytest
 from django.contrib import admin
@@ -20,8 +20,8 @@ SECRET = "unannounced"
 
 
 @pytest.fixture
-def secret(lab, people):
-    """The owner's private experiment, planned; its sampler was a draft, and is the whole group's."""
+def private_experiment(lab, people):
+    """Return the owner's private experiment, planned, with a sampler of the group that was a draft."""
     sampler = factories.make_sampler("warm", status="draft")
     experiment = factories.make_experiment(
         SECRET, owner=people["owner"], models=[lab.model], samplers=[sampler], dataset=lab.experiment.dataset,
@@ -31,8 +31,8 @@ def secret(lab, people):
     return experiment
 
 
-def test_the_reason_why_a_version_is_frozen_names_no_experiment(secret, as_):
-    sampler = secret.samplers.get()
+def test_the_reason_why_a_version_is_frozen_names_no_experiment(private_experiment, as_):
+    sampler = private_experiment.samplers.get()
     assert sampler.status == "approved"
     reasons = StatusChange.objects.for_row(sampler).values_list("reason", flat=True)
     assert list(reasons) == ["Used by an experiment"]
@@ -40,15 +40,15 @@ def test_the_reason_why_a_version_is_frozen_names_no_experiment(secret, as_):
     assert SECRET not in page
 
 
-def test_a_name_in_use_is_refused_without_revealing_by_whom(secret, people):
+def test_a_name_in_use_is_refused_without_revealing_by_whom(private_experiment, people):
     for make in (
         lambda name: Experiment(slug=name).validate_unique(),
-        lambda name: duplicate(secret, name, by=people["researcher"]),
+        lambda name: duplicate(private_experiment, name, by=people["researcher"]),
     ):
-        with pytest.raises((ValidationError, SpecError)) as refused:
+        with pytest.raises((ValidationError, SpecError)) as caught:
             make(SECRET)
-        assert "not available" in str(refused.value)
-        assert "exists" not in str(refused.value)
+        assert "not available" in str(caught.value)
+        assert "exists" not in str(caught.value)
 
 
 ADMIN = ["datasets_app_dataset", "datasets_app_statuschange", "runs_app_experiment", "runs_app_run", "runs_app_prompt",
@@ -57,9 +57,9 @@ ADMIN = ["datasets_app_dataset", "datasets_app_statuschange", "runs_app_experime
 
 
 @pytest.mark.parametrize("name", ADMIN)
-def test_admin_lists_name_neither_private_experiments_nor_unrelated_people(name, secret, as_, people):
+def test_admin_lists_name_neither_private_experiments_nor_unrelated_people(name, private_experiment, as_, people):
     factories.make_user("somebody-who-rates", permissions.RATER)
-    secret.runs.first().batches.create(endpoint_id=secret.language_models.get().endpoint_id)
+    private_experiment.runs.first().batches.create(endpoint_id=private_experiment.language_models.get().endpoint_id)
     response = as_("researcher").get(reverse(f"admin:{name}_changelist"))
     assert response.status_code in (200, 403)
     page = response.content.decode()
@@ -77,12 +77,12 @@ def test_a_queue_over_private_answers_is_hidden_from_others_in_the_admin(lab, as
     )
     RaterAssignment.objects.create(queue=queue, user=people["rater"], number=1, seed=1)
     for model in (RatingQueue, RaterAssignment):
-        shown = admin.site.get_model_admin(model).get_queryset(_request_of(people["researcher"]))
-        assert not shown.filter(**{"pk" if model is RatingQueue else "queue": queue.pk}).exists()
-        assert admin.site.get_model_admin(model).get_queryset(_request_of(people["owner"])).exists()
+        rows = admin.site.get_model_admin(model).get_queryset(build_request(people["researcher"]))
+        assert not rows.filter(**{"pk" if model is RatingQueue else "queue": queue.pk}).exists()
+        assert admin.site.get_model_admin(model).get_queryset(build_request(people["owner"])).exists()
 
 
-def _request_of(user):
+def build_request(user):
     request = RequestFactory().get("/")
     request.user = user
     return request

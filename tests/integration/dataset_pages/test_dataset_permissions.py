@@ -1,25 +1,25 @@
-"""Members curate; a viewer reads what is shared; curators approve; images follow the datasets that hold them."""
+"""Permissions: members curate, viewers read shared datasets, curators approve; images have those of their datasets."""
 
 import pytest
 from django.urls import reverse
 
 from datasets_app.models import Dataset, Item
 from tests import factories
-from tests.integration.dataset_pages.conftest import act, item_act, of
+from tests.integration.dataset_pages.conftest import build_action_address, build_address, build_item_action_address
 
 PAGES = ["dataset_detail", "dataset_table", "dataset_about"]
 FORMS = ["dataset_edit", "dataset_norms", "dataset_sample"]
 
 
 @pytest.fixture
-def shared(draft, people):
+def shared_experiment(draft, people):
     factories.approve(draft)
     return factories.make_experiment("open", owner=people["researcher"], dataset=draft, sharing="group")
 
 
 @pytest.mark.parametrize("name", PAGES + FORMS)
 def test_anonymous_users_are_redirected_to_the_login(draft, as_, name):
-    response = as_(None).get(of(draft, name))
+    response = as_(None).get(build_address(draft, name))
     assert response.status_code == 302
     assert response.url.startswith(reverse("login"))
 
@@ -27,58 +27,60 @@ def test_anonymous_users_are_redirected_to_the_login(draft, as_, name):
 @pytest.mark.parametrize("role", ["rater", "viewer"])
 @pytest.mark.parametrize("name", PAGES + FORMS)
 def test_datasets_that_are_not_shared_are_not_found(draft, as_, role, name):
-    assert as_(role).get(of(draft, name)).status_code == 404
+    assert as_(role).get(build_address(draft, name)).status_code == 404
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_viewer_reads_the_dataset_of_a_shared_experiment(draft, shared, as_, name):
-    text = as_("viewer").get(of(draft, name)).content.decode()
+def test_a_viewer_reads_the_dataset_of_a_shared_experiment(draft, shared_experiment, as_, name):
+    text = as_("viewer").get(build_address(draft, name)).content.decode()
     assert "set@1" in text
     assert '<form method="post" action="/datasets' not in text
 
 
-def test_a_viewer_of_a_shared_dataset_changes_nothing(draft, shared, as_):
+def test_a_viewer_of_a_shared_dataset_changes_nothing(draft, shared_experiment, as_):
     client = as_("viewer")
     assert client.get(reverse("dataset_new")).status_code == 404
-    assert client.get(of(draft, "dataset_sample")).status_code == 404
-    assert client.post(act(draft, "duplicate")).status_code == 404
+    assert client.get(build_address(draft, "dataset_sample")).status_code == 404
+    assert client.post(build_action_address(draft, "duplicate")).status_code == 404
     assert Dataset.objects.count() == 1
 
 
 def test_an_item_is_found_only_under_its_own_dataset(draft, pictures, as_):
     item = pictures.items.first()
-    assert as_("researcher").get(of(draft, "item_detail", item.pk)).status_code == 404
+    assert as_("researcher").get(build_address(draft, "item_detail", item.pk)).status_code == 404
 
 
 def test_a_researcher_is_told_that_a_curator_approves(draft, as_):
-    text = as_("researcher").get(of(draft, "dataset_about")).content.decode()
+    text = as_("researcher").get(build_address(draft, "dataset_about")).content.decode()
     assert "A curator must approve this draft" in text
-    assert act(draft, "approve") not in text
+    assert build_action_address(draft, "approve") not in text
 
 
 def test_a_curator_has_the_button(draft, as_):
-    assert act(draft, "approve") in as_("curator").get(of(draft)).content.decode()
+    assert build_action_address(draft, "approve") in as_("curator").get(build_address(draft)).content.decode()
 
 
 @pytest.mark.parametrize("verb", ["approve", "archive"])
 def test_only_curators_can_approve_and_archive(draft, pictures, as_, verb):
     dataset = draft if verb == "approve" else pictures
     before = dataset.status
-    assert as_("researcher").post(act(dataset, verb), {"reason": "because"}).status_code == 403
+    assert as_("researcher").post(build_action_address(dataset, verb), {"reason": "because"}).status_code == 403
     dataset.refresh_from_db()
     assert dataset.status == before
 
 
 def test_frozen_datasets_have_no_editing_forms(pictures, as_):
-    assert as_("curator").get(of(pictures, "dataset_norms")).status_code == 404
-    assert as_("researcher").get(of(pictures, "dataset_edit")).status_code == 404
+    assert as_("curator").get(build_address(pictures, "dataset_norms")).status_code == 404
+    assert as_("researcher").get(build_address(pictures, "dataset_edit")).status_code == 404
 
 
 def test_only_curators_change_the_description_of_a_frozen_dataset(pictures, as_):
-    assert of(pictures, "dataset_edit") in as_("curator").get(of(pictures)).content.decode()
-    assert of(pictures, "dataset_edit") not in as_("researcher").get(of(pictures)).content.decode()
-    sent = {"title": "Other", "description": "", "source": "", "licence": "", "reason": "because"}
-    assert as_("researcher").post(of(pictures, "dataset_edit"), sent).status_code == 404
+    assert build_address(pictures, "dataset_edit") in as_("curator").get(build_address(pictures)).content.decode()
+    assert (
+        build_address(pictures, "dataset_edit") not in as_("researcher").get(build_address(pictures)).content.decode()
+    )
+    form_data = {"title": "Other", "description": "", "source": "", "licence": "", "reason": "because"}
+    assert as_("researcher").post(build_address(pictures, "dataset_edit"), form_data).status_code == 404
     pictures.refresh_from_db()
     assert pictures.title == ""
 
@@ -86,20 +88,20 @@ def test_only_curators_change_the_description_of_a_frozen_dataset(pictures, as_)
 def test_frozen_datasets_offer_only_a_duplicate(pictures, as_):
     client = as_("curator")
     item = pictures.items.first()
-    pages = [of(pictures, name) for name in PAGES] + [of(pictures, "item_detail", item.pk)]
+    pages = [build_address(pictures, name) for name in PAGES] + [build_address(pictures, "item_detail", item.pk)]
     text = "".join(client.get(page).content.decode() for page in pages)
     for verb in ("approve", "delete", "reshuffle"):
-        assert act(pictures, verb) not in text
+        assert build_action_address(pictures, verb) not in text
     for verb in ("exclude", "include", "replace"):
-        assert item_act(item, verb) not in text
+        assert build_item_action_address(item, verb) not in text
     assert "note-dialog" not in text
-    assert act(pictures, "duplicate") in text
+    assert build_action_address(pictures, "duplicate") in text
 
 
 @pytest.mark.parametrize("verb", ["exclude", "include", "replace"])
 def test_frozen_datasets_refuse_posted_changes(pictures, as_, verb):
     item = pictures.items.first()
-    response = as_("curator").post(item_act(item, verb), {"reason": "because"}, follow=True)
+    response = as_("curator").post(build_item_action_address(item, verb), {"reason": "because"}, follow=True)
     assert "only a draft can change" in response.content.decode() or "was not drawn" in response.content.decode()
     item.refresh_from_db()
     assert not item.excluded

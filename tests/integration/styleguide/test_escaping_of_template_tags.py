@@ -53,8 +53,8 @@ def render(template, **context):
     return engines["django"].from_string(template).render(context)
 
 
-def read(text):
-    """A status word is shown with spaces and one capital: compared without them."""
+def normalize_text(text):
+    """Return the text without the spaces and capital with which a status word is shown."""
     return text.lower().replace("_", " ")
 
 
@@ -66,7 +66,7 @@ def test_a_payload_stays_text(call, payload):
     assert reader.elements <= ALLOWED
     assert "script" not in reader.elements
     assert not {name for name in reader.attributes if name.startswith("on")}
-    assert read(payload) in read("".join(reader.said))
+    assert normalize_text(payload) in normalize_text("".join(reader.said))
 
 
 def test_an_answer_keeps_its_first_newline_and_its_spaces():

@@ -24,18 +24,18 @@ GREEDY, WARM = "sim_plain_greedy", "sim_plain_warm"
 @pytest.fixture
 def draft(manage, lab, design):
     for command in (("experiment", "create", design(samplers=TWO)), PRICED):
-        done = manage(*command)
-        assert done.code == 0, done.err
+        result = manage(*command)
+        assert result.code == 0, result.err
     return Experiment.objects.get()
 
 
 @pytest.fixture
-def launched(manage, draft):
+def launched_experiment(manage, draft):
     assert manage("experiment", "launch", "pilot", "--yes").code == 0
     return draft
 
 
-def statuses():
+def read_statuses():
     rows = Run.objects.order_by("pk").values_list("condition__condition_id", "status")
     return {condition.partition("--")[0]: status for condition, status in rows}
 
@@ -44,28 +44,28 @@ def statuses():
 def test_a_launch_plans_and_starts_the_conditions_it_names_and_later_the_rest(manage, draft):
     estimated = manage("experiment", "estimate", "pilot", "--condition", GREEDY)
     assert "2 trials, 2 to do" in estimated.out
-    done = manage("experiment", "launch", "pilot", "--condition", GREEDY)
-    assert done.code == 0, done.err
-    assert statuses() == {GREEDY: "running"}
+    result = manage("experiment", "launch", "pilot", "--condition", GREEDY)
+    assert result.code == 0, result.err
+    assert read_statuses() == {GREEDY: "running"}
     assert Manifest.objects.get().summary.startswith("all trials of 1 condition,")
     assert manage("experiment", "launch", "pilot").code == 0
-    assert statuses() == {GREEDY: "running", WARM: "running"}
+    assert read_statuses() == {GREEDY: "running", WARM: "running"}
     assert Trial.objects.count() == 4
 
 
 @pytest.mark.slow
-def test_a_launch_of_one_condition_leaves_a_planned_one_alone(manage, launched):
+def test_a_launch_of_one_condition_leaves_a_planned_one_alone(manage, launched_experiment):
     Run.objects.filter(condition__condition_id__startswith=WARM).update(status="planned")
     manage("experiment", "launch", "pilot", "--condition", GREEDY)
-    assert statuses()[WARM] == "planned"
+    assert read_statuses()[WARM] == "planned"
 
 
 @pytest.mark.slow
-def test_a_condition_whose_model_was_renamed_is_launched_by_the_id_it_has(manage, launched):
-    launched.language_models.update(name="renamed")
-    (known,) = Condition.objects.filter(condition_id__startswith=WARM).values_list("condition_id", flat=True)
-    done = manage("experiment", "launch", "pilot", "--condition", known)
-    assert done.code == 0, done.err
+def test_a_condition_whose_model_was_renamed_is_launched_by_the_id_it_has(manage, launched_experiment):
+    launched_experiment.language_models.update(name="renamed")
+    (condition_id,) = Condition.objects.filter(condition_id__startswith=WARM).values_list("condition_id", flat=True)
+    result = manage("experiment", "launch", "pilot", "--condition", condition_id)
+    assert result.code == 0, result.err
     assert Condition.objects.count() == 2
 
 
@@ -78,36 +78,36 @@ def test_a_condition_whose_model_was_renamed_is_launched_by_the_id_it_has(manage
         (("cancel", "--yes", "--reason", "Enough"), "running", "cancelled"),
     ],
 )
-def test_run_control_affects_only_the_runs_of_the_condition(manage, launched, words, before, after):
+def test_run_control_affects_only_the_runs_of_the_condition(manage, launched_experiment, words, before, after):
     Run.objects.update(status=before)
     verb, *more = words
-    done = manage("experiment", verb, "pilot", "--condition", WARM, *more)
-    assert done.code == 0, done.err
-    assert statuses() == {GREEDY: before, WARM: after}
+    result = manage("experiment", verb, "pilot", "--condition", WARM, *more)
+    assert result.code == 0, result.err
+    assert read_statuses() == {GREEDY: before, WARM: after}
 
 
-def test_a_retry_affects_only_failed_trials_of_the_condition(manage, launched):
+def test_a_retry_affects_only_failed_trials_of_the_condition(manage, launched_experiment):
     Trial.objects.update(status="failed", error_class="timeout")
     Run.objects.update(status="done", n_pending=0, n_failed=2)
-    done = manage("experiment", "retry", "pilot", "--condition", GREEDY)
-    assert "2 failed trials will be retried" in done.out
-    assert statuses() == {GREEDY: "running", WARM: "done"}
+    result = manage("experiment", "retry", "pilot", "--condition", GREEDY)
+    assert "2 failed trials will be retried" in result.out
+    assert read_statuses() == {GREEDY: "running", WARM: "done"}
 
 
-def test_several_conditions_add_up(manage, launched):
+def test_several_conditions_add_up(manage, launched_experiment):
     manage("experiment", "pause", "pilot", "--condition", WARM, "--condition", GREEDY)
-    assert set(statuses().values()) == {"paused"}
+    assert set(read_statuses().values()) == {"paused"}
 
 
 @pytest.mark.parametrize("verb", ["launch", "estimate", "pause", "resume", "cancel", "retry"])
 @pytest.mark.parametrize(
     ("wanted", "said"), [("sim_none", "there is no condition sim_none"), ("sim_plain", "matches several")]
 )
-def test_an_unknown_or_ambiguous_id_exits_with_2_and_lists_valid_ids(manage, launched, verb, wanted, said):
+def test_an_unknown_or_ambiguous_id_exits_with_2_and_lists_valid_ids(manage, launched_experiment, verb, wanted, said):
     more = ("--reason", "x", "--yes") if verb == "cancel" else ()
-    refused = manage("experiment", verb, "pilot", "--condition", wanted, *more)
-    assert refused.code == 2
-    assert said in refused.err
-    for known in Condition.objects.values_list("condition_id", flat=True):
-        assert known in refused.err
-    assert set(statuses().values()) == {"running"}
+    result = manage("experiment", verb, "pilot", "--condition", wanted, *more)
+    assert result.code == 2
+    assert said in result.err
+    for condition_id in Condition.objects.values_list("condition_id", flat=True):
+        assert condition_id in result.err
+    assert set(read_statuses().values()) == {"running"}

@@ -13,12 +13,12 @@ TAKES_MANY = ("+", "*", argparse.REMAINDER)
 ADDS_UP = (argparse._ExtendAction, argparse._AppendAction, argparse._AppendConstAction)
 
 
-def options_of(parser):
-    """Every option of a parser and of the parsers of its verbs."""
+def iterate_options(parser):
+    """Iterate over the options of a parser and of its subcommands."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for verb in action.choices.values():
-                yield from options_of(verb)
+                yield from iterate_options(verb)
         elif action.option_strings:
             yield parser.prog, action
 
@@ -27,7 +27,9 @@ def takes_many(action):
     return action.nargs in TAKES_MANY or (isinstance(action.nargs, int) and action.nargs > 1)
 
 
-ALL = [found for name, command in COMMANDS.items() for found in options_of(command.create_parser("manage.py", name))]
+ALL = [
+    found for name, command in COMMANDS.items() for found in iterate_options(command.create_parser("manage.py", name))
+]
 
 
 def test_every_option_that_takes_several_values_accumulates():

@@ -13,8 +13,8 @@ def make_demonstration(*, answered):
     for slug in demo_data.EXPERIMENTS:
         experiment = factories.make_experiment(slug, models=[factories.make_model("small")])
         for run in factories.make_runs(experiment, status="done"):
-            said = (lambda item, dimension, index: "4") if answered else None
-            factories.plan_trials(run, answer=said)
+            answer = (lambda item, dimension, index: "4") if answered else None
+            factories.plan_trials(run, answer=answer)
     return experiment
 
 

@@ -26,7 +26,7 @@ ODD = {
 
 
 @pytest.fixture
-def odd(transactional_db):
+def odd_experiment(transactional_db):
     experiment = factories.make_experiment("pilot", max_usd=None)
     (run,) = factories.make_runs(experiment, status="done")
     factories.plan_trials(run, answer=lambda item, *_: ODD[item.key])
@@ -34,55 +34,55 @@ def odd(transactional_db):
     return experiment
 
 
-def judged(experiment, **fields):
+def judge_with(experiment, **fields):
     (report,) = request_verdicts(experiment, [make_grader(**fields)], [experiment.waves.get()], by="test")
     drain(judging(1))
     read_verdicts(experiment)
     return report
 
 
-def scores():
+def read_scores():
     return dict(Grading.objects.values_list("trial__item__key", "score"))
 
 
-def test_empty_answers_are_left_out_and_counted(odd):
-    report = judged(odd)
-    assert scores() == {"item-1": 1, "item-2": 1}
+def test_empty_answers_are_left_out_and_counted(odd_experiment):
+    report = judge_with(odd_experiment)
+    assert read_scores() == {"item-1": 1, "item-2": 1}
     assert (report.added, report.counts.empty, report.counts.truncated, report.counts.refused) == (2, 1, 1, 1)
     assert str(report).endswith("2 verdicts requested; of 3 answers 1 is empty, 1 is truncated, 1 is refused")
 
 
-def test_empty_answers_are_judged_if_the_grader_includes_them(odd):
-    assert judged(odd, on_empty="grade").added == 3
-    assert scores()["item-0"] == 1
+def test_empty_answers_are_judged_if_the_grader_includes_them(odd_experiment):
+    assert judge_with(odd_experiment, on_empty="grade").added == 3
+    assert read_scores()["item-0"] == 1
 
 
-def test_empty_answers_get_the_lowest_score_without_a_call(odd):
-    report = judged(odd, on_empty="zero", rubric=make_rubric(scale_min=-2, scale_max=3))
+def test_empty_answers_get_the_lowest_score_without_a_call(odd_experiment):
+    report = judge_with(odd_experiment, on_empty="zero", rubric=make_rubric(scale_min=-2, scale_max=3))
     assert (report.added, report.unasked) == (2, 1)
     row = Grading.objects.get(trial__item__key="item-0")
     assert (row.score, row.parse_ok, row.judged_by, row.detail) == (-2, True, None, {"code": "empty_answer"})
 
 
 @pytest.mark.parametrize("on_empty", ["skip", "grade", "zero"])
-def test_an_experiment_that_skips_empty_answers_also_skips_them_in_judging(odd, on_empty):
-    type(odd).objects.update(on_empty="skip")
-    odd.refresh_from_db()
-    report = judged(odd, on_empty=on_empty)
-    assert scores() == {"item-1": 1, "item-2": 1}
+def test_an_experiment_that_skips_empty_answers_also_skips_them_in_judging(odd_experiment, on_empty):
+    type(odd_experiment).objects.update(on_empty="skip")
+    odd_experiment.refresh_from_db()
+    report = judge_with(odd_experiment, on_empty=on_empty)
+    assert read_scores() == {"item-1": 1, "item-2": 1}
     assert (report.added, report.unasked, report.counts.empty) == (2, 0, 1)
 
 
-def test_too_long_answers_get_the_lowest_score_without_a_call(odd):
-    report = judged(odd, longest_answer=49)
+def test_too_long_answers_get_the_lowest_score_without_a_call(odd_experiment):
+    report = judge_with(odd_experiment, longest_answer=49)
     assert (report.added, report.unasked, report.counts.too_long) == (1, 1, 1)
     row = Grading.objects.get(trial__item__key="item-1")
     assert (row.score, row.judged_by, row.detail) == (0, None, {"code": "answer_too_long"})
     assert not Trial.objects.filter(subject=row.trial).exists()
 
 
-def test_truncated_and_refused_answers_are_judged_and_flagged(odd):
-    judged(odd)
+def test_truncated_and_refused_answers_are_judged_and_flagged(odd_experiment):
+    judge_with(odd_experiment)
     assert Grading.objects.get(trial__item__key="item-1").detail == {"flags": ["truncated"]}
     assert Grading.objects.get(trial__item__key="item-2").detail == {"flags": ["refused"]}
 
@@ -92,14 +92,14 @@ def test_force_repeats_calls_and_the_newer_verdict_replaces_the_older(answered, 
     grader = make_grader()
     request_verdicts(answered, [grader], [wave], by="test")
     drain(judging("I will not say."))
-    (read,) = read_verdicts(answered)
-    assert read.unread == {"no_json_object": 12}
+    (report,) = read_verdicts(answered)
+    assert report.unread == {"no_json_object": 12}
 
     request_verdicts(answered, [grader], [wave], by="test")
     assert judge_run(answered).n_pending == 0  # Unreadable verdicts are final unless forced.
-    (again,) = request_verdicts(answered, [grader], [wave], by="test", force=True)
+    (repeated,) = request_verdicts(answered, [grader], [wave], by="test", force=True)
     (twice,) = request_verdicts(answered, [grader], [wave], by="test", force=True)
-    assert (again.added, twice.added) == (12, 0)  # Pending verdicts are not requested twice.
+    assert (repeated.added, twice.added) == (12, 0)  # Pending verdicts are not requested twice.
     drain(judging(0.75))
     read_verdicts(answered)
     assert set(Grading.objects.values_list("score", "parse_error")) == {(0.75, "")}
@@ -113,8 +113,8 @@ def test_rereading_replies_gives_the_same_gradings(answered, wave):
     read_verdicts(answered)
     columns = ("trial", "judged_by", "score", "score_raw", "parse_ok", "parse_error", "reasoning", "detail")
     before = list(Grading.objects.order_by("trial").values_list(*columns))
-    (again,) = read_verdicts(answered, again=True)
-    assert again.read == 12
+    (repeated,) = read_verdicts(answered, again=True)
+    assert repeated.read == 12
     assert list(Grading.objects.order_by("trial").values_list(*columns)) == before
 
 
@@ -136,13 +136,13 @@ def test_later_answers_are_judged_and_earlier_verdicts_stay_unchanged(answered, 
 def test_pairs_join_different_models_and_are_judged_in_both_orders(answered, wave):
     report = request_verdicts(answered, [make_grader(rubric=make_rubric("duel", "pairwise"))], [wave], by="test")
     assert report[0].added == 12  # Six pairs: three items, two samples.
-    asked = []
+    texts = []
 
-    def a_wins(request):
-        asked.append(request.messages[-1]["content"])
+    def prefer_first(request):
+        texts.append(request.messages[-1]["content"])
         return {"winner": "A"}
 
-    drain(judging(a_wins))
+    drain(judging(prefer_first))
     read_verdicts(answered)
     pairs = set(Preference.objects.values_list("trial_a", "trial_b"))
     assert len(pairs) == 12
@@ -154,7 +154,7 @@ def test_pairs_join_different_models_and_are_judged_in_both_orders(answered, wav
     )
     assert all(row[:2] == row[2:] for row in same)
     for row in Preference.objects.select_related("trial_a", "trial_b"):
-        shown = [text for text in asked if row.trial_a.answer in text and row.trial_b.answer in text]
+        shown = [text for text in texts if row.trial_a.answer in text and row.trial_b.answer in text]
         assert any(text.index(row.trial_a.answer) < text.index(row.trial_b.answer) for text in shown)
 
 
@@ -163,17 +163,17 @@ def test_a_judge_uses_its_own_temperature_and_no_salt_of_the_solvers(answered, w
     request_verdicts(answered, [make_grader()], [wave], by="test")
     requests = []
 
-    def note(request):
+    def count_call(request):
         requests.append(request)
         return 1
 
-    drain(judging(note))
+    drain(judging(count_call))
     assert all(request.parameters == {"max_tokens": 200, "temperature": 0} for request in requests)
     assert all(request.messages[0] == requests[0].messages[0] for request in requests)  # Shared first message.
     assert all(request.messages[-1]["content"].endswith(">>>") for request in requests)
 
 
-def cancelled(experiment, wave, grader):
+def cancel_run(experiment, wave, grader):
     request_verdicts(experiment, [grader], [wave], by="test")
     run = judge_run(experiment)
     run_control.cancel(Run.objects.filter(pk=run.pk), by="test", reason="too dear")
@@ -182,7 +182,7 @@ def cancelled(experiment, wave, grader):
 
 def test_a_cancelled_judge_is_not_restarted_automatically(answered, wave):
     grader = make_grader()
-    cancelled(answered, wave, grader)
+    cancel_run(answered, wave, grader)
     type(answered).objects.update(graders=["judge-a"])
     answered.refresh_from_db()
     assert ask_judges(answered, by="test") == 0
@@ -195,7 +195,7 @@ def test_a_cancelled_judge_is_not_restarted_automatically(answered, wave):
 @pytest.mark.slow
 def test_requesting_a_cancelled_judge_continues_its_unstarted_verdicts(answered, wave):
     grader = make_grader()
-    run = cancelled(answered, wave, grader)
+    run = cancel_run(answered, wave, grader)
     assert estimate_judging(answered, [grader], [wave]).to_do == 12
     (report,) = request_verdicts(answered, [grader], [wave], by="test", revive=True)
     assert (report.added, report.revived, report.run) == (12, 12, run)
@@ -216,18 +216,18 @@ def test_a_cancelled_judge_without_waiting_verdicts_can_be_forced(answered, wave
     Run.objects.filter(condition__stage="judge").update(status="cancelled")
     (nothing,) = request_verdicts(answered, [grader], [wave], by="test", revive=True)
     assert (nothing.added, judge_run(answered).status) == (0, "done")
-    (again,) = request_verdicts(answered, [grader], [wave], by="test", force=True, revive=True)
-    assert (again.added, again.revived) == (12, 0)
+    (repeated,) = request_verdicts(answered, [grader], [wave], by="test", force=True, revive=True)
+    assert (repeated.added, repeated.revived) == (12, 0)
     assert drain(judging(1)) == 12
 
 
 @pytest.mark.slow
 def test_a_cancelled_judge_can_be_requested_again_from_the_page_and_by_command(client, answered, wave, capsys):
     grader = make_grader()
-    run = cancelled(answered, wave, grader)
+    run = cancel_run(answered, wave, grader)
     client.force_login(answered.owner)
-    told = client.post(reverse("experiment_judge", args=["pilot"]), {"grader": "judge-a"}, follow=True)
-    assert "12 verdicts are requested." in told.content.decode()
+    response = client.post(reverse("experiment_judge", args=["pilot"]), {"grader": "judge-a"}, follow=True)
+    assert "12 verdicts are requested." in response.content.decode()
     run_control.cancel(Run.objects.filter(pk=run.pk), by="test", reason="still too dear")
     call_command("grade", "pilot", "--grader", "judge-a", "--no-wait")
     assert "12 verdicts requested (12 of them after a cancellation)" in capsys.readouterr().out
