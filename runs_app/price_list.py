@@ -14,7 +14,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from datasets_app.models.history import Actor, save_with_history
-from runs_app.models import Endpoint, LanguageModel
+from runs_app.llm.calls import SELF_HOSTED
+from runs_app.models import LanguageModel
 from runs_app.pricing import litellm_data
 from runs_app.pricing.costs import MILLION
 
@@ -99,7 +100,7 @@ def _find_repricing(model: LanguageModel, listed: Listed) -> Repricing:
 def _find_entry(model: LanguageModel, listed: Listed) -> Mapping[str, Any]:
     """Return a model's entry, looked up as litellm does: by provider and id, or by id alone if the provider matches."""
     provider = model.endpoint.provider
-    if provider in Endpoint.SELF_HOSTED:
+    if provider in SELF_HOSTED:
         return {}
     for name in (f"{provider}/{model.model}", model.model):
         entry = listed.get(name, {})

@@ -13,6 +13,9 @@ from runs_app.pricing.costs import Prices, Usage
 LOST = "worker_lost"  # The error class of a call whose worker went silent.
 SILENT = "Its worker went silent."
 
+SELF_HOSTED = frozenset({"hosted_vllm", "ollama_chat"})
+"""Providers whose server the users run, so no price list has its models."""
+
 CostSource = Literal["free", "price list", "litellm", "provider", "unknown"]
 
 

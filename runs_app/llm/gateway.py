@@ -22,7 +22,7 @@ from typing import Any
 from django.conf import settings
 
 from runs_app.llm import call_observer, parameters
-from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass, RequestBody
+from runs_app.llm.calls import SELF_HOSTED, CallFailure, CallReply, CallRequest, ErrorClass, RequestBody
 from runs_app.llm.dry_run import CapturingTransport, ReplayTransport
 from runs_app.llm.http_transport import Exchange, close_session
 from runs_app.llm.keys import KEYLESS, find_name_problem, read_key
@@ -42,7 +42,6 @@ PROVIDER_URLS: dict[str, str | None] = {
     "hosted_vllm": None,
 }
 _NEEDS_URL = frozenset({"hosted_vllm"})
-_SELF_HOSTED = frozenset({"hosted_vllm", "ollama_chat"})  # not in any price list; litellm would ask the server
 
 # Parameters that litellm translates for each provider. `parameters` decides which of them may be sent.
 _TRANSLATED = frozenset(
@@ -242,7 +241,8 @@ def _build_parameters(request: CallRequest) -> dict[str, Any]:
 
 def _get_listed_cost(request: CallRequest, usage: Any) -> float | None:
     """Return the cost of these tokens in US dollars by litellm's price list, or None if the model is not listed."""
-    if request.provider in _SELF_HOSTED or not _is_listed(request.provider, request.model):
+    # For a self-hosted model, litellm would ask the server.
+    if request.provider in SELF_HOSTED or not _is_listed(request.provider, request.model):
         return None
     litellm = _import_litellm()
     model = {"model": request.model, "custom_llm_provider": request.provider}

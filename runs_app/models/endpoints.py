@@ -17,6 +17,7 @@ from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member
 from runs_app.llm import keys
+from runs_app.llm.calls import SELF_HOSTED
 from runs_app.llm.url_allowlist import find_url_problem
 from runs_app.models.bounded import InRange, RangeConstraint, build_range_constraints
 from runs_app.models.priced_resource import PricedResource
@@ -65,7 +66,6 @@ class Endpoint(PricedResource):
 
     PRICE_ERROR_FIELD = "is_free"
     CONDITION_LOOKUP = "model__endpoint"
-    SELF_HOSTED = (Provider.OLLAMA, Provider.VLLM)  # No price list covers them.
     CACHE_MARK_PROVIDERS = (Provider.ANTHROPIC, Provider.OPENROUTER)
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
@@ -178,7 +178,7 @@ class Endpoint(PricedResource):
 
     @property
     def has_list_prices(self) -> bool:
-        return not self.is_free and self.provider not in self.SELF_HOSTED
+        return not self.is_free and self.provider not in SELF_HOSTED
 
     @property
     def is_in_use(self) -> bool:
