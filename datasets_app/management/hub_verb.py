@@ -9,13 +9,14 @@ from datasets_app.importing import parse_mapping
 from datasets_app.importing.dataset_writer import create_dataset
 from datasets_app.importing.hub_dataset import download_split
 from datasets_app.importing.limited_reader import read_upload
+from datasets_app.management.dataset_command import DatasetCommand
 from evalsite.lib.ops.commands import add_list_option
 
 
-class HubVerb:
-    """The method of the verb, for the class of the command."""
+class HubVerb(DatasetCommand):
+    """The command with the verb `download`."""
 
-    def do_download(self: Any, repository: str, name: str, **options: Any) -> None:
+    def do_download(self, repository: str, name: str, **options: Any) -> None:
         split = download_split(
             repository,
             configuration=options["config"],
@@ -25,7 +26,7 @@ class HubVerb:
         )
         self.say(f"{repository} at revision {options['revision']}: commit {split.commit}; {', '.join(split.names)}")
         reading, _ = read_upload({"items": split.file}, parse_mapping(options["map"]))
-        self._print_remarks(reading.report, reading.source_name)
+        self.print_remarks(reading.report, reading.source_name)
         if options["dry_run"]:
             self.say(f"{len(reading.items)} items could be imported; nothing was saved")
             return
@@ -33,7 +34,7 @@ class HubVerb:
         about["source"] = f"{about['source']}\n{split.source}" if about["source"] else split.source
         about["licence"] = about["licence"] or split.licence
         dataset = create_dataset(reading, slug=name, by=self.by, recipe=split.recipe, **about)
-        self._describe(dataset)
+        self.print_summary(dataset)
         self.say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
 
 

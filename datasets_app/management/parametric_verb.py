@@ -8,6 +8,7 @@ from typing import Any
 
 from datasets_app import curation
 from datasets_app.drafts import CurationError
+from datasets_app.management.dataset_command import DatasetCommand
 from datasets_app.models import Dataset
 from datasets_app.parametric.dataset_builder import (
     SpaceFiles,
@@ -40,17 +41,17 @@ def add_parametric_verb(verbs: Any) -> None:
     parser.add_argument("dataset", metavar="SLUG@V")
 
 
-class ParametricVerb:
-    """The methods of the verbs, for the class of the command."""
+class ParametricVerb(DatasetCommand):
+    """The command with the verbs `parametric` and `answers`."""
 
-    def do_answers(self: Any, dataset: str, **options: Any) -> None:
+    def do_answers(self, dataset: str, **options: Any) -> None:
         source = Dataset.objects.named(dataset).first()
         if source is None:
             raise CurationError(f"there is no dataset {dataset!r}; `dataset list` lists them")
         for answer in iterate_answer_key(source):
             self.say_file(json.dumps(answer))
 
-    def do_parametric(self: Any, file: Path, name: str, **options: Any) -> None:
+    def do_parametric(self, file: Path, name: str, **options: Any) -> None:
         try:
             files = _read_files(file)
             space = resolve_space(
@@ -73,7 +74,7 @@ class ParametricVerb:
             return
         about = {field: options[field] for field in curation.ABOUT}
         dataset = create_parametric_dataset(space, files, slug=name, by=self.by, **about)
-        self._describe(dataset)
+        self.print_summary(dataset)
         self.say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
 
 

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
-
-from django.db.models import Count
+from typing import Any
 
 from datasets_app import curation
 from datasets_app.drafts import CurationError
-from datasets_app.importing import FileError, parse_mapping
+from datasets_app.importing import parse_mapping
 from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_upload
-from datasets_app.importing.records import ImportReport
+from datasets_app.management.dataset_command import list_categories
 from datasets_app.management.hub_verb import HubVerb, add_hub_verb
 from datasets_app.management.parametric_verb import ParametricVerb, add_parametric_verb
-from datasets_app.models import Dataset, TransitionError
-from datasets_app.models.history import Actor
-from datasets_app.parametric.spec import SpaceError
+from datasets_app.models import Dataset
 from datasets_app.sampling import STRATEGIES
-from evalsite.lib.ops.commands import VerbCommand, add_list_option, add_user, refuse_input, resolve_actor
+from evalsite.lib.ops.commands import add_list_option, add_user, refuse_input
 
 
-class Command(ParametricVerb, HubVerb, VerbCommand):
+class Command(ParametricVerb, HubVerb):
     help = "Import, generate, show, sample, edit, approve, archive, duplicate and delete datasets."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (CurationError, TransitionError, FileError, SpaceError)
-    by: Actor
 
     def add_verbs(self, verbs: Any) -> None:
         for add in (_add_import_verbs, add_hub_verb, add_parametric_verb, _add_item_verbs, _add_state_verbs):
@@ -33,45 +27,28 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
         for parser in verbs.choices.values():
             add_user(parser)
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        self.by = resolve_actor(options.get("user", ""))
-        super().handle(*args, **options)
-
     # --- importing ---------------------------------------------------------------------------------------------------
 
     def do_import(self, file: Path, name: str, **options: Any) -> None:
         files = _open_files(items=file, images=options["images"], norms=options["norms"])
         reading, norms = read_upload(files, parse_mapping(options["map"]))
-        self._print_remarks(reading.report, reading.source_name)
+        self.print_remarks(reading.report, reading.source_name)
         if options["norms"]:
-            self._print_remarks(norms.report, options["norms"].name)
+            self.print_remarks(norms.report, options["norms"].name)
         if options["dry_run"]:
             self.say(f"{len(reading.items)} items could be imported; nothing was saved")
             return
         about = {field: options[field] for field in curation.ABOUT}
         dataset = create_dataset(reading, slug=name, by=self.by, norms=norms.norms, **about)
-        self._print_summary(dataset)
+        self.print_summary(dataset)
         self.say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
 
     def do_norms(self, dataset: str, file: Path, **options: Any) -> None:
         row = _find_dataset(dataset)
         categories = dict(row.items.values_list("key", "category"))
         reading = read_norm_table(FileToRead(file, file.name), categories, parse_mapping(options["map"]))
-        self._print_remarks(reading.report, file.name)
+        self.print_remarks(reading.report, file.name)
         self.say(f"{row}: {save_norms(row, reading.norms, by=self.by)} norms")
-
-    def _print_remarks(self, report: ImportReport, name: str) -> None:
-        """Print warnings, then errors. If there are errors, end the command with exit code 2; nothing is saved."""
-        for remark in report.warnings:
-            self.stderr.write(f"warning: {remark}", self.style.WARNING)
-        if not report.error_total:
-            return
-        for remark in report.errors:
-            self.stderr.write(f"error: {remark}", self.style.ERROR)
-        errors = f"{report.error_total} error{'' if report.error_total == 1 else 's'}"
-        more = report.error_total - len(report.errors)
-        omitted = f"; {more} more are not shown" if more else ""
-        refuse_input(f"{name}: {errors}{omitted}; nothing was saved")
 
     # --- listing and showing -----------------------------------------------------------------------------------------
 
@@ -89,20 +66,11 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
         if options["json"]:
             self.say_json(_build_row(row))
         else:
-            self._print_summary(row)
+            self.print_summary(row)
             self._print_history(row)
         if options["items"]:
             for item in row.items.all():
                 self.say(f"  {item.key:<30} {item.category:<16} {'excluded: ' + item.note if item.excluded else ''}")
-
-    def _print_summary(self, dataset: Dataset) -> None:
-        excluded = dataset.item_count - dataset.active_count
-        self.say(f"{dataset} ({dataset.status}): {dataset.active_count} active items, {excluded} excluded")
-        for category, count in _list_categories(dataset).items():
-            self.say(f"  {category or '(no category)'}: {count}")
-        if dataset.content_hash:
-            holds = "holds" if curation.hash_stored_items(dataset) == dataset.content_hash else "DOES NOT HOLD"
-            self.say(f"  content hash {dataset.content_hash} {holds}")
 
     def _print_history(self, dataset: Dataset) -> None:
         for change in dataset.history:
@@ -113,14 +81,14 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
 
     def do_generate(self, dataset: str, name: str, strategy: Any, n: int | None, seed: int, **options: Any) -> None:
         parent = _find_dataset(dataset)
-        self._print_summary(curation.sample_dataset(parent, slug=name, strategy=strategy, n=n, seed=seed, by=self.by))
+        self.print_summary(curation.sample_dataset(parent, slug=name, strategy=strategy, n=n, seed=seed, by=self.by))
 
     def do_add(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
         if options["file"]:
             files = _open_files(items=options["file"], images=options["images"])
             reading, _ = read_upload(files, parse_mapping(options["map"]))
-            self._print_remarks(reading.report, reading.source_name)
+            self.print_remarks(reading.report, reading.source_name)
             save_items(draft, reading, by=self.by)
         else:
             source = _find_dataset(options["from"]) if options["from"] else draft.parent
@@ -129,22 +97,22 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
                     f"from: name the dataset of the items, because {draft} is not a sample of a dataset"
                 )
             curation.add_items(draft, keys, source=source, by=self.by, reason=reason)
-        self._print_summary(draft)
+        self.print_summary(draft)
 
     def do_remove(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
         curation.remove_items(draft, keys, by=self.by, reason=reason)
-        self._print_summary(draft)
+        self.print_summary(draft)
 
     def do_exclude(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
         curation.exclude_items(draft, keys, by=self.by, reason=note)
-        self._print_summary(draft)
+        self.print_summary(draft)
 
     def do_include(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
         curation.include_items(draft, keys, by=self.by, reason=note)
-        self._print_summary(draft)
+        self.print_summary(draft)
 
     def do_replace(self, dataset: str, key: str, seed: int, reason: str, **options: Any) -> None:
         new = curation.replace_item(_find_dataset(dataset), key, by=self.by, seed=seed, reason=reason)
@@ -153,14 +121,14 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
     def do_reshuffle(self, dataset: str, seed: int, reason: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
         curation.reshuffle_items(draft, by=self.by, seed=seed, reason=reason)
-        self._print_summary(draft)
+        self.print_summary(draft)
 
     # --- states ------------------------------------------------------------------------------------------------------
 
     def do_approve(self, dataset: str, reason: str, **options: Any) -> None:
         row = _find_dataset(dataset, exact=True)
         curation.approve(row, by=self.by, reason=reason)
-        self._print_summary(row)
+        self.print_summary(row)
 
     def do_describe(self, dataset: str, reason: str, **options: Any) -> None:
         row = _find_dataset(dataset, exact=True)
@@ -176,7 +144,7 @@ class Command(ParametricVerb, HubVerb, VerbCommand):
         self.say(f"{row} is archived")
 
     def do_duplicate(self, dataset: str, name: str, reason: str, **options: Any) -> None:
-        self._print_summary(curation.duplicate(_find_dataset(dataset), by=self.by, slug=name, reason=reason))
+        self.print_summary(curation.duplicate(_find_dataset(dataset), by=self.by, slug=name, reason=reason))
 
     def do_delete(self, dataset: str, reason: str, yes: bool, **options: Any) -> None:
         row = _find_dataset(dataset, exact=True)
@@ -199,11 +167,6 @@ def _find_dataset(reference: str, *, exact: bool = False) -> Dataset:
     return row
 
 
-def _list_categories(dataset: Dataset) -> dict[str, int]:
-    counts = dataset.items.active().order_by("category").values_list("category").annotate(Count("pk"))
-    return dict(counts)
-
-
 def _build_row(dataset: Dataset) -> dict[str, Any]:
     return {
         "dataset": str(dataset),
@@ -211,7 +174,7 @@ def _build_row(dataset: Dataset) -> dict[str, Any]:
         "title": dataset.title,
         "items": dataset.item_count,
         "active": dataset.active_count,
-        "categories": _list_categories(dataset),
+        "categories": list_categories(dataset),
         "content_hash": dataset.content_hash,
         "source": dataset.source,
         "licence": dataset.licence,

@@ -40,7 +40,7 @@ def test_the_form_creates_a_draft_owned_by_the_user(asker, form_data):
     assert queue.dimensions.count() == 2
 
 
-def test_an_empty_choice_has_a_name_instead_of_dashes(asker, entered):
+def test_an_empty_choice_has_a_name_instead_of_dashes(asker, form_data):
     text = signed_in(asker).get("/ratings/queues/new/").content.decode()
     assert '<option value="" selected>Choose one</option>' in text
     assert "-----" not in text
