@@ -7,6 +7,7 @@ file of the litellm package.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import logging
@@ -102,6 +103,9 @@ def _read_count(child: subprocess.Popen[str], requests: Iterable[Texts], rule: T
         return int(child.communicate()[0])
     except BaseException:
         child.kill()
+        child.wait()
+        with contextlib.suppress(BrokenPipeError):  # Requests in the buffer have no reader any more.
+            child.stdin.close()  # type: ignore[union-attr]
         raise
     finally:
         limit.cancel()
