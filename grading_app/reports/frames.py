@@ -170,7 +170,7 @@ def load_rule_labels(experiment: Experiment, graders: Sequence[GradeCondition] |
     """
     conditions = list_graders(experiment) if graders is None else graders
     other_kinds = (GradeCondition.Kind.PERSON, GradeCondition.Kind.ADJUDICATED)
-    return {rule.pk: _label_rule(rule) for rule in conditions if rule.kind not in other_kinds}
+    return {rule.pk: rule.label for rule in conditions if rule.kind not in other_kinds}
 
 
 def list_graders(experiment: Experiment) -> list[GradeCondition]:
@@ -349,15 +349,6 @@ def _name_facets(
     if versioned:
         return model, str(prompt), str(sampler)
     return model, condition.prompt_label, sampler.name
-
-
-def _label_rule(rule: GradeCondition) -> str:
-    if rule.panel:
-        return f"{rule.panel} ({rule.panel.get_rule_display().lower()})"
-    if rule.grader:
-        return f"{rule.grader}, {rule.rubric}"
-    settings = ", ".join(f"{name} {value}" for name, value in sorted(rule.parameters.items()))
-    return f"{rule.scorer} ({settings})" if settings else rule.scorer
 
 
 def _make_cell(

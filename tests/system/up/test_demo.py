@@ -47,7 +47,7 @@ def test_the_demo_runs_all_trials_once_and_shows_the_published_numbers(place: Pa
     assert min(accuracies[:2]) > max(accuracies[2:]), "the larger model is right more often"
 
     for judge in ("strict-judge", "judge-large"):
-        assert len(re.findall(rf"{judge}, correctness@1 +\d+\.\d %", output)) == 4
+        assert len(re.findall(rf"{judge} \(correctness@1\) +\d+\.\d %", output)) == 4
 
     folder = place / "data" / "demo"
     trials = read_rows(folder / "affect-pilot-trials.csv")
