@@ -5,8 +5,14 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from runs_app.models import Experiment
 from tests.factories import make_user
 from tests.factories.drafts import make_questions, make_rehearsal_endpoint
+
+PRICED = (
+    "model", "set", "sim", "--price-source", "a list", "--input-price", "1", "--output-price", "2",
+    "--max-output-tokens", "50",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,3 +65,11 @@ def design(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def launched_experiment(manage, lab, design):
+    for command in (("experiment", "create", design()), PRICED, ("experiment", "launch", "pilot", "--yes")):
+        result = manage(*command)
+        assert result.code == 0, result.err
+    return Experiment.objects.get()

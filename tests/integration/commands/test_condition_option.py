@@ -3,20 +3,8 @@
 import pytest
 
 from runs_app.models import Condition, Experiment, Manifest, Run, Trial
+from tests.integration.commands.conftest import PRICED
 
-PRICED = (
-    "model",
-    "set",
-    "sim",
-    "--price-source",
-    "a list",
-    "--input-price",
-    "1",
-    "--output-price",
-    "2",
-    "--max-output-tokens",
-    "50",
-)
 TWO = "[{name: greedy, temperature: 0, max_tokens: 100}, {name: warm, temperature: 1, max_tokens: 100}]"
 GREEDY, WARM = "sim_plain_greedy", "sim_plain_warm"
 

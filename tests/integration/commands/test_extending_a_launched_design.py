@@ -10,28 +10,6 @@ from runs_app.monitoring.consistency_check import find_differences
 from tests.factories import make_model
 from tests.factories.engine import answering, drain
 
-PRICED = (
-    "model",
-    "set",
-    "sim",
-    "--price-source",
-    "a list",
-    "--input-price",
-    "1",
-    "--output-price",
-    "2",
-    "--max-output-tokens",
-    "50",
-)
-
-
-@pytest.fixture
-def launched_experiment(manage, lab, design):
-    for command in (("experiment", "create", design()), PRICED, ("experiment", "launch", "pilot", "--yes")):
-        result = manage(*command)
-        assert result.code == 0, result.err
-    return Experiment.objects.get()
-
 
 @pytest.fixture
 def second_model(launched_experiment):

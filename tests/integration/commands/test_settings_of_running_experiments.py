@@ -2,29 +2,7 @@
 
 import pytest
 
-from runs_app.models import Experiment, LanguageModel
-
-PRICED = (
-    "model",
-    "set",
-    "sim",
-    "--price-source",
-    "a list",
-    "--input-price",
-    "1",
-    "--output-price",
-    "2",
-    "--max-output-tokens",
-    "50",
-)
-
-
-@pytest.fixture
-def launched_experiment(manage, lab, design):
-    for command in (("experiment", "create", design()), PRICED, ("experiment", "launch", "pilot", "--yes")):
-        result = manage(*command)
-        assert result.code == 0, result.err
-    return Experiment.objects.get()
+from runs_app.models import LanguageModel
 
 
 @pytest.mark.slow

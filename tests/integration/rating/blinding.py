@@ -4,6 +4,7 @@ import re
 
 from datasets_app.models import Asset
 from grading_app.models import GradeCondition
+from grading_app.rating import session
 from tests import factories
 from tests.factories.queues import make_image, signed_in
 
@@ -63,6 +64,16 @@ def strip_rating_page(response):
     html = re.sub(r"image/\d+/|\d+ of \d+|value=\"\d+\" aria-label|disabled", "", html)
     html = re.sub(r"What is shown, \d\?|A plain answer to \d\.", "", html)
     return re.sub(r"\s+", " ", html)
+
+
+def collect_rating_pages(study, rater):
+    """Rate everything that is due, and return the different pages by kind of unit, without their words."""
+    pages = {}
+    while waiting := rater.find_next_rating():
+        page = signed_in(rater.user).get(f"/ratings/{study.name}/")
+        pages.setdefault(waiting.kind, set()).add(strip_rating_page(page))
+        session.rate(rater, position=waiting.position, value=3, seconds=1)
+    return pages
 
 
 def rate_whole_session(queue, user, *, value, undo_at, forge_at):

@@ -3,18 +3,17 @@
 import pytest
 
 from evalsite.lib import permissions
-from grading_app.rating import session
 from tests import factories
 from tests.factories.gradings import make_gradings
 from tests.factories.queues import make_answer_queue, make_rater, rate_all, signed_in
 from tests.integration.rating.blinding import (
     N_QUESTIONS,
     RecordingClient,
+    collect_rating_pages,
     contains_secret,
     list_secrets_of_answers,
     make_experiment_with_secrets,
     rate_whole_session,
-    strip_rating_page,
 )
 
 pytestmark = pytest.mark.django_db
@@ -69,10 +68,6 @@ def test_the_leak_check_finds_secrets_on_a_members_page(study):
 def test_the_pages_of_both_models_answers_look_alike(study):
     """Check that two pages differ only by the words of question and answer."""
     me = make_rater(study, started=True)
-    pages = {}
-    while waiting := me.find_next_rating():
-        page = signed_in(me.user).get(f"/ratings/{study.name}/")
-        pages.setdefault(waiting.kind, set()).add(strip_rating_page(page))
-        session.rate(me, position=waiting.position, value=3, seconds=1)
+    pages = collect_rating_pages(study, me)
     assert len(pages["item"]) == 1
     assert pages["check"] == pages["item"]

@@ -10,10 +10,10 @@ from tests import factories
 from tests.factories.queues import make_image, make_queue, make_rater, rate_all, signed_in
 from tests.integration.rating.blinding import (
     RecordingClient,
+    collect_rating_pages,
     contains_secret,
     parse_rating_page,
     rate_whole_session,
-    strip_rating_page,
 )
 
 pytestmark = pytest.mark.django_db
@@ -91,11 +91,7 @@ def test_the_leak_check_finds_secrets_on_a_members_page(study):
 def test_check_pages_look_like_item_pages(study):
     """Check that only practice is marked; a check's page differs from an item's only by its position."""
     me = make_rater(study, started=True)
-    pages = {}
-    while waiting := me.find_next_rating():
-        page = signed_in(me.user).get(f"/ratings/{study.name}/")
-        pages.setdefault(waiting.kind, set()).add(strip_rating_page(page))
-        session.rate(me, position=waiting.position, value=3, seconds=1)
+    pages = collect_rating_pages(study, me)
     assert len(pages["item"]) == 1
     assert pages["check"] == pages["item"]
     assert pages["practice"] != pages["item"]
