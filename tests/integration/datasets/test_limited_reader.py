@@ -14,7 +14,7 @@ from datasets_app.importing import LIMITS, limited_reader, read_items, read_norm
 from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_table_columns, read_upload
 from datasets_app.importing.limits import MIB
 from datasets_app.importing.reader_output import ITEMS, load_readings
-from datasets_app.importing.records import FileError
+from datasets_app.importing.records import FileError, ScratchFolder
 from tests.factories.files import BLUE, RED, archive, messages, picture
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
@@ -102,6 +102,24 @@ def test_a_killed_reader_is_reported_as_an_error(write_file, monkeypatch):
         "file: the process that read items.csv has died (SIGKILL); the file may be damaged"
     ]
     assert len(started) == 1
+
+
+ABORT_AT_SHUTDOWN = """
+import atexit, os
+
+def task(request, out, limits):
+    (out / "result").write_text("written")
+    atexit.register(os.abort)
+"""
+
+
+def test_an_abort_at_the_shutdown_of_the_reader_loses_no_result(write_file, tmp_path, monkeypatch):
+    """A thread of a native library can abort a process that has finished its work."""
+    (tmp_path / "abort_at_shutdown.py").write_text(ABORT_AT_SHUTDOWN)
+    monkeypatch.setitem(limited_reader.ENVIRONMENT, "PYTHONPATH", str(tmp_path))
+    scratch = ScratchFolder()
+    limited_reader.run_reader(scratch, "abort_at_shutdown:task", {"items": write_file("id\na\n")})
+    assert (scratch.path / "result").read_text() == "written"
 
 
 def test_the_reader_ends_if_its_caller_raises(write_file, monkeypatch):
