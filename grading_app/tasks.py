@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from django.contrib.auth.models import User
-
 from datasets_app.models.history import record_changes
 from grading_app.export.snapshots import SnapshotError, make_snapshot
 from grading_app.judging import grader_lookup
 from grading_app.judging.item_rubrics import collect_all_texts
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
-from grading_app.reports.cached_aggregates import TASK, compute_rows
+from grading_app.models import SnapshotJob
+from grading_app.reports.cached_aggregates import TASK, WORKER_FAILED, compute_rows
 from grading_app.scoring.grading import grade
 from grading_app.study_import.import_jobs import run_import
 from runs_app.grading_interface import GRADE
@@ -50,17 +49,27 @@ def compute_aggregates(keys: list[int]) -> None:
         async_task(TASK, remaining)
 
 
-def snapshot_experiment(pk: int, label: str, reason: str, user: int) -> str:
-    """Write a snapshot. Return its digest, or the reason why there is none, or "" if the experiment is gone."""
-    experiment = Experiment.objects.filter(pk=pk).first()
-    if experiment is None:
+def snapshot_experiment(job_key: int) -> str:
+    """Perform a snapshot job. Return the digest, or the reason why there is none, or "" if it needs no work."""
+    job = SnapshotJob.objects.select_related("experiment", "by").filter(pk=job_key).first()
+    if job is None:
         return ""
-    by = User.objects.filter(pk=user).first()
+    with job.start() as is_mine:
+        return _make_requested_snapshot(job) if is_mine else ""
+
+
+def _make_requested_snapshot(job: SnapshotJob) -> str:
+    problem = WORKER_FAILED
     try:
-        return make_snapshot(experiment, label=label, reason=reason, by=by).digest
-    except SnapshotError as problem:
-        record_changes([(experiment, "", "not made")], by=by, reason=str(problem), what="snapshot")
-        return str(problem)
+        digest = make_snapshot(job.experiment, label=job.label, reason=job.reason, by=job.by or job.actor).digest
+        problem = ""
+    except SnapshotError as error:
+        problem = digest = str(error)
+    finally:
+        if problem:
+            record_changes([(job.experiment, "", "not made")], by=job.by or job.actor, reason=problem, what="snapshot")
+        job.finish(problem)
+    return digest
 
 
 def import_uploaded_study(user_key: int, token: str, key: str) -> str:

@@ -1,4 +1,4 @@
-"""The author's choices of a report, and the form of a share link."""
+"""The author's choices of a report, and the forms of a share link and of a snapshot."""
 
 from __future__ import annotations
 
@@ -64,3 +64,8 @@ class ShareLinkForm(forms.Form):
     @property
     def expires_at(self) -> datetime:
         return timezone.now() + timedelta(days=self.cleaned_data["days"])
+
+
+class SnapshotForm(forms.Form):
+    label = forms.CharField(max_length=80, required=False, help_text="For example: submission")
+    reason = forms.CharField(max_length=500, label="Reason", help_text="The purpose; stored in the study card")

@@ -7,7 +7,7 @@ from grading_app.models.raters import RaterAssignment, RaterInvitation
 from grading_app.models.rating import RatedAnswer, Rating, RatingQueue
 from grading_app.models.reports import ReportChoices, ShareLink
 from grading_app.models.rubrics import Grader, Panel, Rubric
-from grading_app.models.snapshots import Snapshot
+from grading_app.models.snapshots import Snapshot, SnapshotJob
 
 __all__ = [
     "Adjudication",
@@ -27,6 +27,7 @@ __all__ = [
     "Rubric",
     "ShareLink",
     "Snapshot",
+    "SnapshotJob",
     "StoredDisagreement",
     "SupersededVerdict",
 ]

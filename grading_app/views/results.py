@@ -17,8 +17,9 @@ from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.file_formats import RECORDS, ExportError, export_chunks
 from grading_app.export.parquet_process import parquet_from_process
 from grading_app.export.wide_tables import NO_PARTICIPANTS, PARTICIPANT_ITEMS, PARTICIPANT_SEED
+from grading_app.forms.reports import SnapshotForm
 from grading_app.forms.rules import RuleForm
-from grading_app.models import BlindReading, Rubric, Snapshot, SupersededVerdict
+from grading_app.models import BlindReading, Rubric, Snapshot, SnapshotJob, SupersededVerdict
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.frame_cache import fingerprint_results, get_figure_svg, get_frames
 from grading_app.reports.frames import Frames, load_condition_labels
@@ -31,7 +32,6 @@ from grading_app.tables.results import AnswerTable, ScoreTable
 from grading_app.views.blind import get_blind_context
 from grading_app.views.leaderboard import get_leaderboard_context
 from grading_app.views.result_tables import make_requested_file
-from grading_app.views.snapshots import SnapshotForm
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment, Wave
@@ -53,11 +53,13 @@ NOT_FILTERS = ("experiment", "after", "before", "page", "sort", "column")
 @hides_model_names()
 def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    return _render_results(request, experiment, RuleForm() if may_edit(request, experiment) else None)
+    return render_results(request, experiment, RuleForm() if may_edit(request, experiment) else None)
 
 
-def _render_results(request: HttpRequest, experiment: Experiment, rules: RuleForm | None) -> HttpResponse:
-    """Render the page. `rules` is None if the user may not change the experiment."""
+def render_results(
+    request: HttpRequest, experiment: Experiment, rules: RuleForm | None, snapshot_form: SnapshotForm | None = None
+) -> HttpResponse:
+    """Render the page. `rules` is None if the user may not change the experiment. snapshot_form: one with errors."""
     slug = experiment.slug
     wave = get_chosen_wave(request, experiment)
     blind = get_blind_context(request, experiment)
@@ -78,8 +80,7 @@ def _render_results(request: HttpRequest, experiment: Experiment, rules: RuleFor
         "exports": _list_exports(experiment, wave),
         "participants": _make_participants_context(experiment) if experiment.dimensions.exists() else None,
         "rule_form": rules,
-        "snapshots": SnapshotTable(list(Snapshot.objects.filter(experiment=experiment)[:MAX_SNAPSHOTS]), slug),
-        "snapshot_form": SnapshotForm() if rules else None,
+        **_get_snapshot_context(experiment, snapshot_form, may_create=rules is not None),
     }
     if cached.value is not None:
         frames = cached.value.summary
@@ -132,7 +133,7 @@ def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     form = RuleForm(request.POST)
     if not form.is_valid():
-        return _render_results(request, experiment, form)
+        return render_results(request, experiment, form)
     async_task(GRADE, experiment.pk, form.chosen_rules, request.user.get_username())
     rule_names = ", ".join(rule.text for rule in read_rules(form.chosen_rules))
     messages.success(request, f"Grading by {rule_names} has started. Scores appear here as they are ready.")
@@ -175,6 +176,26 @@ def _make_participants_context(experiment: Experiment) -> dict[str, Any]:
             {"label": label, "address": reverse("experiment_export", args=[experiment.slug, "participants", form])}
             for form, label in formats.items()
         ],
+    }
+
+
+def _get_snapshot_context(experiment: Experiment, form: SnapshotForm | None, *, may_create: bool) -> dict[str, Any]:
+    """Return the snapshots, the job of the latest request if it has no snapshot yet, and the form unless one is open.
+
+    After a failed job, the form has its entries.
+    """
+    snapshots = list(Snapshot.objects.filter(experiment=experiment)[:MAX_SNAPSHOTS])
+    job = SnapshotJob.objects.filter(experiment=experiment).first()
+    if job and job.ended_at and (not job.problem or (snapshots and snapshots[0].created_at > job.ended_at)):
+        job = None
+    problem = job.problem or job.find_stop() if job else ""
+    may_request = may_create and (job is None or bool(problem))
+    initial = {"label": job.label, "reason": job.reason} if job else {}
+    return {
+        "snapshots": SnapshotTable(snapshots, experiment.slug),
+        "snapshot_job": job,
+        "snapshot_problem": problem,
+        "snapshot_form": (form or SnapshotForm(initial=initial)) if may_request else None,
     }
 
 

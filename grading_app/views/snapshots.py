@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from django import forms
 from django.contrib import messages
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.lib.permissions import members_only, readers_only
-from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.snapshots import SnapshotError, refuse_while_live
-from grading_app.models import Snapshot
+from grading_app.forms.reports import SnapshotForm
+from grading_app.forms.rules import RuleForm
+from grading_app.models import Snapshot, SnapshotJob
+from grading_app.views.results import render_results
 from runs_app.views.permissions import editable_experiment, visible_experiment
 
 SNAPSHOT_TASK = "grading_app.tasks.snapshot_experiment"
@@ -20,34 +22,28 @@ SNAPSHOT_TASK = "grading_app.tasks.snapshot_experiment"
 TIMEOUT_SECONDS = 3000
 
 
-class SnapshotForm(forms.Form):
-    label = forms.CharField(max_length=80, required=False, help_text="For example: submission")
-    reason = forms.CharField(max_length=500, label="Reason", help_text="The purpose; stored in the study card")
-
-
 @require_POST
 @members_only
 @hides_model_names()
 def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
-    """Request a snapshot; the task queue writes it."""
+    """Request a snapshot; the task queue writes it. While one is requested, a second request changes nothing."""
     from django_q.tasks import async_task
 
     experiment = editable_experiment(request, slug)
     form = SnapshotForm(request.POST)
-    try:
-        refuse_while_live(experiment)
-    except SnapshotError as error:
-        messages.error(request, str(error))
-        return redirect("experiment_results", slug)
     if form.is_valid():
-        cleaned = form.cleaned_data
-        async_task(
-            SNAPSHOT_TASK, experiment.pk, cleaned["label"], cleaned["reason"], request.user.pk, timeout=TIMEOUT_SECONDS
-        )
-        messages.success(request, "The snapshot is being created. It appears here when it is complete.")
+        try:
+            refuse_while_live(experiment)
+        except SnapshotError as error:
+            form.add_error(None, str(error))
+    if not form.is_valid():
+        return render_results(request, experiment, RuleForm(), form)
+    job, is_new = SnapshotJob.objects.request(experiment, **form.cleaned_data, by=request.user)
+    if is_new:
+        async_task(SNAPSHOT_TASK, job.pk, timeout=TIMEOUT_SECONDS)
     else:
-        messages.error(request, get_first_error(form))
-    return redirect("experiment_results", slug)
+        messages.info(request, "A snapshot is already being created, so no second one was requested.")
+    return redirect(f"{reverse('experiment_results', args=[slug])}#snapshots")
 
 
 @require_safe

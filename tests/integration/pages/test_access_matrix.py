@@ -115,7 +115,7 @@ MATRIX = {
     "shared_design": Row((GONE,) * 6, "token"),
     "shared_figures": Row((GONE,) * 6, "token"),
     "shared_figure": Row((GONE,) * 6, "token norms"),
-    "snapshot_make": expect_for_experiment(302, method="post"),
+    "snapshot_make": expect_for_experiment(200, method="post"),
     "snapshot_file": expect_for_experiment(args="slug snapshot"),
     "experiment_grading": expect_for_experiment(),
     "grading_length": expect_for_experiment(),
