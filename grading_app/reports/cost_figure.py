@@ -25,7 +25,7 @@ NAME, TITLE = "cost", "Score against cost"
 HEIGHT = 260
 MAX_NAMED = 12
 """With more conditions than this, only conditions on the frontier are named."""
-NAME_LETTER = 5.9  # CSS pixels of an average letter of a name.
+NAME_LETTER = 6.4  # CSS pixels of an average letter of a name, in the widest of the fonts.
 SIDES = (("left", 9), ("right", 9), ("left", -9), ("right", -9), ("center", 16), ("center", -16), ("left", 22),
          ("right", 22), ("left", -22), ("right", -22), ("left", 34), ("right", 34))  # fmt: skip
 """The places of a name: the side of the text at its point, and pixels above it. The first ones are preferred."""
@@ -90,7 +90,8 @@ def _write_names(
     measure: BoardMeasure,
     width: int,
 ) -> None:
-    """Write each name at the side of its point where it hides the least: other names, points and the frontier."""
+    """Write each name inside the panel, where it hides the least: other names, points and the frontier."""
+    axis.autoscale_view()  # Otherwise the limits, and so the pixels, would change when the figure is rendered.
 
     def to_pixels(x: float, y: float) -> tuple[float, float]:
         pixels = axis.transData.transform((x, y)) / plot_style.PIXEL
@@ -101,9 +102,7 @@ def _write_names(
     line = [to_pixels(*place) for place in frontier]
     for (x0, y0), (x1, y1) in pairwise(line):
         boxes += [(_make_box(x0 + at / 30 * (x1 - x0), y0 + at / 30 * (y1 - y0), 2, 2), 1) for at in range(31)]
-    panel = axis.bbox
-    left, right = panel.x0 / plot_style.PIXEL, width
-    low, high = panel.y0 / plot_style.PIXEL, panel.y1 / plot_style.PIXEL + 16
+    left, low, right, high = (float(end) / plot_style.PIXEL for end in axis.bbox.extents)
     for row in named_rows:
         name = plot_style.shorten(row.label, width / 2.4)
         x, y = to_pixels(*points[row.condition])
@@ -111,16 +110,16 @@ def _write_names(
         candidates = []
         for order, (side, up) in enumerate(SIDES):
             start = x + 8 if side == "left" else x - 8 - length if side == "right" else x - length / 2
-            box = (start, y + up - 7, start + length, y + up + 7)
-            outside = box[0] < left or box[2] > right or box[1] < low or box[3] > high
+            inside = max(left + 2, min(start, right - length - 2))
+            middle = max(low + 7, min(y + up, high - 7))
+            box = (inside, middle - 7, inside + length, middle + 7)
+            moved = abs(inside - start) + abs(middle - y - up)
             hidden = sum(weight for other, weight in boxes if _overlap(box, other))
-            candidates.append((100 * outside + hidden, order, box))
-        _, order, box = min(candidates)
+            candidates.append((hidden, moved > 0, order, box))
+        *_, box = min(candidates)
         boxes.append((box, 20))
-        side, up = SIDES[order]
-        offset = {"left": 8, "right": -8, "center": 0}[side]
         plot_style.write_beside(
-            axis, points[row.condition], name, right=offset, up=up, ha=side, fontsize=plot_style.SMALL
+            axis, points[row.condition], name, right=box[0] - x, up=(box[1] + box[3]) / 2 - y, fontsize=plot_style.SMALL
         )
 
 

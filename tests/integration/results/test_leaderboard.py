@@ -235,6 +235,30 @@ def test_names_in_the_cost_figure_overlap_neither_each_other_nor_points(quiz, wi
     assert not [place for place in points for outline in outlines if outline.contains(*place)]
 
 
+@pytest.mark.parametrize("costs", [(0.0001, 0.00011, 0.0002), (0.00001, 0.0001, 0.001), (0.0, 0.0001, 0.0002)])
+@pytest.mark.parametrize("means", [(0.66, 0.6, 0.99), (0.0, 1.0, 0.5), (0.5, 0.5, 0.5), (1.0, 0.6, 0.0)])
+@pytest.mark.parametrize("width", [332, 560])
+def test_names_in_the_cost_figure_stay_inside_the_axes_and_off_the_ticks(quiz, width, means, costs):
+    board = compute_leaderboard(BoardQuery(quiz))
+    (measure,) = board.measures
+    names = ["sim-small", "large · step by step", "a model with a long name"]
+    rows = []
+    for row, name, cost, mean in zip(board.rows, names, costs, means, strict=True):
+        score = replace(row.scores[measure.key], mean=mean, low=None, high=None)
+        rows.append(replace(row, label=name, cost_usd=cost * row.answers, scores={measure.key: score}))
+    figure = draw_cost_figure(replace(board, rows=rows), measure, width)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    outlines = {text.get_text(): text.get_window_extent() for text in axes.texts}
+    del outlines[measure.label]  # The head of the panel, above it.
+    assert len(outlines) == 3
+    panel, ticks = axes.bbox.padded(1), [*axes.get_xticklabels(), *axes.get_yticklabels()]
+    for name, outline in outlines.items():
+        assert panel.x0 <= outline.x0 <= outline.x1 <= panel.x1, name
+        assert panel.y0 <= outline.y0 <= outline.y1 <= panel.y1, name
+        assert not [tick.get_text() for tick in ticks if tick.get_text() and tick.get_window_extent().overlaps(outline)]
+
+
 @pytest.mark.slow
 def test_the_figure_of_score_against_cost_is_drawn_and_described(client, quiz):
     page = open_page(client, quiz)
