@@ -51,7 +51,7 @@ class ParquetStream:
     def add(self, page: bytes) -> Iterator[bytes]:
         # One block for each page: a row is never cut, however long its texts are.
         read_options = pa_csv.ReadOptions(column_names=self._schema.names, block_size=len(page) + 1)
-        table = pa_csv.read_csv(io.BytesIO(page), read_options, self._parse, self._convert)
+        table = pa_csv.read_csv(_copy_to_arrow(page), read_options, self._parse, self._convert)
         self._waiting.append(table.cast(self._schema))
         rows = sum(block.num_rows for block in self._waiting)
         if rows >= self._row_group_rows or sum(block.nbytes for block in self._waiting) >= ROW_GROUP_BYTES:
@@ -67,6 +67,17 @@ class ParquetStream:
         if self._waiting:
             self._writer.write_table(pa.concat_tables(self._waiting).combine_chunks())
             self._waiting = []
+
+
+def _copy_to_arrow(page: bytes) -> pa.BufferReader:
+    """Return a reader of a copy of the page in Arrow's own memory.
+
+    A thread of Arrow may hold its input for a moment after the page was read. If that were a Python object, the thread
+    could abort the process while the interpreter shuts down (https://github.com/apache/arrow/issues/34314).
+    """
+    copy = pa.allocate_buffer(len(page))
+    memoryview(copy).cast("B")[:] = page
+    return pa.BufferReader(copy)
 
 
 class _Outbox(io.RawIOBase):

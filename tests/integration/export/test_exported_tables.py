@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -11,7 +12,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from grading_app.export.columns import Column
 from grading_app.export.file_formats import TABLES, export_chunks
+from grading_app.export.parquet_writer import ParquetStream
 from runs_app.models import Trial
 from tests import factories
 
@@ -216,3 +219,14 @@ def test_exported_ratings_have_their_parse_step_and_error():
         ("4", "json", ""),
         ("", "", "no_rating_found"),
     ]
+
+
+def test_no_thread_of_arrow_holds_a_python_object_after_a_page_was_converted():
+    """Such a thread can abort the process while the interpreter shuts down, after the export is complete."""
+    stream, held = ParquetStream([Column("answer", "text", "")], row_group_rows=10**6), 0
+    for number in range(400):
+        page = b"".join(b'"answer %d of page %d"\n' % (row, number) for row in range(20))
+        before = sys.getrefcount(page)
+        list(stream.add(page))
+        held += sys.getrefcount(page) > before
+    assert held == 0
