@@ -1,5 +1,6 @@
 """A supervisor and its child processes, which are small shell scripts."""
 
+import io
 import os
 import signal
 import threading
@@ -73,27 +74,33 @@ def test_a_child_that_ignores_the_stop_signal_is_killed_after_its_grace_period(t
     assert time.monotonic() - started_at < 30
 
 
-def test_every_output_line_of_a_child_is_prefixed_with_its_name(capfd, tmp_path):
-    child = make_child("echo first; echo second >&2; touch done; sleep 60", directory=tmp_path)
-    with keep_running(child):
-        wait_until((tmp_path / "done").exists)
-        output = []
-        wait_until(lambda: output.append(capfd.readouterr().err) or "second" in "".join(output))
-    assert "".join(output) == "small | first\nsmall | second\n"
+def test_every_output_line_of_a_child_is_prefixed_with_its_name(monkeypatch):
+    output = io.StringIO()
+    monkeypatch.setattr("sys.stderr", output)
+    with keep_running(make_child("echo first; echo second >&2; sleep 60")):
+        wait_until(lambda: "second" in output.getvalue())
+    assert output.getvalue() == "small | first\nsmall | second\n"
 
 
 def test_a_child_is_replaced_on_request(tmp_path):
     pids = tmp_path / "pids"
     child = make_child(f"echo $$ >> '{pids}'; sleep 60")
 
-    def chore():
-        if pids.exists() and pids.read_text().count("\n") == 1:
-            child.replace("is tired")
-        return 0.05
+    def count_starts():
+        return pids.read_text().count("\n") if pids.exists() else 0
 
-    stop_when(lambda: pids.exists() and pids.read_text().count("\n") == 2)
+    def chore():
+        """Request one replacement: a second request would end the next child before it writes its id."""
+        if count_starts() == 0:
+            return 0.05
+        child.replace("is tired")
+        return None
+
+    stop_when(lambda: count_starts() == 2)
     Supervisor([child], [chore]).run()
-    assert not any(is_running(int(pid)) for pid in pids.read_text().split())
+    first_pid, second_pid = pids.read_text().split()
+    assert first_pid != second_pid
+    assert not any(is_running(int(pid)) for pid in (first_pid, second_pid))
 
 
 def test_a_failed_chore_is_logged_and_repeated(caplog, tmp_path):
@@ -101,10 +108,11 @@ def test_a_failed_chore_is_logged_and_repeated(caplog, tmp_path):
 
     def chore():
         calls.append(1)
-        raise RuntimeError("the first line\nthe second")
+        if len(calls) == 1:
+            raise RuntimeError("the first line\nthe second")
 
     caplog.set_level("WARNING", "evalsite.up")
-    stop_when(lambda: calls)
+    stop_when(lambda: len(calls) == 2)
     Supervisor([make_child("sleep 60")], [chore]).run()
     assert [record.getMessage() for record in caplog.records] == ["RuntimeError: the first line"]
 
