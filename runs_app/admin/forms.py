@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from datasets_app.models import Dataset, Item
 from evalsite.lib.bounded_json import BoundedJSONField
 from evalsite.lib.web.choice_fields import offer_rows
+from runs_app.forms.fields import state_bounds
 from runs_app.models import Dimension, Prompt
 
 
@@ -77,6 +78,10 @@ def _normalise_line_ends(text: str) -> str:
 
 class MappingsForm(forms.ModelForm):  # type: ignore[type-arg]
     """A form that stores an empty JSON field as its column's default (an empty mapping or list) instead of null."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        state_bounds(self)
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}

@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 
 from evalsite.lib.web.choice_fields import offer_rows
-from runs_app.forms.fields import lock_field, split_names
+from runs_app.forms.fields import lock_field, split_names, state_bounds
 from runs_app.models import Endpoint, LanguageModel
 
 
@@ -15,6 +15,10 @@ class ReasonForm(forms.ModelForm):  # type: ignore[type-arg]
     """A form of a row with a history. The user can give a reason for the change."""
 
     reason = forms.CharField(max_length=500, required=False, label="Reason", help_text="Stored in the history")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        state_bounds(self)
 
 
 class EndpointForm(ReasonForm):

@@ -21,7 +21,7 @@ from evalsite.lib.web.choice_fields import (
 from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.forms.audience import SharingFields
 from runs_app.forms.draws import DrawForm
-from runs_app.forms.fields import PriorityField, RulesField, list_scorer_names
+from runs_app.forms.fields import PriorityField, RulesField, list_scorer_names, state_bounds
 from runs_app.grading_interface import get_scorer_name, grading, list_scorer_choices
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
@@ -136,6 +136,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        state_bounds(self)
         self.user = user
         chosen = self.instance if self.instance.pk else None
         for name, rows in select_usable_rows(user, chosen).items():

@@ -10,6 +10,7 @@ from django import forms
 from runs_app.bounds import BOUNDS, Bound
 from runs_app.grading_interface import grading, list_scorer_choices, list_scorers_with_parameter
 from runs_app.models import Experiment
+from runs_app.models.bounded import InRange
 
 
 def bounded_integer(bound: Bound, **options: Any) -> forms.IntegerField:
@@ -27,12 +28,29 @@ def bounded_number(bound: Bound, **options: Any) -> forms.FloatField:
 
 
 def _apply_bound(field: forms.Field, bound: Bound) -> None:
+    places = getattr(field, "decimal_places", None)
+
     def check(value: Any) -> None:
         if not bound.contains(value):
             raise forms.ValidationError(f"Must be {bound}.", code="out_of_range")
+        if places is not None and -value.as_tuple().exponent > places:
+            raise forms.ValidationError(f"Must have at most {places} decimal places.", code="decimal_places")
 
     field.validators.append(check)
     field.widget.attrs |= {"min": bound.low, "max": bound.high}
+
+
+def state_bounds(form: Any) -> None:
+    """Let the numbers of a ModelForm state their range and decimal places, instead of the limits of the column's type.
+
+    Django's limits of a column, such as 12 digits or 2147483647, say nothing that a user could follow.
+    """
+    for column in form._meta.model._meta.concrete_fields:
+        field = form.fields.get(column.name)
+        for validator in column.validators:
+            if isinstance(validator, InRange) and isinstance(field, forms.IntegerField):  # Also numbers with decimals.
+                field.validators = []
+                _apply_bound(field, validator.bound)
 
 
 class PriorityField(forms.IntegerField):

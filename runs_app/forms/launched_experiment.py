@@ -10,7 +10,7 @@ from django.db import transaction
 
 from datasets_app.models.history import Actor, record_changes
 from runs_app.forms.experiments import ExperimentForm
-from runs_app.forms.fields import PriorityField
+from runs_app.forms.fields import PriorityField, state_bounds
 from runs_app.models import Experiment, Run
 
 HISTORY_LABELS = {
@@ -68,6 +68,7 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, user: Actor, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        state_bounds(self)
         self.user = user
         self.planned_samples = self.instance.samples
         for name in KEPT_IF_EMPTY:

@@ -19,10 +19,13 @@ class InRange:
     def __init__(self, table: str, column: str) -> None:
         self.table, self.column = table, column
 
+    @property
+    def bound(self) -> Bound:
+        return BOUNDS[self.table][self.column]
+
     def __call__(self, value: Any) -> None:
-        bound = BOUNDS[self.table][self.column]
-        if not bound.contains(value):
-            raise ValidationError(f"Must be {bound}.", code="out_of_range")
+        if not self.bound.contains(value):
+            raise ValidationError(f"Must be {self.bound}.", code="out_of_range")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, InRange) and (self.table, self.column) == (other.table, other.column)

@@ -3,10 +3,14 @@
 from decimal import Decimal
 
 import pytest
+from django import forms
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
-from runs_app.models import Experiment
+from runs_app.bounds import BOUNDS
+from runs_app.forms.fields import state_bounds
+from runs_app.models import Endpoint, Experiment, LanguageModel, Sampler
+from runs_app.models.bounded import InRange
 from tests import factories
 
 NEW = "/experiments/new/"
@@ -62,6 +66,11 @@ def test_the_form_creates_a_draft_owned_by_the_user(form_data, as_, people):
         ("slug", "Not A Slug", "small letters"),
         ("samples", "0", "Must be between 1 and 10,000."),
         ("max_usd", "-1", "Must be between 0 and 10,000,000 US dollars."),
+        ("samples", "99999999999", "Must be between 1 and 10,000."),
+        ("max_usd", "1234567890123", "Must be between 0 and 10,000,000 US dollars."),
+        ("max_usd", "1e400", "Must be between 0 and 10,000,000 US dollars."),
+        ("max_usd", "0.00001", "Must have at most 4 decimal places."),
+        ("max_usd", "Infinity", "Enter a number."),
         ("dataset", "", "required"),
         ("language_models", [], "required"),
         ("prompts", ["999999"], "not one of the available choices"),
@@ -77,7 +86,9 @@ def test_the_form_creates_a_draft_owned_by_the_user(form_data, as_, people):
 def test_an_error_is_at_its_field_and_nothing_is_saved(form_data, as_, field, value, said):
     response = as_("researcher").post(NEW, {**form_data, field: value})
     assert response.status_code == 200
-    assert said in " ".join(response.context["form"].errors[field])
+    errors = response.context["form"].errors[field]
+    assert said in " ".join(errors)
+    assert len(errors) == 1
     assert f'aria-describedby="id_{field}' in response.content.decode() or field in response.content.decode()
     assert not Experiment.objects.exists()
 
@@ -322,3 +333,15 @@ def test_a_deletion_needs_a_reason_and_removes_all_rows(lab, as_):
     assert Experiment.objects.exists()
     as_("owner").post("/experiments/pilot/delete/", {"reason": "A mistake"})
     assert not Experiment.objects.exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("model", [Experiment, LanguageModel, Endpoint, Sampler])
+def test_no_number_of_a_form_states_the_limits_of_its_columns_type(model):
+    columns = [field for field in model._meta.fields if any(isinstance(rule, InRange) for rule in field.validators)]
+    names = [column.name for column in columns if column.editable]
+    form = forms.modelform_factory(model, fields=names)(dict.fromkeys(names, "123456789012345678901234567890"))
+    state_bounds(form)
+    assert names
+    for name in names:
+        assert form.errors[name] == [f"Must be {BOUNDS[model._meta.model_name][name]}."]

@@ -105,6 +105,7 @@ def test_an_operator_adds_an_endpoint_and_a_model(as_):
         ("key_env", "EVALSITE_SECRET_KEY", "is never sent to a provider"),
         ("name", "Not a slug", "small letters"),
         ("max_concurrency", "0", "Must be between 1 and 100,000."),
+        ("requests_per_day", "99999999999", "Must be between 1 and 1,000,000,000."),
     ],
 )
 def test_an_error_appears_at_its_field(as_, field, value, said):
