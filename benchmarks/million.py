@@ -36,9 +36,9 @@ def run_worker(database: str, in_flight: int) -> tuple[int, float]:
     from runs_app.batches.batch_worker import BatchWorker
     from runs_app.engine.worker import Drain, DrainLimits
     from runs_app.engine.worker_registration import WorkerRegistration
-    from tests.factories.engine import reply
+    from tests.factories.engine import build_reply
 
-    answer = reply("The sum is 4. ANSWER: 4")
+    answer = build_reply("The sum is 4. ANSWER: 4")
 
     async def call(_request: object) -> Any:
         return answer

@@ -29,13 +29,13 @@ def run_round(number: int, options: argparse.Namespace) -> float:
     from runs_app.llm.calls import CallReply, CallRequest
     from runs_app.models import Run
     from runs_app.planning import plan as plan_module
-    from tests.factories.engine import reply
+    from tests.factories.engine import build_reply
 
     experiment = create_experiment(f"overhead-{number}", "http://127.0.0.1:9/v1", options.trials, options.in_flight)
     plan_module.plan(experiment)
     Run.objects.filter(experiment=experiment).update(status="running")
     registration = WorkerRegistration()
-    answer: CallReply = reply("four")
+    answer: CallReply = build_reply("four")
 
     async def call(request: CallRequest) -> CallReply:
         await asyncio.sleep(options.latency_ms / 1000)

@@ -132,14 +132,14 @@ def rows_of_file(django_db_setup, django_db_blocker, tmp_path_factory):
 def as_(client, people):
     """`as_("owner")` is a client signed in as that user of the folder's `people`; `as_(None)` is anonymous."""
 
-    def signed_in(role):
+    def sign_in(role):
         if role:
             client.force_login(people[role])
         else:
             client.logout()
         return client
 
-    return signed_in
+    return sign_in
 
 
 @pytest.fixture(autouse=True, scope="session")

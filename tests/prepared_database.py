@@ -11,7 +11,7 @@ import pytest
 from tests.system.postgres.conftest import ROOT, open_folder
 
 
-def environment(place: Path) -> dict[str, str]:
+def build_environment(place: Path) -> dict[str, str]:
     """The environment of a fresh machine: without a database or debugging."""
     kept = {
         key: value for key, value in os.environ.items() if key != "DATABASE_URL" and not key.startswith("EVALSITE_")
@@ -35,7 +35,10 @@ def _prepare(data: Path) -> None:
     """Made where the server's user may go, which pytest's folders do not allow; there once it is whole."""
     with open_folder() as folder:
         subprocess.run(
-            [sys.executable, str(ROOT / "manage.py"), "migrate", "-v0"], env=environment(folder), check=True, cwd=folder
+            [sys.executable, str(ROOT / "manage.py"), "migrate", "-v0"],
+            env=build_environment(folder),
+            check=True,
+            cwd=folder,
         )
         copy_folder(folder / "data", data.with_name("unfinished")).rename(data)
 

@@ -21,11 +21,11 @@ def shared_rows(build):
     def give(**fixtures):
         return copy.deepcopy(fixtures[name])
 
-    build.__globals__[name] = pytest.fixture(scope="module", name=name)(taking(make, "rows_of_file", *wanted))
-    return pytest.fixture(name=build.__name__)(taking(give, "db", name))
+    build.__globals__[name] = pytest.fixture(scope="module", name=name)(set_signature(make, "rows_of_file", *wanted))
+    return pytest.fixture(name=build.__name__)(set_signature(give, "db", name))
 
 
-def taking(function, *names):
+def set_signature(function, *names):
     """Let pytest see these names as the function's parameters."""
     kind = inspect.Parameter.KEYWORD_ONLY
     function.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])

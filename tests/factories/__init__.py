@@ -5,7 +5,7 @@ prompts and samplers are approved, the counters of a run equal its trials. The p
 experiments. Its modules have the builders of one subject each, such as drafts, batches, judges and rating queues.
 """
 
-from tests.factories.datasets import approve, make_dataset, plain_question
+from tests.factories.datasets import approve, build_question, make_dataset
 from tests.factories.designs import (
     make_dimension,
     make_endpoint,
@@ -17,8 +17,8 @@ from tests.factories.designs import (
 )
 from tests.factories.people import NOON, Team, make_team, make_user
 from tests.factories.runs import (
-    answered,
-    failed,
+    build_done_fields,
+    build_failed_fields,
     make_attempt,
     make_condition,
     make_conditions,
@@ -31,9 +31,10 @@ from tests.factories.runs import (
 __all__ = [
     "NOON",
     "Team",
-    "answered",
     "approve",
-    "failed",
+    "build_done_fields",
+    "build_failed_fields",
+    "build_question",
     "make_attempt",
     "make_condition",
     "make_conditions",
@@ -49,7 +50,6 @@ __all__ = [
     "make_team",
     "make_user",
     "make_wave",
-    "plain_question",
     "plan_trials",
     "refresh_counters",
 ]

@@ -116,5 +116,5 @@ def drive_batches(steps=50, crash=None, until=None):
     asyncio.run(run_worker())
 
 
-def batch_endpoint():
+def get_batch_endpoint():
     return Endpoint.objects.get(name__startswith="lab-")

@@ -8,7 +8,7 @@ from runs_app.engine import outcomes as outcomes_module
 from runs_app.engine.backoff import RetryPolicy
 from runs_app.engine.recorder import Result
 from runs_app.llm.calls import CallFailure, ErrorClass
-from tests.factories.engine import reply
+from tests.factories.engine import build_reply
 
 CEILING = Decimal("0.10000000")  # The reservation of a claim, and the maximum cost of a call.
 MAX_ATTEMPTS = 3
@@ -24,12 +24,12 @@ others = st.sampled_from([("released", None), ("refused schema", CEILING)])
 outcomes = st.one_of(answers, answers, failures, others)
 
 
-def result_of_outcome(claim, outcome):
+def build_outcome_result(claim, outcome):
     """Return the result of a claim, as a drain creates it."""
     kind, detail = outcome
     calls = []
     if kind == "failure":
-        failure = _failure(detail)
+        failure = _build_failure(detail)
         conclusion = outcomes_module.build_failure_outcome(
             failure, attempts=claim.attempts, yields=claim.yields, retry=RetryPolicy(MAX_ATTEMPTS)
         )
@@ -41,7 +41,7 @@ def result_of_outcome(claim, outcome):
         if kind == "refused schema":
             refusal = CallFailure(ErrorClass.RESPONSE_FORMAT_UNSUPPORTED, "no schemas", http_status=400)
             calls.append(outcomes_module.build_attempt_from_failure(refusal))
-        answer = reply(cost_usd=detail)
+        answer = build_reply(cost_usd=detail)
         conclusion = outcomes_module.build_answer_outcome(answer, None)
         calls.append(outcomes_module.build_attempt_from_reply(answer))
     return Result(
@@ -55,6 +55,6 @@ def result_of_outcome(claim, outcome):
     )
 
 
-def _failure(error_class):
+def _build_failure(error_class):
     status = {ErrorClass.TIMEOUT: None, ErrorClass.RATE_LIMITED: 429, ErrorClass.CONTENT_REFUSED: 400}
     return CallFailure(error_class, "it failed", http_status=status.get(error_class, 500))

@@ -11,7 +11,7 @@ def make_dataset(slug="questions", items=3, *, version=1, approved=True, **field
     A mapping may also have `norms={dimension: mean}`.
     """
     dataset = Dataset.objects.create(slug=slug, version=version, title=slug.capitalize(), **fields)
-    rows = [plain_question(number) for number in range(items)] if isinstance(items, int) else items
+    rows = [build_question(number) for number in range(items)] if isinstance(items, int) else items
     created = Item.objects.bulk_create(
         Item(dataset=dataset, position=position, **{name: value for name, value in row.items() if name != "norms"})
         for position, row in enumerate(rows)
@@ -26,7 +26,7 @@ def make_dataset(slug="questions", items=3, *, version=1, approved=True, **field
     return dataset
 
 
-def plain_question(number):
+def build_question(number):
     return {
         "key": f"item-{number}",
         "input": f"What is {number} plus {number}?",

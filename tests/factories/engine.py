@@ -24,7 +24,7 @@ from tests import factories
 IN_FLIGHT = 16
 
 
-def reply(text="ready", **fields):
+def build_reply(text="ready", **fields):
     """Return a reply as the gateway returns it."""
     defaults = {
         "text": text,
@@ -69,9 +69,11 @@ def drain(call, **limits):
     return asyncio.run(run_drain())
 
 
-def answering(text="ready", **fields):
+def build_provider(text="ready", **fields):
+    """Return a provider that gives this reply to every request."""
+
     async def call(request):
-        return reply(text, **fields)
+        return build_reply(text, **fields)
 
     return call
 
@@ -89,8 +91,9 @@ def expire_leases():
     Trial.objects.filter(status="running").update(lease_until=timezone.now() - timedelta(seconds=1))
 
 
-def result_of_text(claim, text="late"):
-    answer = reply(text, cost_usd=Decimal("0.5"))
+def build_text_result(claim, text="late"):
+    """Return the result of a claim whose call returned this text."""
+    answer = build_reply(text, cost_usd=Decimal("0.5"))
     conclusion = outcomes_module.build_answer_outcome(answer, None)
     return Result(claim, "done", conclusion.trial, [outcomes_module.build_attempt_from_reply(answer)])
 

@@ -11,27 +11,27 @@ from PIL import Image
 RED, BLUE = (200, 30, 30), (30, 30, 200)
 
 
-def upload(content: str | bytes, name: str = "items.csv") -> io.BytesIO:
+def build_upload(content: str | bytes, name: str = "items.csv") -> io.BytesIO:
     file = io.BytesIO(content.encode() if isinstance(content, str) else content)
     file.name = name
     return file
 
 
-def picture(colour=RED, size=(40, 30), form="JPEG", **options) -> bytes:
+def build_picture(colour=RED, size=(40, 30), form="JPEG", **options) -> bytes:
     buffer = io.BytesIO()
     Image.new("RGB", size, colour).save(buffer, form, **options)
     return buffer.getvalue()
 
 
-def archive(members: dict[str, bytes | str], name: str = "items.zip") -> io.BytesIO:
+def build_archive(members: dict[str, bytes | str], name: str = "items.zip") -> io.BytesIO:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
         for member, content in members.items():
             file.writestr(member, content)
-    return upload(buffer.getvalue(), name)
+    return build_upload(buffer.getvalue(), name)
 
 
-def messages(remarks) -> list[str]:
+def list_messages(remarks) -> list[str]:
     return [str(remark) for remark in remarks]
 
 

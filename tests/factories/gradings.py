@@ -11,22 +11,22 @@ def make_answered_experiment(slug="pilot", *, items=12, models=("small",), sampl
         models=[factories.make_model(name) for name in models], **fields,
     )  # fmt: skip
     for run in factories.make_runs(experiment):
-        factories.plan_trials(run, answer=numbered_answer)
+        factories.plan_trials(run, answer=build_numbered_answer)
     return experiment
 
 
-def numbered_answer(item, dimension, sample_idx):
+def build_numbered_answer(item, dimension, sample_idx):
     fields = {"answer": f"About {item.key}, said for the {sample_idx + 1}. time."}
     return {**fields, "rating": 1 + (item.position + sample_idx) % 7} if dimension else fields
 
 
-def trials_of(experiment):
+def list_generated_trials(experiment):
     """Return the generated trials of the experiment, in the order of its runs."""
     trials = type(experiment).objects.get(pk=experiment.pk).runs.generating()
     return [trial for run in trials for trial in run.trials.select_related("item").order_by("pk")]
 
 
-def values_in_counts(counts):
+def expand_counts(counts):
     """Return a sorted list of (item, rater, value), each as often as it occurs."""
     return sorted(
         (item, rater, value)
@@ -50,7 +50,7 @@ def make_gradings(experiment, name, score, *, kind="judge", rubric=None, reasoni
         experiment=experiment, grade_condition_id=f"{name}--{len(name):012x}", kind=kind, scorer=scorer, rubric=rubric
     )
     gradings = []
-    for trial in trials_of(experiment):
+    for trial in list_generated_trials(experiment):
         value = score(trial)
         parsing = {"parse_ok": True} if value is not None else {"parse_ok": False, "parse_error": "no_score_in_json"}
         gradings.append(Grading(trial=trial, condition=condition, score=value, reasoning=reasoning, **parsing))
@@ -67,7 +67,7 @@ APPLE_STEPS = "First, the boxes hold {n} each. There are three of them, and one 
 def make_apple_answers(owner):
     """Create answers for people to rate: of two models to five questions about apples."""
     items = [
-        {**factories.plain_question(n), "input": f"Three boxes hold {n} apples each. How many apples are there?"}
+        {**factories.build_question(n), "input": f"Three boxes hold {n} apples each. How many apples are there?"}
         for n in range(APPLE_ITEMS)
     ]
     experiment = factories.make_experiment(

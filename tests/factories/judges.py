@@ -7,8 +7,8 @@ from grading_app.models import Grader, Rubric
 from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import ItemText, Run, Sampler, TextSet
 from tests import factories
-from tests.factories import make_experiment, make_model, make_runs, make_sampler, plan_trials
-from tests.factories.engine import reply
+from tests.factories import make_experiment, make_runs, plan_trials
+from tests.factories.engine import build_reply
 
 SCORE_TURNS = [
     {"role": "system", "content": "Grade {{scale}}. {{verdict_form}}"},
@@ -20,17 +20,23 @@ PAIR_TURNS = [{"role": "user", "content": "{{input}}\n{{answer_a}}\n{{answer_b}}
 
 
 def make_rubric(name="standard", kind="score", **fields):
+    """Create an approved rubric with the shortest texts that judge an answer, on a scale from 0 to 1."""
     messages = PAIR_TURNS if kind == "pairwise" else SCORE_TURNS
     defaults = {"messages": messages, "scale_min": 0, "scale_max": 1, "status": "approved"}
     return Rubric.objects.create(name=name, kind=kind, **{**defaults, **fields})
 
 
 def make_grader(name="judge-a", *, rubric=None, model=None, sampler=None, **fields):
+    """Create a grader. By default graders share the model `judge`, the sampler `judging` and the rubric `standard`."""
     model = model or factories.make_model("judge")
     sampler = sampler or Sampler.objects.filter(name="judging").first()
     sampler = sampler or factories.make_sampler("judging", temperature=0.0, max_tokens=200)
     return Grader.objects.create(
-        name=name, language_model=model, sampler=sampler, rubric=rubric or make_rubric(), **fields
+        name=name,
+        language_model=model,
+        sampler=sampler,
+        rubric=rubric or Rubric.objects.filter(name="standard").first() or make_rubric(),
+        **fields,
     )
 
 
@@ -55,41 +61,34 @@ def write_ledger(experiment):
     type(experiment).objects.filter(pk=experiment.pk).update(spent_usd=spent)
 
 
-def judging(score=1.0, **fields):
+def build_judge(score=1.0, **fields):
     """Return a judge that gives this score, or the score that a function of the request returns."""
 
     async def call(request):
         value = score(request) if callable(score) else score
-        text = value if isinstance(value, str) else f"I read it.\n```json\n{json.dumps(as_verdict(value))}\n```"
-        return reply(text, **{"cost_usd": Decimal("0.00001"), **fields})
+        text = value if isinstance(value, str) else f"I read it.\n```json\n{json.dumps(build_verdict(value))}\n```"
+        return build_reply(text, **{"cost_usd": Decimal("0.00001"), **fields})
 
     return call
 
 
-def as_verdict(value):
+def build_verdict(value):
     return value if isinstance(value, dict) else {"score": value, "reasoning": "It is so."}
 
 
-def judge_run(experiment):
+def get_judge_run(experiment):
     return Run.objects.get(experiment=experiment, condition__stage="judge")
 
 
-def starter_turns(kind="score"):
+def build_starter_messages(kind="score"):
     starter = STARTERS[kind]
     return [{"role": "system", "content": starter.system}, {"role": "user", "content": starter.user}]
 
 
 def make_starter_rubric(name="standard", *, kind="score", status="approved", **fields):
-    """Create a rubric with the example texts of the admin."""
-    defaults = {"messages": starter_turns(kind), **STARTERS[kind].fields}
+    """Create a rubric with the starter texts of the admin, for tests of its forms and versions."""
+    defaults = {"messages": build_starter_messages(kind), **STARTERS[kind].fields}
     return Rubric.objects.create(name=name, kind=kind, status=status, **{**defaults, **fields})
-
-
-def make_starter_grader(name="judge", *, rubric=None, **fields):
-    defaults = {"language_model": make_model("judge-model"), "sampler": None}
-    values = {**defaults, **fields}
-    values["sampler"] = values["sampler"] or make_sampler(f"{name}-cold", temperature=0, max_tokens=200)
-    return Grader.objects.create(name=name, rubric=rubric or make_starter_rubric(f"{name}-rubric"), **values)
 
 
 def make_same_answers(slug="pilot", *, answer="Forty-two.", **fields):

@@ -37,7 +37,7 @@ def ask(models, text, model, **options):
     return truncate(Reply(models.answer(request).content), request.max_tokens)
 
 
-def stored_reply(reply):
+def build_reply_fields(reply):
     """Return the fields of a trial with this reply."""
     return {
         "answer": reply.content,

@@ -74,7 +74,8 @@ def rate_all(assignment, value=4):
         assert session.rate(assignment, position=due.position, value=chosen, seconds=1.5)
 
 
-def signed_in(user):
+def sign_in(user):
+    """Return a client that is signed in as the user."""
     client = Client()
     client.force_login(user)
     return client
@@ -116,9 +117,9 @@ RUBRIC_KINDS = {
 }
 
 
-def make_strict_rubric(kind="criteria", *, status="approved", says="{{target}}", name="", **fields):
+def make_strict_rubric(kind="criteria", *, status="approved", text="{{target}}", name="", **fields):
     answer_turn = "{{answer_a}} {{answer_b}}" if kind == "pairwise" else "{{answer}}"
-    turns = [{"role": "system", "content": f"Be strict. {{{{criteria}}}} {{{{verdict_form}}}} {says}"},
+    turns = [{"role": "system", "content": f"Be strict. {{{{criteria}}}} {{{{verdict_form}}}} {text}"},
              {"role": "user", "content": answer_turn}]  # fmt: skip
     fields = {**RUBRIC_KINDS[kind], **fields}
     return Rubric.objects.create(name=name or f"strict-{kind}", kind=kind, messages=turns, status=status, **fields)

@@ -11,7 +11,7 @@ from tests import factories
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
-def recording(name):
+def find_recording(name):
     """Return the path of a recorded file. Skip the test if it is missing."""
     path = FOLDER / name
     if not path.exists():
@@ -19,21 +19,21 @@ def recording(name):
     return path
 
 
-def csv_rows(name):
-    with recording(name).open(newline="", encoding="utf-8") as file:
+def read_csv_rows(name):
+    with find_recording(name).open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def json_lines(name):
-    return [json.loads(line) for line in recording(name).read_text(encoding="utf-8").splitlines()]
+def read_json_lines(name):
+    return [json.loads(line) for line in find_recording(name).read_text(encoding="utf-8").splitlines()]
 
 
 SOLVERS = ("6b_finetuning", "6b_verification")
 
 
-def word_problems():
+def make_word_problems():
     """Create 1,319 word problems, answered once by two models and not graded. Also return the published rows."""
-    rows = json_lines("gsm8k-model-solutions.jsonl")
+    rows = read_json_lines("gsm8k-model-solutions.jsonl")
     items = [
         {"key": str(number), "input": row["question"], "target": row["ground_truth"].rpartition("A:")[2].strip()}
         for number, row in enumerate(rows)
@@ -50,7 +50,7 @@ def word_problems():
     return experiment, rows
 
 
-def rated_photographs():
+def make_rated_photographs():
     """Create forty photographs with human norms, each rated twenty times on two dimensions by two models.
 
     Also return the recorded rows.
@@ -61,9 +61,9 @@ def rated_photographs():
             "category": row["Category"],
             "norms": {name: float(row[f"human_{name}_mean"]) for name in ("valence", "arousal")},
         }
-        for row in csv_rows("uniform40-items.csv")
+        for row in read_csv_rows("uniform40-items.csv")
     ]
-    recorded = {name: csv_rows(f"uniform40-trials-{name}.csv") for name in ("gemma", "qwen")}
+    recorded = {name: read_csv_rows(f"uniform40-trials-{name}.csv") for name in ("gemma", "qwen")}
     experiment = factories.make_experiment(
         "photographs",
         dataset=factories.make_dataset("uniform40", items),
@@ -75,13 +75,13 @@ def rated_photographs():
         rows = recorded[run.condition.model.name]
         by_cell = {(row["image_id"], row["dimension"], int(row["sample_idx"])): row for row in rows}
         factories.plan_trials(
-            run, answer=lambda *cell, by_cell=by_cell: _outcome(by_cell[cell[0].key, cell[1].name, cell[2]])
+            run, answer=lambda *cell, by_cell=by_cell: _build_rating_fields(by_cell[cell[0].key, cell[1].name, cell[2]])
         )
     return experiment, [row for rows in recorded.values() for row in rows]
 
 
-def _outcome(row):
+def _build_rating_fields(row):
     if row["status"] != "done":
-        return factories.failed("refused", row["error"])
+        return factories.build_failed_fields("refused", row["error"])
     text = row["raw_response"]
     return {"answer": text, "rating": int(row["rating"]) if row["rating"] else None, "raw_response": text}

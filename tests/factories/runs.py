@@ -69,7 +69,7 @@ def plan_trials(run, *, answer=None, **fields):
             item=item,
             dimension=dimension,
             sample_idx=index,
-            **{**_outcome(answer(item, dimension, index) if answer else None), **fields},
+            **{**_build_trial_fields(answer(item, dimension, index) if answer else None), **fields},
         )
         for item, dimension, index in cells
     )
@@ -77,14 +77,14 @@ def plan_trials(run, *, answer=None, **fields):
     return list(run.trials.all())
 
 
-def _outcome(answer):
+def _build_trial_fields(answer):
     if answer is None:
         return {}
     fields = answer if isinstance(answer, dict) else {"answer": answer}
-    return answered(**fields)
+    return build_done_fields(**fields)
 
 
-def answered(**fields):
+def build_done_fields(**fields):
     """Return the fields of a done trial, with plausible defaults."""
     defaults = {
         "status": "done",
@@ -102,8 +102,9 @@ def answered(**fields):
     return {**defaults, **fields}
 
 
-def failed(error_class="server", error="HTTP 500"):
-    return answered(
+def build_failed_fields(error_class="server", error="HTTP 500"):
+    """Return the fields of a failed trial."""
+    return build_done_fields(
         status="failed", attempts=3, error_class=error_class, error=error, raw_response=None, finish_reason=""
     )
 

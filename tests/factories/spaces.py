@@ -33,19 +33,21 @@ def make_space_experiment(slug="space", *, dataset=None, models=("strong", "weak
     )  # fmt: skip
     for run in factories.make_runs(experiment, status="done"):
         name = run.condition.model.name
-        factories.plan_trials(run, answer=lambda item, *_, name=name: answer_with(item, (outcome or skill)(item, name)))
+        factories.plan_trials(
+            run, answer=lambda item, *_, name=name: build_outcome_fields(item, (outcome or choose_outcome)(item, name))
+        )
     grade(experiment, by="test")
     return experiment
 
 
-def skill(item, model):
+def choose_outcome(item, model):
     """Return the outcome of a model: it is right up to a length, and the weak model only at the shortest one."""
     max_length = {"strong": 8, "weak": 4}.get(model, 6)
     length = item.metadata["params"]["length"]
     return "right" if length <= max_length else "cut" if item.metadata["number"] == 0 else "wrong"
 
 
-def answer_with(item, outcome):
+def build_outcome_fields(item, outcome):
     if outcome is None:
         return None
     tokens = 20 + 10 * item.metadata["params"].get("length", 0) + item.metadata["number"]

@@ -20,8 +20,8 @@ from runs_app.annotations import annotate
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import DeletedRun, Preflight, Trial
 from tests import factories
-from tests.factories.engine import drain, reply
-from tests.factories.judges import judging, make_grader, make_item_texts, make_rubric
+from tests.factories.engine import build_reply, drain
+from tests.factories.judges import build_judge, make_grader, make_item_texts, make_rubric
 from tests.factories.people import NOON
 from tests.factories.queues import (
     CRITERIA,
@@ -48,13 +48,15 @@ def make_rated_study(slug="study", *, dimensions=("valence",), images=False, **f
     )
     for run in factories.make_runs(experiment, status="done"):
         is_higher = run.condition.model.name == "b"
-        factories.plan_trials(run, answer=lambda item, _, index, is_higher=is_higher: _rating(item, is_higher, index))
+        factories.plan_trials(
+            run, answer=lambda item, _, index, is_higher=is_higher: _build_rating_fields(item, is_higher, index)
+        )
     return experiment
 
 
-def _rating(item, is_higher, index):
+def _build_rating_fields(item, is_higher, index):
     if item.position == 7 and index:
-        return factories.failed("content_refused")
+        return factories.build_failed_fields("content_refused")
     number = 1 + item.position % 3 + is_higher + index
     return {"answer": str(number), "rating": number}
 
@@ -99,7 +101,9 @@ async def _answer_photograph(request):
         raise CallFailure(ErrorClass.CONTENT_REFUSED, "refused by a filter", http_status=400)
     is_right = kind == "easy" or number % 2 == 0 or "large" in request.model
     cost = None if number == 6 else Decimal("0.001")
-    return reply("right" if is_right else f"wrong, said {number}", cost_usd=cost, served_model=f"{request.model}-2026")
+    return build_reply(
+        "right" if is_right else f"wrong, said {number}", cost_usd=cost, served_model=f"{request.model}-2026"
+    )
 
 
 def _spend_outside_runs(experiment):
@@ -135,7 +139,7 @@ def _judge_study(experiment):
         make_grader("pairs", rubric=make_rubric("pairs", "pairwise")),
     ]
     request_verdicts(experiment, graders, list(experiment.waves.all()), by="test")
-    drain(judging(_give_verdict))
+    drain(build_judge(_give_verdict))
     read_verdicts(experiment)
     panel = Panel.objects.create(name="both", rule="mean")
     panel.graders.set(graders[:2])

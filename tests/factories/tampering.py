@@ -6,7 +6,7 @@ from django.db import connection, transaction
 
 
 @contextmanager
-def deleting_anything():
+def allow_deletions():
     """Let the block delete rows of any experiment. All triggers run except those that reject deletions."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL evalsite.deleting_experiment = '*'")
@@ -15,7 +15,7 @@ def deleting_anything():
 
 
 @contextmanager
-def without_triggers():
+def disable_triggers():
     """Let the block write anything, without the triggers of the database. Needs a superuser of the database."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")

@@ -15,14 +15,14 @@ class Expected(NamedTuple):
     high: float | None
 
 
-def grouped(values, clusters):
+def group_by_cluster(values, clusters):
     groups = {}
     for value, cluster in zip(values, clusters, strict=True):
         groups.setdefault(cluster, []).append(value)
     return list(groups.values())
 
 
-def sums_of(groups):
+def compute_sums(groups):
     flat = [value for group in groups for value in group]
     return ClusterSums(
         n=len(flat),

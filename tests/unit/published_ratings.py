@@ -27,7 +27,7 @@ DIAGNOSES = [
 ]  # fmt: skip
 
 
-def crossed(counts):
+def expand_table(counts):
     """Return the ratings of two raters from a table of counts of their category pairs."""
     return [(row, column) for row, line in enumerate(counts) for column, count in enumerate(line) for _ in range(count)]
 

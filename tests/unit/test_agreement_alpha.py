@@ -16,11 +16,11 @@ def alpha(table, level):
     return krippendorff_alpha(Ratings.from_table(table), level).estimate
 
 
-def same(value):
+def approximate(value):
     return None if value is None else pytest.approx(value, abs=1e-9)
 
 
-def by_definition(table, level):
+def compute_by_definition(table, level):
     """Return alpha by its definition, from all pairs of ratings."""
     rows = [[value for value in row if not np.isnan(value)] for row in table]
     rows = [row for row in rows if len(row) > 1]
@@ -53,7 +53,7 @@ def test_krippendorffs_own_example(level, published):
 
 @given(tables(), levels)
 def test_alpha_equals_its_definition(table, level):
-    assert alpha(table, level) == same(by_definition(table, level))
+    assert alpha(table, level) == approximate(compute_by_definition(table, level))
 
 
 @given(tables(), levels, st.randoms(use_true_random=False))
@@ -61,9 +61,9 @@ def test_alpha_does_not_depend_on_names_of_raters_and_units(table, level, random
     columns, rows = list(range(table.shape[1])), list(range(table.shape[0]))
     random.shuffle(columns)
     random.shuffle(rows)
-    assert alpha(table[rows][:, columns], level) == same(alpha(table, level))
+    assert alpha(table[rows][:, columns], level) == approximate(alpha(table, level))
     triples = [(f"u{row}", f"r{index}", table[row, index]) for row in rows for index in columns]
-    assert krippendorff_alpha(Ratings.from_triples(triples), level).estimate == same(alpha(table, level))
+    assert krippendorff_alpha(Ratings.from_triples(triples), level).estimate == approximate(alpha(table, level))
 
 
 @given(st.lists(st.integers(0, 6), min_size=2, max_size=15), st.integers(2, 4), levels)
@@ -79,45 +79,49 @@ def test_units_with_fewer_than_two_ratings_do_not_change_alpha(table, level, val
     lone[1, 0] = value
     result = krippendorff_alpha(Ratings.from_table(np.vstack([table, lone])), level).result()
     plain = krippendorff_alpha(Ratings.from_table(table), level).result()
-    assert result.estimate == same(plain.estimate)
+    assert result.estimate == approximate(plain.estimate)
     assert (result.units, result.left_out) == (plain.units, plain.left_out + 2)
 
 
 @given(tables(), st.floats(-50, 50), st.floats(0.1, 20), st.booleans())
 def test_interval_alpha_does_not_depend_on_the_unit_of_measurement(table, shift, scale, mirrored):
     scale = -scale if mirrored else scale
-    assert alpha(shift + scale * table, "interval") == same(alpha(table, "interval"))
+    assert alpha(shift + scale * table, "interval") == approximate(alpha(table, "interval"))
 
 
 @given(tables(), st.lists(st.floats(0.1, 30), min_size=6, max_size=6))
 def test_ordinal_alpha_depends_only_on_the_order(table, steps):
     heights = np.cumsum(steps)
     moved = np.where(np.isnan(table), NAN, heights[np.nan_to_num(table).astype(int)])
-    assert alpha(moved, "ordinal") == same(alpha(table, "ordinal"))
+    assert alpha(moved, "ordinal") == approximate(alpha(table, "ordinal"))
 
 
 @given(tables(), st.floats(0.1, 20))
 def test_ratio_alpha_depends_on_the_zero_but_not_on_the_unit(table, scale):
-    assert alpha(scale * table, "ratio") == same(alpha(table, "ratio"))
+    assert alpha(scale * table, "ratio") == approximate(alpha(table, "ratio"))
 
 
 @given(tables(), st.permutations(range(6)))
 def test_nominal_alpha_does_not_depend_on_the_order(table, names):
     renamed = np.where(np.isnan(table), NAN, np.array(names)[np.nan_to_num(table).astype(int)])
-    assert alpha(renamed, "nominal") == same(alpha(table, "nominal"))
+    assert alpha(renamed, "nominal") == approximate(alpha(table, "nominal"))
 
 
 @given(tables(missing=False))
 def test_nominal_alpha_is_fleiss_kappa_with_its_correction_for_few_ratings(table):
     # K. Krippendorff (2004), "Content analysis", 2nd ed., section 11.3.2: alpha = 1 - (1 - kappa) (n - 1) / n.
     kappa = fleiss_kappa(Ratings.from_table(table)).estimate
-    assert alpha(table, "nominal") == same(None if kappa is None else 1 - (1 - kappa) * (table.size - 1) / table.size)
+    assert alpha(table, "nominal") == approximate(
+        None if kappa is None else 1 - (1 - kappa) * (table.size - 1) / table.size
+    )
 
 
 @given(tables(missing=False))
 def test_interval_alpha_is_fleiss_kappa_with_quadratic_weights_and_the_same_correction(table):
     kappa = fleiss_kappa(Ratings.from_table(table), "quadratic").estimate
-    assert alpha(table, "interval") == same(None if kappa is None else 1 - (1 - kappa) * (table.size - 1) / table.size)
+    assert alpha(table, "interval") == approximate(
+        None if kappa is None else 1 - (1 - kappa) * (table.size - 1) / table.size
+    )
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -20,7 +20,7 @@ from grading_app.statistics.intraclass import FORMS, intraclass_correlation
 from grading_app.statistics.kappas import cohens_kappa, fleiss_kappa, percent_agreement
 from grading_app.statistics.ranks import kendalls_w
 from grading_app.statistics.ratings import Ratings
-from tests.unit.published_ratings import KRIPPENDORFF, crossed, tables
+from tests.unit.published_ratings import KRIPPENDORFF, expand_table, tables
 from tests.unit.test_agreement_kappas import COHEN
 
 MEASURES = {
@@ -91,7 +91,7 @@ def test_an_interval_with_coverage_below_93_percent_has_a_note(times, noted):
 
 
 def test_the_bootstrap_error_of_kappa_is_close_to_its_formula():
-    coefficient = cohens_kappa(Ratings.from_table(crossed(COHEN)))
+    coefficient = cohens_kappa(Ratings.from_table(expand_table(COHEN)))
     result, formula = bootstrap(coefficient, seed=3, resamples=4000), coefficient.result()
     assert result.se == pytest.approx(formula.se, rel=0.06)
     assert (result.low, result.high) == (pytest.approx(formula.low, abs=0.02), pytest.approx(formula.high, abs=0.02))

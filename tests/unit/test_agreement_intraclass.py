@@ -14,7 +14,7 @@ def icc(table, form):
     return intraclass_correlation(Ratings.from_table(table), form).estimate
 
 
-def same(value):
+def approximate(value):
     return None if value is None else pytest.approx(value, abs=1e-7)
 
 
@@ -49,12 +49,12 @@ def test_correlations_do_not_depend_on_names_of_raters_and_units(table, form, ra
     columns, rows = list(range(table.shape[1])), list(range(table.shape[0]))
     random.shuffle(columns)
     random.shuffle(rows)
-    assert icc(table[rows][:, columns], form) == same(icc(table, form))
+    assert icc(table[rows][:, columns], form) == approximate(icc(table, form))
 
 
 @given(tables(missing=False), forms, st.floats(-50, 50), st.floats(0.1, 20))
 def test_correlations_do_not_depend_on_the_unit_of_measurement(table, form, shift, scale):
-    assert icc(shift + scale * table, form) == same(icc(table, form))
+    assert icc(shift + scale * table, form) == approximate(icc(table, form))
 
 
 @given(st.lists(st.integers(1, 7), min_size=2, max_size=12), st.integers(2, 5), forms)
@@ -70,7 +70,7 @@ def test_perfect_agreement_is_one(column, raters, form):
 @given(tables(missing=False), st.lists(st.integers(-3, 3), min_size=5, max_size=5))
 def test_consistency_ignores_the_level_of_a_rater_and_agreement_does_not(table, levels):
     moved = table + np.array(levels[: table.shape[1]])
-    assert icc(moved, "3,1") == same(icc(table, "3,1"))
+    assert icc(moved, "3,1") == approximate(icc(table, "3,1"))
     strict, forgiving = icc([[1, 4], [2, 5], [3, 6]], "2,1"), icc([[1, 4], [2, 5], [3, 6]], "3,1")
     assert (round(strict, 3), forgiving) == (0.182, 1)
 

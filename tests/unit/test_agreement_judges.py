@@ -8,14 +8,14 @@ from grading_app.statistics.bootstrap import bootstrap
 from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.judge_bias import compare_judge_with_people, compute_comparison, judge_bias, judge_slope
 from grading_app.statistics.ratings import Ratings
-from tests.factories.recordings import csv_rows
-from tests.unit.clustered_scores import expect_clustered_mean, grouped
+from tests.factories.recordings import read_csv_rows
+from tests.unit.clustered_scores import expect_clustered_mean, group_by_cluster
 from tests.unit.published_ratings import NAN, tables
 
 MEASURES = ("concordance", "correlation", "same answer")
 
 
-def rated(units=80, judge_noise=1.0, shift=0.0, slope=1.0, people=3, seed=1):
+def simulate_ratings(units=80, judge_noise=1.0, shift=0.0, slope=1.0, people=3, seed=1):
     """Return simulated ratings. Column 0 is the judge. People observe the truth (variance 4) with error variance 1."""
     draw = np.random.default_rng(seed)
     truth = 2 * draw.standard_normal((units, 1))
@@ -37,11 +37,11 @@ def test_bias_by_hand():
 
 
 def test_the_error_of_the_bias_is_clustered_by_item():
-    ratings = rated(units=60, shift=1)
+    ratings = simulate_ratings(units=60, shift=1)
     items = {unit: unit // 6 for unit in range(60)}
     result = judge_bias(ratings, 0, items).result()
     excess = ratings.values[:, 0] - ratings.values[:, 1:].mean(axis=1)
-    expected = expect_clustered_mean(grouped(excess.tolist(), items.values()))
+    expected = expect_clustered_mean(group_by_cluster(excess.tolist(), items.values()))
     message = (result.estimate, result.se, result.low)
     assert message == pytest.approx((expected.mean, expected.se, expected.low), rel=1e-12)
     assert result.interval == "Student's t, clustered by 10 items"
@@ -76,14 +76,14 @@ def test_demings_line_does_not_depend_on_the_order_of_variables(table, ratio):
 
 
 def test_deming_with_equal_errors_is_the_first_principal_axis():
-    ratings = rated(people=1)
+    ratings = simulate_ratings(people=1)
     axis = np.linalg.eigh(np.cov(ratings.values[:, [1, 0]].T))[1][:, -1]
     assert judge_slope(ratings, 0).estimate == pytest.approx(axis[1] / axis[0])
 
 
 def test_deming_accounts_for_the_error_of_peoples_means_and_least_squares_does_not():
     # One person with error variance 1 and truth of variance 4: least squares sees 4/5 of the slope.
-    ratings = rated(units=40_000, slope=0.7, judge_noise=1, people=1)
+    ratings = simulate_ratings(units=40_000, slope=0.7, judge_noise=1, people=1)
     deming, ols = judge_slope(ratings, 0), judge_slope(ratings, 0, "ols")
     assert (deming.estimate, ols.estimate) == (pytest.approx(0.7, abs=0.02), pytest.approx(0.56, abs=0.02))
     assert deming.formula.endswith("(Deming, error ratio 1)")
@@ -91,19 +91,19 @@ def test_deming_accounts_for_the_error_of_peoples_means_and_least_squares_does_n
 
 
 def test_a_slope_has_an_interval_by_bootstrap_and_needs_variation():
-    result = bootstrap(judge_slope(rated(slope=0.6), 0, error_ratio=3), seed=1, resamples=500)
+    result = bootstrap(judge_slope(simulate_ratings(slope=0.6), 0, error_ratio=3), seed=1, resamples=500)
     assert result.low < result.estimate < result.high < 1
     assert judge_slope(Ratings.from_table([[1, 2], [2, 2]]), 0, "ols").estimate is None
     assert judge_slope(Ratings.from_table([[1, 2], [1, 3]]), 0).estimate is None
     with pytest.raises(ValueError, match="positive, not 0"):
-        judge_slope(rated(), 0, error_ratio=0)
+        judge_slope(simulate_ratings(), 0, error_ratio=0)
     with pytest.raises(ValueError, match="no ratings by 'nobody'"):
-        judge_slope(rated(), "nobody")
+        judge_slope(simulate_ratings(), "nobody")
 
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_a_judge_that_rates_like_people_reaches_the_ceiling(measure):
-    ratings = Ratings.from_table(np.round(rated(units=200).values))
+    ratings = Ratings.from_table(np.round(simulate_ratings(units=200).values))
     result = compare_judge_with_people(ratings, 0, measure, seed=1, resamples=500)
     assert result.gap.low < 0 < result.gap.high
     assert result.gap.estimate == pytest.approx(result.judge.estimate - result.people.estimate)
@@ -113,25 +113,28 @@ def test_a_judge_that_rates_like_people_reaches_the_ceiling(measure):
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_a_noisy_judge_stays_below_the_ceiling(measure):
-    ratings = Ratings.from_table(np.round(rated(units=200, judge_noise=3).values))
+    ratings = Ratings.from_table(np.round(simulate_ratings(units=200, judge_noise=3).values))
     assert compare_judge_with_people(ratings, 0, measure, seed=1, resamples=500).gap.high < 0
 
 
 def test_a_biased_judge_correlates_but_does_not_concord():
-    ratings = rated(units=200, shift=4)
+    ratings = simulate_ratings(units=200, shift=4)
     assert compare_judge_with_people(ratings, 0, "concordance", seed=1, resamples=500).gap.high < 0
     assert compare_judge_with_people(ratings, 0, "correlation", seed=1, resamples=500).gap.high > 0
 
 
 def test_an_errorless_judge_exceeds_every_person():
     assert (
-        compare_judge_with_people(rated(units=200, judge_noise=0), 0, "concordance", seed=1, resamples=500).gap.low > 0
+        compare_judge_with_people(
+            simulate_ratings(units=200, judge_noise=0), 0, "concordance", seed=1, resamples=500
+        ).gap.low
+        > 0
     )
 
 
 def test_the_ceiling_of_two_people_is_their_agreement():
     # Each steps out once before the other: the people's value is the concordance of the pairs, both ways round.
-    ratings = rated(people=2)
+    ratings = simulate_ratings(people=2)
     both_orders = np.vstack([ratings.values[:, [1, 2]], ratings.values[:, [2, 1]]])
     people = compute_comparison(ratings, 0, "concordance")[1]
     assert people.estimate == pytest.approx(lins_concordance(Ratings.from_table(both_orders)).estimate)
@@ -164,8 +167,10 @@ def test_results_do_not_depend_on_names_of_people_and_units(table, measure, rand
 
 @pytest.mark.parametrize("model", ["gemma", "qwen"])
 def test_recorded_models_agree_with_themselves_and_correlate_with_people(model):
-    means = {row["image_id"]: float(row["human_valence_mean"]) for row in csv_rows("uniform40-items.csv")}
-    rows = [row for row in csv_rows(f"uniform40-trials-{model}.csv") if row["dimension"] == "valence" and row["rating"]]
+    means = {row["image_id"]: float(row["human_valence_mean"]) for row in read_csv_rows("uniform40-items.csv")}
+    rows = [
+        row for row in read_csv_rows(f"uniform40-trials-{model}.csv") if row["dimension"] == "valence" and row["rating"]
+    ]
     samples = Ratings.from_triples((row["image_id"], row["sample_idx"], float(row["rating"])) for row in rows)
     answers = {(row["image_id"], row["sample_idx"]): float(row["rating"]) for row in rows}
     pairs = Ratings.from_triples(

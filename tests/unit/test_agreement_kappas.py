@@ -12,7 +12,7 @@ from grading_app.statistics.kappas import (
     percent_agreement,
 )
 from grading_app.statistics.ratings import Ratings
-from tests.unit.published_ratings import DIAGNOSES, KRIPPENDORFF, NAN, crossed, tables
+from tests.unit.published_ratings import DIAGNOSES, KRIPPENDORFF, NAN, expand_table, tables
 
 # J. Cohen (1960), Educational and Psychological Measurement 20, 37-46, table 2, as frequencies of 200 (also Cohen 1968,
 # table 1): personality disorder, neurosis, psychosis.
@@ -23,14 +23,14 @@ DIAGNOSED = Ratings.from_table([[int(code) for code in row] for row in DIAGNOSES
 
 
 def test_cohens_own_example():
-    result = cohens_kappa(Ratings.from_table(crossed(COHEN))).result()
+    result = cohens_kappa(Ratings.from_table(expand_table(COHEN))).result()
     assert result.estimate == pytest.approx(0.492, abs=5e-4)
     assert (result.units, result.raters, result.ratings, result.left_out) == (200, 2, 400, 0)
     assert result.formula == "Cohen's kappa"
 
 
 def test_the_large_sample_variance_of_fleiss_cohen_and_everitt():
-    result = cohens_kappa(Ratings.from_table(crossed(FLEISS_COHEN_EVERITT))).result()
+    result = cohens_kappa(Ratings.from_table(expand_table(FLEISS_COHEN_EVERITT))).result()
     assert result.estimate == pytest.approx(0.429, abs=5e-4)
     assert result.se**2 == pytest.approx(0.002885, abs=5e-7)
     assert (result.low, result.high) == (
@@ -110,7 +110,7 @@ def test_perfect_agreement_is_one(column, weights):
 
 @given(st.lists(st.lists(st.integers(1, 40), min_size=2, max_size=2), min_size=2, max_size=2))
 def test_weights_do_not_change_the_kappa_of_two_categories(counts):
-    ratings = Ratings.from_table(crossed(counts))
+    ratings = Ratings.from_table(expand_table(counts))
     plain, weighted = cohens_kappa(ratings).result(), cohens_kappa(ratings, "quadratic").result()
     assert (plain.estimate, plain.se) == (pytest.approx(weighted.estimate), pytest.approx(weighted.se))
 
@@ -119,7 +119,7 @@ def test_the_interval_of_kappa_has_the_stated_coverage():
     # 400 samples of 150 units from the shares of Cohen's example; 4 standard errors of .95 are .044.
     shares, truth = np.array(COHEN).ravel() / 200, 0.4915254
     draws = np.random.default_rng(4).multinomial(150, shares, size=400).reshape(400, 3, 3)
-    intervals = [cohens_kappa(Ratings.from_table(crossed(counts.tolist()))).result() for counts in draws]
+    intervals = [cohens_kappa(Ratings.from_table(expand_table(counts.tolist()))).result() for counts in draws]
     assert np.mean([interval.low <= truth <= interval.high for interval in intervals]) == pytest.approx(0.95, abs=0.044)
 
 
@@ -164,7 +164,7 @@ PATIENTS = [[40, 6, 4, 15], [4, 25, 1, 5], [4, 2, 21, 9], [17, 13, 12, 45]]
     ],
 )
 def test_gwets_tables_of_two_raters(counts, weights, pi, kappa, se):
-    ratings = Ratings.from_table(crossed(counts))
+    ratings = Ratings.from_table(expand_table(counts))
     assert fleiss_kappa(ratings, weights).estimate == pytest.approx(pi, abs=5.1e-4)
     result = cohens_kappa(ratings, weights).result()
     assert result.estimate == pytest.approx(kappa, abs=5.1e-4)

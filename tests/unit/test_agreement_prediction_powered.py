@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from grading_app.statistics.prediction_powered import corrected_mean
 from grading_app.statistics.ratings import Ratings
-from tests.unit.clustered_scores import expect_clustered_mean, grouped
+from tests.unit.clustered_scores import expect_clustered_mean, group_by_cluster
 from tests.unit.published_ratings import NAN
 
 
-def sample(draw, units=300, rated=60, shift=0.8, noise=0.5, worthless=False):
+def draw_sample(draw, units=300, rated=60, shift=0.8, noise=0.5, worthless=False):
     """A judge (column 0) who is wrong by `shift` and some noise, and a person who rated the first units; truth has
     mean 0."""
     truth = draw.standard_normal(units)
@@ -36,7 +36,7 @@ def test_the_corrected_mean_by_hand():
 def test_intervals_have_the_stated_coverage_and_are_narrower_than_those_of_people_alone(tuned):
     # 600 samples; 4 standard errors of .95 are .036.
     draw = np.random.default_rng(21)
-    results = [corrected_mean(sample(draw), 0, tuned=tuned) for _ in range(600)]
+    results = [corrected_mean(draw_sample(draw), 0, tuned=tuned) for _ in range(600)]
     assert np.mean([result.corrected.low <= 0 <= result.corrected.high for result in results]) == pytest.approx(
         0.95, abs=0.036
     )
@@ -51,17 +51,17 @@ def test_intervals_have_the_stated_coverage_and_are_narrower_than_those_of_peopl
 
 def test_a_tuned_estimate_loses_no_precision_to_a_worthless_judge():
     draw = np.random.default_rng(5)
-    results = [corrected_mean(sample(draw, worthless=True), 0, tuned=True) for _ in range(200)]
+    results = [corrected_mean(draw_sample(draw, worthless=True), 0, tuned=True) for _ in range(200)]
     assert np.mean([result.judge_share for result in results]) < 0.05
     ratio = np.mean([result.corrected.se / result.people.se for result in results])
     assert 0.97 < ratio <= math.sqrt(59 / 58)  # Only the degree of freedom of the fitted share.
-    plain = corrected_mean(sample(draw, worthless=True), 0)
+    plain = corrected_mean(draw_sample(draw, worthless=True), 0)
     assert plain.corrected.se > 2 * plain.people.se
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_the_tuned_weight_gives_the_smallest_error(seed):
-    ratings = sample(np.random.default_rng(seed), units=40, rated=12)
+    ratings = draw_sample(np.random.default_rng(seed), units=40, rated=12)
     tuned, plain = corrected_mean(ratings, 0, tuned=True), corrected_mean(ratings, 0)
     assert 0 <= tuned.judge_share <= 1
     factor = math.sqrt(11 / 10) if tuned.judge_share else 1  # The degree of freedom of the fitted share.
@@ -71,17 +71,17 @@ def test_the_tuned_weight_gives_the_smallest_error(seed):
 def test_intervals_from_few_human_rated_items_have_the_stated_coverage():
     # 400 samples; 4 standard errors of .95 are .044. Without the degree of freedom that the share takes it is .88.
     draw = np.random.default_rng(7)
-    results = [corrected_mean(sample(draw, rated=4, noise=1), 0, tuned=True) for _ in range(400)]
+    results = [corrected_mean(draw_sample(draw, rated=4, noise=1), 0, tuned=True) for _ in range(400)]
     assert np.mean([result.corrected.low <= 0 <= result.corrected.high for result in results]) == pytest.approx(
         0.95, abs=0.044
     )
-    three = corrected_mean(sample(draw, rated=3), 0, tuned=True)
+    three = corrected_mean(draw_sample(draw, rated=3), 0, tuned=True)
     assert (three.judge_share, three.corrected.estimate) == (0, three.people.estimate)
 
 
 def test_answers_to_the_same_item_are_clustered():
     # Each unit occurs five times. Clustered by item, the error equals that of the units once.
-    once = sample(np.random.default_rng(3))
+    once = draw_sample(np.random.default_rng(3))
     fivefold = Ratings.from_table(np.repeat(once.values, 5, axis=0))
     items = {unit: unit // 5 for unit in fivefold.units}
     single, clustered = corrected_mean(once, 0).corrected, corrected_mean(fivefold, 0, items).corrected
@@ -95,10 +95,10 @@ def test_answers_to_the_same_item_are_clustered():
 
 
 def test_peoples_own_mean_is_the_clustered_mean():
-    ratings = sample(np.random.default_rng(4), units=30, rated=30)
+    ratings = draw_sample(np.random.default_rng(4), units=30, rated=30)
     items = {unit: unit // 3 for unit in ratings.units}
     result = corrected_mean(ratings, 0, items)
-    expected = expect_clustered_mean(grouped(ratings.values[:, 1].tolist(), items.values()))
+    expected = expect_clustered_mean(group_by_cluster(ratings.values[:, 1].tolist(), items.values()))
     assert (result.people.se, result.people.high) == (pytest.approx(expected.se), pytest.approx(expected.high))
     # People rated every unit, so the judge adds no information.
     assert (result.judge_share, result.corrected.estimate) == (0, result.people.estimate)

@@ -34,12 +34,12 @@ JOURNALS = ("Biometrika", "Comm Statist", "JASA", "JRSS-B")
 CITATIONS = [[0, 730, 498, 221], [33, 0, 68, 17], [320, 813, 0, 142], [284, 276, 325, 0]]
 
 
-def strengths(wins):
+def estimate_strengths(wins):
     result = bradley_terry(Comparisons.from_table(wins, range(len(wins))))
     return [strength.strength for strength in result.strengths]
 
 
-def connected(size=4):
+def connected_wins(size=4):
     """Wins of everyone over everyone."""
     rows = st.lists(st.integers(1, 9), min_size=size, max_size=size)
     return st.lists(rows, min_size=size, max_size=size).map(lambda table: np.array(table) * (1 - np.eye(size)))
@@ -79,21 +79,21 @@ def test_two_strengths_differ_by_the_log_odds_of_their_wins():
 
 
 @pytest.mark.slow
-@given(connected(), st.permutations(range(4)))
+@given(connected_wins(), st.permutations(range(4)))
 def test_the_order_of_names_changes_nothing(wins, order):
-    result = strengths(wins[np.ix_(order, order)])
-    assert result == pytest.approx([strengths(wins)[index] for index in order], abs=1e-6)
+    result = estimate_strengths(wins[np.ix_(order, order)])
+    assert result == pytest.approx([estimate_strengths(wins)[index] for index in order], abs=1e-6)
 
 
-@given(connected())
+@given(connected_wins())
 def test_everyone_wins_as_often_as_expected_and_strengths_sum_to_zero(wins):
-    result = np.array(strengths(wins))
+    result = np.array(estimate_strengths(wins))
     chances = 1 / (1 + np.exp(result[None, :] - result[:, None]))
     assert ((wins + wins.T) * chances).sum(axis=1) == pytest.approx(wins.sum(axis=1), abs=1e-6)
     assert sum(result) == pytest.approx(0, abs=1e-9)
 
 
-@given(connected(), st.integers(2, 1000))
+@given(connected_wins(), st.integers(2, 1000))
 def test_repeated_data_change_only_the_interval(wins, factor):
     once, often = (bradley_terry(Comparisons.from_table(table, range(4))).odds(0, 1) for table in (wins, factor * wins))
     assert often.difference == pytest.approx(once.difference, abs=1e-6)
@@ -164,7 +164,7 @@ def test_a_long_chain_is_followed_to_its_ends():
     assert odds.difference == pytest.approx(29 * math.log(1.5), abs=1e-4)
 
 
-def season(draw, truth, items, repeats=1):
+def simulate_season(draw, truth, items, repeats=1):
     """Return comparisons: each item compares two random players `repeats` times with the same winner."""
     result = []
     for item in range(items):
@@ -187,7 +187,7 @@ def test_intervals_have_the_stated_coverage():
 
 def test_comparisons_of_the_same_item_are_resampled_together():
     draw, truth = np.random.default_rng(13), [0.5, 0.0, -0.5]
-    comparisons = season(draw, truth, 150, repeats=4)
+    comparisons = simulate_season(draw, truth, 150, repeats=4)
     result, repeated = (bradley_terry_by_items(comparisons, seed=1, resamples=400) for _ in range(2))
     naive = bradley_terry(comparisons)
     # Four copies contain no more information than one: the error is twice that of independent comparisons.

@@ -20,7 +20,7 @@ TIED = np.array(
 ).T
 
 
-def w(table):
+def estimate_kendalls_w(table):
     return kendalls_w(Ratings.from_table(table)).estimate
 
 
@@ -31,14 +31,16 @@ def test_siegels_executives():
 
 
 def test_siegels_tied_ranks():
-    assert w(TIED) == pytest.approx(0.828, abs=5e-4)
+    assert estimate_kendalls_w(TIED) == pytest.approx(0.828, abs=5e-4)
 
 
 @given(tables(raters=(3, 5), units=(3, 12), missing=False))
 def test_w_is_the_friedman_statistic_over_its_largest_value(table):
     assume(any(len(set(column)) > 1 for column in table.T))
     units, raters = table.shape
-    assert w(table) == pytest.approx(friedmanchisquare(*table).statistic / (raters * (units - 1)), abs=1e-9)
+    assert estimate_kendalls_w(table) == pytest.approx(
+        friedmanchisquare(*table).statistic / (raters * (units - 1)), abs=1e-9
+    )
 
 
 @given(st.lists(st.permutations(range(8)), min_size=3, max_size=3))
@@ -46,12 +48,12 @@ def test_w_is_the_mean_rank_correlation_rescaled_to_0_and_1(rankings):
     mean = np.mean(
         [spearmanr(rankings[first], rankings[second]).statistic for first, second in ((0, 1), (0, 2), (1, 2))]
     )
-    assert w(np.array(rankings).T) == pytest.approx((2 * mean + 1) / 3)
+    assert estimate_kendalls_w(np.array(rankings).T) == pytest.approx((2 * mean + 1) / 3)
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=12), st.integers(2, 5))
 def test_identical_orders_give_perfect_concordance(column, raters):
-    result = w([[value * factor for factor in range(1, raters + 1)] for value in column])
+    result = estimate_kendalls_w([[value * factor for factor in range(1, raters + 1)] for value in column])
     assert result == (pytest.approx(1) if len(set(column)) > 1 else None)
 
 
@@ -59,7 +61,7 @@ def test_incompletely_ranked_units_are_excluded():
     result = kendalls_w(Ratings.from_table(np.vstack([TIED, [NAN, 1, 2]]))).result()
     assert (result.estimate, result.units, result.left_out) == (pytest.approx(0.828, abs=5e-4), 10, 1)
     with pytest.raises(ValueError, match="two raters"):
-        w([[1], [2]])
+        estimate_kendalls_w([[1], [2]])
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=15), st.data())

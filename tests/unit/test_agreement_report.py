@@ -13,21 +13,21 @@ from grading_app.statistics.ratings import Ratings
 from grading_app.tables.agreement import BELOW_ZERO, MeasureTable
 
 
-def table(values, raters):
+def build_ratings(values, raters):
     result = np.array(values, dtype=float)
     return Ratings(result, tuple(range(len(result))), tuple(raters))
 
 
-def report(values, raters, *, scale=None, people=(), judge=None):
+def compute_report(values, raters, *, scale=None, people=(), judge=None):
     return compute_agreement(
-        table(values, raters), raters=list(raters), pair=None, judge=judge, people=list(people), scale=scale
+        build_ratings(values, raters), raters=list(raters), pair=None, judge=judge, people=list(people), scale=scale
     )
 
 
 def test_the_share_that_people_would_give_stays_within_0_and_1():
     """People's scores of eight answers, one of them 0; the judge says 1 of everything."""
     values = [[1, 1]] * 7 + [[1, 0]] + [[1, np.nan]] * 12
-    mean = report(values, ("judge", "p"), scale=(0.0, 1.0), people=("p",), judge="judge").judge_comparison.mean
+    mean = compute_report(values, ("judge", "p"), scale=(0.0, 1.0), people=("p",), judge="judge").judge_comparison.mean
     for interval in (mean.people, mean.corrected):
         assert 0 <= interval.low < interval.estimate < interval.high <= 1
 
@@ -35,8 +35,8 @@ def test_the_share_that_people_would_give_stays_within_0_and_1():
 def test_a_bias_stays_within_the_differences_of_the_scale():
     """Student's interval of six differences of 6 or 5 would end above 6."""
     values = [[7, 1]] * 5 + [[7, 2]]
-    bias = report(values, ("judge", "p"), scale=(1.0, 7.0), people=("p",), judge="judge").judge_comparison.bias
-    assert report(values, ("judge", "p"), people=("p",), judge="judge").judge_comparison.bias.high > 6
+    bias = compute_report(values, ("judge", "p"), scale=(1.0, 7.0), people=("p",), judge="judge").judge_comparison.bias
+    assert compute_report(values, ("judge", "p"), people=("p",), judge="judge").judge_comparison.bias.high > 6
     assert -6 <= bias.low < bias.estimate < bias.high <= 6
 
 
@@ -50,7 +50,7 @@ def test_an_interval_within_the_scale_is_not_changed():
 
 
 def test_one_unit_gives_no_kappa_and_a_reason():
-    result = report([[3, 5], [4, np.nan], [np.nan, 2]], ("a", "b"))
+    result = compute_report([[3, 5], [4, np.nan], [np.nan, 2]], ("a", "b"))
     lines = {line.name: line for line in result.measures}
     for name in ("Cohen's kappa", "Fleiss' kappa", "Krippendorff's alpha, ordinal", "Lin's concordance"):
         assert lines[name].estimate.estimate is None
@@ -64,12 +64,12 @@ def test_a_negative_icc_is_explained():
     values = [[1, 7, 4], [7, 1, 5], [4, 7, 1], [1, 4, 7]]
     icc = intraclass_correlation(Ratings.from_table(values), "1,k").estimate
     assert icc < 0
-    rows = {row.record.name: row.get_cell("value") for row in MeasureTable(report(values, "abc").measures).rows}
+    rows = {row.record.name: row.get_cell("value") for row in MeasureTable(compute_report(values, "abc").measures).rows}
     assert BELOW_ZERO in rows["ICC(1,k)"]
     assert BELOW_ZERO not in str(rows["Percent agreement"])
 
 
-def panel(models, humans):
+def build_panel(models, humans):
     pairs = [NormPair(1, 1, str(index), 1, *means) for index, means in enumerate(zip(models, humans, strict=True))]
     return NormPanel("small", RatedDimension("Valence", 1, 7), pairs)
 
@@ -79,18 +79,18 @@ def panel(models, humans):
     [(1, "r: too few items, n = 1"), (2, "r: too few items, n = 2"), (3, "n = 3, too few items for an")],
 )
 def test_r_over_few_items_has_a_note(n, note):
-    assert note in panel([1.0, 3.0, 2.0][:n], [2.0, 4.0, 5.0][:n]).r_text
+    assert note in build_panel([1.0, 3.0, 2.0][:n], [2.0, 4.0, 5.0][:n]).r_text
 
 
 def test_skewed_means_have_a_note_on_fishers_interval():
     even = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 4.0]
-    assert not panel(even, even[::-1]).is_skewed
-    assert panel([1.0, 1.0, 1.0, 1.2, 1.1, 1.0, 1.3, 7.0], even).is_skewed
+    assert not build_panel(even, even[::-1]).is_skewed
+    assert build_panel([1.0, 1.0, 1.0, 1.2, 1.1, 1.0, 1.3, 7.0], even).is_skewed
 
 
 def test_raters_against_a_decision_have_shares_and_differences_on_the_scale():
     """Of 12 answers, all decided as 1, the judge gave 1 to two: Student's difference would end below -1."""
-    ratings = table([[1, 1]] * 2 + [[0, 1]] * 10, ("judge", "decided"))
+    ratings = build_ratings([[1, 1]] * 2 + [[0, 1]] * 10, ("judge", "decided"))
     (line,) = compute_agreement(
         ratings, raters=["judge"], pair=None, judge=None, people=[], references=["decided"], scale=(0.0, 1.0)
     ).references

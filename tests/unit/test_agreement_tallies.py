@@ -30,16 +30,16 @@ def make_tally(table, items):
     return Ratings.from_counts(((item, kind, n) for (item, kind), n in lines.items()), kinds, range(table.shape[1]))
 
 
-def numbers(estimate):
+def list_numbers(estimate):
     names = ("estimate", "units", "raters", "ratings", "left_out", "se", "low", "high", "clusters")
     return [pytest.approx(value, abs=1e-8) for name in names for value in [getattr(estimate, name)]]
 
 
-def result(make, ratings):
+def compute_result(make, ratings):
     """Return the numbers of a measure, or the reason why it has none."""
     try:
         estimate = make(ratings)
-        return numbers(estimate.result() if hasattr(estimate, "result") else estimate)
+        return list_numbers(estimate.result() if hasattr(estimate, "result") else estimate)
     except ValueError as error:
         return str(error)
 
@@ -47,7 +47,9 @@ def result(make, ratings):
 @given(tables(), st.sampled_from(sorted(MEASURES)), st.integers(1, 4))
 def test_tallied_units_give_the_same_measures_and_intervals(table, name, items):
     make = MEASURES[name]
-    assert result(make, make_tally(table, list_items(table, items))) == result(make, Ratings.from_table(table))
+    assert compute_result(make, make_tally(table, list_items(table, items))) == compute_result(
+        make, Ratings.from_table(table)
+    )
 
 
 @pytest.mark.slow
@@ -55,12 +57,12 @@ def test_tallied_units_give_the_same_measures_and_intervals(table, name, items):
 def test_tallied_units_give_the_same_comparison_of_a_judge_with_people(table, items):
     of_item = list_items(table, items)
     added, plain = make_tally(table, of_item), Ratings.from_table(table)
-    assert result(lambda ratings: judge_slope(ratings, JUDGE), added) == result(
+    assert compute_result(lambda ratings: judge_slope(ratings, JUDGE), added) == compute_result(
         lambda ratings: judge_slope(ratings, JUDGE), plain
     )
-    assert numbers(judge_bias(added, JUDGE).result()) == numbers(judge_bias(plain, JUDGE, of_item).result())
+    assert list_numbers(judge_bias(added, JUDGE).result()) == list_numbers(judge_bias(plain, JUDGE, of_item).result())
     for first, second in zip(*(compute_comparison(r, JUDGE, "same answer") for r in (added, plain)), strict=True):
-        assert numbers(first.result()) == numbers(second.result())
+        assert list_numbers(first.result()) == list_numbers(second.result())
 
 
 @given(tables(raters=(3, 4), units=(4, 14)), st.integers(2, 4), st.booleans())
@@ -72,7 +74,7 @@ def test_tallied_units_give_the_same_corrected_mean(table, items, tuned):
     plain = corrected_mean(Ratings.from_table(table), JUDGE, of_item, tuned=tuned)
     assert (added.judge_share, added.rectifier) == pytest.approx((plain.judge_share, plain.rectifier), abs=1e-7)
     for first, second in ((added.corrected, plain.corrected), (added.people, plain.people), (added.judge, plain.judge)):
-        assert numbers(first) == numbers(second)
+        assert list_numbers(first) == list_numbers(second)
 
 
 @given(tables(raters=(2, 2)), st.integers(1, 4))
@@ -93,7 +95,7 @@ def test_the_same_resampled_items_give_the_same_bootstrap():
     for name in ("fleiss", "ordinal", "2,1", "w"):
         first = bootstrap(MEASURES[name](added), seed=4, resamples=300)
         second = bootstrap(MEASURES[name](Ratings.from_table(table)), seed=4, resamples=300, items=of_item)
-        assert numbers(first) == numbers(second)
+        assert list_numbers(first) == list_numbers(second)
 
 
 def test_equal_items_are_resampled_like_single_items():

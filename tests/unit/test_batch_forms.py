@@ -16,19 +16,19 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-KNOWN = [
+KEYS = [
     "id", "status", "processing_status", "request_counts", "errors", "data", "metadata", "output_file_id", "created_at",
     "error_file_id", "expires_at", "cancel_initiated_at", "custom_id", "response", "status_code", "body", "error",
     "code", "result", "type", "message",
 ]  # fmt: skip
-OBJECTS = st.dictionaries(st.sampled_from(KNOWN), JSON | st.dictionaries(st.sampled_from(KNOWN), JSON), max_size=8)
+OBJECTS = st.dictionaries(st.sampled_from(KEYS), JSON | st.dictionaries(st.sampled_from(KEYS), JSON), max_size=8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [openai, anthropic])
-@given(said=OBJECTS)
-def test_no_batch_reply_makes_parsing_fail(form, said):
-    state, line = form.parse_state(said), form.parse_line(said)
+@given(reply=OBJECTS)
+def test_no_batch_reply_makes_parsing_fail(form, reply):
+    state, line = form.parse_state(reply), form.parse_line(reply)
     assert len(state.provider_id) <= 200
     assert len(state.status_name) <= 40
     assert isinstance(state.phase, Phase)
@@ -50,7 +50,7 @@ def test_a_foreign_custom_id_identifies_no_trial(name):
 
 
 @pytest.mark.parametrize(
-    ("said", "line"),
+    ("reply", "line"),
     [
         ({"custom_id": "a", "response": {"status_code": 200, "body": {"x": 1}}}, Line("a", 200, b'{"x": 1}')),
         ({"custom_id": "a", "response": None, "error": {"code": "batch_expired"}}, Line("a", None, code="expired")),
@@ -58,8 +58,8 @@ def test_a_foreign_custom_id_identifies_no_trial(name):
         ({"custom_id": "a", "error": {"code": "odd"}}, Line("a", 500, b'{"error": {"code": "odd"}}')),
     ],
 )
-def test_openai_result_lines_are_parsed(said, line):
-    assert openai.parse_line(said) == line
+def test_openai_result_lines_are_parsed(reply, line):
+    assert openai.parse_line(reply) == line
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from grading_app.statistics import condition_pairs as pairs
 from grading_app.statistics.item_scores import ItemScores
 
 
-def scores_of(a, b, *, n=1, is_binary=True):
+def build_scores(a, b, *, n=1, is_binary=True):
     means = np.column_stack([a, b]).astype(float)
     shape = means.shape
     nothing = np.zeros(shape)
@@ -19,16 +19,16 @@ def scores_of(a, b, *, n=1, is_binary=True):
     )
 
 
-def table_of(both_right, gained, lost, both_wrong):
+def compare_counts(both_right, gained, lost, both_wrong):
     a = [1] * both_right + [0] * gained + [1] * lost + [0] * both_wrong
     b = [1] * both_right + [1] * gained + [0] * lost + [0] * both_wrong
-    return pairs.compare_conditions(scores_of(a, b), 1, 2, (0.0, 1.0))
+    return pairs.compare_conditions(build_scores(a, b), 1, 2, (0.0, 1.0))
 
 
 def test_approval_ratings_of_a_published_table():
     # A. Agresti (2002), Categorical data analysis, 2nd edition, table 10.1: 794 / 150 / 86 / 570 of 1,600 voters.
     # The difference is -.04, z^2 = 17.36, and the interval of the text is -.06 to -.02.
-    result = table_of(794, 86, 150, 570)
+    result = compare_counts(794, 86, 150, 570)
     assert result.change.mean == pytest.approx(-0.04)
     assert (result.change.low, result.change.high) == (pytest.approx(-0.06, abs=0.003), pytest.approx(-0.02, abs=0.003))
     assert result.change.p == pytest.approx(stats.chi2.sf(17.3559, 1), rel=1e-3)
@@ -70,7 +70,7 @@ def test_wilcoxon_is_undefined_for_equal_scores():
 
 
 def test_only_common_items_are_compared_and_other_items_are_counted():
-    scores = scores_of([1, 0, 1, 1], [1, 1, 0, 1])
+    scores = build_scores([1, 0, 1, 1], [1, 1, 0, 1])
     scores.n[0, 0] = scores.n[1, 1] = scores.n[3, 1] = 0
     result = pairs.compare_conditions(scores, 1, 2)
     assert (result.items, result.only_a, result.only_b) == (1, 2, 1)
@@ -85,6 +85,6 @@ def test_the_interval_covers_the_true_difference_of_repeated_answers():
         difficulty = random.beta(2, 1, 40)
         a = random.binomial(5, difficulty) / 5
         b = random.binomial(5, np.clip(difficulty + 0.05 * (1 - difficulty), 0, 1)) / 5
-        result = pairs.compare_conditions(scores_of(a, b, n=5), 1, 2, (0.0, 1.0)).change
+        result = pairs.compare_conditions(build_scores(a, b, n=5), 1, 2, (0.0, 1.0)).change
         covered += result.low <= 0.05 / 3 <= result.high
     assert covered >= 930

@@ -22,7 +22,7 @@ NOISE, ANGLE = (0, 0, 0, 1, 1, 1), (0, 1, 2, 0, 1, 2)
 LEVELS = {"noise": NOISE, "angle": ANGLE}
 
 
-def terms_of(fit):
+def index_terms(fit):
     return {test.factors: test for test in fit.tests}
 
 
@@ -34,13 +34,13 @@ def test_the_published_example_is_reproduced():
     ]
     published = AnovaRM(pd.DataFrame(rows), "time", "person", within=["noise", "angle"]).fit().anova_table["F Value"]
     assert published.round(2).tolist() == [33.77, 40.72, 45.31], "these are the data of the book"
-    noise = terms_of(fit_factors(TIMES, LEVELS))["noise",]
+    noise = index_terms(fit_factors(TIMES, LEVELS))["noise",]
     assert noise.f == pytest.approx(33.766, abs=1e-3)
     assert noise.df == (1, 9)
 
 
 def test_several_degrees_of_freedom_are_tested_by_hotellings_t_squared():
-    result = terms_of(fit_factors(TIMES, LEVELS))
+    result = index_terms(fit_factors(TIMES, LEVELS))
     without, with_noise = TIMES[:, :3], TIMES[:, 3:]
     angle = np.diff((without + with_noise) / 2, axis=1)
     differences = np.diff(with_noise - without, axis=1)
@@ -93,10 +93,10 @@ def test_an_incomplete_table_gives_the_least_squares_fit_of_statsmodels():
 def test_terms_not_determined_by_the_conditions_are_excluded():
     scores = np.random.default_rng(3).normal(size=(20, 3))
     corner = fit_factors(scores, {"model": (0, 0, 1), "prompt": (0, 1, 0)})
-    assert list(terms_of(corner)) == [("model",), ("prompt",)]
+    assert list(index_terms(corner)) == [("model",), ("prompt",)]
     assert corner.left_out == [("model", "prompt")]
     aliased = fit_factors(scores, {"model": (0, 1, 2), "sampler": (0, 1, 2)})
-    assert list(terms_of(aliased)) == [("model",)]
+    assert list(index_terms(aliased)) == [("model",)]
     assert aliased.left_out == [("sampler",), ("model", "sampler")]
 
 
@@ -125,5 +125,5 @@ def test_the_false_positive_rate_equals_the_level():
         scores = scores + random.normal(0, 0.4, (12, 6))
         scores[random.random(scores.shape) < 0.1] = np.nan
         fit = fit_factors(scores, LEVELS)
-        alarms += terms_of(fit)["angle",].p < 0.05
+        alarms += index_terms(fit)["angle",].p < 0.05
     assert alarms / 300 == pytest.approx(0.05, abs=0.04)

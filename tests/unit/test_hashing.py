@@ -45,14 +45,14 @@ def test_values_of_different_types_have_different_hashes(one, other):
 
 @given(documents)
 def test_the_hash_does_not_depend_on_the_order_of_keys(document):
-    shuffled = _reversed_keys(document)
+    shuffled = _reverse_keys(document)
     assert content_hash(shuffled) == content_hash(document)
 
 
-def _reversed_keys(value):
+def _reverse_keys(value):
     if isinstance(value, dict):
-        return {key: _reversed_keys(value[key]) for key in reversed(value)}
-    return [_reversed_keys(element) for element in value] if isinstance(value, list) else value
+        return {key: _reverse_keys(value[key]) for key in reversed(value)}
+    return [_reverse_keys(element) for element in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])

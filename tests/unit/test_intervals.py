@@ -9,7 +9,7 @@ from scipy.stats import t as student
 from evalsite.lib.stats.wilson import wilson
 from grading_app.statistics.clusters import ClusterSums, clustered_share
 from grading_app.statistics.intervals import NO_SPREAD, ONE_ITEM, bounded_score_interval, estimate_mean, sum_clusters
-from tests.unit.clustered_scores import sums_of
+from tests.unit.clustered_scores import compute_sums
 
 points = st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=5), min_size=2, max_size=30)
 
@@ -24,7 +24,7 @@ def test_ten_right_answers_of_ten_have_wilsons_interval_of_a_share():
 @given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=5), min_size=2, max_size=12))
 @settings(max_examples=50, deadline=None)
 def test_scores_of_0_and_1_have_the_clustered_interval_of_a_share(groups):
-    result, expected = estimate_mean(sums_of(groups)), clustered_share(sums_of(groups))
+    result, expected = estimate_mean(compute_sums(groups)), clustered_share(compute_sums(groups))
     assert result.is_share
     assert (result.mean, result.low, result.high) == (expected.share, expected.low, expected.high)
 
@@ -42,7 +42,7 @@ def test_ones_on_a_scale_from_1_to_7_are_not_a_share():
 @given(points)
 @settings(max_examples=100, deadline=None)
 def test_the_interval_of_a_rating_stays_on_its_scale_contains_the_mean_and_has_a_width(groups):
-    result = estimate_mean(sums_of(groups), (1, 7))
+    result = estimate_mean(compute_sums(groups), (1, 7))
     assert 1 <= result.low <= result.mean + 1e-9
     assert result.mean - 1e-9 <= result.high <= 7
     assert result.high - result.low > 0.01

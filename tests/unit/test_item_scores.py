@@ -22,7 +22,7 @@ cells = st.fixed_dictionaries(
 )
 
 
-def item_scores_of(answers, *, is_binary=False):
+def build_item_scores(answers, *, is_binary=False):
     rows = []
     for (item, condition), values in answers.items():
         given_scores = [value for value in values if value is not None]
@@ -33,7 +33,7 @@ def item_scores_of(answers, *, is_binary=False):
     return ItemScores.from_rows(rows, ITEMS, CONDITIONS, is_binary=is_binary)
 
 
-def sums_by_hand(answers, condition):
+def compute_sums_by_hand(answers, condition):
     by_item = [[v for v in answers[item, condition] if v is not None] for item in ITEMS]
     by_item = [values for values in by_item if values]
     flat = [value for values in by_item for value in values]
@@ -50,9 +50,9 @@ def sums_by_hand(answers, condition):
 
 @given(cells)
 def test_sums_of_a_condition_match_its_scores(answers):
-    item_scores = item_scores_of(answers)
+    item_scores = build_item_scores(answers)
     for condition in CONDITIONS:
-        expected = sums_by_hand(answers, condition)
+        expected = compute_sums_by_hand(answers, condition)
         result = item_scores.sum_condition(condition).about(0.0)
         for name in ClusterSums.__slots__:
             assert getattr(result, name) == pytest.approx(getattr(expected, name), abs=1e-6), name
@@ -61,7 +61,7 @@ def test_sums_of_a_condition_match_its_scores(answers):
 @given(cells, scores)
 def test_a_missing_answer_can_count_as_a_score(answers, score):
     filled = {key: [score if value is None else value for value in values] for key, values in answers.items()}
-    item_scores, expected = item_scores_of(answers).fill_missing(score), item_scores_of(filled)
+    item_scores, expected = build_item_scores(answers).fill_missing(score), build_item_scores(filled)
     assert item_scores.n.tolist() == expected.n.tolist()
     assert not item_scores.missing.any()
     np.testing.assert_allclose(item_scores.mean, expected.mean, atol=1e-9)
@@ -70,7 +70,7 @@ def test_a_missing_answer_can_count_as_a_score(answers, score):
 
 @given(cells)
 def test_pairs_are_the_items_with_scores_in_both_conditions(answers):
-    item_scores = item_scores_of(answers)
+    item_scores = build_item_scores(answers)
     items, differences = item_scores.pair_conditions(7, 5)
     expected = {
         item: fmean(b) - fmean(a)
@@ -84,7 +84,7 @@ def test_pairs_are_the_items_with_scores_in_both_conditions(answers):
 
 @given(cells, st.booleans())
 def test_the_stored_form_gives_the_same_scores(answers, is_binary):
-    item_scores = item_scores_of(answers, is_binary=is_binary)
+    item_scores = build_item_scores(answers, is_binary=is_binary)
     decoded = ItemScores.decode(item_scores.encode())
     for name in ("items", "conditions", "n", "missing", "mean", "within"):
         np.testing.assert_array_equal(getattr(decoded, name), getattr(item_scores, name))
@@ -92,7 +92,7 @@ def test_the_stored_form_gives_the_same_scores(answers, is_binary):
 
 
 def test_items_and_conditions_can_be_selected_by_mask_and_by_key():
-    item_scores = item_scores_of(
+    item_scores = build_item_scores(
         {(item, condition): [float(item + condition)] for item in ITEMS for condition in CONDITIONS}
     )
     few = item_scores.select_items(np.array([True, False, True])).select_conditions([5])
@@ -109,7 +109,7 @@ def test_scores_near_a_billion_keep_their_spread():
 
 
 def test_arrays_of_a_wrong_shape_are_refused():
-    item_scores = item_scores_of({(item, condition): [1.0] for item in ITEMS for condition in CONDITIONS})
+    item_scores = build_item_scores({(item, condition): [1.0] for item in ITEMS for condition in CONDITIONS})
     with pytest.raises(ValueError, match="missing has the shape"):
         ItemScores(
             item_scores.items,

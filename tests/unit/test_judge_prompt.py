@@ -67,7 +67,7 @@ def test_the_target_is_allowed_in_a_judge_prompt_and_not_in_a_model_prompt():
 
 
 @pytest.mark.parametrize(
-    ("rubric", "said"),
+    ("rubric", "text"),
     [
         (SCORE, '{"score": N, "reasoning": "..."}'),
         ({"kind": "criteria", "criteria": [{"name": "clear"}]}, '{"criteria": {"clear": true}, "reasoning": "..."}'),
@@ -75,8 +75,8 @@ def test_the_target_is_allowed_in_a_judge_prompt_and_not_in_a_model_prompt():
         ({"kind": "pairwise"}, '{"winner": "A", "reasoning": "..."}'),
     ],
 )
-def test_each_rubric_kind_requests_its_verdict_form(rubric, said):
-    assert said in judge_prompt.build_verdict_form(rubric)
+def test_each_rubric_kind_requests_its_verdict_form(rubric, text):
+    assert text in judge_prompt.build_verdict_form(rubric)
 
 
 @pytest.mark.parametrize(

@@ -18,30 +18,30 @@ prices = st.decimals(0, 100, places=2, allow_nan=False).map(str)
 seeds = st.integers(0, 2**31)
 
 
-def candidate(name, price="1", provider="openai", **said):
+def build_candidate(name, price="1", provider="openai", **fields):
     prices_ = {"input_price": price, "output_price": price}
     return Candidate.model_validate(
-        {"name": name, "endpoint": "lab", "provider": provider, "model": f"maker/{name}", **prices_, **said}
+        {"name": name, "endpoint": "lab", "provider": provider, "model": f"maker/{name}", **prices_, **fields}
     )
 
 
-def spec(**said):
-    return DrawSpec.model_validate(said)
+def build_spec(**fields):
+    return DrawSpec.model_validate(fields)
 
 
 @st.composite
 def sites(draw_):
-    return [candidate(name, draw_(prices), draw_(st.sampled_from(PROVIDERS))) for name in draw_(names)]
+    return [build_candidate(name, draw_(prices), draw_(st.sampled_from(PROVIDERS))) for name in draw_(names)]
 
 
-def strata_of(made):
+def list_strata(made):
     return {stratum.name: [one.name for one in stratum.candidates] for stratum in made.strata}
 
 
 @pytest.mark.slow
 @given(sites(), seeds, st.data())
 def test_a_draw_does_not_depend_on_the_order_of_candidates(site, seed, data):
-    draw_spec = spec(draw=data.draw(st.integers(1, len(site))), seed=seed)
+    draw_spec = build_spec(draw=data.draw(st.integers(1, len(site))), seed=seed)
     shuffled = data.draw(st.permutations(site))
     assert draw(draw_spec, site, at=NOON) == draw(draw_spec, shuffled, at=NOON)
 
@@ -50,8 +50,8 @@ def test_a_draw_does_not_depend_on_the_order_of_candidates(site, seed, data):
 def test_each_stratum_gets_its_share_and_at_least_one_model(site, seed, by, data):
     fewest = 1 if by == "price" else len({getattr(model, by) for model in site}) if by != "none" else 1
     n = data.draw(st.integers(fewest, len(site)))
-    result = draw(spec(draw=n, seed=seed, by=by), site, at=NOON)
-    strata = strata_of(result)
+    result = draw(build_spec(draw=n, seed=seed, by=by), site, at=NOON)
+    strata = list_strata(result)
     shares = allocate_proportionally({name: len(members) for name, members in strata.items()}, n)
     assert {name: len(set(members) & set(result.drawn)) for name, members in strata.items()} == shares
     assert len(set(result.drawn)) == n
@@ -61,7 +61,7 @@ def test_each_stratum_gets_its_share_and_at_least_one_model(site, seed, by, data
 
 @given(sites(), st.integers(1, 6))
 def test_price_bands_ascend_and_never_split_equal_prices(site, bands):
-    result = draw(spec(draw=len(site), bands=min(bands, len(site))), site, at=NOON)
+    result = draw(build_spec(draw=len(site), bands=min(bands, len(site))), site, at=NOON)
     sides = [[one.price for one in stratum.candidates] for stratum in result.strata]
     assert all(max(low) < min(high) for low, high in pairwise(sides))
 
@@ -69,7 +69,7 @@ def test_price_bands_ascend_and_never_split_equal_prices(site, bands):
 @given(sites(), seeds, st.data())
 def test_a_draw_record_can_be_read_back_and_is_refused_after_a_change(site, seed, data):
     n = data.draw(st.integers(1, len(site)))
-    result = draw(spec(draw=n, seed=seed, by="none"), site, at=NOON)
+    result = draw(build_spec(draw=n, seed=seed, by="none"), site, at=NOON)
     assert Draw.model_validate(result.content) == result
     if n < len(site):
         not_drawn = sorted({model.name for model in site} - set(result.drawn))
@@ -78,9 +78,9 @@ def test_a_draw_record_can_be_read_back_and_is_refused_after_a_change(site, seed
 
 
 def test_a_draw_is_the_same_on_every_machine():
-    site = [candidate(f"m{index}", str(index)) for index in range(9)]
-    result = draw(spec(draw=4), site, at=NOON)
-    assert strata_of(result) == {
+    site = [build_candidate(f"m{index}", str(index)) for index in range(9)]
+    result = draw(build_spec(draw=4), site, at=NOON)
+    assert list_strata(result) == {
         "band 1: $0 to $4": ["m0", "m1", "m2"],
         "band 2: $6 to $10": ["m3", "m4", "m5"],
         "band 3: $12 to $16": ["m6", "m7", "m8"],
@@ -89,25 +89,25 @@ def test_a_draw_is_the_same_on_every_machine():
 
 
 def test_the_price_is_the_sum_for_a_million_input_and_a_million_output_tokens():
-    assert candidate("a", input_price="0.1", output_price="0.25").price == Decimal("0.35")
-    assert candidate("a", input_price=None).price is None
+    assert build_candidate("a", input_price="0.1", output_price="0.25").price == Decimal("0.35")
+    assert build_candidate("a", input_price=None).price is None
 
 
 def test_an_unknown_price_is_refused_only_if_the_draw_uses_prices():
-    site = [candidate("known"), candidate("mystery", input_price=None)]
+    site = [build_candidate("known"), build_candidate("mystery", input_price=None)]
     with pytest.raises(DrawError, match="the price is unknown of mystery; enter prices, exclude them") as refused:
-        draw(spec(draw=1), site, at=NOON)
+        draw(build_spec(draw=1), site, at=NOON)
     assert refused.value.key == "by"
-    assert draw(spec(draw=1, **{"from": ["price:known"]}), site, at=NOON).drawn == ["known"]
-    assert draw(spec(draw=2, by="none"), site, at=NOON).drawn == ["mystery", "known"]
+    assert draw(build_spec(draw=1, **{"from": ["price:known"]}), site, at=NOON).drawn == ["known"]
+    assert draw(build_spec(draw=2, by="none"), site, at=NOON).drawn == ["mystery", "known"]
 
 
 def test_values_of_one_filter_are_alternatives_and_filters_combine():
     site = [
-        candidate("qwen3", provider="hosted_vllm"),
-        candidate("qwen3-vl", provider="hosted_vllm", endpoint="other"),
-        candidate("llama4", provider="hosted_vllm", sees_images=False),
-        candidate("gpt-5"),
+        build_candidate("qwen3", provider="hosted_vllm"),
+        build_candidate("qwen3-vl", provider="hosted_vllm", endpoint="other"),
+        build_candidate("llama4", provider="hosted_vllm", sees_images=False),
+        build_candidate("gpt-5"),
     ]
 
     def from_(*wanted):
@@ -121,7 +121,7 @@ def test_values_of_one_filter_are_alternatives_and_filters_combine():
 
 
 @pytest.mark.parametrize(
-    ("said", "key", "message"),
+    ("fields", "key", "message"),
     [
         ({"draw": 4}, "draw", "cannot draw 4 of 3 models; draw fewer, or from more"),
         ({"draw": 1, "by": "provider"}, "draw", "1 cannot hold one of each of 2 strata: anthropic, openai; draw more"),
@@ -131,14 +131,14 @@ def test_values_of_one_filter_are_alternatives_and_filters_combine():
         ({"draw": 1, "from": ["a", "provider:anthropic"]}, "from", "there is no active model to draw from"),
     ],
 )
-def test_an_impossible_draw_is_refused_with_its_key_and_a_remedy(said, key, message):
-    site = [candidate("a"), candidate("b"), candidate("c", provider="anthropic")]
+def test_an_impossible_draw_is_refused_with_its_key_and_a_remedy(fields, key, message):
+    site = [build_candidate("a"), build_candidate("b"), build_candidate("c", provider="anthropic")]
     with pytest.raises(DrawError) as refused:
-        draw(spec(**said), site, at=NOON)
+        draw(build_spec(**fields), site, at=NOON)
     assert refused.value.key == key
     assert str(refused.value).startswith(message)
 
 
 def test_bands_are_refused_in_a_draw_without_prices():
     with pytest.raises(ValidationError, match="bands only apply to a draw by price"):
-        spec(draw=2, by="family", bands=2)
+        build_spec(draw=2, by="family", bands=2)

@@ -4,7 +4,7 @@ import pytest
 
 from evalsite.lib.hints import did_you_mean
 
-KNOWN = ["name", "user", "max_usd", "Answer"]
+NAMES = ["name", "user", "max_usd", "Answer"]
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ KNOWN = ["name", "user", "max_usd", "Answer"]
     ],
 )
 def test_a_hint_suggests_a_similar_name_or_states_the_difference(written, hint):
-    assert did_you_mean(written, KNOWN) == hint
+    assert did_you_mean(written, NAMES) == hint

@@ -8,19 +8,19 @@ from evalsite.lib.rating_scale import RatingScale
 from runs_app.engine import outcomes
 from runs_app.engine.backoff import RetryPolicy
 from runs_app.llm.calls import CallFailure, ErrorClass, Kind
-from tests.factories.engine import reply
+from tests.factories.engine import build_reply
 
 SEVEN = RatingScale(1, 7)
 
 
-def concluded(error_class, **fields):
+def build_outcome(error_class, **fields):
     claim = {"attempts": 1, "yields": 0, "retry": RetryPolicy(3)} | fields
     return outcomes.build_failure_outcome(CallFailure(error_class, "no"), **claim)
 
 
 @pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.PERMANENT])
 def test_a_permanent_failure_ends_its_trial_at_the_first_attempt(error_class):
-    assert concluded(error_class).status == "failed"
+    assert build_outcome(error_class).status == "failed"
 
 
 REFUSED_SCHEMA = ErrorClass.RESPONSE_FORMAT_UNSUPPORTED
@@ -31,31 +31,31 @@ SPENDS_NOTHING = (REFUSED_SCHEMA, ErrorClass.DUPLICATE_IN_FLIGHT)
     "error_class", [one for one in ErrorClass if one.kind is Kind.TRANSIENT and one not in SPENDS_NOTHING]
 )
 def test_a_transient_failure_is_retried_until_the_last_attempt(error_class):
-    outcome = concluded(error_class)
+    outcome = build_outcome(error_class)
     assert (outcome.status, outcome.unspent) == ("pending", False)
     assert outcome.wait_s > 0
-    assert concluded(error_class, attempts=3).status == "failed"
+    assert build_outcome(error_class, attempts=3).status == "failed"
 
 
 def test_a_rejected_schema_uses_no_attempt_up_to_a_limit():
-    outcome = concluded(REFUSED_SCHEMA, attempts=3)
+    outcome = build_outcome(REFUSED_SCHEMA, attempts=3)
     assert (outcome.status, outcome.unspent) == ("pending", True)
-    assert concluded(REFUSED_SCHEMA, attempts=3, yields=outcomes.MAX_YIELDS).status == "failed"
+    assert build_outcome(REFUSED_SCHEMA, attempts=3, yields=outcomes.MAX_YIELDS).status == "failed"
 
 
 @given(st.integers(0, 10_000))
 def test_waiting_for_an_equal_request_uses_no_attempt(yields):
-    outcome = concluded(ErrorClass.DUPLICATE_IN_FLIGHT, attempts=3, yields=yields)
+    outcome = build_outcome(ErrorClass.DUPLICATE_IN_FLIGHT, attempts=3, yields=yields)
     assert (outcome.status, outcome.unspent, outcome.pause_s) == ("pending", True, None)
     assert 0 < outcome.wait_s <= outcomes.MAX_POLL_S
 
 
 @pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.ENDPOINT])
 def test_an_overload_pauses_the_endpoint_and_uses_no_attempt_up_to_a_limit(error_class):
-    outcome = concluded(error_class, attempts=3)
+    outcome = build_outcome(error_class, attempts=3)
     assert (outcome.status, outcome.unspent) == ("pending", True)
     assert outcome.pause_s > 0
-    assert concluded(error_class, attempts=3, yields=outcomes.MAX_YIELDS).status == "failed"
+    assert build_outcome(error_class, attempts=3, yields=outcomes.MAX_YIELDS).status == "failed"
 
 
 @given(st.floats(0, 600))
@@ -75,19 +75,19 @@ def test_a_retry_after_of_days_is_limited_to_a_quarter_of_an_hour(seconds):
 
 
 def test_an_unreadable_rating_is_a_result_and_not_an_error():
-    conclusion = outcomes.build_answer_outcome(reply("I would rather not say."), SEVEN)
+    conclusion = outcomes.build_answer_outcome(build_reply("I would rather not say."), SEVEN)
     assert conclusion.status == "done"
     assert (conclusion.trial["rating"], conclusion.trial["parse_error"]) == (None, "no_rating_found")
 
 
 def test_a_rating_is_recorded_with_its_reasoning_and_parsing_step():
-    conclusion = outcomes.build_answer_outcome(reply('{"rating": 6, "reasoning": "bright"}'), SEVEN)
+    conclusion = outcomes.build_answer_outcome(build_reply('{"rating": 6, "reasoning": "bright"}'), SEVEN)
     assert conclusion.trial["rating"] == 6
     assert (conclusion.trial["rating_step"], conclusion.trial["reasoning"]) == ("json", "bright")
 
 
 def test_a_truncated_answer_is_marked():
-    assert outcomes.build_answer_outcome(reply("so far", finish_reason="length"), None).trial["truncated"] is True
+    assert outcomes.build_answer_outcome(build_reply("so far", finish_reason="length"), None).trial["truncated"] is True
 
 
 @pytest.mark.parametrize(

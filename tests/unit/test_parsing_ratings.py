@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from evalsite.lib.rating_scale import RatingScale
 from runs_app.llm.rating_parser import Parsed, parse_rating, strip_thinking
-from tests.factories.recordings import csv_rows
+from tests.factories.recordings import read_csv_rows
 
 SEVEN = RatingScale(1, 7)
 BIPOLAR = RatingScale(-3, 3)
@@ -136,7 +136,7 @@ def test_hostile_replies_take_linear_time(piece):
 
 @pytest.mark.parametrize("model", ["gemma", "qwen"])
 def test_recorded_replies_of_real_models_give_the_recorded_ratings(model):
-    rows = [row for row in csv_rows(f"uniform40-trials-{model}.csv") if row["status"] == "done"]
+    rows = [row for row in read_csv_rows(f"uniform40-trials-{model}.csv") if row["status"] == "done"]
     assert len(rows) == {"gemma": 1600, "qwen": 1560}[model]
     for row in rows:
         parsed = parse_rating(row["raw_response"], SEVEN)

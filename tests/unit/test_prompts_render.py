@@ -22,15 +22,15 @@ IMAGE_URL = "data:image/png;base64,AAAA"
 SEVEN = RatingScale(1, 7, {7: "Very high", 1: "Very low"})
 
 
-def system(content):
+def build_system_turn(content):
     return {"role": "system", "content": content}
 
 
-def user(content):
+def build_user_turn(content):
     return {"role": "user", "content": content}
 
 
-def assistant(content):
+def build_assistant_turn(content):
     return {"role": "assistant", "content": content}
 
 
@@ -67,7 +67,7 @@ def test_every_variable_has_its_value():
 @given(st.text(), st.text(alphabet="{}input\\$mage. "), st.text(alphabet="{}"))
 def test_placeholders_within_a_value_are_not_substituted(category, key, braces):
     variables = build_variables(key=key, input="{{key}}{{image}}" + braces, category=category)
-    [message] = render([user("<{{input}}|{{category}}|{{key}}>")], variables, IMAGE_URL)
+    [message] = render([build_user_turn("<{{input}}|{{category}}|{{key}}>")], variables, IMAGE_URL)
     assert message["content"] == "<{{key}}{{image}}" + braces + f"|{category}|{key}>"
 
 
@@ -85,7 +85,7 @@ def test_a_template_can_access_only_its_variables():
 
 
 def test_the_image_is_at_its_placeholder():
-    prompt = [system("Look."), user("Before {{input}} {{image}} after")]
+    prompt = [build_system_turn("Look."), build_user_turn("Before {{input}} {{image}} after")]
     assert render(prompt, build_variables(key="k", input="text"), IMAGE_URL) == [
         {"role": "system", "content": "Look."},
         {
@@ -100,16 +100,16 @@ def test_the_image_is_at_its_placeholder():
 
 
 def test_a_turn_with_only_an_image_has_no_blank_text():
-    [message] = render([user("{{image}}\n")], {}, IMAGE_URL)
+    [message] = render([build_user_turn("{{image}}\n")], {}, IMAGE_URL)
     assert [part["type"] for part in message["content"]] == ["image_url"]
 
 
 def test_without_a_placeholder_the_image_is_not_sent():
-    assert render([user("Hello")], {}, IMAGE_URL) == [{"role": "user", "content": "Hello"}]
+    assert render([build_user_turn("Hello")], {}, IMAGE_URL) == [{"role": "user", "content": "Hello"}]
 
 
 def test_hint_and_salt_end_the_last_user_turn():
-    prompt = [user("example"), assistant("answer"), user("{{input}}")]
+    prompt = [build_user_turn("example"), build_assistant_turn("answer"), build_user_turn("{{input}}")]
     messages = render(prompt, {"input": "question"}, hint="Say JSON.", salt="0123456789")
     assert [message["content"] for message in messages] == [
         "example",
@@ -120,27 +120,27 @@ def test_hint_and_salt_end_the_last_user_turn():
 
 @pytest.mark.parametrize(("content", "text"), [("Rate: {{image}}", "[s]"), ("{{image}} now", " now\n\n[s]")])
 def test_the_salt_is_text_at_the_end_of_a_turn_with_an_image(content, text):
-    [message] = render([user(content)], {}, IMAGE_URL, salt="s")
+    [message] = render([build_user_turn(content)], {}, IMAGE_URL, salt="s")
     assert message["content"][-1] == {"type": "text", "text": text}
 
 
 def test_the_salt_does_not_change_the_text_before_it():
-    prompt = [system("S"), user("{{input}}")]
+    prompt = [build_system_turn("S"), build_user_turn("{{input}}")]
     plain, salted = (render(prompt, {"input": "x"}, salt=value)[-1]["content"] for value in ("", "abc"))
     assert salted.startswith(plain)
 
 
 def test_a_blank_system_turn_is_omitted():
-    prompt = [system("{{dimension_instructions}}"), user("{{input}}")]
+    prompt = [build_system_turn("{{dimension_instructions}}"), build_user_turn("{{input}}")]
     assert len(render(prompt, build_variables(key="k", input="x"))) == 1
 
 
 @pytest.mark.parametrize(
     ("prompt", "variables", "message"),
     [
-        ([user("{{meta.year}}")], {}, r"\{\{meta\.year\}\} has no value"),
-        ([user("{{image}}")], {}, "this item has no image"),
-        ([user("{{input}}")], {"input": " \n"}, r"turn 1 \(user\) is blank after rendering"),
+        ([build_user_turn("{{meta.year}}")], {}, r"\{\{meta\.year\}\} has no value"),
+        ([build_user_turn("{{image}}")], {}, "this item has no image"),
+        ([build_user_turn("{{input}}")], {"input": " \n"}, r"turn 1 \(user\) is blank after rendering"),
     ],
 )
 def test_an_unrenderable_prompt_is_refused_with_a_reason(prompt, variables, message):
@@ -154,7 +154,7 @@ def test_an_unrenderable_prompt_is_refused_with_a_reason(prompt, variables, mess
     st.booleans(),
 )
 def test_valid_prompts_render_completely(value, content, with_system):
-    prompt = [system("s")] * with_system + [user(content)]
+    prompt = [build_system_turn("s")] * with_system + [build_user_turn(content)]
     assert validate(prompt) == []
     parts = render(prompt, build_variables(key="k", input=value), IMAGE_URL)[-1]["content"]
     joined = parts if isinstance(parts, str) else "".join(part.get("text", "") for part in parts)

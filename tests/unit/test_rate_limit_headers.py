@@ -88,7 +88,7 @@ def test_no_header_makes_parsing_fail(headers):
     assert allowance is None or 0 <= allowance.requests.resets_in_s <= LONGEST_S
 
 
-def after(headers, *, in_flight=0):
+def apply_headers(headers, *, in_flight=0):
     limiter = refill(RateLimiterState(limit=100.0), RATES, EPOCH, "today")
     return apply_allowance(limiter, parse_allowance(headers, NOW), in_flight=in_flight, now=EPOCH)
 
@@ -97,20 +97,20 @@ RATES = RateLimits(max_concurrency=50)
 
 
 def test_no_call_starts_until_an_exhausted_rate_resets():
-    rates = after({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"})
+    rates = apply_headers({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"})
     assert count_free_slots(rates, RATES, 0) == 0
     assert count_free_slots(refill(rates, RATES, EPOCH + 19, "today"), RATES, 0) == 0
     assert count_free_slots(refill(rates, RATES, EPOCH + 20, "today"), RATES, 0) == 50
 
 
 def test_calls_in_flight_reduce_the_remaining_requests():
-    rates = after({"x-ratelimit-remaining-requests": "10", "x-ratelimit-reset-requests": "20s"}, in_flight=4)
+    rates = apply_headers({"x-ratelimit-remaining-requests": "10", "x-ratelimit-reset-requests": "20s"}, in_flight=4)
     assert count_free_slots(rates, RATES, 4) == 6
     assert count_free_slots(consume_tokens(rates, 6, 0), RATES, 10) == 0
 
 
 def test_no_call_starts_without_remaining_tokens():
-    rates = after({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "20s"})
+    rates = apply_headers({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "20s"})
     assert count_free_slots(rates, RATES, 0) == 0
     assert rates.tokens_left == 0
     assert count_free_slots(refill(rates, RATES, EPOCH + 21, "today"), RATES, 0) == 50

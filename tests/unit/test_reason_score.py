@@ -20,7 +20,7 @@ from grading_app.statistics.reason_score import (
 from runs_app.stopping.rules import Tally
 
 
-def perfect(share, n=10**9):
+def build_exact_tally(share, n=10**9):
     """Return a tally whose Wilson center is the share and whose margin is almost zero."""
     return Tally(round(share * n), n)
 
@@ -65,7 +65,7 @@ def test_a_cell_is_formatted_as_on_the_leaderboard(tally, complete, text):
 def test_the_geometric_mean_of_eleven_good_tasks_and_a_bad_task():
     assert round(geometric_mean([0.95] * 11 + [0.05]), 4) == 0.7433
     assert round(geometric_mean([0.95] * 11 + [0.01]), 4) == 0.65
-    tallies = {str(number): perfect(0.95) for number in range(11)} | {"bad": perfect(0.05)}
+    tallies = {str(number): build_exact_tally(0.95) for number in range(11)} | {"bad": build_exact_tally(0.05)}
     assert reason_score(tallies).score == pytest.approx(743.3, abs=0.1)
     assert bootstrap_score(tallies).score == pytest.approx(743.3, abs=0.1)
 
@@ -132,8 +132,10 @@ def test_tallies_of_points_add_up():
 
 
 def test_the_score_per_token_divides_by_the_mean_length_of_an_answer():
-    assert reason_score({"a": perfect(0.5)}).per_token(tokens=2000, answers=10) == pytest.approx(2.5, abs=0.01)
-    assert reason_score({"a": perfect(0.5)}).per_token(tokens=0, answers=10) is None
+    assert reason_score({"a": build_exact_tally(0.5)}).per_token(tokens=2000, answers=10) == pytest.approx(
+        2.5, abs=0.01
+    )
+    assert reason_score({"a": build_exact_tally(0.5)}).per_token(tokens=0, answers=10) is None
 
 
 def test_no_values_and_negative_values_have_no_geometric_mean():

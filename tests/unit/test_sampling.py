@@ -12,7 +12,7 @@ from datasets_app.sampling import (
     reshuffle,
     sample,
 )
-from tests.factories.recordings import csv_rows
+from tests.factories.recordings import read_csv_rows
 
 POOL = [
     (f"{category}{number}", category) for category, size in [("a", 6), ("b", 3), ("c", 1)] for number in range(size)
@@ -23,7 +23,7 @@ pools = st.dictionaries(st.text(max_size=4), st.sampled_from("wxyz"), min_size=4
 seeds = st.integers(0, 2**31)
 
 
-def counts(pool, keys):
+def count_categories(pool, keys):
     categories = dict(pool)
     return Counter(categories[key] for key in keys)
 
@@ -61,17 +61,17 @@ def test_draws_are_the_same_on_every_machine():
 
 @given(pools, st.data(), seeds)
 def test_stratified_draws_have_the_requested_size_every_category_and_unique_keys(pool, data, seed):
-    sizes = counts(pool, dict(pool))
+    sizes = count_categories(pool, dict(pool))
     n = data.draw(st.integers(len(sizes), len(pool)))
     drawn_items = sample(pool, "stratified", n, seed)
     assert len(drawn_items) == len(set(drawn_items)) == n
-    assert set(counts(pool, drawn_items)) == set(sizes)
-    assert counts(pool, drawn_items) == allocate_proportionally(sizes, n)
+    assert set(count_categories(pool, drawn_items)) == set(sizes)
+    assert count_categories(pool, drawn_items) == allocate_proportionally(sizes, n)
 
 
 @given(pools, st.data(), seeds)
 def test_stratified_shares_stay_near_the_proportion(pool, data, seed):
-    sizes = counts(pool, dict(pool))
+    sizes = count_categories(pool, dict(pool))
     n = data.draw(st.integers(len(sizes), len(pool)))
     for name, share in allocate_proportionally(sizes, n).items():
         assert 1 <= share <= sizes[name]
@@ -80,10 +80,10 @@ def test_stratified_shares_stay_near_the_proportion(pool, data, seed):
 
 @given(pools, st.data(), seeds)
 def test_uniform_draws_have_equal_counts_per_category(pool, data, seed):
-    sizes = counts(pool, dict(pool))
+    sizes = count_categories(pool, dict(pool))
     each = data.draw(st.integers(1, min(sizes.values())))
     drawn_items = sample(pool, "uniform", each * len(sizes), seed)
-    assert counts(pool, drawn_items) == dict.fromkeys(sizes, each)
+    assert count_categories(pool, drawn_items) == dict.fromkeys(sizes, each)
     assert len(drawn_items) == len(set(drawn_items))
 
 
@@ -162,11 +162,11 @@ def test_an_impossible_replacement_is_refused(chosen, key, message):
 def test_a_reshuffle_keeps_the_number_of_each_category(pool, data, seed):
     chosen = data.draw(st.lists(st.sampled_from([key for key, _ in pool]), unique=True))
     drawn_items = reshuffle(pool, chosen, seed)
-    assert counts(pool, drawn_items) == counts(pool, chosen)
+    assert count_categories(pool, drawn_items) == count_categories(pool, chosen)
     assert len(set(drawn_items)) == len(drawn_items)
 
 
 def test_the_recorded_forty_images_are_a_uniform_set():
-    pool = [(row["image_id"], row["Category"]) for row in csv_rows("uniform40-items.csv")]
+    pool = [(row["image_id"], row["Category"]) for row in read_csv_rows("uniform40-items.csv")]
     drawn_items = sample(pool, "uniform", 20, 42)
-    assert counts(pool, drawn_items) == {"Animal": 5, "Object": 5, "Person": 5, "Scene": 5}
+    assert count_categories(pool, drawn_items) == {"Animal": 5, "Object": 5, "Person": 5, "Scene": 5}

@@ -17,12 +17,12 @@ from grading_app.scoring.scorers import (
     read_scorer,
     register_scorer,
 )
-from tests.factories.recordings import json_lines
+from tests.factories.recordings import read_json_lines
 
 PARAMETERS = {"json_field": {"field": "city"}, "regex": {"pattern": r"=> (\w+)"}}
 
 
-def scored(name, text, target="", choices=(), **parameters):
+def score_text(name, text, target="", choices=(), **parameters):
     return SCORERS[name].function(Answer(text), ScoredItem(target, choices), parameters or PARAMETERS.get(name, {}))
 
 
@@ -52,7 +52,7 @@ def scored(name, text, target="", choices=(), **parameters):
     ],
 )
 def test_answers_are_right_or_wrong(name, text, target, value):
-    assert scored(name, text, target).value == value
+    assert score_text(name, text, target).value == value
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_answers_are_right_or_wrong(name, text, target, value):
     [("(C) it is", "C", 1), ("B", "green", 1), ("B", "(A)", 0), ("The answer is A", "red", 1)],
 )
 def test_choices_are_compared_by_letter(text, target, value):
-    assert scored("multiple_choice", text, target, ("red", "green", "blue")).value == value
+    assert score_text("multiple_choice", text, target, ("red", "green", "blue")).value == value
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_choices_are_compared_by_letter(text, target, value):
     ],
 )
 def test_an_unscorable_answer_has_an_error_code_and_no_value(name, text, target, code):
-    score = scored(name, text, target, ("red", "green"))
+    score = score_text(name, text, target, ("red", "green"))
     assert (score.value, score.parse_ok, score.parse_error) == (None, False, code)
 
 
@@ -98,22 +98,22 @@ def test_a_missing_rating_keeps_its_error_code():
 
 
 def test_a_tolerance_allows_a_difference():
-    assert scored("numeric", "3.14", "3.14159", tolerance="0.01").value == 1
-    assert scored("numeric", "3.14", "3.14159", tolerance="0.001").value == 0
+    assert score_text("numeric", "3.14", "3.14159", tolerance="0.01").value == 1
+    assert score_text("numeric", "3.14", "3.14159", tolerance="0.001").value == 0
 
 
 def test_a_pattern_without_a_group_needs_no_target():
-    assert scored("regex", "it is sunny", pattern="sun+y").value == 1
-    assert scored("regex", "it is grey", pattern="sun+y").value == 0
+    assert score_text("regex", "it is sunny", pattern="sun+y").value == 1
+    assert score_text("regex", "it is grey", pattern="sun+y").value == 0
 
 
 def test_a_path_reaches_into_nested_objects():
-    assert scored("json_field", '{"a": {"b": true}}', "true", field="a.b").value == 1
+    assert score_text("json_field", '{"a": {"b": true}}', "true", field="a.b").value == 1
 
 
 def test_a_pattern_with_endless_backtracking_times_out():
     started = time.monotonic()
-    score = scored("regex", "a" * 50_000 + "!", "x", pattern=r"(a+)+$")
+    score = score_text("regex", "a" * 50_000 + "!", "x", pattern=r"(a+)+$")
     assert score.parse_error == "pattern_too_slow"
     assert time.monotonic() - started < 30
 
@@ -166,13 +166,13 @@ def test_every_scorer_gives_a_score_for_any_answer_and_item(name, text, target, 
 
 @pytest.mark.parametrize(("model", "right"), [("6b_finetuning", 286), ("6b_verification", 515)])
 def test_recorded_word_problems_get_their_published_scores(model, right):
-    problems, solutions = json_lines("gsm8k-test.jsonl"), json_lines("gsm8k-model-solutions.jsonl")
+    problems, solutions = read_json_lines("gsm8k-test.jsonl"), read_json_lines("gsm8k-model-solutions.jsonl")
     assert len(problems) == len(solutions) == 1319
     values = []
     for problem, solution in zip(problems, solutions, strict=True):
         assert problem["question"] == solution["question"]
         target = problem["answer"].rpartition("####")[2].strip()
-        values.append(scored("numeric", solution[model]["solution"], target).value)
+        values.append(score_text("numeric", solution[model]["solution"], target).value)
         assert values[-1] == solution[model]["is_correct"]
     assert sum(values) == right
 

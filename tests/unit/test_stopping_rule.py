@@ -44,7 +44,7 @@ def test_a_guess_chance_of_one_gives_no_information():
 
 
 @pytest.mark.parametrize(
-    ("tally", "kind", "told"),
+    ("tally", "kind", "reason"),
     [
         (Tally(0, 0), "more", "there is no answer yet"),
         (Tally(16, 32), "more", "the interval is ±0.1637 after 32 cases, the target is ±0.09"),
@@ -62,10 +62,10 @@ def test_a_guess_chance_of_one_gives_no_information():
         ),
     ],
 )
-def test_the_counts_of_a_round_determine_the_next_decision(tally, kind, told):
+def test_the_counts_of_a_round_determine_the_next_decision(tally, kind, reason):
     rule = StoppingRule(maximum=512, targetci=0.09, targetciht=0.05, abortht=0.5, backoffht=0.15, minci=0.04)
     result = rule.decide(tally)
-    assert (result.kind, told in result.reason) == (kind, True), result.reason
+    assert (result.kind, reason in result.reason) == (kind, True), result.reason
 
 
 def test_the_target_half_width_is_never_below_minci():
@@ -79,7 +79,7 @@ def test_one_round_is_enough_without_a_target_half_width():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reason"),
     [
         ({"targetci": 9}, "targetci lies between 0 and 1, not at 9"),
         ({"abortht": -0.1}, "abortht lies"),
@@ -88,8 +88,8 @@ def test_one_round_is_enough_without_a_target_half_width():
         ({"backoffht": 0.1}, "come together"),
     ],
 )
-def test_an_invalid_rule_is_refused(options, told):
-    with pytest.raises(ValueError, match=told):
+def test_an_invalid_rule_is_refused(options, reason):
+    with pytest.raises(ValueError, match=reason):
         StoppingRule(**{"maximum": 512, **options})
 
 

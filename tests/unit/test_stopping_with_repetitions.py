@@ -10,14 +10,14 @@ from runs_app.stopping.rules import StoppingRule, Tally, expect_cases
 EIGHT_BY_SIXTEEN = RepeatedDesign(items=8, maximum=128, per_round=8, target=0.09)
 
 
-def sums_of(right, each):
+def compute_sums(right, each):
     n = len(right) * each
     squares, total = sum(score * score for score in right), sum(right)
     return AnswerSums(float(n), len(right), float(len(right) * each**2), float(total), float(squares), each * total)
 
 
 def test_eight_items_with_equal_answers_do_not_stop_after_sixteen_repetitions():
-    answers = estimate_effective_size(sums_of([16, 16, 16, 16, 0, 0, 0, 0], 16))
+    answers = estimate_effective_size(compute_sums([16, 16, 16, 16, 0, 0, 0, 0], 16))
     assert answers == pytest.approx(8)
     rule = StoppingRule(maximum=512, targetci=0.09)
     assert rule.decide(Tally(64, 128)).kind == "enough"  # 128 different items.
@@ -28,7 +28,7 @@ def test_eight_items_with_equal_answers_do_not_stop_after_sixteen_repetitions():
 
 
 def test_one_answer_per_item_gives_the_rule_without_repetitions():
-    assert estimate_effective_size(sums_of([1, 0, 1, 1, 0, 1], 1)) == pytest.approx(6)
+    assert estimate_effective_size(compute_sums([1, 0, 1, 1, 0, 1], 1)) == pytest.approx(6)
     assert Tally(96, 128).interval() == Tally(96, 128, effective=128.0).interval() == wilson(96, 128)
 
 

@@ -36,7 +36,7 @@ trials = st.lists(
 )
 
 
-def counted(rows, table="trials"):
+def count_rows(rows, table="trials"):
     counts = Counts()
     counts.touch(table)
     for row in rows:
@@ -47,8 +47,8 @@ def counted(rows, table="trials"):
 @given(trials, st.randoms())
 def test_numbers_do_not_depend_on_the_order_of_rows_and_count_each_row_once(rows, random):
     shuffled = random.sample(rows, len(rows))
-    content = counted(rows)
-    assert counted(shuffled) == content
+    content = count_rows(rows)
+    assert count_rows(shuffled) == content
     by_status = [
         n
         for waves in content.get("trials", {}).values()
@@ -57,12 +57,12 @@ def test_numbers_do_not_depend_on_the_order_of_rows_and_count_each_row_once(rows
         if kind in ("done", "failed", "pending")
     ]
     assert sum(by_status) == content["rows"]["trials"] == len(rows)
-    assert study_card(FACTS, content) == study_card(FACTS, counted(shuffled))
+    assert study_card(FACTS, content) == study_card(FACTS, count_rows(shuffled))
 
 
 def test_costs_are_summed_exactly():
     rows = [{"stage": "judge", "model": "m", "attempts": 1, "unpriced": 0, "cost_usd": 0.1}] * 3
-    result = counted(rows, "ledger")["money"]["judge"]["m"]
+    result = count_rows(rows, "ledger")["money"]["judge"]["m"]
     assert (result["attempts"], Decimal(result["paid_usd"])) == (3, Decimal("0.3"))
 
 
@@ -78,7 +78,7 @@ def test_a_result_has_an_interval_with_its_method_or_a_reason():
     with_interval = {**line, "low": 0.7225, "high": 1.0, "method": "Wilson", "reason": ""}
     without = {**line, "low": None, "high": None, "method": "", "reason": "an interval needs at least two items"}
     results = {"scores": [with_interval, without], "norms": []}
-    card = study_card({**FACTS, "results": results}, counted([]))
+    card = study_card({**FACTS, "results": results}, count_rows([]))
     assert "| exact_match | small | 10 | 10 | 0 | 1 | 0 | 0.7225 to 1 | Wilson |" in card
     assert "| 1 | 0 | - | an interval needs at least two items |" in card
 
@@ -90,27 +90,27 @@ def test_a_rating_study_lists_its_ratings_and_no_grades():
         {**rated, "dimension": "valence", "rating": None, "parse_error": "no_number", "error_class": None,
          "completed_at": None},
     ]  # fmt: skip
-    card = study_card(FACTS, counted(rows))
+    card = study_card(FACTS, count_rows(rows))
     assert "| a--1 | valence | ratings | 1 |" in card
     assert "| a--1 | valence | no rating: no_number | 1 |" in card
     assert "## Grades" not in card
-    assert "## Grades" in study_card(FACTS, counted([]))
+    assert "## Grades" in study_card(FACTS, count_rows([]))
 
 
 def test_ratings_by_people_are_counted_without_excluded_raters():
     row = {"queue": "feelings", "rated_on": "arousal", "kind": "item", "rating": 3.0, "excluded": False}
-    card = study_card(FACTS, counted([row, row, {**row, "excluded": True}, {**row, "rating": None}], "ratings"))
+    card = study_card(FACTS, count_rows([row, row, {**row, "excluded": True}, {**row, "rating": None}], "ratings"))
     assert "| feelings | arousal | item | 2 |" in card
 
 
 def test_the_card_names_the_version_and_the_commit():
-    assert "| evalsite | 0.1.0+0123456789 |" in study_card(FACTS, counted([]))
+    assert "| evalsite | 0.1.0+0123456789 |" in study_card(FACTS, count_rows([]))
     software = {"version": "0.1.0+0123456789", "commit": "c0ffee"}
-    assert "| commit of evalsite | c0ffee |" in study_card({**FACTS, "evalsite": software}, counted([]))
+    assert "| commit of evalsite | c0ffee |" in study_card({**FACTS, "evalsite": software}, count_rows([]))
 
 
 def test_markup_in_texts_of_people_is_escaped():
-    card = study_card(FACTS, counted([]))
+    card = study_card(FACTS, count_rows([]))
     assert "A \\<b\\>title\\</b\\>" in card
     assert "to \\*see\\* | it" in card
     assert "| source | not said |" in card

@@ -10,7 +10,7 @@ from grading_app.surfaces.surface import estimate_accuracy, subtract_estimates
 SAMPLES, LEAST = 1500, 0.93
 
 
-def cell(right, n, guess):
+def estimate_cell(right, n, guess):
     return estimate_accuracy([CellCounts(1, 0, n, right, n, 0, 0, guess * n, 0, 0)])
 
 
@@ -20,7 +20,10 @@ def test_intervals_of_differences_cover_the_true_difference(guess, one, other):
     """one, other: the true accuracies beyond guessing, at 32 and 64 answers."""
     rng = np.random.default_rng(11)
     a, b = (rng.binomial(n, guess + (1 - guess) * p, SAMPLES) for n, p in ((32, one), (64, other)))
-    result = [subtract_estimates(cell(int(x), 32, guess), cell(int(y), 64, guess)) for x, y in zip(a, b, strict=True)]
+    result = [
+        subtract_estimates(estimate_cell(int(x), 32, guess), estimate_cell(int(y), 64, guess))
+        for x, y in zip(a, b, strict=True)
+    ]
     covered = np.mean([low <= other - one <= high for _, low, high in result])
     assert covered >= LEAST
     assert all(low < high for _, low, high in result)

@@ -24,14 +24,14 @@ def database(tmp_path):
     return path
 
 
-def dumped(path, tables=(), limits=LIMITS, part="rows"):
+def dump_rows(path, tables=(), limits=LIMITS, part="rows"):
     out = path.parent / "out"
     out.mkdir(exist_ok=True)
     dump({"files": {part: [str(path), path.name]}, "tables": list(tables)}, out, limits)
     return {file.stem: [json.loads(line) for line in file.read_text().splitlines()] for file in sorted(out.iterdir())}
 
 
-def written(path, **columns):
+def write_parquet(path, **columns):
     parquet.write_table(pyarrow.table(columns), path)
     return path
 
@@ -63,15 +63,15 @@ def test_a_database_cannot_access_other_files(database, tmp_path, statement):
 
 def test_only_the_named_tables_of_a_database_are_written(database):
     assert is_duckdb(database)
-    tables = dumped(database, ["runs", "trials"])
+    tables = dump_rows(database, ["runs", "trials"])
     assert list(tables) == ["runs"]
     assert (tables["runs"][0]["run_id"], tables["runs"][0]["cost"]) == (1, None)
 
 
 def test_a_parquet_file_is_a_table_named_after_its_part(tmp_path):
-    file = written(tmp_path / "items.parquet", key=["a", "b"], score=[1.5, float("nan")])
+    file = write_parquet(tmp_path / "items.parquet", key=["a", "b"], score=[1.5, float("nan")])
     assert not is_duckdb(file)
-    assert dumped(file, part="items") == {"items": [{"key": "a", "score": 1.5}, {"key": "b", "score": None}]}
+    assert dump_rows(file, part="items") == {"items": [{"key": "a", "score": 1.5}, {"key": "b", "score": None}]}
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_a_parquet_file_is_a_table_named_after_its_part(tmp_path):
     ],
 )
 def test_a_value_that_a_line_cannot_represent_is_refused_with_its_row(tmp_path, columns, limits, message):
-    file = written(tmp_path / "items.parquet", **columns)
+    file = write_parquet(tmp_path / "items.parquet", **columns)
     with pytest.raises(FileError, match=message):
-        dumped(file, limits=replace(LIMITS, **limits))
+        dump_rows(file, limits=replace(LIMITS, **limits))
 
 
 def test_a_file_of_an_unsupported_kind_is_refused_by_name(tmp_path):
     file = tmp_path / "items.parquet"
     file.write_text("text")
     with pytest.raises(FileError, match="the file is not Parquet"):
-        dumped(file)
+        dump_rows(file)

@@ -8,15 +8,15 @@ from evalsite.lib.text.diff import compare_lines, compare_words
 TEXTS = st.text(alphabet="ab \n{}<", max_size=60)
 
 
-def joined(side):
+def join_pieces(side):
     return ["".join(piece.text for piece in pieces) for pieces in side if pieces is not None]
 
 
 @given(TEXTS, TEXTS)
 def test_each_side_contains_its_complete_text(before, after):
     rows = compare_lines(before, after)
-    assert joined(row.before for row in rows) == before.splitlines()
-    assert joined(row.after for row in rows) == after.splitlines()
+    assert join_pieces(row.before for row in rows) == before.splitlines()
+    assert join_pieces(row.after for row in rows) == after.splitlines()
 
 
 @given(TEXTS)
@@ -38,7 +38,7 @@ def test_an_added_line_has_an_empty_side():
 
 @given(TEXTS, TEXTS)
 def test_word_diff_pieces_form_both_texts(before, after):
-    assert joined(compare_words(before, after)) == [before, after]
+    assert join_pieces(compare_words(before, after)) == [before, after]
 
 
 def test_differing_words_are_marked_across_lines():
@@ -49,5 +49,5 @@ def test_differing_words_are_marked_across_lines():
 
 def test_texts_of_one_repeated_word_are_compared_only_by_prefix_and_suffix():
     before, after = compare_words("first " + "again " * 1000, "last " + "again " * 999)
-    assert joined((before, after)) == ["first " + "again " * 1000, "last " + "again " * 999]
+    assert join_pieces((before, after)) == ["first " + "again " * 1000, "last " + "again " * 999]
     assert [piece.text[:6] for piece in before if piece.differs] == ["first "]

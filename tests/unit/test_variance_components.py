@@ -14,7 +14,7 @@ from grading_app.statistics.variance_components import (
 )
 
 
-def simulated(items=60, conditions=4, repetitions=5, seed=1):
+def simulate_scores(items=60, conditions=4, repetitions=5, seed=1):
     random = np.random.default_rng(seed)
     values = (
         4
@@ -36,7 +36,7 @@ def test_components_match_a_mixed_model_by_restricted_likelihood():
     import pandas as pd
     import statsmodels.formula.api as smf
 
-    scores, values = simulated(items=25, conditions=3, repetitions=3)
+    scores, values = simulate_scores(items=25, conditions=3, repetitions=3)
     index = np.indices(values.shape).reshape(3, -1)
     frame = pd.DataFrame({"item": index[0], "condition": index[1], "y": values.ravel(), "all": 1})
     frame["cell"] = frame["item"] * 100 + frame["condition"]
@@ -52,20 +52,20 @@ def test_components_match_a_mixed_model_by_restricted_likelihood():
 
 
 def test_components_of_a_large_sample_are_the_true_ones():
-    result = variance_components(simulated(items=4000, conditions=6, repetitions=4)[0])
+    result = variance_components(simulate_scores(items=4000, conditions=6, repetitions=4)[0])
     assert result.item == pytest.approx(2.25, rel=0.08)
     assert result.interaction == pytest.approx(0.64, rel=0.08)
     assert result.repetition == pytest.approx(1.0, rel=0.03)
 
 
 def test_single_scores_do_not_separate_repetitions_from_interaction():
-    result = variance_components(simulated(repetitions=1)[0])
+    result = variance_components(simulate_scores(repetitions=1)[0])
     assert result.repetition is None
     assert result.interaction == pytest.approx(1.64, rel=0.3)
 
 
 def test_items_with_a_missing_score_are_excluded():
-    scores, _ = simulated(items=10)
+    scores, _ = simulate_scores(items=10)
     scores.n[0, 1] = 0
     assert variance_components(scores).items == 9
     assert variance_components(scores.select_conditions([0])) is None
@@ -98,7 +98,7 @@ def test_the_required_items_are_the_fewest_with_the_requested_power():
 
 
 def test_the_interval_of_a_share_of_variance_leaves_out_one_item_at_a_time():
-    scores, _ = simulated(items=14, conditions=3, repetitions=4)
+    scores, _ = simulate_scores(items=14, conditions=3, repetitions=4)
     one_less = [variance_components(scores.select_items(np.arange(14) != index)) for index in range(14)]
     complete = variance_components(scores)
     for name, (low, high) in share_intervals(scores).items():
@@ -109,7 +109,7 @@ def test_the_interval_of_a_share_of_variance_leaves_out_one_item_at_a_time():
 
 
 def test_a_component_of_zero_has_an_interval_from_zero():
-    scores, _ = simulated(items=14, conditions=3, repetitions=4)
+    scores, _ = simulate_scores(items=14, conditions=3, repetitions=4)
     flat = scores.mean - scores.mean.mean(axis=0) + 4 + np.array([0.0, 0.001, -0.001])
     without = ItemScores(scores.items, scores.conditions, scores.n, scores.missing, flat, scores.within, False)
     assert variance_components(without).condition == 0
@@ -119,4 +119,4 @@ def test_a_component_of_zero_has_an_interval_from_zero():
 
 
 def test_few_items_give_no_interval_of_a_share_of_variance():
-    assert share_intervals(simulated(items=9)[0]) == {}
+    assert share_intervals(simulate_scores(items=9)[0]) == {}

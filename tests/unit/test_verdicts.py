@@ -24,7 +24,7 @@ LABEL = {
     "labels": [{"name": "right", "score": 1}, {"name": 'so "so"', "score": 0.5}, {"name": "wrong"}],
 }
 PAIRWISE = {"kind": "pairwise"}
-ASKED = {
+REQUESTS = {
     "score": (SCORE, RequestedVerdict("score")),
     "criteria": (CRITERIA, RequestedVerdict("criteria", ("correct", "Well put", "brief"))),
     "label": (LABEL, RequestedVerdict("label", ("right", 'so "so"', "wrong"))),
@@ -36,7 +36,7 @@ ASKED = {
     ("kind", "replies"), [("score", 8000), ("criteria", 2000), ("label", 2000), ("pairwise", 2000)]
 )
 def test_replies_in_many_formats_give_a_score_or_the_correct_code(kind, replies):
-    rubric, request = ASKED[kind]
+    rubric, request = REQUESTS[kind]
     dice = random.Random(20261120)
     codes = Counter()
     for _ in range(replies):
@@ -100,8 +100,8 @@ AROUND = st.sampled_from(["", "I compared both. ", "First {x}.\n", '{"note": 1} 
 )
 def test_a_think_tag_inside_a_json_string_never_changes_score_or_code(before, blocks, after):
     def reply(tag):
-        said = [(tag(quoting), fenced, {} if score is None else {"score": score}) for quoting, fenced, score in blocks]
-        objects = [(json.dumps({"reasoning": quoting} | result), fenced) for quoting, fenced, result in said]
+        parts = [(tag(quoting), fenced, {} if score is None else {"score": score}) for quoting, fenced, score in blocks]
+        objects = [(json.dumps({"reasoning": quoting} | result), fenced) for quoting, fenced, result in parts]
         return before + "".join(f"```json\n{text}\n```\n" if fenced else f"{text} " for text, fenced in objects) + after
 
     quoted = read_verdict(reply(str), SCORE)
@@ -127,9 +127,9 @@ def test_a_label_scores_its_value_or_its_position():
     assert read_verdict('{"label": "wrong"}', LABEL).detail == {"label": "wrong"}
 
 
-@given(st.text(max_size=400), st.sampled_from(sorted(ASKED)))
+@given(st.text(max_size=400), st.sampled_from(sorted(REQUESTS)))
 def test_no_text_raises_an_exception_and_a_verdict_has_either_a_value_or_a_code(text, kind):
-    verdict = read_verdict(text, ASKED[kind][0])
+    verdict = read_verdict(text, REQUESTS[kind][0])
     assert bool(verdict.error) != (verdict.score is not None or bool(verdict.winner))
 
 

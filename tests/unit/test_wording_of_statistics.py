@@ -8,7 +8,7 @@ from grading_app.reports.statistic_format import format_number, format_share
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("formatted", "text"),
     [
         (format_number(-0.0004, 3), "0.000"),
         (format_number(-0.0006, 3), "−0.001"),
@@ -16,8 +16,8 @@ from grading_app.reports.statistic_format import format_number, format_share
         (format_share(-1e-9), "0.0 %"),
     ],
 )
-def test_values_that_round_to_zero_have_no_sign(said, text):
-    assert said == text
+def test_values_that_round_to_zero_have_no_sign(formatted, text):
+    assert formatted == text
 
 
 @pytest.mark.slow

@@ -8,12 +8,12 @@ from django.urls import reverse
 
 from runs_app.models import Endpoint, Experiment, Run, Worker
 from runs_app.planning import plan as plan_module
+from tests.factories import make_endpoint
 from tests.factories.drafts import (
     make_draft_dimension,
     make_draft_experiment,
     make_draft_sampler,
     make_question_prompt,
-    make_rehearsal_endpoint,
     make_rehearsal_model,
 )
 
@@ -77,7 +77,7 @@ def test_workers_are_read_only_even_for_superusers(as_user, superuser):
 
 
 def test_a_researcher_sees_endpoints_and_cannot_change_them(as_user, researcher, operator):
-    endpoint = make_rehearsal_endpoint()
+    endpoint = make_endpoint("rehearsal")
     page = build_address(endpoint, "change", endpoint.pk)
     assert as_user(researcher).get(page).status_code == 200
     filled = as_user(operator).get(page).context["adminform"].form.initial
@@ -105,7 +105,7 @@ def test_no_page_of_the_admin_needs_an_inline_script_or_style(as_user, superuser
     rows = [
         planned_experiment,
         Run.objects.get(),
-        make_rehearsal_endpoint("lab"),
+        make_endpoint("lab"),
         make_rehearsal_model("m"),
         make_question_prompt("p", status="draft"),
     ]

@@ -9,7 +9,7 @@ from grading_app.judging.archive_rules import archive_grader
 from grading_app.models import GradeCondition
 from runs_app.models import Experiment
 from tests import factories
-from tests.factories.judges import make_starter_grader, make_starter_rubric
+from tests.factories.judges import make_grader, make_starter_rubric
 from tests.integration.admin.conftest import make_staff
 
 pytestmark = pytest.mark.django_db
@@ -19,7 +19,7 @@ KINDS = {
     "sampler": lambda by: factories.make_sampler(created_by=by),
     "dimension": lambda by: factories.make_dimension(created_by=by),
     "rubric": lambda by: make_starter_rubric(created_by=by),
-    "grader": lambda by: make_row(make_starter_grader("mine"), by),
+    "grader": lambda by: make_row(make_grader("mine"), by),
 }
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from runs_app.models import Attempt, ProviderBatch, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.batches import batch_endpoint, drive_batches, make_batched_run
-from tests.factories.engine import answering, drain
+from tests.factories.batches import drive_batches, get_batch_endpoint, make_batched_run
+from tests.factories.engine import build_provider, drain
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -27,12 +27,12 @@ def test_every_trial_is_answered_once_at_half_the_price(provider, kind):
         assert trial.answer
     assert batch.spent_usd == batch.saved_usd == run.spent_usd > 0
     assert set(Attempt.objects.values_list("token", flat=True)) == {batch.key}
-    assert batch_endpoint().in_batches == batch_endpoint().in_flight == 0
+    assert get_batch_endpoint().in_batches == get_batch_endpoint().in_flight == 0
     assert find_differences() == []
 
 
 def test_a_drain_counts_the_answers_of_batches_among_its_results(provider):
     run = make_batched_run(provider.url)
-    assert drain(answering()) == 6
+    assert drain(build_provider()) == 6
     run.refresh_from_db()
     assert (run.status, run.n_done) == ("done", 6)

@@ -16,13 +16,13 @@ from runs_app.processes.worker_process import is_drain_needed
 from tests import factories
 from tests.factories.batches import (
     Killed,
-    batch_endpoint,
     drive_batches,
+    get_batch_endpoint,
     kill_at,
     make_batched_run,
     make_next_batched_run,
 )
-from tests.factories.engine import answering, drain, run_at_once
+from tests.factories.engine import build_provider, drain, run_at_once
 from tests.system.processes.workers import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -117,7 +117,7 @@ def test_the_budget_limits_the_size_of_a_batch(provider):
 def test_workers_that_create_batches_concurrently_never_exceed_the_budget(provider):
     run = make_batched_run(provider.url, items=8, max_usd=Decimal("0.125"))  # Enough for 12 of 16 calls.
     beside = make_next_batched_run(run.experiment, 1)
-    type(batch_endpoint()).objects.update(batch_max_requests=5, batch_max_open=100)
+    type(get_batch_endpoint()).objects.update(batch_max_requests=5, batch_max_open=100)
     created_keys = [key for keys in run_at_once(*[admit_batches] * 8) for key in keys]
     experiment = Experiment.objects.get()
     assert experiment.reserved_usd == Decimal("0.12") <= experiment.max_usd
@@ -135,7 +135,7 @@ def test_the_experiment_with_the_higher_priority_gets_the_last_batch_slot(provid
     (urgent,) = factories.make_runs(experiment)
     Run.objects.filter(pk=urgent.pk).update(is_batched=True)
     factories.plan_trials(urgent)
-    type(batch_endpoint()).objects.update(batch_max_open=1)
+    type(get_batch_endpoint()).objects.update(batch_max_open=1)
     admit_batches()
     assert ProviderBatch.objects.get().run == urgent
     assert find_differences() == []
@@ -165,7 +165,7 @@ def test_answers_of_a_cancelled_batch_are_not_repeated_when_its_run_resumes(prov
 @pytest.mark.slow
 def test_batch_limits_apply_to_all_runs_of_an_endpoint_together(provider):
     run = make_batched_run(provider.url, items=7)
-    type(batch_endpoint()).objects.update(batch_max_requests=2, batch_max_open=2)
+    type(get_batch_endpoint()).objects.update(batch_max_requests=2, batch_max_open=2)
     most = []
 
     def count_batches():
@@ -183,17 +183,17 @@ def test_trials_in_a_batch_are_not_calls_in_flight(provider):
     run = make_batched_run(provider.url)
     provider.set_faults(batch_waits={"done": 1000})
     drive_batches(until=is_submitted)
-    type(batch_endpoint()).objects.update(max_concurrency=1, adaptive=False)
+    type(get_batch_endpoint()).objects.update(max_concurrency=1, adaptive=False)
     other = factories.make_experiment(
         "beside", dataset=run.experiment.dataset, models=[run.condition.model], max_usd=None
     )
     (beside,) = factories.make_runs(other)
     factories.plan_trials(beside)
     Run.objects.filter(pk=run.pk).update(status="paused")
-    wait_until(lambda: drain(answering(), until_idle=False, seconds=1) == 0)
+    wait_until(lambda: drain(build_provider(), until_idle=False, seconds=1) == 0)
     beside.refresh_from_db()
     assert (beside.status, beside.n_done) == ("done", 6)
-    assert (batch_endpoint().in_batches, batch_endpoint().in_flight) == (6, 0)
+    assert (get_batch_endpoint().in_batches, get_batch_endpoint().in_flight) == (6, 0)
 
 
 def test_cached_answers_are_not_sent_in_a_batch(provider):

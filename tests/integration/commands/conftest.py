@@ -6,8 +6,8 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from runs_app.models import Experiment
-from tests.factories import make_user
-from tests.factories.drafts import make_questions, make_rehearsal_endpoint
+from tests.factories import make_endpoint, make_user
+from tests.factories.drafts import make_questions
 
 PRICED = (
     "model", "set", "sim", "--price-source", "a list", "--input-price", "1", "--output-price", "2",
@@ -46,7 +46,7 @@ def operator(db):
 
 @pytest.fixture
 def lab(operator):
-    make_rehearsal_endpoint("rehearsal")
+    make_endpoint("rehearsal")
     make_questions(2, slug="questions")
 
 

@@ -89,13 +89,15 @@ def test_several_conditions_add_up(manage, launched_experiment):
 
 @pytest.mark.parametrize("verb", ["launch", "estimate", "pause", "resume", "cancel", "retry"])
 @pytest.mark.parametrize(
-    ("wanted", "said"), [("sim_none", "there is no condition sim_none"), ("sim_plain", "matches several")]
+    ("given_id", "message"), [("sim_none", "there is no condition sim_none"), ("sim_plain", "matches several")]
 )
-def test_an_unknown_or_ambiguous_id_exits_with_2_and_lists_valid_ids(manage, launched_experiment, verb, wanted, said):
+def test_an_unknown_or_ambiguous_id_exits_with_2_and_lists_valid_ids(
+    manage, launched_experiment, verb, given_id, message
+):
     more = ("--reason", "x", "--yes") if verb == "cancel" else ()
-    result = manage("experiment", verb, "pilot", "--condition", wanted, *more)
+    result = manage("experiment", verb, "pilot", "--condition", given_id, *more)
     assert result.code == 2
-    assert said in result.err
+    assert message in result.err
     for condition_id in Condition.objects.values_list("condition_id", flat=True):
         assert condition_id in result.err
     assert set(read_statuses().values()) == {"running"}

@@ -8,8 +8,8 @@ from django.db import IntegrityError, transaction
 from runs_app.llm import gateway
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, LanguageModel, Preflight
-from tests.factories import make_preflight, make_user
-from tests.factories.drafts import make_rehearsal_endpoint, make_rehearsal_model
+from tests.factories import make_endpoint, make_preflight, make_user
+from tests.factories.drafts import make_rehearsal_model
 
 URL = "http://127.0.0.1:9599/v1"
 
@@ -75,7 +75,7 @@ def test_a_value_that_is_refused_is_named_and_nothing_is_saved(manage, option, v
 
 
 def test_list_shows_whether_the_key_is_set_but_never_the_key(manage, monkeypatch):
-    make_rehearsal_endpoint("lab", key_env="LAB_KEY")
+    make_endpoint("lab", key_env="LAB_KEY")
     assert "LAB_KEY (not set here)" in manage("endpoint", "list").out
     monkeypatch.setenv("LAB_KEY", "sk-very-secret")
     listed = manage("endpoint", "list")
@@ -84,7 +84,7 @@ def test_list_shows_whether_the_key_is_set_but_never_the_key(manage, monkeypatch
 
 
 def test_model_set_writes_prices_with_their_source_and_date(manage):
-    make_rehearsal_endpoint("lab")
+    make_endpoint("lab")
     output = manage(
         "model", "set", "large", "--endpoint", "lab", "--model", "vendor/large", "--input-price", "0.5",
         "--output-price", "1.5", "--price-source", "price list", "--price-date", "2026-01-31",
@@ -103,7 +103,7 @@ def test_a_new_price_gets_a_date(manage):
 
 
 def test_a_price_without_a_source_is_refused_with_the_field(manage):
-    make_rehearsal_endpoint("lab")
+    make_endpoint("lab")
     words = ("model", "set", "large", "--endpoint", "lab", "--model", "vendor/large", "--input-price", "2")
     result = manage(*words)
     assert (result.code, result.err.startswith("price_source: Enter the source of the prices")) == (2, True)
@@ -163,7 +163,7 @@ def test_a_model_without_a_price_is_listed_as_unknown_never_as_free(manage):
     ],
 )
 def test_invalid_model_settings_are_refused_with_the_field(manage, words, message):
-    make_rehearsal_endpoint("lab")
+    make_endpoint("lab")
     result = manage("model", "set", "large", *words)
     assert (result.code, result.err) == (2, message)
     assert not LanguageModel.objects.exists()
@@ -192,6 +192,6 @@ def test_check_calls_each_model_and_exits_with_1_if_one_fails(manage, monkeypatc
 
 
 def test_check_of_an_endpoint_without_models_says_so(manage):
-    make_rehearsal_endpoint("lab")
+    make_endpoint("lab")
     assert manage("endpoint", "check", "lab").err == "name: endpoint lab has no models; create one with `model set`"
     assert manage("endpoint", "check", "nowhere").code == 2

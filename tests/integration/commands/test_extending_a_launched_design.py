@@ -8,7 +8,7 @@ import pytest
 from runs_app.models import Attempt, Condition, Experiment, LanguageModel, Manifest, Prompt, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests.factories import make_model
-from tests.factories.engine import answering, drain
+from tests.factories.engine import build_provider, drain
 
 
 @pytest.fixture
@@ -110,17 +110,17 @@ def test_an_extension_above_the_limit_needs_confirmation(manage, launched_experi
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--model", "nobody"), "models[0]: there is no language model nobody"),
         (("--samples", "0"), "samples: the experiment has 1; this number can only grow"),
         (("--dimension", "valence"), "dimensions"),
     ],
 )
-def test_invalid_additions_are_refused_with_their_key(manage, launched_experiment, words, said):
+def test_invalid_additions_are_refused_with_their_key(manage, launched_experiment, words, message):
     result = manage("experiment", "extend", "pilot", *words)
     assert result.code == 2
-    assert said in result.err
+    assert message in result.err
 
 
 def test_a_draft_is_edited_and_not_extended(manage, lab, design):
@@ -140,12 +140,12 @@ def test_a_file_for_another_dataset_is_refused(manage, launched_experiment, tmp_
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_finished_experiment_is_extended_without_repeated_calls(manage, launched_experiment, second_model):
-    drain(answering("four", cost_usd=Decimal("0.01")))
+    drain(build_provider("four", cost_usd=Decimal("0.01")))
     paid = dict(Attempt.objects.values_list("trial_id", "cost_usd"))
     spent = Experiment.objects.get().spent_usd
     assert manage("experiment", "extend", "pilot", "--model", "second", "--samples", "2", "--yes").code == 0
     assert Run.objects.filter(status="running").count() == 2
-    drain(answering("five", cost_usd=Decimal("0.01")))
+    drain(build_provider("five", cost_usd=Decimal("0.01")))
     costs_after = dict(Attempt.objects.values_list("trial_id", "cost_usd"))
     assert {trial: costs_after[trial] for trial in paid} == paid
     assert Attempt.objects.count() == Trial.objects.filter(status="done").count() == 8

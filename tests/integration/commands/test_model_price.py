@@ -9,7 +9,8 @@ import pytest
 from runs_app import price_list
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.pricing import litellm_data
-from tests.factories.drafts import make_rehearsal_endpoint, make_rehearsal_model
+from tests.factories import make_endpoint
+from tests.factories.drafts import make_rehearsal_model
 
 LISTED = {
     "gpt-4o": {
@@ -41,7 +42,7 @@ def list_prices(tmp_path, monkeypatch):
 
 
 def make_priced_model(provider, name, model, **fields):
-    endpoint = make_rehearsal_endpoint(f"at-{provider}", provider=provider)
+    endpoint = make_endpoint(f"at-{provider}", provider=provider)
     return make_rehearsal_model(
         name, endpoint=endpoint, **({"model": model, "input_price": None, "output_price": None} | fields)
     )
@@ -87,9 +88,7 @@ def test_all_copies_the_listed_prices_and_names_the_other_models(manage):
     make_priced_model("openai", "big", "gpt-4o")
     make_priced_model("openai", "own", "no-such-model")
     make_priced_model("openai", "old", "gpt-4o", is_active=False)
-    make_rehearsal_model(
-        "gratis", endpoint=make_rehearsal_endpoint("free", is_free=True), model="gpt-4o", input_price=None
-    )
+    make_rehearsal_model("gratis", endpoint=make_endpoint("free", is_free=True), model="gpt-4o", input_price=None)
     result = manage("model", "price", "--all")
     assert result.code == 0
     assert list(LanguageModel.objects.filter(input_price=Decimal("2.5")).values_list("name", flat=True)) == ["big"]

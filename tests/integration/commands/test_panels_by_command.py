@@ -57,7 +57,7 @@ def test_a_panel_created_by_command_combines_the_scores_of_its_judges(graders, c
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"graders": ["judge-a"]}, "panel.graders: a panel needs at least two graders"),
         ({"graders": ["judge-a", "nobody"]}, "panel.graders[1]: there is no grader nobody in use; `grader list`"),
@@ -72,14 +72,14 @@ def test_a_panel_created_by_command_combines_the_scores_of_its_judges(graders, c
         ({"judges": []}, "panel.judges: unknown key"),
     ],
 )
-def test_an_invalid_file_exits_with_2_names_the_key_and_creates_nothing(graders, create_panel, change, said):
+def test_an_invalid_file_exits_with_2_names_the_key_and_creates_nothing(graders, create_panel, change, message):
     small = LanguageModel.objects.get(name="model-a")
     make_grader("judge-ten", rubric=make_rubric("ten", scale_max=10), model=small)
     make_grader("judge-duel", rubric=make_rubric("duel", "pairwise"), model=small)
     make_grader("judge-twin", rubric=graders[0].rubric, model=small)
     result = create_panel(FILE | change)
     assert result.code == 2
-    assert said in result.err
+    assert message in result.err
     assert not Panel.objects.exists()
 
 

@@ -69,7 +69,7 @@ def test_an_existing_name_creates_the_next_version(manage, operator, file):
 
 
 @pytest.mark.parametrize(
-    ("noun", "content", "said"),
+    ("noun", "content", "message"),
     [
         ("prompt", {"name": "p", "usr": "x"}, "prompt.usr: unknown key; did you mean user?"),
         ("prompt", {"name": "p", "user": "{{inptu}}"}, "prompt.messages: Turn 1: unknown variable {{inptu}}. It may"),
@@ -87,10 +87,10 @@ def test_an_existing_name_creates_the_next_version(manage, operator, file):
         ("grader", {"name": "g", "model": "nobody", "rubric": "none"}, "there is no language model nobody"),
     ],
 )
-def test_invalid_content_exits_with_2_names_the_key_and_creates_nothing(manage, operator, file, noun, content, said):
+def test_invalid_content_exits_with_2_names_the_key_and_creates_nothing(manage, operator, file, noun, content, message):
     result = manage(noun, "create", file(content))
     assert result.code == 2
-    assert said in result.err
+    assert message in result.err
     assert not any(kind.objects.exists() for kind in (Prompt, Sampler, Dimension, Rubric, Grader))
 
 

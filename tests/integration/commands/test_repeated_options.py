@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from tests import factories
-from tests.factories.files import upload
+from tests.factories.files import build_upload
 from tests.unit.docs.test_commands_are_documented import COMMANDS
 
 TAKES_MANY = ("+", "*", argparse.REMAINDER)
@@ -23,7 +23,7 @@ def iterate_options(parser):
             yield parser.prog, action
 
 
-def takes_many(action):
+def accepts_several_values(action):
     return action.nargs in TAKES_MANY or (isinstance(action.nargs, int) and action.nargs > 1)
 
 
@@ -33,7 +33,7 @@ ALL = [
 
 
 def test_every_option_that_takes_several_values_accumulates():
-    of_ours = [(prog, action) for prog, action in ALL if takes_many(action)]
+    of_ours = [(prog, action) for prog, action in ALL if accepts_several_values(action)]
     assert {action.option_strings[0] for _, action in of_ours} >= {"--map", "--filter"}
     assert [(prog, action.option_strings) for prog, action in of_ours if not isinstance(action, ADDS_UP)] == []
 
@@ -49,7 +49,7 @@ def test_an_import_uses_every_mapping_option(db, tmp_path):
     from datasets_app.models import Dataset
 
     table = tmp_path / "items.csv"
-    table.write_bytes(upload("a,b,id\nkey1,First?,x\n").read())
+    table.write_bytes(build_upload("a,b,id\nkey1,First?,x\n").read())
     call_command("dataset", "import", str(table), "--name", "set", "--map", "key=a", "--map", "input=b", verbosity=0)
     item = Dataset.objects.get().items.get()
     assert (item.key, item.input) == ("key1", "First?")

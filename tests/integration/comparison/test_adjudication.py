@@ -17,11 +17,11 @@ from grading_app.models import Adjudication, GradeCondition, Grading
 from grading_app.models.scales import Scale
 from tests import factories
 from tests.factories.gradings import (
+    expand_counts,
+    list_generated_trials,
     make_answered_experiment,
     make_gradings,
     make_scale_rubric,
-    trials_of,
-    values_in_counts,
 )
 
 pytestmark = pytest.mark.django_db
@@ -49,7 +49,7 @@ def post_decision(client, user, experiment, trial, **fields):
 
 
 def test_a_decision_with_a_reason_is_stored_as_an_adjudicated_grading(client, experiment):
-    trial = trials_of(experiment)[0]
+    trial = list_generated_trials(experiment)[0]
     page = post_decision(client, experiment.owner, experiment, trial)
     assert "Decision saved: 5." in page.content.decode()
     word = Adjudication.objects.get()
@@ -61,7 +61,7 @@ def test_a_decision_with_a_reason_is_stored_as_an_adjudicated_grading(client, ex
 
 
 def test_a_correction_adds_a_row_and_the_last_row_counts(client, experiment):
-    trial = trials_of(experiment)[0]
+    trial = list_generated_trials(experiment)[0]
     post_decision(client, experiment.owner, experiment, trial)
     page = post_decision(client, experiment.owner, experiment, trial, score="2", reason="I had misread it.")
     text = page.content.decode()
@@ -72,7 +72,9 @@ def test_a_correction_adds_a_row_and_the_last_row_counts(client, experiment):
 
 
 def test_a_stored_decision_cannot_be_changed(experiment):
-    word = adjudicate(trials_of(experiment)[0], scale=SEVEN, score=3, reason="So it is.", by=experiment.owner)
+    word = adjudicate(
+        list_generated_trials(experiment)[0], scale=SEVEN, score=3, reason="So it is.", by=experiment.owner
+    )
     with pytest.raises(IntegrityError, match="only added"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("UPDATE grading_app_adjudication SET score = 4 WHERE id = %s", [word.pk])
 
@@ -82,22 +84,22 @@ def test_a_decision_appears_immediately_as_a_reference(client, experiment):
     client.force_login(experiment.owner)
     address = reverse("experiment_agreement", args=["pilot"])
     before = client.get(address).context["result"].report.coverage
-    post_decision(client, experiment.owner, experiment, trials_of(experiment)[1])
+    post_decision(client, experiment.owner, experiment, list_generated_trials(experiment)[1])
     page = client.get(address)
     assert len(before) == 2
     measured = page.context["result"].report
     assert [one.n for one in measured.coverage] == [4, 4]
     assert page.context["roles"].people == []
     assert [line.bias.estimate for line in measured.references] == [2 - 5, 6 - 5]
-    post_decision(client, experiment.owner, experiment, trials_of(experiment)[1], score="1", reason="No.")
+    post_decision(client, experiment.owner, experiment, list_generated_trials(experiment)[1], score="1", reason="No.")
     lines = client.get(address).context["result"].report.references
     assert [line.bias.estimate for line in lines] == [2 - 1, 6 - 1]
     selection = RatingSelectionForm(client.get(address).wsgi_request.GET, experiment).get_selection()
-    assert len(values_in_counts(load_unit_counts(selection))) == 9
+    assert len(expand_counts(load_unit_counts(selection))) == 9
 
 
 def test_decisions_are_exported_with_the_gradings(client, experiment):
-    post_decision(client, experiment.owner, experiment, trials_of(experiment)[0])
+    post_decision(client, experiment.owner, experiment, list_generated_trials(experiment)[0])
     answer = client.get(reverse("experiment_export", args=["pilot", "gradings", "csv"]))
     lines = b"".join(answer.streaming_content).decode().splitlines()
     assert sum("adjudicated--" in line for line in lines) == 1
@@ -114,13 +116,13 @@ def test_decisions_are_exported_with_the_gradings(client, experiment):
     ],
 )
 def test_invalid_adjudications_are_rejected_with_a_message(client, experiment, fields, message):
-    page = post_decision(client, experiment.owner, experiment, trials_of(experiment)[0], **fields)
+    page = post_decision(client, experiment.owner, experiment, list_generated_trials(experiment)[0], **fields)
     assert message in page.content.decode()
     assert not Adjudication.objects.exists()
 
 
 def test_only_completed_answers_are_adjudicated(experiment):
-    trial = trials_of(experiment)[0]
+    trial = list_generated_trials(experiment)[0]
     trial.status = "failed"
     with pytest.raises(AdjudicationError, match="completed answers"):
         adjudicate(trial, scale=SEVEN, score=3, reason="x", by=experiment.owner)
@@ -132,7 +134,7 @@ def test_only_permitted_roles_can_adjudicate(client, experiment):
     viewer = factories.make_user("viewer", permissions.VIEWER)
     experiment.sharing = "group"
     experiment.save()
-    trial = trials_of(experiment)[0]
+    trial = list_generated_trials(experiment)[0]
     may = {name.username: may_adjudicate(name, experiment) for name in (experiment.owner, teammate, curator, viewer)}
     assert may == {"owner": True, "teammate": False, "curator": True, "viewer": False}
     assert [post_decision(client, user, experiment, trial).status_code for user in (teammate, viewer, curator)] == [
@@ -144,7 +146,7 @@ def test_only_permitted_roles_can_adjudicate(client, experiment):
 
 
 def test_a_hostile_query_never_redirects_to_another_site(client, experiment):
-    trial = trials_of(experiment)[0]
+    trial = list_generated_trials(experiment)[0]
     client.force_login(experiment.owner)
     data = {"score": "5", "reason": "x", "scale_min": "1", "scale_max": "7", "query": "//evil.example/\r\nX: 1"}
     answer = client.post(reverse("disagreement_settle", args=["pilot", trial.pk]), data)

@@ -8,7 +8,7 @@ from grading_app.comparison import disagreements
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models.verdict_history import allow_superseding
 from tests import factories
-from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric, trials_of
+from tests.factories.gradings import list_generated_trials, make_answered_experiment, make_gradings, make_scale_rubric
 from tests.factories.queues import make_queue, make_rater, rate_all
 from tests.shared_rows import shared_rows
 
@@ -21,11 +21,11 @@ def experiment():
     created = make_answered_experiment(items=11)
     rubric = make_scale_rubric()
     make_gradings(created, "judge-a", lambda trial: 2.0, rubric=rubric, reasoning="It is short.")
-    make_gradings(created, "judge-b", score_apart, rubric=rubric, reasoning="It is long.")
+    make_gradings(created, "judge-b", compute_distant_score, rubric=rubric, reasoning="It is long.")
     return created
 
 
-def score_apart(trial):
+def compute_distant_score(trial):
     return 3.5 if trial.item.position == 10 else 2.0 + trial.item.position % 4
 
 
@@ -77,7 +77,7 @@ def test_neighbours_follow_the_order_of_the_list(experiment):
     assert [one.rank for one in positions] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert [one.next for one in positions] == [*units[1:], None]
     assert [one.previous for one in positions] == [None, *units[:-1]]
-    agreed = next(trial for trial in trials_of(experiment) if trial.pk not in units)
+    agreed = next(trial for trial in list_generated_trials(experiment) if trial.pk not in units)
     assert disagreements.find_position(selection, agreed.pk).rank is None
 
 
@@ -125,7 +125,7 @@ def test_the_chosen_label_is_named_if_labels_share_a_score(client, experiment):
             condition.gradings.update(detail={"label": label} if label else None)
         keys.append(f"rater=g{condition.pk}")
     client.force_login(experiment.owner)
-    unit = trials_of(experiment)[0].pk
+    unit = list_generated_trials(experiment)[0].pk
     page = client.get(reverse("disagreement", args=["pilot", unit]) + "?" + "&".join(keys))
     assert [side.name for side in page.context["verdicts"]] == ["refused", "right", "refused or wrong"]
 
@@ -145,7 +145,7 @@ def test_ratings_of_items_on_a_dimension_have_disagreements(client):
 def test_an_answer_of_another_experiment_is_not_found(client, experiment):
     other = make_answered_experiment("other")
     client.force_login(experiment.owner)
-    assert client.get(reverse("disagreement", args=["pilot", trials_of(other)[0].pk])).status_code == 404
+    assert client.get(reverse("disagreement", args=["pilot", list_generated_trials(other)[0].pk])).status_code == 404
 
 
 def test_the_number_of_queries_is_bounded(client, experiment, django_assert_max_num_queries):

@@ -6,8 +6,8 @@ from django.urls import reverse
 from grading_app.comparison.adjudication import adjudicate
 from grading_app.models.scales import Scale
 from tests import factories
-from tests.factories.gradings import make_gradings, make_scale_rubric, trials_of
-from tests.factories.queues import make_answer_queue, make_rater, rate_all, signed_in
+from tests.factories.gradings import list_generated_trials, make_gradings, make_scale_rubric
+from tests.factories.queues import make_answer_queue, make_rater, rate_all, sign_in
 from tests.integration.pages.conftest import NASTY
 
 pytestmark = pytest.mark.django_db
@@ -28,14 +28,14 @@ def experiment():
     rubric = make_scale_rubric("labels", kind="label", labels=labels, low=1, high=5)
     make_gradings(created, "judge-<b>", lambda trial: 1.0, rubric=rubric, reasoning=NASTY)
     make_gradings(created, "judge-two", lambda trial: 5.0, rubric=rubric, reasoning=NASTY)
-    adjudicate(trials_of(created)[0], scale=Scale(1, 5), score=5, reason=NASTY, by=created.owner)
+    adjudicate(list_generated_trials(created)[0], scale=Scale(1, 5), score=5, reason=NASTY, by=created.owner)
     return created
 
 
 @pytest.mark.slow
 def test_no_markup_reaches_a_page_or_a_figure(client, experiment):
     client.force_login(experiment.owner)
-    slug, trial = experiment.slug, trials_of(experiment)[0].pk
+    slug, trial = experiment.slug, list_generated_trials(experiment)[0].pk
     pages = {
         reverse("experiment_agreement", args=[slug]): "judge-&lt;b&gt;",
         reverse("experiment_disagreements", args=[slug]): SHOWN,
@@ -62,7 +62,7 @@ def test_a_category_from_the_url_is_escaped(client, experiment):
 def test_markup_is_shown_to_raters_as_text(experiment):
     queue = make_answer_queue(experiment=experiment, title=NASTY, instructions=NASTY)
     rater = make_rater(queue)
-    client = signed_in(rater.user)
+    client = sign_in(rater.user)
     pages = [client.get("/ratings/reading/")]
     client.post("/ratings/reading/start/")
     pages.append(client.get("/ratings/reading/"))

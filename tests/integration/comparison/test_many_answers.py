@@ -23,7 +23,7 @@ from grading_app.tasks import compute_aggregates
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
 from tests.factories.queues import make_queue, make_rater, rate_all
-from tests.factories.tampering import deleting_anything
+from tests.factories.tampering import allow_deletions
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -134,7 +134,7 @@ def test_another_choice_of_raters_is_computed_and_cached_separately(client, expe
 
 def test_a_comparison_of_deleted_raters_shows_a_message(client, experiment, queued_tasks):
     open_page(client, experiment)
-    with deleting_anything():
+    with allow_deletions():
         experiment.grade_conditions.all().delete()
     run_queued_tasks(queued_tasks)
     row = CachedAggregate.objects.get()
@@ -207,9 +207,9 @@ def test_deleting_an_experiment_deletes_its_comparisons(client, experiment, queu
         open_page(client, experiment, page)
         run_queued_tasks(queued_tasks)
     assert StoredDisagreement.objects.exists()
-    with deleting_anything():
+    with allow_deletions():
         experiment.runs.all().delete()
-    with deleting_anything():
+    with allow_deletions():
         type(experiment).objects.filter(pk=experiment.pk).delete()
     assert not CachedAggregate.objects.exists()
     assert not StoredDisagreement.objects.exists()

@@ -10,7 +10,7 @@ from grading_app.models import GradeCondition, Preference
 from grading_app.rating import queues, session
 from grading_app.reports.grader_rows import list_grader_rows, list_standings
 from tests.factories.gradings import make_answered_experiment
-from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all, signed_in
+from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all, sign_in
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -163,7 +163,7 @@ def test_wins_by_people_are_shown_beside_wins_by_judges_with_the_number_of_peopl
     assert (people.people, standing.comparisons, standing.items) == (2, 2 * ITEMS, ITEMS)
     assert standing.ranked[0].label == "large"
     assert (standing.bias.pairs, standing.bias.decided) == (0, 7)
-    text = page_text(signed_in(study.owner).get("/experiments/duel/grading/"))
+    text = page_text(sign_in(study.owner).get("/experiments/duel/grading/"))
     assert "2 people, 8 verdicts on 4 items" in text
     assert f"−{-standing.ranked[1].strength:.3f}" in text
     assert len(message) == 2

@@ -12,7 +12,7 @@ from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.judge_bias import compare_judge_with_people
 from grading_app.statistics.ratings import Ratings
 from tests import factories
-from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric, trials_of
+from tests.factories.gradings import list_generated_trials, make_answered_experiment, make_gradings, make_scale_rubric
 from tests.factories.queues import make_queue, make_rater, rate_all
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ def drawn_ratings():
 def study(drawn_ratings):
     valence = factories.make_dimension("valence")
     items = [
-        {**factories.plain_question(at), "norms": {"valence": float(drawn_ratings["norm"][at])}} for at in range(ITEMS)
+        {**factories.build_question(at), "norms": {"valence": float(drawn_ratings["norm"][at])}} for at in range(ITEMS)
     ]
     dataset = factories.make_dataset("photos", items)
     experiment = factories.make_experiment("affect", dataset=dataset, dimensions=[valence], samples=SAMPLES)
@@ -153,7 +153,9 @@ def judged():
             lambda trial, o=off: float(1 + (trial.item.position + o) % 5),
             rubric=rubric,
         )
-    adjudicate(trials_of(experiment)[2], scale=Scale(1, 7), score=7, reason="So it is.", by=experiment.owner)
+    adjudicate(
+        list_generated_trials(experiment)[2], scale=Scale(1, 7), score=7, reason="So it is.", by=experiment.owner
+    )
     return experiment
 
 
@@ -176,7 +178,7 @@ def test_a_decision_is_not_a_measure_of_the_results(client, judged):
 
 def test_a_decision_does_not_widen_the_range_of_a_disagreement(client, judged):
     page = open_measured(client, (judged, ""), "experiment_disagreements")
-    row = next(row for row in page.context["rows"] if row["trial"].pk == trials_of(judged)[2].pk)
+    row = next(row for row in page.context["rows"] if row["trial"].pk == list_generated_trials(judged)[2].pk)
     assert row["disagreement"].n == 4
     assert row["disagreement"].size == max(one.value for one in row["verdicts"][:4]) - min(
         one.value for one in row["verdicts"][:4]

@@ -18,11 +18,11 @@ from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.ratings import Ratings
 from tests import factories
 from tests.factories.gradings import (
+    expand_counts,
+    list_generated_trials,
     make_answered_experiment,
     make_gradings,
     make_scale_rubric,
-    trials_of,
-    values_in_counts,
 )
 from tests.factories.queues import make_answer_queue, make_queue, make_rater, rate_all
 from tests.shared_rows import shared_rows
@@ -190,10 +190,10 @@ def test_judge_calls_do_not_count_as_answers():
     )
     verdicts = created.runs.create(condition=judge, wave=answered.wave)
     for subject in answered.trials.all():
-        fields = factories.answered(answer="7", rating=7)
+        fields = factories.build_done_fields(answer="7", rating=7)
         verdicts.trials.create(item=subject.item, dimension=subject.dimension, sample_idx=0, subject=subject, **fields)
     count_answers = unit_counts.load_unit_counts(read_selection(created, "rater=own"))
-    assert [value for *_, value in values_in_counts(count_answers)] == [1, 2, 3, 4]
+    assert [value for *_, value in expand_counts(count_answers)] == [1, 2, 3, 4]
 
 
 def test_new_grades_appear_immediately(client, experiment):
@@ -217,16 +217,16 @@ def test_a_sample_keeps_the_answers_that_people_rated(experiment, monkeypatch):
     assert unit_counts.load_unit_counts(read_selection(experiment), sample_size=6).units == 24
     monkeypatch.setattr(unit_counts, "MAX_PATTERNS", 3)
     settled = make_gradings(experiment, "settled", lambda trial: None, kind="rule")
-    chosen = trials_of(experiment)[20:23]
+    chosen = list_generated_trials(experiment)[20:23]
     settled.kind, settled.parameters = "adjudicated", {"scale_min": 1, "scale_max": 7}
     settled.save()
     with allow_superseding():
         Grading.objects.filter(condition=settled, trial__in=chosen).update(score=5, parse_ok=True, parse_error="")
     count_answers = unit_counts.load_unit_counts(read_selection(experiment), sample_size=6)
     assert (count_answers.units, count_answers.total) == (6, 24)
-    sampled = values_in_counts(count_answers)
+    sampled = expand_counts(count_answers)
     assert {item for item, rater, _ in sampled if rater == f"g{settled.pk}"} == {trial.item_id for trial in chosen}
-    assert values_in_counts(unit_counts.load_unit_counts(read_selection(experiment), sample_size=6)) == sampled
+    assert expand_counts(unit_counts.load_unit_counts(read_selection(experiment), sample_size=6)) == sampled
 
 
 def test_a_sample_is_labelled_as_a_sample(client, experiment, monkeypatch):
@@ -269,7 +269,7 @@ def test_scores_can_be_compared_as_shares_of_their_scales(experiment):
     narrow = experiment.grade_conditions.order_by("pk").first()
     selection = read_selection(experiment, f"rater=g{wide.pk}&rater=g{narrow.pk}&scale=share")
     values = {}
-    for unit, rater, value in values_in_counts(unit_counts.load_unit_counts(selection)):
+    for unit, rater, value in expand_counts(unit_counts.load_unit_counts(selection)):
         values.setdefault(unit, {})[rater] = value
     assert all(one[f"g{wide.pk}"] == pytest.approx(one[f"g{narrow.pk}"]) for one in values.values())
     assert disagreements.list_disagreements(selection).disagreements == []
@@ -281,7 +281,7 @@ def test_a_scale_of_one_point_has_no_shares_and_causes_no_error(experiment):
         experiment, "flat", lambda trial: 1.0, rubric=make_scale_rubric("flat", kind="label", labels=labels)
     )
     selection = read_selection(experiment, f"rater=g{flat.pk}&scale=share")
-    assert {value for _, _, value in values_in_counts(unit_counts.load_unit_counts(selection))} == {0}
+    assert {value for _, _, value in expand_counts(unit_counts.load_unit_counts(selection))} == {0}
 
 
 def test_a_panel_has_the_scale_of_its_members(experiment):
@@ -327,7 +327,7 @@ def test_undone_and_excluded_ratings_by_people_disappear_immediately(client):
 @pytest.mark.slow
 def test_people_are_compared_with_models_and_norms_on_items(client):
     valence = factories.make_dimension("valence", labels={"1": "Low", "7": "High"})
-    items = [{**factories.plain_question(n), "norms": {"valence": 1 + n % 7}} for n in range(14)]
+    items = [{**factories.build_question(n), "norms": {"valence": 1 + n % 7}} for n in range(14)]
     dataset = factories.make_dataset("photos", items)
     created = factories.make_experiment("affect", dataset=dataset, dimensions=[valence], samples=3)
     (run,) = factories.make_runs(created)
@@ -369,7 +369,7 @@ def test_practice_and_excluded_ratings_are_not_compared(client):
     count_answers = unit_counts.load_unit_counts(
         read_selection(created, f"units=items:valence&rater=q{queue.pk}-{valence.pk}")
     )
-    assert [rater for _, rater, _ in values_in_counts(count_answers)] == 4 * [f"p{stays.pk}-{valence.pk}"]
+    assert [rater for _, rater, _ in expand_counts(count_answers)] == 4 * [f"p{stays.pk}-{valence.pk}"]
 
 
 @pytest.mark.slow

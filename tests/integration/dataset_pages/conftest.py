@@ -8,7 +8,7 @@ from datasets_app.importing import read_items
 from datasets_app.importing.dataset_writer import create_dataset
 from evalsite.lib import permissions
 from tests import factories
-from tests.factories.files import BLUE, RED, archive, picture, upload
+from tests.factories.files import BLUE, RED, build_archive, build_picture, build_upload
 
 TABLE = "id,question,answer,topic,joy_mean\n" + "".join(
     f"k{n},Question {n}?,{n},{'abc'[n % 3]},{4 + n / 10}\n" for n in range(9)
@@ -29,13 +29,13 @@ def people(db):
 @pytest.fixture
 def draft(db):
     """Return a draft of nine questions in three categories, with norms."""
-    return create_dataset(read_items(upload(TABLE)), slug="set", by="a test", source="A paper", licence="CC0")
+    return create_dataset(read_items(build_upload(TABLE)), slug="set", by="a test", source="A paper", licence="CC0")
 
 
 @pytest.fixture
 def pictures(db):
     """Return an approved dataset of two images, one in each category."""
-    packed = archive({"warm/red.jpg": picture(RED), "cold/blue.png": picture(BLUE, form="PNG")})
+    packed = build_archive({"warm/red.jpg": build_picture(RED), "cold/blue.png": build_picture(BLUE, form="PNG")})
     dataset = create_dataset(read_items(packed), slug="pictures", by="a test")
     factories.approve(dataset)
     return dataset

@@ -5,7 +5,7 @@ from django.urls import reverse
 
 from datasets_app import curation
 from datasets_app.models import Dataset, Norm
-from tests.factories.files import upload
+from tests.factories.files import build_upload
 from tests.integration.dataset_pages.conftest import build_action_address, build_address, build_item_action_address
 
 
@@ -267,7 +267,7 @@ def test_saving_nothing_new_leaves_no_line_of_history(draft, as_):
 
 
 def test_norms_are_added_to_a_draft(draft, as_):
-    table = upload("id,calm_mean,calm_sd\nk0,3.5,1\nK1 ,4,\n", "calm.csv")
+    table = build_upload("id,calm_mean,calm_sd\nk0,3.5,1\nK1 ,4,\n", "calm.csv")
     response = as_("researcher").post(build_address(draft, "dataset_norms"), {"norms": table}, follow=True)
     assert response.redirect_chain[-1] == (build_address(draft, "dataset_about"), 302)
     assert dict(Norm.objects.filter(dimension="calm").values_list("item__key", "mean")) == {"k0": 3.5, "k1": 4}
@@ -278,7 +278,7 @@ def test_norms_are_added_to_a_draft(draft, as_):
 
 
 def test_norms_with_an_error_are_reported_by_line_and_not_saved(draft, as_):
-    table = upload("id,calm_mean\nk0,3.5\nk1,much\n", "calm.csv")
+    table = build_upload("id,calm_mean\nk0,3.5\nk1,much\n", "calm.csv")
     response = as_("researcher").post(build_address(draft, "dataset_norms"), {"norms": table}, follow=True)
     text = response.content.decode()
     assert "Nothing was saved" in text
@@ -287,6 +287,6 @@ def test_norms_with_an_error_are_reported_by_line_and_not_saved(draft, as_):
 
 
 def test_a_table_without_norms_for_the_items_is_reported(draft, as_):
-    table = upload("id,calm_mean\nzz,1\n", "calm.csv")
+    table = build_upload("id,calm_mean\nzz,1\n", "calm.csv")
     response = as_("researcher").post(build_address(draft, "dataset_norms"), {"norms": table}, follow=True)
     assert "no norm for any item of this dataset" in response.content.decode()

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 
 from datasets_app import forms, pending_uploads
 from datasets_app.models import Asset, Dataset
-from tests.factories.files import archive, picture, upload
+from tests.factories.files import build_archive, build_picture, build_upload
 from tests.integration.dataset_pages.test_uploading import build_choices, list_waiting_folders, send
 
 HTML = "<!doctype html><html><body><script>alert(1)</script></body></html>"
@@ -52,7 +52,7 @@ def make_huge_png(side=12_000):
 
 
 def make_zip_bomb(megabytes=60):
-    return archive({"big.csv": b"0" * megabytes * 2**20}, "bomb.zip")
+    return build_archive({"big.csv": b"0" * megabytes * 2**20}, "bomb.zip")
 
 
 @pytest.mark.slow
@@ -71,33 +71,33 @@ def test_a_zip_bomb_is_refused_before_its_columns_are_shown(member):
 
 @pytest.mark.slow
 def test_a_zip_bomb_of_images_is_refused(member):
-    images = archive({"a.png": b"\x00" * 40 * 2**20}, "images.zip")
+    images = build_archive({"a.png": b"\x00" * 40 * 2**20}, "images.zip")
     assert "times its size" in import_file(member, "id,file\na,a.png\n", images=images)
 
 
 def test_names_that_lead_out_of_an_archive_are_refused(member):
-    assert "outside itself" in import_file(member, archive({"../../etc/cron.d/x.png": picture()}))
+    assert "outside itself" in import_file(member, build_archive({"../../etc/cron.d/x.png": build_picture()}))
 
 
 @pytest.mark.slow
 def test_an_image_of_144_megapixels_is_refused(member):
     png = make_huge_png()
     assert len(png) < 100_000
-    assert "has too many pixels" in import_file(member, archive({"big.png": png}))
+    assert "has too many pixels" in import_file(member, build_archive({"big.png": png}))
 
 
 @pytest.mark.slow
 def test_a_page_behind_an_image_s_name_is_refused(member):
-    assert "is no readable" in import_file(member, archive({"page.png": HTML}))
+    assert "is no readable" in import_file(member, build_archive({"page.png": HTML}))
 
 
 def test_a_spreadsheet_is_refused_with_advice(member):
-    sheet = archive({"[Content_Types].xml": "<Types/>", "xl/workbook.xml": "<workbook/>"}, "book.xlsx")
+    sheet = build_archive({"[Content_Types].xml": "<Types/>", "xl/workbook.xml": "<workbook/>"}, "book.xlsx")
     assert "save the sheet as CSV" in import_file(member, sheet)
 
 
 def test_images_that_are_not_a_zip_are_refused(member):
-    response = send(member, images=upload(HTML, "images.zip"))
+    response = send(member, images=build_upload(HTML, "images.zip"))
     assert response.context["form"].errors["images"] == ["This file is not a zip archive. Choose a .zip file."]
 
 
@@ -124,7 +124,7 @@ def test_a_table_that_is_too_large_is_refused_while_it_is_copied(member, setting
 
 def test_a_file_that_hides_its_size_is_refused_by_the_form(member, settings):
     field = forms.UploadField("norms", ".csv")
-    file: Any = upload("id,joy_mean\n", "norms.csv")
+    file: Any = build_upload("id,joy_mean\n", "norms.csv")
     file.size = pending_uploads.MAX_BYTES["norms"] + 1
     with pytest.raises(ValidationError, match="more than 128 MiB"):
         field.clean(file)

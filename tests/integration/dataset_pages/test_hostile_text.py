@@ -6,7 +6,7 @@ from django.urls import reverse
 from datasets_app import curation
 from datasets_app.importing import read_items
 from datasets_app.importing.dataset_writer import create_dataset
-from tests.factories.files import upload
+from tests.factories.files import build_upload
 from tests.integration.dataset_pages.conftest import build_address, build_item_action_address
 from tests.integration.dataset_pages.test_uploading import build_choices, send
 
@@ -28,7 +28,7 @@ def nasty_dataset(people):
          "grading_scheme": NASTY, "metadata": {"items": NASTY}},
         {"key": "other", "input": "x", "category": NASTY},
     ]  # fmt: skip
-    file = upload("\n".join(make_row(**fields) for fields in rows), f"{NASTY.replace('/', '')}.jsonl")
+    file = build_upload("\n".join(make_row(**fields) for fields in rows), f"{NASTY.replace('/', '')}.jsonl")
     dataset = create_dataset(
         read_items(file), slug="nasty", by=NASTY, title=NASTY, description=NASTY, source=NASTY, licence=NASTY
     )

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from datasets_app import pending_uploads, upload_jobs
 from datasets_app.models import Dataset
-from tests.factories.files import upload
+from tests.factories.files import build_upload
 from tests.factories.hub import FIRST, SECOND, serve_site_hub
 from tests.integration.dataset_pages.test_uploading import build_choices
 from tests.page_text import page_text
@@ -103,7 +103,7 @@ def test_other_entries_replace_the_downloaded_file_and_its_origin(member, hub):
 
 def test_an_uploaded_file_in_place_of_the_downloaded_one_has_no_origin(member, hub):
     token = send(member).url.split("/")[-2]
-    address = member.post(reverse("dataset_new"), {"file": upload(CSV), "slug": "sums", "upload": token}).url
+    address = member.post(reverse("dataset_new"), {"file": build_upload(CSV), "slug": "sums", "upload": token}).url
     member.post(address, build_choices(member, address))
     dataset = Dataset.objects.get()
     assert (dataset.source, dataset.recipe) == ("", {})

@@ -9,8 +9,8 @@ from django.utils.module_loading import import_string
 from datasets_app import curation, pending_uploads
 from datasets_app.importing import limited_reader
 from datasets_app.models import Norm
+from tests.factories.files import build_upload
 from tests.integration.dataset_pages.conftest import build_address
-from tests.integration.dataset_pages.test_uploading import upload
 
 TABLE = "id,calm_mean\nk0,3.5\nk1,4\n"
 
@@ -35,7 +35,7 @@ def run_queued_tasks(queued_tasks):
 
 
 def send_norms(member, draft, table=TABLE):
-    return member.post(build_address(draft, "dataset_norms"), {"norms": upload(table, "calm.csv")}).url
+    return member.post(build_address(draft, "dataset_norms"), {"norms": build_upload(table, "calm.csv")}).url
 
 
 def read_page(member, address):
@@ -80,7 +80,7 @@ def test_errors_come_back_with_the_form_and_a_new_table_replaces_the_old_one(mem
     text = read_page(member, address)
     assert "&#x27;much&#x27; is not a number" in text
     assert not count_calm_norms()
-    second_address = member.post(address, {"norms": upload(TABLE, "calm.csv")}).url
+    second_address = member.post(address, {"norms": build_upload(TABLE, "calm.csv")}).url
     assert second_address != address
     run_queued_tasks(queued_tasks)
     assert count_calm_norms() == 2

@@ -14,7 +14,7 @@ from datasets_app.parametric.spec import read_space
 from datasets_app.pending_uploads import find_upload
 from runs_app.forms.parametric import SAMPLE, append_task
 from tests import factories
-from tests.factories.files import upload
+from tests.factories.files import build_upload
 
 PAGE = "/datasets/new/parametric/"
 SPACE = """name: small
@@ -157,7 +157,7 @@ def test_the_next_version_says_how_many_items_are_common(as_):
 
 
 def test_a_file_replaces_the_text(as_):
-    response = as_("researcher").post(PAGE, {"preview": "1", "text": "", "file": upload(SPACE)})
+    response = as_("researcher").post(PAGE, {"preview": "1", "text": "", "file": build_upload(SPACE)})
     assert response.context["form"]["text"].value() == SPACE
     assert response.context["preview"]["space"].cases == 32
 

@@ -171,7 +171,7 @@ def test_a_repeated_task_gets_its_own_name_and_an_empty_text_gets_a_header(as_):
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "told"),
+    ("field", "value", "expected"),
     [
         ("length", "2", "2 is outside 3 to 100."),
         ("length", "8..400", "101 is outside 3 to 100."),
@@ -186,26 +186,26 @@ def test_a_repeated_task_gets_its_own_name_and_an_empty_text_gets_a_header(as_):
         ("prob_open", "0.5, x", "Enter a number, a comma-separated list"),
     ],
 )
-def test_a_wrong_value_is_named_at_its_parameter_and_nothing_is_lost(as_, field, value, told):
+def test_a_wrong_value_is_named_at_its_parameter_and_nothing_is_lost(as_, field, value, expected):
     response = write_task(as_("researcher"), **{"max_depth": "1, 2", field: value})
     values = response.context["values"]
-    assert any(told in message for message in values.errors[field.partition("-")[0]])
-    assert told.replace("'", "&#x27;") in page_text(response)
+    assert any(expected in message for message in values.errors[field.partition("-")[0]])
+    assert expected.replace("'", "&#x27;") in page_text(response)
     assert values["max_depth"].value() == "1, 2"
     assert get_space_text(response) == HEAD
 
 
 @pytest.mark.parametrize(
-    ("window", "told"),
+    ("window", "expected"),
     [
         ({"length-skip": "1.5"}, 'Enter a whole number from 0 to 1,000, or "degree".'),
         ({"length-head": "1001"}, 'Enter a whole number from 0 to 1,000, or "degree".'),
         ({"length-skip": "2"}, "The window leaves none of these 2 values at degree 1."),
     ],
 )
-def test_a_window_that_shows_nothing_is_refused_at_its_parameter(as_, window, told):
+def test_a_window_that_shows_nothing_is_refused_at_its_parameter(as_, window, expected):
     values = write_task(as_("researcher"), length="8, 9", **window).context["values"]
-    assert told in [message for messages in values.errors.values() for message in messages]
+    assert expected in [message for messages in values.errors.values() for message in messages]
 
 
 def test_entered_parameters_stay_when_another_button_is_pressed(as_):

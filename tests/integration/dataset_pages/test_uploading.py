@@ -10,7 +10,7 @@ from django.urls import reverse
 from datasets_app import pending_uploads
 from datasets_app.models import Asset, Dataset, Norm
 from tests import factories
-from tests.factories.files import RED, archive, picture, upload
+from tests.factories.files import RED, build_archive, build_picture, build_upload
 from tests.integration.dataset_pages.conftest import TABLE, build_address
 from tests.page_text import page_text
 
@@ -23,7 +23,7 @@ def member(as_):
 
 
 def send(client, content=TABLE, name="items.csv", **fields):
-    file = upload(content, name) if isinstance(content, str | bytes) else content
+    file = build_upload(content, name) if isinstance(content, str | bytes) else content
     return client.post(NEW, {"file": file, "slug": "set", **fields})
 
 
@@ -162,7 +162,7 @@ def test_a_table_without_a_readable_row_is_not_called_a_zip_of_images(member):
 
 @pytest.mark.slow
 def test_a_file_of_another_kind_is_refused_before_the_mapping(member):
-    text = page_text(member.get(send(member, upload(b"%PDF-1.4\n1 0 obj", "norms.pdf")).url))
+    text = page_text(member.get(send(member, build_upload(b"%PDF-1.4\n1 0 obj", "norms.pdf")).url))
     assert "norms.pdf cannot be read:</strong> this is a PDF document, not a table; save the table as CSV." in text
     assert "Choose other files" in text
 
@@ -183,8 +183,8 @@ def test_warnings_are_shown_and_kept(member):
 @pytest.mark.slow
 def test_images_and_norms_come_along(member):
     table = "id,file,theme\none,one.png,warm\ntwo,two.jpg,cold\n"
-    images = archive({"deep/one.png": picture(RED, form="PNG"), "two.jpg": picture()}, "images.zip")
-    norms = upload("id,joy_mean\none,4\ntwo,5\n", "norms.csv")
+    images = build_archive({"deep/one.png": build_picture(RED, form="PNG"), "two.jpg": build_picture()}, "images.zip")
+    norms = build_upload("id,joy_mean\none,4\ntwo,5\n", "norms.csv")
     address = send(member, table, images=images, norms=norms).url
     member.post(address, build_choices(member, address))
     dataset = Dataset.objects.get()
@@ -195,7 +195,7 @@ def test_images_and_norms_come_along(member):
 
 @pytest.mark.slow
 def test_a_zip_of_images_needs_no_table(member):
-    address = send(member, archive({"warm/red.jpg": picture()}), name="").url
+    address = send(member, build_archive({"warm/red.jpg": build_picture()}), name="").url
     assert "A zip of images without a table" in member.get(address).content.decode()
     member.post(address, build_choices(member, address))
     item = Dataset.objects.get().items.get()
@@ -211,7 +211,7 @@ def test_an_image_column_is_not_guessed_where_there_are_no_images(member):
 
 @pytest.mark.slow
 def test_errors_in_the_norms_save_nothing_either(member):
-    address = send(member, norms=upload("id,joy_mean\nk0,much\n", "norms.csv")).url
+    address = send(member, norms=build_upload("id,joy_mean\nk0,much\n", "norms.csv")).url
     text = post_and_work(member, address, build_choices(member, address)).content.decode()
     assert "&#x27;much&#x27; is not a number" in text
     assert not Dataset.objects.exists()
@@ -255,7 +255,7 @@ def test_errors_of_the_first_form_are_at_their_fields(member, fields, field):
 
 @pytest.mark.slow
 def test_files_outlast_an_error_in_another_field(member, settings):
-    norms = upload("id,joy_mean\nk0,4\n", "norms.csv")
+    norms = build_upload("id,joy_mean\nk0,4\n", "norms.csv")
     page = send(member, slug="...", title="A set", norms=norms)
     text = page.content.decode()
     assert "Already uploaded: <strong>items.csv, norms.csv</strong>" in text
@@ -273,7 +273,9 @@ def test_files_outlast_an_error_in_another_field(member, settings):
 
 def test_a_file_that_is_chosen_again_replaces_the_one_that_was_kept(member):
     token = send(member, slug="...").context["form"].previous.token
-    response = member.post(NEW, {"upload": token, "slug": "set", "file": upload("id,question\nz,New?\n", "new.csv")})
+    response = member.post(
+        NEW, {"upload": token, "slug": "set", "file": build_upload("id,question\nz,New?\n", "new.csv")}
+    )
     assert member.get(response.url).context["first_rows"] == [["z", "New?"]]
 
 

@@ -5,7 +5,7 @@ import pytest
 from datasets_app.importing import read_items
 from datasets_app.importing.dataset_writer import create_dataset
 from tests import factories
-from tests.factories.files import upload
+from tests.factories.files import build_upload
 
 
 @pytest.fixture(autouse=True)
@@ -36,4 +36,4 @@ def draft(db):
     """Return a draft of nine imported questions in three categories, with norms."""
     rows = [f"k{n},Question {n}?,{n},{'abc'[n % 3]},{4 + n / 10}" for n in range(9)]
     table = "id,question,answer,category,joy_mean\n" + "\n".join(rows)
-    return create_dataset(read_items(upload(table)), slug="set", by="a test")
+    return create_dataset(read_items(build_upload(table)), slug="set", by="a test")

@@ -7,7 +7,7 @@ import pytest
 from datasets_app.importing import FileError, Limits, archives, read_columns, read_items
 from datasets_app.importing.archives import ImageFinder, NotFound
 from datasets_app.importing.column_map import BoundMapping, NoValue
-from tests.factories.files import messages, upload
+from tests.factories.files import build_upload, list_messages
 
 
 class Names:
@@ -32,18 +32,18 @@ class Names:
 def test_a_table_of_40000_columns_is_refused_before_its_columns_are_looked_at(name, content):
     started = time.monotonic()
     with pytest.raises(FileError, match=r"the table has [\d,]+ columns; at most 500 are read"):
-        read_columns(upload(content, name))
+        read_columns(build_upload(content, name))
     assert time.monotonic() - started < 5
 
 
 def test_many_unnamed_columns_are_counted_too():
     with pytest.raises(FileError, match="the table has 501 columns"):
-        read_columns(upload("a" + "," * 500 + "\n1\n"))
+        read_columns(build_upload("a" + "," * 500 + "\n1\n"))
 
 
 def test_a_column_s_name_is_bounded():
     with pytest.raises(FileError, match="the name of column 2 has 501 characters; at most 500"):
-        read_columns(upload("a," + "b" * 501 + "\n1,2\n"))
+        read_columns(build_upload("a," + "b" * 501 + "\n1,2\n"))
 
 
 def test_similar_names_are_suggested_only_for_the_first_missing_images(monkeypatch):
@@ -91,10 +91,10 @@ def test_a_template_is_filled_as_before():
 
 @pytest.mark.parametrize("name", ["long.csv", "long.jsonl"])
 def test_a_line_is_read_no_further_than_the_limit(name):
-    reading = read_items(upload("id,question\n" if name.endswith("csv") else "", name=name), limits=Limits())
+    reading = read_items(build_upload("id,question\n" if name.endswith("csv") else "", name=name), limits=Limits())
     assert not reading.ok
     content = "id,question\na," + "x" * 5_000 + "\n" if name.endswith("csv") else '{"id": "' + "x" * 5_000 + '"}\n'
-    (error,) = messages(read_items(upload(content, name), limits=Limits(line_chars=1_000)).errors)
+    (error,) = list_messages(read_items(build_upload(content, name), limits=Limits(line_chars=1_000)).errors)
     assert "is longer than 1,000 characters" in error
 
 
@@ -104,15 +104,15 @@ def test_text_that_cannot_be_stored_is_an_error_of_its_row_in_every_format():
         ("a.jsonl", lines),
         ("a.json", "[" + ",".join(lines.splitlines()) + "]"),
     ):
-        reading = read_items(upload(content, name), mapping={"key": "id", "input": "q"})
+        reading = read_items(build_upload(content, name), mapping={"key": "id", "input": "q"})
         assert [(error.row, error.field) for error in reading.errors] == [(2, "q"), (3, "q")]
-        columns, rows = read_columns(upload(content, name))
+        columns, rows = read_columns(build_upload(content, name))
         assert (columns, rows) == (["id", "q"], [["a", "fine"]])
-    reading = read_items(upload("id,q\na,fine\nb,no\x00ne\n"), mapping={"key": "id", "input": "q"})
-    assert messages(reading.errors) == ["row 2 (line 3), q: contains a NUL character"]
+    reading = read_items(build_upload("id,q\na,fine\nb,no\x00ne\n"), mapping={"key": "id", "input": "q"})
+    assert list_messages(reading.errors) == ["row 2 (line 3), q: contains a NUL character"]
 
 
 @pytest.mark.parametrize("name", ["\\ud800", "\\u0000"])
 def test_a_column_s_name_that_cannot_be_stored_is_refused(name):
     with pytest.raises(FileError, match="the name of column 2"):
-        read_columns(upload(f'{{"id": "a", "{name}": "x"}}\n', "a.jsonl"))
+        read_columns(build_upload(f'{{"id": "a", "{name}": "x"}}\n', "a.jsonl"))

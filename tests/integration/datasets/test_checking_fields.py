@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_app.importing import ItemRecord, Limits, hash_contents, read_items
-from tests.factories.files import messages, upload
+from tests.factories.files import build_upload, list_messages
 
 
 def list_errors(text: str, **how) -> list[str]:
-    return messages(read_items(upload(text, how.pop("name", "items.csv")), **how).errors)
+    return list_messages(read_items(build_upload(text, how.pop("name", "items.csv")), **how).errors)
 
 
 def test_an_empty_key_and_an_empty_row_are_errors():
@@ -20,8 +20,8 @@ def test_an_empty_key_and_an_empty_row_are_errors():
 
 
 def test_a_key_is_one_line_without_blanks_around_it():
-    reading = read_items(upload('id,text\n" a ",Q\n"b\nc",R\n'))
-    assert messages(reading.warnings) == ["row 1 (line 2), key: ' a ' is read as 'a'"]
+    reading = read_items(build_upload('id,text\n" a ",Q\n"b\nc",R\n'))
+    assert list_messages(reading.warnings) == ["row 1 (line 2), key: ' a ' is read as 'a'"]
     assert "line break" in str(reading.errors[0])
 
 
@@ -32,7 +32,7 @@ def test_keys_that_look_the_same_are_the_same():
 @pytest.mark.parametrize("written", ['["x", "y"]', "x|y", "x | y"])
 def test_choices_are_written_as_a_json_list_or_with_bars(written):
     cell = '"' + written.replace('"', '""') + '"'
-    assert read_items(upload(f"id,text,choices\na,Q,{cell}\n")).items[0].choices == ("x", "y")
+    assert read_items(build_upload(f"id,text,choices\na,Q,{cell}\n")).items[0].choices == ("x", "y")
 
 
 @pytest.mark.parametrize("written", ["x, y", "[x, y]", '["x"]', "x||y", "7"])
@@ -45,14 +45,14 @@ def test_choices_that_are_not_a_list_are_errors(written):
 
 def test_choices_in_the_shape_of_published_sets():
     line = '{"id": "a", "question": "Q", "choices": {"text": ["x", "y"], "label": ["A", "B"]}, "answer": "B"}'
-    assert read_items(upload(line, "a.jsonl")).items[0].choices == ("x", "y")
+    assert read_items(build_upload(line, "a.jsonl")).items[0].choices == ("x", "y")
 
 
 @pytest.mark.parametrize(
     ("target", "warned"), [("A", False), ("b", False), ("y", False), ("1", False), ("C", True), ("z", True)]
 )
 def test_a_target_outside_the_choices_is_a_warning(target, warned):
-    reading = read_items(upload(f"id,text,choices,answer\na,Q,x|y,{target}\n"))
+    reading = read_items(build_upload(f"id,text,choices,answer\na,Q,x|y,{target}\n"))
     assert reading.ok
     assert bool(reading.warnings) is warned
 

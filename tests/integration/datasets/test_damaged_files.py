@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from datasets_app.importing import FileError, ItemReading, Limits, read_columns, read_items, read_norms
-from tests.factories.files import archive, messages, picture, upload
+from tests.factories.files import build_archive, build_picture, build_upload, list_messages
 
 
 def write_parquet() -> bytes:
@@ -27,8 +27,10 @@ WHOLE = {
     "a.jsonl": b'{"id": "a", "question": "Q", "m": {"a": [1]}}\n{"id": 2, "question": "R", "v_mean": 1}\n',
     "a.json": b'[{"id": "a", "question": "Q"}, {"id": "b", "question": "R"}]',
     "a.parquet": write_parquet(),
-    "table.zip": archive({"a/cat.jpg": picture(), "i.csv": "id,image\n1,cat.jpg\n"}).getvalue(),
-    "images.zip": archive({"a/cat.gif": picture(form="GIF"), "b/x.webp": picture(form="WEBP")}).getvalue(),
+    "table.zip": build_archive({"a/cat.jpg": build_picture(), "i.csv": "id,image\n1,cat.jpg\n"}).getvalue(),
+    "images.zip": build_archive(
+        {"a/cat.gif": build_picture(form="GIF"), "b/x.webp": build_picture(form="WEBP")}
+    ).getvalue(),
 }
 INSERTED = st.binary(max_size=4) | st.sampled_from([b'"', b"\r", b"{", b"[", b"\x00", b"\xff\xfe", b"|", b"1e999"])
 DAMAGE = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 8), INSERTED), max_size=8)
@@ -48,26 +50,26 @@ def damage_content(content: bytes, damage) -> bytes:
 @given(st.sampled_from(sorted(WHOLE)), DAMAGE)
 def test_a_damaged_file_gives_a_reading_that_says_what_is_wrong(name, damage):
     data = damage_content(WHOLE[name], damage)
-    reading = read_items(upload(data, name))
+    reading = read_items(build_upload(data, name))
     assert isinstance(reading, ItemReading)
     assert reading.ok or all(str(error) for error in reading.errors)
-    norms = read_norms(upload(data, name), {"a": "x", "b": ""})
+    norms = read_norms(build_upload(data, name), {"a": "x", "b": ""})
     assert norms.ok or norms.report.errors
     with suppress(FileError):
-        read_columns(upload(data, name))
+        read_columns(build_upload(data, name))
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE))
 def test_the_files_are_valid_before_they_are_damaged(name):
-    assert read_items(upload(WHOLE[name], name)).ok
+    assert read_items(build_upload(WHOLE[name], name)).ok
 
 
 def test_bytes_that_only_look_like_utf16_are_an_error():
-    assert not read_items(upload(b"\xff\xfeid,text\na,b\n", "a.csv")).ok
+    assert not read_items(build_upload(b"\xff\xfeid,text\na,b\n", "a.csv")).ok
 
 
 def test_a_member_without_a_name_is_refused():
-    content = archive({"x": b"x", "a.jpg": picture()}).getvalue()
+    content = build_archive({"x": b"x", "a.jpg": build_picture()}).getvalue()
     central = content.index(b"PK\x01\x02")
     name = central + 46  # The name follows the fixed part of the entry; its length stands at 28, a comment's at 32.
     moved = (
@@ -77,13 +79,13 @@ def test_a_member_without_a_name_is_refused():
         + b"\1\0"
         + content[central + 34 : name]
     )
-    assert "without a name" in messages(read_items(upload(moved + content[name:], "a.zip")).errors)[0]
+    assert "without a name" in list_messages(read_items(build_upload(moved + content[name:], "a.zip")).errors)[0]
 
 
 def test_bytes_where_text_belongs_are_an_error_of_the_row():
     buffer = io.BytesIO()
     parquet.write_table(pyarrow.table({"id": ["a"], "question": [[b"\xff"]]}), buffer)
-    assert messages(read_items(upload(buffer.getvalue(), "a.parquet")).errors) == [
+    assert list_messages(read_items(build_upload(buffer.getvalue(), "a.parquet")).errors) == [
         "row 1, input: contains values that are not text"
     ]
 
@@ -104,7 +106,7 @@ def test_a_text_that_expands_to_gigabytes_is_refused_row_by_row():
     data = write_repeated_text("x" * 400_000, 5000)
     assert len(data) < 100_000
     tracemalloc.start()
-    reading = read_items(upload(data, "a.parquet"))
+    reading = read_items(build_upload(data, "a.parquet"))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     most = 512 * 2**20 // 400_000
@@ -117,11 +119,13 @@ def test_a_text_that_expands_to_gigabytes_is_refused_row_by_row():
 @pytest.mark.parametrize(
     "file",
     [
-        upload(write_repeated_text("x" * 5_000, 90_000), "bomb.parquet"),
-        upload("id,question\n" + "".join(f"{n},{'x' * 500}\n" for n in range(5_000)), "bomb.csv"),
-        upload("".join(f'{{"id": {n}, "question": "{"x" * 500}"}}\n' for n in range(5_000)), "bomb.jsonl"),
-        upload("[" + ",".join(f'{{"id": {n}, "question": "{"x" * 500}"}}' for n in range(5_000)) + "]", "bomb.json"),
-        archive({"bomb.csv": "id,question\n" + "".join(f"{n},{'x' * 500}\n" for n in range(5_000))}, "bomb.zip"),
+        build_upload(write_repeated_text("x" * 5_000, 90_000), "bomb.parquet"),
+        build_upload("id,question\n" + "".join(f"{n},{'x' * 500}\n" for n in range(5_000)), "bomb.csv"),
+        build_upload("".join(f'{{"id": {n}, "question": "{"x" * 500}"}}\n' for n in range(5_000)), "bomb.jsonl"),
+        build_upload(
+            "[" + ",".join(f'{{"id": {n}, "question": "{"x" * 500}"}}' for n in range(5_000)) + "]", "bomb.json"
+        ),
+        build_archive({"bomb.csv": "id,question\n" + "".join(f"{n},{'x' * 500}\n" for n in range(5_000))}, "bomb.zip"),
     ],
     ids=lambda file: file.name,
 )
@@ -131,7 +135,7 @@ def test_decoded_data_is_counted_while_a_table_is_read(file):
     reading = read_items(file, limits=Limits(decoded_bytes=2**21))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    (error,) = messages(reading.errors)
+    (error,) = list_messages(reading.errors)
     assert re.search(r"bomb\.\w+ has more than 2 MiB of data once decoded \(by row [\d,]+\); split it", error)
     assert len(reading.items) < 35_000
     assert peak < 80 * 2**20
@@ -142,17 +146,17 @@ def test_values_without_a_text_are_counted_by_the_header_of_a_parquet_file():
     buffer = io.BytesIO()
     parquet.write_table(table, buffer)
     assert len(buffer.getvalue()) < 10_000
-    reading = read_items(upload(buffer.getvalue(), "a.parquet"), limits=Limits(decoded_bytes=500_000))
-    assert messages(reading.errors) == ["file: the table has more than 0 MiB of data once decoded"]
+    reading = read_items(build_upload(buffer.getvalue(), "a.parquet"), limits=Limits(decoded_bytes=500_000))
+    assert list_messages(reading.errors) == ["file: the table has more than 0 MiB of data once decoded"]
 
 
 def test_a_single_row_that_expands_to_gigabytes_is_refused():
     assert "a row has more than" in str(
-        read_items(upload(write_repeated_text("x" * 400_000, 5000, listed=True), "a.parquet")).errors[0]
+        read_items(build_upload(write_repeated_text("x" * 400_000, 5000, listed=True), "a.parquet")).errors[0]
     )
 
 
 def test_a_repeated_text_of_a_normal_length_is_read():
-    reading = read_items(upload(write_repeated_text("How many?", 1000), "a.parquet"))
+    reading = read_items(build_upload(write_repeated_text("How many?", 1000), "a.parquet"))
     assert reading.ok
     assert {item.input for item in reading.items} == {"How many?"}

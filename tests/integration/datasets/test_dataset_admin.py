@@ -8,7 +8,7 @@ from datasets_app.importing import read_items
 from datasets_app.importing.dataset_writer import create_dataset
 from datasets_app.models import Dataset, Item
 from tests import factories
-from tests.factories.files import archive, picture
+from tests.factories.files import build_archive, build_picture
 
 pytestmark = pytest.mark.django_db
 LIST, ITEMS = "admin:datasets_app_dataset_changelist", "admin:datasets_app_item_changelist"
@@ -221,7 +221,7 @@ def test_lists_need_a_constant_number_of_queries(web, draft, django_assert_max_n
 
 
 def test_items_are_shown_with_their_images(web):
-    reading = read_items(archive({"cat.jpg": picture()}))
+    reading = read_items(build_archive({"cat.jpg": build_picture()}))
     item = create_dataset(reading, slug="cats", by="a test").items.get()
     for address in (reverse(ITEMS), reverse("admin:datasets_app_item_change", args=[item.pk])):
         page = web.get(address).content.decode()

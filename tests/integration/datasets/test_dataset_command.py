@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from datasets_app import curation
 from datasets_app.models import Dataset
-from tests.factories.files import picture
+from tests.factories.files import build_picture
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +32,7 @@ def table(tmp_path):
     path = tmp_path / "cats.csv"
     path.write_text("id,file,kind\none,cat.png,a\ntwo,cat.png,b\n")
     (tmp_path / "pictures").mkdir()
-    (tmp_path / "pictures" / "cat.png").write_bytes(picture(form="PNG"))
+    (tmp_path / "pictures" / "cat.png").write_bytes(build_picture(form="PNG"))
     return path
 
 

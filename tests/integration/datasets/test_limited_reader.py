@@ -15,7 +15,7 @@ from datasets_app.importing.limited_reader import FileToRead, read_norm_table, r
 from datasets_app.importing.limits import MIB
 from datasets_app.importing.reader_output import ITEMS, load_readings
 from datasets_app.importing.records import FileError, ScratchFolder
-from tests.factories.files import BLUE, RED, archive, messages, picture
+from tests.factories.files import BLUE, RED, build_archive, build_picture, list_messages
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 
@@ -48,7 +48,10 @@ def test_a_reading_is_the_same_as_in_this_process():
     assert (reading.source_name, reading.source_sha256) == (read_here.source_name, read_here.source_sha256)
     assert all(item.image.path.is_file() for item in reading.items)
     expected = read_norms(SAMPLES / "norms.csv", {item.key: item.category for item in read_here.items})
-    assert (norms.norms, messages(norms.report.warnings)) == (expected.norms, messages(expected.report.warnings))
+    assert (norms.norms, list_messages(norms.report.warnings)) == (
+        expected.norms,
+        list_messages(expected.report.warnings),
+    )
     alone = read_norm_table(files["norms"], {item.key: item.category for item in read_here.items})
     assert alone.norms == expected.norms
 
@@ -56,7 +59,7 @@ def test_a_reading_is_the_same_as_in_this_process():
 def test_errors_and_columns_come_back_as_they_were_found(write_file):
     file = write_file("id,question,answer\na,One?,1\na,Two?,2\n")
     reading, norms = read_upload({"items": file}, {})
-    assert messages(reading.errors) == ["row 2 (line 3), key: 'a' is the key of row 1 already"]
+    assert list_messages(reading.errors) == ["row 2 (line 3), key: 'a' is the key of row 1 already"]
     assert reading.errors[0].line == 3
     assert (reading.items, norms.norms) == ([], [])
     table = read_table_columns(file)
@@ -65,7 +68,7 @@ def test_errors_and_columns_come_back_as_they_were_found(write_file):
         ["a", "One?", "1"],
         False,
     )
-    assert read_table_columns(write_file(archive({"a.png": picture()}).getvalue(), "a.zip")).brings_images
+    assert read_table_columns(write_file(build_archive({"a.png": build_picture()}).getvalue(), "a.zip")).brings_images
 
 
 @pytest.mark.slow
@@ -75,7 +78,7 @@ def test_a_file_that_needs_more_memory_than_the_limit_is_refused_by_name(write_f
     file = write_file(rows[: 31 * MIB], "many.json")
     limits = replace(LIMITS, reader_memory_bytes=300 * MIB)
     reading, _ = read_upload({"items": file}, {}, limits)
-    assert messages(reading.errors) == ["file: reading many.json takes more than 300 MiB of memory; split it"]
+    assert list_messages(reading.errors) == ["file: reading many.json takes more than 300 MiB of memory; split it"]
     with pytest.raises(FileError, match=r"reading many\.json takes more than 300 MiB of memory"):
         read_table_columns(file, limits)
 
@@ -83,7 +86,7 @@ def test_a_file_that_needs_more_memory_than_the_limit_is_refused_by_name(write_f
 def test_a_file_that_takes_longer_than_the_limit_is_refused_by_name(write_file):
     file = write_file("id,question\n" + "".join(f"{n},Question {n}?\n" for n in range(90_000)))
     reading, _ = read_upload({"items": file}, {}, replace(LIMITS, reader_seconds=0))
-    assert messages(reading.errors) == ["file: reading items.csv takes longer than 0 s; split it"]
+    assert list_messages(reading.errors) == ["file: reading items.csv takes longer than 0 s; split it"]
 
 
 def test_a_killed_reader_is_reported_as_an_error(write_file, monkeypatch):
@@ -98,7 +101,7 @@ def test_a_killed_reader_is_reported_as_an_error(write_file, monkeypatch):
 
     monkeypatch.setattr(subprocess, "Popen", start_and_kill)
     reading, _ = read_upload({"items": write_file("id,question\na,One?\n")}, {})
-    assert messages(reading.errors) == [
+    assert list_messages(reading.errors) == [
         "file: the process that read items.csv has died (SIGKILL); the file may be damaged"
     ]
     assert len(started) == 1
@@ -170,7 +173,10 @@ def test_the_reader_loads_no_django():
 def test_an_image_that_is_not_what_its_name_says_is_refused(write_file):
     """The reader process is not trusted, because images are shared by their hash."""
     file = write_file(
-        archive({"red.png": picture(RED, form="PNG"), "blue.png": picture(BLUE, form="PNG")}).getvalue(), "a.zip"
+        build_archive(
+            {"red.png": build_picture(RED, form="PNG"), "blue.png": build_picture(BLUE, form="PNG")}
+        ).getvalue(),
+        "a.zip",
     )
     reading, _ = read_upload({"items": file}, {})
     scratch = reading.scratch
@@ -194,5 +200,5 @@ def test_a_parquet_bomb_is_stopped_by_the_count_before_the_memory_limit(write_fi
     file = write_file(write_repeated_text("x" * 190_000, 90_000), "bomb.parquet")
     assert file.path.stat().st_size < 1_000_000
     reading, _ = read_upload({"items": file}, {})
-    (error,) = messages(reading.errors)
+    (error,) = list_messages(reading.errors)
     assert "bomb.parquet has more than 512 MiB of data once decoded" in error

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from datasets_app.importing import FileError, guess_mapping, parse_mapping, read_items
 from datasets_app.importing.column_map import BoundMapping
-from tests.factories.files import messages, upload
+from tests.factories.files import build_upload, list_messages
 
 
 @pytest.mark.parametrize(
@@ -27,28 +27,28 @@ def test_common_names_are_guessed(columns, expected):
 
 
 def test_columns_joined_make_a_key():
-    reading = read_items(upload("subject,n,text\nmath,1,Q\nmath,2,R\n"), mapping={"key": "subject+n"})
+    reading = read_items(build_upload("subject,n,text\nmath,1,Q\nmath,2,R\n"), mapping={"key": "subject+n"})
     assert [item.key for item in reading.items] == ["math:1", "math:2"]
 
 
 def test_columns_joined_make_the_choices():
-    reading = read_items(upload("id,text,a,b,c\nx,Q,one,two,\n"), mapping={"choices": "a+b+c"})
+    reading = read_items(build_upload("id,text,a,b,c\nx,Q,one,two,\n"), mapping={"choices": "a+b+c"})
     assert reading.items[0].choices == ("one", "two")
 
 
 def test_a_template_may_use_the_text_after_the_last_marker():
-    table = upload('id,text,answer\nx,Q,"1 + 1 #### no #### 2 "\n')
+    table = build_upload('id,text,answer\nx,Q,"1 + 1 #### no #### 2 "\n')
     reading = read_items(table, mapping={"target": "{answer|after:####}", "input": "Q: {text} ({id})"})
     assert (reading.items[0].target, reading.items[0].input) == ("2", "Q: Q (x)")
 
 
 def test_a_missing_marker_is_an_error_of_its_row():
-    reading = read_items(upload("id,text,answer\nx,Q,2\n"), mapping={"target": "{answer|after:####}"})
-    assert messages(reading.errors) == ["row 1 (line 2), target: '####' does not occur in column answer"]
+    reading = read_items(build_upload("id,text,answer\nx,Q,2\n"), mapping={"target": "{answer|after:####}"})
+    assert list_messages(reading.errors) == ["row 1 (line 2), target: '####' does not occur in column answer"]
 
 
 def test_the_text_of_a_cell_is_never_a_template():
-    reading = read_items(upload("id,text\nx,{id} {id.__class__} {0}\n"), mapping={"input": "{text}!"})
+    reading = read_items(build_upload("id,text\nx,{id} {id.__class__} {0}\n"), mapping={"input": "{text}!"})
     assert reading.items[0].input == "{id} {id.__class__} {0}!"
 
 
@@ -66,7 +66,7 @@ def test_the_text_of_a_cell_is_never_a_template():
     ],
 )
 def test_an_invalid_mapping_is_refused_with_the_field(mapping, message):
-    errors = messages(read_items(upload("id,text\nx,Q\n"), mapping=mapping).errors)
+    errors = list_messages(read_items(build_upload("id,text\nx,Q\n"), mapping=mapping).errors)
     assert len(errors) == 1
     assert errors[0].startswith(message)
 
@@ -79,33 +79,33 @@ def test_the_command_lines_pairs_are_parsed():
 
 
 def test_a_field_with_an_empty_mapping_stays_empty():
-    item = read_items(upload("id,text,label\nx,Q,L\n"), mapping={"target": ""}).items[0]
+    item = read_items(build_upload("id,text,label\nx,Q,L\n"), mapping={"target": ""}).items[0]
     assert (item.target, item.metadata) == ("", {"label": "L"})
 
 
 def test_a_partly_used_column_stays_complete_in_the_metadata():
     table = "id,question,answer\na,Q,Because. #### 7\n"
-    item = read_items(upload(table), mapping={"target": "{answer|after:####}"}).items[0]
+    item = read_items(build_upload(table), mapping={"target": "{answer|after:####}"}).items[0]
     assert (item.target, item.metadata) == ("7", {"answer": "Because. #### 7"})
-    mapped_item = read_items(upload(table), mapping={"target": "The answer: {answer}"}).items[0]
+    mapped_item = read_items(build_upload(table), mapping={"target": "The answer: {answer}"}).items[0]
     assert mapped_item.metadata == {}, "a template holds all of the column"
 
 
 def test_other_columns_become_metadata_unless_some_are_named():
     table = "id,text,source,page\nx,Q,book,7\n"
-    assert read_items(upload(table)).items[0].metadata == {"source": "book", "page": "7"}
-    assert read_items(upload(table), mapping={"metadata": "page"}).items[0].metadata == {"page": "7"}
-    assert read_items(upload(table), mapping={"metadata": ""}).items[0].metadata == {}
+    assert read_items(build_upload(table)).items[0].metadata == {"source": "book", "page": "7"}
+    assert read_items(build_upload(table), mapping={"metadata": "page"}).items[0].metadata == {"page": "7"}
+    assert read_items(build_upload(table), mapping={"metadata": ""}).items[0].metadata == {}
 
 
 def test_rows_are_numbered_without_a_column_of_keys():
-    reading = read_items(upload("text\nQ\nR\n"))
+    reading = read_items(build_upload("text\nQ\nR\n"))
     assert [item.key for item in reading.items] == ["row-00001", "row-00002"]
     assert "no column contains keys" in str(reading.warnings[0])
 
 
 def test_a_name_with_a_plus_in_it_is_a_column_first():
-    assert read_items(upload("a+b,text\nx,Q\n"), mapping={"key": "a+b"}).items[0].key == "x"
+    assert read_items(build_upload("a+b,text\nx,Q\n"), mapping={"key": "a+b"}).items[0].key == "x"
 
 
 NAMES = st.text(string.ascii_letters + string.digits + "_ ", min_size=1, max_size=8).map(str.strip).filter(bool)

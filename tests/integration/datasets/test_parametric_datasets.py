@@ -17,7 +17,7 @@ from datasets_app.parametric.spec import SpaceError, read_space
 from runs_app import run_control
 from runs_app.models import Prompt, Run, Sampler, Trial
 from tests import factories
-from tests.factories.engine import drain, reply
+from tests.factories.engine import build_reply, drain
 from tests.integration.datasets.test_dataset_command import run_dataset, run_refused
 
 SPACE = """
@@ -235,7 +235,7 @@ def test_an_extended_dataset_pays_only_for_its_new_items(transactional_db):
 
     async def call(request):
         requests.append(request)
-        return reply("Final Answer: 7")
+        return build_reply("Final Answer: 7")
 
     def run_experiment(source, slug):
         curation.approve(source, by="test", reason="tested")

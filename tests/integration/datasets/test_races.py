@@ -10,7 +10,7 @@ from datasets_app import curation
 from datasets_app.importing import read_items
 from datasets_app.importing.dataset_writer import create_dataset, save_items
 from datasets_app.models import Dataset, Item, TransitionError
-from tests.factories.files import upload
+from tests.factories.files import build_upload
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEADLINE = 60  # Seconds until a wait counts as stuck.
@@ -66,7 +66,7 @@ def test_an_approval_waits_for_a_change_in_progress(draft):
 
     def slow_import():
         with transaction.atomic():
-            save_items(reload_dataset(draft), read_items(upload("id,text\nlate,Q\n")), by="a test")
+            save_items(reload_dataset(draft), read_items(build_upload("id,text\nlate,Q\n")), by="a test")
             inserted.set()
             go_on.wait(DEADLINE)
 
@@ -90,7 +90,7 @@ def test_concurrent_exclusions_neither_deadlock_nor_miscount(draft):
 
 def test_concurrent_imports_get_different_versions(db):
     def load():
-        return create_dataset(read_items(upload("id,text\na,Q\n")), slug="new", by="a test")
+        return create_dataset(read_items(build_upload("id,text\na,Q\n")), slug="new", by="a test")
 
     assert sorted(str(dataset) for dataset in run_together(*[load] * 6)) == [f"new@{n}" for n in range(1, 7)]
 

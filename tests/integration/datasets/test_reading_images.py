@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from datasets_app.importing import BadImage, Limits, make_thumbnail, read_image, read_items
-from tests.factories.files import BLUE, RED, archive, messages, picture, upload
+from tests.factories.files import BLUE, RED, build_archive, build_picture, build_upload, list_messages
 
 
 def decode(data: bytes) -> Image.Image:
@@ -17,15 +17,15 @@ def decode(data: bytes) -> Image.Image:
 
 
 def test_the_same_bytes_give_the_same_hash():
-    data = picture()
+    data = build_picture()
     assert read_image(data) == read_image(data)
-    assert read_image(data).sha256 != read_image(picture(BLUE)).sha256
+    assert read_image(data).sha256 != read_image(build_picture(BLUE)).sha256
 
 
 def test_data_behind_or_inside_an_image_is_removed():
     exif = Image.Exif()
     exif[0x010E] = "<script>alert(1)</script>"
-    data = picture(exif=exif, comment=b"<script>") + b"<html><script>alert(1)</script></html>"
+    data = build_picture(exif=exif, comment=b"<script>") + b"<html><script>alert(1)</script></html>"
     stored = read_image(data)
     assert b"script" not in stored.data
     assert decode(stored.data).getexif() == {}
@@ -36,7 +36,7 @@ def test_text_in_a_png_is_removed():
 
     notes = PngInfo()
     notes.add_text("Comment", "<script>")
-    stored = read_image(picture(form="PNG", pnginfo=notes) + b"<script>")
+    stored = read_image(build_picture(form="PNG", pnginfo=notes) + b"<script>")
     assert stored.format == "png"
     assert b"script" not in stored.data
 
@@ -44,7 +44,10 @@ def test_text_in_a_png_is_removed():
 def test_an_image_is_turned_upright():
     exif = Image.Exif()
     exif[0x0112] = 6  # Rotated by 90 degrees.
-    assert (read_image(picture(size=(40, 30), exif=exif)).width, read_image(picture(size=(40, 30))).width) == (30, 40)
+    assert (
+        read_image(build_picture(size=(40, 30), exif=exif)).width,
+        read_image(build_picture(size=(40, 30))).width,
+    ) == (30, 40)
 
 
 def test_png_stays_lossless_and_transparent():
@@ -56,7 +59,7 @@ def test_png_stays_lossless_and_transparent():
 
 
 def test_a_webp_becomes_a_jpeg_and_a_gif_its_first_frame():
-    assert read_image(picture(form="WEBP")).format == "jpeg"
+    assert read_image(build_picture(form="WEBP")).format == "jpeg"
     frames = [Image.new("RGB", (8, 8), colour) for colour in (RED, BLUE)]
     buffer = io.BytesIO()
     frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:])
@@ -80,7 +83,7 @@ def test_sixteen_bit_grey_keeps_its_shades():
 
 
 def test_long_images_are_scaled_down():
-    stored = read_image(picture(size=(3000, 300)))
+    stored = read_image(build_picture(size=(3000, 300)))
     assert (stored.width, stored.height) == (2048, 205)
 
 
@@ -107,8 +110,8 @@ def make_png_header(width: int, height: int) -> bytes:
         (make_png_header(20, 20), "no readable"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "no readable"),
         (b"", "no readable"),
-        (picture()[:200], "no readable"),
-        (picture(form="BMP"), "no readable"),
+        (build_picture()[:200], "no readable"),
+        (build_picture(form="BMP"), "no readable"),
     ],
 )
 def test_files_that_are_not_images_or_too_large_are_refused(data, why):
@@ -126,7 +129,7 @@ def test_frames_count_as_pixels():
 
 def test_a_file_that_is_too_large_is_not_decoded():
     with pytest.raises(BadImage, match="MiB"):
-        read_image(picture(), Limits(image_bytes=100))
+        read_image(build_picture(), Limits(image_bytes=100))
 
 
 def test_a_thumbnail_is_a_small_jpeg_on_white():
@@ -137,8 +140,8 @@ def test_a_thumbnail_is_a_small_jpeg_on_white():
 
 
 def test_a_table_finds_its_images_by_path_name_or_stem():
-    images = archive({"Animal/Bark 5.jpg": picture(), "Object/Clock.PNG": picture(BLUE, form="PNG")})
-    table = upload("id,image\na,Animal/Bark 5.jpg\nb,bark 5\nc,CLOCK.png\nd,Object\\Clock.PNG\n")
+    images = build_archive({"Animal/Bark 5.jpg": build_picture(), "Object/Clock.PNG": build_picture(BLUE, form="PNG")})
+    table = build_upload("id,image\na,Animal/Bark 5.jpg\nb,bark 5\nc,CLOCK.png\nd,Object\\Clock.PNG\n")
     reading = read_items(table, images=images)
     assert reading.errors == []
     assert [item.image.original_name for item in reading.items] == [
@@ -152,29 +155,33 @@ def test_a_table_finds_its_images_by_path_name_or_stem():
 
 def test_a_folder_works_like_an_archive(tmp_path):
     (tmp_path / "pictures").mkdir()
-    (tmp_path / "pictures" / "a.jpg").write_bytes(picture())
-    (tmp_path / "outside.jpg").write_bytes(picture())
+    (tmp_path / "pictures" / "a.jpg").write_bytes(build_picture())
+    (tmp_path / "outside.jpg").write_bytes(build_picture())
     (tmp_path / "pictures" / "link.jpg").symlink_to(tmp_path / "outside.jpg")
-    reading = read_items(upload("id,image\nx,a.jpg\ny,link.jpg\nz,../outside.jpg\n"), images=tmp_path / "pictures")
+    reading = read_items(
+        build_upload("id,image\nx,a.jpg\ny,link.jpg\nz,../outside.jpg\n"), images=tmp_path / "pictures"
+    )
     assert [error.row for error in reading.errors] == [2, 3]
 
 
 def test_an_image_that_is_missing_or_broken_is_an_error_of_its_row():
-    images = archive({"cat.jpg": picture(), "dog.jpg": b"no image", "x/one.jpg": picture(), "y/one.jpg": picture()})
-    reading = read_items(upload("id,image\na,caat.jpg\nb,dog.jpg\nc,one.jpg\n"), images=images)
-    errors = messages(reading.errors)
+    images = build_archive(
+        {"cat.jpg": build_picture(), "dog.jpg": b"no image", "x/one.jpg": build_picture(), "y/one.jpg": build_picture()}
+    )
+    reading = read_items(build_upload("id,image\na,caat.jpg\nb,dog.jpg\nc,one.jpg\n"), images=images)
+    errors = list_messages(reading.errors)
     assert errors[0] == "row 1 (line 2), image: image 'caat.jpg' is not among the 4 images; the nearest is 'cat.jpg'"
     assert errors[1].startswith("row 2 (line 3), image: dog.jpg is no readable JPEG")
     assert "could be x/one.jpg or y/one.jpg" in errors[2]
 
 
 def test_a_key_finds_its_image_if_no_column_names_one():
-    reading = read_items(upload("id,label\ncat,x\n"), images=archive({"cat.jpg": picture()}))
+    reading = read_items(build_upload("id,label\ncat,x\n"), images=build_archive({"cat.jpg": build_picture()}))
     assert reading.items[0].image is not None
 
 
 def test_named_images_without_image_files_are_errors():
-    assert "none were given" in str(read_items(upload("id,image\na,cat.jpg\n")).errors[0])
+    assert "none were given" in str(read_items(build_upload("id,image\na,cat.jpg\n")).errors[0])
 
 
 def test_parquet_may_contain_the_images():
@@ -182,14 +189,14 @@ def test_parquet_may_contain_the_images():
     from pyarrow import parquet
 
     buffer = io.BytesIO()
-    parquet.write_table(pyarrow.table({"id": ["a"], "image": [{"bytes": picture(), "path": "a.jpg"}]}), buffer)
-    reading = read_items(upload(buffer.getvalue(), "items.parquet"))
+    parquet.write_table(pyarrow.table({"id": ["a"], "image": [{"bytes": build_picture(), "path": "a.jpg"}]}), buffer)
+    reading = read_items(build_upload(buffer.getvalue(), "items.parquet"))
     assert reading.errors == []
     assert reading.items[0].image.width == 40
 
 
 def test_the_images_of_a_reading_are_deleted_with_it():
-    reading = read_items(archive({"cat.jpg": picture()}))
+    reading = read_items(build_archive({"cat.jpg": build_picture()}))
     folder = reading.items[0].image.path.parent
     assert folder.is_dir()
     del reading

@@ -9,13 +9,13 @@ from datasets_app.importing import hash_contents, read_items, read_norms
 from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.models import Asset, Dataset, Item, Norm, TransitionError
 from tests import factories
-from tests.factories.files import BLUE, archive, picture, upload
+from tests.factories.files import BLUE, build_archive, build_picture, build_upload
 
 pytestmark = pytest.mark.django_db
 
 
 def read(text: str, **how):
-    return read_items(upload(text, **how))
+    return read_items(build_upload(text, **how))
 
 
 def test_every_field_is_stored():
@@ -39,7 +39,7 @@ def test_the_dataset_records_its_file_and_mapping():
 
 
 def test_the_hash_of_a_reading_equals_that_of_the_stored_items():
-    reading = read_items(archive({"A/cat.jpg": picture(), "B/cup.png": picture(BLUE, form="PNG")}))
+    reading = read_items(build_archive({"A/cat.jpg": build_picture(), "B/cup.png": build_picture(BLUE, form="PNG")}))
     dataset = create_dataset(reading, slug="set", by="a test")
     assert hash_stored_items(dataset) == hash_contents(item.content() for item in reading.items)
 
@@ -50,8 +50,8 @@ def test_an_existing_name_gets_the_next_version():
 
 
 def test_images_are_stored_once_under_their_hash_with_a_thumbnail(media):
-    data = picture(size=(900, 600))
-    reading = read_items(archive({"one.jpg": data, "two.jpg": data}))
+    data = build_picture(size=(900, 600))
+    reading = read_items(build_archive({"one.jpg": data, "two.jpg": data}))
     for slug in ("first", "second"):
         create_dataset(reading, slug=slug, by="a test")
     asset = Asset.objects.get()
@@ -86,13 +86,13 @@ def test_added_items_go_to_the_end_and_existing_keys_are_refused(draft):
 
 
 def test_norms_replace_existing_norms(draft):
-    reading = read_norms(upload("key,joy_mean,fear_mean\nk1,6.5,2\n"), {"k1": ""})
+    reading = read_norms(build_upload("key,joy_mean,fear_mean\nk1,6.5,2\n"), {"k1": ""})
     assert save_norms(draft, reading.norms, by="a test") == 2
     assert dict(Norm.objects.filter(item__key="k1").values_list("dimension", "mean")) == {"joy": 6.5, "fear": 2.0}
 
 
 def test_norms_for_other_keys_are_refused(draft):
-    reading = read_norms(upload("key,joy_mean\nzz,6.5\n"), {"zz": ""})
+    reading = read_norms(build_upload("key,joy_mean\nzz,6.5\n"), {"zz": ""})
     with pytest.raises(CurationError, match="zz"):
         save_norms(draft, reading.norms, by="a test")
 

@@ -9,13 +9,13 @@ from runs_app.batches.batch_admission import admit_batches
 from runs_app.engine.leases import renew_worker_leases, sweep_expired
 from runs_app.models import Experiment, ProviderBatch, Run, Trial
 from tests import factories
-from tests.factories.engine import admit, answering, drain, register_worker
+from tests.factories.engine import admit, build_provider, drain, register_worker
 
 LEASE = "experiment_lease_s_in_range"
 
 
 @contextmanager
-def without_constraint(table, name):
+def drop_constraint(table, name):
     """Drop this constraint of the table; restore and validate it at the end."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = %s", [name])
@@ -31,7 +31,7 @@ def without_constraint(table, name):
 
 @pytest.fixture
 def lease_unchecked(transactional_db):
-    with without_constraint("runs_app_experiment", LEASE):
+    with drop_constraint("runs_app_experiment", LEASE):
         yield
 
 
@@ -44,24 +44,24 @@ def broken(run):
     return other
 
 
-def sql(statement, *parameters):
+def execute_sql(statement, *parameters):
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")  # Skip triggers that freeze rows.
         cursor.execute(statement, parameters)
 
 
 def poison_lease(run):
-    sql("UPDATE runs_app_experiment SET lease_s = 1e300 WHERE id = %s", run.experiment_id)
+    execute_sql("UPDATE runs_app_experiment SET lease_s = 1e300 WHERE id = %s", run.experiment_id)
 
 
 def poison_counter(run):
     """No constraint can check this: the sum is too large only once something is added."""
-    sql("UPDATE runs_app_experiment SET reserved_usd = 99999999.9 WHERE id = %s", run.experiment_id)
-    sql("UPDATE runs_app_run SET reserve_usd = 1 WHERE id = %s", run.pk)
+    execute_sql("UPDATE runs_app_experiment SET reserved_usd = 99999999.9 WHERE id = %s", run.experiment_id)
+    execute_sql("UPDATE runs_app_run SET reserve_usd = 1 WHERE id = %s", run.pk)
 
 
 def poison_content(run):
-    sql("UPDATE runs_app_condition SET content = '{}' WHERE id = %s", run.condition_id)
+    execute_sql("UPDATE runs_app_condition SET content = '{}' WHERE id = %s", run.condition_id)
 
 
 def is_stopped_alone(broken, run, *words):
@@ -78,19 +78,19 @@ def is_stopped_alone(broken, run, *words):
 
 def test_a_run_with_an_impossible_lease_duration_stops_alone(lease_unchecked, run, broken):
     poison_lease(broken)
-    drain(answering())
+    drain(build_provider())
     assert is_stopped_alone(broken, run, "Its trials could not be claimed", "interval out of range", "resume")
 
 
 def test_a_run_with_an_overflowing_counter_stops_alone(run, broken):
     poison_counter(broken)
-    drain(answering())
+    drain(build_provider())
     assert is_stopped_alone(broken, run, "Its trials could not be claimed", "overflow")
 
 
 def test_a_run_with_an_unreadable_design_stops_alone_and_its_claims_are_released(run, broken):
     poison_content(broken)
-    drain(answering())
+    drain(build_provider())
     assert is_stopped_alone(broken, run, "Its requests could not be prepared")
     assert set(broken.trials.values_list("status", "attempts")) == {("pending", 0)}
 
@@ -101,7 +101,7 @@ def test_each_of_several_broken_runs_stops_with_its_own_reason(lease_unchecked, 
     factories.plan_trials(third_run)
     poison_lease(broken)
     poison_counter(third_run)
-    drain(answering())
+    drain(build_provider())
     assert is_stopped_alone(broken, run, "interval out of range")
     assert is_stopped_alone(third_run, run, "overflow")
 
@@ -110,10 +110,10 @@ def test_a_corrected_run_continues_when_resumed(lease_unchecked, run, broken):
     from runs_app import run_control
 
     poison_lease(broken)
-    drain(answering())
+    drain(build_provider())
     Experiment.objects.filter(pk=broken.experiment_id).update(lease_s=60)
     assert run_control.resume(Run.objects.filter(pk=broken.pk), by="test") == [broken.pk]
-    drain(answering())
+    drain(build_provider())
     broken.refresh_from_db()
     assert (broken.status, broken.n_done) == ("done", 6)
 

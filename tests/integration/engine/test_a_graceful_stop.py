@@ -7,7 +7,7 @@ from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import reply
+from tests.factories.engine import build_reply
 
 
 def drain_and_stop(call, grace_s):
@@ -48,7 +48,7 @@ def test_hung_calls_are_released_without_an_attempt_and_keep_their_reservation(r
 def test_answers_within_the_grace_period_are_recorded(run):
     async def slow(request):
         await asyncio.sleep(0.15)
-        return reply()
+        return build_reply()
 
     drain_and_stop(slow, grace_s=30)
     assert run.trials.filter(status="done").count() == 3

@@ -17,7 +17,7 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, Experiment, Point, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.engine import drain, reply
+from tests.factories.engine import build_reply, drain
 from tests.integration.engine.test_lock_waits import run_in_another_session
 
 ADAPTIVE = {"by": "category", "scorer": "exact_match", "round": 8, "max": 40, "targetci": 0.2}
@@ -59,7 +59,7 @@ def answer_by_rule(right, **fields):
 
     async def call(request):
         question = request.messages[-1]["content"]
-        return reply("right" if right(question) else "wrong", cost_usd=Decimal("0.001"), **fields)
+        return build_reply("right" if right(question) else "wrong", cost_usd=Decimal("0.001"), **fields)
 
     return call
 
@@ -68,7 +68,7 @@ def is_even(question):
     return int(question.split()[-1]) % 2 == 0
 
 
-def easy_is_right(question):
+def is_answered_right(question):
     return question.startswith("easy") or is_even(question)
 
 
@@ -86,7 +86,7 @@ def answer_a_round_and_crash():
         patch.setattr(adaptive_rounds.RoundScheduler, "decide_if_due", lambda scheduler: 0)
         patch.setattr(adaptive_rounds.RoundScheduler, "decide_now", crash)
         with pytest.raises(Crash):
-            drain(answer_by_rule(easy_is_right))
+            drain(answer_by_rule(is_answered_right))
 
 
 def get_points(run):
@@ -109,7 +109,7 @@ def test_a_launch_plans_only_the_first_round_of_each_point(experiment):
 
 def test_a_decided_point_stops_and_the_other_continues(experiment):
     run = launch(experiment)
-    drain(answer_by_rule(easy_is_right))
+    drain(answer_by_rule(is_answered_right))
 
     easy, hard = get_points(run).values()
     # Eight of eight right is known to within .162; half right takes 24 cases to be known to within .2 (.186).
@@ -125,7 +125,7 @@ def test_a_decided_point_stops_and_the_other_continues(experiment):
 
 def test_unplanned_cases_are_neither_spent_nor_reserved(experiment):
     run = launch(experiment)
-    drain(answer_by_rule(easy_is_right))
+    drain(answer_by_rule(is_answered_right))
 
     experiment.refresh_from_db()
     n_planned = sum(point.n_planned for point in run.points.all())
@@ -222,7 +222,7 @@ def test_blank_answers_count_as_cases_only_if_they_are_graded(transactional_db, 
     run = launch(experiment)
 
     async def answer_half_blank(request):
-        return reply("right" if is_even(request.messages[-1]["content"]) else "")
+        return build_reply("right" if is_even(request.messages[-1]["content"]) else "")
 
     drain(answer_half_blank)
     point = run.points.get()
@@ -272,7 +272,7 @@ def test_a_decision_that_fails_before_it_is_written_changes_nothing(experiment, 
     assert run.trials.count() == 16
 
     monkeypatch.setattr(adaptive_rounds, "finish_runs", whole)
-    drain(answer_by_rule(easy_is_right))
+    drain(answer_by_rule(is_answered_right))
     assert set(run.points.values_list("status", flat=True)) == {"enough"}
     assert find_differences() == []
 
@@ -322,7 +322,7 @@ def test_a_paused_run_decides_when_it_is_resumed(experiment):
     run_control.pause(Run.objects.all(), by=experiment.owner)
     assert decisions.decide_due() == 0
     run_control.resume(Run.objects.all(), by=experiment.owner)
-    drain(answer_by_rule(easy_is_right))
+    drain(answer_by_rule(is_answered_right))
     run.refresh_from_db()
     assert run.status == "done"
 
@@ -361,18 +361,18 @@ def test_failed_trials_count_towards_the_maximum_and_their_retry_decides_again(t
 
 def test_an_experiment_is_deleted_with_its_points(experiment):
     launch(experiment)
-    drain(answer_by_rule(easy_is_right))
+    drain(answer_by_rule(is_answered_right))
     deletion.delete(experiment, by=experiment.owner)
     assert not Point.objects.exists()
 
 
 def test_trials_of_a_pilot_are_not_repeated(experiment):
     launch(experiment, pilot=20)
-    drain(answer_by_rule(easy_is_right))
+    drain(answer_by_rule(is_answered_right))
     run = launch(experiment)
     planned = Trial.objects.filter(status="pending").count()
     assert 0 < planned < 16
-    drain(answer_by_rule(easy_is_right))
+    drain(answer_by_rule(is_answered_right))
     run.refresh_from_db()
     assert run.status == "done"
     assert run.points.filter(status="open").count() == 0

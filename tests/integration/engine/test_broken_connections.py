@@ -14,7 +14,15 @@ from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import admit, answering, drain, expire_leases, register_worker, reply, result_of_text
+from tests.factories.engine import (
+    admit,
+    build_provider,
+    build_reply,
+    build_text_result,
+    drain,
+    expire_leases,
+    register_worker,
+)
 
 
 def fail_first_call(monkeypatch, owner, name, error):
@@ -35,7 +43,7 @@ def fail_first_call(monkeypatch, owner, name, error):
 def test_claims_lost_with_a_broken_connection_are_released_without_an_attempt(run, monkeypatch, error):
     monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
     fail_first_call(monkeypatch, DesignCache, "fetch", error)
-    drain(answering(), concurrency=4)
+    drain(build_provider(), concurrency=4)
     assert set(run.trials.values_list("status", "attempts")) == {("done", 1)}
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
     assert find_differences() == []
@@ -48,7 +56,7 @@ def test_calls_in_flight_survive_a_broken_connection(run, monkeypatch):
 
     async def call(request):
         received.append(request)
-        return reply()
+        return build_reply()
 
     drain(call)
     assert len(received) == 6
@@ -60,7 +68,7 @@ def test_an_answer_that_the_database_refuses_fails_only_its_own_trial(run):
 
     async def call(request):
         received.append(request)
-        return reply(output_tokens=2**40 if len(received) == 2 else 5)
+        return build_reply(output_tokens=2**40 if len(received) == 2 else 5)
 
     drain(call)
     assert set(run.trials.filter(status="failed").values_list("error_class", flat=True)) == {"internal_error"}
@@ -73,7 +81,7 @@ def test_long_answers_are_written_in_several_statements(run, monkeypatch):
     monkeypatch.setattr(recorder, "MAX_BATCH_CHARS", 100)
     portions = fail_first_call(monkeypatch, worker_cycle, "write_trials", OperationalError("gone"))
     monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
-    drain(answering("x" * 90))
+    drain(build_provider("x" * 90))
     assert max(len(results) for results, _ in portions) == 1
     assert run.trials.filter(status="done", raw_response="x" * 90).count() == 6
 
@@ -85,7 +93,7 @@ def test_a_late_answer_to_a_deleted_experiment_does_not_stop_the_drain(run, capl
     sweep_expired()
     run_control.pause(Run.objects.all(), by="test")
     deletion.delete(Experiment.objects.get(), by="test")
-    assert record_results([result_of_text(claim) for claim in claims], holder) == 0
+    assert record_results([build_text_result(claim) for claim in claims], holder) == 0
     assert "2 answers arrived after their experiment was deleted" in caplog.text
 
 
@@ -99,7 +107,7 @@ def test_a_request_that_cannot_be_built_fails_only_its_own_trial(run, monkeypatc
         return real(design, question, sample_idx)
 
     monkeypatch.setattr(requests, "prepare_request", ask)
-    drain(answering())
+    drain(build_provider())
     run.refresh_from_db()
     assert (run.n_done, run.n_failed) == (4, 2)
     assert set(Attempt.objects.filter(outcome="transient").values_list("cost_usd", flat=True)) == {0}
@@ -114,7 +122,7 @@ def test_the_heartbeat_continues_after_an_error(run, monkeypatch):
         async with asyncio.timeout(60):
             while len(beats) < 3:
                 await asyncio.sleep(0.01)
-        return reply()
+        return build_reply()
 
     assert drain(call) == 6
     assert len(beats) > 2

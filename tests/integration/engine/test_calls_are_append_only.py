@@ -27,7 +27,7 @@ def count_rows():
 
 
 @pytest.fixture
-def asked():
+def experiment():
     """An experiment with one run of three done trials, each with its call, and a change in its history."""
     created = factories.make_experiment()
     (run,) = factories.make_runs(created, status="done")
@@ -58,7 +58,7 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize(("statement", "reason"), STATEMENTS)
-def test_bare_sql_is_refused_with_a_reason(asked, statement, reason):
+def test_bare_sql_is_refused_with_a_reason(experiment, statement, reason):
     before = count_rows()
     assert reason in execute_refused(statement)
     assert count_rows() == before
@@ -77,7 +77,7 @@ def test_pending_trials_can_be_deleted():
     assert run.trials.all().delete()[0] == 3
 
 
-def test_a_late_answer_completes_only_its_own_lost_call(asked):
+def test_a_late_answer_completes_only_its_own_lost_call(experiment):
     trial = Trial.objects.first()
     lost_attempt = factories.make_attempt(trial, outcome="lost", cost_usd=None)
     update = f"UPDATE runs_app_attempt SET outcome = 'late', trial_id = {trial.pk + 1} WHERE id = {lost_attempt.pk}"
@@ -86,8 +86,8 @@ def test_a_late_answer_completes_only_its_own_lost_call(asked):
     assert "never changes" in execute_refused(f"UPDATE runs_app_attempt SET cost_usd = 0 WHERE id = {lost_attempt.pk}")
 
 
-def test_a_finished_preflight_cannot_change_and_is_deleted_only_with_its_experiment(asked):
-    preflight = factories.make_preflight(factories.make_model(), experiment=asked)
+def test_a_finished_preflight_cannot_change_and_is_deleted_only_with_its_experiment(experiment):
+    preflight = factories.make_preflight(factories.make_model(), experiment=experiment)
     factories.make_preflight(factories.make_model())
     for change in (
         "status = 'waiting'",
@@ -100,7 +100,7 @@ def test_a_finished_preflight_cannot_change_and_is_deleted_only_with_its_experim
         assert "never changes" in execute_refused(f"UPDATE runs_app_preflight SET {change} WHERE id = {preflight.pk}")
     assert "goes only with its experiment" in execute_refused("DELETE FROM runs_app_preflight")
     assert "experiment delete NAME" in execute_refused("TRUNCATE runs_app_preflight")
-    deletion.delete(asked, by="owner", reason="no longer needed")
+    deletion.delete(experiment, by="owner", reason="no longer needed")
     assert Preflight.objects.get().experiment is None
 
 
@@ -127,12 +127,12 @@ def test_a_preflight_without_a_call_can_be_deleted():
     assert Preflight.objects.all().delete()[0] == 1
 
 
-def test_deleting_an_experiment_deletes_exactly_its_own_rows(asked):
-    other = factories.make_experiment("other", dataset=asked.dataset)
+def test_deleting_an_experiment_deletes_exactly_its_own_rows(experiment):
+    other = factories.make_experiment("other", dataset=experiment.dataset)
     (run,) = factories.make_runs(other, status="done")
     for trial in factories.plan_trials(run, answer=lambda *_: "four"):
         factories.make_attempt(trial, cost_usd=Decimal("0.001"))
-    deletion.delete(asked, by="owner", reason="no longer needed")
+    deletion.delete(experiment, by="owner", reason="no longer needed")
     assert set(Trial.objects.values_list("run__experiment", flat=True)) == {other.pk}
     assert Attempt.objects.count() == 3
     assert StatusChange.objects.filter(to_value="done").exists()
@@ -140,34 +140,34 @@ def test_deleting_an_experiment_deletes_exactly_its_own_rows(asked):
     assert "still has attempts" in execute_refused("DELETE FROM runs_app_trial")
 
 
-def test_permission_to_delete_an_experiment_does_not_extend_to_others(asked):
-    other = factories.make_experiment("other", dataset=asked.dataset)
+def test_permission_to_delete_an_experiment_does_not_extend_to_others(experiment):
+    other = factories.make_experiment("other", dataset=experiment.dataset)
     with deletion.permit_deletion(other):
         assert "experiment delete NAME" in execute_refused("DELETE FROM runs_app_attempt")
-    with deletion.permit_deletion(asked):
+    with deletion.permit_deletion(experiment):
         Attempt.objects.all().delete()
         Trial.objects.all().delete()
     assert not Trial.objects.exists()
 
 
-def test_permission_to_delete_ends_with_its_block(asked):
-    with deletion.permit_deletion(asked):
+def test_permission_to_delete_ends_with_its_block(experiment):
+    with deletion.permit_deletion(experiment):
         pass
     assert "experiment delete NAME" in execute_refused("DELETE FROM runs_app_attempt")
 
 
-def test_history_survives_the_deletion_of_its_author(asked):
+def test_history_survives_the_deletion_of_its_author(experiment):
     someone = factories.make_user("someone")
-    record_changes([(asked, "", "created")], by=someone, reason="")
+    record_changes([(experiment, "", "created")], by=someone, reason="")
     someone.delete()
     change = StatusChange.objects.get(to_value="created")
     assert (change.by, change.actor) == (None, "someone")
 
 
-def test_deleting_a_run_keeps_its_cost(asked):
-    deletion.delete_run(asked.runs.get(), by="owner", reason="asked by mistake")
+def test_deleting_a_run_keeps_its_cost(experiment):
+    deletion.delete_run(experiment.runs.get(), by="owner", reason="asked by mistake")
     assert not Trial.objects.exists()
     for statement in ("UPDATE runs_app_deletedrun SET spent_usd = 0", "DELETE FROM runs_app_deletedrun"):
         assert "what a deleted run cost" in execute_refused(statement)
-    deletion.delete(asked, by="owner", reason="no longer needed")
+    deletion.delete(experiment, by="owner", reason="no longer needed")
     assert not DeletedRun.objects.exists()

@@ -11,9 +11,9 @@ from runs_app.engine.recorder import record_results
 from runs_app.models import Attempt, DeletedRun, Experiment, LedgerEntry, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.call_outcomes import CEILING, result_of_outcome
-from tests.factories.engine import admit, answering, drain, expire_leases, register_worker
-from tests.factories.tampering import without_triggers
+from tests.factories.call_outcomes import CEILING, build_outcome_result
+from tests.factories.engine import admit, build_provider, drain, expire_leases, register_worker
+from tests.factories.tampering import disable_triggers
 
 PAID = Decimal("0.01")
 
@@ -30,7 +30,7 @@ def second_run(run):
 
 
 def test_deleting_a_run_deletes_its_rows_and_keeps_its_cost(run, second_run):
-    drain(answering(cost_usd=PAID))
+    drain(build_provider(cost_usd=PAID))
     before = Experiment.objects.get()
     deletion.delete_run(run, by="owner", reason="a wrong model")
     assert not Run.objects.filter(pk=run.pk).exists()
@@ -67,9 +67,9 @@ def test_deleting_a_run_keeps_reservations_for_calls_of_unknown_cost(run):
 
 
 def test_reconcile_finds_money_of_a_deleted_run_that_was_changed(run):
-    drain(answering(cost_usd=PAID))
+    drain(build_provider(cost_usd=PAID))
     deletion.delete_run(run, by="owner", reason="a try")
-    with without_triggers():
+    with disable_triggers():
         DeletedRun.objects.update(spent_usd=0)
     (difference,) = find_differences()
     assert difference.counter == "spent_usd"
@@ -83,14 +83,14 @@ def test_an_active_run_or_a_run_with_calls_in_flight_cannot_be_deleted(run):
     run_control.pause(Run.objects.all(), by="test")
     with pytest.raises(TransitionError, match="in flight"):
         deletion.delete_run(run, by="test")
-    record_results([result_of_outcome(claim, ("answer", None)) for claim in claims], holder)
+    record_results([build_outcome_result(claim, ("answer", None)) for claim in claims], holder)
     deletion.delete_run(run, by="test", reason="over")
     assert not Trial.objects.exists()
     assert find_differences() == []
 
 
 def test_a_run_cannot_be_deleted_before_the_judge_runs_that_grade_it(run, second_run):
-    drain(answering(cost_usd=PAID))
+    drain(build_provider(cost_usd=PAID))
     item = run.experiment.dataset.items.first()
     Trial.objects.create(run=second_run, item=item, sample_idx=7, subject=run.trials.first(), status="cancelled")
     with pytest.raises(TransitionError, match=f"run {second_run.pk} has verdicts on answers"):
@@ -99,7 +99,7 @@ def test_a_run_cannot_be_deleted_before_the_judge_runs_that_grade_it(run, second
 
 
 def test_the_next_launch_plans_a_deleted_run_again(run):
-    drain(answering(cost_usd=PAID))
+    drain(build_provider(cost_usd=PAID))
     deletion.delete_run(run, by="test", reason="again")
     report = run_control.launch(Experiment.objects.get(), by="test")
     assert (report.is_new, report.trials_added) == (True, 6)
@@ -107,7 +107,7 @@ def test_the_next_launch_plans_a_deleted_run_again(run):
 
 
 def test_the_command_deletes_only_runs_of_the_named_experiment(run, capsys):
-    drain(answering(cost_usd=PAID))
+    drain(build_provider(cost_usd=PAID))
     name = run.experiment.slug
     call_command("experiment", "delete-run", name, run.pk, reason="a try", yes=True)
     assert f"run {run.pk} of {name} is deleted" in capsys.readouterr().out
@@ -117,7 +117,7 @@ def test_the_command_deletes_only_runs_of_the_named_experiment(run, capsys):
 
 
 def test_the_page_lists_the_rows_before_a_deletion(run):
-    drain(answering(cost_usd=PAID))
+    drain(build_provider(cost_usd=PAID))
     run.refresh_from_db()
     description = deletion.describe_run_deletion(run)
     assert "This permanently deletes its 6 trials with 6 attempts, answers and grades." in description

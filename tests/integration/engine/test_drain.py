@@ -13,12 +13,12 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Experiment, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.engine import answering, drain, reply
-from tests.factories.tampering import deleting_anything
+from tests.factories.engine import build_provider, build_reply, drain
+from tests.factories.tampering import allow_deletions
 
 
 def test_every_trial_is_answered_once_with_one_attempt(run):
-    assert drain(answering("four", cost_usd=Decimal("0.00002"))) == 6
+    assert drain(build_provider("four", cost_usd=Decimal("0.00002"))) == 6
 
     assert set(run.trials.values_list("status", "answer", "attempts")) == {("done", "four", 1)}
     assert Attempt.objects.filter(run=run, outcome="ok").count() == 6
@@ -33,7 +33,7 @@ def test_trials_start_in_order_of_repetition_and_item(run):
 
     async def call(request):
         requests.append(request.messages[-1]["content"])
-        return reply()
+        return build_reply()
 
     drain(call, concurrency=1)
     items = list(run.experiment.dataset.items.order_by("pk").values_list("input", flat=True))
@@ -50,7 +50,7 @@ def test_concurrency_never_exceeds_the_limit_of_the_endpoint(run):
         peak = max(peak, n_in_flight)
         await asyncio.sleep(0.01)
         n_in_flight -= 1
-        return reply()
+        return build_reply()
 
     drain(call)
     assert peak == 2
@@ -67,7 +67,7 @@ def test_concurrency_never_exceeds_the_limit_of_the_run(run):
         peak = max(peak, n_in_flight)
         await asyncio.sleep(0.005)
         n_in_flight -= 1
-        return reply()
+        return build_reply()
 
     drain(call)
     assert peak == 1
@@ -116,7 +116,7 @@ def test_an_overloaded_endpoint_releases_trials_without_counting_the_attempt(run
         calls += 1
         if calls <= 3:
             raise CallFailure(ErrorClass.RATE_LIMITED, "slow down", http_status=429, retry_after_s=0.05)
-        return reply()
+        return build_reply()
 
     drain(call)
     assert set(run.trials.values_list("status", "attempts")) == {("done", 1)}
@@ -127,7 +127,7 @@ def test_an_overloaded_endpoint_releases_trials_without_counting_the_attempt(run
 async def refuse_schemas(request):
     if request.response_format:
         raise CallFailure(ErrorClass.RESPONSE_FORMAT_UNSUPPORTED, "no schemas here", http_status=400)
-    return reply('{"rating": 6}')
+    return build_reply('{"rating": 6}')
 
 
 @pytest.mark.parametrize("items", [3, 30])
@@ -163,7 +163,7 @@ def test_a_run_whose_calls_fail_permanently_stops_with_a_reason(transactional_db
 
 
 def test_an_answer_with_nul_and_a_lone_surrogate_is_stored_as_readable_text(run):
-    drain(answering("a\x00b \ud83d c \\u0000"))
+    drain(build_provider("a\x00b \ud83d c \\u0000"))
     assert set(run.trials.values_list("raw_response", flat=True)) == {"a\ufffdb ? c \\u0000"}
 
 
@@ -172,7 +172,7 @@ def test_a_prompt_that_cannot_be_rendered_fails_its_trial_and_names_the_variable
     experiment = factories.make_experiment("unrenderable", prompts=[prompt])
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run)
-    drain(answering())
+    drain(build_provider())
     assert set(run.trials.values_list("status", "error_class")) == {("failed", "unrenderable")}
     assert "meta.missing" in run.trials.first().error
 
@@ -183,7 +183,7 @@ def test_a_request_that_is_too_long_fails_its_trial_and_names_prompt_item_and_li
     prompt = factories.make_prompt("echo", user="{{input}}" * 50)
     (run,) = factories.make_runs(factories.make_experiment("long", prompts=[prompt]))
     factories.plan_trials(run)
-    drain(answering())
+    drain(build_provider())
     assert set(run.trials.values_list("status", "error_class")) == {("failed", "unrenderable")}
     trial = run.trials.select_related("item").first()
     assert trial.error.startswith(f"prompt echo, item {trial.item.key}: the request would have")
@@ -193,7 +193,7 @@ def test_a_request_that_is_too_long_fails_its_trial_and_names_prompt_item_and_li
 def test_done_trials_cannot_be_changed_even_by_sql(run):
     from django.db import IntegrityError
 
-    drain(answering())
+    drain(build_provider())
     with pytest.raises(IntegrityError, match="never changes"):
         Trial.objects.update(answer="something else")
 
@@ -201,11 +201,11 @@ def test_done_trials_cannot_be_changed_even_by_sql(run):
 def test_a_trial_with_attempts_cannot_be_deleted_even_by_sql(run):
     from django.db import IntegrityError
 
-    drain(answering())
+    drain(build_provider())
     with pytest.raises(IntegrityError, match="still has attempts"):
         Trial.objects.filter(run=run)._raw_delete("default")
     assert run.trials.count() == run.attempt_rows.count() == 6
-    with deleting_anything():
+    with allow_deletions():
         run.trials.all().delete()
     assert not run.attempt_rows.exists()
 
@@ -216,7 +216,7 @@ def test_an_internal_error_fails_only_its_own_trial(run, monkeypatch):
     async def call(request):
         if "0 plus" in request.messages[-1]["content"]:
             raise KeyError("a bug")
-        return reply()
+        return build_reply()
 
     drain(call)
     run.refresh_from_db()

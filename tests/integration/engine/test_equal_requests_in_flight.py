@@ -15,7 +15,7 @@ from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, CachedAnswer, Experiment, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import reply
+from tests.factories.engine import build_reply
 from tests.integration.engine.test_the_response_cache import make_cached_experiment
 
 TRIALS = 6  # Of each experiment.
@@ -46,7 +46,7 @@ class Provider:
         await asyncio.sleep(0.2)  # Meanwhile, trials with equal requests check the cache and wait.
         if failure:
             raise failure
-        return reply("four", cost_usd=Decimal("0.01"))
+        return build_reply("four", cost_usd=Decimal("0.01"))
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.models import Endpoint, Experiment, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.engine import admit, drain, reply
+from tests.factories.engine import admit, build_reply, drain
 
 
 def make_shared_experiment(slug, models, **fields):
@@ -99,7 +99,7 @@ def test_a_hanging_endpoint_does_not_take_another_endpoints_share_of_the_drain(t
                 await answered.wait()
             elif await asyncio.to_thread(is_nearly_done, "answering"):
                 answered.set()
-            return reply()
+            return build_reply()
         finally:
             active_calls[request.model] -= 1
 

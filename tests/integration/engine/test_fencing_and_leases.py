@@ -6,7 +6,7 @@ from runs_app.engine.leases import renew_leases, sweep_expired
 from runs_app.engine.recorder import record_results
 from runs_app.models import Attempt, Endpoint, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import admit, answering, drain, expire_leases, register_worker, result_of_text
+from tests.factories.engine import admit, build_provider, build_text_result, drain, expire_leases, register_worker
 
 
 def test_two_workers_never_claim_the_same_trial(run):
@@ -49,8 +49,8 @@ def test_a_late_result_is_recorded_with_its_cost_but_changes_no_trial(run):
     claims = admit(holder, 1)
     expire_leases()
     sweep_expired()
-    drain(answering("in time"))
-    assert record_results([result_of_text(claims[0])], holder) == 0
+    drain(build_provider("in time"))
+    assert record_results([build_text_result(claims[0])], holder) == 0
 
     trial = Trial.objects.get(pk=claims[0].trial_id)
     assert (trial.status, trial.answer) == ("done", "in time")
@@ -63,7 +63,7 @@ def test_a_late_result_is_recorded_with_its_cost_but_changes_no_trial(run):
 
 def test_recording_the_same_results_again_changes_nothing(run):
     holder = register_worker()
-    results = [result_of_text(claim, "once") for claim in admit(holder, 2)]
+    results = [build_text_result(claim, "once") for claim in admit(holder, 2)]
     assert record_results(results, holder) == 2
     assert record_results(results, holder) == 0
     assert Attempt.objects.count() == 2
@@ -90,7 +90,7 @@ def test_a_lost_claim_and_a_new_claim_of_the_same_trial_can_be_recorded_together
     sweep_expired()
     Run.objects.update(max_concurrency=6)
     new_claim = next(claim for claim in admit(holder, 6) if claim.trial_id == lost_claim.trial_id)
-    assert record_results([result_of_text(lost_claim, "late"), result_of_text(new_claim, "in time")], holder) == 1
+    assert record_results([build_text_result(lost_claim, "late"), build_text_result(new_claim, "in time")], holder) == 1
 
     assert Trial.objects.get(pk=lost_claim.trial_id).answer == "in time"
     outcomes = Attempt.objects.filter(trial=lost_claim.trial_id).values_list("token", "outcome")

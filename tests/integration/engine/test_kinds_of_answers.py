@@ -12,7 +12,7 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, LedgerEntry, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.engine import answering, drain, reply
+from tests.factories.engine import build_provider, build_reply, drain
 
 KINDS = ("empty", "truncated", "refused", "unparsed")
 
@@ -35,11 +35,11 @@ def answer_in_turn(*replies):
 def test_each_kind_of_answer_is_counted_and_an_answer_can_have_several_kinds(run):
     drain(
         answer_in_turn(
-            reply(""),
-            reply("so far", finish_reason="length"),
-            reply("I would rather not.", refused=True),
-            reply(" \n\t", finish_reason="length"),
-            reply("fine"),
+            build_reply(""),
+            build_reply("so far", finish_reason="length"),
+            build_reply("I would rather not.", refused=True),
+            build_reply(" \n\t", finish_reason="length"),
+            build_reply("fine"),
         )
     )
     assert count_kinds(run) == {"empty": 2, "truncated": 2, "refused": 1}
@@ -58,13 +58,13 @@ def test_an_unreadable_rating_is_counted(transactional_db):
     )
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run)
-    drain(answer_in_turn(reply("no idea"), reply('{"rating": 3}')))
+    drain(answer_in_turn(build_reply("no idea"), build_reply('{"rating": 3}')))
     assert count_kinds(run) == {"unparsed": 1}
     assert find_differences() == []
 
 
 def test_kinds_of_cached_answers_are_counted(run, experiment):
-    drain(answering(""))
+    drain(build_provider(""))
     repeated = factories.make_experiment(
         "again",
         dataset=experiment.dataset,
@@ -75,7 +75,7 @@ def test_kinds_of_cached_answers_are_counted(run, experiment):
     )
     (second,) = factories.make_runs(repeated)
     factories.plan_trials(second)
-    drain(answering("never asked"))
+    drain(build_provider("never asked"))
     assert count_kinds(second) == {"empty": 6}
     assert find_differences() == []
 
@@ -84,7 +84,7 @@ def test_kinds_of_cached_answers_are_counted(run, experiment):
 
 
 def test_by_default_a_blank_answer_is_kept(run):
-    assert drain(answering("")) == 6
+    assert drain(build_provider("")) == 6
     assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
 
 
@@ -93,7 +93,7 @@ def test_blank_answers_can_be_rerun_until_an_answer_has_text(run):
     run.trials.exclude(pk=run.trials.first().pk).delete()
     factories.refresh_counters(run)
     Trial.objects.update(not_before=None)
-    drain(answer_in_turn(reply(" ", cost_usd=None), reply("at last")), until_idle=True)
+    drain(answer_in_turn(build_reply(" ", cost_usd=None), build_reply("at last")), until_idle=True)
     trial = Trial.objects.get()
     assert (trial.status, trial.answer, trial.attempts, trial.error_class) == ("done", "at last", 2, "")
     first, second = Attempt.objects.order_by("pk")
@@ -112,7 +112,7 @@ def test_blank_answers_can_be_rerun_until_an_answer_has_text(run):
 
 def test_the_last_blank_answer_is_kept_after_the_last_attempt(run):
     Experiment.objects.update(on_empty="rerun", max_attempts=1)
-    drain(answering(""))
+    drain(build_provider(""))
     assert set(Trial.objects.values_list("status", "answer", "error_class")) == {("done", "", "")}
     assert count_kinds(run) == {"empty": 6}
     assert find_differences() == []
@@ -120,12 +120,12 @@ def test_the_last_blank_answer_is_kept_after_the_last_attempt(run):
 
 def test_a_refusal_is_not_rerun_as_a_blank_answer(run):
     Experiment.objects.update(on_empty="rerun")
-    drain(answering("", refused=True))
+    drain(build_provider("", refused=True))
     assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
 
 
 def test_a_cached_blank_answer_is_not_used_if_blanks_are_rerun(run, experiment):
-    drain(answering(""))
+    drain(build_provider(""))
     repeated = factories.make_experiment(
         "again",
         dataset=experiment.dataset,
@@ -137,14 +137,14 @@ def test_a_cached_blank_answer_is_not_used_if_blanks_are_rerun(run, experiment):
     )
     (second,) = factories.make_runs(repeated)
     factories.plan_trials(second)
-    drain(answering("this time"))
+    drain(build_provider("this time"))
     assert set(second.trials.values_list("answer", "from_cache")) == {("this time", False)}
 
 
 @pytest.mark.parametrize(("on_empty", "graded"), [("keep", 6), ("skip", 4)])
 def test_blank_answers_can_be_excluded_from_grading(run, experiment, on_empty, graded):
     Experiment.objects.update(on_empty=on_empty)
-    drain(answer_in_turn(reply(""), reply(" "), reply("0")))
+    drain(answer_in_turn(build_reply(""), build_reply(" "), build_reply("0")))
     experiment.refresh_from_db()
     (report,) = grade(experiment, scorers=["exact_match"], by="a curator")
     assert (report.graded, report.graded_before) == (graded, 0)
@@ -186,7 +186,10 @@ def test_each_retry_uses_the_next_route_of_the_endpoint(router, run):
 # --- unreadable ratings
 
 
-UNREADABLE, RATED = reply("no idea", cost_usd=Decimal("0.25")), reply('{"rating": 3}', cost_usd=Decimal("0.5"))
+UNREADABLE, RATED = (
+    build_reply("no idea", cost_usd=Decimal("0.25")),
+    build_reply('{"rating": 3}', cost_usd=Decimal("0.5")),
+)
 
 
 @pytest.fixture
@@ -208,14 +211,14 @@ def rated(transactional_db):
 
 def make_equal_run(run, slug, **fields):
     """Create a run of another experiment with equal requests."""
-    former = run.experiment
+    previous = run.experiment
     experiment = factories.make_experiment(
         slug,
-        dataset=former.dataset,
-        models=list(former.language_models.all()),
-        prompts=list(former.prompts.all()),
-        samplers=list(former.samplers.all()),
-        dimensions=list(former.dimensions.all()),
+        dataset=previous.dataset,
+        models=list(previous.language_models.all()),
+        prompts=list(previous.prompts.all()),
+        samplers=list(previous.samplers.all()),
+        dimensions=list(previous.dimensions.all()),
         **{"max_usd": None, **fields},
     )
     (other,) = factories.make_runs(experiment)
@@ -264,7 +267,7 @@ def test_a_cached_unreadable_answer_is_used_only_if_unreadable_answers_are_kept(
     Experiment.objects.update(max_attempts=1)
     drain(answer_in_turn(UNREADABLE))
     keeping = make_equal_run(rated, "kept")
-    drain(answering("never asked"))
+    drain(build_provider("never asked"))
     assert keeping.trials.values_list("answer", "from_cache").get() == ("no idea", True)
     repeated = make_equal_run(rated, "again", on_unreadable="rerun")
     drain(answer_in_turn(RATED))

@@ -13,7 +13,7 @@ from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import admit, expire_leases, register_worker, reply
+from tests.factories.engine import admit, build_reply, expire_leases, register_worker
 
 LEASE_S = 3.0  # The renewing thread must get a processor within half of it.
 DEADLINE_S = 40
@@ -82,7 +82,7 @@ def test_a_drain_keeps_its_claims_while_its_event_loop_is_blocked_longer_than_a_
 
     async def block_loop(request):
         stall.block()
-        return reply()
+        return build_reply()
 
     thread = start_drain(block_loop, WorkerRegistration())
     assert stall.began.wait(DEADLINE_S)
@@ -108,7 +108,7 @@ def test_a_drain_keeps_its_claims_while_its_database_thread_is_busy_longer_than_
         awaited = stall.began if len(requests) % 2 else stall.over
         while not awaited.is_set():
             await asyncio.sleep(0.05)
-        return reply()
+        return build_reply()
 
     thread = start_drain(answer_during_or_after_stall, SlowBeat(stall))
     assert stall.began.wait(DEADLINE_S)
@@ -127,10 +127,10 @@ def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing
 
     async def hang(request):
         stall.block()
-        return reply("late")
+        return build_reply("late")
 
     async def answer(request):
-        return reply("in time")
+        return build_reply("in time")
 
     thread = start_drain(hang, WorkerRegistration())
     assert stall.began.wait(DEADLINE_S)

@@ -15,7 +15,7 @@ from runs_app.llm.local_servers import evict
 from runs_app.models import Endpoint, Experiment, LanguageModel, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator import SimulatorConfig, start
-from tests.factories.engine import reply
+from tests.factories.engine import build_reply
 from tests.integration.gateway.fake_provider import run_fake_provider
 from tests.integration.gateway.gateway_calls import make_request
 
@@ -51,7 +51,7 @@ def answer_with_outcomes(*words):
     async def call(trial_request):
         word = remaining.pop(0)
         if word == "ok":
-            return reply()
+            return build_reply()
         raise CallFailure(ErrorClass(word), "no")
 
     return call

@@ -7,7 +7,7 @@ from django.db import connection, transaction
 from runs_app.engine.recorder import record_results, write_trials
 from runs_app.models import Attempt, LedgerEntry
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import admit, register_worker, result_of_text
+from tests.factories.engine import admit, build_text_result, register_worker
 
 
 def run_in_another_session(work):
@@ -27,7 +27,7 @@ def run_in_another_session(work):
 
 def test_a_worker_records_results_while_another_has_uncommitted_answers_of_the_same_run(run):
     mine, yours = register_worker(), register_worker()
-    slow, quick = (result_of_text(admit(worker_id, 1)[0]) for worker_id in (mine, yours))
+    slow, quick = (build_text_result(admit(worker_id, 1)[0]) for worker_id in (mine, yours))
     with transaction.atomic():
         assert write_trials([slow], mine).held == [slow]
         assert run_in_another_session(lambda: record_results([quick], yours)) == 1

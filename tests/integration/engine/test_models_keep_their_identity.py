@@ -12,7 +12,7 @@ from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.call_outcomes import result_of_outcome
+from tests.factories.call_outcomes import build_outcome_result
 from tests.factories.engine import admit
 
 
@@ -52,7 +52,7 @@ def test_a_model_cannot_move_while_its_calls_are_in_flight(run):
     assert "has calls in flight or in batches" in update_refused(LanguageModel.objects.all(), endpoint=elsewhere)
     form = fill_form(LanguageModel.objects.get(), endpoint=elsewhere.pk)
     assert form.errors["endpoint"] == ["Calls to this model are in flight or in batches. Pause its runs and wait."]
-    record_results([result_of_outcome(claim, ("answer", None)) for claim in claims], worker)
+    record_results([build_outcome_result(claim, ("answer", None)) for claim in claims], worker)
     form = fill_form(LanguageModel.objects.get(), endpoint=elsewhere.pk)
     assert form.is_valid(), form.errors
     form.save()

@@ -10,7 +10,7 @@ from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import admit, answering, drain, expire_leases, register_worker, result_of_text
+from tests.factories.engine import admit, build_provider, build_text_result, drain, expire_leases, register_worker
 
 TEN_CENTS = Decimal("0.10")
 
@@ -50,8 +50,8 @@ def test_reservations_of_lost_calls_are_not_available_to_others(budgeted):
 
 def test_late_answers_never_exceed_the_budget(budgeted):
     lost = lose_claims(3)
-    drain(answering(cost_usd=TEN_CENTS))
-    record_results([result_of_text(claim) for claim in lost], WorkerRegistration().worker_id)
+    drain(build_provider(cost_usd=TEN_CENTS))
+    record_results([build_text_result(claim) for claim in lost], WorkerRegistration().worker_id)
     spent, reserved = read_money()
     assert reserved == 0
     assert spent == 3 * Decimal("0.5")  # They cost more than their ceiling, and no other call was paid.
@@ -61,7 +61,7 @@ def test_late_answers_never_exceed_the_budget(budgeted):
 
 def test_a_run_pauses_with_a_reason_if_lost_calls_reserve_its_budget(budgeted):
     lose_claims(3)
-    assert drain(answering(cost_usd=TEN_CENTS)) == 0
+    assert drain(build_provider(cost_usd=TEN_CENTS)) == 0
     budgeted.refresh_from_db()
     assert budgeted.status == "paused"
     assert "$0.3000 reserved for calls of unknown cost" in budgeted.stop_reason
@@ -74,9 +74,9 @@ def test_a_timeout_keeps_its_reservation(budgeted):
     assert find_differences() == []
 
 
-@pytest.mark.parametrize("known", [{"http_status": 500}, {"was_sent": False}])
-def test_a_call_that_cost_nothing_keeps_no_reservation(budgeted, known):
-    drain(fail_with(ErrorClass.SERVER_ERROR, **known), seconds=0.2, until_idle=False)
+@pytest.mark.parametrize("fields", [{"http_status": 500}, {"was_sent": False}])
+def test_a_call_that_cost_nothing_keeps_no_reservation(budgeted, fields):
+    drain(fail_with(ErrorClass.SERVER_ERROR, **fields), seconds=0.2, until_idle=False)
     assert read_money() == (0, 0)
     assert set(Attempt.objects.values_list("kept_usd", "cost_usd")) == {(None, 0)}
     assert find_differences() == []

@@ -17,7 +17,7 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.engine import reply
+from tests.factories.engine import build_reply
 
 AT = 7
 
@@ -115,7 +115,7 @@ class Provider:
         return await self.answer()
 
     async def answer(self):
-        return reply()
+        return build_reply()
 
 
 def run_drain(provider, **limits):
@@ -159,7 +159,7 @@ def test_prefetched_jobs_of_an_overloaded_endpoint_are_released(long_run):
                 self.n_calls_before = self.n_calls
                 asyncio.get_running_loop().call_later(0.5, self.drain.stop)  # Enough for a forbidden call.
             if self.n_calls_before is None:
-                return reply()
+                return build_reply()
             raise CallFailure(ErrorClass.RATE_LIMITED, "slow down", http_status=429, retry_after_s=30)
 
     provider = Overloaded()
@@ -174,7 +174,7 @@ def test_prefetched_jobs_of_a_stopped_worker_are_released(long_run):
         async def answer(self):
             if self.n_calls > 60 and len(self.drain._prefetched):
                 self.drain.stop()
-            return reply()
+            return build_reply()
 
     provider = Stopping()
     run_drain(provider)

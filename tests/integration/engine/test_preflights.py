@@ -19,8 +19,8 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Preflight
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.engine import reply
-from tests.factories.tampering import deleting_anything, without_triggers
+from tests.factories.engine import build_reply
+from tests.factories.tampering import allow_deletions, disable_triggers
 
 PAID = Decimal("0.00003")
 reconciled = pytest.mark.django_db(transaction=True)  # find_differences() needs its own transaction.
@@ -45,7 +45,7 @@ def run_preflight(preflight, call):
 
 
 def answer_at_a_price(request):
-    return reply(cost_usd=PAID, list_usd=PAID)
+    return build_reply(cost_usd=PAID, list_usd=PAID)
 
 
 def time_out(request):
@@ -147,7 +147,7 @@ def test_a_preflight_uses_one_request_and_its_tokens_of_the_rate_limit(draft):
 
     def long_winded(request):
         throttles.append(Endpoint.objects.get().throttle)
-        return reply(input_tokens=3000, output_tokens=2000)
+        return build_reply(input_tokens=3000, output_tokens=2000)
 
     run_preflight(request_preflight(), long_winded)
     assert [(throttle["today"], throttle["requests"], throttle["tokens"]) for throttle in throttles] == [
@@ -234,7 +234,7 @@ def test_a_preflight_that_no_worker_claims_expires(draft):
 @reconciled
 def test_reconcile_finds_changed_entries_and_money_and_slots_without_a_preflight(draft):
     run_preflight(request_preflight(draft), answer_at_a_price)
-    with without_triggers():
+    with disable_triggers():
         LedgerEntry.objects.update(paid_usd=7, attempts=7)
     differences = find_differences()
     assert {difference.counter for difference in differences} == {"paid_usd", "attempts"}
@@ -243,7 +243,7 @@ def test_reconcile_finds_changed_entries_and_money_and_slots_without_a_preflight
     with pytest.raises(SystemExit) as ending:
         call_command("reconcile")
     assert ending.value.code == 1
-    with deleting_anything():
+    with allow_deletions():
         Preflight.objects.filter(experiment=draft).delete()
     assert {difference.counter for difference in find_differences()} >= {"spent_usd", "paid_usd", "attempts"}
     Endpoint.objects.update(in_flight=1)

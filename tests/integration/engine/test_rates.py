@@ -10,7 +10,7 @@ from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, EndpointTick, Run
 from tests import factories
-from tests.factories.engine import admit, answering, drain, reply
+from tests.factories.engine import admit, build_provider, build_reply, drain
 
 
 def make_large_run(**endpoint):
@@ -85,7 +85,7 @@ def test_workers_share_the_limit_of_tokens_per_minute_and_actual_usage_corrects_
 def test_unused_tokens_return_to_the_bucket_with_the_answers(transactional_db):
     make_large_run(tokens_per_minute=60_000, adaptive=False)
     Run.objects.update(reserve_tokens=5000)
-    drain(answering(), seconds=60)  # Two reservations empty the bucket: the other calls need returned tokens.
+    drain(build_provider(), seconds=60)  # Two reservations empty the bucket: the other calls need returned tokens.
     assert Endpoint.objects.get().throttle["tokens"] > 9000
 
 
@@ -112,7 +112,7 @@ def test_an_overload_reduces_the_adaptive_limit_and_appears_in_its_history(trans
         await asyncio.sleep(0.01)
         if mine == 20:
             raise CallFailure(ErrorClass.OVERLOADED, "too many", http_status=529, retry_after_s=0.01)
-        return reply()
+        return build_reply()
 
     drain(call)
     assert Run.objects.get().n_done == 60

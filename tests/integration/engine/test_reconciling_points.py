@@ -13,11 +13,11 @@ from grading_app.models.verdict_history import allow_superseding
 from grading_app.scoring import grading
 from runs_app.models import Experiment, Point, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import drain, reply
-from tests.factories.tampering import deleting_anything
+from tests.factories.engine import build_reply, drain
+from tests.factories.tampering import allow_deletions
 from tests.integration.engine.test_adaptive_rounds import (
     answer_by_rule,
-    easy_is_right,
+    is_answered_right,
     launch,
     make_questions,
     make_rounds_experiment,
@@ -28,7 +28,7 @@ from tests.integration.engine.test_rounds_of_ratings import answer_ratings, laun
 @pytest.fixture
 def decided_run(transactional_db):
     run = launch(make_rounds_experiment(make_questions(40, "easy") + make_questions(40, "hard")))
-    drain(answer_by_rule(easy_is_right))
+    drain(answer_by_rule(is_answered_right))
     assert find_differences() == []
     return run
 
@@ -56,7 +56,7 @@ def test_reconcile_finds_changed_or_deleted_rows_of_a_point(decided_run):
     assert [(difference.counter, difference.counted, difference.in_rows) for difference in find_differences()] == [
         ("n_correct", 8, 0)
     ]
-    with deleting_anything():
+    with allow_deletions():
         Trial.objects.filter(item_id=point.items[0]).delete()
     assert ("n_planned", 8, 7) in {
         (difference.counter, difference.counted, difference.in_rows) for difference in find_differences()
@@ -83,7 +83,7 @@ def test_blank_answers_graded_after_the_decision_do_not_count(transactional_db):
     run = launch(experiment)
 
     async def answer_blank(request):
-        return reply("")
+        return build_reply("")
 
     drain(answer_blank)
     assert (run.points.get().n_unread, run.points.get().n_total) == (8, 0)
@@ -130,7 +130,7 @@ def test_points_of_an_earlier_rule_version_are_checked_by_that_version_and_repor
 
 def test_a_reopened_point_is_decided_by_the_current_rule_version(transactional_db, monkeypatch):
     run = launch(make_rounds_experiment(make_questions(40, "easy")))
-    drain(answer_by_rule(easy_is_right))
+    drain(answer_by_rule(is_answered_right))
     first = run.points.get().rounds[-1]["graded_by"]
     assert first == GradeCondition.objects.get().grade_condition_id
     raise_the_version(monkeypatch)

@@ -17,7 +17,7 @@ from runs_app.models.runs import Unbounded
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.price_list import Repricing, apply_repricings
 from tests import factories
-from tests.factories.call_outcomes import result_of_outcome
+from tests.factories.call_outcomes import build_outcome_result
 from tests.factories.engine import admit
 
 PRICE = Decimal(10_000)  # Per million tokens: 100 tokens cost one dollar.
@@ -110,7 +110,7 @@ def test_claims_after_a_price_increase_reserve_the_new_price(launched_experiment
     assert Run.objects.get().reserve_usd == 50
     after = admit(worker, 60)
     assert ([claim.reserved_usd for claim in before], [claim.reserved_usd for claim in after]) == ([10] * 4, [50] * 3)
-    record_results([result_of_outcome(claim, ("answer", claim.reserved_usd)) for claim in (*before, *after)], worker)
+    record_results([build_outcome_result(claim, ("answer", claim.reserved_usd)) for claim in (*before, *after)], worker)
     assert Experiment.objects.get().spent_usd == 190
     assert find_differences() == []
 

@@ -9,8 +9,8 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.call_outcomes import result_of_outcome
-from tests.factories.engine import admit, answering, drain
+from tests.factories.call_outcomes import build_outcome_result
+from tests.factories.engine import admit, build_provider, drain
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEADLINE_S = 30
@@ -42,9 +42,9 @@ def stop_after_twenty_calls(run):
 def test_a_run_continues_to_its_end_after_the_key_is_corrected(run):
     stop_after_twenty_calls(run)
     run_control.resume(Run.objects.all(), by="an operator", reason="the key is mended")
-    assert drain(answering(), seconds=DEADLINE_S) == 40
+    assert drain(build_provider(), seconds=DEADLINE_S) == 40
     assert run_control.retry_failed(Run.objects.all(), by="an operator") == 20
-    assert drain(answering(), seconds=DEADLINE_S) == 20
+    assert drain(build_provider(), seconds=DEADLINE_S) == 20
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts, run.n_permanent) == ("done", 60, 80, 20)
     assert find_differences() == []
@@ -53,7 +53,7 @@ def test_a_run_continues_to_its_end_after_the_key_is_corrected(run):
 def test_a_retry_restarts_a_stopped_run(run):
     stop_after_twenty_calls(run)
     run_control.retry_failed(Run.objects.all(), by="an operator")
-    assert drain(answering(), seconds=DEADLINE_S) == 60
+    assert drain(build_provider(), seconds=DEADLINE_S) == 60
     assert Run.objects.get().status == "done"
 
 
@@ -73,7 +73,7 @@ def test_earlier_failures_of_a_done_run_do_not_stop_its_retries(run):
     assert (run.status, run.n_failed) == ("done", 60)
     Experiment.objects.update(stop_after_attempts=20)
     run_control.retry_failed(Run.objects.all(), by="an operator")
-    assert drain(answering(), seconds=DEADLINE_S) == 60
+    assert drain(build_provider(), seconds=DEADLINE_S) == 60
     assert Run.objects.get().status == "done"
 
 
@@ -81,8 +81,8 @@ def test_lowering_the_failure_limit_stops_a_run_with_a_reason(run):
     Experiment.objects.update(stop_failure_rate=1)
     worker = WorkerRegistration().worker_id
     refused = ("failure", ErrorClass.CONTENT_REFUSED)
-    record_results([result_of_outcome(claim, refused) for claim in admit(worker, 20)], worker)
-    record_results([result_of_outcome(claim, refused) for claim in admit(worker, 10)], worker)
+    record_results([build_outcome_result(claim, refused) for claim in admit(worker, 20)], worker)
+    record_results([build_outcome_result(claim, refused) for claim in admit(worker, 10)], worker)
     Experiment.objects.update(stop_failure_rate=0.1)
     assert admit(worker, 20) == []
     run.refresh_from_db()
@@ -95,7 +95,9 @@ REFUSED, ANSWERED = ("failure", ErrorClass.CONTENT_REFUSED), ("answer", None)
 
 def record_outcomes(worker, outcomes):
     claims = admit(worker, len(outcomes))
-    record_results([result_of_outcome(claim, outcome) for claim, outcome in zip(claims, outcomes, strict=True)], worker)
+    record_results(
+        [build_outcome_result(claim, outcome) for claim, outcome in zip(claims, outcomes, strict=True)], worker
+    )
     return Run.objects.get()
 
 

@@ -16,7 +16,7 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.llm.rate_limit_headers import Allowance, Remaining
 from runs_app.models import Attempt, Endpoint, Trial, Worker
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import admit, answering, drain, expire_leases, result_of_text
+from tests.factories.engine import admit, build_provider, build_text_result, drain, expire_leases
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def build_failure(claim):
     return Result(claim, conclusion.status, conclusion.trial, [outcomes.build_attempt_from_failure(failure)])
 
 
-@pytest.mark.parametrize("ending", [result_of_text, build_failure])
+@pytest.mark.parametrize("ending", [build_text_result, build_failure])
 def test_spooled_results_of_a_dead_worker_are_recorded_like_direct_results(worker, spool, ending):
     claims = admit(worker.worker_id, 2)
     record_results([ending(claims[0])], worker.worker_id)
@@ -71,18 +71,18 @@ def test_spooled_results_of_a_dead_worker_are_recorded_like_direct_results(worke
 @pytest.mark.parametrize("text", ["two\nlines", "\x00", "a\u2028b", '{"a": "\\"}', "\U0001f600"])
 def test_results_with_any_text_are_recorded(worker, spool, text):
     (claim,) = admit(worker.worker_id, 1)
-    write_spool(spool, [result_of_text(claim, text)])
+    write_spool(spool, [build_text_result(claim, text)])
     assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 1
     assert Trial.objects.get(pk=claim.trial_id).answer == text.replace("\x00", "\ufffd")
 
 
 def test_an_answer_that_the_spool_cannot_hold_is_recorded(run):
-    assert drain(answering("half \ud83d of a pair")) == 6
+    assert drain(build_provider("half \ud83d of a pair")) == 6
     assert set(Trial.objects.values_list("answer", flat=True)) == {"half ? of a pair"}
 
 
 def test_a_result_recorded_before_its_worker_died_is_counted_once(worker, spool):
-    results = [result_of_text(claim, "once") for claim in admit(worker.worker_id, 2)]
+    results = [build_text_result(claim, "once") for claim in admit(worker.worker_id, 2)]
     record_results(results, worker.worker_id)
     write_spool(spool, results)
     assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 0
@@ -94,8 +94,8 @@ def test_a_result_of_a_reclaimed_trial_is_a_late_attempt_with_its_cost(run, work
     (claim,) = admit(worker.worker_id, 1)
     expire_leases()
     sweep_expired()
-    drain(answering("in time"))
-    write_spool(spool, [result_of_text(claim)])
+    drain(build_provider("in time"))
+    write_spool(spool, [build_text_result(claim)])
     assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 0
     assert Trial.objects.get(pk=claim.trial_id).answer == "in time"
     assert Attempt.objects.get(outcome="late").cost_usd == Decimal("0.5")
@@ -104,7 +104,7 @@ def test_a_result_of_a_reclaimed_trial_is_a_late_attempt_with_its_cost(run, work
 
 def test_endpoint_feedback_of_a_dead_worker_is_dropped(worker, spool):
     (claim,) = admit(worker.worker_id, 1)
-    result = result_of_text(claim)
+    result = build_text_result(claim)
     result.pause_s, result.allowance = 600.0, Allowance(requests=Remaining(0, 600.0))
     write_spool(spool, [result])
     record_orphaned_results(settings.RESULT_SPOOL_DIR)
@@ -115,7 +115,7 @@ def test_endpoint_feedback_of_a_dead_worker_is_dropped(worker, spool):
 
 def test_the_spool_of_a_live_worker_is_not_processed(worker, spool):
     (claim,) = admit(worker.worker_id, 1)
-    spool.add(result_of_text(claim))
+    spool.add(build_text_result(claim))
     assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 0
     spool.close()
     assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 1
@@ -123,14 +123,14 @@ def test_the_spool_of_a_live_worker_is_not_processed(worker, spool):
 
 def test_the_spool_of_another_database_is_not_processed(worker, spool):
     (claim,) = admit(worker.worker_id, 1)
-    write_spool(spool, [result_of_text(claim)])
+    write_spool(spool, [build_text_result(claim)])
     Worker.objects.filter(pk=worker.worker_id).update(name="a worker of another site")
     assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 0
     assert spool.path.exists()
 
 
 def test_an_incomplete_line_is_skipped_and_the_others_are_recorded(worker, spool):
-    results = [result_of_text(claim) for claim in admit(worker.worker_id, 2)]
+    results = [build_text_result(claim) for claim in admit(worker.worker_id, 2)]
     write_spool(spool, results)
     spool.path.write_bytes(spool.path.read_bytes()[:-20])
     assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 1
@@ -140,18 +140,18 @@ def test_an_incomplete_line_is_skipped_and_the_others_are_recorded(worker, spool
 
 def test_a_refused_spool_is_renamed_and_the_drain_continues(run, worker, spool):
     (claim,) = admit(worker.worker_id, 1)
-    result = result_of_text(claim)
+    result = build_text_result(claim)
     result.calls[0]["call"] = 2**40
     write_spool(spool, [result])
     assert record_orphaned_results(settings.RESULT_SPOOL_DIR) == 0
     assert [path.suffix for path in settings.RESULT_SPOOL_DIR.iterdir()] == [".refused"]
     expire_leases()
     sweep_expired()
-    assert drain(answering()) == 6
+    assert drain(build_provider()) == 6
 
 
 def test_a_full_disk_does_not_damage_earlier_lines(worker, spool, monkeypatch, caplog):
-    complete, truncated, following = (result_of_text(claim) for claim in admit(worker.worker_id, 3))
+    complete, truncated, following = (build_text_result(claim) for claim in admit(worker.worker_id, 3))
     spool.add(complete)
     write = os.write
     monkeypatch.setattr("runs_app.engine.result_spool.os.write", lambda file, line: write(file, line[: len(line) // 2]))
@@ -164,7 +164,7 @@ def test_a_full_disk_does_not_damage_earlier_lines(worker, spool, monkeypatch, c
 
 
 def test_only_recorded_lines_are_removed_from_the_spool(worker, spool):
-    recorded, unrecorded = (result_of_text(claim, "long " * 100_000) for claim in admit(worker.worker_id, 2))
+    recorded, unrecorded = (build_text_result(claim, "long " * 100_000) for claim in admit(worker.worker_id, 2))
     for result in (recorded, recorded, recorded, unrecorded):
         spool.add(result)
     assert spool.path.stat().st_size > MAX_RECORDED_BYTES
@@ -176,12 +176,12 @@ def test_only_recorded_lines_are_removed_from_the_spool(worker, spool):
 
 
 def test_a_drain_that_ends_leaves_no_spool(run):
-    assert drain(answering()) == 6
+    assert drain(build_provider()) == 6
     assert list(settings.RESULT_SPOOL_DIR.iterdir()) == []
 
 
 def test_a_drain_without_a_spool_logs_a_warning_and_continues(run, caplog):
     settings.RESULT_SPOOL_DIR.parent.mkdir(exist_ok=True)
     settings.RESULT_SPOOL_DIR.write_text("in the way")
-    assert drain(answering()) == 6
+    assert drain(build_provider()) == 6
     assert "no result spool" in caplog.text

@@ -11,7 +11,7 @@ from runs_app.planning.space_rules import read_space_rules
 from runs_app.simulator.responses import count_tokens
 from runs_app.simulator.skill_profiles import parse_profiles
 from tests import factories
-from tests.factories.engine import drain, reply
+from tests.factories.engine import build_reply, drain
 from tests.factories.parametric import ask, make_answerer, make_parametric_dataset
 from tests.page_text import page_text
 
@@ -49,7 +49,9 @@ def run_space(transactional_db):
 
         async def call(request):
             answer = ask(models, request.messages[-1]["content"], "small", max_tokens=limit)
-            return reply(answer.content, finish_reason=answer.finish_reason, output_tokens=count_tokens(answer.content))
+            return build_reply(
+                answer.content, finish_reason=answer.finish_reason, output_tokens=count_tokens(answer.content)
+            )
 
         run_control.launch(experiment, by=experiment.owner)
         drain(call)

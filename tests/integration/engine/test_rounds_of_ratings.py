@@ -8,7 +8,7 @@ from runs_app import run_control
 from runs_app.models import Run
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.engine import drain, reply
+from tests.factories.engine import build_reply, drain
 from tests.integration.engine.test_adaptive_rounds import make_questions
 
 ADAPTIVE = {"by": "category", "scorer": "rating", "round": 8, "max": 64, "targetci": 0.9}
@@ -37,7 +37,9 @@ def answer_ratings(rate, **fields):
 
     async def call(request):
         question = request.messages[-1]["content"]
-        return reply(str(rate("arousal" if "arousal" in question else "valence", int(question.split()[-1]))), **fields)
+        return build_reply(
+            str(rate("arousal" if "arousal" in question else "valence", int(question.split()[-1]))), **fields
+        )
 
     return call
 
@@ -94,8 +96,8 @@ def test_truncated_answers_abort_a_point_and_unreadable_answers_are_counted_sepa
     async def call(request):
         question = request.messages[-1]["content"]
         if "arousal" in question:
-            return reply("4", finish_reason="length")
-        return reply("I would rather not say")
+            return build_reply("4", finish_reason="length")
+        return build_reply("I would rather not say")
 
     drain(call)
     valence, arousal = get_points(run)["calm, valence"], get_points(run)["calm, arousal"]

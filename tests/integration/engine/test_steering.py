@@ -12,8 +12,8 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Condition, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.call_outcomes import result_of_outcome
-from tests.factories.engine import admit, answering, drain, reply
+from tests.factories.call_outcomes import build_outcome_result
+from tests.factories.engine import admit, build_provider, build_reply, drain
 
 
 def test_a_launch_plans_the_trials_writes_the_manifest_and_starts_the_runs(transactional_db):
@@ -24,18 +24,18 @@ def test_a_launch_plans_the_trials_writes_the_manifest_and_starts_the_runs(trans
     manifest = experiment.manifests.get().content
     assert manifest["dataset"]["hash"] == experiment.dataset.content_hash
     assert [condition["id"] for condition in manifest["conditions"]] == [experiment.conditions.get().condition_id]
-    assert drain(answering()) == 6
+    assert drain(build_provider()) == 6
 
 
 @pytest.mark.slow
 def test_a_second_launch_adds_only_missing_trials(transactional_db):
     experiment = factories.make_experiment("grows", samples=1, max_usd=None)
     run_control.launch(experiment, by="test")
-    drain(answering())
+    drain(build_provider())
     Experiment.objects.update(samples=3)
     experiment.refresh_from_db()
     assert run_control.launch(experiment, by="test").trials_added == 6
-    assert drain(answering()) == 6
+    assert drain(build_provider()) == 6
     assert Run.objects.get().n_done == 9
     assert find_differences() == []
 
@@ -46,13 +46,13 @@ def test_trials_of_a_paused_run_are_claimed_only_after_it_resumes(run):
     change = run.history.first()
     assert (change.actor, change.to_value, change.reason) == ("an operator", "paused", "the provider is down")
     run_control.resume(Run.objects.all(), by="an operator")
-    assert drain(answering()) == 6
+    assert drain(build_provider()) == 6
 
 
 def test_cancelling_a_run_cancels_pending_trials_and_records_calls_in_flight(run):
     async def call(request):
         await asyncio.to_thread(_cancel_once)
-        return reply()
+        return build_reply()
 
     drain(call, concurrency=2)
     run.refresh_from_db()
@@ -76,7 +76,7 @@ def test_failed_trials_can_be_retried_by_error_class(run):
 
     drain(refuse_call)
     assert run_control.retry_failed(Run.objects.all(), error_class="not_found", by="test") == 4
-    drain(answering())
+    drain(build_provider())
     assert Run.objects.get().n_done == 4
     assert set(run.trials.filter(status="failed").values_list("error_class", flat=True)) == {"content_refused"}
     assert find_differences() == []
@@ -91,7 +91,7 @@ def test_conditions_in_sequence_run_one_after_the_other(transactional_db):
 
     async def call(request):
         requests.append(request.model)
-        return reply()
+        return build_reply()
 
     drain(call)
     assert len(set(requests[:3])) == 1
@@ -102,7 +102,7 @@ def test_conditions_in_sequence_run_one_after_the_other(transactional_db):
 def test_a_budget_is_never_exceeded_and_the_run_states_the_missing_amount(run):
     Run.objects.update(reserve_usd=Decimal("0.10"))
     Experiment.objects.update(max_usd=Decimal("0.35"))
-    drain(answering(cost_usd=Decimal("0.10")))
+    drain(build_provider(cost_usd=Decimal("0.10")))
     experiment = Experiment.objects.get()
     assert experiment.spent_usd == Decimal("0.30")
     assert experiment.reserved_usd == 0
@@ -142,7 +142,7 @@ def test_a_concurrency_limit_out_of_range_is_refused(run, n):
 
 def test_failed_trials_of_a_cancelled_run_are_not_retried(run):
     worker, refusal = WorkerRegistration().worker_id, ("failure", ErrorClass.CONTENT_REFUSED)
-    record_results([result_of_outcome(claim, refusal) for claim in admit(worker, 2)], worker)
+    record_results([build_outcome_result(claim, refusal) for claim in admit(worker, 2)], worker)
     run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
     assert run_control.retry_failed(Run.objects.all(), by="test") == 0
     run.refresh_from_db()
@@ -153,7 +153,7 @@ def test_failed_trials_of_a_cancelled_run_are_not_retried(run):
 def test_a_paused_run_is_done_when_its_last_trial_is_answered(run):
     async def call(request):
         await asyncio.to_thread(_pause)
-        return reply()
+        return build_reply()
 
     drain(call)
     run.refresh_from_db()
@@ -185,7 +185,7 @@ def test_a_paused_sequence_resumes_as_a_sequence(sequence):
     assert list_statuses() == ["paused", "paused", "paused"]
     assert len(run_control.resume(Run.objects.all(), by="test")) == 3
     assert list_statuses() == ["running", "queued", "queued"]
-    assert drain(answering()) == 9
+    assert drain(build_provider()) == 9
     assert list_statuses() == ["done", "done", "done"]
 
 
@@ -199,7 +199,7 @@ def test_a_resumed_run_of_a_sequence_waits_for_its_turn(sequence):
 def test_retried_trials_of_a_sequence_wait_for_their_turn(sequence):
     worker = WorkerRegistration().worker_id
     refusal = ("failure", ErrorClass.CONTENT_REFUSED)
-    record_results([result_of_outcome(claim, refusal) for claim in admit(worker, 10)], worker)
+    record_results([build_outcome_result(claim, refusal) for claim in admit(worker, 10)], worker)
     assert list_statuses() == ["done", "running", "queued"]
     assert run_control.retry_failed(Run.objects.all(), by="test") == 3
     assert list_statuses() == ["queued", "running", "queued"]

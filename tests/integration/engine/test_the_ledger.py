@@ -11,8 +11,8 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, LedgerEntry, Run
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.engine import answering, drain
-from tests.factories.tampering import deleting_anything, without_triggers
+from tests.factories.engine import build_provider, drain
+from tests.factories.tampering import allow_deletions, disable_triggers
 
 PAID, LISTED = Decimal("0.001"), Decimal("0.004")
 
@@ -23,7 +23,7 @@ def sum_ledger(**filters):
 
 
 def test_every_call_is_entered_with_its_tokens_cost_and_list_price(run):
-    drain(answering(cost_usd=PAID, list_usd=LISTED, cache_read_tokens=7, cache_write_tokens=2, reasoning_tokens=1))
+    drain(build_provider(cost_usd=PAID, list_usd=LISTED, cache_read_tokens=7, cache_write_tokens=2, reasoning_tokens=1))
     sums = sum_ledger()
     assert (sums["attempts"], sums["answered"], sums["unpriced"]) == (6, 6, 0)
     assert (sums["paid_usd"], sums["list_usd"], sums["cache_saved_usd"]) == (6 * PAID, 6 * LISTED, 6 * (LISTED - PAID))
@@ -37,7 +37,7 @@ def test_every_call_is_entered_with_its_tokens_cost_and_list_price(run):
 
 
 def test_the_saving_of_a_cached_answer_is_its_original_cost(run, experiment):
-    drain(answering(cost_usd=PAID, list_usd=LISTED))
+    drain(build_provider(cost_usd=PAID, list_usd=LISTED))
     repeated = factories.make_experiment(
         "again",
         dataset=experiment.dataset,
@@ -48,7 +48,7 @@ def test_the_saving_of_a_cached_answer_is_its_original_cost(run, experiment):
     )
     (second,) = factories.make_runs(repeated)
     factories.plan_trials(second)
-    assert drain(answering(cost_usd=PAID)) == 6
+    assert drain(build_provider(cost_usd=PAID)) == 6
     sums = sum_ledger(run=second)
     assert (sums["reused"], sums["answered"], sums["paid_usd"]) == (6, 0, 0)
     assert sums["reuse_saved_usd"] == sums["list_usd"] == 6 * PAID
@@ -91,8 +91,8 @@ def test_a_late_answer_moves_its_cost_into_the_ledger(run):
 
 @pytest.mark.parametrize("column", ["paid_usd", "attempts", "cache_saved_usd", "kept_usd", "reasoning_tokens"])
 def test_reconcile_finds_a_changed_entry(run, column, capsys):
-    drain(answering(cost_usd=PAID))
-    with connection.cursor() as cursor, without_triggers():
+    drain(build_provider(cost_usd=PAID))
+    with connection.cursor() as cursor, disable_triggers():
         cursor.execute(f"UPDATE runs_app_ledgerentry SET {column} = {column} + 1")
     differences = find_differences()
     assert {difference.counter for difference in differences} == {column}
@@ -104,8 +104,8 @@ def test_reconcile_finds_a_changed_entry(run, column, capsys):
 
 
 def test_reconcile_finds_attempts_that_were_deleted_without_the_ledger(run):
-    drain(answering(cost_usd=PAID))
-    with deleting_anything():
+    drain(build_provider(cost_usd=PAID))
+    with allow_deletions():
         Attempt.objects.filter(pk=Attempt.objects.first().pk).delete()
     assert {str(difference.row).split()[0] for difference in find_differences()} >= {"ledger", "run"}
 
@@ -113,7 +113,7 @@ def test_reconcile_finds_attempts_that_were_deleted_without_the_ledger(run):
 def test_deleting_an_experiment_deletes_its_ledger(run, experiment):
     from runs_app import deletion
 
-    drain(answering(cost_usd=PAID))
+    drain(build_provider(cost_usd=PAID))
     deletion.delete(experiment, by="owner", reason="no longer needed")
     assert not LedgerEntry.objects.exists()
     assert find_differences() == []

@@ -10,7 +10,7 @@ from runs_app.cache_purge import purge
 from runs_app.models import Attempt, CachedAnswer, Prompt, Run, Sampler, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
-from tests.factories.engine import reply
+from tests.factories.engine import build_reply
 
 
 def record_requests(text="four", **fields):
@@ -19,7 +19,7 @@ def record_requests(text="four", **fields):
 
     async def call(request):
         requests.append(request)
-        return reply(text, cost_usd=Decimal("0.01"), **fields)
+        return build_reply(text, cost_usd=Decimal("0.01"), **fields)
 
     return call, requests
 

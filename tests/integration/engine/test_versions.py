@@ -25,7 +25,7 @@ from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Trial, Worker
 from runs_app.monitoring.consistency_check import find_differences
-from tests.factories.engine import answering, drain, reply
+from tests.factories.engine import build_provider, build_reply, drain
 
 NEWER = ("runs_app", "9999_of_tomorrow")
 
@@ -47,7 +47,7 @@ def test_the_release_equals_the_version_of_the_project():
 
 
 def test_a_worker_reports_its_version(run):
-    drain(answering())
+    drain(build_provider())
     assert Worker.objects.get().version == get_version()
 
 
@@ -100,7 +100,7 @@ def test_a_migration_during_a_drain_stops_claims_but_records_calls_in_flight(run
             await asyncio.to_thread(apply_unknown_migration)
             async with asyncio.timeout(60):
                 await worker._stop.wait()  # The next heartbeat stops the drain.
-            return reply()
+            return build_reply()
 
         worker = Drain(call, registration, DrainLimits(concurrency=1, until_idle=True))
         await worker.run()

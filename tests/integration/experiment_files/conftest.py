@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.factories import make_user
-from tests.factories.drafts import make_questions, make_rehearsal_endpoint
+from tests.factories import make_endpoint, make_user
+from tests.factories.drafts import make_questions
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 
@@ -21,7 +21,7 @@ def researcher(db):
 @pytest.fixture
 def lab(db):
     """Create the rows to which the shipped experiment files refer."""
-    make_rehearsal_endpoint("rehearsal")
+    make_endpoint("rehearsal")
     make_questions(2, slug="photographs")
     make_questions(2, slug="questions")
 

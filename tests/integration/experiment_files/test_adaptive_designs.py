@@ -17,7 +17,7 @@ from tests import factories
 from tests.shared_rows import shared_rows
 
 pytestmark = pytest.mark.django_db
-SAID = {"by": "category", "scorer": "exact_match", "targetci": 0.09}
+RULE = {"by": "category", "scorer": "exact_match", "targetci": 0.09}
 
 
 def build_spec_content(adaptive):
@@ -36,13 +36,13 @@ def draft(team_of_file):
         owner=team_of_file.owner,
         dataset=factories.make_dataset("places", 600),
         models=[factories.make_model("small", max_output_tokens=100)],
-        adaptive={**SAID, "max": 256},
+        adaptive={**RULE, "max": 256},
         max_usd=Decimal(50),
     )
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"by": "categories"}, "adaptive.by: "),
         ({"by": []}, "adaptive.by: "),
@@ -62,19 +62,19 @@ def draft(team_of_file):
         ),
     ],
 )
-def test_the_error_of_an_invalid_rule_names_its_key(change, told):
+def test_the_error_of_an_invalid_rule_names_its_key(change, message):
     with pytest.raises(SpecError) as caught:
-        read_spec(build_spec_content({**SAID, **change}))
-    assert told in str(caught.value)
+        read_spec(build_spec_content({**RULE, **change}))
+    assert message in str(caught.value)
 
 
 def test_half_widths_of_ratings_are_in_points_of_the_scale():
-    spec = read_spec(build_spec_content({**SAID, "scorer": "rating", "targetci": 2.5, "minci": 1.5})).adaptive
+    spec = read_spec(build_spec_content({**RULE, "scorer": "rating", "targetci": 2.5, "minci": 1.5})).adaptive
     assert spec.rule(100).target(0) == 2.5
 
 
 def test_omitted_adaptive_settings_have_defaults():
-    spec = read_spec(build_spec_content(SAID)).adaptive
+    spec = read_spec(build_spec_content(RULE)).adaptive
     assert (spec.round, spec.max, spec.confidence, spec.correction) == (32, 512, 0.95, "mapped")
     assert spec.rule(100).maximum == 100
     assert AdaptiveSpec.model_validate(spec.content) == spec
@@ -83,7 +83,7 @@ def test_omitted_adaptive_settings_have_defaults():
 def test_an_adaptive_design_round_trips_through_a_file(draft, team):
     factories.make_model("m")
     factories.make_prompt("p")
-    adaptive = {**SAID, "by": ["length", "depth"], "abortht": 0.5}
+    adaptive = {**RULE, "by": ["length", "depth"], "abortht": 0.5}
     experiment = spec_io.create_experiment(
         read_spec({**build_spec_content(adaptive), "experiment": "from-file"}), by=team.owner, trusted=True
     )
@@ -98,7 +98,7 @@ def test_an_unknown_adaptive_scorer_is_refused(draft, team):
     factories.make_prompt("p")
     with pytest.raises(SpecError, match=r"adaptive\.scorer: there is no scorer telepathy"):
         spec_io.create_experiment(
-            read_spec({**build_spec_content({**SAID, "scorer": "telepathy"}), "experiment": "x"}),
+            read_spec({**build_spec_content({**RULE, "scorer": "telepathy"}), "experiment": "x"}),
             by=team.owner,
             trusted=True,
         )
@@ -158,18 +158,18 @@ def test_the_progress_page_counts_decided_points_and_has_no_button_to_launch_the
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
-        ({"adaptive": {**SAID, "by": ["length"]}}, "adaptive.by: 600 items have no length in their metadata"),
+        ({"adaptive": {**RULE, "by": ["length"]}}, "adaptive.by: 600 items have no length in their metadata"),
         ({"dataset": [{"key": "a", "input": "?"}]}, "adaptive.by: 1 items have no category"),
     ],
 )
-def test_items_without_a_point_are_a_problem_of_the_design(draft, change, told):
+def test_items_without_a_point_are_a_problem_of_the_design(draft, change, message):
     if "dataset" in change:
         draft.dataset = factories.make_dataset("bare", change["dataset"])
     draft.adaptive = change.get("adaptive", draft.adaptive)
     draft.save()
-    assert told in Design.load(draft).find_problems()
+    assert message in Design.load(draft).find_problems()
 
 
 def test_an_accuracy_scorer_is_refused_for_rated_items(draft):
@@ -181,7 +181,7 @@ def test_an_accuracy_scorer_is_refused_for_rated_items(draft):
 
 @pytest.fixture
 def rated_experiment(draft):
-    draft.adaptive = {**SAID, "scorer": "rating", "targetci": 0.3, "max": 256}
+    draft.adaptive = {**RULE, "scorer": "rating", "targetci": 0.3, "max": 256}
     draft.scorers = ["rating"]
     draft.save()
     draft.dimensions.set([factories.make_dimension("valence"), factories.make_dimension("calm", low=0, high=100)])
@@ -259,7 +259,7 @@ def test_a_form_without_a_rule_runs_every_case(client, draft, form):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"adaptive-targetci": ""}, "Target half-width: Fill in this field too."),
         ({"adaptive-targetci": "7"}, "Target half-width: the half-width of an accuracy is a share between 0 and 1"),
@@ -267,8 +267,8 @@ def test_a_form_without_a_rule_runs_every_case(client, draft, form):
         ({"adaptive-round": "600"}, "Points: a round of 600 is above the maximum of 256"),
     ],
 )
-def test_the_form_names_the_invalid_field(client, draft, form, change, told):
+def test_the_form_names_the_invalid_field(client, draft, form, change, message):
     answer = client.post(reverse("experiment_edit", args=["rounds"]), {**form, **change})
     assert answer.status_code == 200
-    assert told in answer.content.decode()
+    assert message in answer.content.decode()
     assert Experiment.objects.get().adaptive["max"] == 256

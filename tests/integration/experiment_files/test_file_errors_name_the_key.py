@@ -76,7 +76,7 @@ def test_a_file_that_is_not_a_mapping_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a: [", "this is not YAML"),
         ("experiment: x\nexperiment: y", "a key occurs twice in the mapping that starts in line 1"),
@@ -86,8 +86,8 @@ def test_a_file_that_is_not_a_mapping_is_refused(text):
         ("!!python/object/apply:os.system ['true']", "this is not YAML"),
     ],
 )
-def test_hostile_yaml_is_refused(text, said):
-    assert said in list_problems(text)[0]
+def test_hostile_yaml_is_refused(text, message):
+    assert message in list_problems(text)[0]
 
 
 def test_line_breaks_around_a_text_are_not_part_of_the_prompt():

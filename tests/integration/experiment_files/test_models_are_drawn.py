@@ -12,12 +12,12 @@ from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_spec, read_yaml
 from runs_app.models import Experiment, LanguageModel
 from runs_app.planning.spec_io import build_spec, create_experiment, duplicate, to_yaml
+from tests.factories import make_endpoint
 from tests.factories.drafts import (
     get_or_make_user,
     make_draft_experiment,
     make_question_prompt,
     make_questions,
-    make_rehearsal_endpoint,
     make_rehearsal_model,
 )
 
@@ -95,7 +95,7 @@ def test_a_draw_that_does_not_match_its_seed_is_refused(make_site, ada):
 
 def test_inactive_models_and_models_of_inactive_endpoints_are_not_candidates(make_site, ada):
     LanguageModel.objects.filter(name="tiny").update(is_active=False)
-    make_rehearsal_model("asleep", endpoint=make_rehearsal_endpoint("closed", is_active=False))
+    make_rehearsal_model("asleep", endpoint=make_endpoint("closed", is_active=False))
     draw = create(ada, draw=1, by="none").draws["models"]
     considered = {one["name"] for stratum in draw["strata"] for one in stratum["candidates"]}
     assert considered == set(PRICES) - {"tiny"}

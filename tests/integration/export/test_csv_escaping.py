@@ -80,7 +80,7 @@ def test_names_and_errors_are_also_escaped():
     item = {"key": "=key", "category": "@category"}
     experiment = factories.make_experiment(dataset=factories.make_dataset(items=[item]))
     (run,) = factories.make_runs(experiment)
-    factories.plan_trials(run, answer=lambda *cell: factories.failed(error="=cmd|' /C calc'!A0"))
+    factories.plan_trials(run, answer=lambda *cell: factories.build_failed_fields(error="=cmd|' /C calc'!A0"))
     text = b"".join(export_chunks(experiment, "trials", "csv")).decode()
     (row,) = csv.DictReader(io.StringIO(text, newline=""))
     assert (row["item_key"], row["category"], row["error"]) == ("'=key", "'@category", "'=cmd|' /C calc'!A0")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 def experiment(client):
     created = factories.make_experiment(samples=2)
     (run,) = factories.make_runs(created)
-    factories.plan_trials(run, answer=lambda item, _, index: factories.failed("server") if index else "=4")
+    factories.plan_trials(run, answer=lambda item, _, index: factories.build_failed_fields("server") if index else "=4")
     client.force_login(created.owner)
     return created
 

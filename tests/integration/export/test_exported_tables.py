@@ -159,7 +159,14 @@ def test_query_logging_does_not_break_or_record_an_export(experiment):
 
 def test_filters_select_rows(experiment):
     Trial.objects.bulk_create(
-        [Trial(run=experiment.runs.first(), item=experiment.dataset.items.first(), sample_idx=99, **factories.failed())]
+        [
+            Trial(
+                run=experiment.runs.first(),
+                item=experiment.dataset.items.first(),
+                sample_idx=99,
+                **factories.build_failed_fields(),
+            )
+        ]
     )
     assert [row["sample_idx"] for row in export_json_rows(experiment, filters={"status": "failed"})] == [99]
     assert len(export_json_rows(experiment, filters={"status": "done", "wave": "wave-1"})) == 2 * len(NASTY)

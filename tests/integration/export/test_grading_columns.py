@@ -18,8 +18,8 @@ from grading_app.scoring.grading import grade
 from runs_app.models import TextSet, Trial
 from tests import factories
 from tests.factories.engine import drain
-from tests.factories.judges import judging, make_grader, make_rubric, write_ledger
-from tests.factories.tampering import deleting_anything
+from tests.factories.judges import build_judge, make_grader, make_rubric, write_ledger
+from tests.factories.tampering import allow_deletions
 
 ADDED = [
     "trial_id",
@@ -52,7 +52,7 @@ def answered(transactional_db):
     for run in factories.make_runs(experiment, status="done"):
         factories.plan_trials(run, answer=lambda *cell, run=run: f"7 by {run.pk}")
     first = experiment.runs.first()
-    with deleting_anything():
+    with allow_deletions():
         Trial.objects.filter(run=first).delete()
     factories.plan_trials(
         first, answer=lambda item, _, index: {"answer": "word " * (1 if index else 20), "truncated": not index}
@@ -72,12 +72,12 @@ def graded(answered):
     terse = make_grader("terse", rubric=make_rubric("labels", "label", labels=LABELS), longest_answer=50)
     fond = make_grader("fond", rubric=make_rubric(), model=factories.make_model("other"), text_set=texts)
     request_verdicts(answered, [terse, fond], [wave], by="test")
-    drain(judging(lambda request: {"label": "wrong", "score": 0, "reasoning": "No."}, served_model="judge-2026"))
+    drain(build_judge(lambda request: {"label": "wrong", "score": 0, "reasoning": "No."}, served_model="judge-2026"))
     read_verdicts(answered)
     panel = Panel.objects.create(name="both", rule="mean")
     panel.graders.set([fond, make_grader("kin", model=factories.make_model("third"), rubric=fond.rubric)])
     request_verdicts(answered, [panel.graders.get(name="kin")], [wave], by="test")
-    drain(judging(1.0))
+    drain(build_judge(1.0))
     read_verdicts(answered)
     panels.add_panel(answered, panel)
     grade(answered, scorers=[{"name": "regex", "pattern": "by"}], by="test")
@@ -144,7 +144,7 @@ def test_every_column_equals_the_rows_in_every_format(graded):
     assert len(by_key) == len(exact) == len(stored) == 12 * 5 + 1
     for row in exact:
         row["graded_at"] = row["graded_at"].removesuffix("Z")
-    wanted = [said | {"graded_at": f"{said['graded_at']:%Y-%m-%dT%H:%M:%S.%f}"} for said in stored]
+    wanted = [row | {"graded_at": f"{row['graded_at']:%Y-%m-%dT%H:%M:%S.%f}"} for row in stored]
     assert sorted(({name: row[name] for name in ADDED} for row in exact), key=str) == sorted(wanted, key=str)
     parquet = pa_parquet.read_table(io.BytesIO(export_gradings(graded, "parquet"))).to_pylist()
     for row in parquet:

@@ -29,7 +29,8 @@ def experiment():
     created = factories.make_experiment(dataset=dataset, samples=2)
     (run,) = factories.make_runs(created, status="done")
     factories.plan_trials(
-        run, answer=lambda item, _, index: factories.failed("server") if index else f"ANSWER: {item.target}"
+        run,
+        answer=lambda item, _, index: factories.build_failed_fields("server") if index else f"ANSWER: {item.target}",
     )
     for trial in run.trials.filter(status="done"):
         factories.make_attempt(trial, served_model="vendor/small-2026")
@@ -107,7 +108,7 @@ def test_facts_and_card_contain_the_version_and_results_with_methods(experiment)
 
 @pytest.mark.slow
 def test_the_card_of_a_rating_study_has_norm_results_and_no_grades_section():
-    items = [{**factories.plain_question(at), "norms": {"valence": 1 + at}} for at in range(6)]
+    items = [{**factories.build_question(at), "norms": {"valence": 1 + at}} for at in range(6)]
     created = factories.make_experiment(
         dataset=factories.make_dataset("photos", items), dimensions=[factories.make_dimension("valence")]
     )

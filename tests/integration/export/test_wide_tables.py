@@ -41,7 +41,7 @@ def make_rated(arousal=7, valence=7):
     """Return twelve photographs rated three times on two dimensions. One answer has no rating."""
     names = [f"{category} {number}" for category, n in CATEGORIES.items() for number in range(n)]
     items = [
-        {**factories.plain_question(at), "key": name, "category": name.split()[0]} for at, name in enumerate(names)
+        {**factories.build_question(at), "key": name, "category": name.split()[0]} for at, name in enumerate(names)
     ]
     experiment = factories.make_experiment(
         dataset=factories.make_dataset("photos", items),
@@ -106,7 +106,7 @@ def test_filters_and_pages_apply_to_participants(rated, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"n_items": "0"}, "n_items: enter a whole number from 1"),
         ({"n_items": "²"}, "n_items: enter a whole number"),
@@ -115,8 +115,8 @@ def test_filters_and_pages_apply_to_participants(rated, monkeypatch):
         ({"colour": "red"}, "no filter colour; it has n_items, seed, status"),
     ],
 )
-def test_an_invalid_selection_of_items_is_refused_with_a_message(rated, options, said):
-    with pytest.raises(ExportError, match=said):
+def test_an_invalid_selection_of_items_is_refused_with_a_message(rated, options, message):
+    with pytest.raises(ExportError, match=message):
         export_chunks(rated, "participants", "csv", options)
 
 
@@ -154,7 +154,8 @@ def graded():
     experiment = factories.make_experiment(samples=2)
     (run,) = factories.make_runs(experiment, status="done")
     factories.plan_trials(
-        run, answer=lambda item, _, index: factories.failed("server") if index else f"ANSWER: {item.target}"
+        run,
+        answer=lambda item, _, index: factories.build_failed_fields("server") if index else f"ANSWER: {item.target}",
     )
     grade(experiment, scorers=["numeric"], by="test")
     make_gradings(experiment, "quality", lambda trial: None if trial.item.position == 1 else 3.5)

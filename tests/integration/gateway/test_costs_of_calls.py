@@ -13,24 +13,24 @@ from tests.integration.gateway.fake_provider import FakeProvider, make_completio
 from tests.integration.gateway.gateway_calls import get_failure, make_call, make_request
 
 BY_HAND = Prices(Decimal("2"), Decimal("10"))
-SAID = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
-STATED = {**SAID, "cost": 0.0123}
+USAGE = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
+STATED = {**USAGE, "cost": 0.0123}
 
 
 def test_a_free_endpoint_costs_nothing(fake: FakeProvider) -> None:
-    fake.reply = make_completion(usage=SAID)
+    fake.reply = make_completion(usage=USAGE)
     reply = make_call(make_request(fake.url, is_free=True, prices=BY_HAND))
     assert (reply.cost_usd, reply.cost_source) == (Decimal(0), "free")
 
 
 def test_a_manual_price_takes_precedence_over_all_others(fake: FakeProvider) -> None:
-    fake.reply = make_completion(usage=SAID)
+    fake.reply = make_completion(usage=USAGE)
     reply = make_call(make_request(fake.url, model="gpt-4o-mini", prices=BY_HAND))
     assert (reply.cost_usd, reply.cost_source) == (Decimal("0.003"), "price list")
 
 
 def test_litellms_price_takes_precedence_over_the_stated_cost(fake: FakeProvider) -> None:
-    fake.reply = make_completion(usage=SAID)
+    fake.reply = make_completion(usage=USAGE)
     reply = make_call(make_request(fake.url, model="gpt-4o-mini"))
     assert reply.cost_source == "litellm"
     assert reply.cost_usd == Decimal("0.00021"), "0.15 and 0.60 dollars a million"
@@ -60,20 +60,20 @@ def test_a_cost_is_rounded_to_eight_decimal_places(fake: FakeProvider) -> None:
     assert cost.as_tuple().exponent == -8
 
 
-@pytest.mark.parametrize("known", [{"prices": BY_HAND}, {"model": "gpt-4o-mini"}, {"is_free": True}])
-def test_a_stated_cost_above_the_list_price_is_used(fake: FakeProvider, known: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", [{"prices": BY_HAND}, {"model": "gpt-4o-mini"}, {"is_free": True}])
+def test_a_stated_cost_above_the_list_price_is_used(fake: FakeProvider, fields: dict[str, Any]) -> None:
     fake.reply = make_completion(usage=STATED)
-    reply = make_call(make_request(fake.url, **known))
+    reply = make_call(make_request(fake.url, **fields))
     assert (reply.cost_usd, reply.cost_source) == (Decimal("0.0123"), "provider")
 
 
 @pytest.mark.parametrize(
     "usage",
     [
-        {**SAID, "cost": {"total_cost": 0.5}},
-        {**SAID, "estimated_cost": 0.5},
-        {**SAID, "cost_in_usd_ticks": 5_000_000_000},
-        {**SAID, "cost": 0.02, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.48}},
+        {**USAGE, "cost": {"total_cost": 0.5}},
+        {**USAGE, "estimated_cost": 0.5},
+        {**USAGE, "cost_in_usd_ticks": 5_000_000_000},
+        {**USAGE, "cost": 0.02, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.48}},
         {"prompt_tokens": "many", "completion_tokens": None, "cost": 0.5},
     ],
 )
@@ -88,10 +88,10 @@ BROKEN = {"error": {"code": 502, "message": "upstream died"}, "message": {"conte
 @pytest.mark.parametrize(
     "reply",
     [
-        {"id": "1", "choices": [BROKEN], "usage": {**SAID, "cost": 0.10}},
+        {"id": "1", "choices": [BROKEN], "usage": {**USAGE, "cost": 0.10}},
         {"id": "1", "choices": [{"message": {"content": "so"}, "finish_reason": "error"}], "usage": {"cost": 0.10}},
         {"error": {"code": 429, "message": "slow down"}, "usage": {"cost": 0.10}},
-        {"choices": [], "usage": {**SAID, "cost": 0.10}},
+        {"choices": [], "usage": {**USAGE, "cost": 0.10}},
         {"choices": "none", "usage": {"cost": 0.10}},
         b'{"choices": [{"message": {"content": "4"}}], "usage": {"prompt_tokens": 1000, "cost": 0.10}, "id": "x',
         b'{"usage": {"prompt_tokens": 1000, "cost": 0.10, "completion_tokens": 1',
@@ -104,7 +104,7 @@ def test_a_failure_with_status_200_costs_what_its_reply_states(fake: FakeProvide
 
 def test_a_refusal_with_an_error_status_costs_what_it_states(fake: FakeProvider) -> None:
     fake.status = 400
-    fake.reply = {"error": {"message": "flagged by the content policy"}, "usage": {**SAID, "cost": 0.10}}
+    fake.reply = {"error": {"message": "flagged by the content policy"}, "usage": {**USAGE, "cost": 0.10}}
     failure = get_failure(make_request(fake.url, prices=BY_HAND))
     attempt = build_attempt_from_failure(failure)
     assert failure.error_class == ErrorClass.CONTENT_REFUSED
@@ -114,7 +114,7 @@ def test_a_refusal_with_an_error_status_costs_what_it_states(fake: FakeProvider)
 @pytest.mark.parametrize("status", [200, 400])
 def test_tokens_of_a_failed_call_cost_the_list_price(fake: FakeProvider, status: int) -> None:
     fake.status = status
-    fake.reply = {"error": {"message": "flagged by the content policy"}, "usage": SAID}
+    fake.reply = {"error": {"message": "flagged by the content policy"}, "usage": USAGE}
     assert build_attempt_from_failure(get_failure(make_request(fake.url, prices=BY_HAND)))["cost_usd"] == Decimal(
         "0.003"
     )

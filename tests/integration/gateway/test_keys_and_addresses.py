@@ -206,11 +206,11 @@ def test_only_the_listed_key_variables_are_read(
 SECRET, ANOTHER = "a-very/odd-key-77", "sk-key-of-another-provider"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return "".join(f"\\u{ord(letter):04x}" for letter in text)
 
 
-@pytest.mark.parametrize("written", [SECRET, ANOTHER, SECRET.replace("/", "\\/"), _escaped(SECRET)])
+@pytest.mark.parametrize("written", [SECRET, ANOTHER, SECRET.replace("/", "\\/"), _escape(SECRET)])
 def test_a_key_in_an_answer_is_not_stored(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, written: str) -> None:
     monkeypatch.setenv("LAB_KEY", SECRET)
     body = """{"id": "c-KEY", "model": "m-KEY", "provider": "p-KEY", "choices": [{"index": 0, "finish_reason": "stop",

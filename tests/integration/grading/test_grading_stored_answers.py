@@ -14,7 +14,7 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def small_experiment(samples=2, **fields):
+def make_small_experiment(samples=2, **fields):
     """Return an experiment where item k has the target 2k. The first repetition is right, the second has no number."""
     experiment = factories.make_experiment(samples=samples, **fields)
     (run,) = factories.make_runs(experiment)
@@ -30,7 +30,7 @@ def list_scores(experiment):
 
 
 def test_every_answer_gets_a_grade_and_unreadable_answers_get_a_code():
-    experiment = small_experiment()
+    experiment = make_small_experiment()
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
     assert (report.graded, report.graded_before, dict(report.unread)) == (6, 0, {"no_number_found": 3})
     assert {row for row in list_scores(experiment) if row[0] == 1} == {(1, None, "", False, "no_number_found")}
@@ -38,7 +38,7 @@ def test_every_answer_gets_a_grade_and_unreadable_answers_get_a_code():
 
 
 def test_grading_is_idempotent():
-    experiment = small_experiment()
+    experiment = make_small_experiment()
     grade(experiment, scorers=["numeric"], by="a test")
     before = list(Grading.objects.values())
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
@@ -47,11 +47,11 @@ def test_grading_is_idempotent():
 
 
 def test_only_new_answers_are_graded():
-    experiment = small_experiment()
+    experiment = make_small_experiment()
     grade(experiment, scorers=["numeric"], by="a test")
     run = experiment.runs.get()
     item = experiment.dataset.items.first()
-    Trial.objects.create(run=run, item=item, sample_idx=9, **factories.answered(answer="7"))
+    Trial.objects.create(run=run, item=item, sample_idx=9, **factories.build_done_fields(answer="7"))
     factories.refresh_counters(run)
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
     assert (report.graded, report.graded_before) == (1, 6)
@@ -61,20 +61,22 @@ def test_only_new_answers_are_graded():
 def test_unfinished_trials_are_not_graded():
     experiment = factories.make_experiment()
     (run,) = factories.make_runs(experiment)
-    factories.plan_trials(run, answer=lambda item, *cell: factories.failed() if item.key == "item-0" else None)
+    factories.plan_trials(
+        run, answer=lambda item, *cell: factories.build_failed_fields() if item.key == "item-0" else None
+    )
     (report,) = grade(experiment, scorers=["exact_match"], by="a test")
     assert (report.graded, report.graded_before) == (0, 0)
 
 
 def test_grading_never_writes_to_trials():
-    experiment = small_experiment()
+    experiment = make_small_experiment()
     before = list(Trial.objects.values())
     grade(experiment, scorers=["numeric", "exact_match"], force=True, by="a test")
     assert list(Trial.objects.values()) == before
 
 
 def test_each_scorer_and_parameter_has_a_separate_condition():
-    experiment = small_experiment()
+    experiment = make_small_experiment()
     grade(experiment, scorers=["numeric", {"name": "numeric", "tolerance": 1}, "exact_match"], by="a test")
     conditions = GradeCondition.objects.filter(experiment=experiment)
     assert [(c.scorer, c.parameters) for c in conditions] == [
@@ -88,7 +90,7 @@ def test_each_scorer_and_parameter_has_a_separate_condition():
 
 
 def test_force_replaces_grades_in_place(monkeypatch):
-    experiment = small_experiment()
+    experiment = make_small_experiment()
     grade(experiment, scorers=["numeric"], by="a test")
     with allow_superseding():
         Grading.objects.update(score=0.5, score_raw="old", parse_ok=True, parse_error="")
@@ -99,7 +101,7 @@ def test_force_replaces_grades_in_place(monkeypatch):
 
 
 def test_a_single_wave_can_be_graded():
-    experiment = small_experiment()
+    experiment = make_small_experiment()
     (second,) = factories.make_runs(experiment, wave=1)
     factories.plan_trials(second, answer=lambda *cell: "4")
     (report,) = grade(experiment, scorers=["numeric"], wave=second.wave, by="a test")
@@ -109,7 +111,7 @@ def test_a_single_wave_can_be_graded():
 
 def test_grading_in_pages_covers_every_answer(monkeypatch):
     monkeypatch.setattr("grading_app.scoring.grading.PAGE_ROWS", 4)
-    experiment = small_experiment(samples=7)
+    experiment = make_small_experiment(samples=7)
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
     assert report.graded == Grading.objects.count() == 21
 
@@ -127,21 +129,21 @@ def test_rated_items_are_graded_by_their_rating_unless_the_design_says_otherwise
 
 
 def test_the_command_and_the_task_both_use_the_designs_scorers():
-    experiment = small_experiment(scorers=["exact_match", {"name": "regex", "pattern": "([0-9]+)"}])
+    experiment = make_small_experiment(scorers=["exact_match", {"name": "regex", "pattern": "([0-9]+)"}])
     assert list(grade_experiment(experiment.pk).values()) == [6, 6]
     assert list(grade_experiment(experiment.pk).values()) == [0, 0]
     assert grade_experiment(0) == {}
 
 
 def test_an_unknown_scorer_is_refused_before_anything_is_written():
-    experiment = small_experiment()
+    experiment = make_small_experiment()
     with pytest.raises(ScorerError, match="exact_match"):
         grade(experiment, scorers=["numeric", "guess"], by="a test")
     assert not GradeCondition.objects.exists()
 
 
 def test_the_history_records_who_graded_what():
-    experiment = small_experiment()
+    experiment = make_small_experiment()
     grade(experiment, scorers=["numeric"], by=experiment.owner)
     grade(experiment, scorers=["numeric"], by=experiment.owner)
     (change,) = StatusChange.objects.for_row(experiment).filter(what="gradings")
@@ -151,7 +153,7 @@ def test_the_history_records_who_graded_what():
 
 def test_grading_stops_at_its_deadline_and_the_next_call_continues(monkeypatch):
     monkeypatch.setattr("grading_app.scoring.grading.PAGE_ROWS", 4)
-    experiment = small_experiment(samples=7)
+    experiment = make_small_experiment(samples=7)
     (report,) = grade(experiment, scorers=["numeric"], seconds=0, by="a test")
     assert (report.graded, report.is_complete) == (0, False)
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
@@ -159,7 +161,7 @@ def test_grading_stops_at_its_deadline_and_the_next_call_continues(monkeypatch):
 
 
 def test_the_task_enqueues_a_successor_while_answers_remain(monkeypatch):
-    experiment, queries = small_experiment(), []
+    experiment, queries = make_small_experiment(), []
     monkeypatch.setattr("django_q.tasks.async_task", lambda *task: queries.append(task))
     monkeypatch.setattr("grading_app.tasks.SECONDS", 0)
     grade_experiment(experiment.pk, ["numeric"], "owner")

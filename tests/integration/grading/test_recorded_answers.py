@@ -17,7 +17,7 @@ RIGHT = {"6b_finetuning": 286, "6b_verification": 515}
 
 @pytest.mark.slow
 def test_grades_of_word_problems_equal_the_published_grades():
-    experiment, rows = recordings.word_problems()
+    experiment, rows = recordings.make_word_problems()
     (report,) = grade(experiment, by="a test")
     assert (report.graded, report.unread.total()) == (2638, 0)
     graded = Grading.objects.values_list("trial__run__condition__model__name", "trial__item__key", "score")
@@ -29,7 +29,7 @@ def test_grades_of_word_problems_equal_the_published_grades():
 
 @pytest.mark.slow
 def test_exported_gradings_equal_the_published_grades():
-    experiment, _ = recordings.word_problems()
+    experiment, _ = recordings.make_word_problems()
     grade(experiment, by="a test")
     text = b"".join(export_chunks(experiment, "gradings", "csv")).decode()
     rows = csv.DictReader(io.StringIO(text, newline=""))
@@ -38,7 +38,7 @@ def test_exported_gradings_equal_the_published_grades():
 
 @pytest.mark.slow
 def test_ratings_are_graded_by_the_value_parsed_on_arrival():
-    experiment, rows = recordings.rated_photographs()
+    experiment, rows = recordings.make_rated_photographs()
     (report,) = grade(experiment, by="a test")
     assert (report.scorer, report.graded) == ("rating", 3160)
     graded = Grading.objects.values_list("trial__item__key", "trial__dimension__name", "trial__sample_idx", "score")

@@ -40,10 +40,16 @@ def test_the_command_takes_the_parameter_after_a_colon(answered_experiment, caps
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("scorer", "said"), [("regex", "regex:PATTERN"), ("regex:(", "not a valid regular expression"),
-                                              ("exact_match:x", "takes no parameter")])  # fmt: skip
-def test_the_command_refuses_invalid_parameters(answered_experiment, scorer, said):
-    with pytest.raises(CommandError, match=said) as caught:
+@pytest.mark.parametrize(
+    ("scorer", "message"),
+    [
+        ("regex", "regex:PATTERN"),
+        ("regex:(", "not a valid regular expression"),
+        ("exact_match:x", "takes no parameter"),
+    ],
+)
+def test_the_command_refuses_invalid_parameters(answered_experiment, scorer, message):
+    with pytest.raises(CommandError, match=message) as caught:
         call_command("grade", "pilot", "--scorer", scorer)
     assert caught.value.returncode == 2
 

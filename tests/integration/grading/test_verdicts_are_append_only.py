@@ -57,8 +57,8 @@ def test_regrading_keeps_each_changed_former_verdict(graded_experiment):
         Grading.objects.filter(pk=changed.pk).update(score=0.5, score_raw="half")
     SupersededVerdict.objects.get(trial=changed.trial, content__score=1)
     grade(graded_experiment, scorers=["exact_match"], force=True, by="a test")
-    former = SupersededVerdict.objects.filter(trial=changed.trial).values_list("content__score", flat=True)
-    assert list(former) == [1, 0.5]
+    superseded = SupersededVerdict.objects.filter(trial=changed.trial).values_list("content__score", flat=True)
+    assert list(superseded) == [1, 0.5]
     assert SupersededVerdict.objects.count() == 2  # The two other verdicts did not change.
     assert Grading.objects.get(pk=changed.pk).score == 1
 

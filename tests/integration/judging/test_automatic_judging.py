@@ -14,7 +14,7 @@ from runs_app.planning.cost_estimate import estimate
 from runs_app.run_control import launch
 from tests import factories
 from tests.factories.engine import drain
-from tests.factories.judges import judge_run, judging, make_grader
+from tests.factories.judges import build_judge, get_judge_run, make_grader
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ def judged_design(answered):
 @pytest.mark.slow
 def test_a_finished_wave_is_judged_and_graded_exactly_once(judged_design):
     grade_experiment(judged_design.pk)
-    assert judge_run(judged_design).status == "running"
-    drain(judging(1))
+    assert get_judge_run(judged_design).status == "running"
+    drain(build_judge(1))
     (graded,) = grade_experiment(judged_design.pk).values()
     assert graded == 12
 
     grade_experiment(judged_design.pk)
     assert Grading.objects.count() == 12
-    assert judge_run(judged_design).n_trials == 12
+    assert get_judge_run(judged_design).n_trials == 12
 
 
 def test_a_running_wave_is_not_judged(judged_design):
@@ -55,13 +55,13 @@ def test_the_engine_enqueues_judging_when_generation_ends(transactional_db, sett
     experiment = factories.make_experiment("alone", graders=["judge-a"], max_usd=None)
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run)
-    drain(judging(0.25))
+    drain(build_judge(0.25))
     while requests:
         name, arguments = requests.pop()
         if name == "grading_app.tasks.grade_experiment":
             grade_experiment(*arguments)
         elif name == "runs_app.tasks.drain":
-            drain(judging(0.25))
+            drain(build_judge(0.25))
     assert Grading.objects.filter(score=0.25, judged_by__status="done").count() == 3
     assert Attempt.objects.count() == 6
 
@@ -124,7 +124,7 @@ def test_manifests_record_the_prices_of_initial_and_added_judges(transactional_d
 def test_the_estimate_excludes_verdicts_that_were_already_requested(judged_design):
     assert estimate(judged_design).verdicts == 12
     grade_experiment(judged_design.pk)
-    drain(judging(1))
+    drain(build_judge(1))
     assert estimate(judged_design).verdicts == 0
 
 
@@ -136,5 +136,5 @@ def test_no_verdict_reserves_more_than_the_forecast(transactional_db):
     foreseen = forecast_judging(experiment, "", 3, 50)
     factories.plan_trials(run, answer=lambda *_: "x" * 150)
     assert ask_judges(experiment, by="test") == 3
-    reserve = judge_run(experiment).reserve_usd
+    reserve = get_judge_run(experiment).reserve_usd
     assert foreseen.ceiling_usd / 3 * Decimal("0.9") < reserve <= foreseen.ceiling_usd / 3 + Decimal("1e-8")

@@ -9,7 +9,7 @@ from grading_app.models import Grader, Grading, Panel
 from runs_app.models import Experiment, LanguageModel, Manifest, Trial
 from tests import factories
 from tests.factories.engine import drain
-from tests.factories.judges import judge_run, judging, make_grader, make_rubric
+from tests.factories.judges import build_judge, get_judge_run, make_grader, make_rubric
 
 
 def run_grade(*arguments):
@@ -23,7 +23,7 @@ def test_the_command_prints_the_cost_requests_verdicts_and_reads_the_replies(ans
     assert "12 trials, 12 to do" in output
     assert "cost: at most $" in output
     assert "12 verdicts requested" in output
-    drain(judging(0.5))
+    drain(build_judge(0.5))
 
     call_command("grade", "pilot", "--grader", "judge-a")  # All verdicts are already requested.
     assert "12 verdicts read" in capsys.readouterr().out
@@ -39,7 +39,7 @@ def test_a_cost_above_the_limit_needs_confirmation_before_any_call(answered):
     assert caught.value.returncode == 3
     assert not Trial.objects.exclude(subject=None).exists()
     run_grade("--grader", "judge-a", "--yes")
-    assert judge_run(answered).n_pending == 12
+    assert get_judge_run(answered).n_pending == 12
 
 
 def test_a_cost_above_the_remaining_budget_exits_with_4(answered):
@@ -73,7 +73,7 @@ def test_a_judge_with_another_rubric_is_created_only_once(answered):
         ("judge-a", "standard"),
         ("judge-a-strict-v1", "strict"),
     ]
-    assert judge_run(answered).n_pending == 12
+    assert get_judge_run(answered).n_pending == 12
 
 
 def test_a_rubric_without_a_judge_selects_all_judges_with_that_rubric(answered):
@@ -81,7 +81,7 @@ def test_a_rubric_without_a_judge_selects_all_judges_with_that_rubric(answered):
     make_grader("judge-b", rubric=rubric)
     make_grader("judge-a")
     run_grade("--rubric", "strict")
-    assert judge_run(answered).condition.condition_id.startswith("judge-b_strict--")
+    assert get_judge_run(answered).condition.condition_id.startswith("judge-b_strict--")
 
 
 def test_a_judge_of_the_answering_models_family_is_reported(answered, capsys):
@@ -100,7 +100,7 @@ def test_the_command_adds_the_scores_of_a_panel(answered, capsys):
     with pytest.raises(CommandError, match="judge-a, judge-b did not judge pilot yet"):
         run_grade("--panel", "both")
     run_grade("--grader", "judge-a", "--grader", "judge-b", "--yes")
-    drain(judging(0.5))
+    drain(build_judge(0.5))
     run_grade("--grader", "judge-a", "--grader", "judge-b", "--panel", "both")
     assert Grading.objects.filter(condition__kind="panel", score=0.5).count() == 12
 
@@ -117,6 +117,6 @@ def test_judging_one_condition_uses_the_reservation_of_the_whole_wave(capsys):
     assert "3 trials, 3 to do" in capsys.readouterr().out
     verdicts = Trial.objects.exclude(subject=None)
     assert set(verdicts.values_list("subject__run", flat=True)) == {short.pk}
-    reserved = judge_run(experiment).reserve_usd
+    reserved = get_judge_run(experiment).reserve_usd
     run_grade("--grader", "judge-a")
-    assert (verdicts.count(), judge_run(experiment).reserve_usd) == (6, reserved)
+    assert (verdicts.count(), get_judge_run(experiment).reserve_usd) == (6, reserved)

@@ -21,8 +21,8 @@ from grading_app.statistics.clusters import clustered_share
 from runs_app.models import Run, Trial
 from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_team, plan_trials
 from tests.factories.engine import drain
-from tests.factories.judges import judge_run, judging, make_grader, make_rubric
-from tests.unit.clustered_scores import sums_of
+from tests.factories.judges import build_judge, get_judge_run, make_grader, make_rubric
+from tests.unit.clustered_scores import compute_sums
 
 
 def build_tab_address(experiment):
@@ -56,14 +56,14 @@ def test_an_added_judges_scores_appear_on_the_tab(web, answered, wave):
     response = web.post(build_form_address(answered), {"grader": "strict"}, follow=True)
     assert "12 verdicts are requested." in response.content.decode()
     assert 'hx-trigger="every 3s"' in response.content.decode()
-    drain(judging(lambda request: 1.0 if "small" in request.model else 0.25))
+    drain(build_judge(lambda request: 1.0 if "small" in request.model else 0.25))
     read_verdicts(answered)
 
     done = web.get(build_tab_address(answered))
     (line,) = (page["row"] for page in done.context["rows"])
     assert line.scores.n == 12
     assert {(one.estimate.clusters, one.estimate.mean) for one in line.scores.means} == {(3, 0.25)}
-    assert line.spent == judge_run(answered).spent_usd > 0
+    assert line.spent == get_judge_run(answered).spent_usd > 0
     with time_machine.travel(timezone.now() + timedelta(seconds=61)):
         later = web.get(build_tab_address(answered)).content.decode()
     assert 'id="grading"' in later
@@ -75,7 +75,7 @@ def test_an_added_judges_scores_appear_on_the_tab(web, answered, wave):
 @pytest.mark.slow
 def test_the_tab_refreshes_until_replies_of_the_last_call_are_read(web, answered):
     request_verdicts(answered, [make_grader()], list(answered.waves.all()), by="test")
-    drain(judging(0.5))
+    drain(build_judge(0.5))
     before = web.get(build_tab_address(answered))
     assert before.context["rows"][0]["row"].scores.means == ()
     assert "hx-trigger" in before.content.decode()
@@ -93,21 +93,23 @@ def test_a_cost_above_the_threshold_is_confirmed_first(web, answered):
     assert "confirmed" in refused.context["form"].errors
     assert not Run.objects.filter(condition__stage="judge").exists()
     web.post(build_form_address(answered), {"grader": "strict", "confirmed": "on"})
-    assert judge_run(answered).n_pending == 12
+    assert get_judge_run(answered).n_pending == 12
 
 
 def test_a_judge_that_cannot_start_shows_the_reason_and_makes_no_calls(web, answered):
     make_grader("strict", model=make_model("unpriced", input_price=None, output_price=None))
     assert "has no price" in web.get(build_form_address(answered), {"grader": "strict"}).content.decode()
-    said = web.post(build_form_address(answered), {"grader": "strict"})
-    assert "has no price" in said.content.decode()
+    response = web.post(build_form_address(answered), {"grader": "strict"})
+    assert "has no price" in response.content.decode()
     assert not Run.objects.filter(condition__stage="judge").exists()
 
 
 @pytest.mark.slow
 def test_failures_are_counted_by_code_with_a_link_to_their_answers(web, answered):
     judge_with(
-        answered, make_grader(), judging(lambda request: "No idea." if "What is 1 plus" in str(request.messages) else 1)
+        answered,
+        make_grader(),
+        build_judge(lambda request: "No idea." if "What is 1 plus" in str(request.messages) else 1),
     )
     (shown,) = web.get(build_tab_address(answered)).context["rows"]
     ((code, n, address),) = shown["codes"]
@@ -122,7 +124,7 @@ def test_the_mean_is_over_items_and_excludes_unread_verdicts(answered):
     judge_with(
         answered,
         make_grader(),
-        judging(lambda request: next(score for said, score in scores.items() if said in str(request.messages))),
+        build_judge(lambda request: next(score for text, score in scores.items() if text in str(request.messages))),
     )
     (line,) = list_grader_rows(answered)
     assert (line.scores.n, line.scores.unread) == (8, 4)
@@ -133,7 +135,7 @@ def test_the_mean_is_over_items_and_excludes_unread_verdicts(answered):
 
 def test_a_judge_of_the_answering_models_family_is_flagged(web, answered):
     kin = make_model("kin", model="vendor/small-2")
-    judge_with(answered, make_grader("cousin", model=kin), judging())
+    judge_with(answered, make_grader("cousin", model=kin), build_judge())
     assert "Self-preference." in web.get(build_tab_address(answered)).content.decode()
 
 
@@ -141,8 +143,8 @@ def test_a_judge_of_the_answering_models_family_is_flagged(web, answered):
 def test_a_panel_with_a_member_of_the_answering_models_family_is_flagged(web, answered):
     cousin = make_grader("cousin", model=make_model("kin", model="vendor/small-2"))
     stranger = make_grader("stranger", rubric=cousin.rubric, model=make_model("far", model="other/far-1"))
-    judge_with(answered, cousin, judging())
-    judge_with(answered, stranger, judging())
+    judge_with(answered, cousin, build_judge())
+    judge_with(answered, stranger, build_judge())
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([cousin, stranger])
     panels.add_panel(answered, panel)
@@ -165,9 +167,9 @@ def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactio
     (run,) = make_runs(experiment, status="done")
     plan_trials(run, answer=lambda item, *_: "word " * (item.position + 1))
     judge_with(
-        experiment, make_grader("wordy"), judging(lambda request: min(1, str(request.messages).count("word ") / 50))
+        experiment, make_grader("wordy"), build_judge(lambda request: min(1, str(request.messages).count("word ") / 50))
     )
-    judge_with(experiment, make_grader("fair", rubric=make_rubric("fair", scale_max=2)), judging(1))
+    judge_with(experiment, make_grader("fair", rubric=make_rubric("fair", scale_max=2)), build_judge(1))
     wordy, fair = list_grader_rows(experiment)
     assert wordy.scores.length > 0.9
     assert (wordy.scores.length_n, wordy.scores.follows_length, fair.scores.follows_length) == (40, True, False)
@@ -177,7 +179,7 @@ def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactio
 
 
 def test_a_length_correlation_over_few_answers_is_not_flagged(answered):
-    judge_with(answered, make_grader(), judging())
+    judge_with(answered, make_grader(), build_judge())
     for grading in Grading.objects.select_related("trial"):
         with allow_superseding():
             Grading.objects.filter(pk=grading.pk).update(score=len(grading.trial.answer) / 100 + grading.trial_id / 1e6)
@@ -191,8 +193,8 @@ def test_the_tab_lists_rules_judges_and_panels_together(web, answered):
     grade(answered, scorers=["exact_match"], by="test")
     low = make_grader("low")
     high = make_grader("high", rubric=low.rubric, model=make_model("second-judge"))
-    judge_with(answered, low, judging(0.0))
-    judge_with(answered, high, judging(1.0))
+    judge_with(answered, low, build_judge(0.0))
+    judge_with(answered, high, build_judge(1.0))
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([low, high])
     response = web.post(reverse("experiment_convene", args=[answered.slug]), {"panel": "bench"}, follow=True)
@@ -216,7 +218,7 @@ def test_a_panel_whose_members_did_not_judge_here_is_refused(web, answered):
 
 def test_a_judges_run_is_paused_and_resumed_from_the_tab(web, answered):
     request_verdicts(answered, [make_grader()], list(answered.waves.all()), by="test")
-    run = judge_run(answered)
+    run = get_judge_run(answered)
     back = web.post(reverse("run_steer", args=[run.pk, "pause"]), {"next": build_tab_address(answered)})
     assert back.url == build_tab_address(answered)
     assert [action.verb for action in web.get(build_tab_address(answered)).context["rows"][0]["runs"][0][1]] == [
@@ -230,7 +232,7 @@ def test_a_judges_run_is_paused_and_resumed_from_the_tab(web, answered):
 
 def test_read_only_users_see_no_buttons(client, answered):
     type(answered).objects.filter(pk=answered.pk).update(sharing="group")
-    judge_with(answered, make_grader(), judging())
+    judge_with(answered, make_grader(), build_judge())
     from django.contrib.auth import get_user_model
 
     client.force_login(get_user_model().objects.get(username="teammate"))
@@ -241,14 +243,14 @@ def test_read_only_users_see_no_buttons(client, answered):
 
 
 def test_the_number_of_queries_is_bounded(web, answered, django_assert_num_queries):
-    judge_with(answered, make_grader(), judging())
+    judge_with(answered, make_grader(), build_judge())
     with django_assert_num_queries(30, exact=False):
         web.get(build_tab_address(answered))
 
 
 @pytest.mark.slow
 def test_answer_pages_show_their_verdicts_and_verdict_pages_their_answer(web, answered):
-    judge_with(answered, make_grader(), judging(0.5))
+    judge_with(answered, make_grader(), build_judge(0.5))
     answer = Trial.objects.filter(subject=None).first()
     call = Trial.objects.get(subject=answer)
     page = web.get(answer.get_absolute_url()).content.decode()
@@ -261,7 +263,7 @@ def test_answer_pages_show_their_verdicts_and_verdict_pages_their_answer(web, an
 
 
 def test_judge_replies_are_escaped(web, answered):
-    judge_with(answered, make_grader(), judging({"score": 1, "reasoning": "<script>alert(1)</script>"}))
+    judge_with(answered, make_grader(), build_judge({"score": 1, "reasoning": "<script>alert(1)</script>"}))
     answer = Trial.objects.filter(subject=None).first()
     assert "&lt;script&gt;alert(1)" in web.get(answer.get_absolute_url()).content.decode()
 
@@ -276,7 +278,7 @@ def test_position_bias_and_model_strengths_are_both_shown(web, answered):
             return {"winner": "A", "reasoning": "the first"}
         return {"winner": "A" if text.index(f"by {second},") < text.index(f"by {first},") else "B", "reasoning": "."}
 
-    judge_with(answered, make_grader("duel", rubric=make_rubric("better", kind="pairwise")), judging(winner))
+    judge_with(answered, make_grader("duel", rubric=make_rubric("better", kind="pairwise")), build_judge(winner))
     (line,) = list_grader_rows(answered)
     assert Preference.objects.count() == 12
     labels = {run.condition_id: f"model of {run.pk}" for run in answered.runs.generating()}
@@ -284,7 +286,7 @@ def test_position_bias_and_model_strengths_are_both_shown(web, answered):
     bias = standing.bias
     assert (bias.pairs, bias.flipped, bias.for_first, bias.for_second) == (6, 2, 2, 0)
     # Only both pairs of item 0 changed. The certainty is that of three items, not of six pairs.
-    by_items = clustered_share(sums_of([[1, 1], [0, 0], [0, 0]]))
+    by_items = clustered_share(compute_sums([[1, 1], [0, 0], [0, 0]]))
     assert (bias.flips.low, bias.flips.high) == pytest.approx((by_items.low, by_items.high))
     assert bias.flips.high - bias.flips.low > wilson(2, 6).high - wilson(2, 6).low
     assert (bias.decided, bias.firsts.clusters) == (12, 3)
@@ -299,8 +301,8 @@ def test_position_bias_and_model_strengths_are_both_shown(web, answered):
 def test_a_panels_mean_follows_its_members(answered):
     one = make_grader("one")
     two = make_grader("two", rubric=one.rubric, model=make_model("second-judge"))
-    judge_with(answered, one, judging(0.0))
-    judge_with(answered, two, judging(1.0))
+    judge_with(answered, one, build_judge(0.0))
+    judge_with(answered, two, build_judge(1.0))
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([one, two])
     condition = panels.add_panel(answered, panel)

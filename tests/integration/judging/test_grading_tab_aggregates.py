@@ -18,7 +18,7 @@ from grading_app.tasks import compute_aggregates
 from runs_app.models import Run, Trial
 from tests import factories
 from tests.factories.engine import drain
-from tests.factories.judges import judging, make_grader, make_rubric
+from tests.factories.judges import build_judge, make_grader, make_rubric
 from tests.integration.judging.test_selection_of_answers import odd_experiment
 from tests.page_text import page_text
 
@@ -33,7 +33,7 @@ def get_mean(experiment):
 
 def judge_all(experiment, grader, score, *, force=False):
     request_verdicts(experiment, [grader], list(experiment.waves.all()), by="test", force=force)
-    drain(judging(score))
+    drain(build_judge(score))
     read_verdicts(experiment)
 
 
@@ -43,7 +43,7 @@ def test_forced_verdicts_read_long_after_the_run_ended_appear_immediately(answer
     grader = make_grader()
     judge_all(answered, grader, 1.0)
     request_verdicts(answered, [grader], list(answered.waves.all()), by="test", force=True)
-    drain(judging(0.25))
+    drain(build_judge(0.25))
     Run.objects.update(finished_at=factories.NOON)
     assert get_mean(answered) == 1.0
     results = fingerprint_results(answered, None)
@@ -75,7 +75,7 @@ def test_the_tab_counts_scores_without_a_call_and_judged_problem_answers(client,
     response = client.post(address, {"grader": "strict"}, follow=True).content.decode()
     assert "1 verdict is requested. 2 answers were scored without a call." in response
     assert "Of 3 answers 1 is empty, 1 is too long, 1 is truncated, 1 is refused." in response
-    drain(judging(1))
+    drain(build_judge(1))
     read_verdicts(odd_experiment)
     (line,) = list_grader_rows(odd_experiment)
     assert sorted(line.scores.noted) == [("answer_too_long", 1), ("empty_answer", 1), ("refused", 1)]

@@ -16,8 +16,8 @@ from runs_app.models import Attempt, Experiment, Run, TextSet, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.work import PlanError
 from tests.factories import make_model, make_sampler, make_user
-from tests.factories.engine import drain, reply
-from tests.factories.judges import judging, make_grader, make_rubric
+from tests.factories.engine import build_reply, drain
+from tests.factories.judges import build_judge, make_grader, make_rubric
 
 OWN = [{"role": "user", "content": "{{input}}\n{{item_rubric}}\n{{answer}}"}]
 
@@ -42,7 +42,7 @@ async def quote_reference(request):
     """Reply with a quote of the reference in the request."""
     text = str(request.messages[-1]["content"])
     target = text.rsplit("Reference answer:\n", 1)[1]
-    return reply(f"Right if it says {target}.")
+    return build_reply(f"Right if it says {target}.")
 
 
 @pytest.fixture
@@ -93,8 +93,8 @@ def test_truncated_or_empty_texts_count_as_missing_and_block_approval(writer, cu
     async def answer_blank(request):
         text = str(request.messages)
         if "1 plus" in text:
-            return reply("")
-        return reply("Half a", finish_reason="length" if "2 plus" in text else "stop")
+            return build_reply("")
+        return build_reply("Half a", finish_reason="length" if "2 plus" in text else "stop")
 
     created = request_rubrics(writer, name="own", by=writer.experiment.owner)
     drain(answer_blank)
@@ -147,7 +147,7 @@ def test_a_corrected_item_only_costs_its_own_verdicts(writer, text_set, curator)
     rubric = make_rubric("own-rubric", messages=OWN)
     first = make_grader("first", rubric=rubric, text_set=text_set)
     request_verdicts(experiment, [first], waves, by="test")
-    drain(judging(lambda request: 1.0 if "Right if it says" in str(request.messages) else 0.0))
+    drain(build_judge(lambda request: 1.0 if "Right if it says" in str(request.messages) else 0.0))
     read_verdicts(experiment)
     assert set(Grading.objects.values_list("score", flat=True)) == {1.0}
 
@@ -159,7 +159,7 @@ def test_a_corrected_item_only_costs_its_own_verdicts(writer, text_set, curator)
 
     async def count_call(request):
         requests.append(str(request.messages))
-        return await judging(0.5)(request)
+        return await build_judge(0.5)(request)
 
     drain(count_call)
     read_verdicts(experiment)

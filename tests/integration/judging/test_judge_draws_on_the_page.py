@@ -7,7 +7,7 @@ from grading_app.models import Grader, Rubric
 from runs_app.models import Experiment, Trial
 from tests import factories
 from tests.factories.gradings import make_answered_experiment
-from tests.factories.queues import signed_in
+from tests.factories.queues import sign_in
 
 pytestmark = pytest.mark.django_db
 PAGE = "/experiments/pilot/judge/draw/"
@@ -41,7 +41,7 @@ def draw_judges(client, **more):
 
 @pytest.mark.slow
 def test_a_draw_shows_its_cost_before_it_is_requested_and_pinned(study):
-    client = signed_in(study.owner)
+    client = sign_in(study.owner)
     page, form_data = draw_judges(client)
     text = page.content.decode()
     assert page.context["estimate"].to_do == 2 * 3
@@ -58,7 +58,7 @@ def test_a_draw_shows_its_cost_before_it_is_requested_and_pinned(study):
 
 @pytest.mark.slow
 def test_the_database_accepts_new_draws_of_judges_but_no_changes_to_old_draws(study):
-    client = signed_in(study.owner)
+    client = sign_in(study.owner)
     _, form_data = draw_judges(client)
     client.post(PAGE, form_data)
     _, other_data = draw_judges(client, **{"draw-seed": 6, "name": "others"})
@@ -72,7 +72,7 @@ def test_the_database_accepts_new_draws_of_judges_but_no_changes_to_old_draws(st
 
 @pytest.mark.slow
 def test_a_name_cannot_be_used_for_two_draws(study):
-    client = signed_in(study.owner)
+    client = sign_in(study.owner)
     _, form_data = draw_judges(client)
     client.post(PAGE, form_data)
     _, second_data = draw_judges(client, **{"draw-seed": 9})
@@ -81,7 +81,7 @@ def test_a_name_cannot_be_used_for_two_draws(study):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"draw-draw": 1}, "1 cannot hold one of each of 2 strata"),
         ({"draw-draw": ""}, "Enter the number of models."),
@@ -89,15 +89,15 @@ def test_a_name_cannot_be_used_for_two_draws(study):
         ({"draw-wanted": "endpoint:nowhere"}, "nowhere"),
     ],
 )
-def test_an_invalid_field_is_reported_and_no_judge_is_created(study, more, said):
-    page, _ = draw_judges(signed_in(study.owner), **more)
-    assert said in page.content.decode()
+def test_an_invalid_field_is_reported_and_no_judge_is_created(study, more, message):
+    page, _ = draw_judges(sign_in(study.owner), **more)
+    assert message in page.content.decode()
     assert page.context["estimate"] is None
     assert not Grader.objects.exists()
 
 
 def test_a_tampered_draw_is_refused(study):
-    client = signed_in(study.owner)
+    client = sign_in(study.owner)
     _, form_data = draw_judges(client)
     page = client.post(PAGE, {**form_data, "draw-pinned": "x" + form_data["draw-pinned"]})
     assert "Draw again" in page.content.decode()

@@ -27,7 +27,7 @@ def provider(transactional_db):
         yield fake
 
 
-def answered():
+def make_answered_experiment():
     """Return an experiment with three image items and one answer to each."""
     experiment = factories.make_experiment("pictures", dataset=make_numbered_items(items=3, images=True), max_usd=None)
     (run,) = factories.make_runs(experiment, status="done")
@@ -59,7 +59,7 @@ def hash_picture(part):
 @pytest.mark.slow
 @pytest.mark.parametrize("cache_marks", [False, True])
 def test_the_items_image_is_sent_exactly_once_between_the_surrounding_texts(provider, cache_marks):
-    experiment = answered()
+    experiment = make_answered_experiment()
     requests = judge_images(
         experiment, provider, "Look at this:\n{{image}}\nIts answer:\n{{answer}}", cache_marks=cache_marks
     )
@@ -78,7 +78,7 @@ def test_the_items_image_is_sent_exactly_once_between_the_surrounding_texts(prov
 
 @pytest.mark.slow
 def test_a_leading_image_leaves_the_cache_mark_on_the_previous_turn(provider):
-    requests = judge_images(answered(), provider, "{{image}}\n{{answer}}", cache_marks=True)
+    requests = judge_images(make_answered_experiment(), provider, "{{image}}\n{{answer}}", cache_marks=True)
     for messages in requests:
         (system,) = messages[0]["content"]
         assert system["cache_control"] == MARK
@@ -90,5 +90,5 @@ def test_a_leading_image_leaves_the_cache_mark_on_the_previous_turn(provider):
 @pytest.mark.slow
 def test_a_judge_without_image_support_is_refused_by_name_before_any_call(provider):
     with pytest.raises(PlanError, match="rubric standard@1 shows an image, and model judge does not see images"):
-        judge_images(answered(), provider, "{{image}}\n{{answer}}", sees_images=False)
+        judge_images(make_answered_experiment(), provider, "{{image}}\n{{answer}}", sees_images=False)
     assert provider.requests == []

@@ -16,7 +16,7 @@ from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests import factories
-from tests.factories.judges import judge_run, make_grader, make_rubric
+from tests.factories.judges import get_judge_run, make_grader, make_rubric
 
 PRICES = {"input_price": Decimal(100), "output_price": Decimal(200), "max_output_tokens": 200}
 
@@ -159,7 +159,7 @@ def test_generation_and_judges_never_exceed_their_shared_budget(lab):
     drain_over_http()
 
     experiment.refresh_from_db()
-    run = judge_run(experiment)
+    run = get_judge_run(experiment)
     assert experiment.spent_usd <= experiment.max_usd
     assert experiment.spent_usd - spent_before == run.spent_usd
     assert 0 < run.n_done < 6

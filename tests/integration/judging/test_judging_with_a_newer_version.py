@@ -12,7 +12,7 @@ from grading_app.models import Grader, Grading
 from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet
 from tests.factories import NOON, make_user
 from tests.factories.engine import drain
-from tests.factories.judges import judging, make_grader, make_rubric
+from tests.factories.judges import build_judge, make_grader, make_rubric
 from tests.page_text import page_text
 
 OWN = [{"role": "user", "content": "{{input}}\n{{item_rubric}}\n{{answer}}"}]
@@ -34,7 +34,7 @@ def text_set(answered, curator):
 
 def judge_with(experiment, grader):
     request_verdicts(experiment, [grader], list(experiment.waves.all()), by="test")
-    drain(judging(1.0))
+    drain(build_judge(1.0))
     read_verdicts(experiment)
 
 
@@ -68,7 +68,7 @@ def test_judging_with_corrected_texts_calls_only_for_changed_items(client, answe
     asking = reverse("experiment_judge", args=["pilot"])
     assert "confirmed" in client.post(asking, choice).context["form"].errors
     client.post(asking, choice | {"confirmed": "on"})
-    drain(judging(0.5))
+    drain(build_judge(0.5))
     read_verdicts(answered)
 
     created, old = Grader.objects.get(text_set=second), Grader.objects.get(text_set=text_set)

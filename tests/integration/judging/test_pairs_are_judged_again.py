@@ -13,7 +13,7 @@ from grading_app.reports.grader_rows import list_grader_rows
 from grading_app.reports.pairwise_stats import compute_standing
 from runs_app.models import Trial
 from tests.factories.engine import drain
-from tests.factories.judges import judging, make_grader, make_rubric
+from tests.factories.judges import build_judge, make_grader, make_rubric
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def duel(answered):
 
 def judge_pairs(experiment, grader, verdict, force=False):
     request_verdicts(experiment, [grader], list(experiment.waves.all()), by="test", force=force)
-    drain(judging(verdict))
+    drain(build_judge(verdict))
     read_verdicts(experiment)
 
 

@@ -13,7 +13,7 @@ from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.work import PlanError
 from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_sampler, plan_trials
 from tests.factories.engine import drain
-from tests.factories.judges import judging, make_rubric
+from tests.factories.judges import build_judge, make_rubric
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def preview(answered, draft):
 def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, preview):
     run = request_preview(preview, by=answered.owner)
     assert run.trials.count() == 3  # One answer for each of the three items.
-    assert drain(judging(lambda request: 0.5 if "What is 1" in str(request.messages) else "Hm.")) == 3
+    assert drain(build_judge(lambda request: 0.5 if "What is 1" in str(request.messages) else "Hm.")) == 3
     read_verdicts(answered)
     verdicts = list_previewed_verdicts(draft, Experiment.objects.all())
     assert sorted(
@@ -45,14 +45,14 @@ def test_preview_calls_are_charged_to_the_experiments_budget(answered, preview):
     answered.refresh_from_db()
     before = answered.spent_usd
     request_preview(preview, by="test")
-    drain(judging())
+    drain(build_judge())
     answered.refresh_from_db()
     assert answered.spent_usd - before == sum(
         Attempt.objects.filter(run__condition__stage="judge").values_list("cost_usd", flat=True)
     )
     Experiment.objects.filter(pk=answered.pk).update(max_usd=answered.spent_usd)
     run = request_preview(preview, by="test")
-    drain(judging())
+    drain(build_judge())
     run.refresh_from_db()
     assert (run.n_done, run.n_pending) == (3, 3)
 
@@ -97,9 +97,9 @@ def test_a_preview_selects_up_to_five_evenly_spaced_answered_items(db, kind, ans
 
 def test_a_second_preview_samples_new_verdicts_on_the_same_answers(answered, draft, preview):
     run = request_preview(preview, by="test")
-    drain(judging(0.0))
+    drain(build_judge(0.0))
     assert request_preview(preview, by="test") == run
-    assert drain(judging(1.0)) == 3
+    assert drain(build_judge(1.0)) == 3
     subjects = [set(run.trials.filter(sample_idx=index).values_list("subject", flat=True)) for index in (0, 1)]
     assert subjects[0] == subjects[1]
     assert [one.verdict.score for one in list_previewed_verdicts(draft, Experiment.objects.all())] == [1.0] * 3 + [
@@ -155,7 +155,7 @@ def test_a_rubric_with_item_rubrics_is_previewed_with_an_approved_set(web, answe
     item_rubrics.approve_texts(texts, by=answered.owner, reason="read")
     web.post(address, choice)
     requests = []
-    drain(judging(lambda request: requests.append(str(request.messages)) or 1))
+    drain(build_judge(lambda request: requests.append(str(request.messages)) or 1))
     assert [sum(f"Rule of item-{n}." in text for text in requests) for n in range(3)] == [1, 1, 1]
     run = Run.objects.get(condition__stage="judge")
     assert run.request_tokens > 200  # The longest text is counted.
@@ -202,7 +202,7 @@ def test_only_users_who_may_spend_can_preview_a_rubric_in_the_admin(client, answ
         client.post(address, choice)
         assert Trial.objects.filter(subject__isnull=False).exists() == offered
     assert 'hx-trigger="every 2s"' in client.get(address).content.decode()
-    drain(judging({"score": 1, "reasoning": "<i>fine</i>"}))
+    drain(build_judge({"score": 1, "reasoning": "<i>fine</i>"}))
     page = client.get(address).content.decode()
     assert "&lt;i&gt;fine&lt;/i&gt;" in page
     assert "hx-trigger" not in page

@@ -15,8 +15,8 @@ from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.work import PlanError
 from tests import factories
 from tests.factories.engine import drain
-from tests.factories.judges import judge_run, judging, make_grader, make_rubric, write_ledger
-from tests.factories.tampering import deleting_anything
+from tests.factories.judges import build_judge, get_judge_run, make_grader, make_rubric, write_ledger
+from tests.factories.tampering import allow_deletions
 
 ODD = {
     "item-0": {"answer": "  \n"},
@@ -36,7 +36,7 @@ def odd_experiment(transactional_db):
 
 def judge_with(experiment, **fields):
     (report,) = request_verdicts(experiment, [make_grader(**fields)], [experiment.waves.get()], by="test")
-    drain(judging(1))
+    drain(build_judge(1))
     read_verdicts(experiment)
     return report
 
@@ -91,16 +91,16 @@ def test_truncated_and_refused_answers_are_judged_and_flagged(odd_experiment):
 def test_force_repeats_calls_and_the_newer_verdict_replaces_the_older(answered, wave):
     grader = make_grader()
     request_verdicts(answered, [grader], [wave], by="test")
-    drain(judging("I will not say."))
+    drain(build_judge("I will not say."))
     (report,) = read_verdicts(answered)
     assert report.unread == {"no_json_object": 12}
 
     request_verdicts(answered, [grader], [wave], by="test")
-    assert judge_run(answered).n_pending == 0  # Unreadable verdicts are final unless forced.
+    assert get_judge_run(answered).n_pending == 0  # Unreadable verdicts are final unless forced.
     (repeated,) = request_verdicts(answered, [grader], [wave], by="test", force=True)
     (twice,) = request_verdicts(answered, [grader], [wave], by="test", force=True)
     assert (repeated.added, twice.added) == (12, 0)  # Pending verdicts are not requested twice.
-    drain(judging(0.75))
+    drain(build_judge(0.75))
     read_verdicts(answered)
     assert set(Grading.objects.values_list("score", "parse_error")) == {(0.75, "")}
     assert set(Trial.objects.exclude(subject=None).values_list("sample_idx", flat=True)) == {0, 1}
@@ -109,7 +109,7 @@ def test_force_repeats_calls_and_the_newer_verdict_replaces_the_older(answered, 
 
 def test_rereading_replies_gives_the_same_gradings(answered, wave):
     request_verdicts(answered, [make_grader()], [wave], by="test")
-    drain(judging(lambda request: 0.25 if "small" in request.model else 0.5))
+    drain(build_judge(lambda request: 0.25 if "small" in request.model else 0.5))
     read_verdicts(answered)
     columns = ("trial", "judged_by", "score", "score_raw", "parse_ok", "parse_error", "reasoning", "detail")
     before = list(Grading.objects.order_by("trial").values_list(*columns))
@@ -122,15 +122,15 @@ def test_later_answers_are_judged_and_earlier_verdicts_stay_unchanged(answered, 
     grader = make_grader()
     run = answered.runs.first()
     late = list(run.trials.values_list("pk", flat=True)[:2])
-    with deleting_anything():
+    with allow_deletions():
         Trial.objects.filter(pk__in=late).delete()
     request_verdicts(answered, [grader], [wave], by="test")
-    drain(judging())
+    drain(build_judge())
     for item in answered.dataset.items.all()[:1]:
-        Trial.objects.create(run=run, item=item, sample_idx=9, **factories.answered(answer="late"))
+        Trial.objects.create(run=run, item=item, sample_idx=9, **factories.build_done_fields(answer="late"))
     (report,) = request_verdicts(answered, [grader], [wave], by="test")
     assert report.added == 1
-    assert judge_run(answered).status == "running"
+    assert get_judge_run(answered).status == "running"
 
 
 def test_pairs_join_different_models_and_are_judged_in_both_orders(answered, wave):
@@ -142,7 +142,7 @@ def test_pairs_join_different_models_and_are_judged_in_both_orders(answered, wav
         texts.append(request.messages[-1]["content"])
         return {"winner": "A"}
 
-    drain(judging(prefer_first))
+    drain(build_judge(prefer_first))
     read_verdicts(answered)
     pairs = set(Preference.objects.values_list("trial_a", "trial_b"))
     assert len(pairs) == 12
@@ -167,7 +167,7 @@ def test_a_judge_uses_its_own_temperature_and_no_salt_of_the_solvers(answered, w
         requests.append(request)
         return 1
 
-    drain(judging(count_call))
+    drain(build_judge(count_call))
     assert all(request.parameters == {"max_tokens": 200, "temperature": 0} for request in requests)
     assert all(request.messages[0] == requests[0].messages[0] for request in requests)  # Shared first message.
     assert all(request.messages[-1]["content"].endswith(">>>") for request in requests)
@@ -175,7 +175,7 @@ def test_a_judge_uses_its_own_temperature_and_no_salt_of_the_solvers(answered, w
 
 def cancel_run(experiment, wave, grader):
     request_verdicts(experiment, [grader], [wave], by="test")
-    run = judge_run(experiment)
+    run = get_judge_run(experiment)
     run_control.cancel(Run.objects.filter(pk=run.pk), by="test", reason="too dear")
     return run
 
@@ -189,7 +189,7 @@ def test_a_cancelled_judge_is_not_restarted_automatically(answered, wave):
     (report,) = request_verdicts(answered, [grader], [wave], by="test", force=True)
     assert report.added == 0
     assert "was cancelled; request it again" in str(report)
-    assert judge_run(answered).status == "cancelled"
+    assert get_judge_run(answered).status == "cancelled"
 
 
 @pytest.mark.slow
@@ -199,7 +199,7 @@ def test_requesting_a_cancelled_judge_continues_its_unstarted_verdicts(answered,
     assert estimate_judging(answered, [grader], [wave]).to_do == 12
     (report,) = request_verdicts(answered, [grader], [wave], by="test", revive=True)
     assert (report.added, report.revived, report.run) == (12, 12, run)
-    assert drain(judging(1)) == 12
+    assert drain(build_judge(1)) == 12
     read_verdicts(answered)
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_failed, run.n_cancelled) == ("done", 12, 0, 0)
@@ -212,13 +212,13 @@ def test_requesting_a_cancelled_judge_continues_its_unstarted_verdicts(answered,
 def test_a_cancelled_judge_without_waiting_verdicts_can_be_forced(answered, wave):
     grader = make_grader()
     request_verdicts(answered, [grader], [wave], by="test")
-    drain(judging(0))
+    drain(build_judge(0))
     Run.objects.filter(condition__stage="judge").update(status="cancelled")
     (nothing,) = request_verdicts(answered, [grader], [wave], by="test", revive=True)
-    assert (nothing.added, judge_run(answered).status) == (0, "done")
+    assert (nothing.added, get_judge_run(answered).status) == (0, "done")
     (repeated,) = request_verdicts(answered, [grader], [wave], by="test", force=True, revive=True)
     assert (repeated.added, repeated.revived) == (12, 0)
-    assert drain(judging(1)) == 12
+    assert drain(build_judge(1)) == 12
 
 
 @pytest.mark.slow
@@ -231,7 +231,7 @@ def test_a_cancelled_judge_can_be_requested_again_from_the_page_and_by_command(c
     run_control.cancel(Run.objects.filter(pk=run.pk), by="test", reason="still too dear")
     call_command("grade", "pilot", "--grader", "judge-a", "--no-wait")
     assert "12 verdicts requested (12 of them after a cancellation)" in capsys.readouterr().out
-    assert judge_run(answered).n_pending == 12
+    assert get_judge_run(answered).n_pending == 12
 
 
 def test_a_rubric_with_item_rubrics_needs_a_text_set(answered, wave):

@@ -11,7 +11,7 @@ from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Rubric
 from grading_app.scoring.grading import grade
 from tests.factories.engine import drain
-from tests.factories.judges import judging, make_grader, make_rubric
+from tests.factories.judges import build_judge, make_grader, make_rubric
 
 
 def export_rows(experiment, table):
@@ -22,7 +22,7 @@ def export_rows(experiment, table):
 @pytest.fixture
 def judged(answered, wave):
     request_verdicts(answered, [make_grader()], [wave], by="test")
-    drain(judging(0.5, cost_usd=Decimal("0.00003")))
+    drain(build_judge(0.5, cost_usd=Decimal("0.00003")))
     read_verdicts(answered)
     return answered
 
@@ -59,7 +59,7 @@ def test_the_trials_table_has_only_generation_and_attempts_have_a_stage(judged):
 
 def test_preferences_have_a_separate_table(answered, wave):
     request_verdicts(answered, [make_grader(rubric=make_rubric("duel", "pairwise"))], [wave], by="test")
-    drain(judging(lambda request: {"winner": "B", "reasoning": "Better."}))
+    drain(build_judge(lambda request: {"winner": "B", "reasoning": "Better."}))
     read_verdicts(answered)
     rows = export_rows(answered, "preferences")
     assert len(rows) == 12

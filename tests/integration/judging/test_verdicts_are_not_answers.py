@@ -13,7 +13,7 @@ from runs_app import deletion
 from runs_app.models import Experiment, Run, Trial
 from runs_app.monitoring.progress import annotate_totals, read_totals
 from tests.factories.engine import drain
-from tests.factories.judges import judge_run, judging, make_grader
+from tests.factories.judges import build_judge, get_judge_run, make_grader
 
 MARK = "VERDICT-OF-THE-JUDGE"
 
@@ -23,7 +23,7 @@ def judged(answered, wave):
     Run.objects.update(finished_at=None)
     Experiment.objects.update(status="active")
     request_verdicts(answered, [make_grader()], [wave], by="test")
-    drain(judging(lambda request: {"score": 0.5, "reasoning": MARK}))
+    drain(build_judge(lambda request: {"score": 0.5, "reasoning": MARK}))
     read_verdicts(answered)
     answered.refresh_from_db()
     return answered
@@ -39,7 +39,7 @@ def owner(client, judged):
 def test_experiment_pages_show_neither_verdicts_nor_judge_runs(owner, judged, name):
     page = owner.get(reverse(name, args=[judged.slug])).content.decode()
     assert MARK not in page
-    assert judge_run(judged).get_absolute_url() not in page
+    assert get_judge_run(judged).get_absolute_url() not in page
 
 
 def test_results_list_the_judge_with_the_rules(owner, judged):
@@ -77,7 +77,7 @@ def test_status_reports_the_progress_of_judges(judged, capsys):
     assert line["condition_id"].startswith("judge-a_standard--")
 
     request_verdicts(judged, [Grading.objects.first().condition.grader], judged.waves.all(), by="test", force=True)
-    drain(judging("no verdict"))
+    drain(build_judge("no verdict"))
     read_verdicts(judged)
     call_command("status", "pilot")
     assert "24 of 24 verdicts, 12 unread (12 no_json_object)" in capsys.readouterr().out

@@ -58,13 +58,13 @@ def lab(people_of_file):
     for trial in trials:
         factories.make_attempt(trial, outcome="permanent" if trial.status == "failed" else "ok")
     Run.objects.filter(pk=run.pk).update(errors={"bad_request": 1}, n_attempts=len(trials))
-    _ticks(run)
+    _make_ticks(run)
     model = experiment.language_models.get()
-    queue = _queue(people, dimension)
-    return Lab(people, experiment, run, trials[0], trials[-1], model, _draft(people["owner"]), queue)
+    queue = _make_queue(people, dimension)
+    return Lab(people, experiment, run, trials[0], trials[-1], model, _make_draft(people["owner"]), queue)
 
 
-def _draft(curator):
+def _make_draft(curator):
     """Return a draft dataset with an image."""
     image = Asset.objects.create(sha256="ab" * 32, format="png", width=1, height=1, size=4)
     for path in (image.file, image.thumbnail_file):
@@ -74,7 +74,7 @@ def _draft(curator):
     return factories.make_dataset("unready", items, approved=False, created_by=curator)
 
 
-def _queue(people, dimension):
+def _make_queue(people, dimension):
     """Return an open queue with an image first; the rater has started."""
     image = make_image(1)
     dataset = factories.make_dataset("rated", [{"key": "seen", "image": image}])
@@ -85,11 +85,11 @@ def _queue(people, dimension):
 
 def _answer(item, dimension, sample_idx):
     if item.key == "item-2":
-        return None if sample_idx == 0 else factories.failed("bad_request", "HTTP 400: no")
+        return None if sample_idx == 0 else factories.build_failed_fields("bad_request", "HTTP 400: no")
     return {"answer": f'{{"rating": {sample_idx + 3}}}', "rating": sample_idx + 3, "rating_step": "json"}
 
 
-def _ticks(run):
+def _make_ticks(run):
     now = timezone.now().replace(microsecond=0)
     start = now - timedelta(seconds=now.timestamp() % 10)
     for back in range(1, 7):

@@ -15,7 +15,7 @@ from tests.factories.gradings import make_scale_rubric
 
 PEOPLE = (None, "rater", "viewer", "researcher", "owner", "operator")
 TO_LOGIN = 302
-GONE = 404
+HIDDEN = 404
 
 
 @dataclass(frozen=True)
@@ -29,27 +29,27 @@ class Row:
 
 def expect_for_experiment(owner=200, *, method="get", args="slug"):
     """Expect that only its owner and an operator reach a private experiment."""
-    return Row((TO_LOGIN, GONE, GONE, GONE, owner, owner), args, method)
+    return Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, owner, owner), args, method)
 
 
 EVERYONE = Row((200,) * 6)
-READERS = Row((TO_LOGIN, GONE, 200, 200, 200, 200))
-MEMBERS = Row((TO_LOGIN, GONE, GONE, 200, 200, 200))
+READERS = Row((TO_LOGIN, HIDDEN, 200, 200, 200, 200))
+MEMBERS = Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200))
 SIGNED_IN = Row((TO_LOGIN, 200, 200, 200, 200, 200))
 
 
 def expect_for_group(args, answer=200, method="get"):
     """Expect that the group reaches datasets, and a viewer does not, because no experiment with them is shared."""
-    return Row((TO_LOGIN, GONE, GONE, answer, answer, answer), args, method)
+    return Row((TO_LOGIN, HIDDEN, HIDDEN, answer, answer, answer), args, method)
 
 
 def expect_for_rater(answer, *, method="get", args="queue"):
     """Expect that only raters of the queue may open it, and its owner may not."""
-    return Row((TO_LOGIN, answer, GONE, GONE, GONE, GONE), args, method)
+    return Row((TO_LOGIN, answer, HIDDEN, HIDDEN, HIDDEN, HIDDEN), args, method)
 
 
 def expect_for_operators(args="", answer=200):
-    return Row((TO_LOGIN, GONE, GONE, GONE, GONE, answer), args)
+    return Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, answer), args)
 
 
 MATRIX = {
@@ -62,7 +62,7 @@ MATRIX = {
     "home": Row((TO_LOGIN, 302, 200, 200, 200, 200)),
     "experiment_list": READERS,
     "experiment_new": MEMBERS,
-    "experiment_outlook": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), method="post"),
+    "experiment_outlook": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), method="post"),
     "experiment_from_file": MEMBERS,
     "experiment_detail": expect_for_experiment(),
     "experiment_edit": expect_for_experiment(),
@@ -82,16 +82,17 @@ MATRIX = {
     "experiment_preflight": expect_for_experiment(302, method="post"),
     "experiment_results": expect_for_experiment(),
     "experiment_analysis": expect_for_experiment(),
-    "analysis_figure": expect_for_experiment(GONE, args="slug means"),
+    "analysis_figure": expect_for_experiment(HIDDEN, args="slug means"),
     "experiment_grade": expect_for_experiment(200, method="post"),
     "blind_start": expect_for_experiment(302, method="post"),
     "blind_reveal": expect_for_experiment(302, method="post"),
     "compare": READERS,
-    "cost_figure": expect_for_experiment(GONE),
+    "cost_figure": expect_for_experiment(HIDDEN),
     "leaderboard": READERS,
-    "leaderboard_figure": Row((TO_LOGIN, GONE, GONE, GONE, GONE, GONE), "svg"),  # Without a parametric experiment.
+    # The leaderboard has no parametric experiment.
+    "leaderboard_figure": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN), "svg"),
     "explorer": expect_for_experiment(),
-    "explorer_figure": expect_for_experiment(GONE, args="slug surface"),
+    "explorer_figure": expect_for_experiment(HIDDEN, args="slug surface"),
     "experiment_points": expect_for_experiment(),
     "experiment_waves": expect_for_experiment(),
     "experiment_matrix": expect_for_experiment(),
@@ -103,33 +104,33 @@ MATRIX = {
     "figure_file": expect_for_experiment(args="slug ratings csv"),
     "experiment_report": expect_for_experiment(),
     "report_edit": expect_for_experiment(),
-    "report_file": expect_for_experiment(GONE, args="slug html"),
-    "report_figure": expect_for_experiment(GONE, args="slug norms"),
+    "report_file": expect_for_experiment(HIDDEN, args="slug html"),
+    "report_figure": expect_for_experiment(HIDDEN, args="slug norms"),
     "share_links": expect_for_experiment(),
-    "share_link_revoke": expect_for_experiment(GONE, method="post", args="slug one"),
-    "shared": Row((GONE,) * 6, "token"),
-    "shared_report": Row((GONE,) * 6, "token"),
-    "shared_report_file": Row((GONE,) * 6, "token html"),
-    "shared_report_figure": Row((GONE,) * 6, "token norms"),
-    "shared_leaderboard": Row((GONE,) * 6, "token"),
-    "shared_design": Row((GONE,) * 6, "token"),
-    "shared_figures": Row((GONE,) * 6, "token"),
-    "shared_figure": Row((GONE,) * 6, "token norms"),
+    "share_link_revoke": expect_for_experiment(HIDDEN, method="post", args="slug one"),
+    "shared": Row((HIDDEN,) * 6, "token"),
+    "shared_report": Row((HIDDEN,) * 6, "token"),
+    "shared_report_file": Row((HIDDEN,) * 6, "token html"),
+    "shared_report_figure": Row((HIDDEN,) * 6, "token norms"),
+    "shared_leaderboard": Row((HIDDEN,) * 6, "token"),
+    "shared_design": Row((HIDDEN,) * 6, "token"),
+    "shared_figures": Row((HIDDEN,) * 6, "token"),
+    "shared_figure": Row((HIDDEN,) * 6, "token norms"),
     "snapshot_make": expect_for_experiment(200, method="post"),
     "snapshot_file": expect_for_experiment(args="slug snapshot"),
     "experiment_grading": expect_for_experiment(),
     "grading_length": expect_for_experiment(),
-    "grading_length_figure": expect_for_experiment(GONE),
+    "grading_length_figure": expect_for_experiment(HIDDEN),
     "experiment_judge": expect_for_experiment(),
     "experiment_draw_judges": expect_for_experiment(),
     "experiment_convene": expect_for_experiment(302, method="post"),
     "experiment_write": expect_for_experiment(),
     "text_sets": MEMBERS,
-    "text_set": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "texts one"),
-    "text_of_item": Row((TO_LOGIN, GONE, GONE, 200, 200, GONE), "texts one item"),
-    "text_set_act": Row((TO_LOGIN, GONE, GONE, 302, 302, GONE), "texts one collect", "post"),
+    "text_set": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), "texts one"),
+    "text_of_item": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, HIDDEN), "texts one item"),
+    "text_set_act": Row((TO_LOGIN, HIDDEN, HIDDEN, 302, 302, HIDDEN), "texts one collect", "post"),
     "experiment_agreement": expect_for_experiment(),
-    "agreement_figure": expect_for_experiment(GONE, args="slug confusion"),
+    "agreement_figure": expect_for_experiment(HIDDEN, args="slug confusion"),
     "experiment_disagreements": expect_for_experiment(),
     "disagreement": expect_for_experiment(args="slug trial"),
     "pair_disagreement": expect_for_experiment(args="slug pair"),
@@ -142,8 +143,8 @@ MATRIX = {
     "study_import_new": MEMBERS,
     "dataset_bundle": expect_for_group("dataset version"),
     "experiment_bundle": expect_for_experiment(args="slug design"),
-    "study_import": Row((TO_LOGIN, GONE, GONE, GONE, GONE, GONE), "somebody-elses-upload"),
-    "dataset_import": Row((TO_LOGIN, GONE, GONE, GONE, GONE, GONE), "somebody-elses-upload"),
+    "study_import": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN), "somebody-elses-upload"),
+    "dataset_import": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN), "somebody-elses-upload"),
     "dataset_detail": expect_for_group("dataset version"),
     "dataset_table": expect_for_group("dataset version"),
     "dataset_about": expect_for_group("dataset version"),
@@ -152,7 +153,7 @@ MATRIX = {
     "dataset_sample": expect_for_group("dataset version"),
     "dataset_act": expect_for_group("dataset version duplicate", 302, "post"),
     "item_detail": expect_for_group("draft one item"),
-    "item_text": expect_for_group("draft one item metadata", GONE),
+    "item_text": expect_for_group("draft one item metadata", HIDDEN),
     "item_act": expect_for_group("draft one item exclude", 302, "post"),
     "asset": expect_for_group("image"),
     "thumbnail": expect_for_group("image"),
@@ -168,39 +169,39 @@ MATRIX = {
     "trial_annotate": expect_for_experiment(200, method="post", args="trial"),
     "item_annotate": expect_for_group("asked", 200, "post"),
     "annotation_edit": expect_for_experiment(args="annotation"),
-    "annotation_remove": Row((TO_LOGIN, GONE, GONE, GONE, 302, GONE), "annotation", "post"),
+    "annotation_remove": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, 302, HIDDEN), "annotation", "post"),
     "experiment_annotations": expect_for_experiment(),
     "annotated_dataset": expect_for_experiment(),
     "item_page": expect_for_group("asked"),
     "endpoint_list": MEMBERS,
     "endpoint_new": expect_for_operators(),
-    "endpoint_live": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "endpoint"),
+    "endpoint_live": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), "endpoint"),
     "endpoint_edit": expect_for_operators("endpoint"),
-    "endpoint_prices": Row((TO_LOGIN, GONE, GONE, GONE, GONE, 302), "endpoint", "post"),
+    "endpoint_prices": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, 302), "endpoint", "post"),
     "worker_list": MEMBERS,
-    "cache_purge": Row((TO_LOGIN, GONE, GONE, GONE, GONE, 302), method="post"),
+    "cache_purge": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, 302), method="post"),
     "model_new": expect_for_operators(),
     "model_edit": expect_for_operators("model"),
-    "model_check": Row((TO_LOGIN, GONE, GONE, 302, 302, 302), "model", "post"),
-    "model_status": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "model"),
+    "model_check": Row((TO_LOGIN, HIDDEN, HIDDEN, 302, 302, 302), "model", "post"),
+    "model_status": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), "model"),
     "rating_queue": Row((TO_LOGIN, 302, 200, 200, 200, 200)),
     "rating_queue_list": MEMBERS,
     "rating_queue_new": MEMBERS,
     "rating_queue_of_answers": expect_for_experiment(),
-    "rating_queue_detail": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "queue"),
-    "rating_queue_export": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "queue"),
-    "rating_queue_edit": Row((TO_LOGIN, GONE, GONE, GONE, GONE, GONE), "queue"),
+    "rating_queue_detail": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), "queue"),
+    "rating_queue_export": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), "queue"),
+    "rating_queue_edit": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN), "queue"),
     "rating_queue_act": expect_for_experiment(302, method="post", args="queue close"),
     "rating_queue_invite": expect_for_experiment(302, method="post", args="queue"),
     "rating_queue_assign": expect_for_experiment(302, method="post", args="queue"),
     "rater_act": expect_for_experiment(302, method="post", args="queue one release"),
-    "rating_join": Row((GONE,) * 6, "not-a-token"),
+    "rating_join": Row((HIDDEN,) * 6, "not-a-token"),
     "rating_item": expect_for_rater(200),
     "rating_start": expect_for_rater(302, method="post"),
     "rating_rate": expect_for_rater(302, method="post"),
     "rating_undo": expect_for_rater(302, method="post"),
     "rating_image": expect_for_rater(200, args="queue one"),
-    "rating_text": expect_for_rater(GONE, args="queue one question"),
+    "rating_text": expect_for_rater(HIDDEN, args="queue one question"),
 }
 # Django's own pages have their own permissions; tests of the apps cover their admin pages.
 NOT_OURS = {"admin"}

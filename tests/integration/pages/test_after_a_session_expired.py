@@ -21,7 +21,7 @@ def sign_in_again(client, person, address):
 def test_a_form_sent_after_expiry_leads_to_a_page(name, lab, client):
     row, url_values = MATRIX[name], build_url_values(lab)
     address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
-    assert not leads_to_itself(address)
+    assert not is_its_own_nearest_page(address)
     refused_response = client.post(address)
     assert refused_response.status_code == 302
     response = sign_in_again(client, lab.people["operator"], refused_response["Location"])
@@ -29,7 +29,7 @@ def test_a_form_sent_after_expiry_leads_to_a_page(name, lab, client):
     assert response.request["REQUEST_METHOD"] == "GET"
 
 
-def leads_to_itself(address):
+def is_its_own_nearest_page(address):
     return find_nearest_page(address) == address
 
 
@@ -37,7 +37,7 @@ def leads_to_itself(address):
 def test_signing_in_returns_to_the_requested_page(name, lab):
     row, url_values = MATRIX[name], build_url_values(lab)
     address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
-    assert leads_to_itself(address)
+    assert is_its_own_nearest_page(address)
 
 
 def test_the_page_of_the_form_is_shown_again_with_its_filters(lab, client):

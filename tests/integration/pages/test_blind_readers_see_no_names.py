@@ -24,7 +24,7 @@ from runs_app.models import Experiment
 from tests import factories
 from tests.factories.files import run_in_this_process
 from tests.factories.queues import make_queue
-from tests.integration.pages.conftest import Lab, _draft
+from tests.integration.pages.conftest import Lab, _make_draft
 from tests.integration.pages.test_access_matrix import MATRIX, build_url_values, list_served_names
 
 NAMES = ("grampus", "narwhal", "skerry", "gemini", "fathom")
@@ -47,7 +47,7 @@ def lab(people, settings, tmp_path):
     cache.clear()
     endpoint = factories.make_endpoint("skerry", provider="gemini", base_url="https://skerry.example/v1")
     items = [
-        {**factories.plain_question(n), "category": "ab"[n % 2], "norms": {"valence": 1 + n % 4}} for n in range(8)
+        {**factories.build_question(n), "category": "ab"[n % 2], "norms": {"valence": 1 + n % 4}} for n in range(8)
     ]
     study = factories.make_experiment(
         "study", owner=people["owner"], dataset=factories.make_dataset("questions", items), status="active",
@@ -70,7 +70,7 @@ def lab(people, settings, tmp_path):
         dimensions=list(study.dimensions.all()), opened=False,
     )  # fmt: skip
     queue.conditions.set(study.conditions.all())
-    draft = _draft(people["owner"])
+    draft = _make_draft(people["owner"])
     return Lab(people, study, runs[0], trials[0], trials[-1], study.language_models.first(), draft, queue)
 
 

@@ -107,8 +107,8 @@ def test_the_admin_records_changes_and_deletions(model, client):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "text"),
     [(None, "none"), ("", "none"), ([], "none"), (["a", "b"], "a, b"), (True, "yes"), (Decimal("10.000"), "10")],
 )
-def test_values_in_the_history_are_readable(value, said):
-    assert format_for_history(value) == said
+def test_values_in_the_history_are_readable(value, text):
+    assert format_for_history(value) == text

@@ -60,7 +60,7 @@ def test_the_form_creates_a_draft_owned_by_the_user(form_data, as_, people):
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "message"),
     [
         ("slug", "", "required"),
         ("slug", "Not A Slug", "small letters"),
@@ -83,11 +83,11 @@ def test_the_form_creates_a_draft_owned_by_the_user(form_data, as_, people):
         ("scorers", ["no-such-scorer"], "not one of the available choices"),
     ],
 )
-def test_an_error_is_at_its_field_and_nothing_is_saved(form_data, as_, field, value, said):
+def test_an_error_is_at_its_field_and_nothing_is_saved(form_data, as_, field, value, message):
     response = as_("researcher").post(NEW, {**form_data, field: value})
     assert response.status_code == 200
     errors = response.context["form"].errors[field]
-    assert said in " ".join(errors)
+    assert message in " ".join(errors)
     assert len(errors) == 1
     assert f'aria-describedby="id_{field}' in response.content.decode() or field in response.content.decode()
     assert not Experiment.objects.exists()
@@ -243,7 +243,7 @@ def test_an_uploaded_file_makes_a_draft(parts, as_):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (YAML + "smaples: 3\n", "smaples"),
         (YAML.replace("plain", "unheard-of"), "prompts[0]"),
@@ -251,10 +251,10 @@ def test_an_uploaded_file_makes_a_draft(parts, as_):
         ("{", "YAML"),
     ],
 )
-def test_an_invalid_file_is_refused_with_the_key(parts, as_, text, said):
+def test_an_invalid_file_is_refused_with_the_key(parts, as_, text, message):
     response = as_("researcher").post("/experiments/new/file/", {"text": text})
     assert response.status_code == 200
-    assert said in " ".join(response.context["form"].non_field_errors())
+    assert message in " ".join(response.context["form"].non_field_errors())
     assert not Experiment.objects.exists()
 
 

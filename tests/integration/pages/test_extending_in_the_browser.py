@@ -100,16 +100,16 @@ def test_an_extension_above_the_budget_warns_and_the_budget_holds(post, other_mo
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({}, "Choose something to add"),
         ({"samples": "1"}, "Enter a higher number"),
         ({"language_models": ["999999"]}, "not one of the available choices"),
     ],
 )
-def test_invalid_additions_are_reported_and_nothing_changes(post, launched_experiment, fields, said):
+def test_invalid_additions_are_reported_and_nothing_changes(post, launched_experiment, fields, message):
     n = Trial.objects.count()
-    assert said in post(extend="1", **fields).content.decode()
+    assert message in post(extend="1", **fields).content.decode()
     assert Trial.objects.count() == n
 
 

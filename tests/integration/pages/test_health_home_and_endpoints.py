@@ -95,7 +95,7 @@ def test_an_operator_adds_an_endpoint_and_a_model(as_):
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "message"),
     [
         ("base_url", "http://evil.example/v1", "not on the list of allowed hosts"),
         ("base_url", "file:///etc/passwd", "must start with http"),
@@ -108,9 +108,9 @@ def test_an_operator_adds_an_endpoint_and_a_model(as_):
         ("requests_per_day", "99999999999", "Must be between 1 and 1,000,000,000."),
     ],
 )
-def test_an_error_appears_at_its_field(as_, field, value, said):
+def test_an_error_appears_at_its_field(as_, field, value, message):
     response = as_("operator").post("/endpoints/new/", {**ENDPOINT, field: value})
-    assert said in " ".join(response.context["form"].errors[field])
+    assert message in " ".join(response.context["form"].errors[field])
     assert not Endpoint.objects.exists()
 
 

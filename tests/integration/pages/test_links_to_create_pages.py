@@ -5,7 +5,7 @@ from django.urls import reverse
 
 from grading_app.models import Panel
 from tests import factories
-from tests.factories.judges import make_starter_grader, make_starter_rubric
+from tests.factories.judges import make_grader, make_starter_rubric
 
 pytestmark = pytest.mark.django_db
 
@@ -33,9 +33,9 @@ def test_the_grading_forms_link_to_judges_rubrics_and_panels(as_, people):
     experiment = factories.make_experiment(owner=people["researcher"], status="active")
     (run,) = factories.make_runs(experiment, status="done")
     factories.plan_trials(run, answer=lambda *_: "four")
-    make_starter_grader()
+    make_grader()
     make_starter_rubric("by-reference", kind="writer")
-    Panel.objects.create(name="bench").graders.set([make_starter_grader("one"), make_starter_grader("two")])
+    Panel.objects.create(name="bench").graders.set([make_grader("one"), make_grader("two")])
     web = as_("researcher")
     judge = open_page(web, reverse("experiment_judge", args=[experiment.slug]))
     assert 'href="/admin/grading_app/grader/add/"' in judge

@@ -9,7 +9,7 @@ from django.core.management import call_command
 
 from runs_app.models import Endpoint, LanguageModel, Preflight
 from tests import factories
-from tests.factories.tampering import without_triggers
+from tests.factories.tampering import disable_triggers
 
 LAUNCH, PREFLIGHT = "/experiments/draft/launch/", "/experiments/draft/preflight/"
 
@@ -41,7 +41,7 @@ def test_each_model_shows_result_reason_time_author_and_cost_of_its_last_preflig
     last_preflight = factories.make_preflight(
         large, "dead", error_class="unauthorized", error="no key", actor="a colleague", cost_usd=Decimal("0.00012")
     )
-    with without_triggers():
+    with disable_triggers():
         Preflight.objects.filter(pk=last_preflight.pk).update(asked_at=datetime(2026, 3, 1, 12, tzinfo=UTC))
     page = as_("owner").get(LAUNCH).content.decode()
     for text in ("unauthorized: no key", "2026-03-01T12:00:00", "a colleague", "$0.00012"):

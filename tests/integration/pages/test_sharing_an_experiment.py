@@ -60,13 +60,13 @@ def test_unchanged_sharing_adds_no_history(lab, as_):
 
 
 @pytest.mark.parametrize(
-    ("sharing", "chosen", "said"),
+    ("sharing", "chosen", "message"),
     [("people", [], "at least one"), ("group", ["viewer"], "clear the selection of people")],
 )
-def test_selected_people_must_match_the_sharing_mode(lab, as_, people, sharing, chosen, said):
+def test_selected_people_must_match_the_sharing_mode(lab, as_, people, sharing, chosen, message):
     keys = [people[name].pk for name in chosen]
     response = submit_sharing(as_("owner"), lab, sharing=sharing, shared_with=keys, reason="Typed")
-    assert said in " ".join(response.context["form"].errors["shared_with"])
+    assert message in " ".join(response.context["form"].errors["shared_with"])
     assert "Typed" in response.content.decode()
 
 

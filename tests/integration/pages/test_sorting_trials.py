@@ -31,7 +31,7 @@ def sums(people):
 
 def make_outcome(item, index, number):
     if item.position == 4 and index:
-        return factories.failed("timeout")
+        return factories.build_failed_fields("timeout")
     is_right = (item.position + number) % 3 != 0
     return {"answer": f"{item.target if is_right else 99}" + " !" * item.position, "cost_usd": f"0.{item.position % 3}",
             "rating": 1 + (item.position * 2 + number) % 5, "latency_ms": 100 * (7 - item.position)}  # fmt: skip

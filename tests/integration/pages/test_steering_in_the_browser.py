@@ -77,18 +77,18 @@ def test_one_run_can_be_controlled_separately(lab, as_):
     assert (lab.run.status, elsewhere.status) == ("paused", "running")
 
 
-@pytest.mark.parametrize(("entered", "kept"), [("5", 5), ("0", 32), ("many", 32), ("100001", 32)])
-def test_concurrency_is_a_number_in_its_limits(lab, as_, entered, kept):
+@pytest.mark.parametrize(("entered", "expected"), [("5", 5), ("0", 32), ("many", 32), ("100001", 32)])
+def test_concurrency_is_a_number_in_its_limits(lab, as_, entered, expected):
     as_("owner").post(f"/runs/{lab.run.pk}/steer/concurrency/", {"max_concurrency": entered})
     lab.run.refresh_from_db()
-    assert lab.run.max_concurrency == kept
+    assert lab.run.max_concurrency == expected
 
 
-@pytest.mark.parametrize(("entered", "kept"), [("5", 5), ("-9", -9), ("10", 0), ("", 0), ("urgent", 0)])
-def test_a_priority_is_a_number_in_its_limits(lab, as_, entered, kept):
+@pytest.mark.parametrize(("entered", "expected"), [("5", 5), ("-9", -9), ("10", 0), ("", 0), ("urgent", 0)])
+def test_a_priority_is_a_number_in_its_limits(lab, as_, entered, expected):
     steer(as_("owner"), lab, "priority", priority=entered)
     lab.experiment.refresh_from_db()
-    assert lab.experiment.priority == kept
+    assert lab.experiment.priority == expected
 
 
 def test_a_priority_is_changed_during_a_run_with_author_and_reason(lab, as_, people):

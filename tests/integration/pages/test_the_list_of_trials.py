@@ -35,7 +35,7 @@ def make_outcome(item, dimension, sample_idx):
     if item.position == 9:
         return None
     if item.position == 8:
-        return factories.failed("timeout" if sample_idx else "refusal", "No answer")
+        return factories.build_failed_fields("timeout" if sample_idx else "refusal", "No answer")
     return {"answer": f"Answer {item.position} of {sample_idx}", "rating": 1 + item.position % 7,
             "truncated": item.position == 3, "from_cache": sample_idx == 2}  # fmt: skip
 

@@ -107,7 +107,9 @@ def with_errors(experiment):
     prompt, sampler = experiment.prompts.get(), experiment.samplers.get()
     condition = factories.make_condition(experiment, factories.make_model("strict"), prompt, sampler)
     run = Run.objects.create(experiment=experiment, condition=condition, wave=experiment.waves.get(), status="running")
-    answers = iter([factories.failed("content_refused"), factories.failed("server"), *["ready"] * 4])
+    answers = iter(
+        [factories.build_failed_fields("content_refused"), factories.build_failed_fields("server"), *["ready"] * 4]
+    )
     factories.plan_trials(run, answer=lambda *_: next(answers))
     run.errors = {"content_refused": 1, "server": 3}
     run.save(update_fields=["errors"])

@@ -19,7 +19,6 @@ from tests.factories.drafts import (
     make_draft_experiment,
     make_question_prompt,
     make_questions,
-    make_rehearsal_endpoint,
     make_rehearsal_model,
 )
 
@@ -67,7 +66,7 @@ def test_dev_skips_excluded_items():
 
 
 def test_dev_makes_single_calls_instead_of_batches():
-    endpoint = make_rehearsal_endpoint("batching", batch_api="openai")
+    endpoint = factories.make_endpoint("batching", batch_api="openai")
     experiment = make_draft_experiment(
         models=[make_rehearsal_model("a", endpoint=endpoint)], batch=True, budget_policy="dev", dev_items=1
     )

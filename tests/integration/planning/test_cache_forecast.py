@@ -10,7 +10,7 @@ from runs_app.models import Endpoint, LanguageModel, LedgerEntry, Prompt, Run, S
 from runs_app.planning import plan as plan_module
 from runs_app.planning.cost_estimate import estimate
 from tests.factories.drafts import make_draft_dimension, make_draft_experiment, make_questions
-from tests.factories.tampering import without_triggers
+from tests.factories.tampering import disable_triggers
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -99,7 +99,7 @@ def mark_reused(experiment, n):
     """Plan the experiment and mark `n` of its trials as answered from the cache; return its run."""
     plan_module.plan(experiment)
     run = Run.objects.get(experiment=experiment)
-    with without_triggers():
+    with disable_triggers():
         LedgerEntry.objects.create(run=run, at=timezone.now(), attempts=n, answered=n, reused=n)
     Run.objects.filter(pk=run.pk).update(n_pending=run.n_pending - n, n_done=n)
     return run

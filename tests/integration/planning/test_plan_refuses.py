@@ -9,7 +9,7 @@ from runs_app.planning import plan as plan_module
 from runs_app.planning import token_bounds
 from runs_app.planning.work import PlanError
 from runs_app.prompt_preview import preview_draft
-from tests.factories import NOON
+from tests.factories import NOON, make_endpoint
 from tests.factories.drafts import (
     QUESTION,
     make_draft_dimension,
@@ -17,7 +17,6 @@ from tests.factories.drafts import (
     make_draft_sampler,
     make_question_prompt,
     make_questions,
-    make_rehearsal_endpoint,
     make_rehearsal_model,
 )
 
@@ -41,7 +40,7 @@ def plan_refused(experiment):
         (lambda: {"models": []}, "the experiment has no model"),
         (lambda: {"models": [make_rehearsal_model(is_active=False)]}, "model sim-large is not active"),
         (
-            lambda: {"models": [make_rehearsal_model(endpoint=make_rehearsal_endpoint("lab", is_active=False))]},
+            lambda: {"models": [make_rehearsal_model(endpoint=make_endpoint("lab", is_active=False))]},
             "endpoint lab of model sim-large is not active",
         ),
         (
@@ -94,11 +93,7 @@ def test_a_refused_plan_approves_no_drafts():
 @pytest.mark.parametrize(
     "fields",
     [
-        {
-            "models": lambda: [
-                make_rehearsal_model(endpoint=make_rehearsal_endpoint("free", is_free=True), input_price=None)
-            ]
-        },
+        {"models": lambda: [make_rehearsal_model(endpoint=make_endpoint("free", is_free=True), input_price=None)]},
         {
             "samplers": lambda: [make_draft_sampler(max_tokens=None)],
             "models": lambda: [make_rehearsal_model(max_output_tokens=50)],

@@ -6,7 +6,7 @@ from datasets_app.models import Asset
 from grading_app.models import GradeCondition
 from grading_app.rating import session
 from tests import factories
-from tests.factories.queues import make_image, signed_in
+from tests.factories.queues import make_image, sign_in
 
 N_QUESTIONS = 4
 
@@ -15,7 +15,7 @@ class RecordingClient:
     """A rater's browser that records every byte: redirect addresses, headers, cookies and bodies."""
 
     def __init__(self, user):
-        self.client, self.received = signed_in(user), []
+        self.client, self.received = sign_in(user), []
 
     def get(self, address):
         return self._record(self.client.get(address))
@@ -42,7 +42,7 @@ def remove_form_tokens(text):
     return re.sub(r"\b(?![0-9a-f]{64}\b)[A-Za-z0-9]{64}\b", "", text)
 
 
-def contains_secret(text, secret):
+def is_secret_in(text, secret):
     """Return whether the text contains the secret. Numbers match as a whole: 1795177745.037 does not contain 5.037."""
     if not re.fullmatch(r"[0-9]+\.[0-9]+", secret):
         return bool(secret) and secret in text
@@ -70,7 +70,7 @@ def collect_rating_pages(study, rater):
     """Rate everything that is due, and return the different pages by kind of unit, without their words."""
     pages = {}
     while waiting := rater.find_next_rating():
-        page = signed_in(rater.user).get(f"/ratings/{study.name}/")
+        page = sign_in(rater.user).get(f"/ratings/{study.name}/")
         pages.setdefault(waiting.kind, set()).add(strip_rating_page(page))
         session.rate(rater, position=waiting.position, value=3, seconds=1)
     return pages

@@ -5,12 +5,12 @@ import pytest
 from evalsite.lib import permissions
 from tests import factories
 from tests.factories.gradings import make_gradings
-from tests.factories.queues import make_answer_queue, make_rater, rate_all, signed_in
+from tests.factories.queues import make_answer_queue, make_rater, rate_all, sign_in
 from tests.integration.rating.blinding import (
     N_QUESTIONS,
     RecordingClient,
     collect_rating_pages,
-    contains_secret,
+    is_secret_in,
     list_secrets_of_answers,
     make_experiment_with_secrets,
     rate_whole_session,
@@ -43,11 +43,11 @@ def test_no_response_reveals_the_author_of_an_answer(study):
     assert me.ratings.given().count() == me.ratings.count() == 2 * (N_QUESTIONS - 2) + 2
     assert "A plain answer to 1." in received
     assert "What is shown, 1?" in received
-    assert sorted(word for word in list_secrets_of_answers(study) if contains_secret(received, word)) == []
+    assert sorted(word for word in list_secrets_of_answers(study) if is_secret_in(received, word)) == []
 
 
 def test_raters_cannot_open_pages_that_reveal_the_author(study):
-    rater = signed_in(make_rater(study).user)
+    rater = sign_in(make_rater(study).user)
     trial, slug = study.answers.first().trial_id, study.experiment.slug
     addresses = (f"/trials/{trial}/", "/trials/", f"/experiments/{slug}/", f"/experiments/{slug}/agreement/",
                f"/experiments/{slug}/disagreements/{trial}/", f"/ratings/queues/{study.name}/")  # fmt: skip
@@ -60,7 +60,7 @@ def test_the_leak_check_finds_secrets_on_a_members_page(study):
     member = RecordingClient(teammate)
     member.get(f"/ratings/queues/{study.name}/")
     member.get(f"/trials/{study.answers.first().trial_id}/")
-    secrets = {word for word in list_secrets_of_answers(study) if contains_secret(member.join_received(), word)}
+    secrets = {word for word in list_secrets_of_answers(study) if is_secret_in(member.join_received(), word)}
     assert {"experimental", "slugged-set", "prompted", "Systemic", "judgemental", "served-9"} <= secrets
     assert secrets & {"alphonsina", "bettina"}
 

@@ -29,8 +29,8 @@ from runs_app import deletion
 from runs_app.models import Trial
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_scale_rubric
-from tests.factories.queues import make_answer_queue, make_rater, rate_all, signed_in
-from tests.factories.tampering import deleting_anything
+from tests.factories.queues import make_answer_queue, make_rater, rate_all, sign_in
+from tests.factories.tampering import allow_deletions
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -65,7 +65,7 @@ def test_only_existing_answers_of_selected_conditions_are_drawn():
     small = study.conditions.get(model__name="small")
     queue = make_answer_queue(experiment=study, conditions=[small], opened=False)
     run = small.runs.get()
-    with deleting_anything():
+    with allow_deletions():
         run.trials.filter(item__key="item-0").delete()
     queues.open_queue(queue, by=queue.owner, reason="ready")
     assert {one.trial.run_id for one in queue.answers.select_related("trial")} == {run.pk}
@@ -351,6 +351,6 @@ def test_the_rater_sees_question_choices_and_answer():
     (run,) = factories.make_runs(study)
     factories.plan_trials(run, answer=lambda *_: "I say <b>Left</b>.")
     rater = make_rater(make_answer_queue(experiment=study), started=True)
-    text = signed_in(rater.user).get("/ratings/reading/").content.decode()
+    text = sign_in(rater.user).get("/ratings/reading/").content.decode()
     for label in ("Which one?", "Left", "Right", "I say &lt;b&gt;Left&lt;/b&gt;."):
         assert label in text

@@ -17,7 +17,7 @@ from evalsite.lib.text.hashing import hash_token
 from grading_app.models import RaterInvitation
 from grading_app.rating import queue_results, queues
 from grading_app.rating import session as session_module
-from tests.factories.queues import make_queue, make_rater, rate_all, signed_in
+from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -54,12 +54,12 @@ def test_an_invited_rater_chooses_an_alias():
     assert rater.alias == "<b>North</b> wind"
     session_module.start_session(rater)
     rate_all(rater)
-    page = signed_in(queue.owner).get("/ratings/queues/study/").content.decode()
+    page = sign_in(queue.owner).get("/ratings/queues/study/").content.decode()
     assert "&lt;b&gt;North&lt;/b&gt; wind" in page
     (row, *_) = csv.DictReader(io.StringIO("".join(queue_results.iterate_csv_lines(queue))))
     assert row["alias"] == "<b>North</b> wind"
     other = make_rater(queue, started=True)
-    assert "North" not in signed_in(other.user).get("/ratings/study/").content.decode()
+    assert "North" not in sign_in(other.user).get("/ratings/study/").content.decode()
 
 
 def test_a_returning_rater_keeps_the_alias():
@@ -180,7 +180,7 @@ def test_a_link_is_invalid_after_its_account_gains_permissions(change):
 
 def test_links_are_shown_once_and_never_cached():
     queue = make_queue()
-    member = signed_in(queue.owner)
+    member = sign_in(queue.owner)
     response = member.post("/ratings/queues/study/invite/", {"count": 3})
     tokens = re.findall(r"/ratings/join/([^/]+)/", response.content.decode())
     assert len(set(tokens)) == 3
@@ -193,5 +193,5 @@ def test_links_are_shown_once_and_never_cached():
 @pytest.mark.parametrize("count", ["0", "201", "", "many"])
 def test_an_invalid_number_of_links_is_refused(count):
     queue = make_queue()
-    signed_in(queue.owner).post("/ratings/queues/study/invite/", {"count": count})
+    sign_in(queue.owner).post("/ratings/queues/study/invite/", {"count": count})
     assert not queue.invitations.exists()

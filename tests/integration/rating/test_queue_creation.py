@@ -6,7 +6,7 @@ from datasets_app.models import Dataset
 from evalsite.lib import permissions
 from grading_app.models import RatingQueue
 from tests import factories
-from tests.factories.queues import make_numbered_items, make_queue, make_rater, rate_all, signed_in
+from tests.factories.queues import make_numbered_items, make_queue, make_rater, rate_all, sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +33,7 @@ def form_data(db):
 
 
 def test_the_form_creates_a_draft_owned_by_the_user(asker, form_data):
-    response = signed_in(asker).post("/ratings/queues/new/", form_data)
+    response = sign_in(asker).post("/ratings/queues/new/", form_data)
     queue = RatingQueue.objects.get()
     assert response.url == "/ratings/queues/first-study/"
     assert (queue.owner, queue.status, queue.attention_checks) == (asker, "draft", {"thing-4": [7], "thing-3": [1, 2]})
@@ -41,13 +41,13 @@ def test_the_form_creates_a_draft_owned_by_the_user(asker, form_data):
 
 
 def test_an_empty_choice_has_a_name_instead_of_dashes(asker, form_data):
-    text = signed_in(asker).get("/ratings/queues/new/").content.decode()
+    text = sign_in(asker).get("/ratings/queues/new/").content.decode()
     assert '<option value="" selected>Choose one</option>' in text
     assert "-----" not in text
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "message"),
     [
         ("name", "queues", "reserved for a page"),
         ("name", "new", "reserved for a page"),
@@ -63,16 +63,16 @@ def test_an_empty_choice_has_a_name_instead_of_dashes(asker, form_data):
         ("practice_items", "3", "No items are left to rate"),
     ],
 )
-def test_a_form_error_appears_at_its_field_and_nothing_is_saved(asker, form_data, field, value, said):
-    response = signed_in(asker).post("/ratings/queues/new/", {**form_data, field: value})
+def test_a_form_error_appears_at_its_field_and_nothing_is_saved(asker, form_data, field, value, message):
+    response = sign_in(asker).post("/ratings/queues/new/", {**form_data, field: value})
     assert response.status_code == 200
-    assert said in " ".join(response.context["form"].errors[field])
+    assert message in " ".join(response.context["form"].errors[field])
     assert not RatingQueue.objects.exists()
 
 
 def test_two_versions_of_the_same_dimension_are_refused(asker, form_data):
     second = factories.make_dimension("valence", version=2)
-    response = signed_in(asker).post(
+    response = sign_in(asker).post(
         "/ratings/queues/new/", {**form_data, "dimensions": [*form_data["dimensions"], second.pk]}
     )
     assert "one version" in " ".join(response.context["form"].errors["dimensions"])
@@ -80,12 +80,12 @@ def test_two_versions_of_the_same_dimension_are_refused(asker, form_data):
 
 def test_only_approved_datasets_can_be_chosen(asker, form_data):
     draft = factories.make_dataset("unready", 3, approved=False)
-    response = signed_in(asker).post("/ratings/queues/new/", {**form_data, "dataset": draft.pk})
+    response = sign_in(asker).post("/ratings/queues/new/", {**form_data, "dataset": draft.pk})
     assert response.context["form"].errors["dataset"]
 
 
 def test_the_form_of_a_draft_shows_and_changes_its_values(asker, form_data):
-    client = signed_in(asker)
+    client = sign_in(asker)
     client.post("/ratings/queues/new/", form_data)
     page = client.get("/ratings/queues/first-study/edit/").content.decode()
     assert "thing-3 = 1, 2" in page
@@ -94,7 +94,7 @@ def test_the_form_of_a_draft_shows_and_changes_its_values(asker, form_data):
 
 
 def test_opening_and_closing_record_their_reason_in_the_history(asker, form_data):
-    client = signed_in(asker)
+    client = sign_in(asker)
     client.post("/ratings/queues/new/", form_data)
     for verb, status in (("open", "open"), ("close", "closed"), ("open", "open")):
         client.post(f"/ratings/queues/first-study/{verb}/", {"reason": f"because {verb}"})
@@ -114,7 +114,7 @@ def test_opening_and_closing_record_their_reason_in_the_history(asker, form_data
 def test_only_a_draft_queue_can_be_deleted(asker):
     make_queue("gone", owner=asker, opened=False)
     make_queue("stays", owner=asker, dimensions=[factories.make_dimension("arousal")])
-    client = signed_in(asker)
+    client = sign_in(asker)
     client.post("/ratings/queues/gone/delete/")
     response = client.post("/ratings/queues/stays/delete/", follow=True)
     assert "its ratings stay" in response.content.decode()
@@ -126,7 +126,7 @@ def test_a_button_creates_norms_after_the_queue_is_closed(asker):
     queue = make_queue(owner=asker)
     rater = make_rater(queue, started=True)
     rate_all(rater)
-    client = signed_in(asker)
+    client = sign_in(asker)
     assert "Create norms" not in client.get("/ratings/queues/study/").content.decode()
     response_text = client.post("/ratings/queues/study/norms/", {"reason": "done"}, follow=True).content.decode()
     assert "study is open: raters can still undo ratings. Close it first" in response_text
@@ -145,7 +145,7 @@ def test_a_button_creates_norms_after_the_queue_is_closed(asker):
 def test_only_accounts_with_the_rater_role_can_be_added(asker):
     queue = make_queue(owner=asker)
     rater, viewer = factories.make_user("may-rate", permissions.RATER), factories.make_user("looks", permissions.VIEWER)
-    client = signed_in(asker)
+    client = sign_in(asker)
     for user in (rater, viewer, rater):
         client.post("/ratings/queues/study/assign/", {"user": user.pk})
     assert [assignment.user for assignment in queue.assignments.all()] == [rater]
@@ -155,13 +155,13 @@ def test_only_accounts_with_the_rater_role_can_be_added(asker):
 def test_buttons_release_or_exclude_a_rater(asker, verb):
     queue = make_queue(owner=asker)
     make_rater(queue, started=True)
-    signed_in(asker).post(f"/ratings/queues/study/raters/1/{verb}/", {"reason": "went home"})
+    sign_in(asker).post(f"/ratings/queues/study/raters/1/{verb}/", {"reason": "went home"})
     assert queue.history.first().reason == "went home"
 
 
 def test_group_members_can_view_but_not_change_a_queue():
     queue = make_queue()
-    client = signed_in(factories.make_user("colleague", permissions.RESEARCHER))
+    client = sign_in(factories.make_user("colleague", permissions.RESEARCHER))
     page = client.get("/ratings/queues/study/").content.decode()
     assert "/invite/" not in page
     assert "/close/" not in page
@@ -173,7 +173,7 @@ def test_group_members_can_view_but_not_change_a_queue():
 
 def test_an_unknown_action_is_not_found(asker):
     make_rater(make_queue(owner=asker))
-    client = signed_in(asker)
+    client = sign_in(asker)
     assert client.post("/ratings/queues/study/nonsense/").status_code == 404
     assert client.post("/ratings/queues/study/raters/1/nonsense/").status_code == 404
 
@@ -183,8 +183,8 @@ def test_the_admin_shows_queues_and_raters_read_only(asker):
     rater = make_rater(queue, started=True)
     root = factories.make_user("root", superuser=True)
     for address in ("ratingqueue/", f"ratingqueue/{queue.pk}/change/", f"raterassignment/{rater.pk}/change/"):
-        page = signed_in(root).get(f"/admin/grading_app/{address}")
+        page = sign_in(root).get(f"/admin/grading_app/{address}")
         assert page.status_code == 200
         assert 'name="_save"' not in page.content.decode()
-    assert signed_in(root).post(f"/admin/grading_app/ratingqueue/{queue.pk}/delete/").status_code == 403
-    assert signed_in(asker).get("/admin/grading_app/ratingqueue/").status_code != 200
+    assert sign_in(root).post(f"/admin/grading_app/ratingqueue/{queue.pk}/delete/").status_code == 403
+    assert sign_in(asker).get("/admin/grading_app/ratingqueue/").status_code != 200

@@ -12,7 +12,7 @@ from grading_app.rating import queue_results, queues, rated_norms, session
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.ratings import Ratings
 from tests import factories
-from tests.factories.queues import make_queue, make_rater, rate_all, signed_in
+from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -23,11 +23,11 @@ TABLE = {"thing-1": (1, 2, 1), "thing-2": (4, 4, 5), "thing-3": (7, 6, 7), "thin
 def make_rated_queue(**fields):
     queue = make_queue(practice_items=1, attention_checks={"thing-5": [7]}, **fields)
     for column in range(3):
-        rate_all(make_rater(queue, started=True), value=lambda rating, column=column: _value(rating, column))
+        rate_all(make_rater(queue, started=True), value=lambda rating, column=column: _choose_value(rating, column))
     return queue
 
 
-def _value(rating, column):
+def _choose_value(rating, column):
     if rating.item.key in TABLE:
         return TABLE[rating.item.key][column]
     return 7 if column < 2 else 2
@@ -59,7 +59,7 @@ def test_constant_ratings_have_zero_agreement_without_an_interval():
     (line,) = queue_results.list_question_results(queue)
     assert line.icc.estimate == 0
     assert line.icc.low is None
-    assert signed_in(queue.owner).get("/ratings/queues/study/").status_code == 200
+    assert sign_in(queue.owner).get("/ratings/queues/study/").status_code == 200
 
 
 def test_a_single_rater_has_no_agreement():
@@ -94,7 +94,7 @@ def test_the_owner_sees_when_no_ratings_are_missing():
 
 
 def read_page(queue):
-    return signed_in(queue.owner).get(queue.get_absolute_url()).content.decode()
+    return sign_in(queue.owner).get(queue.get_absolute_url()).content.decode()
 
 
 def test_passed_checks_and_progress_are_reported_for_each_rater():
@@ -185,7 +185,7 @@ def test_an_undone_rating_is_not_counted():
 
 def test_the_queue_page_shows_all_results():
     queue = make_rated_queue()
-    html = page_text(signed_in(queue.owner).get("/ratings/queues/study/"))
+    html = page_text(sign_in(queue.owner).get("/ratings/queues/study/"))
     for text in ("4 of 4 items have 3 raters", "0 of 1", "thing-3", "6.67"):
         assert text in html
 
@@ -195,7 +195,7 @@ def test_the_number_of_queries_does_not_grow_with_raters(django_assert_max_num_q
     queue = make_queue(items=5, raters_wanted=20)
     for _ in range(12):
         rate_all(make_rater(queue, started=True))
-    client = signed_in(queue.owner)
+    client = sign_in(queue.owner)
     client.get("/ratings/queues/study/")
     with django_assert_max_num_queries(28):
         client.get("/ratings/queues/study/")

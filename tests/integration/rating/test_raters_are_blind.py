@@ -7,11 +7,11 @@ from evalsite.lib import permissions
 from grading_app.models import Rating
 from grading_app.rating import session
 from tests import factories
-from tests.factories.queues import make_image, make_queue, make_rater, rate_all, signed_in
+from tests.factories.queues import make_image, make_queue, make_rater, rate_all, sign_in
 from tests.integration.rating.blinding import (
     RecordingClient,
     collect_rating_pages,
-    contains_secret,
+    is_secret_in,
     parse_rating_page,
     rate_whole_session,
 )
@@ -76,14 +76,14 @@ def test_no_response_to_a_rater_contains_a_secret(study):
     assert me.ratings.given().count() == ITEMS
     received = rater.join_received()
     assert "Thank you" in received
-    assert sorted(word for word in list_secrets(study) if contains_secret(received, word)) == []
+    assert sorted(word for word in list_secrets(study) if is_secret_in(received, word)) == []
 
 
 def test_the_leak_check_finds_secrets_on_a_members_page(study):
     """Show that the same check finds the secrets on a member's page."""
     member = RecordingClient(factories.make_user("member", permissions.RESEARCHER))
     member.get(f"/ratings/queues/{study.name}/")
-    secrets = [word for word in list_secrets(study) if contains_secret(member.join_received(), word)]
+    secrets = [word for word in list_secrets(study) if is_secret_in(member.join_received(), word)]
     assert {"slugged-set", "somebody-else", "keyword-3", "categorical-1"} <= set(secrets)
 
 
@@ -99,7 +99,7 @@ def test_check_pages_look_like_item_pages(study):
 
 def test_an_image_is_served_only_when_its_item_is_due(study):
     me = make_rater(study, started=True)
-    client, name = signed_in(me.user), study.name
+    client, name = sign_in(me.user), study.name
     answers = [client.get(f"/ratings/{name}/image/{place}/").status_code for place in (0, 1, 2, 8, 9)]
     assert answers == [404, 200, 404, 404, 404]
 
@@ -107,7 +107,7 @@ def test_an_image_is_served_only_when_its_item_is_due(study):
 def test_the_served_image_belongs_to_the_item_being_rated(study):
     me = make_rater(study, started=True)
     rating = me.find_next_rating()
-    content = b"".join(signed_in(me.user).get(f"/ratings/{study.name}/image/{rating.position}/").streaming_content)
+    content = b"".join(sign_in(me.user).get(f"/ratings/{study.name}/image/{rating.position}/").streaming_content)
     assert content == read_image(rating)
 
 
@@ -117,7 +117,7 @@ def read_image(rating):
 
 def test_images_are_never_cached(study):
     me = make_rater(study, started=True)
-    response = signed_in(me.user).get(f"/ratings/{study.name}/image/1/")
+    response = sign_in(me.user).get(f"/ratings/{study.name}/image/1/")
     assert "no-store" in response["Cache-Control"]
     assert "private" in response["Cache-Control"]
     assert response["X-Content-Type-Options"] == "nosniff"
@@ -125,14 +125,14 @@ def test_images_are_never_cached(study):
 
 def test_a_rater_cannot_submit_another_raters_form(study):
     mine, other = (make_rater(study, started=True) for _ in range(2))
-    page = signed_in(mine.user).get(f"/ratings/{study.name}/")
+    page = sign_in(mine.user).get(f"/ratings/{study.name}/")
     shown, _ = parse_rating_page(page)
-    signed_in(other.user).post(f"/ratings/{study.name}/rate/", {"shown": shown, "rating": "4"})
+    sign_in(other.user).post(f"/ratings/{study.name}/rate/", {"shown": shown, "rating": "4"})
     assert not Rating.objects.given().filter(assignment__in=[mine, other]).exists()
 
 
 def test_an_image_rated_before_it_finished_loading_is_still_sent(study):
     me = make_rater(study, started=True)
     assert session.rate(me, position=1, value=4, seconds=1.0)
-    client, name = signed_in(me.user), study.name
+    client, name = sign_in(me.user), study.name
     assert [client.get(f"/ratings/{name}/image/{place}/").status_code for place in (1, 2, 3)] == [200, 200, 404]

@@ -7,7 +7,7 @@ from datasets_app import curation
 from grading_app.models import Rating, RatingQueue
 from grading_app.rating import queues, session
 from tests import factories
-from tests.factories.queues import make_queue, make_rater, rate_all, signed_in
+from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -153,13 +153,13 @@ def test_an_excluded_rater_is_replaced_but_their_ratings_stay():
 
 def test_a_rater_excluded_before_the_start_cannot_start():
     queue = make_queue()
-    rater, asker = make_rater(queue), signed_in(queue.owner)
+    rater, asker = make_rater(queue), sign_in(queue.owner)
     button = f"/ratings/queues/study/raters/{rater.number}/exclude/"
     assert button in asker.get("/ratings/queues/study/").content.decode()
     asker.post(button, {"reason": "the wrong account"})
     with pytest.raises(session.RatingError, match="not open"):
         session.start_session(rater)
-    assert signed_in(rater.user).get("/ratings/study/").status_code == 404
+    assert sign_in(rater.user).get("/ratings/study/").status_code == 404
     assert button not in asker.get("/ratings/queues/study/").content.decode()
 
 

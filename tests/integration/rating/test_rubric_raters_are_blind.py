@@ -10,10 +10,10 @@ from grading_app.rating import session
 from runs_app.models import TextSet, Trial
 from tests import factories
 from tests.factories.gradings import make_gradings
-from tests.factories.queues import make_answer_queue, make_rater, rate_all, signed_in
+from tests.factories.queues import make_answer_queue, make_rater, rate_all, sign_in
 from tests.integration.rating.blinding import (
     N_QUESTIONS,
-    contains_secret,
+    is_secret_in,
     list_secrets_of_answers,
     make_experiment_with_secrets,
     rate_whole_session,
@@ -32,9 +32,9 @@ def study(db, settings, tmp_path):
     return make_experiment_with_secrets(has_norms=True)
 
 
-def make_study_queue(experiment, kind, *, says="", **fields):
+def make_study_queue(experiment, kind, *, text="", **fields):
     content = "{{answer_a}}{{answer_b}}" if kind == "pairwise" else "{{answer}}"
-    messages = [{"role": "system", "content": f"Be strict: {{{{criteria}}}} {{{{verdict_form}}}} {says}"},
+    messages = [{"role": "system", "content": f"Be strict: {{{{criteria}}}} {{{{verdict_form}}}} {text}"},
                 {"role": "user", "content": content}]  # fmt: skip
     rubric = Rubric.objects.create(
         name="rubricated", kind=kind, messages=messages, status="approved",
@@ -69,7 +69,7 @@ def test_no_response_reveals_the_author_or_other_verdicts(study, kind):
     received = rater.join_received()
     for text in ("A plain answer to 1.", "What is shown, 1?", "Be strict"):
         assert text in received
-    assert sorted(word for word in list_secrets(queue) if contains_secret(received, word)) == []
+    assert sorted(word for word in list_secrets(queue) if is_secret_in(received, word)) == []
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_only_item_fields_named_by_the_rubric_are_shown(study):
         texts.texts.create(item=item, text=f"itemised-{item.position}")
     TextSet.objects.filter(pk=texts.pk).update(status="approved", approved_at=factories.NOON)
     texts.refresh_from_db()
-    queue = make_study_queue(study, "criteria", says="{{target}} {{item_rubric}} {{meta.source}}", text_set=texts)
+    queue = make_study_queue(study, "criteria", text="{{target}} {{item_rubric}} {{meta.source}}", text_set=texts)
     received = rate_alternately(queue, make_rater(queue).user).join_received()
     for number in range(N_QUESTIONS):
         for visible in ("targeted", "itemised", "metadatum"):
@@ -95,7 +95,7 @@ def test_pair_pages_look_alike_in_both_orders(study):
     pages, firsts = set(), set()
     runs = dict(Trial.objects.values_list("pk", "run"))
     while waiting := me.find_next_rating():
-        page = signed_in(me.user).get("/ratings/blindly/")
+        page = sign_in(me.user).get("/ratings/blindly/")
         if waiting.kind == "item":
             pages.add(strip_rating_page(page))
             firsts.add(runs[waiting.trial_id])
@@ -106,7 +106,7 @@ def test_pair_pages_look_alike_in_both_orders(study):
 
 def test_the_instructions_equal_the_judges_without_the_reply_format(study):
     me = make_rater(make_study_queue(study, "criteria"))
-    welcome = remove_form_tokens(signed_in(me.user).get("/ratings/blindly/").content.decode())
+    welcome = remove_form_tokens(sign_in(me.user).get("/ratings/blindly/").content.decode())
     assert "Be strict: - correct: Agrees." in welcome
     assert "[the answer]" in welcome
     assert "JSON" not in welcome

@@ -21,7 +21,7 @@ from grading_app.reports.pairwise_stats import compute_standing
 from runs_app.models import Trial
 from tests import factories
 from tests.factories.gradings import make_answered_experiment
-from tests.factories.queues import make_rater, make_rubric_queue, make_strict_rubric, rate_all, signed_in
+from tests.factories.queues import make_rater, make_rubric_queue, make_strict_rubric, rate_all, sign_in
 
 pytestmark = pytest.mark.django_db
 CRITERIA = [
@@ -37,7 +37,7 @@ KINDS = {
 }
 
 
-def alternating_value(rating):
+def alternate_value(rating):
     """Return a value that alternates between answers and is reversed for the second criterion."""
     return float((rating.trial_id + bool(rating.criterion == "complete")) % 2)
 
@@ -108,7 +108,7 @@ def test_fractional_scores_can_be_typed_if_a_judge_could_give_them():
     rubric = make_strict_rubric("score", scale_min=0, scale_max=1)
     queue = make_rubric_queue(rubric=rubric)
     rater = make_rater(queue, started=True)
-    client, address = signed_in(rater.user), f"/ratings/{queue.name}/"
+    client, address = sign_in(rater.user), f"/ratings/{queue.name}/"
     shown_value = read_page(client, address).split('name="shown" value="')[1].split('"')[0]
     for value in ("1.5", "nan", "inf", "x"):
         client.post(f"{address}rate/", {"shown": shown_value, "rating": value})
@@ -176,7 +176,7 @@ def test_a_preference_names_the_winner_in_either_order():
     (line,) = queue_results.list_question_results(queue)
     assert (line.n, line.items, line.raters) == (12, 6, 2)
     assert queue_results.count_complete(queue) == (6, 6)
-    client, study = signed_in(queue.owner), queue.experiment.slug
+    client, study = sign_in(queue.owner), queue.experiment.slug
     assert "rater 2 of reading (strict-pairwise@1)" in read_page(client, f"/experiments/{study}/grading/")
     assert "6 of 6 pairs have 2 raters" in read_page(client, queue.get_absolute_url())
     assert client.get(f"/experiments/{study}/agreement/").status_code == 200
@@ -274,18 +274,18 @@ def test_a_form_error_appears_at_its_field(form_data, fields, field, verdict):
     rubrics = {
         "pairwise": lambda: make_strict_rubric("pairwise"),
         "criteria": make_strict_rubric,
-        "texts": lambda: make_strict_rubric(says="{{item_rubric}}"),
+        "texts": lambda: make_strict_rubric(text="{{item_rubric}}"),
         "draft": lambda: make_strict_rubric(status="draft"),
     }
     chosen = {**fields, "rubric": rubrics[fields["rubric"]]().pk} if "rubric" in fields else fields
-    page = signed_in(study.owner).post(f"/experiments/{study.slug}/ratings/new/", {**form_data, **chosen})
+    page = sign_in(study.owner).post(f"/experiments/{study.slug}/ratings/new/", {**form_data, **chosen})
     assert verdict in " ".join(page.context["form"].errors[field])
 
 
 @pytest.mark.slow
 def test_a_rubric_queue_is_created_opened_and_shows_how_many_raters_are_missing(form_data):
     study, rubric = make_answered_experiment(models=["small", "large"]), make_strict_rubric()
-    client = signed_in(study.owner)
+    client = sign_in(study.owner)
     page = client.get(f"/experiments/{study.slug}/ratings/new/")
     assert page.context["cancel_url"] == f"/experiments/{study.slug}/agreement/"
     response = client.post(f"/experiments/{study.slug}/ratings/new/", {**form_data, "rubric": rubric.pk})
@@ -303,20 +303,20 @@ def test_a_rubric_queue_is_created_opened_and_shows_how_many_raters_are_missing(
 def test_the_queue_page_shows_criteria_totals_checks_and_seconds():
     queue = make_rubric_queue(attention_checks={"item-3": [1]})
     for _ in range(2):
-        rate_all(make_rater(queue, started=True), alternating_value)
+        rate_all(make_rater(queue, started=True), alternate_value)
     lines = {line.name: line for line in queue_results.list_question_results(queue)}
     assert list(lines) == ["correct", "complete", "in total"]
     totals = list(Grading.objects.values_list("score", flat=True))
     assert lines["in total"].mean == pytest.approx(sum(totals) / len(totals))
     assert (lines["in total"].n, lines["correct"].n, lines["correct"].alpha.estimate) == (12, 12, 1)
-    text = read_page(signed_in(queue.owner), queue.get_absolute_url())
+    text = read_page(sign_in(queue.owner), queue.get_absolute_url())
     for label in ("strict-criteria@1", "in total", "failed: item-3", "Median time (s)", "1.5"):
         assert label in text
 
 
 def test_exports_contain_the_rubric_with_the_ratings():
     queue = make_rubric_queue(items=2)
-    rate_all(make_rater(queue, started=True), alternating_value)
+    rate_all(make_rater(queue, started=True), alternate_value)
     by_rubric = {"rubric": queue.rubric.name, "rubric_hash": queue.rubric.content_hash}
     gradings = export_rows(queue, "gradings")
     assert len(gradings) == 4
@@ -346,7 +346,7 @@ def test_preferences_are_exported_with_both_answers():
 
 def list_offered_tables(experiment):
     """Return the tables that the results page offers as files."""
-    page = signed_in(experiment.owner).get(f"/experiments/{experiment.slug}/results/")
+    page = sign_in(experiment.owner).get(f"/experiments/{experiment.slug}/results/")
     return {export["address"].split("/")[-1].split(".")[0] for export in page.context["exports"]}
 
 

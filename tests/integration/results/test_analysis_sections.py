@@ -194,9 +194,9 @@ def test_the_introduction_of_every_section_is_a_question():
 
 @pytest.mark.slow
 def test_recorded_word_problems_of_two_models_give_the_published_table(tmp_path):
-    from tests.factories.recordings import word_problems
+    from tests.factories.recordings import make_word_problems
 
-    experiment, rows = word_problems()
+    experiment, rows = make_word_problems()
     grade(experiment, by="test")
     out = tmp_path / "table.json"
     call_command("analyse", "word-problems", "--table", "right_and_wrong", "--format", "json", "--out", str(out))

@@ -29,7 +29,7 @@ def empty_cache():
 @shared_rows
 def study():
     items = [
-        {**factories.plain_question(n), "category": "ab"[n % 2], "norms": {"valence": 1 + n % 4}} for n in range(12)
+        {**factories.build_question(n), "category": "ab"[n % 2], "norms": {"valence": 1 + n % 4}} for n in range(12)
     ]
     experiment = factories.make_experiment(
         "study",

@@ -243,7 +243,7 @@ def test_two_waves_are_compared_over_all_conditions(client):
 
 @pytest.mark.slow
 def test_items_in_only_one_experiment_are_reported(client, quiz):
-    items = [factories.plain_question(n) for n in range(25)]
+    items = [factories.build_question(n) for n in range(25)]
     make_quiz("fewer", dataset=factories.make_dataset("fewer-items", items), right=(12, 24), owner=quiz.owner)
     text = " ".join(open_page(client, quiz, a="quiz", b="fewer").content.decode().split())
     assert "The items differ. 5 items have a score in A only." in text

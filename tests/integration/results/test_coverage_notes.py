@@ -9,7 +9,7 @@ from grading_app.analysis.sections import build_section_tables
 from grading_app.reports.scope import ScopeForm
 from grading_app.statistics.known_coverage import describe_share_coverage, describe_skewed_coverage
 from tests import factories
-from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric, numbered_answer
+from tests.factories.gradings import build_numbered_answer, make_answered_experiment, make_gradings, make_scale_rubric
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -82,7 +82,7 @@ def test_the_analysis_marks_correlations_of_skewed_values():
         dataset=factories.make_dataset("pictures", items), dimensions=[factories.make_dimension("valence")]
     )
     for run in factories.make_runs(experiment):
-        factories.plan_trials(run, answer=numbered_answer)
+        factories.plan_trials(run, answer=build_numbered_answer)
     notes = build_tables(experiment)["norm_agreement"].notes
     assert any("the jackknife's error" in note and "covers about 88 % instead of 95 %" in note for note in notes)
 

@@ -119,7 +119,7 @@ def test_an_experiment_without_data_has_no_figures():
 
 @pytest.mark.slow
 def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_rows():
-    experiment, rows = recordings.rated_photographs()
+    experiment, rows = recordings.make_rated_photographs()
     comparison = FIGURES["norms"].select_data(load_frames(experiment))
     humans = {
         (item.key, norm.dimension): norm.mean
@@ -146,7 +146,7 @@ def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_ro
 
 @pytest.mark.slow
 def test_accuracy_of_recorded_solutions_matches_the_publication():
-    experiment, _ = recordings.word_problems()
+    experiment, _ = recordings.make_word_problems()
     grade(experiment, by="a test")
     accuracy = FIGURES["accuracy"].select_data(load_frames(experiment))
     assert {line.condition: round(line.mean * line.n) for line in accuracy.lines} == {

@@ -59,7 +59,7 @@ def owner(client, study):
     return client
 
 
-def figure_url(name, file_format, **query):
+def build_figure_url(name, file_format, **query):
     return reverse("figure_file", args=["study", name, file_format], query={"mm": "", **query})
 
 
@@ -94,17 +94,21 @@ def test_every_figure_can_be_downloaded_in_each_format_and_its_data_as_csv(owner
     assert read_rows(owner.get(dict(shown[0]["files"])["csv"]))
     starts = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
     for file_format, start in starts.items():
-        assert owner.get(figure_url("plane-categories", file_format, dpi="72")).content.startswith(start)
+        assert owner.get(build_figure_url("plane-categories", file_format, dpi="72")).content.startswith(start)
 
 
 @pytest.mark.slow
 def test_width_font_and_resolution_come_from_the_url(owner):
-    picture = Image.open(io.BytesIO(owner.get(figure_url("reliability", "png", mm="85", dpi="200")).content))
+    picture = Image.open(io.BytesIO(owner.get(build_figure_url("reliability", "png", mm="85", dpi="200")).content))
     assert picture.width == pytest.approx(85 / 25.4 * 200, abs=3)
-    small, large = (owner.get(figure_url("reliability", "svg", mm="85", font=str(font))).content for font in (6, 10))
+    small, large = (
+        owner.get(build_figure_url("reliability", "svg", mm="85", font=str(font))).content for font in (6, 10)
+    )
     assert small != large
     assert picture.info["dpi"] == pytest.approx((200, 200), abs=0.5)
-    tall = Image.open(io.BytesIO(owner.get(figure_url("reliability", "png", mm="85", height="60", dpi="100")).content))
+    tall = Image.open(
+        io.BytesIO(owner.get(build_figure_url("reliability", "png", mm="85", height="60", dpi="100")).content)
+    )
     assert tall.height == pytest.approx(60 / 25.4 * 100, abs=3)
 
 
@@ -137,7 +141,7 @@ def test_the_same_rows_and_style_give_the_same_bytes(study, file_format):
 
 
 def test_figure_data_match_the_rows(owner, study):
-    rows = read_rows(owner.get(figure_url("dimension-means", "csv", measure="valence")))
+    rows = read_rows(owner.get(build_figure_url("dimension-means", "csv", measure="valence")))
     for row in rows:
         if row["rated_by"] != "Human norms":
             trials = Trial.objects.filter(
@@ -162,20 +166,20 @@ def test_the_quadratic_fit_matches_numpy():
     "query", [{"mm": "5000"}, {"dpi": "1200", "mm": "400"}, {"font": "0"}, {"palette": "rainbow"}, {"measure": "x"}]
 )
 def test_a_value_out_of_bounds_is_refused_with_its_field(owner, query):
-    assert owner.get(figure_url("plane", "png", **query)).status_code == 400
+    assert owner.get(build_figure_url("plane", "png", **query)).status_code == 400
     page = owner.get(reverse("experiment_figures", args=["study"], query=query))
     assert page.context["form"].errors
 
 
 def test_unknown_figures_and_formats_are_not_found(owner):
-    assert owner.get(figure_url("pie", "svg")).status_code == 404
-    assert owner.get(figure_url("plane", "exe")).status_code == 404
+    assert owner.get(build_figure_url("pie", "svg")).status_code == 404
+    assert owner.get(build_figure_url("plane", "exe")).status_code == 404
 
 
 def test_other_users_get_no_figure(client, study):
     client.force_login(factories.make_user("visitor", permissions.VIEWER))
     for address in (
-        figure_url("plane", "csv"),
+        build_figure_url("plane", "csv"),
         reverse("experiment_figures", args=["study"]),
         reverse("figures_summary", args=["study"]),
     ):
@@ -186,7 +190,7 @@ def test_the_summary_has_items_samples_and_correlations(owner, study):
     fitted = json.loads(owner.get(reverse("figures_summary", args=["study"])).content)
     assert fitted["items"] == 10
     assert fitted["dimensions"]["valence"]["conditions"]["a"]["samples_per_item"] == {"least": 3, "most": 3, "mean": 3}
-    rows = read_rows(owner.get(figure_url("norms", "csv")))
+    rows = read_rows(owner.get(build_figure_url("norms", "csv")))
     pairs = [
         (float(r["human_mean"]), float(r["model_mean"]))
         for r in rows

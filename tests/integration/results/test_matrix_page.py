@@ -35,12 +35,12 @@ def make_sums(*, samples=2, answers=()):
         models=[factories.make_model("a"), factories.make_model("b")],
     )  # fmt: skip
     for run in factories.make_runs(experiment):
-        factories.plan_trials(run, answer=partial(_sum, dict(answers), run.condition.model.name))
+        factories.plan_trials(run, answer=partial(_build_answer, dict(answers), run.condition.model.name))
     grade(experiment, by="test")
     return experiment
 
 
-def _sum(answers, name, item, _dimension, index):
+def _build_answer(answers, name, item, _dimension, index):
     return answers.get((item.key, name, index), item.target if index < RIGHT[item.key][name] else "99")
 
 
@@ -52,7 +52,7 @@ def graded():
 @shared_rows
 def rated():
     """Return ratings of items with norm 4: of item n, model a gives 1 + n each time, model b 4 - n and 4 + n."""
-    items = [{**factories.plain_question(n), "norms": {"valence": 4.0}} for n in range(4)]
+    items = [{**factories.build_question(n), "norms": {"valence": 4.0}} for n in range(4)]
     experiment = factories.make_experiment(
         "faces",
         dataset=factories.make_dataset("faces", items),
@@ -174,7 +174,7 @@ def test_answers_without_a_score_count_as_wrong_on_request(see):
 
 
 def test_an_item_with_a_failed_call_is_selected_as_a_failure(see):
-    sums = make_sums(answers={("item-0", "a", 0): factories.failed()})
+    sums = make_sums(answers={("item-0", "a", 0): factories.build_failed_fields()})
     assert "item-0" in list_keys(see(sums, show="failures"))
     assert "1 failed" in see(sums).context["rows"][0]["cells"][0].label
 

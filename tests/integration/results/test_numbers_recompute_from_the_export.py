@@ -48,7 +48,7 @@ def rated():
 def make_rating(run, item, dimension, sample_idx):
     chance = mix_parts(run.pk % 2, run.wave.number, item.key, dimension.name, sample_idx)
     if chance % 11 == 0:
-        return factories.failed()
+        return factories.build_failed_fields()
     if chance % 7 == 0:
         return {"answer": "no", "rating": None, "parse_error": "no_rating_found", "truncated": chance % 2 == 0}
     return {"answer": str(chance % 7 + 1), "rating": chance % 7 + 1, "refused": chance % 13 == 0}

@@ -8,7 +8,7 @@ import json
 import pytest
 from django.core.management import call_command
 
-from tests.factories.recordings import rated_photographs
+from tests.factories.recordings import make_rated_photographs
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ def read_rows(table, dimension, path):
 
 @pytest.mark.slow
 def test_differences_and_correlations_with_the_norms_match_the_publication(tmp_path):
-    rated_photographs()
+    make_rated_photographs()
     for dimension in ("valence", "arousal"):
         differences = read_rows("norm_differences", dimension, tmp_path / "differences.json")
         agreement = read_rows("norm_agreement", dimension, tmp_path / "agreement.json")

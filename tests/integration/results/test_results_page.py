@@ -66,11 +66,11 @@ def test_the_refused_count_includes_failed_refusals_and_links_to_them(client):
     created = factories.make_experiment(dataset=factories.make_dataset(items=5))
     (run,) = factories.make_runs(created)
     outcomes = [
-        factories.failed("content_refused", "refused by the provider"),
-        factories.failed("content_refused", "refused by the provider"),
-        factories.answered(answer="I cannot say.", refused=True),
-        factories.failed("timeout", "no reply"),
-        factories.answered(answer="4"),
+        factories.build_failed_fields("content_refused", "refused by the provider"),
+        factories.build_failed_fields("content_refused", "refused by the provider"),
+        factories.build_done_fields(answer="I cannot say.", refused=True),
+        factories.build_failed_fields("timeout", "no reply"),
+        factories.build_done_fields(answer="4"),
     ]
     for trial, outcome in zip(factories.plan_trials(run), outcomes, strict=True):
         Trial.objects.filter(pk=trial.pk).update(**outcome)

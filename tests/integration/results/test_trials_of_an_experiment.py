@@ -84,7 +84,7 @@ def test_a_trial_shows_its_verdict_before_its_messages(client, graded):
 
 
 def test_a_rated_trial_shows_the_human_norm(client):
-    items = [{**factories.plain_question(0), "norms": {"valence": 4.25}}]
+    items = [{**factories.build_question(0), "norms": {"valence": 4.25}}]
     experiment = factories.make_experiment(
         "faces", dataset=factories.make_dataset("faces", items), dimensions=[factories.make_dimension("valence")]
     )

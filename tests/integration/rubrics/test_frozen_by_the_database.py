@@ -6,7 +6,7 @@ from django.db import IntegrityError, connection, transaction
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from runs_app.models import ItemText, TextSet
 from tests.factories import make_dataset, make_experiment
-from tests.factories.judges import make_item_texts, make_starter_grader, make_starter_rubric
+from tests.factories.judges import make_grader, make_item_texts, make_starter_rubric
 
 pytestmark = pytest.mark.django_db
 
@@ -80,7 +80,7 @@ def test_the_author_of_a_frozen_text_can_be_removed():
 def used_rows():
     """Return a grader and a panel of two, each with a grade condition."""
     experiment = make_experiment()
-    grader, other = make_starter_grader("first"), make_starter_grader("second")
+    grader, other = make_grader("first"), make_grader("second")
     panel = Panel.objects.create(name="bench")
     panel.graders.set([grader, other])
     GradeCondition.objects.create(experiment=experiment, grade_condition_id="g--1", kind="judge", grader=grader)
@@ -101,7 +101,7 @@ def test_a_grader_with_gradings_can_only_be_archived(used_rows, change):
 
 def test_a_panel_with_gradings_keeps_its_rule_and_members(used_rows):
     _, panel = used_rows
-    stranger = make_starter_grader("third")
+    stranger = make_grader("third")
     assert "bench has graded" in execute_refused("UPDATE grading_app_panel SET rule = 'median' WHERE id = %s", panel.pk)
     members = "grading_app_panel_graders"
     assert "keeps its members" in execute_refused(f"DELETE FROM {members} WHERE panel_id = %s", panel.pk)
@@ -111,7 +111,7 @@ def test_a_panel_with_gradings_keeps_its_rule_and_members(used_rows):
 
 
 def test_graders_and_panels_without_gradings_can_be_changed_and_deleted():
-    grader = make_starter_grader()
+    grader = make_grader()
     panel = Panel.objects.create(name="bench")
     panel.graders.set([grader])
     Grader.objects.filter(pk=grader.pk).update(on_empty="zero")

@@ -5,7 +5,7 @@ from django.urls import reverse
 from grading_app.models import GradeCondition, Grader, Panel
 from runs_app.models import Sampler
 from tests.factories import make_experiment, make_model, make_sampler
-from tests.factories.judges import make_starter_grader, make_starter_rubric
+from tests.factories.judges import make_grader, make_starter_rubric
 
 ADD, LIST = reverse("admin:grading_app_grader_add"), reverse("admin:grading_app_grader_changelist")
 
@@ -48,7 +48,7 @@ def test_draft_and_archived_rubrics_cannot_be_selected(as_user, researcher):
 
 
 def test_a_judge_with_gradings_is_read_only(as_user, curator):
-    grader = make_starter_grader()
+    grader = make_grader("judge")
     GradeCondition.objects.create(
         experiment=make_experiment(), grade_condition_id="g--1", kind="judge", grader=grader, rubric=grader.rubric
     )
@@ -61,7 +61,7 @@ def test_a_judge_with_gradings_is_read_only(as_user, curator):
 
 
 def test_archiving_a_judge_with_a_reason_disables_it(as_user, researcher):
-    grader = make_starter_grader()
+    grader = make_grader()
     Grader.objects.update(created_by=researcher)
     chosen = {"action": "archive", "_selected_action": [grader.pk], "confirmed": "yes", "reason": "a newer model"}
     as_user(researcher).post(LIST, chosen)
@@ -71,8 +71,8 @@ def test_archiving_a_judge_with_a_reason_disables_it(as_user, researcher):
 
 
 def test_a_panel_is_created_from_judges(as_user, researcher):
-    graders = [make_starter_grader("one")]
-    graders.append(make_starter_grader("two", rubric=graders[0].rubric, language_model=make_model("other")))
+    graders = [make_grader("one")]
+    graders.append(make_grader("two", rubric=graders[0].rubric, model=make_model("other")))
     form_data = {"name": "bench", "rule": "median", "graders": [grader.pk for grader in graders]}
     alone = as_user(researcher).post(reverse("admin:grading_app_panel_add"), {**form_data, "graders": [graders[0].pk]})
     assert ["Choose at least two judges."] in alone.context["errors"]

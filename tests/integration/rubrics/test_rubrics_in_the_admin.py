@@ -9,7 +9,7 @@ from runs_app.llm import judge_prompt
 from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import Condition
 from tests.factories import make_model, make_user
-from tests.factories.judges import make_item_texts, make_same_answers, make_starter_rubric, starter_turns
+from tests.factories.judges import build_starter_messages, make_item_texts, make_same_answers, make_starter_rubric
 
 LIST, ADD = reverse("admin:grading_app_rubric_changelist"), reverse("admin:grading_app_rubric_add")
 UNSAVED = reverse("admin:grading_app_rubric_preview_unsaved")
@@ -41,7 +41,7 @@ def test_a_starter_rubric_can_be_saved_unchanged(as_user, researcher, kind):
     page = {name: form.fields[name].prepare_value(value) for name, value in initial.items()}
     web.post(ADD, {"name": "begun", **page})
     rubric = Rubric.objects.get()
-    assert (rubric.kind, rubric.messages, rubric.status) == (kind, starter_turns(kind), "draft")
+    assert (rubric.kind, rubric.messages, rubric.status) == (kind, build_starter_messages(kind), "draft")
     assert [part for part in (rubric.criteria, rubric.labels) if part] == [
         part for name, part in STARTERS[kind].fields.items() if name in {"criteria", "labels"}
     ]

@@ -76,7 +76,7 @@ async def wait_until_in_flight(client: Client, in_flight: int) -> None:
             await asyncio.sleep(0.01)
 
 
-def with_simulator(config: SimulatorConfig, scene: Callable[[Client], Awaitable[Result]]) -> Result:
+def run_with_simulator(config: SimulatorConfig, scene: Callable[[Client], Awaitable[Result]]) -> Result:
     """Run `scene` against a server of this configuration, and stop the server."""
 
     async def play() -> Result:

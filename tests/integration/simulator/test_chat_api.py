@@ -5,7 +5,13 @@ import asyncio
 import pytest
 
 from runs_app.simulator import SimulatorConfig
-from tests.integration.simulator.http_client import IMAGE, Client, make_question, wait_until_in_flight, with_simulator
+from tests.integration.simulator.http_client import (
+    IMAGE,
+    Client,
+    make_question,
+    run_with_simulator,
+    wait_until_in_flight,
+)
 
 
 def test_a_completion_has_openais_format() -> None:
@@ -19,7 +25,7 @@ def test_a_completion_has_openais_format() -> None:
         assert response.choice["message"]["role"] == "assistant"
         assert "ANSWER:" in response.content
 
-    with_simulator(SimulatorConfig(), scene)
+    run_with_simulator(SimulatorConfig(), scene)
 
 
 def test_usage_is_one_token_per_four_characters_and_a_constant_per_image() -> None:
@@ -31,7 +37,7 @@ def test_usage_is_one_token_per_four_characters_and_a_constant_per_image() -> No
         assert plain["total_tokens"] == plain["prompt_tokens"] + plain["completion_tokens"]
         assert plain["completion_tokens"] > 0
 
-    with_simulator(SimulatorConfig(), scene)
+    run_with_simulator(SimulatorConfig(), scene)
 
 
 def test_response_ids_are_unique() -> None:
@@ -39,7 +45,7 @@ def test_response_ids_are_unique() -> None:
         responses = await asyncio.gather(*(client.ask("same") for _ in range(50)))
         assert len({response.body["id"] for response in responses}) == 50
 
-    with_simulator(SimulatorConfig(), scene)
+    run_with_simulator(SimulatorConfig(), scene)
 
 
 def test_the_served_model_name_can_be_configured() -> None:
@@ -47,7 +53,7 @@ def test_the_served_model_name_can_be_configured() -> None:
         assert (await client.ask("hello")).body["model"] == "sim/a-2026-01-01"
         assert (await client.get("/v1/models")).body["data"][0]["id"] == "sim/a-2026-01-01"
 
-    with_simulator(SimulatorConfig(served_name="sim/a-2026-01-01"), scene)
+    run_with_simulator(SimulatorConfig(served_name="sim/a-2026-01-01"), scene)
 
 
 def test_the_model_list_contains_configured_and_requested_models() -> None:
@@ -56,7 +62,7 @@ def test_the_model_list_contains_configured_and_requested_models() -> None:
         listed = [model["id"] for model in (await client.get("/v1/models")).body["data"]]
         assert listed == ["sim/skilled", "sim/asked"]
 
-    with_simulator(SimulatorConfig(skills={"sim/skilled": 0.5}), scene)
+    run_with_simulator(SimulatorConfig(skills={"sim/skilled": 0.5}), scene)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +93,7 @@ def test_an_unreadable_request_is_refused(payload: object, complaint: str) -> No
         assert complaint in response.body["error"]["message"]
         assert response.body["error"]["type"] == "invalid_request_error"
 
-    with_simulator(SimulatorConfig(), scene)
+    run_with_simulator(SimulatorConfig(), scene)
 
 
 def test_only_the_configured_key_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +105,7 @@ def test_only_the_configured_key_is_accepted(monkeypatch: pytest.MonkeyPatch) ->
         assert (await client.chat(make_question("x"), Authorization="Bearer right-key")).status == 200
         assert (await client.counters())["statuses"] == {"401": 2, "200": 1}
 
-    with_simulator(SimulatorConfig(key_env="SIM_TEST_KEY"), scene)
+    run_with_simulator(SimulatorConfig(key_env="SIM_TEST_KEY"), scene)
 
 
 def test_requests_beyond_the_limit_in_flight_get_a_429() -> None:
@@ -118,7 +124,7 @@ def test_requests_beyond_the_limit_in_flight_get_a_429() -> None:
         await client.post("/faults", {"latency_ms": 0})
         assert (await client.ask("question 4")).status == 200, "there is room again"
 
-    with_simulator(SimulatorConfig(max_in_flight=4, latency_ms=600_000), scene)
+    run_with_simulator(SimulatorConfig(max_in_flight=4, latency_ms=600_000), scene)
 
 
 def test_requests_beyond_the_rate_limit_get_a_429_with_retry_after() -> None:
@@ -127,7 +133,7 @@ def test_requests_beyond_the_rate_limit_get_a_429_with_retry_after() -> None:
         assert [response.status for response in responses] == [200, 200, 200, 429, 429]
         assert responses[-1].headers["Retry-After"] == "7"
 
-    with_simulator(SimulatorConfig(rpm=3, retry_after_s=7), scene)
+    run_with_simulator(SimulatorConfig(rpm=3, retry_after_s=7), scene)
 
 
 def test_json_schemas_can_be_refused() -> None:
@@ -139,7 +145,7 @@ def test_json_schemas_can_be_refused() -> None:
         assert "response_format" in response.body["error"]["message"]
         assert (await client.ask("x")).status == 200
 
-    with_simulator(SimulatorConfig(json_schema=False), scene)
+    run_with_simulator(SimulatorConfig(json_schema=False), scene)
 
 
 def test_an_answer_is_cut_at_max_tokens() -> None:
@@ -148,7 +154,7 @@ def test_an_answer_is_cut_at_max_tokens() -> None:
         assert len(response.content) == 8
         assert response.choice["finish_reason"] == "length"
 
-    with_simulator(SimulatorConfig(), scene)
+    run_with_simulator(SimulatorConfig(), scene)
 
 
 def test_reasoning_is_separate_from_the_answer_if_an_effort_is_requested() -> None:
@@ -158,4 +164,4 @@ def test_reasoning_is_separate_from_the_answer_if_an_effort_is_requested() -> No
         assert response.body["usage"]["completion_tokens_details"]["reasoning_tokens"] > 0
         assert "reasoning_content" not in (await client.ask("What is 2 + 2?")).choice["message"]
 
-    with_simulator(SimulatorConfig(), scene)
+    run_with_simulator(SimulatorConfig(), scene)

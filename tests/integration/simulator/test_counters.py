@@ -3,7 +3,7 @@
 import asyncio
 
 from runs_app.simulator import SimulatorConfig
-from tests.integration.simulator.http_client import Client, wait_until_in_flight, with_simulator
+from tests.integration.simulator.http_client import Client, run_with_simulator, wait_until_in_flight
 
 
 def test_counters_cover_requests_models_statuses_and_repeated_bodies() -> None:
@@ -23,7 +23,7 @@ def test_counters_cover_requests_models_statuses_and_repeated_bodies() -> None:
         assert 1 <= counters["peak_in_flight"] <= 10
         assert counters["requests_per_s"] > 0
 
-    with_simulator(SimulatorConfig(latency_ms=20), scene)
+    run_with_simulator(SimulatorConfig(latency_ms=20), scene)
 
 
 def test_a_retried_error_counts_as_a_repeated_body_and_one_answer() -> None:
@@ -38,7 +38,7 @@ def test_a_retried_error_counts_as_a_repeated_body_and_one_answer() -> None:
         assert counters["answers"] == 1
         assert counters["faults"] == {"500": 1}
 
-    with_simulator(SimulatorConfig(), scene)
+    run_with_simulator(SimulatorConfig(), scene)
 
 
 def test_requests_in_flight_are_counted_until_the_client_disconnects() -> None:
@@ -48,7 +48,7 @@ def test_requests_in_flight_are_counted_until_the_client_disconnects() -> None:
         asking.cancel()
         await wait_until_in_flight(client, 0)
 
-    with_simulator(SimulatorConfig(latency_ms=600_000), scene)
+    run_with_simulator(SimulatorConfig(latency_ms=600_000), scene)
 
 
 def test_a_reset_clears_all_counters() -> None:
@@ -58,7 +58,7 @@ def test_a_reset_clears_all_counters() -> None:
         await client.ask("question")
         assert (await client.counters())["repeated_bodies"] == 0
 
-    with_simulator(SimulatorConfig(), scene)
+    run_with_simulator(SimulatorConfig(), scene)
 
 
 def test_the_page_shows_the_counters_and_escapes_model_names() -> None:
@@ -71,4 +71,4 @@ def test_the_page_shows_the_counters_and_escapes_model_names() -> None:
         assert "<script>" not in page.text
         assert "&lt;script&gt;" in page.text
 
-    with_simulator(SimulatorConfig(), scene)
+    run_with_simulator(SimulatorConfig(), scene)

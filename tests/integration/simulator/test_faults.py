@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runs_app.simulator import SimulatorConfig
 from runs_app.simulator.config import NAMED_FAULTS, ConfigError, parse_pairs, spread_error_rate
 from runs_app.simulator.faults import choose_fault, draw_latency
-from tests.integration.simulator.http_client import Client, Response, with_simulator
+from tests.integration.simulator.http_client import Client, Response, run_with_simulator
 
 
 def make_faulty_config(fault: str, **more: object) -> SimulatorConfig:
@@ -20,7 +20,7 @@ def make_faulty_config(fault: str, **more: object) -> SimulatorConfig:
 
 
 def ask_once(config: SimulatorConfig) -> Response:
-    return with_simulator(config, lambda client: client.ask("What is 2 + 2?"))
+    return run_with_simulator(config, lambda client: client.ask("What is 2 + 2?"))
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 502, 503])
@@ -86,7 +86,7 @@ def run_campaign(config: SimulatorConfig) -> list[int]:
         retried = await asyncio.gather(*(client.ask(f"question {number}") for number in range(60)))
         return [response.status for response in (*responses, *retried)]
 
-    return with_simulator(config, scene)
+    return run_with_simulator(config, scene)
 
 
 def test_faults_repeat_with_the_same_seed_and_differ_with_another() -> None:
@@ -108,7 +108,7 @@ def test_request_fields_that_do_not_affect_the_answer_do_not_affect_the_fault() 
             await client.ask(f"question {number}", user="another", metadata={"trial": str(number)})
         assert (await client.counters())["faults"] == before
 
-    with_simulator(SimulatorConfig(faults={"500": 0.5}), scene)
+    run_with_simulator(SimulatorConfig(faults={"500": 0.5}), scene)
 
 
 def test_faults_can_be_changed_while_the_server_runs() -> None:
@@ -121,7 +121,7 @@ def test_faults_can_be_changed_while_the_server_runs() -> None:
         assert (await client.post("/faults", {"errors": {}})).status == 200
         assert (await client.ask("x")).status == 200
 
-    with_simulator(SimulatorConfig(), scene)
+    run_with_simulator(SimulatorConfig(), scene)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_invalid_fault_settings_are_refused_and_change_nothing(wanted: object) -
         assert (await client.post("/faults", wanted)).status == 400
         assert (await client.ask("x")).status == 200
 
-    with_simulator(SimulatorConfig(), scene)
+    run_with_simulator(SimulatorConfig(), scene)
 
 
 @given(st.integers(), st.integers(0, 2**64 - 1), st.integers(0, 100), st.floats(0, 1))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runs_app.simulator import SimulatorConfig
-from tests.integration.simulator.http_client import Client, Response, with_simulator
+from tests.integration.simulator.http_client import Client, Response, run_with_simulator
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 SOLUTIONS = DATA / "gsm8k-model-solutions.jsonl"
@@ -57,7 +57,7 @@ def test_recorded_solutions_have_the_published_accuracy(tmp_path: Path, model: s
         targets = [read_last_number(problem["ground_truth"]) for problem in problems]
         return sum(read_last_number(one.content) == target for one, target in zip(responses, targets, strict=True))
 
-    assert with_simulator(SimulatorConfig(replays=(replay,)), scene) == right
+    assert run_with_simulator(SimulatorConfig(replays=(replay,)), scene) == right
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_recorded_trials_are_replayed_by_text_and_seed(tmp_path: Path, name: str
         assert (await client.counters())["repeated_bodies"] == 0
 
     assert len(trials) == 1600
-    with_simulator(SimulatorConfig(replays=(replay,)), scene)
+    run_with_simulator(SimulatorConfig(replays=(replay,)), scene)
 
 
 def describe_subject(trial: dict[str, str]) -> str:

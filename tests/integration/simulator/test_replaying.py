@@ -15,7 +15,7 @@ from runs_app.simulator.config import ConfigError
 from runs_app.simulator.recordings import Recordings
 from runs_app.simulator.request_parser import read_chat
 from runs_app.simulator.text_index import Haystack, TextIndex
-from tests.integration.simulator.http_client import IMAGE, IMAGE_SHA, Client, make_question, with_simulator
+from tests.integration.simulator.http_client import IMAGE, IMAGE_SHA, Client, make_question, run_with_simulator
 
 
 def make_recordings(*rows: dict[str, Any]) -> Recordings:
@@ -75,10 +75,10 @@ def test_the_longest_text_wins_and_a_whole_line_takes_precedence_over_a_part() -
     assert find_content(recordings, "Ann has apples.\npears\n") == "line"
 
 
-@pytest.mark.parametrize(("row", "asked"), [("openai/gpt-x", "gpt-x"), ("gpt-x", "openai/gpt-x"), ("a/b/c", "b/c")])
-def test_a_model_matches_with_and_without_its_provider(row: str, asked: str) -> None:
+@pytest.mark.parametrize(("row", "requested"), [("openai/gpt-x", "gpt-x"), ("gpt-x", "openai/gpt-x"), ("a/b/c", "b/c")])
+def test_a_model_matches_with_and_without_its_provider(row: str, requested: str) -> None:
     recordings = make_recordings({"model": row, "content": "found"})
-    assert find_content(recordings, "x", asked) == "found"
+    assert find_content(recordings, "x", requested) == "found"
     assert find_content(recordings, "x", "another") is None
 
 
@@ -98,7 +98,7 @@ def test_a_request_without_a_recorded_answer_gets_a_404_with_a_message(tmp_path:
         assert missing.status == 404
         assert missing.body["error"]["message"] == "no recorded answer"
 
-    with_simulator(SimulatorConfig(replays=(path,)), scene)
+    run_with_simulator(SimulatorConfig(replays=(path,)), scene)
 
 
 def test_a_row_sets_status_finish_reason_usage_and_latency(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_row_sets_status_finish_reason_usage_and_latency(tmp_path: Path) -> No
         assert refused_response.status == 400
         assert "data_inspection_failed" in refused_response.body["error"]["message"]
 
-    with_simulator(SimulatorConfig(replays=(path,)), scene)
+    run_with_simulator(SimulatorConfig(replays=(path,)), scene)
 
 
 def test_a_fault_does_not_use_up_a_recorded_answer(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_fault_does_not_use_up_a_recorded_answer(tmp_path: Path) -> None:
         await client.post("/counters/reset", {})
         assert (await client.ask("question")).content == "one"
 
-    with_simulator(SimulatorConfig(replays=(write_rows(tmp_path / "replay.jsonl", *rows),)), scene)
+    run_with_simulator(SimulatorConfig(replays=(write_rows(tmp_path / "replay.jsonl", *rows),)), scene)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from grading_app.study_import.upload_reader import read_study_upload
 from runs_app.models import Experiment, Trial
 from runs_app.taskqueue.task_payloads import FUNCTIONS
 from tests import factories
-from tests.factories.files import archive, upload
+from tests.factories.files import build_archive, build_upload
 from tests.integration.dataset_pages.conftest import run_task_now
 from tests.page_text import page_text
 
@@ -66,7 +66,7 @@ def send(client, *files, upload_token="", **entries):
 
 
 def build_trials_file(text=HEAD + ROWS):
-    return upload(text, "trials.csv")
+    return build_upload(text, "trials.csv")
 
 
 def get_token(address):
@@ -74,7 +74,7 @@ def get_token(address):
 
 
 def test_a_study_is_checked_and_imported_and_its_results_page_opens(member, researcher):
-    address = send(member, build_trials_file(), upload(ITEMS, "images.csv"), slug="pilot").url
+    address = send(member, build_trials_file(), build_upload(ITEMS, "images.csv"), slug="pilot").url
     page = page_text(member.get(address))
     assert "This study can be imported." in page
     assert "<dt>Trials</dt><dd>2</dd>" in page
@@ -124,7 +124,7 @@ def test_an_invalid_entry_keeps_the_files_and_the_other_entries(member):
 
 @pytest.mark.slow
 def test_new_files_replace_all_earlier_files(member):
-    first_address = send(member, build_trials_file(), upload(ITEMS, "images.csv")).url
+    first_address = send(member, build_trials_file(), build_upload(ITEMS, "images.csv")).url
     second_address = send(member, build_trials_file(), upload_token=get_token(first_address), slug="pilot").url
     assert member.get(first_address).status_code == 404
     assert "2 images have no human means." in page_text(member.get(second_address))
@@ -186,12 +186,12 @@ def test_a_run_config_becomes_a_draft_on_the_selected_dataset(member, researcher
     config = (
         "name: gemma pilot\nprovider: openrouter\nmodel: openrouter/google/gemma\nimage_set: pilot_30\nmax_tokens: 99\n"
     )
-    page = page_text(member.get(send(member, upload(config, "run.yaml"), dataset=dataset.pk).url))
+    page = page_text(member.get(send(member, build_upload(config, "run.yaml"), dataset=dataset.pk).url))
     assert "These files cannot be imported." in page
     assert "you may not" in page
     researcher.groups.add(Group.objects.get(name=permissions.OPERATOR))
     User.objects.filter(pk=researcher.pk).update(is_superuser=True)
-    address = send(member, upload(config, "run.yaml"), dataset=dataset.pk).url
+    address = send(member, build_upload(config, "run.yaml"), dataset=dataset.pk).url
     assert "Design of OASIS-LLM" in page_text(member.get(address))
     assert not Experiment.objects.exists()
     member.post(address, {"import": "1"})
@@ -207,7 +207,7 @@ def test_a_zip_of_a_configuration_with_its_prompt_becomes_a_draft(member, resear
     factories.make_endpoint("mockllm")
     names = ("config.yaml", "prompts/solver/short.md")
     files = {f"project/{name}": (SOURCES / "itemeval" / name).read_bytes() for name in names}
-    address = send(member, archive(files, "project.zip"), dataset=dataset.pk).url
+    address = send(member, build_archive(files, "project.zip"), dataset=dataset.pk).url
     report = page_text(member.get(address))
     assert "Design of itemeval" in report
     assert "The tool gives judges no scale" in report
@@ -223,7 +223,7 @@ def test_a_zip_of_a_configuration_with_its_prompt_becomes_a_draft(member, resear
 
 @pytest.mark.slow
 def test_a_zip_of_a_folder_is_one_study(member):
-    packed = archive({"my study/trials.csv": (HEAD + ROWS).encode(), "my study/images.csv": ITEMS.encode()})
+    packed = build_archive({"my study/trials.csv": (HEAD + ROWS).encode(), "my study/images.csv": ITEMS.encode()})
     packed.name = "my study.zip"
     address = send(member, packed).url
     assert "Import my-study" in page_text(member.get(address))
@@ -242,7 +242,7 @@ def test_a_zip_of_a_folder_is_one_study(member):
     ],
 )
 def test_a_hostile_or_unknown_archive_is_refused_with_a_message(member, files, message):
-    packed = archive(files)
+    packed = build_archive(files)
     packed.name = "study.zip"
     page = page_text(member.get(send(member, packed).url))
     assert message in page
@@ -311,7 +311,7 @@ def snapshot(tmp_path):
 
 
 def send_snapshot(client, path, **entries):
-    return send(client, upload(path.read_bytes(), path.name), **entries).url
+    return send(client, build_upload(path.read_bytes(), path.name), **entries).url
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from grading_app.study_import.importers import read_study
 from grading_app.study_import.upload_reader import read_study_upload
 from runs_app.models import Attempt, Experiment, Trial
 from tests import factories
-from tests.factories.recordings import recording
+from tests.factories.recordings import find_recording
 from tests.integration.study_import.import_command import import_refused_study
 
 duckdb = pytest.importorskip("duckdb", reason="the optional package duckdb is not installed")
@@ -135,8 +135,8 @@ def test_the_database_and_the_csv_files_of_the_same_trials_give_the_same_rows(tm
     folders = [tmp_path / "csv", tmp_path / "duckdb"]
     for folder in folders:
         folder.mkdir()
-        shutil.copy(recording("uniform40-items.csv"), folder)
-    files = [shutil.copy(recording(f"uniform40-trials-{name}.csv"), folders[0]) for name in ("gemma", "qwen")]
+        shutil.copy(find_recording("uniform40-items.csv"), folder)
+    files = [shutil.copy(find_recording(f"uniform40-trials-{name}.csv"), folders[0]) for name in ("gemma", "qwen")]
     with duckdb.connect(str(folders[1] / "llm_runs.duckdb")) as database:
         database.execute(SCHEMA)
         for file in files:

@@ -13,7 +13,7 @@ from runs_app.planning.plan import plan
 from runs_app.planning.work import PlanError
 from runs_app.run_control import retry_failed
 from tests import factories
-from tests.factories.recordings import recording
+from tests.factories.recordings import find_recording
 from tests.integration.results.test_published_differences import PUBLISHED
 from tests.integration.study_import.import_command import import_refused_study, import_study
 
@@ -50,7 +50,7 @@ def test_recorded_trials_give_the_published_analysis(tmp_path):
     folder = tmp_path / "uniform40"
     folder.mkdir()
     for name in ("items", "trials-gemma", "trials-qwen"):
-        shutil.copy(recording(f"uniform40-{name}.csv"), folder)
+        shutil.copy(find_recording(f"uniform40-{name}.csv"), folder)
     experiment = import_study(folder)
     trials = Trial.objects.all()
     assert trials.count() == 3200

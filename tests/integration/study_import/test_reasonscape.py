@@ -169,7 +169,7 @@ def test_a_truncated_answer_has_no_score(owner, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"params": "x"}, 'step0.ndjson, line 2: params must be an object, not "x"'),
         ({"is_valid": 1}, "step0.ndjson, line 2: is_valid must be true or false, not 1"),
@@ -179,10 +179,10 @@ def test_a_truncated_answer_has_no_score(owner, tmp_path):
         ({"target": "(B)"}, "line 2: movies_choice_count-3_reference_count-4-0 has another input or target"),
     ],
 )
-def test_an_invalid_record_is_reported_with_its_line_and_nothing_is_saved(owner, tmp_path, change, told):
+def test_an_invalid_record_is_reported_with_its_line_and_nothing_is_saved(owner, tmp_path, change, message):
     with pytest.raises(CommandError) as caught:
         call_command("import_study", str(write_records(tmp_path, RECORD, RECORD | change)), "--name", "films")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.returncode == 2
     assert not Experiment.objects.exists()
 
@@ -212,11 +212,11 @@ def test_the_command_writes_records_and_the_page_offers_them(tmp_path, client):
     assert (caught.status_code, caught.content) == (400, b"the table records has only the format jsonl")
 
 
-@pytest.mark.parametrize(("table", "form", "told"), [("records", "csv", "only the format jsonl"),
+@pytest.mark.parametrize(("table", "form", "message"), [("records", "csv", "only the format jsonl"),
                                                      ("record", "jsonl", "there are .*records")])  # fmt: skip
-def test_records_have_one_format(table, form, told):
+def test_records_have_one_format(table, form, message):
     experiment = factories.make_experiment(dataset=make_space_dataset())
-    with pytest.raises(ExportError, match=told):
+    with pytest.raises(ExportError, match=message):
         export_chunks(experiment, table, form)
 
 

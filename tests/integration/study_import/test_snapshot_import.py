@@ -40,7 +40,8 @@ def make_study():
     )
     for run in factories.make_runs(experiment, status="done"):
         factories.plan_trials(
-            run, answer=lambda item, _, index: factories.failed("server") if index else f"{item.key} {NASTY}"
+            run,
+            answer=lambda item, _, index: factories.build_failed_fields("server") if index else f"{item.key} {NASTY}",
         )
     write_ledger(experiment)
     Run.objects.update(n_attempts=8)  # Failed trials made calls too.
@@ -234,7 +235,7 @@ def test_a_changed_part_is_refused(foreign_snapshot, owner, tmp_path):
     assert caught.value.returncode == 2
 
 
-def first_line(content, **changes):
+def change_first_line(content, **changes):
     line, other_lines = content.split(b"\n", 1)
     return json.dumps(json.loads(line) | changes).encode() + b"\n" + other_lines
 
@@ -256,7 +257,7 @@ def test_rows_that_contradict_each_other_are_refused_even_with_matching_checksum
     foreign_snapshot, owner, tmp_path, part, change, message
 ):
     altered = write_forged_copy(
-        foreign_snapshot, tmp_path, **{part: first_line(read_parts(foreign_snapshot)[part], **change)}
+        foreign_snapshot, tmp_path, **{part: change_first_line(read_parts(foreign_snapshot)[part], **change)}
     )
     with pytest.raises(SnapshotFileError, match=message):
         import_snapshot(altered, owner)

@@ -19,7 +19,7 @@ from tests import factories
 from tests.factories.engine import admit, register_worker
 from tests.factories.judges import make_grader
 from tests.factories.queues import make_numbered_items
-from tests.integration.study_import.test_snapshot_import import first_line, read_parts, write_forged_copy
+from tests.integration.study_import.test_snapshot_import import change_first_line, read_parts, write_forged_copy
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -178,7 +178,7 @@ def test_a_file_of_an_older_schema_distinguishes_open_from_finished_runs(foreign
 )
 def test_a_file_with_live_runs_is_refused(foreign_snapshot, owner, tmp_path, part, change):
     altered = write_forged_copy(
-        foreign_snapshot, tmp_path, **{part: first_line(read_parts(foreign_snapshot)[part], **change)}
+        foreign_snapshot, tmp_path, **{part: change_first_line(read_parts(foreign_snapshot)[part], **change)}
     )
     with pytest.raises(SnapshotFileError):
         import_snapshot(altered, owner)

@@ -37,16 +37,16 @@ class Reader(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.elements, self.attributes, self.said = set(), set(), []
+        self.elements, self.attributes, self.texts = set(), set(), []
 
     def handle_starttag(self, tag, attrs):
         self.elements.add(tag)
         for name, value in attrs:
             self.attributes.add(name)
-            self.said.append(value or "")
+            self.texts.append(value or "")
 
     def handle_data(self, data):
-        self.said.append(data)
+        self.texts.append(data)
 
 
 def render(template, **context):
@@ -66,7 +66,7 @@ def test_a_payload_stays_text(call, payload):
     assert reader.elements <= ALLOWED
     assert "script" not in reader.elements
     assert not {name for name in reader.attributes if name.startswith("on")}
-    assert normalize_text(payload) in normalize_text("".join(reader.said))
+    assert normalize_text(payload) in normalize_text("".join(reader.texts))
 
 
 def test_an_answer_keeps_its_first_newline_and_its_spaces():

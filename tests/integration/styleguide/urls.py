@@ -18,18 +18,18 @@ def guide(request):
 
 
 @login_not_required
-def forbidden(request):
+def raise_permission_denied(request):
     raise PermissionDenied
 
 
 @login_not_required
-def broken(request):
+def raise_server_error(request):
     raise RuntimeError("a secret of the server")
 
 
 urlpatterns = [
     path("guide/", guide, name="styleguide"),
-    path("forbidden/", forbidden),
-    path("broken/", broken),
+    path("forbidden/", raise_permission_denied),
+    path("broken/", raise_server_error),
     *site,
 ]

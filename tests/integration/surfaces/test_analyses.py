@@ -59,10 +59,10 @@ def add_reasoning(experiment):
 
 
 def test_compression_is_measured_separately_for_right_wrong_and_truncated_answers(work):
-    from tests.factories.tampering import without_triggers
+    from tests.factories.tampering import disable_triggers
 
     experiment = make_space_experiment(models=("m",))
-    with without_triggers():
+    with disable_triggers():
         add_reasoning(experiment)
     measured = {
         (one.task, one.outcome): one

@@ -18,7 +18,7 @@ from grading_app.surfaces.explorer_query import VIEWS
 from grading_app.surfaces.explorer_views import VIEW_PAGES
 from runs_app.models import Trial
 from tests import factories
-from tests.factories.spaces import answer_with, make_space_dataset, make_space_experiment
+from tests.factories.spaces import build_outcome_fields, make_space_dataset, make_space_experiment
 from tests.page_text import page_text
 from tests.shared_rows import shared_rows
 
@@ -140,7 +140,7 @@ def test_parameters_that_no_item_has_show_no_trials(experiment, make_client, poi
 
 def test_selecting_a_wave_shows_only_its_counts_and_trials(experiment, make_client):
     for run in factories.make_runs(experiment, wave=1, status="done"):
-        factories.plan_trials(run, answer=lambda item, *_: answer_with(item, "right"))
+        factories.plan_trials(run, answer=lambda item, *_: build_outcome_fields(item, "right"))
     grade(experiment, by="test")
     client = make_client(experiment.owner)
     weak = get_condition(experiment, "weak")
@@ -186,12 +186,12 @@ def test_curves_have_a_row_for_each_condition_and_value(experiment, make_client)
 
 
 def test_clusters_join_conditions_whose_intervals_overlap(make_client):
-    experiment = make_space_experiment(models=("a", "b", "c"), outcome=_half_of_c)
+    experiment = make_space_experiment(models=("a", "b", "c"), outcome=_miss_half_of_c)
     rows = read_rows(make_client(experiment.owner), experiment, "clusters", view="clusters", task="brackets")
     assert [row["clusters"] for row in rows] == ["A", "A", "B"]
 
 
-def _half_of_c(item, model):
+def _miss_half_of_c(item, model):
     return "wrong" if model == "c" and item.metadata["number"] % 2 else "right"
 
 

@@ -76,7 +76,7 @@ def test_the_command_accepts_the_selections_of_the_explorer(study, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--task", "chess"], "--task: 'chess' is not one of brackets, swaps"),
         (["--x", "colour"], "--x: 'colour' is not one of"),
@@ -86,8 +86,8 @@ def test_the_command_accepts_the_selections_of_the_explorer(study, tmp_path):
         (["--wave", "7"], "--wave: '7'"),
     ],
 )
-def test_an_unknown_selection_is_refused(study, tmp_path, options, said):
-    with pytest.raises(CommandError, match=re.escape(said)) as caught:
+def test_an_unknown_selection_is_refused(study, tmp_path, options, message):
+    with pytest.raises(CommandError, match=re.escape(message)) as caught:
         write_surface(tmp_path, *options)
     assert caught.value.returncode == 2
 

@@ -15,11 +15,11 @@ from playwright.sync_api import Browser, Page, expect
 from evalsite.lib.ops.postgres import Embedded
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import SimulatorProcess, simulator_process
-from tests.prepared_database import environment
+from tests.prepared_database import build_environment
 from tests.system.browser.conftest import PATIENCE_MS
 from tests.system.browser.page_checks import LAPTOP
 from tests.system.postgres.conftest import ROOT, query
-from tests.system.up.conftest import Site, find_processes, running_site, spaced_folder
+from tests.system.up.conftest import Site, find_processes, run_site, spaced_folder
 
 PASSWORD = "correct horse battery staple"
 ITEMS = 118
@@ -94,7 +94,11 @@ class LiveSite:
         """Run a line of a shell in which `manage` is the site's command. Its output is as a terminal shows it."""
         line = f'manage() {{ "{sys.executable}" "{ROOT / "manage.py"}" "$@"; }}; set -o pipefail; {command}'
         return subprocess.run(
-            ["/bin/bash", "-c", line], env=environment(self.site.place), capture_output=True, text=True, timeout=120
+            ["/bin/bash", "-c", line],
+            env=build_environment(self.site.place),
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
 
 
@@ -110,7 +114,7 @@ def run_live_site(prepared: Path, browser: Browser) -> Iterator[LiveSite]:
     with (
         simulator_process(config) as provider,
         spaced_folder(prepared) as place,
-        running_site(place) as site,
+        run_site(place) as site,
     ):
         yield LiveSite(site, provider, browser)
         site.stop()

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from runs_app import run_control
 from runs_app.models import Experiment, Run
 from tests import factories
-from tests.factories.engine import reply
+from tests.factories.engine import build_reply
 from tests.system.browser.page_checks import PHONE, drain_in_thread
 
 SKILLS = {"spatial": 20, "temporal": 15, "causal": 10, "negation": 5}  # Correct answers per twenty questions.
@@ -46,7 +46,7 @@ def answer_everything():
         category, _, number = request.messages[-1]["content"].split()
         n_right = SKILLS[category] - (3 if "small" in request.model else 0)
         text = "north" if int(number) * 7 % 20 < n_right else "south"
-        return reply(text, cost_usd=Decimal("0.0004"))
+        return build_reply(text, cost_usd=Decimal("0.0004"))
 
     drain_in_thread(call)
 

@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 
 from runs_app.models import Run, Trial
 from tests import factories
-from tests.factories.engine import answering
+from tests.factories.engine import build_provider
 from tests.system.browser.page_checks import drain_in_thread
 
 
@@ -37,7 +37,7 @@ def test_dev_items_are_launched_before_the_remaining_items(draft, owner, visitor
     checked_in_all_views(page, "policy-launch")
     page.get_by_role("button", name="Launch experiment", exact=True).click()
     expect(page.locator("#live")).to_contain_text("0 of 1")
-    drain_in_thread(answering("Paris"))
+    drain_in_thread(build_provider("Paris"))
     assert Run.objects.get().status == "done"
 
     page.reload()

@@ -18,7 +18,7 @@ from runs_app.models import CachedAnswer, Experiment, LanguageModel, Run, Tick, 
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.manifests import write_manifest
 from tests import factories
-from tests.factories.tampering import without_triggers
+from tests.factories.tampering import disable_triggers
 
 ANSWER = '{"rating": %d, "reasoning": "The scene is bright and people are smiling, so a typical adult would like it."}'
 
@@ -45,7 +45,7 @@ def busy_site(owner, operator, settings, tmp_path):
     settings.MEDIA_ROOT = tmp_path
     photograph = make_photograph()
     items = [
-        {**factories.plain_question(number), "key": f"photo-{number:03}", "image": photograph} for number in range(40)
+        {**factories.build_question(number), "key": f"photo-{number:03}", "image": photograph} for number in range(40)
     ]
     dataset = factories.make_dataset("photographs", items)
     lab = factories.make_endpoint("rehearsal", in_flight=7, max_concurrency=16)
@@ -87,9 +87,9 @@ def busy_site(owner, operator, settings, tmp_path):
     for trial in Trial.objects.filter(run=runs[0]).exclude(status="pending")[:12]:
         factories.make_attempt(trial, outcome="permanent" if trial.status == "failed" else "ok")
         CachedAnswer.objects.create(key=f"key-{trial.pk}", trial=trial)
-    with without_triggers():
+    with disable_triggers():
         runs[0].attempt_rows.update(served_model="vendor/sim-large-2026-01")
-    with without_triggers():
+    with disable_triggers():
         runs[0].attempt_rows.filter(pk=runs[0].attempt_rows.first().pk).update(served_model="vendor/sim-large-2025-11")
     make_gradings(experiment)
     factories.make_experiment("next-idea", owner=owner, dataset=dataset, models=models, prompts=prompts[1:])
@@ -102,7 +102,7 @@ def make_outcome(number):
         if place > 90 - 20 * number:
             return None
         if place % 23 == 7:
-            return factories.failed("timeout", "No answer within 60 s")
+            return factories.build_failed_fields("timeout", "No answer within 60 s")
         rating = 1 + (place * 5 + number) % 7
         return {"answer": ANSWER % rating, "rating": rating, "rating_step": "json", "truncated": place % 31 == 5,
                 "reasoning": "The scene is bright.", "served_model": "vendor/sim-large-2026-01"}  # fmt: skip

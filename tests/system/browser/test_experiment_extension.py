@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from runs_app import run_control
 from runs_app.models import Attempt, Experiment, Run, Trial
 from tests import factories
-from tests.factories.engine import answering
+from tests.factories.engine import build_provider
 from tests.system.browser.page_checks import drain_in_thread
 
 
@@ -28,7 +28,7 @@ def finished(owner):
     factories.make_model("large", max_output_tokens=100)
     factories.make_prompt("terse", user="In one word: {{input}}")
     run_control.launch(experiment, by=owner)
-    drain_in_thread(answering("Paris", cost_usd=Decimal("0.001")))
+    drain_in_thread(build_provider("Paris", cost_usd=Decimal("0.001")))
     assert set(Run.objects.values_list("status", flat=True)) == {"done"}
     return experiment
 
@@ -55,7 +55,7 @@ def test_extending_a_finished_experiment_calls_only_the_added_model(finished, ow
     expect(page.get_by_text("Extended: 12 new trials, 18 in all, in 2 runs.")).to_be_visible()
     assert Trial.objects.filter(status="done").count() == 6
 
-    drain_in_thread(answering("Rome", cost_usd=Decimal("0.001")))
+    drain_in_thread(build_provider("Rome", cost_usd=Decimal("0.001")))
     assert Attempt.objects.count() == 18
     assert Trial.objects.filter(answer="Paris").count() == 6
     assert Experiment.objects.get().spent_usd == Decimal("0.018")

@@ -27,7 +27,7 @@ tasks:
 SKILL = {"large-model": 3.6, "middle-model": 2.2, "small-model": 0.6}
 
 
-def outcome(item, model):
+def choose_outcome(item, model):
     rng = random.Random(f"{item.key} {model}")
     params = item.metadata["params"]
     level = SKILL[model] - 0.16 * params["length"] - 0.1 * params.get("max_depth", 0)
@@ -40,7 +40,7 @@ def outcome(item, model):
 def study(owner, monkeypatch):
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: compute_aggregates(*arguments))
     return make_space_experiment(
-        "study", dataset=make_space_dataset(text=SPACE), models=tuple(SKILL), outcome=outcome, owner=owner
+        "study", dataset=make_space_dataset(text=SPACE), models=tuple(SKILL), outcome=choose_outcome, owner=owner
     )
 
 

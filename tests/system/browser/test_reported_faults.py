@@ -160,7 +160,7 @@ q2,{long_cell},Easy. #### 7
         expect(page.get_by_role("heading", name="Import my-first-questions")).to_be_visible()
         expect(page.locator(".preview-whole", has_text="Second line of the question")).to_be_visible()
         fold = page.locator(".preview-start").first
-        assert no_line_is_cut(fold)
+        assert shows_whole_lines(fold)
         page.locator(".preview-fold summary").first.click()
         expect(page.locator(".preview-all").first).to_contain_text("word119")
         check_widths(page, "import-mapping")
@@ -172,7 +172,7 @@ q2,{long_cell},Easy. #### 7
         check_widths(page, "imported-item")
 
 
-def no_line_is_cut(box):
+def shows_whole_lines(box):
     """Return whether the height of a clamped text is a whole number of lines."""
     return box.evaluate("""element => {
         const lines = element.clientHeight / parseFloat(getComputedStyle(element).lineHeight);

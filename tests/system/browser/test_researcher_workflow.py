@@ -152,7 +152,7 @@ def test_trials_are_read_by_filter_and_keyboard(researcher, visitor):
     factories.plan_trials(
         run,
         answer=lambda item, dimension, sample_idx: (
-            factories.failed("timeout") if sample_idx == 3 else f"It is {sample_idx}."
+            factories.build_failed_fields("timeout") if sample_idx == 3 else f"It is {sample_idx}."
         ),
     )
     page = visitor(researcher)

@@ -13,8 +13,8 @@ from grading_app.models import Grader, Rubric
 from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import Experiment
 from tests import factories
-from tests.factories.engine import reply
-from tests.factories.judges import judging
+from tests.factories.engine import build_reply
+from tests.factories.judges import build_judge
 from tests.system.browser.page_checks import LAPTOP, PHONE, drain_in_thread
 
 # A box that clips a wide field does not make the page scroll sideways.
@@ -117,7 +117,7 @@ def test_a_rubric_is_written_tried_approved_and_used_for_scores(visitor, checked
     checked(researcher, "add a judge")
     researcher.get_by_role("button", name="Request verdicts").click()
     expect(researcher.get_by_text("24 verdicts are requested.")).to_be_visible()
-    drain_in_thread(judging(score_answer))
+    drain_in_thread(build_judge(score_answer))
     read_verdicts(experiment)
     expect(researcher.locator(".grade-line").get_by_role("cell", name="0.50", exact=True)).to_have_count(2)
     expect(researcher.get_by_text("Self-preference.")).to_be_visible()
@@ -148,7 +148,7 @@ def test_item_rubrics_are_reviewed_and_corrected(visitor, checked, curator, expe
     texts = request_rubrics(writer, name="own", by=experiment.owner)
 
     async def write_text(request):
-        return reply(
+        return build_reply(
             "Right if it gives the sum as a number.\nThe working may be missing.\nWrong if it names two numbers."
         )
 
@@ -201,6 +201,6 @@ def test_a_rubric_shows_its_versions_and_test_verdicts(visitor, checked, curator
     owner.locator("#id_model").select_option(label="small")
     owner.get_by_role("button", name="Test on five answers").click()
     expect(owner.get_by_text("Pending").first).to_be_visible()
-    drain_in_thread(judging(score_answer))
+    drain_in_thread(build_judge(score_answer))
     expect(owner.get_by_text("It leaves out the working.").first).to_be_visible()
     checked(owner, "a rubric tried")

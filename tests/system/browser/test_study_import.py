@@ -9,9 +9,9 @@ from playwright.sync_api import expect
 from datasets_app import curation
 from datasets_app.models import Dataset
 from runs_app.models import Experiment, Trial
-from tests.factories.files import archive
+from tests.factories.files import build_archive
 from tests.factories.queues import make_numbered_items
-from tests.factories.recordings import recording
+from tests.factories.recordings import find_recording
 from tests.integration.dataset_pages.conftest import run_task_now
 from tests.system.browser.page_checks import wait_for_images
 
@@ -28,7 +28,7 @@ def test_recorded_trials_are_checked_imported_and_shown_as_results(owner, visito
     page.get_by_role("link", name="Import a study").first.click()
     checked_in_all_views(page, "import-a-study")
     page.get_by_label("Name").fill("uniform40")
-    files = [recording("uniform40-items.csv"), recording("uniform40-trials-qwen.csv")]
+    files = [find_recording("uniform40-items.csv"), find_recording("uniform40-trials-qwen.csv")]
     page.get_by_label("Files", exact=True).set_input_files(files)
     page.get_by_role("button", name="Check files").click()
     expect(page.get_by_text("This study can be imported.")).to_be_visible()
@@ -50,7 +50,7 @@ def test_an_invalid_import_names_the_faults_and_keeps_the_form_entries(owner, vi
     page.get_by_label("Name").fill("pilot")
     head = "model,run_id,image_id,dimension,sample_idx,status,rating"
     rows = "".join(f"small,one,Cat {n},valence,0,done,9\n" for n in range(30))
-    packed = archive({"pilot/trials.csv": f"{head}\n{rows}".encode()}, "pilot.zip")
+    packed = build_archive({"pilot/trials.csv": f"{head}\n{rows}".encode()}, "pilot.zip")
     file = {"name": "pilot.zip", "mimeType": "application/zip", "buffer": packed.getvalue()}
     page.get_by_label("Files", exact=True).set_input_files(file)
     page.get_by_role("button", name="Check files").click()

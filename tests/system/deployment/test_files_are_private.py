@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalsite.lib.ops.private_files import make_data_folder, restrict_folder
-from tests.prepared_database import copy_folder, environment
+from tests.prepared_database import build_environment, copy_folder
 from tests.system.postgres.conftest import ROOT, open_folder
 
 # One process, because each start takes seconds. manage.py sets the umask of all commands.
@@ -46,7 +46,7 @@ def site_folder(prepared: Path) -> Iterator[Path]:
         out = folder / "out"
         out.mkdir()
         command = [sys.executable, "manage.py", "shell", "--no-imports", "-c", f"OUT = {str(out)!r}\n{SETUP_CODE}"]
-        subprocess.run(command, cwd=ROOT, env=environment(folder), check=True, umask=0o022)
+        subprocess.run(command, cwd=ROOT, env=build_environment(folder), check=True, umask=0o022)
         yield folder
 
 

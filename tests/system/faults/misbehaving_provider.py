@@ -88,7 +88,7 @@ class Misbehaving:
 
 
 @contextmanager
-def misbehaving_provider():
+def serve_misbehaving_provider():
     provider = Misbehaving()
     loop = asyncio.new_event_loop()
     server = loop.run_until_complete(asyncio.start_server(provider.serve, "127.0.0.1", 0))

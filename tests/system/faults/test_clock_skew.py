@@ -13,7 +13,7 @@ from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.batches import make_batched_run
-from tests.factories.engine import admit, drain, register_worker, reply
+from tests.factories.engine import admit, build_reply, drain, register_worker
 from tests.integration.engine.conftest import experiment, run  # noqa: F401 - fixtures
 
 
@@ -35,7 +35,7 @@ def test_a_worker_with_a_wrong_clock_calls_each_trial_once(run, monkeypatch, hou
         if len(requests) == 1:
             raise CallFailure(ErrorClass.SERVER_ERROR, "unwell", http_status=500)
         await asyncio.sleep(2.2)
-        return reply()
+        return build_reply()
 
     with shift_clock(hours=hours):
         drain(call)

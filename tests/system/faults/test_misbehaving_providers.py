@@ -10,7 +10,14 @@ from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests import factories
-from tests.system.faults.misbehaving_provider import BEHAVIOURS, DRIPPING, MB, REPLIES, SILENT, misbehaving_provider
+from tests.system.faults.misbehaving_provider import (
+    BEHAVIOURS,
+    DRIPPING,
+    MB,
+    REPLIES,
+    SILENT,
+    serve_misbehaving_provider,
+)
 from tests.system.processes.workers import drain_process
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
@@ -62,7 +69,7 @@ def make_run(experiment):
 
 def test_every_kind_of_reply_is_recorded_and_affects_no_other_trial():
     endless = [*SILENT, DRIPPING]
-    with misbehaving_provider() as provider:
+    with serve_misbehaving_provider() as provider:
         for name, behaviours, timeout_s in (("odd", REPLIES, 60), ("endless", endless, 3)):
             items = [{"key": f"q{number}", "input": words} for number, words in enumerate(behaviours)]
             make_run(make_experiment_at(provider.url, factories.make_dataset(name, items), request_timeout_s=timeout_s))

@@ -17,14 +17,14 @@ from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, T
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.work import PlanError
 from tests import factories
-from tests.factories.engine import admit, reply, run_at_once
+from tests.factories.engine import admit, build_reply, run_at_once
 
 WORKERS = 8
 PRICE = Decimal("0.10")
 
 
 def build_result(claim, cost=PRICE):
-    answer = reply(cost_usd=cost)
+    answer = build_reply(cost_usd=cost)
     return Result(
         claim, "done", outcomes.build_answer_outcome(answer, None).trial, [outcomes.build_attempt_from_reply(answer)]
     )

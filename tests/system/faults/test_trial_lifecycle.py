@@ -30,7 +30,7 @@ from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, T
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.work import PlanError
 from tests import factories
-from tests.factories.call_outcomes import CEILING, MAX_ATTEMPTS, outcomes, result_of_outcome
+from tests.factories.call_outcomes import CEILING, MAX_ATTEMPTS, build_outcome_result, outcomes
 from tests.factories.engine import admit
 
 DEEPER = int(os.environ.get("FAULTS_EXAMPLES", "0"))
@@ -266,7 +266,7 @@ class TrialMachine(RuleBasedStateMachine):
             self.set_budget(None)
             self.end_waits()
             run_control.resume(Run.objects.all(), by="test")
-            answers = [result_of_outcome(claim, ("answer", Decimal(0))) for claim in admit(self.workers[0], 100)]
+            answers = [build_outcome_result(claim, ("answer", Decimal(0))) for claim in admit(self.workers[0], 100)]
             record_results(answers, self.workers[0])
             Trial.objects.filter(status="running").update(lease_until="2020-01-01T00:00Z")
             sweep_expired()
@@ -286,7 +286,7 @@ class TrialMachine(RuleBasedStateMachine):
     def record_all(self, batch):
         """Record a result for each claim and update the model. A claim always has the same result."""
         results = [
-            result_of_outcome(claim, self.outcomes.setdefault(get_key(claim), outcome))
+            build_outcome_result(claim, self.outcomes.setdefault(get_key(claim), outcome))
             for claim, outcome in batch.items()
         ]
         valid = [result for result in results if self.is_held(result.claim)]

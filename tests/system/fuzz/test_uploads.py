@@ -7,7 +7,7 @@ import pytest
 from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
 from django.urls import reverse
 
-from tests.factories.files import archive, picture, upload
+from tests.factories.files import build_archive, build_picture, build_upload
 from tests.integration.datasets.test_damaged_files import WHOLE
 from tests.system.fuzz.pages import parse_page
 
@@ -57,15 +57,15 @@ HANDMADE = {
     "bom.csv": b"\xef\xbb\xbf\xef\xbb\xbfid,question\na,Q\n",
     "empty.csv": b"",
     "empty.zip": b"PK\x05\x06" + b"\x00" * 18,
-    "parents.zip": archive(
+    "parents.zip": build_archive(
         {"../../up.csv": "id,question\na,Q\n", "/abs.csv": "id\n1\n", "a\\b.csv": "id\n1\n"}
     ).getvalue(),
-    "many.zip": archive({f"{n}.csv": "id,question\na,Q\n" for n in range(300)}).getvalue(),
-    "inner.zip": archive({"inner.zip": archive({"a.csv": "id\n1\n"}).getvalue()}).getvalue(),
-    "image_of_text.zip": archive({"a.jpg": b"\xff\xd8\xff no picture", "b.png": b"\x89PNG\r\n\x1a\n"}).getvalue(),
+    "many.zip": build_archive({f"{n}.csv": "id,question\na,Q\n" for n in range(300)}).getvalue(),
+    "inner.zip": build_archive({"inner.zip": build_archive({"a.csv": "id\n1\n"}).getvalue()}).getvalue(),
+    "image_of_text.zip": build_archive({"a.jpg": b"\xff\xd8\xff no picture", "b.png": b"\x89PNG\r\n\x1a\n"}).getvalue(),
     "page.csv": b"<html><script>alert(1)</script>",
-    "gifar.zip": picture(form="GIF") + archive({"a.csv": "id,question\na,Q\n"}).getvalue(),
-    "picture.csv": picture(),
+    "gifar.zip": build_picture(form="GIF") + build_archive({"a.csv": "id,question\na,Q\n"}).getvalue(),
+    "picture.csv": build_picture(),
     "parquet.json": WHOLE["a.parquet"],
     "table.parquet": WHOLE["a.csv"],
     "short.parquet": WHOLE["a.parquet"][:20] + b"PAR1",
@@ -125,7 +125,7 @@ def generate_files(chance, count):
 
 
 def upload_file(attack, address, name, data, field, others):
-    body = encode_multipart(BOUNDARY, {**others, field: upload(data, name)})
+    body = encode_multipart(BOUNDARY, {**others, field: build_upload(data, name)})
     return attack.post("owner", address, body, MULTIPART_CONTENT, keep=True)
 
 
@@ -197,7 +197,7 @@ def test_no_uploaded_study_causes_a_server_error(attack, requests_wanted, chance
     address = reverse("study_import_new")
     field, _ = find_file_field(attack, address)
     studies = {
-        "trials.csv": OASIS, "trials.zip": archive({"pilot/trials.csv": OASIS}).getvalue(),
+        "trials.csv": OASIS, "trials.zip": build_archive({"pilot/trials.csv": OASIS}).getvalue(),
         "sums.eval": (IMPORTS / "logs" / "sums.eval").read_bytes(),
         "snapshot.zip": (IMPORTS / "snapshots" / "schema-2.zip").read_bytes(),
     }  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalsite.lib.ops.postgres import Embedded
-from tests.prepared_database import copy_folder, environment
+from tests.prepared_database import build_environment, copy_folder
 from tests.system.postgres.conftest import ROOT, open_folder, query
 
 pytestmark = pytest.mark.processes
@@ -42,7 +42,7 @@ def folder(prepared: Path) -> Iterator[Path]:
 
 def run_command(folder: Path, line: str, **streams: object) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(ROOT / "manage.py"), *line.split()]
-    return subprocess.run(command, cwd=ROOT, env=environment(folder), text=True, timeout=60, **streams)
+    return subprocess.run(command, cwd=ROOT, env=build_environment(folder), text=True, timeout=60, **streams)
 
 
 def run_without_reader(folder: Path, line: str) -> "subprocess.CompletedProcess[str]":
@@ -61,7 +61,7 @@ def finished_commands(folder: Path) -> dict[str, "subprocess.CompletedProcess[st
     subprocess.run(
         [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
         cwd=ROOT,
-        env=environment(folder),
+        env=build_environment(folder),
         check=True,
     )
     return {line: run_without_reader(folder, line) for line in WRITE_COMMANDS}
@@ -87,7 +87,7 @@ def test_a_reading_command_ends_quietly(finished_commands, folder: Path, line: s
 def test_head_receives_its_line_and_no_error_is_written(finished_commands, folder: Path) -> None:
     shell = f'"{sys.executable}" manage.py experiment show questions-pilot 2>&1 | head -n 1'
     process = subprocess.run(
-        ["/bin/sh", "-c", shell], cwd=ROOT, env=environment(folder), capture_output=True, text=True
+        ["/bin/sh", "-c", shell], cwd=ROOT, env=build_environment(folder), capture_output=True, text=True
     )
     assert process.stdout == "# draft, of rita\n"
     assert process.stderr == ""

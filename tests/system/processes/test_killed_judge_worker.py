@@ -40,7 +40,7 @@ def make_judged_experiment(base_url):
     return experiment, report.run
 
 
-def expected_code(trial):
+def compute_expected_code(trial):
     """Return the error code of the reply that the simulated judge gave to this request."""
     text = "\n\n".join(turn.text for turn in rebuild_turns(trial).turns)
     dice = random.Random(f"{SEED}\x1f{trial.run.condition.model.model}\x1f{text}")
@@ -74,7 +74,7 @@ def test_no_verdict_is_lost_or_duplicated_and_every_format_gets_its_code():
     )  # fmt: skip
     codes = Counter()
     for row in rows:
-        assert row.parse_error == expected_code(row.judged_by), row.judged_by.answer
+        assert row.parse_error == compute_expected_code(row.judged_by), row.judged_by.answer
         codes[row.parse_error] += 1
     assert codes == Counter({**report.unread, "": ANSWERS - report.unread.total()})
     assert len(codes) >= 5

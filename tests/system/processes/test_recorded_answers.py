@@ -15,7 +15,7 @@ from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests import factories
-from tests.factories.recordings import csv_rows, json_lines, recording
+from tests.factories.recordings import find_recording, read_csv_rows, read_json_lines
 from tests.system.processes.workers import drain_process
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
@@ -40,8 +40,8 @@ def run_experiment(experiment):
 
 
 def test_gsm8k_numeric_scores_count_286_and_515_right(tmp_path):
-    questions = recording("gsm8k-test.jsonl")
-    solutions = json_lines("gsm8k-model-solutions.jsonl")
+    questions = find_recording("gsm8k-test.jsonl")
+    solutions = read_json_lines("gsm8k-model-solutions.jsonl")
     replay = write_lines(
         tmp_path / "replay.jsonl",
         (
@@ -95,8 +95,8 @@ def make_replay_row(row, image):
 
 
 def test_uniform40_ratings_equal_the_recorded_ratings_and_refusals_end_after_one_attempt(tmp_path):
-    items = csv_rows("uniform40-items.csv")
-    rows = csv_rows("uniform40-trials-gemma.csv") + csv_rows("uniform40-trials-qwen.csv")
+    items = read_csv_rows("uniform40-items.csv")
+    rows = read_csv_rows("uniform40-trials-gemma.csv") + read_csv_rows("uniform40-trials-qwen.csv")
     folder = make_pictures(tmp_path / "pictures", [item["image_id"] for item in items])
     table = tmp_path / "items.csv"
     with table.open("w", newline="") as file:
@@ -104,7 +104,7 @@ def test_uniform40_ratings_equal_the_recorded_ratings_and_refusals_end_after_one
         writer.writerow(["key", "image", "category"])
         writer.writerows([item["image_id"], f"{item['image_id']}.png", item["Category"]] for item in items)
     factories.make_user("operator", superuser=True)
-    norms = str(recording("uniform40-items.csv"))
+    norms = str(find_recording("uniform40-items.csv"))
     run_command("dataset", "import", str(table), "--name", "uniform40", "--images", str(folder), "--norms", norms)
     run_command("dataset", "approve", "uniform40@1", "--reason", "looked through")
     image_of = dict(Item.objects.values_list("key", "image_id"))

@@ -76,7 +76,7 @@ def read_page(client, name, experiment):
     return " ".join(re.sub(rf"{TIMES}|Run -?\d+|A run|[0-9a-f]{{16}}|zip, [0-9.]+\sKB", "", text).split())
 
 
-def differing_words(left, right):
+def diff_words(left, right):
     lines = difflib.unified_diff(left.split(), right.split(), lineterm="", n=8)
     return " ".join(lines)[:2000]
 
@@ -129,4 +129,4 @@ def test_a_second_database_has_the_same_content_numbers_and_pages(
         )
         imported = collect_facts(Experiment.objects.get(), tmp_path)
     for name in original:
-        assert imported[name] == original[name], (name, differing_words(str(imported[name]), str(original[name])))
+        assert imported[name] == original[name], (name, diff_words(str(imported[name]), str(original[name])))

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from evalsite.lib.ops.postgres import Embedded
-from tests.prepared_database import copy_folder, environment
+from tests.prepared_database import build_environment, copy_folder
 from tests.system.postgres.conftest import ROOT, open_folder, query
 
 
@@ -61,7 +61,12 @@ class Site:
         command = [sys.executable, str(ROOT / "manage.py"), "up", f"--port={self.port}", *options]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                command, cwd=place, env=environment(place) | variables, stdout=log, stderr=log, start_new_session=True
+                command,
+                cwd=place,
+                env=build_environment(place) | variables,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def read_log(self) -> str:
@@ -90,7 +95,9 @@ class Site:
 
     def manage(self, *arguments: str) -> str:
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-        return subprocess.run(command, env=environment(self.place), check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            command, env=build_environment(self.place), check=True, capture_output=True, text=True
+        ).stdout
 
     def enqueue(self) -> str:
         """Queue a task of the site. Return its id."""
@@ -135,7 +142,7 @@ def spaced_folder(prepared: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def running_site(place: Path) -> Iterator[Site]:
+def run_site(place: Path) -> Iterator[Site]:
     site = Site(place, "--workers=1")
     try:
         wait_until(site.is_served)
@@ -154,11 +161,11 @@ def place(prepared: Path) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def lasting_site(prepared: Path) -> Iterator[Site]:
     """A site shared by the tests of a module that leave it running."""
-    with spaced_folder(prepared) as folder, running_site(folder) as site:
+    with spaced_folder(prepared) as folder, run_site(folder) as site:
         yield site
 
 
 @pytest.fixture
 def site(place: Path) -> Iterator[Site]:
-    with running_site(place) as started:
+    with run_site(place) as started:
         yield started

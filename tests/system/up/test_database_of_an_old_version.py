@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from evalsite.lib.ops.postgres import Embedded
-from tests.prepared_database import environment
+from tests.prepared_database import build_environment
 from tests.system.postgres.conftest import ROOT, query
 from tests.system.up.conftest import free_port
 
@@ -41,7 +41,7 @@ def test_a_command_that_needs_the_current_tables_rejects_it_with_a_remedy(place,
     line = command.format(port=free_port()).split()
     process = subprocess.run(
         [sys.executable, str(ROOT / "manage.py"), *line],
-        env=environment(place),
+        env=build_environment(place),
         cwd=place,
         capture_output=True,
         text=True,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.prepared_database import environment
+from tests.prepared_database import build_environment
 from tests.system.postgres.conftest import ROOT
 from tests.system.up.conftest import find_processes, free_port, wait_until
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.processes
 def start_demo(place: Path, *options: str, **variables) -> "subprocess.Popen[str]":
     command = [sys.executable, str(ROOT / "manage.py"), "demo", *options]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
-    return subprocess.Popen(command, env=environment(place) | variables, **pipes)
+    return subprocess.Popen(command, env=build_environment(place) | variables, **pipes)
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evalsite.lib.ops.postgres import Embedded
-from tests.prepared_database import environment
+from tests.prepared_database import build_environment
 from tests.system.postgres.conftest import ROOT, read_server_pid
 from tests.system.up.conftest import Site, find_processes, free_port, list_children, wait_until
 
@@ -136,7 +136,7 @@ def test_children_and_database_end_when_the_supervisor_is_killed(site: Site, pla
 @pytest.mark.parametrize("command", ["up", "demo"])
 def test_debug_mode_is_never_served_to_other_hosts(place: Path, command: str) -> None:
     line = [sys.executable, str(ROOT / "manage.py"), command, "--host=0.0.0.0", f"--port={free_port()}"]
-    variables = environment(place) | {"EVALSITE_DEBUG": "1"}
+    variables = build_environment(place) | {"EVALSITE_DEBUG": "1"}
     process = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=60)
     assert process.returncode == 2
     assert "--host 0.0.0.0: EVALSITE_DEBUG is on" in process.stderr
@@ -148,7 +148,7 @@ def test_a_port_in_use_is_reported_in_one_line(place: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         command = [sys.executable, str(ROOT / "manage.py"), "up", f"--port={port}"]
-        process = subprocess.run(command, env=environment(place), capture_output=True, text=True, timeout=60)
+        process = subprocess.run(command, env=build_environment(place), capture_output=True, text=True, timeout=60)
     assert process.returncode == 2
     assert process.stderr.count("\n") == 1
     assert f"127.0.0.1:{port}" in process.stderr

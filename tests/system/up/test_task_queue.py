@@ -16,7 +16,7 @@ from runs_app.engine.worker import Drain
 from runs_app.taskqueue import broker
 from runs_app.taskqueue.broker import MAX_LATE_CHECKS, Broker, Pulse, requeue_tasks
 from runs_app.taskqueue.supervisor_channel import VARIABLE, SupervisorChannel
-from tests.factories.engine import reply
+from tests.factories.engine import build_reply
 from tests.integration.engine.conftest import experiment, run  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.django_db
@@ -197,7 +197,7 @@ def test_a_stopping_drain_claims_no_more_trials_and_frees_its_queue_worker(chann
         async with asyncio.timeout(60):
             while not stopped_drains:
                 await asyncio.sleep(0.01)
-        return reply()
+        return build_reply()
 
     type(run).objects.filter(pk=run.pk).update(max_concurrency=1)
     monkeypatch.setattr(gateway, "call", call)

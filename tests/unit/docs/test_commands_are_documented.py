@@ -13,38 +13,38 @@ ROOT = Path(__file__).resolve().parents[3]
 OURS = ("lib", "datasets_app", "runs_app", "grading_app")
 
 
-def our_commands():
+def load_commands():
     for label in OURS:
         config = apps.get_app_config(label)
         for name in find_commands(str(Path(config.path) / "management")):
             yield name, load_command_class(config.name, name)
 
 
-COMMANDS = dict(our_commands())
+COMMANDS = dict(load_commands())
 
 
-def options_of(parser):
+def list_options(parser):
     return {option for action in parser._actions for option in action.option_strings if option.startswith("--")}
 
 
-DJANGOS = options_of(BaseCommand().create_parser("manage.py", "any"))
+DJANGOS = list_options(BaseCommand().create_parser("manage.py", "any"))
 
 
-def section_of(name):
+def read_section(name):
     text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     return sections.get(name, "")
 
 
-def missing_of(name, parser):
+def find_missing(name, parser):
     """What a parser takes and the command's section does not say."""
-    section = section_of(name)
-    said = set(re.findall(r"--[a-z][a-z-]*", section))
-    missing = sorted(options_of(parser) - DJANGOS - said)
+    section = read_section(name)
+    documented = set(re.findall(r"--[a-z][a-z-]*", section))
+    missing = sorted(list_options(parser) - DJANGOS - documented)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             missing += [verb for verb in action.choices if not re.search(rf"^\| `{verb}[ `]", section, re.MULTILINE)]
-            missing += [option for one in action.choices.values() for option in missing_of(name, one)]
+            missing += [option for one in action.choices.values() for option in find_missing(name, one)]
     return missing
 
 
@@ -54,8 +54,8 @@ def test_commands_of_all_apps_are_found():
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_a_command_with_its_verbs_and_options_is_documented(name):
-    assert section_of(name), f"docs/commands.md has no section '## {name}'"
-    assert missing_of(name, COMMANDS[name].create_parser("manage.py", name)) == []
+    assert read_section(name), f"docs/commands.md has no section '## {name}'"
+    assert find_missing(name, COMMANDS[name].create_parser("manage.py", name)) == []
 
 
 def test_no_section_describes_a_removed_command():

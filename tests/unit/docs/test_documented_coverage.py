@@ -12,17 +12,17 @@ from runs_app.stopping.rules import StoppingRule, expect_cases
 DOCUMENT = Path(__file__).parents[3] / "docs" / "points.md"
 LINE = re.compile(r"^\| (0\.\d+) \| (\d+) \| ([\d.]+) to ([\d.]+) % \| (\d+), (\d+), (\d+) \|$", re.MULTILINE)
 OF_ACCURACIES, OF_RATINGS = DOCUMENT.read_text().split("The same of ratings")
-TOLD_SHAPES = ("within a point", "wide", "both ends")
+DOCUMENTED_SHAPES = ("within a point", "wide", "both ends")
 
 
-def told_in(text):
+def read_documented_coverage(text):
     return {(float(target), int(size)): tuple(rest) for target, size, *rest in LINE.findall(text)}
 
 
 def test_every_documented_coverage_of_accuracies_matches_the_simulation():
-    told = told_in(OF_ACCURACIES)
-    assert set(told) == {(target, size) for target, size, _ in COVERAGE}
-    for (target, size), (least, most, *cases) in told.items():
+    documented = read_documented_coverage(OF_ACCURACIES)
+    assert set(documented) == {(target, size) for target, size, _ in COVERAGE}
+    for (target, size), (least, most, *cases) in documented.items():
         found = find_nearest_coverage(target, size)
         rule = StoppingRule(maximum=MAXIMUM, targetci=target)
         assert (least, most) == (found.least_percent, found.most_percent)
@@ -30,10 +30,10 @@ def test_every_documented_coverage_of_accuracies_matches_the_simulation():
 
 
 def test_every_documented_coverage_of_ratings_matches_the_simulation():
-    told = told_in(OF_RATINGS)
-    assert set(told) == set(rating_coverage.COVERAGE)
-    for (target, size), (least, most, *items) in told.items():
+    documented = read_documented_coverage(OF_RATINGS)
+    assert set(documented) == set(rating_coverage.COVERAGE)
+    for (target, size), (least, most, *items) in documented.items():
         found = rating_coverage.find_nearest_coverage(target, size, rating_coverage.LENGTH)
         assert (least, most) == (found.least_percent, found.most_percent)
-        taken = [rating_coverage.simulate(target, size, shape, points=1_000, seed=7)[1] for shape in TOLD_SHAPES]
+        taken = [rating_coverage.simulate(target, size, shape, points=1_000, seed=7)[1] for shape in DOCUMENTED_SHAPES]
         assert [int(n) for n in items] == pytest.approx(taken, rel=0.03)

@@ -66,7 +66,7 @@ def test_tests_named_as_proof_exist(document):
     assert missing == []
 
 
-def runs_in_make_test(path, name):
+def is_run_by_make_test(path, name):
     """Return whether `make test` runs this test: it is not marked slow, and in tests/system it is marked quick."""
     text = (ROOT / path).read_text(encoding="utf-8")
     marks = re.search(rf"((?:^@.*\n)*)^(?:async )?def {name}\(", text, re.MULTILINE)[1] if name else ""
@@ -80,7 +80,7 @@ def test_every_promise_of_the_engine_has_a_test_that_make_test_runs():
     )
     assert len(promises) > 20
     proofs = {promise: re.findall(r"`(tests/[\w./-]+\.py)(?:::(\w+))?`", text) for promise, text in promises}
-    unproven = [promise for promise, tests in proofs.items() if not any(runs_in_make_test(*test) for test in tests)]
+    unproven = [promise for promise, tests in proofs.items() if not any(is_run_by_make_test(*test) for test in tests)]
     assert unproven == []
 
 

@@ -23,7 +23,7 @@ FOREIGN = {"services.py", "utils.py", "helpers.py", "o200k_base", "cl100k_base"}
 
 
 @cache
-def words_of_the_code():
+def list_code_words():
     folders = (*APPS, "templates", "benchmarks", "samples", "docs/deploy", "tests")
     files = [file for folder in folders for kind in SOURCES for file in (ROOT / folder).rglob(kind)]
     texts = [file.read_text(encoding="utf-8") for file in [*files, ROOT / "pyproject.toml", ROOT / "Makefile"]]
@@ -31,20 +31,20 @@ def words_of_the_code():
 
 
 @cache
-def names_of_files():
+def list_file_names():
     return {file.name for folder in (*APPS, "tests", "benchmarks") for file in (ROOT / folder).rglob("*.py")}
 
 
-def missing_names(quoted):
+def find_missing_names(quoted):
     if re.fullmatch(r"[\w/]+\.py", quoted):
-        return [] if Path(quoted).name in names_of_files() else [quoted]
-    return [name for name in NAME.findall(quoted) if not set(name.split(".")) <= words_of_the_code()]
+        return [] if Path(quoted).name in list_file_names() else [quoted]
+    return [name for name in NAME.findall(quoted) if not set(name.split(".")) <= list_code_words()]
 
 
 @pytest.mark.parametrize("document", PAGES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_names_of_code_in_a_document_exist(document):
     quoted = set(QUOTED.findall(document.read_text(encoding="utf-8"))) - EXAMPLES - FOREIGN
-    assert sorted(name for text in quoted for name in missing_names(text)) == []
+    assert sorted(name for text in quoted for name in find_missing_names(text)) == []
 
 
 @pytest.mark.parametrize("document", PAGES, ids=lambda file: str(file.relative_to(ROOT)))

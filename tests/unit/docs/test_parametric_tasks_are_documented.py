@@ -13,7 +13,7 @@ from datasets_app.parametric.spec import read_space
 PAGE = Path(settings.BASE_DIR) / "docs" / "parametric-tasks.md"
 
 
-def described(info):
+def describe_param(info):
     if info.kind == "choice":
         return f"`{info.name}` ({', '.join(info.options)}; {info.default})"
     if info.kind == "switch":
@@ -25,7 +25,7 @@ def described(info):
 def test_the_page_lists_each_task_with_its_parameters(name):
     text = " ".join(PAGE.read_text(encoding="utf-8").split())
     (entry,) = re.findall(rf"- \*\*{name}\*\*: (.*?)(?= - \*\*| ## )", text)
-    assert entry.endswith(f"Parameters: {', '.join(map(described, load_generators()[name].describe_params()))}.")
+    assert entry.endswith(f"Parameters: {', '.join(map(describe_param, load_generators()[name].describe_params()))}.")
 
 
 def test_the_example_on_the_page_gives_the_stated_values():

@@ -13,7 +13,7 @@ CASES = 2  # Per drawn point.
 POINTS = 40
 
 
-def points_of(name, **limits):
+def parameter_points(name, **limits):
     """Return a strategy for parameters of a task, over their whole bounds; `limits` replaces the largest value."""
     values = {}
     for info in get_generator(name).describe_params():
@@ -27,7 +27,7 @@ def points_of(name, **limits):
     return st.fixed_dictionaries(values)
 
 
-def cases_at(name, values, seed=0, count=CASES):
+def generate_cases(name, values, seed=0, count=CASES):
     """Return the first cases at a point."""
     generator = get_generator(name)
     return list(islice(generator.cases(generator.read_params(values), Random(seed)), count))
@@ -36,7 +36,7 @@ def cases_at(name, values, seed=0, count=CASES):
 def check(name, solve, values, seed=0, count=CASES):
     """Compare the target of cases with the answer of the second solver, and check the rest of each case."""
     generator = get_generator(name)
-    for case in cases_at(name, values, seed, count):
+    for case in generate_cases(name, values, seed, count):
         assert solve(case.input) == case.target, case.input
         if case.choices is not None:
             assert case.choices.count(case.target) == 1
@@ -51,6 +51,6 @@ def over_points(name, **limits):
     """Return a decorator: the test runs over points of the task's parameters and over seeds."""
 
     def decorate(test):
-        return settings(max_examples=POINTS)(given(points_of(name, **limits), st.integers(0, 2**32))(test))
+        return settings(max_examples=POINTS)(given(parameter_points(name, **limits), st.integers(0, 2**32))(test))
 
     return decorate

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.unit.generators.solving import cases_at, check, over_points
+from tests.unit.generators.solving import check, generate_cases, over_points
 
 NOTATIONS = [("True", "False"), ("T", "F"), ("ON", "OFF"), ("1", "0"), ("YES", "NO")]
 
@@ -37,10 +37,10 @@ def test_the_target_is_the_value_of_the_text(values, seed):
 
 
 def test_a_format_can_be_selected_by_number():
-    numbered, named = (cases_at("boolean", {"format": name}, count=5) for name in (2, "ON_OFF"))
+    numbered, named = (generate_cases("boolean", {"format": name}, count=5) for name in (2, "ON_OFF"))
     assert [case.input for case in numbered] == [case.input for case in named]
     assert all(case.choices == ("ON", "OFF") for case in named)
 
 
 def test_both_values_occur_as_targets():
-    assert {case.target for case in cases_at("boolean", {}, count=40)} == {"True", "False"}
+    assert {case.target for case in generate_cases("boolean", {}, count=40)} == {"True", "False"}

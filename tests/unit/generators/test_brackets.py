@@ -2,7 +2,7 @@
 
 import re
 
-from tests.unit.generators.solving import cases_at, check, over_points
+from tests.unit.generators.solving import check, generate_cases, over_points
 
 
 def solve(text):
@@ -18,7 +18,7 @@ def test_the_target_closes_the_text(values, seed):
 
 
 def test_the_text_has_at_most_the_requested_depth_and_leaves_brackets_open():
-    for case in cases_at(
+    for case in generate_cases(
         "brackets", {"length": 50, "max_depth": 3, "kinds": 2, "close_weight_multiplier": 0.1}, count=9
     ):
         words = case.input.split()

@@ -8,15 +8,15 @@ import pytest
 
 from datasets_app.generators.base import Case, ParamError
 from datasets_app.generators.registry import UnknownTask, get_generator, load_generators
-from tests.unit.generators.solving import cases_at
+from tests.unit.generators.solving import generate_cases
 
 NAMES = list(load_generators())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_short_stream_is_a_prefix_of_a_long_one(name):
-    assert cases_at(name, {}, seed=3, count=8) == cases_at(name, {}, seed=3, count=32)[:8]
-    assert cases_at(name, {}, seed=3, count=8) != cases_at(name, {}, seed=4, count=8)
+    assert generate_cases(name, {}, seed=3, count=8) == generate_cases(name, {}, seed=3, count=32)[:8]
+    assert generate_cases(name, {}, seed=3, count=8) != generate_cases(name, {}, seed=4, count=8)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -42,7 +42,7 @@ def test_every_parameter_has_help_a_valid_default_and_a_direction(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_facts_are_json(name):
-    for case in cases_at(name, {}, count=5):
+    for case in generate_cases(name, {}, count=5):
         assert json.loads(json.dumps(case.genresult)) is not None
 
 

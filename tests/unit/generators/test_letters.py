@@ -2,7 +2,7 @@
 
 import re
 
-from tests.unit.generators.solving import cases_at, check, over_points
+from tests.unit.generators.solving import check, generate_cases, over_points
 
 
 def solve(text):
@@ -17,7 +17,9 @@ def test_the_target_counts_the_letters_of_the_text(values, seed):
 
 
 def test_confounders_contain_no_counted_letter_and_other_words_contain_one():
-    for case in cases_at("letters", {"words": 5, "confounders": 3, "target_letters": 2, "rarity": "rare"}, count=20):
+    for case in generate_cases(
+        "letters", {"words": 5, "confounders": 3, "target_letters": 2, "rarity": "rare"}, count=20
+    ):
         letters = set(case.genresult["letters"])
         assert letters <= set("fjkqvwxz")
         assert sorted(bool(letters & set(word)) for word in case.genresult["words"]) == [False] * 3 + [True] * 5

@@ -9,7 +9,7 @@ import pytest
 
 from datasets_app.generators.movies import FILMS, FilmsError, FilmTable, MoviesParams, draw_from, hash_films, read_films
 from datasets_app.generators.registry import get_generator
-from tests.unit.generators.solving import cases_at, check, over_points
+from tests.unit.generators.solving import check, generate_cases, over_points
 
 SEED_INPUT = (
     "Which movie belongs with this group: 12 Years a Slave, Braveheart, Ford v Ferrari?\n\n"
@@ -23,18 +23,18 @@ LISTED = re.compile(
 
 
 @cache
-def facts():
+def read_facts():
     with FILMS.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    return {row["title"]: properties_of(row["genres"], "g") | properties_of(row["themes"], "t") for row in rows}
+    return {row["title"]: list_properties(row["genres"], "g") | list_properties(row["themes"], "t") for row in rows}
 
 
-def properties_of(names, kind):
+def list_properties(names, kind):
     return {f"{kind}:{name}" for name in names.split("|")}
 
 
 def solve(text):
-    films = facts()
+    films = read_facts()
     question, options = text.split("\n\nOptions:\n")
     listed = LISTED.search(question.split("\n")[0])[1]
     shared = set.intersection(*(films[title] for title in listed.split(", ")))
@@ -51,7 +51,7 @@ def test_only_the_target_shares_a_property_with_all_named_films(values, seed):
 def test_the_published_record_has_this_form_and_this_answer():
     """The record: reference_count 4 shows three films, choice_count 3 gives a guess chance of 1/3."""
     assert solve(SEED_INPUT) == "(C)"
-    cases = cases_at("movies", {"reference_count": 4, "choice_count": 3, "count": 128}, count=40)
+    cases = generate_cases("movies", {"reference_count": 4, "choice_count": 3, "count": 128}, count=40)
     case = next(case for case in cases if case.genresult["template"] == 0)
     question, options = case.input.split("\n\n")
     assert re.fullmatch(r"Which movie belongs with this group: [^,]+, [^,]+, [^,]+\?", question)
@@ -70,8 +70,8 @@ def test_the_published_message_is_the_instruction_and_the_question():
 
 
 def test_only_named_films_and_the_target_have_the_selected_properties():
-    films = facts()
-    for case in cases_at("movies", {"reference_count": 3, "choice_count": 6}, count=50):
+    films = read_facts()
+    for case in generate_cases("movies", {"reference_count": 3, "choice_count": 6}, count=50):
         record = case.genresult
         selected = {f"g:{name}" for name in record["selected_genres"]} | {
             f"t:{name}" for name in record["selected_themes"]
@@ -82,7 +82,7 @@ def test_only_named_films_and_the_target_have_the_selected_properties():
 
 
 def test_hints_name_the_shared_properties_of_the_films():
-    for case in cases_at("movies", {"hints": True}, count=20):
+    for case in generate_cases("movies", {"hints": True}, count=20):
         selected = case.genresult["selected_genres"] + case.genresult["selected_themes"]
         hint = case.input.split("\n")[1]
         assert hint.startswith("Hint: they have in common ")

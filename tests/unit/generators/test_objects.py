@@ -3,7 +3,7 @@
 import re
 
 from datasets_app.generators.objects import ADJECTIVES, CATEGORIES
-from tests.unit.generators.solving import cases_at, check, over_points
+from tests.unit.generators.solving import check, generate_cases, over_points
 
 UNITS = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -12,7 +12,7 @@ UNITS = (
 DECADES = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
 
 
-def number_of(words):
+def parse_number(words):
     if words in ("a", "an"):
         return 1
     if words == "no":
@@ -26,7 +26,7 @@ def solve(text):
         noun for category in re.split(", | and ", category_list) for forms in CATEGORIES[category] for noun in forms
     }
     phrases = [phrase.split(" ") for phrase in re.split(", | and ", listed)]
-    return str(sum(number_of(words[0]) for words in phrases if words[-1] in nouns))
+    return str(sum(parse_number(words[0]) for words in phrases if words[-1] in nouns))
 
 
 @over_points("objects")
@@ -41,12 +41,12 @@ def test_categories_are_disjoint_and_no_adjective_is_a_noun():
 
 
 def test_distractors_are_optional_and_counted_things_are_not():
-    cases = cases_at("objects", {"max_count": 2, "distractor_count": 6}, count=30)
+    cases = generate_cases("objects", {"max_count": 2, "distractor_count": 6}, count=30)
     assert any(0 in case.genresult["distractors"].values() for case in cases)
     assert all(0 not in case.genresult["targets"].values() for case in cases)
 
 
 def test_the_text_has_the_requested_numbers_of_things():
-    case = cases_at("objects", {"target_items": 7, "distractor_count": 5, "target_groups": 2}, count=1)[0]
+    case = generate_cases("objects", {"target_items": 7, "distractor_count": 5, "target_groups": 2}, count=1)[0]
     facts = case.genresult
     assert (len(facts["targets"]), len(facts["distractors"]), len(facts["target_groups"])) == (7, 5, 2)

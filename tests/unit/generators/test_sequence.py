@@ -2,7 +2,7 @@
 
 import re
 
-from tests.unit.generators.solving import cases_at, check, over_points
+from tests.unit.generators.solving import check, generate_cases, over_points
 
 
 def solve(text):
@@ -42,5 +42,5 @@ def test_the_target_is_the_term_that_the_rules_give(values, seed):
 
 def test_the_text_has_one_line_for_each_rule():
     for count in range(5):
-        case = cases_at("sequence", {"interference": count}, count=1)[0]
+        case = generate_cases("sequence", {"interference": count}, count=1)[0]
         assert len(case.input.split("\n")) == count + 3

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from datasets_app.generators.shuffle import write_label
-from tests.unit.generators.solving import cases_at, check, over_points
+from tests.unit.generators.solving import check, generate_cases, over_points
 
 DONE = "switch partners|swap books|trade positions|swap their gifts|swap balls"
 SWAP = re.compile(rf"(?:^|[ .])([A-Z][a-z]+) and ([A-Z][a-z]+) (?:{DONE})\.$")
@@ -33,7 +33,9 @@ def test_the_target_is_the_thing_after_all_swaps(values, seed):
 
 
 def test_the_text_has_the_requested_swaps_and_gossip():
-    case = cases_at("shuffle", {"length": 5, "max_depth": 7, "confounding_count": 4, "domain": "balls"}, count=1)[0]
+    case = generate_cases("shuffle", {"length": 5, "max_depth": 7, "confounding_count": 4, "domain": "balls"}, count=1)[
+        0
+    ]
     events = case.input.split("\n\n")[0].split("\n")[1:-1]
     assert sum(bool(SWAP.search(event)) for event in events) == 7
     assert len(events) == 11

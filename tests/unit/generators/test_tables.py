@@ -5,7 +5,7 @@ import json
 import re
 from html.parser import HTMLParser
 
-from tests.unit.generators.solving import cases_at, check, over_points
+from tests.unit.generators.solving import check, generate_cases, over_points
 
 
 class Cells(HTMLParser):
@@ -22,7 +22,7 @@ class Cells(HTMLParser):
             self.rows[-1].append(data)
 
 
-def records_of(text):
+def parse_records(text):
     if text.startswith("["):
         return [{key: str(value) for key, value in row.items()} for row in json.loads(text)]
     if text.startswith("<"):
@@ -39,7 +39,7 @@ def records_of(text):
 
 def solve(text):
     table, question = text.split("\n\n")
-    rows = {row["name"]: row for row in records_of(table)}
+    rows = {row["name"]: row for row in parse_records(table)}
     if result := re.fullmatch(r"What is the value of (\w+) for (\w+)\?", question):
         return rows[result[2]][result[1]]
     if result := re.fullmatch(r"How many rows have a value of (\w+) above (-?\d+)\?", question):
@@ -63,12 +63,12 @@ def test_the_target_answers_the_question_about_the_table(values, seed):
 
 def test_the_table_has_the_requested_rows_and_columns():
     for notation in ("markdown", "csv", "tsv", "json", "html"):
-        case = cases_at("tables", {"rows": 9, "columns": 4, "format": notation}, count=1)[0]
-        records = records_of(case.input.split("\n\n")[0])
+        case = generate_cases("tables", {"rows": 9, "columns": 4, "format": notation}, count=1)[0]
+        records = parse_records(case.input.split("\n\n")[0])
         assert len(records) == 9
         assert all(len(record) == 6 for record in records)
 
 
 def test_only_questions_for_the_highest_name_have_choices():
-    assert cases_at("tables", {"operation": "max", "rows": 5}, count=1)[0].guess_chance * 5 == 1
-    assert cases_at("tables", {"operation": "sum"}, count=1)[0].choices is None
+    assert generate_cases("tables", {"operation": "max", "rows": 5}, count=1)[0].guess_chance * 5 == 1
+    assert generate_cases("tables", {"operation": "sum"}, count=1)[0].choices is None

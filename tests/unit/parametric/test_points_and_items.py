@@ -27,31 +27,31 @@ TASKS = [
 ]
 
 
-def space_of(tasks=TASKS, count=4, **options):
+def build_space(tasks=TASKS, count=4, **options):
     return resolve_space(
         parse_space({"name": "example", "precision": {"low": {"count": count}}, "tasks": tasks}), **options
     )
 
 
-def by_key(space):
+def index_items_by_key(space):
     return {
         item.key: (item.case.input, item.case.target, json.dumps(item.metadata())) for item in generate_items(space)
     }
 
 
 def test_points_are_counted_by_degree_and_density_before_generation():
-    counts = count_points(space_of().spec)
+    counts = count_points(build_space().spec)
     assert counts["arithmetic"] == dict.fromkeys(counts["arithmetic"], 6)
     assert counts["swaps"][2, "corner"] == 2
     assert counts["brackets"][1, "normal"] == 8
     assert counts["brackets"][1, "corner"] == 4
-    assert count_points(space_of().spec, degrees=(9,))["brackets"][9, "normal"] is None
+    assert count_points(build_space().spec, degrees=(9,))["brackets"][9, "normal"] is None
 
 
 @pytest.mark.parametrize("degree", [0, 1, 4])
 @pytest.mark.parametrize("density", ["normal", "lowdef", "corner"])
 def test_the_counts_match_the_resolved_space(degree, density):
-    space = space_of(degree=degree, density=density)
+    space = build_space(degree=degree, density=density)
     counts = count_points(space.spec, (degree,), (density,))
     assert space.points_by_task == {name: count[degree, density] for name, count in counts.items()}
     assert space.cases == 4 * len(space.points) == len(list(generate_items(space)))
@@ -59,7 +59,7 @@ def test_the_counts_match_the_resolved_space(degree, density):
 
 def test_point_names_match_the_published_record():
     task = {"name": "movies", "mode": "list", "params": [{"reference_count": 4, "choice_count": 3, "count": 128}]}
-    item = next(generate_items(space_of([task])))
+    item = next(generate_items(build_space([task])))
     assert item.point.count == 128
     assert item.point.record_name == "000_movies_choice_count-3_reference_count-4"
     assert item.record_key == "000_movies_choice_count-3_reference_count-4-0"
@@ -68,20 +68,20 @@ def test_point_names_match_the_published_record():
 
 
 def test_more_cases_at_a_point_continue_its_stream():
-    few, many = (by_key(space_of(count=count)) for count in (8, 32))
-    assert len(many) == 4 * len(few) == space_of(count=32).cases
+    few, many = (index_items_by_key(build_space(count=count)) for count in (8, 32))
+    assert len(many) == 4 * len(few) == build_space(count=32).cases
     assert few.items() <= many.items()
 
 
 def test_more_points_do_not_change_items_of_other_points():
     more_tasks = [{"name": "sort"}, *TASKS]
-    before, after = (by_key(space_of(tasks)) for tasks in (TASKS, more_tasks))
+    before, after = (index_items_by_key(build_space(tasks)) for tasks in (TASKS, more_tasks))
     assert before.items() <= after.items()
     assert len(after) == len(before) + 4
 
 
 def test_cases_depend_only_on_parameters_and_seed():
-    (point,) = space_of([{"name": "sort", "params": {"length": 9}}]).points
+    (point,) = build_space([{"name": "sort", "params": {"length": 9}}]).points
     alone = [item.case for item in generate_point(point)]
     cases = draw_cases("sort", {"length": 9})
     assert alone == [next(cases) for _ in range(4)]
@@ -90,21 +90,25 @@ def test_cases_depend_only_on_parameters_and_seed():
 
 
 def test_a_stored_definition_rebuilds_the_same_items():
-    space = space_of(degree=1)
+    space = build_space(degree=1)
     stored = json.loads(json.dumps(space.definition()))
     assert list(generate_from_definition(stored)) == list(generate_items(space))
 
 
 def test_the_hash_of_a_definition_depends_on_its_content():
-    hashes = {space_of().definition_hash(), space_of(degree=1).definition_hash(), space_of(seed=7).definition_hash()}
+    hashes = {
+        build_space().definition_hash(),
+        build_space(degree=1).definition_hash(),
+        build_space(seed=7).definition_hash(),
+    }
     assert len(hashes) == 3
-    assert space_of().definition_hash() in hashes
+    assert build_space().definition_hash() in hashes
     integer, decimal = ([{"name": "arithmetic", "params": {"prob_open": value}}] for value in (1, 1.0))
-    assert space_of(integer).definition_hash() != space_of(decimal).definition_hash()
+    assert build_space(integer).definition_hash() != build_space(decimal).definition_hash()
 
 
 def test_a_definition_of_another_version_is_refused():
-    stored = space_of().definition()
+    stored = build_space().definition()
     stored["generators"][0] = stored["generators"][0] | {"version": 99}
     with pytest.raises(SpaceError, match=r"arithmetic: was built as .*99"):
         list(generate_from_definition(stored))

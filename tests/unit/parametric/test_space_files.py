@@ -11,23 +11,23 @@ from datasets_app.parametric.spec import SpaceError, read_space
 PRECISION = {"low": {"count": 32}, "high": {"count": 128}}
 
 
-def text_of(*tasks, **fields):
+def write_space(*tasks, **fields):
     return yaml.safe_dump({"name": "example", "precision": PRECISION, "tasks": list(tasks)} | fields, sort_keys=False)
 
 
-def manifold(**length):
+def build_manifold(**length):
     return {"name": "brackets", "mode": "manifold", "manifold": {"length": {"range": [8]} | length}}
 
 
-def problems_of(*tasks, **fields):
+def list_problems(*tasks, **fields):
     with pytest.raises(SpaceError) as refused:
-        resolve_space(read_space(text_of(*tasks, **fields)))
+        resolve_space(read_space(write_space(*tasks, **fields)))
     return refused.value.problems
 
 
 def test_grid_is_the_default_mode_and_combines_all_values():
     space = resolve_space(
-        read_space(text_of({"name": "arithmetic", "params": {"length": [8, 16], "max_depth": [0, 1]}}))
+        read_space(write_space({"name": "arithmetic", "params": {"length": [8, 16], "max_depth": [0, 1]}}))
     )
     assert [point.params for point in space.points] == [
         {"length": 8, "max_depth": 0},
@@ -39,7 +39,7 @@ def test_grid_is_the_default_mode_and_combines_all_values():
 
 def test_a_list_has_its_own_parameter_sets_and_counts():
     task = {"name": "arithmetic", "mode": "list", "params": [{"length": 8}, {"length": 9, "max_depth": 1, "count": 5}]}
-    points = resolve_space(read_space(text_of(task))).points
+    points = resolve_space(read_space(write_space(task))).points
     assert [(point.params, point.count) for point in points] == [
         ({"length": 8}, 32),
         ({"length": 9, "max_depth": 1}, 5),
@@ -49,14 +49,14 @@ def test_a_list_has_its_own_parameter_sets_and_counts():
 def test_a_manifold_is_resolved_by_degree_and_density():
     axis = {"range": [8, 16, 24, 32, 40, 48], "window": {"skip": "degree", "body": 4}}
     axis |= {"resample:corner": {"first": 1, "last": 1}}
-    spec = read_space(text_of({"name": "brackets", "mode": "manifold", "manifold": {"length": axis, "kinds": 2}}))
+    spec = read_space(write_space({"name": "brackets", "mode": "manifold", "manifold": {"length": axis, "kinds": 2}}))
     assert [point.params["length"] for point in resolve_space(spec, degree=1).points] == [16, 24, 32, 40]
     assert [point.params["length"] for point in resolve_space(spec, degree=1, density="corner").points] == [16, 40]
 
 
 def test_several_manifolds_of_a_task_are_joined_without_repeating_a_point():
     manifolds = [{"length": [8, 16]}, {"length": [16, 24]}]
-    space = resolve_space(read_space(text_of({"name": "brackets", "mode": "manifold", "manifolds": manifolds})))
+    space = resolve_space(read_space(write_space({"name": "brackets", "mode": "manifold", "manifolds": manifolds})))
     assert [point.params["length"] for point in space.points] == [8, 16, 24]
     assert space.duplicates == 1
 
@@ -64,12 +64,12 @@ def test_several_manifolds_of_a_task_are_joined_without_repeating_a_point():
 def test_degree_and_density_of_a_task_take_precedence():
     axis = {"range": [8, 16, 24, 32], "window": {"skip": "degree", "body": 2}, "resample:corner": {"first": 1}}
     task = {"name": "brackets", "mode": "manifold", "manifold": {"length": axis}, "degree": 2, "density": "normal"}
-    spec = read_space(text_of(task))
+    spec = read_space(write_space(task))
     assert [point.params["length"] for point in resolve_space(spec, degree=0, density="corner").points] == [24, 32]
 
 
 def test_the_static_mode_is_refused_with_a_reason():
-    (problem,) = problems_of({"name": "arithmetic", "mode": "static", "params": {}})
+    (problem,) = list_problems({"name": "arithmetic", "mode": "static", "params": {}})
     assert problem.startswith("tasks[0].mode: static is not supported as a mode: a fixed file")
 
 
@@ -77,23 +77,23 @@ def test_the_static_mode_is_refused_with_a_reason():
     ("task", "problem"),
     [
         (
-            manifold(**{"windw": {"body": 1}}),
+            build_manifold(**{"windw": {"body": 1}}),
             "tasks[0].manifold.length.windw: unknown field; did you mean window?",
         ),
         (
-            manifold(**{"window": {"bdy": 1}}),
+            build_manifold(**{"window": {"bdy": 1}}),
             "tasks[0].manifold.length.window.bdy: unknown field; did you mean body?",
         ),
         (
-            manifold(**{"resample:corner": {"frst": 1}}),
+            build_manifold(**{"resample:corner": {"frst": 1}}),
             "tasks[0].manifold.length.resample:corner.frst: unknown field; did you mean first?",
         ),
         (
-            manifold(**{"resample": {"first": 1}}),
+            build_manifold(**{"resample": {"first": 1}}),
             "tasks[0].manifold.length.resample: unknown field",
         ),
         (
-            manifold(**{"resample:edge": {"first": 1}}),
+            build_manifold(**{"resample:edge": {"first": 1}}),
             "tasks[0].manifold.length.resample:edge: input should be 'normal', 'medium', 'lowdef' or 'corner'",
         ),
         (
@@ -128,7 +128,7 @@ def test_the_static_mode_is_refused_with_a_reason():
             "tasks[0].params[1].kinds: input should be less than or equal to 4, not 5",
         ),
         (
-            manifold(**{"window": {"skip": 1}}),
+            build_manifold(**{"window": {"skip": 1}}),
             "tasks[0].manifold.length: no value is left at degree 0, normal",
         ),
         (
@@ -141,14 +141,14 @@ def test_the_static_mode_is_refused_with_a_reason():
     ],
 )
 def test_an_error_names_the_field_by_its_path(task, problem):
-    assert problems_of(task) == [problem]
+    assert list_problems(task) == [problem]
 
 
 def test_errors_at_the_top_level_name_their_fields():
-    assert problems_of({"name": "sort"}, precison={}) == ["precison: unknown field; did you mean precision?"]
-    assert problems_of({"name": "sort"}, precision={"low": {}}) == ["precision.low.count: field required"]
-    assert problems_of({"name": "sort"}, {"name": "sort"}) == ["tasks: two tasks have the name 'sort'"]
-    assert problems_of({"name": "sort"}, precision={"low": {"count": 8, "cout": 1}}) == [
+    assert list_problems({"name": "sort"}, precison={}) == ["precison: unknown field; did you mean precision?"]
+    assert list_problems({"name": "sort"}, precision={"low": {}}) == ["precision.low.count: field required"]
+    assert list_problems({"name": "sort"}, {"name": "sort"}) == ["tasks: two tasks have the name 'sort'"]
+    assert list_problems({"name": "sort"}, precision={"low": {"count": 8, "cout": 1}}) == [
         "precision.low.cout: unknown field; did you mean count?"
     ]
 
@@ -160,7 +160,7 @@ def test_a_text_that_is_not_a_yaml_mapping_is_refused():
 
 
 def test_the_first_precision_is_the_default_and_an_unknown_precision_is_reported():
-    spec = read_space(text_of({"name": "sort"}))
+    spec = read_space(write_space({"name": "sort"}))
     assert resolve_space(spec).points[0].count == 32
     assert resolve_space(spec, precision="high").points[0].count == 128
     with pytest.raises(SpaceError, match="precision: the file has low, high, not 'mid'"):
@@ -169,7 +169,7 @@ def test_the_first_precision_is_the_default_and_an_unknown_precision_is_reported
 
 def test_stopping_fields_of_a_task_override_those_of_the_precision():
     block = {"count": 32, "targetci": 0.1, "maximum": 512, "abortht": 0.5}
-    spec = read_space(text_of({"name": "sort", "targetci": 0.05}, {"name": "letters"}, precision={"low": block}))
+    spec = read_space(write_space({"name": "sort", "targetci": 0.05}, {"name": "letters"}, precision={"low": block}))
     sort, letters = resolve_space(spec).points
     assert sort.stopping == {"targetci": 0.05, "maximum": 512, "abortht": 0.5}
     assert letters.stopping == {"targetci": 0.1, "maximum": 512, "abortht": 0.5}
@@ -204,14 +204,14 @@ def test_a_task_file_gives_manifold_degree_and_density():
         "manifold": {"length": {"range": [8, 16, 24], "window": {"skip": "degree", "body": 1}}},
         "degree": 2,
     }
-    text = text_of({"name": "closing", "file": "tasks/b.json", "mode": "manifold"})
+    text = write_space({"name": "closing", "file": "tasks/b.json", "mode": "manifold"})
     spec = read_space(text, {"tasks/b.json": json.dumps(file)})
     (point,) = resolve_space(spec, degree=0).points
     assert (point.task, point.base_task, point.params) == ("closing", "brackets", {"length": 24})
 
 
 def test_an_unknown_field_of_a_task_file_is_reported_with_the_file():
-    text = text_of({"name": "closing", "file": "tasks/b.json", "mode": "manifold"})
+    text = write_space({"name": "closing", "file": "tasks/b.json", "mode": "manifold"})
     file = {"name": "brackets", "manifold": {"length": {"range": [8], "windo": 1}}, "answer_regexp": "x"}
     with pytest.raises(SpaceError) as refused:
         read_space(text, {"tasks/b.json": json.dumps(file)})
@@ -224,7 +224,7 @@ def test_an_unknown_field_of_a_task_file_is_reported_with_the_file():
 def test_an_oversized_space_is_refused_before_it_is_built():
     axis = {"from": 1, "to": 400}
     params = {"length": axis, "close_weight_multiplier": {"from": 1, "to": 100}}
-    assert problems_of({"name": "brackets", "params": params}) == ["tasks: 40,000 points; the limit is 20,000"]
-    assert problems_of({"name": "brackets", "params": {"length": axis}}, precision={"all": {"count": 100_000}}) == [
+    assert list_problems({"name": "brackets", "params": params}) == ["tasks: 40,000 points; the limit is 20,000"]
+    assert list_problems({"name": "brackets", "params": {"length": axis}}, precision={"all": {"count": 100_000}}) == [
         "precision: 40,000,000 cases; the limit is 5,000,000"
     ]

@@ -260,9 +260,9 @@ def freeze_provider(lab, trials):
 def send_odd_replies(lab, trials):
     """Let the provider send each kind of broken reply in one run: none, slow, partial, invalid, 10 MB, NUL bytes."""
     from tests import factories
-    from tests.system.faults.misbehaving_provider import BEHAVIOURS, misbehaving_provider
+    from tests.system.faults.misbehaving_provider import BEHAVIOURS, serve_misbehaving_provider
 
-    with misbehaving_provider() as provider:
+    with serve_misbehaving_provider() as provider:
         endpoint = factories.make_endpoint("odd", base_url=provider.url, max_concurrency=64, is_free=True)
         run = lab.make_run(
             "provider-odd",
