@@ -162,7 +162,7 @@ def _run_process(request: dict[str, Any], stderr: Any, seconds: int, watch: Watc
         _send(process, json.dumps(request).encode())
         while True:
             try:
-                return process.wait(LOOK_S)
+                return process.wait(min(LOOK_S, max(0, deadline - time.monotonic())))
             except subprocess.TimeoutExpired:
                 watch(_count_rows_read(folder))
             if time.monotonic() > deadline:
