@@ -389,15 +389,3 @@ def test_11_a_preflight_is_outdated_after_its_endpoint_changes(live_site, check_
         page.reload()
         expect(panel).to_contain_text("Checked before the endpoint changed")
         check_widths(page, "outdated-preflight")
-
-
-def test_20_an_export_truncated_by_head_ends_quietly(live_site):
-    live_site.answer()
-    live_site.create_experiment("exported")
-    with open_progress(live_site, "exported") as page:
-        expect(page.locator("#live")).to_contain_text(f"{ITEMS} of {ITEMS}")
-    process = live_site.run("manage export exported --table trials --format csv --out - | head -n 1")
-    assert process.stdout.count("\n") == 1
-    assert process.stdout.startswith("experiment,condition_id,")
-    assert "Traceback" not in process.stderr
-    assert "Broken" not in process.stderr

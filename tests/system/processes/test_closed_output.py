@@ -93,6 +93,16 @@ def test_head_receives_its_line_and_no_error_is_written(finished_commands, folde
     assert process.stderr == ""
 
 
+def test_head_receives_the_first_line_of_an_export(finished_commands, folder: Path) -> None:
+    shell = f'"{sys.executable}" manage.py export questions-pilot --table items --format csv --out - | head -n 1'
+    process = subprocess.run(
+        ["/bin/bash", "-c", shell], cwd=ROOT, env=build_environment(folder), capture_output=True, text=True
+    )
+    assert process.stdout.startswith("experiment,dataset,")
+    assert process.stdout.count("\n") == 1
+    assert ("Traceback" in process.stderr, "Broken" in process.stderr) == (False, False)
+
+
 def test_a_closed_error_stream_ends_a_command_quietly(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
