@@ -41,12 +41,12 @@ class DatasetCommand(VerbCommand):
 
     def print_summary(self, dataset: Dataset) -> None:
         excluded = dataset.item_count - dataset.active_count
-        self.say(f"{dataset} ({dataset.status}): {dataset.active_count} active items, {excluded} excluded")
+        self.write(f"{dataset} ({dataset.status}): {dataset.active_count} active items, {excluded} excluded")
         for category, count in list_categories(dataset).items():
-            self.say(f"  {category or '(no category)'}: {count}")
+            self.write(f"  {category or '(no category)'}: {count}")
         if dataset.content_hash:
             holds = "holds" if curation.hash_stored_items(dataset) == dataset.content_hash else "DOES NOT HOLD"
-            self.say(f"  content hash {dataset.content_hash} {holds}")
+            self.write(f"  content hash {dataset.content_hash} {holds}")
 
 
 def list_categories(dataset: Dataset) -> dict[str, int]:

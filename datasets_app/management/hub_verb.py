@@ -24,18 +24,18 @@ class HubVerb(DatasetCommand):
             revision=options["revision"],
             data_file=options["data_file"],
         )
-        self.say(f"{repository} at revision {options['revision']}: commit {split.commit}; {', '.join(split.names)}")
+        self.write(f"{repository} at revision {options['revision']}: commit {split.commit}; {', '.join(split.names)}")
         reading, _ = read_upload({"items": split.file}, parse_mapping(options["map"]))
         self.print_remarks(reading.report, reading.source_name)
         if options["dry_run"]:
-            self.say(f"{len(reading.items)} items could be imported; nothing was saved")
+            self.write(f"{len(reading.items)} items could be imported; nothing was saved")
             return
         about = {field: options[field] for field in curation.ABOUT}
         about["source"] = f"{about['source']}\n{split.source}" if about["source"] else split.source
         about["licence"] = about["licence"] or split.licence
         dataset = create_dataset(reading, slug=name, by=self.by, recipe=split.recipe, **about)
         self.print_summary(dataset)
-        self.say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
+        self.write(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
 
 
 def add_hub_verb(verbs: Any) -> None:

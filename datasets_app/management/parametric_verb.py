@@ -49,7 +49,7 @@ class ParametricVerb(DatasetCommand):
         if source is None:
             raise CurationError(f"there is no dataset {dataset!r}; `dataset list` lists them")
         for answer in iterate_answer_key(source):
-            self.say_file(json.dumps(answer))
+            self.write_file(json.dumps(answer))
 
     def do_parametric(self, file: Path, name: str, **options: Any) -> None:
         try:
@@ -67,15 +67,15 @@ class ParametricVerb(DatasetCommand):
             count = f"{len(error.problems)} error{'' if len(error.problems) == 1 else 's'}"
             raise SpaceError([f"{file.name}: {count}; nothing was saved"]) from None
         for line in describe_space(space):
-            self.say(line)
+            self.write(line)
         if options["dry_run"]:
             extension = compare_with_newest(space, name)
-            self.say(f"{f'{extension}; ' if extension else ''}nothing was saved")
+            self.write(f"{f'{extension}; ' if extension else ''}nothing was saved")
             return
         about = {field: options[field] for field in curation.ABOUT}
         dataset = create_parametric_dataset(space, files, slug=name, by=self.by, **about)
         self.print_summary(dataset)
-        self.say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
+        self.write(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
 
 
 def describe_space(space: Space) -> list[str]:

@@ -13,7 +13,7 @@ from runs_app.models import Experiment
 from runs_app.planning.power import DEFAULT_ASSUMPTIONS, Assumptions
 
 
-class SteeringForm(forms.Form):
+class RunControlForm(forms.Form):
     """The reason of an action and, for a retry, the error class."""
 
     reason = forms.CharField(max_length=500, required=False, label="Reason")
@@ -28,7 +28,7 @@ class ConcurrencyForm(forms.Form):
     max_concurrency = bounded_integer(BOUNDS["run"]["max_concurrency"], label="Calls in flight")
 
 
-class PriorityForm(SteeringForm):
+class PriorityForm(RunControlForm):
     priority = bounded_integer(BOUNDS["experiment"]["priority"], label="Priority")
 
 

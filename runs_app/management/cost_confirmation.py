@@ -14,24 +14,26 @@ def print_estimate(command: OutputCommand, estimate: Estimate) -> None:
     likely = ""
     if estimate.likely is not None:
         likely = f", about {format_count(estimate.likely)} if every accuracy is equally likely"
-    command.say(f"{format_count(estimate.trials)} trials, {format_count(estimate.to_do)} to do{likely}")
+    command.write(f"{format_count(estimate.trials)} trials, {format_count(estimate.to_do)} to do{likely}")
     if estimate.policy_text:
-        command.say(f"dev policy: {estimate.policy_text}")
-    command.say(f"cost: at most {format_money(estimate.ceiling_usd)}, expected {format_money(estimate.expected_usd)}")
+        command.write(f"dev policy: {estimate.policy_text}")
+    command.write(f"cost: at most {format_money(estimate.ceiling_usd)}, expected {format_money(estimate.expected_usd)}")
     if estimate.foreseen:
-        command.say(f"      {format_count(estimate.foreseen)} trials probably have cached answers, which cost nothing")
+        command.write(
+            f"      {format_count(estimate.foreseen)} trials probably have cached answers, which cost nothing"
+        )
     if estimate.full_usd is not None and estimate.full_usd != estimate.expected_usd:
-        command.say(f"      full rerun: {format_money(estimate.full_usd)} expected")
+        command.write(f"      full rerun: {format_money(estimate.full_usd)} expected")
     if estimate.verdicts:
-        command.say(f"      including {format_count(estimate.verdicts)} verdicts by its judges")
+        command.write(f"      including {format_count(estimate.verdicts)} verdicts by its judges")
     if estimate.batched:
         saved = format_money(estimate.batches_save_usd)
-        command.say(f"      {estimate.batched} trials use the batch API (up to 24 h), which saves about {saved}")
-    command.say(f"      {estimate.coverage:.0%} of the trials are estimated from earlier answers")
+        command.write(f"      {estimate.batched} trials use the batch API (up to 24 h), which saves about {saved}")
+    command.write(f"      {estimate.coverage:.0%} of the trials are estimated from earlier answers")
     for price in estimate.prices:
         source = ", ".join(str(part) for part in (price.source, price.as_of) if part)
-        command.say(f"      {price.model}: {_format_price(price)}" + (f" ({source})" if source else ""))
-        command.say(f"        tokens: {price.counted}")
+        command.write(f"      {price.model}: {_format_price(price)}" + (f" ({source})" if source else ""))
+        command.write(f"        tokens: {price.counted}")
     for sentence in estimate.problems:
         command.stderr.write(f"fix before the launch: {sentence}", command.style.ERROR)
     for sentence in estimate.warnings:

@@ -14,11 +14,11 @@ def print_experiments(command: OutputCommand, as_json: bool) -> None:
     experiments = annotate_totals(Experiment.objects.select_related("owner", "dataset"))
     rows = [_build_row(experiment) for experiment in experiments]
     if as_json:
-        command.say_json(rows)
+        command.write_json(rows)
         return
     for row in rows:
         trials = f"{format_count(row['done'])}/{format_count(row['trials'])}"
-        command.say(f"{row['experiment']:<32} {row['state']:<10} {trials:>16}  {format_money(row['spent_usd']):>10}")
+        command.write(f"{row['experiment']:<32} {row['state']:<10} {trials:>16}  {format_money(row['spent_usd']):>10}")
 
 
 def _build_row(experiment: Experiment) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class ExtendVerb(VerbCommand):
             for key in list_different_settings(spec, experiment):
                 self.stderr.write(f"warning: {key} in the file is ignored; use `experiment set` to change settings")
             if extension.is_empty:
-                self.say(f"{experiment} already has all of this: nothing to add")
+                self.write(f"{experiment} already has all of this: nothing to add")
                 return
             report = self._extend(experiment, extension, resolve_actor(user), reason, options)
         if report and options["wait"]:
@@ -73,7 +73,7 @@ class ExtendVerb(VerbCommand):
     ) -> PlanReport | None:
         wave = get_first_wave_label(experiment) if options["wave"] is None else options["wave"]
         preview = preview_extension(experiment, extension, wave_label=wave)
-        self.say(f"added to {experiment}: {extension}")
+        self.write(f"added to {experiment}: {extension}")
         if preview.problems:
             raise PlanError(preview.problems)
         self._print_preview(preview)
@@ -82,19 +82,21 @@ class ExtendVerb(VerbCommand):
             return None
         confirm_cost(self, experiment, preview.after, options["yes"], "Extend")
         report = run_control.extend(experiment, extension, by=by, reason=reason, wave=wave, approved=preview.after)
-        self.say(f"{experiment} is extended: {report.summary}")
+        self.write(f"{experiment} is extended: {report.summary}")
         for note in report.notes:
-            self.say(note)
+            self.write(note)
         return report
 
     def _print_preview(self, preview: ExtensionPreview) -> None:
         trials = format_count(preview.new_trials)
         ceiling, expected = format_money(preview.ceiling_usd), format_money(preview.expected_usd)
-        self.say(
+        self.write(
             f"{preview.new_conditions} new conditions, {trials} new trials: at most {ceiling}, expected {expected}"
         )
         if preview.unlaunched:
-            self.say(f"and {format_count(preview.unlaunched)} trials of the earlier design that were not launched yet")
+            self.write(
+                f"and {format_count(preview.unlaunched)} trials of the earlier design that were not launched yet"
+            )
         print_estimate(self, preview.after)
         if preview.is_over_budget:
             self.stderr.write(f"warning: {OVER_BUDGET_WARNING}", self.style.WARNING)

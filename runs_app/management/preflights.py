@@ -23,6 +23,6 @@ def make_preflights(
         failed += make_preflight(requested.pk) != Preflight.Status.OK
         row = Preflight.objects.select_related("model__endpoint").get(pk=requested.pk)
         cost = f" {format_money(row.cost_usd)}" if row.was_made else ""
-        command.say(f"{row.model.name:<24} {row.status:<11} {row.result_text}{cost} {row.warning}".rstrip())
+        command.write(f"{row.model.name:<24} {row.status:<11} {row.result_text}{cost} {row.warning}".rstrip())
     if failed:
         raise CommandError(f"{failed} of {len(models)} models did not answer", returncode=WORK_FAILED)

@@ -24,7 +24,7 @@ def wait_for(command: OutputCommand, runs: QuerySet[Run]) -> None:
     with tqdm(unit="trial", file=out._out, mininterval=0.2, dynamic_ncols=True) as bar:
         totals = _watch(command, runs, bar)
     rows = list(runs.all())  # Query again: an evaluated queryset keeps its rows.
-    command.say(
+    command.write(
         f"{format_count(totals.done)} done, {format_count(totals.failed)} failed, {format_money(sum_spent(rows))} spent"
     )
     for run in rows:

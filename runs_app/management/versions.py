@@ -59,18 +59,18 @@ class VersionCommand(VerbCommand):
     def do_list(self, json: bool, **options: Any) -> None:
         rows = list(self.kind.objects.select_related("created_by"))
         if json:
-            self.say_json([self._facts(row) for row in rows])
+            self.write_json([self._facts(row) for row in rows])
             return
         for row in rows:
-            self.say(f"{row!s:<40} {row.status:<10} {row.content_hash[:12]}  {row.created_by or '-'}")
+            self.write(f"{row!s:<40} {row.status:<10} {row.content_hash[:12]}  {row.created_by or '-'}")
 
     def do_show(self, reference: str, json: bool, **options: Any) -> None:
         row = self.get_row(reference)
         if json:
-            self.say_json({**self._facts(row), "content": self.build_spec(row)})
+            self.write_json({**self._facts(row), "content": self.build_spec(row)})
             return
-        self.say(f"# {row}, {row.status}, {row.content_hash[:12]}, by {row.created_by or '-'}")
-        self.say(dump_yaml(self.build_spec(row)))
+        self.write(f"# {row}, {row.status}, {row.content_hash[:12]}, by {row.created_by or '-'}")
+        self.write(dump_yaml(self.build_spec(row)))
         print_history(self, row)
 
     def do_create(self, file: Path, user: str, **options: Any) -> None:
@@ -80,21 +80,21 @@ class VersionCommand(VerbCommand):
         if builder.problems:
             raise SpecError(builder.problems)
         if not is_new:
-            self.say(f"{version} already has this content; nothing was created")
+            self.write(f"{version} already has this content; nothing was created")
             return
-        self.say(f"{version} is created, as a draft of {version.created_by}")
+        self.write(f"{version} is created, as a draft of {version.created_by}")
         if self.is_approved_by_hand:
-            self.say(f"Freeze it with: {self.noun} approve {version} --reason TEXT")
+            self.write(f"Freeze it with: {self.noun} approve {version} --reason TEXT")
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
         row = self.get_row(reference)
         row.approve(by=resolve_actor(user), reason=reason)
-        self.say(f"{row} is approved and frozen")
+        self.write(f"{row} is approved and frozen")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
         row = self.get_row(reference)
         row.archive(by=resolve_actor(user), reason=reason)
-        self.say(f"{row} is archived; trials that used it stay")
+        self.write(f"{row} is archived; trials that used it stay")
 
     def get_row(self, reference: str) -> Any:
         row = self.kind.objects.named(reference).select_related("created_by").first()
@@ -137,4 +137,4 @@ def read_text(file: Path) -> str:
 def print_history(command: OutputCommand, row: Any) -> None:
     for change in row.history:
         reason = f": {change.reason}" if change.reason else ""
-        command.say(f"# {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.to_value}{reason}")
+        command.write(f"# {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.to_value}{reason}")

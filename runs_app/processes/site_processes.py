@@ -142,10 +142,10 @@ def _build_cleanup_command() -> list[str]:
 class _Announcement:
     """A periodic task that announces once that the site answers."""
 
-    def __init__(self, listener: socket.socket, say: Callable[[str], None]) -> None:
+    def __init__(self, listener: socket.socket, announce: Callable[[str], None]) -> None:
         host, port = listener.getsockname()[:2]
         local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - any address is also this one
-        self._url, self._say = f"http://{f'[{local}]' if ':' in local else local}:{port}/", say
+        self._url, self._announce = f"http://{f'[{local}]' if ':' in local else local}:{port}/", announce
 
     def __call__(self) -> float | None:
         try:
@@ -153,7 +153,7 @@ class _Announcement:
                 pass
         except OSError:
             return 0.2
-        self._say(self._url)
+        self._announce(self._url)
         return None
 
 

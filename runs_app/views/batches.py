@@ -14,7 +14,7 @@ from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.list_page import ListPage
 from runs_app import run_control
 from runs_app.filters import BatchFilter
-from runs_app.forms.run_control import SteeringForm
+from runs_app.forms.run_control import RunControlForm
 from runs_app.models import ProviderBatch
 from runs_app.tables.batches import BatchListTable
 from runs_app.views.permissions import editable_experiment, may_edit, visible_batch
@@ -52,7 +52,7 @@ def batch_detail(request: HttpRequest, pk: int) -> HttpResponse:
 def batch_cancel(request: HttpRequest, pk: int) -> HttpResponse:
     batch = visible_batch(request, pk)
     editable_experiment(request, batch.run.experiment.slug)
-    form = SteeringForm(request.POST, reason_required=True)
+    form = RunControlForm(request.POST, reason_required=True)
     if not form.is_valid():
         messages.error(request, get_first_error(form))
     elif run_control.cancel_batch(batch, by=request.user, reason=form.cleaned_data["reason"]):

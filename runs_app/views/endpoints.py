@@ -20,7 +20,7 @@ from evalsite.lib.web.htmx import wants_part
 from runs_app import price_list
 from runs_app.cache_purge import list_purges, measure_cache, purge
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm, ReasonForm
-from runs_app.forms.run_control import SteeringForm
+from runs_app.forms.run_control import RunControlForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.monitoring.endpoint_load import load_endpoints
@@ -125,7 +125,7 @@ def model_status(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @operators_only
 def cache_purge(request: HttpRequest) -> HttpResponse:
-    form = SteeringForm(request.POST)
+    form = RunControlForm(request.POST)
     if not form.is_valid():
         messages.error(request, get_first_error(form))
         return redirect("endpoint_list")

@@ -20,7 +20,7 @@ from runs_app import deletion
 from runs_app.experiment_files import spec_errors
 from runs_app.forms.audience import ShareForm
 from runs_app.forms.experiments import DuplicateForm
-from runs_app.forms.run_control import SteeringForm
+from runs_app.forms.run_control import RunControlForm
 from runs_app.models import Experiment
 from runs_app.planning import spec_io
 from runs_app.views.permissions import editable_experiment, get_posted_data, visible_experiment
@@ -75,7 +75,7 @@ def experiment_delete(request: HttpRequest, slug: str) -> HttpResponse:
 def _change_lifecycle(
     request: HttpRequest, experiment: Experiment, change: Callable[..., Any], outcome: str
 ) -> HttpResponse:
-    form = SteeringForm(request.POST, reason_required=True)
+    form = RunControlForm(request.POST, reason_required=True)
     if not form.is_valid():
         messages.error(request, get_first_error(form))
         return redirect(experiment)

@@ -39,7 +39,7 @@ def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
         "table": RunTable(runs),
         "editable": may_edit(request, experiment),
         "trials_query": f"experiment={experiment.slug}",
-        "retry_url": reverse("experiment_steer", args=[experiment.slug, "retry"]),
+        "retry_url": reverse("experiment_action", args=[experiment.slug, "retry"]),
         **_build_live_context(experiment, runs),
     }
     context |= _build_action_context(request, runs, editable=context["editable"])
@@ -61,7 +61,7 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "editable": may_edit(request, run.experiment),
         "history": HistoryTable(list(run.history[:50])),
         "trials_query": f"run={run.pk}",
-        "retry_url": reverse("run_steer", args=[run.pk, "retry"]),
+        "retry_url": reverse("run_action", args=[run.pk, "retry"]),
         "served": sample_served_models(run),
         "batches": BatchTable(list(run.batches.all()[:RECENT_ROWS])) if run.is_batched else None,
         "endpoint_pause": run.condition.model.endpoint.is_paused,

@@ -19,7 +19,7 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app import deletion, run_control
-from runs_app.forms.run_control import ConcurrencyForm, LaunchForm, LaunchScopeForm, PriorityForm, SteeringForm
+from runs_app.forms.run_control import ConcurrencyForm, LaunchForm, LaunchScopeForm, PriorityForm, RunControlForm
 from runs_app.models import Experiment, Run
 from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.models.runs import RunQuerySet
@@ -90,19 +90,19 @@ class NothingChanged(Exception):
     """An action that changed nothing. The message is a sentence for the page."""
 
 
-def _pause(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
+def _pause(runs: RunQuerySet, form: RunControlForm, by: Any) -> str:
     return _describe_runs("paused", run_control.pause(runs, by=by, reason=form.cleaned_data["reason"]))
 
 
-def _resume(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
+def _resume(runs: RunQuerySet, form: RunControlForm, by: Any) -> str:
     return _describe_runs("resumed", run_control.resume(runs, by=by, reason=form.cleaned_data["reason"]))
 
 
-def _cancel(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
+def _cancel(runs: RunQuerySet, form: RunControlForm, by: Any) -> str:
     return _describe_runs("cancelled", run_control.cancel(runs, by=by, reason=form.cleaned_data["reason"]))
 
 
-def _retry(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
+def _retry(runs: RunQuerySet, form: RunControlForm, by: Any) -> str:
     error_class = form.cleaned_data["only"] or None
     n = run_control.retry_failed(runs, error_class=error_class, by=by, reason=form.cleaned_data["reason"])
     if n:
@@ -113,7 +113,7 @@ def _retry(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
     )
 
 
-HANDLERS: dict[str, Callable[[RunQuerySet, SteeringForm, Any], str]] = {
+HANDLERS: dict[str, Callable[[RunQuerySet, RunControlForm, Any], str]] = {
     "pause": _pause,
     "resume": _resume,
     "cancel": _cancel,
@@ -128,31 +128,31 @@ def _describe_runs(outcome: str, keys: list[int]) -> str:
 @require_POST
 @members_only
 @hides_model_names()
-def experiment_steer(request: HttpRequest, slug: str, verb: str) -> HttpResponse:
+def experiment_action(request: HttpRequest, slug: str, verb: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     if verb == "priority":
         _change_priority(request, experiment)
     else:
-        _steer(request, experiment.runs.all(), verb)
+        _apply_verb(request, experiment.runs.all(), verb)
     return redirect_back(request, reverse("experiment_progress", args=[experiment.slug]))
 
 
 @require_POST
 @members_only
 @hides_model_names()
-def run_steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
+def run_action(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
     run = editable_run(request, pk)
     if verb == "delete":
         return _delete_run(request, run)
     if verb == "concurrency":
         _set_concurrency(request, run)
     else:
-        _steer(request, Run.objects.filter(pk=run.pk), verb)
+        _apply_verb(request, Run.objects.filter(pk=run.pk), verb)
     return redirect_back(request, run)
 
 
 def _delete_run(request: HttpRequest, run: Run) -> HttpResponse:
-    form = SteeringForm(request.POST, reason_required=True)
+    form = RunControlForm(request.POST, reason_required=True)
     if not form.is_valid():
         messages.error(request, get_first_error(form))
         return redirect(run)
@@ -166,10 +166,10 @@ def _delete_run(request: HttpRequest, run: Run) -> HttpResponse:
     return redirect("experiment_progress", run.experiment.slug)
 
 
-def _steer(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:
+def _apply_verb(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:
     if verb not in HANDLERS:
         raise Http404
-    form = SteeringForm(request.POST, reason_required=verb == "cancel")
+    form = RunControlForm(request.POST, reason_required=verb == "cancel")
     if not form.is_valid():
         messages.error(request, get_first_error(form))
         return

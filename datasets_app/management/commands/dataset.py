@@ -36,46 +36,46 @@ class Command(ParametricVerb, HubVerb):
         if options["norms"]:
             self.print_remarks(norms.report, options["norms"].name)
         if options["dry_run"]:
-            self.say(f"{len(reading.items)} items could be imported; nothing was saved")
+            self.write(f"{len(reading.items)} items could be imported; nothing was saved")
             return
         about = {field: options[field] for field in curation.ABOUT}
         dataset = create_dataset(reading, slug=name, by=self.by, norms=norms.norms, **about)
         self.print_summary(dataset)
-        self.say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
+        self.write(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
 
     def do_norms(self, dataset: str, file: Path, **options: Any) -> None:
         row = _find_dataset(dataset)
         categories = dict(row.items.values_list("key", "category"))
         reading = read_norm_table(FileToRead(file, file.name), categories, parse_mapping(options["map"]))
         self.print_remarks(reading.report, file.name)
-        self.say(f"{row}: {save_norms(row, reading.norms, by=self.by)} norms")
+        self.write(f"{row}: {save_norms(row, reading.norms, by=self.by)} norms")
 
     # --- listing and showing -----------------------------------------------------------------------------------------
 
     def do_list(self, status: str | None, **options: Any) -> None:
         datasets = Dataset.objects.filter(status=status) if status else Dataset.objects.all()
         if options["json"]:
-            self.say_json([_build_row(dataset) for dataset in datasets])
+            self.write_json([_build_row(dataset) for dataset in datasets])
             return
         for dataset in datasets:
             counts = f"{dataset.active_count}/{dataset.item_count}"
-            self.say(f"{dataset!s:<30} {dataset.status:<9} {counts:>13}  {dataset.title}")
+            self.write(f"{dataset!s:<30} {dataset.status:<9} {counts:>13}  {dataset.title}")
 
     def do_show(self, dataset: str, **options: Any) -> None:
         row = _find_dataset(dataset)
         if options["json"]:
-            self.say_json(_build_row(row))
+            self.write_json(_build_row(row))
         else:
             self.print_summary(row)
             self._print_history(row)
         if options["items"]:
             for item in row.items.all():
-                self.say(f"  {item.key:<30} {item.category:<16} {'excluded: ' + item.note if item.excluded else ''}")
+                self.write(f"  {item.key:<30} {item.category:<16} {'excluded: ' + item.note if item.excluded else ''}")
 
     def _print_history(self, dataset: Dataset) -> None:
         for change in dataset.history:
             reason = f": {change.reason}" if change.reason else ""
-            self.say(f"  {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.change}{reason}")
+            self.write(f"  {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.change}{reason}")
 
     # --- sampling and editing ----------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Command(ParametricVerb, HubVerb):
 
     def do_replace(self, dataset: str, key: str, seed: int, reason: str, **options: Any) -> None:
         new = curation.replace_item(_find_dataset(dataset), key, by=self.by, seed=seed, reason=reason)
-        self.say(f"{dataset}: {key} is replaced by {new}")
+        self.write(f"{dataset}: {key} is replaced by {new}")
 
     def do_reshuffle(self, dataset: str, seed: int, reason: str, **options: Any) -> None:
         draft = _find_dataset(dataset)
@@ -136,12 +136,12 @@ class Command(ParametricVerb, HubVerb):
         if not about:
             refuse_input(f"name the fields to change: {', '.join(f'--{field} TEXT' for field in curation.ABOUT)}")
         changed = curation.change_description(row, about, by=self.by, reason=reason)
-        self.say(f"{row}: changed {', '.join(changed)}" if changed else f"{row}: nothing is different")
+        self.write(f"{row}: changed {', '.join(changed)}" if changed else f"{row}: nothing is different")
 
     def do_archive(self, dataset: str, reason: str, **options: Any) -> None:
         row = _find_dataset(dataset, exact=True)
         curation.archive(row, by=self.by, reason=reason)
-        self.say(f"{row} is archived")
+        self.write(f"{row} is archived")
 
     def do_duplicate(self, dataset: str, name: str, reason: str, **options: Any) -> None:
         self.print_summary(curation.duplicate(_find_dataset(dataset), by=self.by, slug=name, reason=reason))
@@ -150,7 +150,7 @@ class Command(ParametricVerb, HubVerb):
         row = _find_dataset(dataset, exact=True)
         self.confirm(f"Delete {row} with its {row.item_count} items?", yes)
         curation.delete_draft(row, by=self.by, reason=reason)
-        self.say(f"{dataset} is deleted")
+        self.write(f"{dataset} is deleted")
 
 
 def _open_files(**paths: Path | None) -> dict[str, FileToRead]:

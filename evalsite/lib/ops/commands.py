@@ -44,18 +44,18 @@ class OutputCommand(BaseCommand):
             setattr(self, name, output)
         return super().execute(*args, **options)
 
-    def say(self, text: str = "") -> None:
+    def write(self, text: str = "") -> None:
         self.stdout.write(text)
 
-    def say_file(self, text: str) -> None:
+    def write_file(self, text: str) -> None:
         """Write the text of a file. Escape control characters only if the output is a terminal."""
         if self.stdout.isatty():
-            self.say(text)
+            self.write(text)
         else:
             OutputWrapper.write(self.stdout, text)
 
-    def say_json(self, content: Any) -> None:
-        self.say(json.dumps(content, indent=2, ensure_ascii=False, default=str))
+    def write_json(self, content: Any) -> None:
+        self.write(json.dumps(content, indent=2, ensure_ascii=False, default=str))
 
     def confirm(self, question: str, yes: bool) -> None:
         """Return if `yes` is set or a person at the terminal agrees. Otherwise end the command with exit code 3."""

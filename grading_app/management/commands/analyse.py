@@ -47,7 +47,7 @@ class Command(OutputCommand):
         data = load_analysis_data(read_scope(experiment, options))
         tables = [table for section_tables in build_section_tables(data).values() for table in section_tables]
         if options["list"]:
-            self.say("".join(f"{table.name}  {table.title}\n" for table in tables).rstrip())
+            self.write("".join(f"{table.name}  {table.title}\n" for table in tables).rstrip())
             return
         text = _render_tables(_select_tables(tables, options["table"]), options["format"])
         write_output(iter([text.encode()]), options["out"])

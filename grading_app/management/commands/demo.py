@@ -74,9 +74,9 @@ class Command(OutputCommand):
 
     def _demonstrate(self) -> tuple[str, SimulatorConfig]:
         """Run the study. Return the password for the site, and the configuration of the simulated models."""
-        self.say("You can type these commands yourself, or do the same in the browser.")
+        self.write("You can type these commands yourself, or do the same in the browser.")
         if any(os.environ.get(key) for key in KEYS):
-            self.say(KEY_NOTICE)
+            self.write(KEY_NOTICE)
         migrate()
         password = demo_data.get_or_create_password()
         # The worker takes some seconds to start. The steps below continue meanwhile.
@@ -129,12 +129,12 @@ class Command(OutputCommand):
     def _run(self) -> None:
         self._print_heading("Run")
         if demo_data.is_finished():
-            self.say("  all trials are already done; none is paid for twice")
+            self.write("  all trials are already done; none is paid for twice")
             return
         for slug in EXPERIMENTS:
             self._run_command("experiment", "launch", slug, "--yes", "--user", USERNAME)
         wait_for(self, Run.objects.filter(experiment__slug__in=EXPERIMENTS).exclude(experiment__slug=SPACE_EXPERIMENT))
-        self.say("  in rounds, until every point is decided:")
+        self.write("  in rounds, until every point is decided:")
         wait_for(self, Run.objects.filter(experiment__slug=SPACE_EXPERIMENT))
         self._print_heading("Grade")
         for slug in EXPERIMENTS:
@@ -154,11 +154,11 @@ class Command(OutputCommand):
                 self._run_command(
                     "export", slug, "--table", table, "--format", file_format, "--out", str(out), silently=True
                 )
-        self.say(f"  exported to {demo_data.get_folder()}")
+        self.write(f"  exported to {demo_data.get_folder()}")
         for slug in EXPERIMENTS:
             self._print_heading(slug)
             for line in demo_data.describe_results(slug):
-                self.say(f"  {line}")
+                self.write(f"  {line}")
 
     # --- output -----------------------------------------------------------------------------------------------------
 
@@ -169,18 +169,18 @@ class Command(OutputCommand):
         """Print a command as people type it, run it, and print its output."""
         output = StringIO()
         if not silently:
-            self.say(f"$ manage.py {shlex.join(words)}")
+            self.write(f"$ manage.py {shlex.join(words)}")
         arguments = [str(settings.BASE_DIR / word) if word.startswith(f"{SAMPLES}/") else word for word in words]
         call_command(*arguments, stdout=output, stderr=self.stderr._out)
         if not silently:
-            self.say("".join(f"  {line}\n" for line in output.getvalue().splitlines() if line.strip()).rstrip("\n"))
+            self.write("".join(f"  {line}\n" for line in output.getvalue().splitlines() if line.strip()).rstrip("\n"))
 
     def _print_address(self, url: str, password: str) -> None:
         lines = [f"Evalsite is at  {url}", f"log in as       {USERNAME}", f"password        {password}"]
         lines += ["Ctrl-C stops it; `make demo` continues with the stored data"]
         width = max(map(len, lines)) + 4
         box = ["", "┌" + "─" * width + "┐", *(f"│  {line:<{width - 2}}│" for line in lines), "└" + "─" * width + "┘"]
-        self.say("\n".join(box))
+        self.write("\n".join(box))
         self.stdout.flush()
 
 

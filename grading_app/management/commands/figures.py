@@ -48,7 +48,7 @@ class Command(OutputCommand):
                 " ".join(f"--query: {name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
             )
         if options["list"]:
-            self.say("".join(f"{figure.name}  {figure.title}\n" for figure in list_figures(source)).rstrip())
+            self.write("".join(f"{figure.name}  {figure.title}\n" for figure in list_figures(source)).rstrip())
             return
         file_format = options["format"] or PurePath(options["out"]).suffix.removeprefix(".").lower()
         write_output(iter([_build_content(source, form, options["figure"], file_format)]), options["out"])

@@ -69,9 +69,9 @@ class Command(OutputCommand):
             self._grade_by_judges(experiment, graders, [wave] if wave else list(experiment.waves.all()), options)
         for name in options["panel"]:
             panel = grader_lookup.find_panel(name)
-            self.say(f"{panels.add_panel(experiment, panel)}: {panel.get_rule_display()}")
+            self.write(f"{panels.add_panel(experiment, panel)}: {panel.get_rule_display()}")
         if uses_design and not n_rules and not graders:
-            self.say(NO_METHOD)
+            self.write(NO_METHOD)
 
     def _grade_by_rules(self, experiment: Experiment, wave: Wave | None, options: dict[str, Any]) -> int:
         by = options["user"] or "command line"
@@ -84,7 +84,7 @@ class Command(OutputCommand):
             by=by,
         )
         for line in report:
-            self.say(str(line))
+            self.write(str(line))
         return len(report)
 
     def _grade_by_judges(
@@ -107,11 +107,11 @@ class Command(OutputCommand):
             only=options["only"],
         )
         for line in report:
-            self.say(str(line))
+            self.write(str(line))
         if estimate.to_do and not options["no_wait"]:
             wait_for(self, Run.objects.filter(pk__in=[line.run.pk for line in report]))
         for verdicts in read_verdicts(experiment):
-            self.say(str(verdicts))
+            self.write(str(verdicts))
 
 
 def _find_conditions(experiment: Experiment, names: Sequence[str]) -> list[str] | None:

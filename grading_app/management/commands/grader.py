@@ -45,19 +45,19 @@ class Command(VerbCommand):
     def do_list(self, json: bool, **options: Any) -> None:
         graders = list(Grader.objects.select_related(*PARTS))
         if json:
-            self.say_json([_build_grader_row(grader) for grader in graders])
+            self.write_json([_build_grader_row(grader) for grader in graders])
             return
         for grader in graders:
             state = "archived" if grader.archived_at else "in use"
-            self.say(f"{grader.name:<32} {state:<9} {grader.language_model.name:<24} {grader.rubric}")
+            self.write(f"{grader.name:<32} {state:<9} {grader.language_model.name:<24} {grader.rubric}")
 
     def do_show(self, reference: str, json: bool, **options: Any) -> None:
         grader = _find_grader(reference)
         if json:
-            self.say_json({**_build_grader_row(grader), "content": write_grader_spec(grader)})
+            self.write_json({**_build_grader_row(grader), "content": write_grader_spec(grader)})
             return
-        self.say(f"# {grader}, {'archived' if grader.archived_at else 'in use'}, by {grader.created_by or '-'}")
-        self.say(dump_yaml(write_grader_spec(grader)))
+        self.write(f"# {grader}, {'archived' if grader.archived_at else 'in use'}, by {grader.created_by or '-'}")
+        self.write(dump_yaml(write_grader_spec(grader)))
         print_history(self, grader)
 
     def do_create(self, file: Path, user: str, **options: Any) -> None:
@@ -70,30 +70,30 @@ class Command(VerbCommand):
                 raise SpecError(builder.problems)
         for grader in filter(None, graders):
             is_new = grader.pk not in existing_keys
-            self.say(f"{grader} was created" if is_new else f"{grader} already has this content; nothing was created")
+            self.write(f"{grader} was created" if is_new else f"{grader} already has this content; nothing was created")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
         grader = _find_grader(reference)
         archive_grader(grader, by=resolve_actor(user), reason=reason)
-        self.say(f"{grader} is archived. Its gradings stay.")
+        self.write(f"{grader} is archived. Its gradings stay.")
 
     def do_list_panels(self, json: bool, **options: Any) -> None:
         panels = list(Panel.objects.select_related("created_by").prefetch_related("graders"))
         if json:
-            self.say_json([_build_panel_row(panel) for panel in panels])
+            self.write_json([_build_panel_row(panel) for panel in panels])
             return
         for panel in panels:
-            self.say(f"{panel.name:<32} {panel.rule:<9} {', '.join(write_panel_spec(panel)['graders'])}")
+            self.write(f"{panel.name:<32} {panel.rule:<9} {', '.join(write_panel_spec(panel)['graders'])}")
 
     def do_show_panel(self, reference: str, json: bool, **options: Any) -> None:
         panel = Panel.objects.filter(name=reference).select_related("created_by").prefetch_related("graders").first()
         if panel is None:
             refuse_input(f"reference: there is no panel {reference}; `grader list-panels` lists them")
         if json:
-            self.say_json(_build_panel_row(panel))
+            self.write_json(_build_panel_row(panel))
             return
-        self.say(f"# {panel}, by {panel.created_by or '-'}")
-        self.say(dump_yaml(write_panel_spec(panel)))
+        self.write(f"# {panel}, by {panel.created_by or '-'}")
+        self.write(dump_yaml(write_panel_spec(panel)))
         print_history(self, panel)
 
     def do_create_panel(self, file: Path, user: str, **options: Any) -> None:
@@ -103,7 +103,7 @@ class Command(VerbCommand):
             panel, is_new = build_panel(builder, spec)
             if builder.problems:
                 raise SpecError(builder.problems)
-        self.say(f"{panel} was created" if is_new else f"{panel} already has this content; nothing was created")
+        self.write(f"{panel} was created" if is_new else f"{panel} already has this content; nothing was created")
 
 
 def _find_grader(name: str) -> Grader:

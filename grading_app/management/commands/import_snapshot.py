@@ -26,11 +26,11 @@ class Command(OutputCommand):
         except SnapshotFileError as error:
             refuse_input(str(error))
         outcome = "would be imported" if options["dry_run"] else "imported"
-        self.say(f"{result.target}: {outcome}, content {result.content}")
+        self.write(f"{result.target}: {outcome}, content {result.content}")
         for name, number in result.rows.items():
             if number:
-                self.say(f"  {number:,} {name}")
+                self.write(f"  {number:,} {name}")
         for name, new in result.renamed:
-            self.say(f"  {name} is in use; imported as {new}")
+            self.write(f"  {name} is in use; imported as {new}")
         for remark in result.remarks:
-            self.say(f"  {remark}")
+            self.write(f"  {remark}")

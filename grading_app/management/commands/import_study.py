@@ -70,21 +70,21 @@ class Command(OutputCommand):
             experiment = create_experiment(spec, by=owner, trusted=True)
             transaction.set_rollback(dry_run)
         result = "would be created" if dry_run else "created"
-        self.say(f"{experiment.slug}: {result} as a draft, from a design of {design.tool}")
+        self.write(f"{experiment.slug}: {result} as a draft, from a design of {design.tool}")
         for note in design.notes:
-            self.say(f"  {note}")
+            self.write(f"  {note}")
 
     def _print_report(self, report: ImportReport, tool: str, *, dry: bool) -> None:
         result = "would be imported" if dry else "imported"
-        self.say(f"{report.experiment.slug}: {result} from {tool}")
-        self.say(f"  {report.items} items, {report.conditions} conditions")
-        self.say(f"  {report.trials} trials, {report.failed} of them failed; {report.attempts} attempts")
+        self.write(f"{report.experiment.slug}: {result} from {tool}")
+        self.write(f"  {report.items} items, {report.conditions} conditions")
+        self.write(f"  {report.trials} trials, {report.failed} of them failed; {report.attempts} attempts")
         if report.gradings:
-            self.say(f"  {report.gradings} scores")
+            self.write(f"  {report.gradings} scores")
         if report.skipped:
-            self.say(f"  {report.skipped} trials already existed")
+            self.write(f"  {report.skipped} trials already existed")
         for note in report.notes:
-            self.say(f"  {note}")
+            self.write(f"  {note}")
 
 
 def _find_dataset(reference: str) -> Dataset | None:

@@ -49,20 +49,20 @@ class Command(VerbCommand):
     def do_list(self, json: bool, **options: Any) -> None:
         sets = list(TextSet.objects.select_related("dataset", "created_by").annotate(n=Count("texts")))
         if json:
-            self.say_json([_build_row(texts) for texts in sets])
+            self.write_json([_build_row(texts) for texts in sets])
             return
         for texts in sets:
-            self.say(f"{texts!s:<40} {texts.status:<10} {format_count(texts.n):>8} texts  {texts.dataset}")
+            self.write(f"{texts!s:<40} {texts.status:<10} {format_count(texts.n):>8} texts  {texts.dataset}")
 
     def do_show(self, reference: str, json: bool, **options: Any) -> None:
         texts = _find_text_set(reference)
         missing = find_missing(texts)
         if json:
-            self.say_json({**_build_row(texts), **texts.content, "missing": missing})
+            self.write_json({**_build_row(texts), **texts.content, "missing": missing})
             return
-        self.say(f"# {texts}, {texts.status}, for {texts.dataset}; {format_count(len(missing))} items have no text")
+        self.write(f"# {texts}, {texts.status}, for {texts.dataset}; {format_count(len(missing))} items have no text")
         for key, text in texts.content["texts"].items():
-            self.say(f"## {key}\n{text}\n")
+            self.write(f"## {key}\n{text}\n")
         print_history(self, texts)
 
     def do_write(self, experiment: str, yes: bool, wait: bool, user: str, **options: Any) -> None:
@@ -72,21 +72,21 @@ class Command(VerbCommand):
             raise PlanError(problems)
         n_items, call_ceiling = writer.to_do, writer.ceiling
         ceiling = None if call_ceiling is None else n_items * call_ceiling
-        self.say(f"{format_count(n_items)} rubrics to write; cost: at most {format_money(ceiling)}")
+        self.write(f"{format_count(n_items)} rubrics to write; cost: at most {format_money(ceiling)}")
         if experiment_row.needs_confirmation(ceiling):
             limit = format_money(experiment_row.confirm_above_usd)
             self.confirm(f"This may cost {format_money(ceiling)}, more than {limit}. Write?", yes)
         texts = request_rubrics(
             writer, name=options["name"] or f"{experiment_row.slug}-rubrics", by=resolve_owner(user)
         )
-        self.say(f"{texts}: {format_count(n_items)} rubrics were requested")
+        self.write(f"{texts}: {format_count(n_items)} rubrics were requested")
         if wait:
             wait_for(self, Run.objects.filter(condition=texts.written_by))
-            self.say(f"{texts}: {format_count(collect_texts(texts))} new texts")
+            self.write(f"{texts}: {format_count(collect_texts(texts))} new texts")
 
     def do_collect(self, reference: str, **options: Any) -> None:
         texts = _find_text_set(reference)
-        self.say(
+        self.write(
             f"{texts}: {format_count(collect_texts(texts))} new texts, {format_count(len(find_missing(texts)))} missing"
         )
 
@@ -96,17 +96,17 @@ class Command(VerbCommand):
         if row is None:
             refuse_input(f"item: {texts.dataset} has no active item {item}")
         corrected = correct_text(texts, row, read_text(file), by=resolve_owner(user), reason=reason)
-        self.say(f"{item} was corrected in {corrected}")
+        self.write(f"{item} was corrected in {corrected}")
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
         texts = _find_text_set(reference)
         approve_texts(texts, by=resolve_actor(user), reason=reason)
-        self.say(f"{texts} is approved. Judges can use it, and it can no longer change")
+        self.write(f"{texts} is approved. Judges can use it, and it can no longer change")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
         texts = _find_text_set(reference)
         texts.archive(by=resolve_actor(user), reason=reason)
-        self.say(f"{texts} is archived")
+        self.write(f"{texts} is archived")
 
 
 def _add_write(verbs: Any) -> None:

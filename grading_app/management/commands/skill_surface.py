@@ -40,7 +40,7 @@ class Command(OutputCommand):
             table = make_recovery_table(experiment, profiles)
         if not table.rows:
             refuse_input("no case of a parametric task matches a model and a task of this profile")
-        self.say_file(table.render(options["format"]))
+        self.write_file(table.render(options["format"]))
 
 
 def _find_dataset(reference: str) -> Dataset:

@@ -28,11 +28,11 @@ class Command(OutputCommand):
         if options["digest"] not in ("", verdict.digest):
             verdict.problems.append(f"the digest is {verdict.digest}, not {options['digest']}")
         for problem in verdict.problems:
-            self.say(problem)
+            self.write(problem)
         if verdict.problems:
             raise CommandError(f"{len(verdict.problems)} differences", returncode=WORK_FAILED)
-        self.say(f"{verdict.digest}  {verdict.files} files, {verdict.rows:,} rows: unchanged")
+        self.write(f"{verdict.digest}  {verdict.files} files, {verdict.rows:,} rows: unchanged")
         if verdict.kind != STUDY:
-            self.say(f"a bundle of kind {verdict.kind}")
+            self.write(f"a bundle of kind {verdict.kind}")
         if verdict.content:
-            self.say(f"{verdict.content}  content: rows and images, equal on every site with this study")
+            self.write(f"{verdict.content}  content: rows and images, equal on every site with this study")

@@ -45,15 +45,15 @@ class Command(VerbCommand):
         rates = {field: options[option] or None for field, option in RATES.items()}
         values = rates | {field: options[field] for field in FIELDS}
         update_fields(endpoint, values, by=resolve_actor(user), reason=reason)
-        self.say(_format_line(endpoint))
+        self.write(_format_line(endpoint))
 
     def do_list(self, json: bool, **options: Any) -> None:
         endpoints = Endpoint.objects.prefetch_related("models")
         if json:
-            self.say_json([_build_row(endpoint) for endpoint in endpoints])
+            self.write_json([_build_row(endpoint) for endpoint in endpoints])
             return
         for endpoint in endpoints:
-            self.say(_format_line(endpoint))
+            self.write(_format_line(endpoint))
 
     def do_check(self, name: str, user: str, **options: Any) -> None:
         endpoint = Endpoint.objects.filter(name=name).first()

@@ -33,7 +33,7 @@ from runs_app.management.experiment_lookup import (
 from runs_app.management.extend_verb import ExtendVerb, add_extend_verb
 from runs_app.management.preflights import make_preflights
 from runs_app.management.progress_bar import wait_for
-from runs_app.management.steering_verbs import SteeringVerbs, add_steering_verbs
+from runs_app.management.run_control_verbs import RunControlVerbs, add_run_control_verbs
 from runs_app.management.versions import print_history
 from runs_app.models import Experiment, Run
 from runs_app.monitoring.progress import annotate_totals, read_totals
@@ -42,7 +42,7 @@ from runs_app.planning.spec_io import build_spec, create_experiment, duplicate, 
 from runs_app.planning.work import PlanError
 
 
-class Command(ExtendVerb, SteeringVerbs, VerbCommand):
+class Command(ExtendVerb, RunControlVerbs, VerbCommand):
     help = "Create, show, launch, control, duplicate and delete experiments."
     refusals = (SpecError, PlanError, TransitionError, run_control.LaunchError)
 
@@ -50,7 +50,7 @@ class Command(ExtendVerb, SteeringVerbs, VerbCommand):
         _add_design_verbs(verbs)
         _add_run_verbs(verbs)
         add_extend_verb(verbs)
-        add_steering_verbs(verbs)
+        add_run_control_verbs(verbs)
         _add_state_verbs(verbs)
 
     # --- designs -----------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ class Command(ExtendVerb, SteeringVerbs, VerbCommand):
                 "file's additions to it; --name NAME creates another experiment"
             )
         experiment = create_experiment(spec, by=resolve_owner(user), trusted=True)
-        self.say(f"{experiment} is created, as a draft of {experiment.owner}")
+        self.write(f"{experiment} is created, as a draft of {experiment.owner}")
         print_estimate(self, estimate(experiment))
 
     def do_list(self, json: bool, **options: Any) -> None:
@@ -73,23 +73,23 @@ class Command(ExtendVerb, SteeringVerbs, VerbCommand):
     def do_show(self, name: str, json: bool, **options: Any) -> None:
         experiment = get_experiment(name)
         if json:
-            self.say_json(build_spec(experiment))
+            self.write_json(build_spec(experiment))
             return
-        self.say(f"# {experiment.status}, of {experiment.owner}")
-        self.say_file(to_yaml(experiment))
+        self.write(f"# {experiment.status}, of {experiment.owner}")
+        self.write_file(to_yaml(experiment))
         print_history(self, experiment)
 
     def do_duplicate(self, name: str, new_name: str, user: str, **options: Any) -> None:
         copy = duplicate(get_experiment(name), new_name, by=resolve_owner(user))
-        self.say(f"{copy} is created, as a draft of {copy.owner}")
+        self.write(f"{copy} is created, as a draft of {copy.owner}")
 
     def do_manifests(self, name: str, id: int | None, **options: Any) -> None:
         manifests = get_experiment(name).manifests.select_related("created_by")
         if id is None:
             for row in manifests:
-                self.say(f"{row.pk}  {row.created_at:%Y-%m-%d %H:%M:%S} UTC  {row.summary}")
+                self.write(f"{row.pk}  {row.created_at:%Y-%m-%d %H:%M:%S} UTC  {row.summary}")
         elif (manifest := manifests.filter(pk=id).first()) is not None:
-            self.say_json(manifest.content)
+            self.write_json(manifest.content)
         else:
             refuse_input(f"id: {name} has no manifest {id}; see `experiment manifests {name}`")
 
@@ -100,7 +100,7 @@ class Command(ExtendVerb, SteeringVerbs, VerbCommand):
         only = select_cells(experiment, options["condition"])
         cost = estimate(experiment, wave_label=wave, pilot=check_pilot(pilot), only=only, policy=options["policy"])
         if json:
-            self.say_json(asdict(cost))
+            self.write_json(asdict(cost))
             return
         print_estimate(self, cost)
 
@@ -125,9 +125,9 @@ class Command(ExtendVerb, SteeringVerbs, VerbCommand):
             experiment, by=resolve_actor(user), wave=wave, pilot=pilot, approved=cost, only=only, policy=policy
         )
         outcome = "is launched" if report.is_new else "was already launched, and nothing has changed"
-        self.say(f"{experiment} {outcome}: {report.summary}")
+        self.write(f"{experiment} {outcome}: {report.summary}")
         for note in report.notes:
-            self.say(note)
+            self.write(note)
         if wait:
             wait_for(self, Run.objects.filter(pk__in=report.run_ids))
 
@@ -135,7 +135,7 @@ class Command(ExtendVerb, SteeringVerbs, VerbCommand):
 
     def do_archive(self, name: str, reason: str, user: str, **options: Any) -> None:
         deletion.archive(get_experiment(name), by=resolve_actor(user), reason=reason)
-        self.say(f"{name} is archived")
+        self.write(f"{name} is archived")
 
     def do_delete_run(self, name: str, run: int, reason: str, user: str, yes: bool, **options: Any) -> None:
         row = get_experiment(name).runs.with_design().filter(pk=run).first()
@@ -143,7 +143,7 @@ class Command(ExtendVerb, SteeringVerbs, VerbCommand):
             refuse_input(f"run: {name} has no run {run}; see `status {name} --json`")
         self.confirm(f"Delete {row} ({row.condition.label})? {deletion.describe_run_deletion(row)}", yes)
         deletion.delete_run(row, by=resolve_actor(user), reason=reason)
-        self.say(f"run {run} of {name} is deleted")
+        self.write(f"run {run} of {name} is deleted")
 
     def do_delete(self, name: str, reason: str, user: str, yes: bool, **options: Any) -> None:
         experiment = get_experiment(name)
@@ -151,7 +151,7 @@ class Command(ExtendVerb, SteeringVerbs, VerbCommand):
         spent = format_money(experiment.spent_usd)
         self.confirm(f"Delete {name} with its {format_count(totals.trials)} trials, which cost {spent}?", yes)
         deletion.delete(experiment, by=resolve_actor(user), reason=reason)
-        self.say(f"{name} is deleted")
+        self.write(f"{name} is deleted")
 
 
 def _add_design_verbs(verbs: Any) -> None:

@@ -72,29 +72,29 @@ class Command(VerbCommand):
             "is_active",
         )
         update_fields(model, values | {field: options[field] for field in names}, by=resolve_actor(user), reason=reason)
-        self.say(_format_line(model))
+        self.write(_format_line(model))
 
     def do_price(self, names: list[str], all: bool, dry_run: bool, user: str, reason: str, **options: Any) -> None:
         if bool(names) == all:
             refuse_input("name: enter the names of models, or use --all for all active models")
         repricings = price_list.find_repricings(_get_models(names))
         for repricing in repricings:
-            self.say(repricing.summary)
+            self.write(repricing.summary)
         unpriced = [repricing for repricing in repricings if repricing.problem]
         if names and unpriced:
             refuse_input(f"name: {unpriced[0].summary}; nothing was changed. Use `model set` to enter prices")
         n = 0 if dry_run else price_list.apply_repricings(repricings, by=resolve_actor(user), reason=reason)
-        self.say(f"{n} models priced from {price_list.get_source_name()}, {len(unpriced)} unchanged")
+        self.write(f"{n} models priced from {price_list.get_source_name()}, {len(unpriced)} unchanged")
 
     def do_list(self, endpoint: str | None, json: bool, **options: Any) -> None:
         models = prefetch_last_preflights(LanguageModel.objects.select_related("endpoint"))
         if endpoint is not None:
             models = models.filter(endpoint=_get_endpoint(endpoint))
         if json:
-            self.say_json([_build_row(model) for model in models])
+            self.write_json([_build_row(model) for model in models])
             return
         for model in models:
-            self.say(_format_line(model))
+            self.write(_format_line(model))
 
 
 def _get_endpoint(name: str | None) -> Endpoint:

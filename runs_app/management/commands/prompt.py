@@ -22,7 +22,7 @@ class Command(VersionCommand):
 
     def do_shipped(self, **options: Any) -> None:
         created = create_shipped_designs()
-        self.say(f"created {', '.join(created)}" if created else "nothing is missing")
+        self.write(f"created {', '.join(created)}" if created else "nothing is missing")
 
     def build_row(self, spec: PromptSpec) -> Prompt:
         return build_prompt(spec)

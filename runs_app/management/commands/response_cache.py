@@ -28,15 +28,15 @@ class Command(VerbCommand):
                 {"at": change.at, "by": change.actor, "held": change.from_value, "reason": change.reason}
                 for change in list_purges()
             ]
-            self.say_json({"answers": size.answers, "bytes": size.bytes, "oldest": size.oldest, "emptied": purges})
+            self.write_json({"answers": size.answers, "bytes": size.bytes, "oldest": size.oldest, "emptied": purges})
             return
-        self.say(f"{format_count(size.answers)} answers are cached; their keys use {filesizeformat(size.bytes)}")
+        self.write(f"{format_count(size.answers)} answers are cached; their keys use {filesizeformat(size.bytes)}")
         for change in list_purges():
             reason = f": {change.reason}" if change.reason else ""
-            self.say(f"{change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor} cleared {change.from_value}{reason}")
+            self.write(f"{change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor} cleared {change.from_value}{reason}")
 
     def do_purge(self, yes: bool, reason: str, user: str, **options: Any) -> None:
         by = resolve_actor(user)
         answers = measure_cache().answers
         self.confirm(f"Clear {format_count(answers)} cached answers? The same requests will be paid for again.", yes)
-        self.say(f"{format_count(purge(by=by, reason=reason))} cached answers were cleared")
+        self.write(f"{format_count(purge(by=by, reason=reason))} cached answers were cleared")

@@ -26,19 +26,19 @@ class Command(OutputCommand):
             return
         report = build_status_report(get_experiment(experiment, "experiment"))
         if json:
-            self.say_json(report)
+            self.write_json(report)
         else:
             self._print(report)
 
     def _print(self, report: dict[str, Any]) -> None:
         budget = format_money(report["max_usd"]) if report["max_usd"] else "no budget"
-        self.say(f"{report['experiment']} ({report['status']}) over {report['dataset']}")
-        self.say(f"{format_count(report['done'])} of {format_count(report['trials'])} trials done")
-        self.say(
+        self.write(f"{report['experiment']} ({report['status']}) over {report['dataset']}")
+        self.write(f"{format_count(report['done'])} of {format_count(report['trials'])} trials done")
+        self.write(
             f"{format_money(report['spent_usd'])} spent, {format_money(report['reserved_usd'])} reserved, {budget}"
         )
         for blocker in report["blockers"]:
-            self.say(f"waiting: {blocker['sentence']}")
+            self.write(f"waiting: {blocker['sentence']}")
         if len(report["waves"]) > 1:
             for wave in report["waves"]:
                 self._print_wave(wave)
@@ -49,36 +49,36 @@ class Command(OutputCommand):
         for measure in dict.fromkeys(score["measure"] for score in report["scores"]):
             self._print_scores([score for score in report["scores"] if score["measure"] == measure])
         for line in report["judging"]:
-            self.say(f"\n{format_judge(line)}\n  {format_money(line['spent_usd'])} spent")
+            self.write(f"\n{format_judge(line)}\n  {format_money(line['spent_usd'])} spent")
         for sentence in report["warnings"]:
             self.stderr.write(f"warning: {sentence}", self.style.WARNING)
 
     def _print_rule(self, rule: dict[str, Any]) -> None:
         unread, codes = sum(rule["unread"].values()), ", ".join(f"{n} {code}" for code, n in rule["unread"].items())
         unreadable = f", {format_count(unread)} answers could not be read ({codes})" if unread else ""
-        self.say(f"\nscorer {rule['scorer']}: {format_count(rule['scored'])} answers scored{unreadable}")
+        self.write(f"\nscorer {rule['scorer']}: {format_count(rule['scored'])} answers scored{unreadable}")
 
     def _print_scores(self, scores: list[dict[str, Any]]) -> None:
         """Print one measure: a line for each condition, with its 95 % interval."""
-        self.say(f"\n{scores[0]['label']}, 95 % intervals by item:")
+        self.write(f"\n{scores[0]['label']}, 95 % intervals by item:")
         for score in scores:
             missing = f", {format_count(score['missing'])} without a score" if score["missing"] else ""
             reason = f", no interval: {score['reason']}" if score["reason"] else ""
             counts = f"n {format_count(score['n'])} of {format_count(score['items'])} items"
-            self.say(f"  {score['condition']}: {score['text']}, {counts}{missing}{reason}")
+            self.write(f"  {score['condition']}: {score['text']}, {counts}{missing}{reason}")
 
     def _print_wave(self, wave: dict[str, Any]) -> None:
         other_counts = [f", {format_count(wave[name])} {name}" for name in STATUSES if wave[name] and name != "done"]
         done = f"{format_count(wave['done'])} of {format_count(wave['trials'])} done{''.join(other_counts)}"
         name = wave["label"] or f"wave {wave['number']}"
-        self.say(f"  {name}: {done}, {format_money(wave['spent_usd'])} spent")
+        self.write(f"  {name}: {done}, {format_money(wave['spent_usd'])} spent")
 
     def _print_run(self, run: dict[str, Any]) -> None:
         wave = f" [{run['wave_label'] or run['wave']}]" if run["wave"] else ""
-        self.say(f"\n{run['condition_id']}{wave}: {run['status']} {run['stop_reason']}".rstrip())
+        self.write(f"\n{run['condition_id']}{wave}: {run['status']} {run['stop_reason']}".rstrip())
         counts = [(name, run[name]) for name in ("done", "failed", "pending", "running", "cancelled", *ANSWER_KINDS)]
-        self.say("  " + ", ".join(f"{format_count(n)} {name}" for name, n in counts if n))
+        self.write("  " + ", ".join(f"{format_count(n)} {name}" for name, n in counts if n))
         if run["errors"]:
-            self.say("  errors: " + ", ".join(f"{n} {name}" for name, n in run["errors"].items()))
+            self.write("  errors: " + ", ".join(f"{n} {name}" for name, n in run["errors"].items()))
         unpriced = f", {run['unpriced']} attempts of unknown cost" if run["unpriced"] else ""
-        self.say(f"  {format_money(run['spent_usd'])} for {format_count(run['attempts'])} attempts{unpriced}")
+        self.write(f"  {format_money(run['spent_usd'])} for {format_count(run['attempts'])} attempts{unpriced}")

@@ -20,11 +20,11 @@ class WriteArgument(OutputCommand):
     requires_system_checks = []
 
     def handle(self, *args, **options):
-        self.say(EVIL)
+        self.write(EVIL)
         self.stdout.write(EVIL, lambda text: f"\x1b[36m{text}\x1b[0m")
         self.stderr.write(EVIL)
-        self.say_json({"name": EVIL})
-        self.say_file(EVIL)
+        self.write_json({"name": EVIL})
+        self.write_file(EVIL)
 
 
 def capture_output(command):

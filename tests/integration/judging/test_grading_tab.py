@@ -219,13 +219,13 @@ def test_a_panel_whose_members_did_not_judge_here_is_refused(web, answered):
 def test_a_judges_run_is_paused_and_resumed_from_the_tab(web, answered):
     request_verdicts(answered, [make_grader()], list(answered.waves.all()), by="test")
     run = get_judge_run(answered)
-    back = web.post(reverse("run_steer", args=[run.pk, "pause"]), {"next": build_tab_address(answered)})
+    back = web.post(reverse("run_action", args=[run.pk, "pause"]), {"next": build_tab_address(answered)})
     assert back.url == build_tab_address(answered)
     assert [action.verb for action in web.get(build_tab_address(answered)).context["rows"][0]["runs"][0][1]] == [
         "resume",
         "cancel",
     ]
-    web.post(reverse("run_steer", args=[run.pk, "resume"]), {"next": build_tab_address(answered)})
+    web.post(reverse("run_action", args=[run.pk, "resume"]), {"next": build_tab_address(answered)})
     run.refresh_from_db()
     assert run.status == "running"
 

@@ -43,7 +43,7 @@ def test_signing_in_returns_to_the_requested_page(name, lab):
 def test_the_page_of_the_form_is_shown_again_with_its_filters(lab, client):
     page = f"{reverse('experiment_progress', args=['pilot'])}?wave=1"
     refused_response = client.post(
-        reverse("experiment_steer", args=["pilot", "pause"]), headers={"Referer": SITE + page}
+        reverse("experiment_action", args=["pilot", "pause"]), headers={"Referer": SITE + page}
     )
     response = sign_in_again(client, lab.people["owner"], refused_response["Location"])
     assert (response.status_code, response.request["PATH_INFO"]) == (200, page.partition("?")[0])

@@ -119,7 +119,7 @@ def test_nobody_can_start_or_change_an_imported_run(foreign_snapshot, owner, cli
     assert run_control.retry_failed(runs, by=owner) == 0
     client.force_login(owner)
     for verb in ("resume", "cancel", "retry"):
-        client.post(reverse("experiment_steer", args=[experiment.slug, verb]), {"reason": "try"})
+        client.post(reverse("experiment_action", args=[experiment.slug, verb]), {"reason": "try"})
     assert list_runs() == ENDED
 
 

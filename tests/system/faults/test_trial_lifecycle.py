@@ -70,7 +70,7 @@ steps = st.one_of(
     *[step("record_all_claims_of_a_trial", picks, outcomes)] * 2,
     *[step("lose_leases", picks, workers)] * 3,
     step("renew", picks),
-    *[step("steer", verbs, st.sampled_from([slice(None), slice(0, None, 2), slice(1)]))] * 2,
+    *[step("control", verbs, st.sampled_from([slice(None), slice(0, None, 2), slice(1)]))] * 2,
     step("launch", waves),
     step("grow", waves),
     step("set_budget", budgets),
@@ -124,12 +124,12 @@ class TrialMachine(RuleBasedStateMachine):
         of_workers = {"finish", "renew", "lose_leases"} if self.holders else set()
         of_claims = {"record_any_claims", "record_all_claims_of_a_trial"} if self.claims else set()
         of_forms = {"save_endpoint_form"} if self.form else set()
-        always = {"claim", "claim_after_waits", "steer", "launch", "grow", "set_budget", "set_concurrency"}
+        always = {"claim", "claim_after_waits", "control", "launch", "grow", "set_budget", "set_concurrency"}
         return always | {"open_endpoint_form", "set_prices"} | of_workers | of_claims | of_forms
 
     # Actions of people
 
-    def steer(self, verb, which):
+    def control(self, verb, which):
         keys = sorted(Run.objects.values_list("pk", flat=True))
         verb(Run.objects.filter(pk__in=keys[which]), by="test")
 

@@ -22,4 +22,4 @@ class Command(OutputCommand):
             refuse_input("name: name the failed sign-ins to delete: an account, --address ADDRESS or --all")
         keys = [key for key in (name and hash_account(name), address and hash_address(address)) if key]
         n = clear_failures(None if all else keys)
-        self.say(f"{n} failed sign-in{'' if n == 1 else 's'} forgotten")
+        self.write(f"{n} failed sign-in{'' if n == 1 else 's'} forgotten")

@@ -11,54 +11,57 @@ def list_messages(response):
     return [str(message) for message in get_messages(response.wsgi_request)]
 
 
-def steer(client, lab, verb, **data):
+def post_verb(client, lab, verb, **data):
     return client.post(f"/experiments/{lab.experiment.slug}/steer/{verb}/", data)
 
 
 def test_pause_and_resume_have_author_and_reason(lab, as_, people):
     client = as_("owner")
-    assert list_messages(steer(client, lab, "pause", reason="Lunch"))[-1] == "1 run paused."
+    assert list_messages(post_verb(client, lab, "pause", reason="Lunch"))[-1] == "1 run paused."
     lab.run.refresh_from_db()
     assert lab.run.status == "paused"
     change = lab.run.history.first()
     assert (change.by, change.reason, change.from_value, change.to_value) == (
         people["owner"], "Lunch", "running", "paused",
     )  # fmt: skip
-    steer(client, lab, "resume", reason="Back")
+    post_verb(client, lab, "resume", reason="Back")
     lab.run.refresh_from_db()
     assert lab.run.status == "running"
 
 
 def test_a_cancel_needs_a_reason(lab, as_):
     client = as_("owner")
-    assert "Reason: This field is required." in list_messages(steer(client, lab, "cancel"))
+    assert "Reason: This field is required." in list_messages(post_verb(client, lab, "cancel"))
     lab.run.refresh_from_db()
     assert lab.run.status == "running"
-    steer(client, lab, "cancel", reason="Wrong prompt")
+    post_verb(client, lab, "cancel", reason="Wrong prompt")
     lab.run.refresh_from_db()
     assert (lab.run.status, lab.run.n_pending) == ("cancelled", 0)
 
 
 def test_an_action_without_effect_says_so(lab, as_):
-    assert list_messages(steer(as_("owner"), lab, "resume"))[-1].startswith("Nothing changed")
+    assert list_messages(post_verb(as_("owner"), lab, "resume"))[-1].startswith("Nothing changed")
 
 
 def test_retry_of_one_class_leaves_the_others(lab, as_):
-    nothing = list_messages(steer(as_("owner"), lab, "retry", only="timeout"))[-1]
+    nothing = list_messages(post_verb(as_("owner"), lab, "retry", only="timeout"))[-1]
     assert nothing.startswith("Nothing changed: there are no failed trials of class timeout.")
-    assert list_messages(steer(as_("owner"), lab, "retry", only="bad_request"))[-1] == "1 failed trial will be retried."
+    assert (
+        list_messages(post_verb(as_("owner"), lab, "retry", only="bad_request"))[-1]
+        == "1 failed trial will be retried."
+    )
     assert Trial.objects.get(pk=lab.failed.pk).status == "pending"
 
 
 def test_an_unknown_verb_is_not_found(lab, as_):
-    assert steer(as_("owner"), lab, "explode").status_code == 404
+    assert post_verb(as_("owner"), lab, "explode").status_code == 404
 
 
 @pytest.mark.parametrize("role", ["viewer", "researcher"])
 def test_readers_cannot_control_runs(lab, as_, role):
     Experiment.objects.update(sharing="group")
     assert as_(role).get(f"/experiments/{lab.experiment.slug}/progress/").status_code == 200
-    assert steer(as_(role), lab, "pause").status_code == 404
+    assert post_verb(as_(role), lab, "pause").status_code == 404
     assert as_(role).post(f"/runs/{lab.run.pk}/steer/concurrency/", {"max_concurrency": 3}).status_code == 404
     assert as_(role).get(f"/experiments/{lab.experiment.slug}/launch/").status_code == 404
     assert as_(role).post(f"/experiments/{lab.experiment.slug}/launch/").status_code == 404
@@ -86,7 +89,7 @@ def test_concurrency_is_a_number_in_its_limits(lab, as_, entered, expected):
 
 @pytest.mark.parametrize(("entered", "expected"), [("5", 5), ("-9", -9), ("10", 0), ("", 0), ("urgent", 0)])
 def test_a_priority_is_a_number_in_its_limits(lab, as_, entered, expected):
-    steer(as_("owner"), lab, "priority", priority=entered)
+    post_verb(as_("owner"), lab, "priority", priority=entered)
     lab.experiment.refresh_from_db()
     assert lab.experiment.priority == expected
 
@@ -95,16 +98,16 @@ def test_a_priority_is_changed_during_a_run_with_author_and_reason(lab, as_, peo
     client, action = as_("owner"), f"/experiments/{lab.experiment.slug}/steer/priority/"
     for page in (f"/experiments/{lab.experiment.slug}/progress/", f"/runs/{lab.run.pk}/"):
         assert action in client.get(page).content.decode()
-    response = steer(client, lab, "priority", priority="3", reason="Due today", next=f"/runs/{lab.run.pk}/")
+    response = post_verb(client, lab, "priority", priority="3", reason="Due today", next=f"/runs/{lab.run.pk}/")
     assert (response.url, list_messages(response)[-1]) == (f"/runs/{lab.run.pk}/", "Priority 3 from the next claim on.")
     change = lab.experiment.history.get(what="priority")
     assert (change.by, change.reason, change.from_value, change.to_value) == (people["owner"], "Due today", "0", "3")
-    assert list_messages(steer(client, lab, "priority", priority="3"))[-1].startswith("Nothing changed")
+    assert list_messages(post_verb(client, lab, "priority", priority="3"))[-1].startswith("Nothing changed")
 
 
 def test_readers_cannot_change_the_priority(lab, as_):
     Experiment.objects.update(sharing="group")
-    assert steer(as_("researcher"), lab, "priority", priority="3").status_code == 404
+    assert post_verb(as_("researcher"), lab, "priority", priority="3").status_code == 404
     lab.experiment.refresh_from_db()
     assert lab.experiment.priority == 0
 
@@ -113,7 +116,7 @@ def test_readers_cannot_change_the_priority(lab, as_):
     ("given", "to"), [("/trials/", "/trials/"), ("https://elsewhere.example/", None), ("//x.y", None)]
 )
 def test_redirects_stay_on_the_site(lab, as_, given, to):
-    response = steer(as_("owner"), lab, "pause", next=given)
+    response = post_verb(as_("owner"), lab, "pause", next=given)
     assert response.url == (to or f"/experiments/{lab.experiment.slug}/progress/")
 
 
@@ -122,7 +125,7 @@ def test_a_form_without_its_token_is_refused(lab, people):
 
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(people["owner"])
-    assert steer(strict, lab, "pause").status_code == 403
+    assert post_verb(strict, lab, "pause").status_code == 403
 
 
 # --- launch

@@ -34,7 +34,7 @@ CHANGEABLE = {
 }
 
 
-def add_steering_verbs(verbs: Any) -> None:
+def add_run_control_verbs(verbs: Any) -> None:
     for verb, effect in (("pause", "stop starting calls"), ("resume", "start calls again")):
         parser = add_experiment_verb(verbs, verb, effect)
         add_condition_option(parser, "only the runs of these conditions")
@@ -85,7 +85,7 @@ def _add_settings(parser: Any) -> None:
     add_reason(parser)
 
 
-class SteeringVerbs(VerbCommand):
+class RunControlVerbs(VerbCommand):
     """The methods of the verbs, for the class of the command."""
 
     def do_set(self, name: str, user: str, reason: str, **options: Any) -> None:
@@ -102,9 +102,9 @@ class SteeringVerbs(VerbCommand):
             )
             refuse_input("; ".join(problems))
         form.save()
-        self.say(f"{name} is updated; the changes apply from the next call")
+        self.write(f"{name} is updated; the changes apply from the next call")
         if experiment.samples > samples and experiment.status == Experiment.Status.ACTIVE:
-            self.say(f"`experiment launch {name}` adds the missing trials of {experiment.samples} samples")
+            self.write(f"`experiment launch {name}` adds the missing trials of {experiment.samples} samples")
 
     def do_pause(self, name: str, reason: str, user: str, condition: list[str], **options: Any) -> None:
         self._print_runs(
@@ -129,7 +129,7 @@ class SteeringVerbs(VerbCommand):
         n = run_control.retry_failed(
             select_runs(name, condition), error_class=error_class, by=resolve_actor(user), reason=reason
         )
-        self.say(f"{format_count(n)} failed trials will be retried")
+        self.write(f"{format_count(n)} failed trials will be retried")
         self._explain_imported(name)
 
     def do_priority(self, name: str, n: int, reason: str, user: str, **options: Any) -> None:
@@ -138,18 +138,18 @@ class SteeringVerbs(VerbCommand):
             changed = experiment.change_priority(n, by=resolve_actor(user), reason=reason)
         except ValidationError as error:
             refuse_input(f"n: {' '.join(error.messages)}")
-        self.say(f"{name} has priority {n} from the next claim" if changed else f"{name} already has priority {n}")
+        self.write(f"{name} has priority {n} from the next claim" if changed else f"{name} already has priority {n}")
 
     def do_share(self, name: str, people: list[str], audience: str, reason: str, user: str, **options: Any) -> None:
         experiment = get_experiment(name)
         audience = Experiment.PEOPLE if people else audience
         readers = [get_reader(username, experiment) for username in people]
         changed = experiment.share(audience, readers, by=resolve_actor(user), reason=reason)
-        self.say(f"{name} is shared with{'' if changed else ' (unchanged)'}: {experiment.audience_text}")
+        self.write(f"{name} is shared with{'' if changed else ' (unchanged)'}: {experiment.audience_text}")
 
     def _explain_imported(self, name: str) -> None:
         if (experiment := get_experiment(name)).imported_from:
-            self.say(describe_imported(experiment))
+            self.write(describe_imported(experiment))
 
     def _print_runs(self, outcome: str, keys: list[int]) -> None:
-        self.say(f"{len(keys)} run{'' if len(keys) == 1 else 's'} {outcome}")
+        self.write(f"{len(keys)} run{'' if len(keys) == 1 else 's'} {outcome}")
