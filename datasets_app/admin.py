@@ -167,7 +167,9 @@ class DatasetAdmin(RowActionAdmin):
 
     @admin.display(description="history")
     def history_list(self, dataset: Dataset) -> SafeString:
-        lines = ((c.at.strftime("%Y-%m-%d %H:%M:%S UTC"), c.actor, c.what, c.change, c.reason) for c in dataset.history)
+        lines = (
+            (c.at.strftime("%Y-%m-%d %H:%M:%S UTC"), c.actor, c.aspect, c.change, c.reason) for c in dataset.history
+        )
         return format_html("<ul>{}</ul>", format_html_join("", "<li>{} · {} · {}: {} <em>{}</em></li>", lines))
 
 
@@ -261,8 +263,8 @@ class ItemAdmin(RowActionAdmin):
 class StatusChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """A read-only admin of the history of all rows."""
 
-    list_display = ["at", "actor", "content_type", "object_id", "what", "from_value", "to_value", "reason"]
-    list_filter = ["what", "content_type"]
+    list_display = ["at", "actor", "content_type", "object_id", "aspect", "from_value", "to_value", "reason"]
+    list_filter = ["aspect", "content_type"]
     search_fields = ["actor", "reason", "to_value"]
     list_select_related = ["content_type"]
     date_hierarchy = "at"

@@ -98,4 +98,4 @@ def find_related_datasets(dataset: Dataset, user: Any) -> dict[str, list[Any]]:
 
 def select_warnings(history: list[StatusChange]) -> list[StatusChange]:
     """Return the lines of history that contain warnings of an import."""
-    return [change for change in history if change.what == "warnings"]
+    return [change for change in history if change.aspect == "warnings"]

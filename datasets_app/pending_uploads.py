@@ -69,7 +69,7 @@ class UploadJob:
     key: str
     kind: str
     state: str = "queued"
-    asked_at: float = 0.0
+    requested_at: float = 0.0
     seen_at: float = 0.0
     rows: int = 0
     total: int = 0
@@ -86,7 +86,7 @@ class UploadJob:
 
     @property
     def queued_s(self) -> int:
-        return int(time.time() - self.asked_at)
+        return int(time.time() - self.requested_at)
 
     @property
     def is_late(self) -> bool:
@@ -216,7 +216,7 @@ class PendingUpload:
         job = self.job
         if job and job.is_active and not self.is_orphaned:
             return
-        request = UploadJob(secrets.token_hex(8), kind, asked_at=time.time(), mapping=mapping, entered=entered)
+        request = UploadJob(secrets.token_hex(8), kind, requested_at=time.time(), mapping=mapping, entered=entered)
         self.store_job(request)
         self._enqueue(request)
 
@@ -224,7 +224,7 @@ class PendingUpload:
         """Queue the last job again if it has ended, is late in the queue, or lost its worker."""
         job = self.job
         if job and (not job.is_active or job.is_late or self.is_orphaned):
-            request = replace(job, key=secrets.token_hex(8), state="queued", asked_at=time.time(), error="", rows=0)
+            request = replace(job, key=secrets.token_hex(8), state="queued", requested_at=time.time(), error="", rows=0)
             self.store_job(request)
             self._enqueue(request)
 

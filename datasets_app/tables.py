@@ -121,8 +121,8 @@ class HistoryTable(tables.Table):
         return tags.local_time(value, seconds=True)
 
     def render_change(self, record: StatusChange) -> SafeString:
-        what = "" if record.what == "status" else format_html('<span class="muted">{}</span> ', record.what)
-        return format_html("{}{} {} {}", what, record.from_value or number_format.MISSING, _arrow(), record.to_value)
+        prefix = "" if record.aspect == "status" else format_html('<span class="muted">{}</span> ', record.aspect)
+        return format_html("{}{} {} {}", prefix, record.from_value or number_format.MISSING, _arrow(), record.to_value)
 
 
 class BadgeHistoryTable(HistoryTable):
@@ -132,13 +132,13 @@ class BadgeHistoryTable(HistoryTable):
         pass
 
     def render_change(self, record: StatusChange) -> SafeString:
-        is_status = record.what == "status"
+        is_status = record.aspect == "status"
         before, after = (
             tags.status_badge(value) if is_status else value for value in (record.from_value, record.to_value)
         )
-        what = "" if is_status else format_html('<span class="muted">{}:</span> ', record.what)
+        prefix = "" if is_status else format_html('<span class="muted">{}:</span> ', record.aspect)
         start = format_html("{} {} ", before, _arrow()) if record.from_value else ""
-        return format_html("{}{}{}", what, start, after)
+        return format_html("{}{}{}", prefix, start, after)
 
 
 def _arrow() -> SafeString:

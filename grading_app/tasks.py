@@ -67,7 +67,9 @@ def _make_requested_snapshot(job: SnapshotJob) -> str:
         problem = digest = str(error)
     finally:
         if problem:
-            record_changes([(job.experiment, "", "not made")], by=job.by or job.actor, reason=problem, what="snapshot")
+            record_changes(
+                [(job.experiment, "", "not made")], by=job.by or job.actor, reason=problem, aspect="snapshot"
+            )
         job.finish(problem)
     return digest
 

@@ -48,7 +48,7 @@ def purge(*, by: Actor, reason: str = "") -> int:
         purged = CachedAnswer.objects.answered().count()
         CachedAnswer.objects.all().delete()
         change = (WHOLE, f"{format_count(purged)} answers", "emptied")
-        record_changes([change], by=by, reason=reason, what="response cache")
+        record_changes([change], by=by, reason=reason, aspect="response cache")
     return purged
 
 

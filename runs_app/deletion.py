@@ -47,7 +47,7 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
         _refuse_while_live(experiment)
         _refuse_undeletable(experiment)
         spent = f"deleted; {experiment.spent_usd} USD were spent"
-        record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, what="experiment")
+        record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, aspect="experiment")
         with permit_deletion(experiment):
             for run in experiment.runs.order_by("-condition__stage", "pk"):  # Verdicts before the answers they grade.
                 _delete_trials(run)
@@ -89,7 +89,7 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
             kept_usd=kept,
         )
         spent = f"deleted with {locked.n_trials} trials; {locked.spent_usd} USD still count towards the budget"
-        record_changes([(locked.experiment, str(locked), spent)], by=by, reason=reason, what="run")
+        record_changes([(locked.experiment, str(locked), spent)], by=by, reason=reason, aspect="run")
         with permit_deletion(locked.experiment):
             _delete_trials(locked)
             locked.delete()

@@ -212,7 +212,14 @@ class Migration(migrations.Migration):
                     models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="contenttypes.contenttype"),
                 ),
                 ("object_id", models.BigIntegerField()),
-                ("what", models.CharField(default="status", max_length=40)),
+                (
+                    "aspect",
+                    models.CharField(
+                        default="status",
+                        help_text="The field or the part of the row that changed",
+                        max_length=40,
+                    ),
+                ),
                 ("from_value", models.CharField(blank=True, max_length=200)),
                 ("to_value", models.CharField(max_length=200)),
                 (

@@ -114,9 +114,9 @@ class Dataset(models.Model):
     def history(self) -> models.QuerySet[StatusChange]:
         return StatusChange.objects.for_row(self).select_related("by")
 
-    def add_history_line(self, what: str, message: str, *, by: Actor, reason: str = "") -> None:
+    def add_history_line(self, aspect: str, message: str, *, by: Actor, reason: str = "") -> None:
         """Add a line to the dataset's history for an event that does not change its status."""
-        record_changes([(self, "", message[:SUMMARY_CHARS])], by=by, reason=reason, what=what)
+        record_changes([(self, "", message[:SUMMARY_CHARS])], by=by, reason=reason, aspect=aspect)
 
     def refresh_counts(self) -> None:
         """Count the items and the active items, and store both numbers."""

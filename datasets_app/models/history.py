@@ -45,7 +45,9 @@ class StatusChange(models.Model):
 
     content_type = models.ForeignKey(ContentType, on_delete=models.CASCADE)
     object_id = models.BigIntegerField()
-    what = models.CharField(max_length=40, default="status")
+    aspect = models.CharField(
+        max_length=40, default="status", help_text="The field or the part of the row that changed"
+    )
     from_value = models.CharField(max_length=200, blank=True)
     to_value = models.CharField(max_length=200)
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True)
@@ -60,7 +62,7 @@ class StatusChange(models.Model):
         indexes = [models.Index(fields=["content_type", "object_id", "-at"], name="statuschange_of_row")]
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.from_value or '-'} to {self.to_value}"
+        return f"{self.aspect}: {self.from_value or '-'} to {self.to_value}"
 
     @property
     def change(self) -> str:
@@ -75,7 +77,7 @@ def make_author_columns(by: Actor) -> tuple[User | None, str]:
 
 
 def record_changes(
-    rows: Collection[tuple[models.Model, str, str]], *, by: Actor, reason: str, what: str = "status"
+    rows: Collection[tuple[models.Model, str, str]], *, by: Actor, reason: str, aspect: str = "status"
 ) -> None:
     """Create one StatusChange for each (row, from, to)."""
     user, actor = make_author_columns(by)
@@ -83,7 +85,7 @@ def record_changes(
         StatusChange(
             content_type=ContentType.objects.get_for_model(row),
             object_id=row.pk,
-            what=what,
+            aspect=aspect,
             from_value=before,
             to_value=after,
             by=user,
@@ -116,7 +118,7 @@ def _record_field_change(field: Any, former: models.Model, row: models.Model, *,
     if getattr(former, field.attname) == getattr(row, field.attname):
         return
     before, after = (format_for_history(getattr(version, field.name)) for version in (former, row))
-    record_changes([(row, before, after)], by=by, reason=reason, what=str(field.verbose_name)[:40])
+    record_changes([(row, before, after)], by=by, reason=reason, aspect=str(field.verbose_name)[:40])
 
 
 def format_for_history(value: Any) -> str:

@@ -68,7 +68,7 @@ def dataset_about(request: HttpRequest, slug: str, version: int) -> HttpResponse
         **make_dataset_context(request, dataset),
         **find_related_datasets(dataset, request.user),
         "norms": NormSummaryTable(summarize_norms(dataset), dataset.item_count),
-        "history": BadgeHistoryTable([change for change in history if change.what != "warnings"]),
+        "history": BadgeHistoryTable([change for change in history if change.aspect != "warnings"]),
         "warnings": select_warnings(history),
         "mapping": [(field, text) for field, text in dataset.mapping.items() if text],
         "recipe": describe_recipe(dataset),

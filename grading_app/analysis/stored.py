@@ -156,13 +156,13 @@ class Analysis:
         return min((cached.as_of for _, cached in self.sections if cached.as_of), default=None)
 
     @property
-    def asked_at(self) -> datetime | None:
-        times = [cached.row.asked_at for _, cached in self.sections if cached.row and cached.is_under_way]
+    def requested_at(self) -> datetime | None:
+        times = [cached.row.requested_at for _, cached in self.sections if cached.row and cached.is_under_way]
         return min((time for time in times if time), default=None)
 
     @property
-    def took_s(self) -> float:
-        return sum(cached.row.took_s for _, cached in self.sections if cached.row)
+    def duration_s(self) -> float:
+        return sum(cached.row.duration_s for _, cached in self.sections if cached.row)
 
     @property
     def problems(self) -> list[tuple[str, str]]:

@@ -55,7 +55,7 @@ def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any
         Grading.objects.update_or_create(condition=condition, trial=trial, defaults=fields)
     previous = "" if earlier is None else f"{earlier.score:g}"
     record_changes([(trial.run.experiment, previous, f"trial {trial.pk}: {score:g}")], by=by,
-                   reason=adjudication.reason[:500], what="gradings")  # fmt: skip
+                   reason=adjudication.reason[:500], aspect="gradings")  # fmt: skip
     return adjudication
 
 

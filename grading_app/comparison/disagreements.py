@@ -32,12 +32,12 @@ COMPUTED = {
     for by, size in SPREADS.items()
 }
 STORED: dict[SpreadMeasure, str] = {
-    by: f"""ranked AS NOT MATERIALIZED (SELECT unit, minus_{by} AS minus, n, place_by_{by} AS place
+    by: f"""ranked AS NOT MATERIALIZED (SELECT unit, minus_{by} AS minus, n, rank_by_{by} AS place
         FROM grading_app_storeddisagreement WHERE aggregate_id = %(aggregate)s)"""  # noqa: S608
     for by in SPREADS
 }
 INSERT = f"""INSERT INTO grading_app_storeddisagreement
-        (aggregate_id, unit, n, minus_range, minus_variance, place_by_range, place_by_variance)
+        (aggregate_id, unit, n, minus_range, minus_variance, rank_by_range, rank_by_variance)
     SELECT %(aggregate)s, scaled.unit, count(*), -{SPREADS["range"]}, -{SPREADS["variance"]},
         {POSITIONS["range"]}, {POSITIONS["variance"]} {DIFFERING_UNITS}"""
 

@@ -83,7 +83,7 @@ def _record_snapshot(
             actor=str(by or ""),
             created_by=by if isinstance(by, User) else None,
         )
-        record_changes([(experiment, "", f"{label} {digest[:12]}".strip())], by=by, reason=reason, what="snapshot")
+        record_changes([(experiment, "", f"{label} {digest[:12]}".strip())], by=by, reason=reason, aspect="snapshot")
     return snapshot
 
 

@@ -233,7 +233,7 @@ def _write_text(texts: TextSet, item: Item, cleaned: str, by: Any, reason: str) 
         text_set=texts, item=item, defaults={"text": cleaned, "edited_by": by, "edited_at": timezone.now()}
     )
     texts.save(update_fields=["content_hash"])
-    record_changes([(texts, before[:200], cleaned[:200])], by=by, reason=reason, what=f"text of {item.key}"[:40])
+    record_changes([(texts, before[:200], cleaned[:200])], by=by, reason=reason, aspect=f"text of {item.key}"[:40])
 
 
 def find_missing(texts: TextSet) -> list[str]:

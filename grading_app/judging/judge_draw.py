@@ -73,5 +73,5 @@ def pin_judges(experiment: Experiment, draw: Draw, graders: Sequence[Grader], *,
         locked.draws = {**locked.draws, "judges": {**judges, name: draw.content}}
         locked.save(update_fields=["draws"])
         summary = f"{name}: {', '.join(draw.drawn)}, with seed {draw.seed}"
-        record_changes([(locked, "", summary)], by=by, reason="", what="judges drawn")
+        record_changes([(locked, "", summary)], by=by, reason="", aspect="judges drawn")
     return grader_lookup.save_graders(graders, by)

@@ -35,9 +35,9 @@ class Migration(migrations.Migration):
                 ("value", models.JSONField(null=True)),
                 ("fingerprint", models.CharField(blank=True, help_text="The fingerprint of the source rows", max_length=64)),
                 ("computed_at", models.DateTimeField(help_text="When the source rows were read", null=True)),
-                ("asked_at", models.DateTimeField(help_text="When the value was last requested", null=True)),
+                ("requested_at", models.DateTimeField(help_text="When the value was last requested", null=True)),
                 ("ended_at", models.DateTimeField(help_text="When a worker last finished or failed", null=True)),
-                ("took_s", models.FloatField(default=0)),
+                ("duration_s", models.FloatField(default=0)),
                 (
                     "step",
                     models.CharField(
@@ -1169,10 +1169,10 @@ class Migration(migrations.Migration):
                 ("minus_range", models.FloatField()),
                 ("minus_variance", models.FloatField()),
                 (
-                    "place_by_range",
+                    "rank_by_range",
                     models.PositiveBigIntegerField(help_text="Rank in the comparison, from 1. Stored because counting is slow"),
                 ),
-                ("place_by_variance", models.PositiveBigIntegerField()),
+                ("rank_by_variance", models.PositiveBigIntegerField()),
             ],
             options={
                 "indexes": [

@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
                 ('label', models.CharField(blank=True, max_length=80)),
                 ('reason', models.CharField(blank=True, max_length=500)),
                 ('actor', models.CharField(help_text='Name of the requester at the time of the request', max_length=200)),
-                ('asked_at', models.DateTimeField(auto_now_add=True)),
+                ('requested_at', models.DateTimeField(auto_now_add=True)),
                 ('started_at', models.DateTimeField(help_text='When a worker started it', null=True)),
                 ('ended_at', models.DateTimeField(null=True)),
                 ('problem', models.TextField(blank=True)),

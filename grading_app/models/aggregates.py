@@ -19,9 +19,9 @@ class CachedAggregate(models.Model):
     value = models.JSONField(null=True)
     fingerprint = models.CharField(max_length=64, blank=True, help_text="The fingerprint of the source rows")
     computed_at = models.DateTimeField(null=True, help_text="When the source rows were read")
-    asked_at = models.DateTimeField(null=True, help_text="When the value was last requested")
+    requested_at = models.DateTimeField(null=True, help_text="When the value was last requested")
     ended_at = models.DateTimeField(null=True, help_text="When a worker last finished or failed")
-    took_s = models.FloatField(default=0)
+    duration_s = models.FloatField(default=0)
     step = models.CharField(
         max_length=80, blank=True, help_text="The worker's current step. Empty if no worker computes it"
     )
@@ -52,10 +52,10 @@ class StoredDisagreement(models.Model):
     n = models.PositiveSmallIntegerField(help_text="Number of raters of the unit")
     minus_range = models.FloatField()
     minus_variance = models.FloatField()
-    place_by_range = models.PositiveBigIntegerField(
+    rank_by_range = models.PositiveBigIntegerField(
         help_text="Rank in the comparison, from 1. Stored because counting is slow"
     )
-    place_by_variance = models.PositiveBigIntegerField()
+    rank_by_variance = models.PositiveBigIntegerField()
 
     class Meta:
         indexes = [

@@ -47,7 +47,7 @@ class ReportChoices(models.Model):
             row.left_out, row.texts = left_out, texts
             row.save()
             summary = f"{len(left_out)} sections left out, {len(texts)} texts"
-            record_changes([(self.experiment, "", summary)], by=by, reason="", what="report")
+            record_changes([(self.experiment, "", summary)], by=by, reason="", aspect="report")
         return True
 
 
@@ -125,7 +125,7 @@ class ShareLink(models.Model):
             )
             costs = " with costs" if shows_costs else ""
             text = f"link {link.pk} to the {scope}{costs} until {expires_at:%Y-%m-%d %H:%M} UTC"
-            record_changes([(experiment, "", text)], by=by, reason=label, what="share link")
+            record_changes([(experiment, "", text)], by=by, reason=label, aspect="share link")
         return link, token
 
     def revoke(self, *, by: Actor) -> bool:
@@ -134,5 +134,5 @@ class ShareLink(models.Model):
             rows = type(self).objects.filter(pk=self.pk, revoked_at=None)
             if not rows.update(revoked_at=timezone.now()):
                 return False
-            record_changes([(self.experiment, f"link {self.pk}", "revoked")], by=by, reason="", what="share link")
+            record_changes([(self.experiment, f"link {self.pk}", "revoked")], by=by, reason="", aspect="share link")
         return True

@@ -94,7 +94,7 @@ class SnapshotJob(models.Model):
     reason = models.CharField(max_length=500, blank=True)
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     actor = models.CharField(max_length=200, help_text="Name of the requester at the time of the request")
-    asked_at = models.DateTimeField(auto_now_add=True)
+    requested_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, help_text="When a worker started it")
     ended_at = models.DateTimeField(null=True)
     problem = models.TextField(blank=True)
@@ -115,12 +115,12 @@ class SnapshotJob(models.Model):
     @property
     def is_late(self) -> bool:
         """Return whether the job has been queued for longer than a free worker needs to start it."""
-        return self.started_at is None and timezone.now() - self.asked_at > LATE_AFTER
+        return self.started_at is None and timezone.now() - self.requested_at > LATE_AFTER
 
     def find_stop(self) -> str:
         """Return why this open job will not finish, or "" while it may."""
         if self.started_at is None:
-            return NOT_STARTED if timezone.now() - self.asked_at > QUEUE_LIMIT else ""
+            return NOT_STARTED if timezone.now() - self.requested_at > QUEUE_LIMIT else ""
         if self._is_locked():
             return ""
         # A worker records the end before it releases the lock.

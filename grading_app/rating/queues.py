@@ -118,7 +118,7 @@ def assign(queue: RatingQueue, user: Any, *, by: Actor, by_link: bool = False, a
     assignment = RaterAssignment.objects.create(
         queue=queue, user=user, number=number, seed=seed, by_link=by_link, alias=alias
     )
-    record_changes([(queue, "", str(assignment))], by=by, reason="", what="rater")
+    record_changes([(queue, "", str(assignment))], by=by, reason="", aspect="rater")
     return assignment
 
 
@@ -132,7 +132,7 @@ def release(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
         raise QueueError(f"{assignment} has nothing to rate")
     freed, _ = assignment.ratings.filter(value=None).delete()
     RaterAssignment.objects.filter(pk=assignment.pk, finished_at=None).update(finished_at=timezone.now())
-    record_changes([(assignment.queue, "", f"{assignment}, {freed} freed")], by=by, reason=reason, what="released")
+    record_changes([(assignment.queue, "", f"{assignment}, {freed} freed")], by=by, reason=reason, aspect="released")
 
 
 @transaction.atomic
@@ -146,11 +146,11 @@ def exclude(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
     _lock_queue(assignment)
     assignment.ratings.filter(value=None).delete()
     RaterAssignment.objects.filter(pk=assignment.pk).update(excluded_at=timezone.now())
-    record_changes([(assignment.queue, "", str(assignment))], by=by, reason=reason, what="excluded")
+    record_changes([(assignment.queue, "", str(assignment))], by=by, reason=reason, aspect="excluded")
     n_deleted, experiment = delete_gradings(assignment), assignment.queue.experiment
     if n_deleted and experiment is not None:
         summary = f"{n_deleted} verdicts of {assignment} in {assignment.queue} no longer count"
-        record_changes([(experiment, "", summary)], by=by, reason=reason, what="gradings")
+        record_changes([(experiment, "", summary)], by=by, reason=reason, aspect="gradings")
 
 
 def _lock_queue(assignment: RaterAssignment) -> None:
@@ -171,7 +171,7 @@ def invite(queue: RatingQueue, count: int, *, by: Any) -> list[str]:
         raise QueueError(f"create between 1 and {MAX_INVITATIONS} links at a time")
     tokens = [secrets.token_urlsafe(32) for _ in range(count)]
     RaterInvitation.objects.bulk_create(_build_invitation(queue, token, by) for token in tokens)
-    record_changes([(queue, "", f"{count} links")], by=by, reason="", what="invited")
+    record_changes([(queue, "", f"{count} links")], by=by, reason="", aspect="invited")
     return tokens
 
 
@@ -182,7 +182,7 @@ def invite_again(assignment: RaterAssignment, *, by: Any) -> str:
     token = secrets.token_urlsafe(32)
     assignment.invitations.filter(used_at=None).update(expires_at=timezone.now())
     _build_invitation(assignment.queue, token, by, assignment).save()
-    record_changes([(assignment.queue, "", str(assignment))], by=by, reason="", what="invited again")
+    record_changes([(assignment.queue, "", str(assignment))], by=by, reason="", aspect="invited again")
     return token
 
 

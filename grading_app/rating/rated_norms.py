@@ -16,7 +16,7 @@ from grading_app.models import Rating, RatingQueue
 from grading_app.rating.queue_results import ItemMeans, list_item_means
 from grading_app.rating.queues import QueueError
 
-WHAT = "norms"
+ASPECT = "norms"
 HASH_CHARS = 12  # Same length as in condition ids.
 
 
@@ -41,7 +41,7 @@ def hash_basis(queue: RatingQueue) -> NormBasis:
 
 def find_outdated_norms(queue: RatingQueue) -> StatusChange | None:
     """Return the last creation of norms if the counted ratings have changed since, else None."""
-    last = queue.history.filter(what=WHAT).first()
+    last = queue.history.filter(aspect=ASPECT).first()
     return last if last and str(hash_basis(queue)) not in last.to_value else None
 
 
@@ -66,8 +66,8 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
         copies = dict(draft.items.values_list("key", "pk"))
         norms = list(_build_norms(means, names, {pk: copies[key] for pk, key in keys.items() if key in copies}))
         _replace_norms(norms)
-        draft.add_history_line(WHAT, f"{len(norms)} means of {basis} in {queue}", by=by, reason=reason)
-    record_changes([(queue, "", f"{basis} to {draft}"[:200])], by=by, reason=reason, what=WHAT)
+        draft.add_history_line(ASPECT, f"{len(norms)} means of {basis} in {queue}", by=by, reason=reason)
+    record_changes([(queue, "", f"{basis} to {draft}"[:200])], by=by, reason=reason, aspect=ASPECT)
     return draft
 
 

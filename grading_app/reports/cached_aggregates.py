@@ -226,14 +226,14 @@ def claim_rows(rows: QuerySet[CachedAggregate]) -> list[int]:
     first result of a row does not wait.
     """
     now = timezone.now()
-    is_unclaimed = Q(asked_at=None) | Q(ended_at__gte=F("asked_at")) | Q(asked_at__lt=now - CLAIM_TIMEOUT)
-    pause = Greatest(Value(MIN_PAUSE_S), PAUSE_FACTOR * F("took_s")) * Value(timedelta(seconds=1))
+    is_unclaimed = Q(requested_at=None) | Q(ended_at__gte=F("requested_at")) | Q(requested_at__lt=now - CLAIM_TIMEOUT)
+    pause = Greatest(Value(MIN_PAUSE_S), PAUSE_FACTOR * F("duration_s")) * Value(timedelta(seconds=1))
     next_at = ExpressionWrapper(F("ended_at") + pause, output_field=DateTimeField())
     is_due = Q(ended_at=None) | Q(next_at__lt=now) | Q(computed_at=None, problem="")
     with transaction.atomic():
         claimable = rows.annotate(next_at=next_at).filter(is_unclaimed, is_due)
         keys = list(claimable.select_for_update(skip_locked=True).values_list("pk", flat=True))
-        CachedAggregate.objects.filter(pk__in=keys).update(asked_at=now, step=WAITING, problem="")
+        CachedAggregate.objects.filter(pk__in=keys).update(requested_at=now, step=WAITING, problem="")
     return keys
 
 
@@ -259,7 +259,7 @@ def _compute(row: CachedAggregate) -> None:
             _store(aggregate, row, query)
         problem = QUERY_INVALID if query is None else ""
     finally:
-        _update(row, ended_at=timezone.now(), step="", problem=problem, took_s=time.monotonic() - started)
+        _update(row, ended_at=timezone.now(), step="", problem=problem, duration_s=time.monotonic() - started)
     if aggregate.max_rows is not None:
         _delete_old_rows(aggregate, row.experiment)
 

@@ -136,7 +136,7 @@ def grade(
 def _record_history(experiment: Experiment, report: RuleReport, by: Actor, force: bool) -> None:
     if report.graded:
         reason = "graded again, replacing earlier gradings" if force else ""
-        record_changes([(experiment, "", str(report)[:200])], by=by, reason=reason, what="gradings")
+        record_changes([(experiment, "", str(report)[:200])], by=by, reason=reason, aspect="gradings")
 
 
 def list_rules(experiment: Experiment) -> list[Rule]:

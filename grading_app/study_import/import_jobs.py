@@ -24,7 +24,7 @@ from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.export.snapshot_check import STUDY, SnapshotFileError
 from grading_app.study_import.designs import Design, DesignNames
 from grading_app.study_import.importers import FORMATS
-from grading_app.study_import.snapshot_import import WHAT, import_snapshot
+from grading_app.study_import.snapshot_import import ASPECT, import_snapshot
 from grading_app.study_import.study import MAX_PROBLEMS, Study, StudyError, StudyTrial
 from grading_app.study_import.upload_reader import place_files, read_study_upload, safe_name
 from grading_app.study_import.writer import write_study
@@ -212,7 +212,7 @@ def _find_earlier_import(upload: PendingUpload, job: UploadJob, user: User) -> d
         return None
     since = datetime.fromtimestamp(job.saving_since, UTC)
     name = safe_name(upload.file_names[0])
-    changes = StatusChange.objects.filter(what=WHAT, by=user, at__gte=since, reason__endswith=name)
+    changes = StatusChange.objects.filter(aspect=ASPECT, by=user, at__gte=since, reason__endswith=name)
     for change in changes.select_related("content_type").order_by("pk")[:1]:
         row: Any = change.content_type.get_object_for_this_type(pk=change.object_id)
         return {"experiment": row.slug} if isinstance(row, Experiment) else {"dataset": [row.slug, row.version]}

@@ -61,7 +61,7 @@ MAX_PART = 256 * 2**20  # Of a part that is read as a whole: all but tables and 
 MAX_IMAGE = 64 * 2**20
 IMAGE_NAME = re.compile(rf"{IMAGES}([0-9a-f]{{64}})\.(jpeg|png)\Z")
 PLACEHOLDER = "imported"
-WHAT = "import"  # Of the history's row.
+ASPECT = "import"  # Of the row in the history.
 
 
 @dataclass
@@ -171,7 +171,7 @@ class _Import:
         self._drop()
         source = "snapshot" if self.kind == STUDY else f"bundle of kind {self.kind}"
         reason = f"Imported from the {source} {self.file_name}"[:500]
-        record_changes([(experiment or dataset, "", self.content[:12])], by=self.owner, reason=reason, what=WHAT)
+        record_changes([(experiment or dataset, "", self.content[:12])], by=self.owner, reason=reason, aspect=ASPECT)
         return SnapshotImport(self.kind, dataset, experiment, self.content, self.rows, self.renamed, remarks)
 
     def _get_only(self, model: type[models.Model]) -> Any:

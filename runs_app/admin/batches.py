@@ -62,7 +62,7 @@ class ProviderBatchAdmin(RowActionAdmin, VisibleAdmin):
         ("n_requests", "n_answered", "n_failed"),
         ("reserved_usd", "spent_usd", "discount"),
         ("tries", "error"),
-        ("created_at", "submitted_at", "gone_by", "last_polled_at", "next_poll_at", "expires_at", "ended_at"),
+        ("created_at", "submitted_at", "search_until", "last_polled_at", "next_poll_at", "expires_at", "ended_at"),
         ("key", "input_file", "output_files"),
         ("worker", "lease_until"),
         "changes",

@@ -88,5 +88,5 @@ class RunAdmin(VisibleAdmin):
 
 @admin.register(Worker)
 class WorkerAdmin(ReadOnlyAdmin):
-    list_display = ["name", "version", "in_flight", "recorded", "started_at", "seen_at", "left_at"]
+    list_display = ["name", "version", "in_flight", "recorded", "started_at", "seen_at", "stopped_at"]
     list_filter = ["host"]

@@ -70,7 +70,7 @@ class BatchLease:
 
     def should_cancel(self) -> bool:
         """Return whether the batch is not submitted yet, and its run is not running or its endpoint is inactive."""
-        is_unsubmitted = self.batch.status in (S.PREPARING, S.SUBMITTING) and self.batch.gone_by is None
+        is_unsubmitted = self.batch.status in (S.PREPARING, S.SUBMITTING) and self.batch.search_until is None
         return is_unsubmitted and not self._active_rows.exists()
 
     def save_before_submission(self, **changes: Any) -> None:

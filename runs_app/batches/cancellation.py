@@ -33,7 +33,7 @@ async def take_cancel_step(lease: BatchLease, api: BatchApi, sql: Sql, submissio
 
 async def _cancel_unknown(lease: BatchLease, sql: Sql, submission: Submission) -> bool:
     """Cancel a batch without an id at the provider. If it may have been submitted, search for it first."""
-    if lease.batch.gone_by is not None:
+    if lease.batch.search_until is not None:
         try:
             state = await submission.search()
         except AmbiguousSubmission as ambiguous:

@@ -38,7 +38,7 @@ class Submission:
 
     async def submit(self) -> bool:
         """Upload and create the batch, unless an earlier submission is found. A permanent failure stops the run."""
-        if self._lease.batch.gone_by is not None:
+        if self._lease.batch.search_until is not None:
             try:
                 existing = await self.search()
             except AmbiguousSubmission as ambiguous:
@@ -77,7 +77,9 @@ class Submission:
             may_exist = is_rebuilt or batch.tries > 0
             await self._sql(self._lease.save, input_file=await self._api.upload(file, batch.key, may_exist=may_exist))
         # From here on, the provider may have a batch whose id this row does not have.
-        await self._sql(self._lease.save_before_submission, gone_by=Now() + timedelta(seconds=LOST_S), expires_at=None)
+        await self._sql(
+            self._lease.save_before_submission, search_until=Now() + timedelta(seconds=LOST_S), expires_at=None
+        )
         return await self._api.create(file, self._lease.batch.input_file, batch.key)
 
     async def _adopt(self, state: State, origin: str) -> bool:
@@ -100,8 +102,8 @@ def build_state_columns(state: State) -> dict[str, object]:
 
 
 def build_search(batch: ProviderBatch) -> SubmissionSearch:
-    """Return the search for a batch whose submission was sent when `gone_by` was set."""
-    until = batch.gone_by or batch.created_at
+    """Return the search for a batch whose submission was sent when `search_until` was set."""
+    until = batch.search_until or batch.created_at
     others = ProviderBatch.objects.exclude(provider_id="").exclude(pk=batch.pk)
     recent = others.filter(created_at__gte=batch.created_at - timedelta(days=2))
     known_ids = frozenset(recent.values_list("provider_id", flat=True))
@@ -110,7 +112,7 @@ def build_search(batch: ProviderBatch) -> SubmissionSearch:
 
 def is_lost(lease: BatchLease) -> bool:
     """Return whether a submission without an answer can no longer arrive, by the database's clock."""
-    return ProviderBatch.objects.filter(pk=lease.batch.pk, gone_by__lt=Now()).exists()
+    return ProviderBatch.objects.filter(pk=lease.batch.pk, search_until__lt=Now()).exists()
 
 
 def schedule_search(lease: BatchLease, candidates: Sequence[State]) -> None:
@@ -136,7 +138,7 @@ def handle_failure(lease: BatchLease, failure: CallFailure) -> None:
     status = failure.http_status
     was_refused = status is not None and status < 500 and failure.kind != Kind.TRANSIENT
     if was_refused or not failure.was_sent:
-        lease.save_provider_state(gone_by=None)  # The provider created no batch.
+        lease.save_provider_state(search_until=None)  # The provider created no batch.
     if failure.kind == Kind.PERMANENT and (was_refused or not failure.was_sent):
         refuse_batch(lease, str(failure))
         return

@@ -45,5 +45,5 @@ def _count_timeout(model_id: int, actor: str) -> bool:
     if row is None or row[0] > 0:
         return False
     reason = f"{TIMEOUTS_UNTIL_EVICTION} time-outs in a row"
-    record_changes([(LanguageModel(pk=model_id), "loaded", "evicted")], by=actor, reason=reason, what="local server")
+    record_changes([(LanguageModel(pk=model_id), "loaded", "evicted")], by=actor, reason=reason, aspect="local server")
     return True

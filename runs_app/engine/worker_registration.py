@@ -43,7 +43,7 @@ class WorkerRegistration:
 
     def leave(self) -> None:
         """Record that the worker ended."""
-        Worker.objects.filter(pk=self.worker_id).update(seen_at=Now(), left_at=Now(), in_flight=0, per_minute=0)
+        Worker.objects.filter(pk=self.worker_id).update(seen_at=Now(), stopped_at=Now(), in_flight=0, per_minute=0)
 
     def _compute_rate(self, recorded: int) -> float:
         """Return results per minute since the oldest heartbeat of the last minute."""

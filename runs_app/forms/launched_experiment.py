@@ -116,10 +116,10 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
             if commit:
                 experiment.save(update_fields=[field for field in self.Meta.fields if field != "priority"])
             experiment.change_priority(priority, by=self.user, reason=reason)
-            for name, what in HISTORY_LABELS.items():
+            for name, aspect in HISTORY_LABELS.items():
                 before, after = _format_value(self.stored_values[name]), _format_value(getattr(experiment, name))
                 if getattr(experiment, name) != self.stored_values[name]:
-                    record_changes([(experiment, before, after)], by=self.user, reason=reason, what=what)
+                    record_changes([(experiment, before, after)], by=self.user, reason=reason, aspect=aspect)
             if experiment.max_usd != self.stored_values["max_usd"]:
                 experiment.runs.update_reservations()
         return experiment

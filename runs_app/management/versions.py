@@ -137,4 +137,4 @@ def read_text(file: Path) -> str:
 def print_history(command: OutputCommand, row: Any) -> None:
     for change in row.history:
         reason = f": {change.reason}" if change.reason else ""
-        command.write(f"# {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.to_value}{reason}")
+        command.write(f"# {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.aspect} {change.to_value}{reason}")

@@ -34,7 +34,7 @@ class Migration(migrations.Migration):
                 ("per_minute", models.FloatField(default=0, help_text="Results recorded in the last minute")),
                 ("started_at", models.DateTimeField(auto_now_add=True)),
                 ("seen_at", models.DateTimeField(auto_now_add=True, db_index=True)),
-                ("left_at", models.DateTimeField(null=True)),
+                ("stopped_at", models.DateTimeField(null=True)),
             ],
             options={
                 "ordering": ["-seen_at"],
@@ -2337,7 +2337,7 @@ class Migration(migrations.Migration):
                     models.JSONField(default=list, help_text="Provider's IDs of the result files"),
                 ),
                 (
-                    "gone_by",
+                    "search_until",
                     models.DateTimeField(
                         help_text="A lost submission that is not found by this time was never made",
                         null=True,

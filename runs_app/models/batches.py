@@ -78,7 +78,7 @@ class ProviderBatch(models.Model):
     provider_status = models.CharField(max_length=40, blank=True, help_text="Status as reported by the provider")
     provider_counts = models.JSONField(default=dict, help_text="Counts of calls as reported by the provider")
     output_files = models.JSONField(default=list, help_text="Provider's IDs of the result files")
-    gone_by = models.DateTimeField(
+    search_until = models.DateTimeField(
         null=True, help_text="A lost submission that is not found by this time was never made"
     )
 
@@ -131,8 +131,8 @@ class ProviderBatch(models.Model):
         If the response to a submission was lost, the batch may exist at the provider. A worker submits it again only
         after this time.
         """
-        is_lost = self.is_open and not self.provider_id and self.tries and self.gone_by
-        return max(filter(None, (self.gone_by, self.expires_at))) if is_lost else None
+        is_lost = self.is_open and not self.provider_id and self.tries and self.search_until
+        return max(filter(None, (self.search_until, self.expires_at))) if is_lost else None
 
     @property
     def saved_usd(self) -> Decimal:

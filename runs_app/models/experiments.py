@@ -267,7 +267,7 @@ class Experiment(EngineOwnedColumns):
             if after == before:
                 return False
             record_changes(
-                [(row, format_for_history(before), format_for_history(after))], by=by, reason=reason, what="sharing"
+                [(row, format_for_history(before), format_for_history(after))], by=by, reason=reason, aspect="sharing"
             )
         return True
 
@@ -281,7 +281,7 @@ class Experiment(EngineOwnedColumns):
             row = type(self).objects.select_for_update(no_key=True).get(pk=self.pk)
             if row.priority == priority:
                 return False
-            record_changes([(row, str(row.priority), str(priority))], by=by, reason=reason, what="priority")
+            record_changes([(row, str(row.priority), str(priority))], by=by, reason=reason, aspect="priority")
             type(self).objects.filter(pk=self.pk).update(priority=priority)
         self.priority = priority
         return True

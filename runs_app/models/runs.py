@@ -229,7 +229,7 @@ class Run(EngineOwnedColumns):
         BOUNDS["run"]["max_concurrency"].check(n)
         with transaction.atomic():
             row = Run.objects.select_for_update().get(pk=self.pk)
-            record_changes([(row, str(row.max_concurrency), str(n))], by=by, reason="", what="max_concurrency")
+            record_changes([(row, str(row.max_concurrency), str(n))], by=by, reason="", aspect="max_concurrency")
             Run.objects.filter(pk=self.pk).update(max_concurrency=n)
         self.max_concurrency = n
 

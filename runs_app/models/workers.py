@@ -17,7 +17,7 @@ class Worker(models.Model):
     per_minute = models.FloatField(default=0, help_text="Results recorded in the last minute")
     started_at = models.DateTimeField(auto_now_add=True)
     seen_at = models.DateTimeField(auto_now_add=True, db_index=True)
-    left_at = models.DateTimeField(null=True)
+    stopped_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ["-seen_at"]

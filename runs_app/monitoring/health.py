@@ -13,7 +13,7 @@ STALE_TASKS_S = 300  # Earlier tasks in the queue may each take three minutes.
 HEALTH = f"""
 SELECT
     (SELECT count(*) FROM runs_app_worker
-        WHERE left_at IS NULL AND seen_at >= now() - interval '{ALIVE_S} seconds'),
+        WHERE stopped_at IS NULL AND seen_at >= now() - interval '{ALIVE_S} seconds'),
     (SELECT extract(epoch FROM now() - max(seen_at)) FROM runs_app_worker),
     (SELECT extract(epoch FROM now() - min(lock)) FROM django_q_ormq WHERE lock <= now()),
     EXISTS (SELECT FROM runs_app_run WHERE status = 'running' AND n_pending + n_running > 0 AND NOT is_batched)

@@ -251,11 +251,11 @@ def sum_spent(runs: Iterable[Run]) -> Decimal:
 
 def find_live_workers() -> QuerySet[Worker]:
     """Return the workers with a recent heartbeat. Heartbeats use the database's clock, and so does this query."""
-    return Worker.objects.filter(left_at__isnull=True, seen_at__gte=Now() - HEARTBEAT_TIMEOUT)
+    return Worker.objects.filter(stopped_at__isnull=True, seen_at__gte=Now() - HEARTBEAT_TIMEOUT)
 
 
-def find_worker_state(worker: Worker, now: datetime) -> Literal["alive", "silent", "left"]:
+def find_worker_state(worker: Worker, now: datetime) -> Literal["alive", "silent", "stopped"]:
     """Return the state of a worker. A worker without a heartbeat for a minute is silent."""
-    if worker.left_at is not None:
-        return "left"
+    if worker.stopped_at is not None:
+        return "stopped"
     return "alive" if worker.seen_at >= now - HEARTBEAT_TIMEOUT else "silent"

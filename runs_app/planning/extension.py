@@ -212,10 +212,10 @@ def add_rows(experiment: Experiment, extension: Extension, *, by: Actor, reason:
     for axis, rows in extension.axes.items():
         getattr(experiment, axis).add(*rows)
         for row in rows:
-            record_changes([(experiment, "", str(row))], by=by, reason=reason, what=str(row._meta.verbose_name))
+            record_changes([(experiment, "", str(row))], by=by, reason=reason, aspect=str(row._meta.verbose_name))
     if extension.samples is not None and extension.samples != experiment.samples:
         change = (experiment, str(experiment.samples), str(extension.samples))
-        record_changes([change], by=by, reason=reason, what="samples")
+        record_changes([change], by=by, reason=reason, aspect="samples")
         experiment.samples = extension.samples
         Experiment.objects.filter(pk=experiment.pk).update(samples=extension.samples)
 

@@ -19,7 +19,7 @@ from runs_app.tables.columns import NUMBER, TIGHT, CountColumn, TimeColumn
 class WorkerTable(tables.Table):
     """Workers with their state at `now`, the time of the query."""
 
-    BADGES: ClassVar = {"alive": ("running", "Alive"), "silent": ("dead", "Silent"), "left": ("finished", "Left")}
+    BADGES: ClassVar = {"alive": ("running", "Alive"), "silent": ("dead", "Silent"), "stopped": ("finished", "Stopped")}
 
     host = tables.Column()
     pid = tables.Column(verbose_name="Process", attrs=NUMBER)
@@ -30,7 +30,7 @@ class WorkerTable(tables.Table):
     recorded = CountColumn(verbose_name="Recorded")
     started_at = TimeColumn(verbose_name="Started")
     seen_at = TimeColumn(verbose_name="Last heartbeat")
-    left_at = TimeColumn(verbose_name="Left")
+    stopped_at = TimeColumn(verbose_name="Stopped")
 
     class Meta:
         model = Worker

@@ -64,7 +64,7 @@ def end_all_waits():
 def end_submission_search(hours=0):
     """End the search for lost submissions: the time in which they may still arrive ended `hours` ago."""
     end = timezone.now() - timedelta(hours=hours, seconds=1)
-    ProviderBatch.objects.exclude(gone_by=None).update(gone_by=end)
+    ProviderBatch.objects.exclude(search_until=None).update(search_until=end)
 
 
 class Killed(BaseException):

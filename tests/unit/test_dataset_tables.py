@@ -8,7 +8,7 @@ from datasets_app.tables import BadgeHistoryTable, HistoryTable, ItemNormTable, 
 CHANGES = [
     StatusChange(from_value="draft", to_value="active", actor="ada", reason="ready"),
     StatusChange(to_value="draft", actor="ada"),
-    StatusChange(what="title", from_value="Old", to_value="New", actor="ada"),
+    StatusChange(aspect="title", from_value="Old", to_value="New", actor="ada"),
 ]
 
 

@@ -75,7 +75,7 @@ class Command(ParametricVerb, HubVerb):
     def _print_history(self, dataset: Dataset) -> None:
         for change in dataset.history:
             reason = f": {change.reason}" if change.reason else ""
-            self.write(f"  {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.change}{reason}")
+            self.write(f"  {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.aspect} {change.change}{reason}")
 
     # --- sampling and editing ----------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class SuperusersOnly:
 def history_list(row: Any) -> SafeString | str:
     """Return a list of every change of state with its author, time and reason. The row must have a `history`."""
     lines = [
-        (change.at.strftime("%Y-%m-%d %H:%M:%S UTC"), change.actor, change.what, change.to_value, change.reason)
+        (change.at.strftime("%Y-%m-%d %H:%M:%S UTC"), change.actor, change.aspect, change.to_value, change.reason)
         for change in row.history
     ]
     if not lines:

@@ -282,7 +282,7 @@ def test_delete_removes_all_rows_and_keeps_the_cost_in_the_history(manage, pilot
     assert manage("experiment", "delete", "pilot", "--reason", "a try").code == 3
     assert manage("experiment", "delete", "pilot", "--reason", "a try", "--yes").code == 0
     assert not any(kind.objects.exists() for kind in (Experiment, Run, Trial, Attempt))
-    change = StatusChange.objects.get(what="experiment")
+    change = StatusChange.objects.get(aspect="experiment")
     assert change.to_value.startswith("deleted; 1.25")
     assert change.reason == "a try"
 
@@ -347,7 +347,7 @@ def test_a_priority_is_changed_with_its_reason_and_one_out_of_bounds_is_refused(
     outcome = manage("experiment", "priority", "pilot", "-3", "--reason", "can wait")
     pilot.refresh_from_db()
     assert (outcome.code, pilot.priority) == (0, -3)
-    change = pilot.history.get(what="priority")
+    change = pilot.history.get(aspect="priority")
     assert (change.from_value, change.to_value, change.reason) == ("0", "-3", "can wait")
     assert "already" in manage("experiment", "priority", "pilot", "-3").out
     result = manage("experiment", "priority", "pilot", 10)
@@ -367,7 +367,7 @@ def test_dev_launches_the_first_items_and_full_the_rest_by_command(manage, lab, 
     assert "2 new trials, 4 in all" in manage("experiment", "launch", "pilot", "--policy", "full").out
     changed = manage("experiment", "set", "pilot", "--policy", "full", "--user", "root")
     assert changed.code == 0, changed.err
-    change = Experiment.objects.get().history.get(what="launch policy")
+    change = Experiment.objects.get().history.get(aspect="launch policy")
     assert (change.from_value, change.to_value, str(change.by)) == ("dev", "full", "root")
 
 

@@ -27,7 +27,7 @@ def test_an_added_model_adds_only_its_own_trials(manage, launched_experiment, se
     assert list(Condition.objects.values_list("pk", "condition_id"))[:1] == before
     assert trials_before < set(Trial.objects.values_list("pk", flat=True))
     assert (Trial.objects.count(), Run.objects.filter(status="running").count()) == (4, 2)
-    (change,) = launched_experiment.history.filter(what="language model")
+    (change,) = launched_experiment.history.filter(aspect="language model")
     assert (change.to_value, change.by, change.reason) == ("second", operator, "Compare")
 
 
@@ -52,7 +52,7 @@ def test_all_axes_and_samples_are_extended_at_once(manage, launched_experiment, 
     assert Condition.objects.count() == 8
     assert Trial.objects.count() == 8 * 2 * 2
     assert Prompt.objects.get(name="terse").status == "approved"
-    assert launched_experiment.history.get(what="samples").to_value == "2"
+    assert launched_experiment.history.get(aspect="samples").to_value == "2"
 
 
 @pytest.mark.slow

@@ -19,7 +19,8 @@ def test_budget_and_failure_limit_change_with_their_author_in_the_history(manage
         1,
     )
     changes = {
-        change.what: (change.from_value, change.to_value) for change in launched_experiment.history.filter(by=operator)
+        change.aspect: (change.from_value, change.to_value)
+        for change in launched_experiment.history.filter(by=operator)
     }
     assert changes == {"budget": ("none", "2.5"), "stop_failure_rate": ("0.05", "0.2")}
 
@@ -59,7 +60,7 @@ def test_samples_time_out_attempts_and_backoff_change_with_author_and_reason(man
     assert (launched_experiment.backoff_s, launched_experiment.max_backoff_s) == (2, 90)
     assert (launched_experiment.on_empty, launched_experiment.on_unreadable) == ("rerun", "rerun")
     history = launched_experiment.history.filter(by=operator, reason="A slow provider")
-    assert {change.what: (change.from_value, change.to_value) for change in history} == {
+    assert {change.aspect: (change.from_value, change.to_value) for change in history} == {
         "samples": ("1", "3"),
         "time-out": ("60.0", "12.5"),
         "attempts": ("3", "5"),

@@ -97,7 +97,7 @@ def test_outdated_numbers_are_marked_and_recomputed(client, experiment, queued_t
     open_page(client, experiment)
     run_queued_tasks(queued_tasks)
     long_ago = timezone.now() - timedelta(hours=2)
-    CachedAggregate.objects.update(asked_at=long_ago, ended_at=long_ago)
+    CachedAggregate.objects.update(requested_at=long_ago, ended_at=long_ago)
     with allow_superseding():
         Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
     page = open_page(client, experiment)
@@ -153,7 +153,7 @@ def test_a_failed_computation_is_reported_on_the_page(client, experiment, queued
 
 def test_the_computation_of_a_lost_worker_is_requested_again(client, experiment, queued_tasks):
     open_page(client, experiment)
-    CachedAggregate.objects.update(asked_at=timezone.now() - cached_aggregates.CLAIM_TIMEOUT - timedelta(seconds=1))
+    CachedAggregate.objects.update(requested_at=timezone.now() - cached_aggregates.CLAIM_TIMEOUT - timedelta(seconds=1))
     open_page(client, experiment)
     assert len(queued_tasks) == 2
 

@@ -20,7 +20,7 @@ def list_messages(response):
 
 def get_newest_change(dataset):
     change = dataset.history.first()
-    return change.actor, change.what, change.to_value, change.reason
+    return change.actor, change.aspect, change.to_value, change.reason
 
 
 def test_an_item_is_excluded_with_its_note(draft, as_):
@@ -234,8 +234,8 @@ def test_title_and_source_of_a_draft_are_edited(draft, as_):
     assert as_("researcher").post(build_address(draft, "dataset_edit"), form).url == build_address(draft)
     draft.refresh_from_db()
     assert (draft.title, draft.licence) == ("A set", "CC BY")
-    changes = draft.history.filter(what__in=["title", "licence"]).order_by("what")
-    assert [(change.actor, change.what, change.from_value, change.to_value) for change in changes] == [
+    changes = draft.history.filter(aspect__in=["title", "licence"]).order_by("aspect")
+    assert [(change.actor, change.aspect, change.from_value, change.to_value) for change in changes] == [
         ("researcher", "licence", "CC0", "CC BY"), ("researcher", "title", "none", "A set"),
     ]  # fmt: skip
 

@@ -143,7 +143,7 @@ def test_the_progress_page_shows_how_many_cases_are_stored(as_, monkeypatch):
     response = submit(client, "build", slug="small")
     token = response.url.rstrip("/").rpartition("/")[2]
     waiting = find_upload(User.objects.get(username="researcher").pk, token)
-    waiting.store_job(replace(waiting.job, state="saving", rows=8, total=32, seen_at=waiting.job.asked_at))
+    waiting.store_job(replace(waiting.job, state="saving", rows=8, total=32, seen_at=waiting.job.requested_at))
     page = client.get(response.url).content.decode()
     assert "8 of 32 cases are stored" in page
     assert '<progress max="32" value="8"' in page

@@ -83,7 +83,7 @@ def test_the_page_shows_the_number_of_rows_read(member, queued_tasks, people):
 def test_the_page_says_when_no_worker_takes_it_and_how_to_start_one(member, queued_tasks, people):
     address = send(member).url
     waiting = find_pending_upload(address, people)
-    waiting.store_job(replace(waiting.job, asked_at=time.time() - 30))
+    waiting.store_job(replace(waiting.job, requested_at=time.time() - 30))
     text = read_page(member, address)
     assert "No worker has started on these files for 30 s." in text
     assert "python manage.py up" in text

@@ -176,7 +176,7 @@ def test_warnings_are_shown_and_kept(member):
     text = member.get(build_address(dataset, "dataset_about")).content.decode()
     assert "2 warnings in items.csv" in text
     assert "Header: column 3 has no name and is left out" in text
-    change = dataset.history.get(what="warnings")
+    change = dataset.history.get(aspect="warnings")
     assert "row 1 (line 2), key: ' q1' is read as 'q1'" in change.reason
 
 

@@ -16,7 +16,7 @@ def list_keys(dataset: Dataset) -> list[str]:
 
 def get_last_change(dataset: Dataset) -> tuple[str, str, str, str]:
     change = dataset.history.first()
-    return change.what, change.to_value, change.reason, change.actor
+    return change.aspect, change.to_value, change.reason, change.actor
 
 
 # --- states ---
@@ -226,7 +226,7 @@ def test_an_exclusion_keeps_the_item_and_the_reason(draft):
     curation.include_items(draft, ["k1"], by="a test")
     item.refresh_from_db()
     assert (item.excluded, item.note) == (False, "")
-    assert [change.what for change in draft.history][:2] == ["included", "excluded"]
+    assert [change.aspect for change in draft.history][:2] == ["included", "excluded"]
 
 
 def test_an_exclusion_without_a_reason_is_refused(draft):

@@ -137,14 +137,14 @@ def test_the_title_of_an_approved_dataset_changes_with_a_reason_and_a_line_of_hi
     web.post(build_change_address(draft), build_form_data(draft, title="A better title", reason="A slip"))
     draft.refresh_from_db()
     assert draft.title == "A better title"
-    (change,) = draft.history.filter(what="title")
+    (change,) = draft.history.filter(aspect="title")
     assert (change.actor, change.to_value, change.reason) == ("curator", "A better title", "A slip")
 
 
 def test_the_title_of_a_draft_changes_with_a_line_of_history_and_no_reason(web, draft):
     assert "reason" not in web.get(build_change_address(draft)).context["adminform"].form.fields
     web.post(build_change_address(draft), build_form_data(draft, title="A better title"))
-    (change,) = draft.history.filter(what="title")
+    (change,) = draft.history.filter(aspect="title")
     assert (change.actor, change.to_value) == ("curator", "A better title")
 
 
@@ -184,7 +184,7 @@ def test_items_are_excluded_with_a_reason_and_included_again(web, draft):
     act(web, "include", *chosen, address=ITEMS, confirmed="yes")
     draft.refresh_from_db()
     assert draft.active_count == 9
-    assert draft.history.filter(what__in=["excluded", "included"]).count() == 2
+    assert draft.history.filter(aspect__in=["excluded", "included"]).count() == 2
 
 
 def test_items_of_an_approved_dataset_are_shown_not_edited(web, draft):

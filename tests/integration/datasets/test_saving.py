@@ -106,7 +106,7 @@ def test_nothing_is_added_to_an_approved_dataset():
 def test_the_history_names_the_author_and_the_file(curator):
     dataset = create_dataset(read("id,text\na,Q\n"), slug="set", by=curator)
     assert dataset.created_by == curator
-    changes = [(change.actor, change.by, change.what, change.to_value) for change in dataset.history]
+    changes = [(change.actor, change.by, change.aspect, change.to_value) for change in dataset.history]
     assert changes == [
         ("curator", curator, "items", "imported 1 items from items.csv"),
         ("curator", curator, "status", "draft"),

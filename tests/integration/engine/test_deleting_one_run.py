@@ -45,7 +45,7 @@ def test_deleting_a_run_deletes_its_rows_and_keeps_its_cost(run, second_run):
         6,
         6 * PAID,
     )
-    change = before.history.get(what="run")
+    change = before.history.get(aspect="run")
     assert (change.actor, change.reason) == ("owner", "a wrong model")
     assert change.to_value == "deleted with 6 trials; 0.06000000 USD still count towards the budget"
     assert find_differences() == []

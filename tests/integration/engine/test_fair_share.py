@@ -52,7 +52,7 @@ def test_a_higher_priority_set_during_a_run_applies_to_the_next_claim(transactio
     assert urgent.change_priority(5, by=urgent.owner, reason="due today")
     admit(worker, 10)
     assert count_in_flight() == {"early": 5, "urgent": 15}
-    change = urgent.history.filter(what="priority").get()
+    change = urgent.history.filter(aspect="priority").get()
     assert (change.from_value, change.to_value, change.by, change.reason) == ("0", "5", urgent.owner, "due today")
 
 
@@ -62,7 +62,7 @@ def test_an_equal_priority_is_no_change_and_a_priority_out_of_range_is_refused(d
     for priority in (-10, 10):
         with pytest.raises(ValidationError):
             experiment.change_priority(priority, by=experiment.owner)
-    assert not experiment.history.filter(what="priority").exists()
+    assert not experiment.history.filter(aspect="priority").exists()
 
 
 def test_saving_settings_of_a_running_experiment_does_not_change_its_counters(transactional_db):
@@ -75,7 +75,7 @@ def test_saving_settings_of_a_running_experiment_does_not_change_its_counters(tr
     form.save()
     experiment.refresh_from_db()
     assert (experiment.spent_usd, experiment.reserved_usd, experiment.priority) == (3, 2, 4)
-    change = experiment.history.filter(what="priority").get()
+    change = experiment.history.filter(aspect="priority").get()
     assert (change.from_value, change.to_value, change.by) == ("0", "4", experiment.owner)
 
 

@@ -60,7 +60,7 @@ def answer_with_outcomes(*words):
 def test_the_third_timeout_in_a_row_unloads_the_model_and_is_recorded_in_the_history(local):
     (trial_request,) = drain_and_list_unloads(answer_with_outcomes("timeout", "timeout", "timeout", "ok", "ok", "ok"))
     assert trial_request.model == "vendor/small"
-    (change,) = StatusChange.objects.filter(what="local server")
+    (change,) = StatusChange.objects.filter(aspect="local server")
     assert (change.to_value, change.reason) == ("evicted", "3 time-outs in a row")
     assert find_differences() == []
 
@@ -77,7 +77,7 @@ def test_workers_share_the_timeout_count_and_exactly_one_unloads_the_model(local
     model = LanguageModel.objects.get().pk
     calls = [note_call(model, TIMED_OUT, worker) for worker in ("a", "b", "a", "b", "a", "b")]
     assert calls == [False, False, True, False, False, True]
-    assert list(StatusChange.objects.filter(what="local server").values_list("actor", flat=True)) == ["b", "a"]
+    assert list(StatusChange.objects.filter(aspect="local server").values_list("actor", flat=True)) == ["b", "a"]
 
 
 def test_released_calls_and_cached_answers_do_not_reset_the_timeout_count(local):

@@ -109,7 +109,7 @@ def test_a_migration_during_a_drain_stops_claims_but_records_calls_in_flight(run
         asyncio.run(go())
     assert sorted(run.trials.values_list("status", flat=True)) == ["done"] + ["pending"] * 5
     assert find_differences() == []
-    assert Worker.objects.get().left_at is not None
+    assert Worker.objects.get().stopped_at is not None
 
 
 def test_a_task_of_another_version_enqueues_no_further_task(run, monkeypatch):

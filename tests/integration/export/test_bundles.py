@@ -95,7 +95,7 @@ def test_an_imported_dataset_is_approved_with_images_norms_and_the_same_hash(tmp
     assert (imported.experiment, str(dataset), dataset.status) == (None, "photos@1", "approved")
     assert curation.hash_stored_items(dataset) == dataset.content_hash
     assert (dataset.items.count(), Norm.objects.count(), Asset.objects.count()) == (4, 4, 4)
-    assert dataset.history.filter(what="import", by=owner).exists()
+    assert dataset.history.filter(aspect="import", by=owner).exists()
     assert not Prompt.objects.exists()
     second_bundle = write_bundle(tmp_path, "dataset", "photos@1")
     assert verify(second_bundle).content == imported.content == verify(path).content

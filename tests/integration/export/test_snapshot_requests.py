@@ -58,7 +58,7 @@ def test_a_requested_snapshot_is_shown_after_a_reload_until_it_is_there(owner, q
     assert "No snapshots yet" not in waiting
     assert "Create snapshot" not in waiting
     ((key,),) = queued
-    SnapshotJob.objects.filter(pk=key).update(asked_at=timezone.now() - timedelta(minutes=2))
+    SnapshotJob.objects.filter(pk=key).update(requested_at=timezone.now() - timedelta(minutes=2))
     assert "No worker has started on the snapshot" in read(owner)
     with SnapshotJob.objects.get().start():
         assert "A snapshot is being created</strong> since" in read(owner)
@@ -95,7 +95,7 @@ def test_a_failed_snapshot_is_shown_with_its_reason_and_its_entries(owner, queue
     page = owner.get(reverse("experiment_results", args=["pilot"]))
     assert "was not created:</strong> pilot is running; pause it, or wait until it is done" in page_text(page)
     assert 'value="To submit the paper"' in page.content.decode()
-    assert experiment.history.filter(what="snapshot", to_value="not made").get().by == experiment.owner
+    assert experiment.history.filter(aspect="snapshot", to_value="not made").get().by == experiment.owner
     Run.objects.update(status="done")
     assert "A snapshot was requested" in post(owner)
     assert len(queued) == 2
@@ -135,7 +135,7 @@ def test_the_snapshot_of_a_killed_worker_can_be_requested_again(owner, queued):
 
 def test_a_request_that_no_worker_started_can_be_replaced(owner, queued):
     post(owner)
-    SnapshotJob.objects.update(asked_at=timezone.now() - timedelta(minutes=11))
+    SnapshotJob.objects.update(requested_at=timezone.now() - timedelta(minutes=11))
     assert "was not created:</strong> no worker started it within 10 minutes" in read(owner)
     post(owner)
     assert snapshot_experiment(*queued[0]) == ""

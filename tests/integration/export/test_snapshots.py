@@ -195,7 +195,7 @@ def test_the_row_of_a_snapshot_cannot_change(experiment):
     snapshot = make_snapshot(experiment, by="test")
     with pytest.raises(IntegrityError, match="frozen"), transaction.atomic():
         Snapshot.objects.filter(pk=snapshot.pk).update(label="another")
-    assert experiment.history.filter(what="snapshot").get().actor == "test"
+    assert experiment.history.filter(aspect="snapshot").get().actor == "test"
 
 
 def test_a_running_experiment_cannot_be_snapshotted(experiment):

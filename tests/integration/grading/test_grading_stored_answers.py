@@ -146,7 +146,7 @@ def test_the_history_records_who_graded_what():
     experiment = make_small_experiment()
     grade(experiment, scorers=["numeric"], by=experiment.owner)
     grade(experiment, scorers=["numeric"], by=experiment.owner)
-    (change,) = StatusChange.objects.for_row(experiment).filter(what="gradings")
+    (change,) = StatusChange.objects.for_row(experiment).filter(aspect="gradings")
     assert change.by == experiment.owner
     assert "6 graded" in change.to_value
 

@@ -119,7 +119,7 @@ def test_a_correction_creates_a_new_version_with_author_time_and_reason(text_set
         True,
         text_set.texts.get(item=item).trial_id,
     )
-    change = second.history.filter(what="text of item-1").get()
+    change = second.history.filter(aspect="text of item-1").get()
     assert (change.by, change.reason, change.from_value) == (curator, "words count too", "Right if it says 2.")
     assert second.content_hash != text_set.content_hash
 

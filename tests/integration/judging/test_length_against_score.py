@@ -115,7 +115,7 @@ def test_a_worker_reads_large_numbers_of_answers_and_the_page_shows_the_time(cli
     with allow_superseding():
         Grading.objects.filter(pk=Grading.objects.first().pk).update(score=1)
     assert "Out of date: includes verdicts until" in client.get(address).content.decode()
-    CachedAggregate.objects.update(asked_at=factories.NOON, ended_at=factories.NOON)
+    CachedAggregate.objects.update(requested_at=factories.NOON, ended_at=factories.NOON)
     assert (
         "A worker is calculating newer results (step 1 of 2: waiting for a worker)"
         in client.get(address).content.decode()

@@ -56,7 +56,7 @@ def test_a_lost_submission_names_the_candidate_and_the_deadline(lab, batch, as_)
         status="submitting",
         provider_id="",
         tries=3,
-        gone_by=timezone.now(),
+        search_until=timezone.now(),
         expires_at=expires,
         error="At the provider, msgbatch_7 may be this batch.",
     )

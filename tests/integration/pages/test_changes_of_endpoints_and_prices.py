@@ -22,7 +22,7 @@ def model(people):
 
 def list_changes(row):
     changes = StatusChange.objects.for_row(row).order_by("pk")
-    return [(one.what, one.from_value, one.to_value, one.actor, one.reason) for one in changes]
+    return [(one.aspect, one.from_value, one.to_value, one.actor, one.reason) for one in changes]
 
 
 def build_form_data(form_of, row, **changes):

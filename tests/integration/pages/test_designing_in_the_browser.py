@@ -198,7 +198,7 @@ def test_a_raised_budget_shows_in_the_history(lab, as_, people):
         {"samples": 4, "on_empty": "skip", "max_usd": "9"},
     )
     changes = lab.experiment.history.filter(by=people["owner"])
-    assert {change.what: (change.from_value, change.to_value) for change in changes} == {
+    assert {change.aspect: (change.from_value, change.to_value) for change in changes} == {
         "budget": ("5.0000", "9"),
         "samples": ("2", "4"),
         "empty answers": ("keep", "skip"),
@@ -214,7 +214,7 @@ def test_timeout_attempts_and_waits_can_change_after_the_launch_and_an_empty_fie
     lab.experiment.refresh_from_db()
     changed = lab.experiment
     assert (changed.request_timeout_s, changed.max_attempts, changed.backoff_s, changed.max_backoff_s) == (9, 4, 3, 60)
-    assert set(changed.history.filter(reason="It is slow").values_list("what", flat=True)) == {
+    assert set(changed.history.filter(reason="It is slow").values_list("aspect", flat=True)) == {
         "time-out", "attempts", "first wait",
     }  # fmt: skip
 

@@ -57,7 +57,7 @@ def test_a_confirmed_extension_is_launched_with_author_and_reason(post, launched
     assert response.url == "/experiments/grows/progress/"
     assert Trial.objects.count() == 2 * n
     assert set(Run.objects.values_list("status", flat=True)) == {"running"}
-    change = launched_experiment.history.get(what="language model")
+    change = launched_experiment.history.get(aspect="language model")
     assert (change.to_value, change.by, change.reason) == ("other", people["owner"], "Compare sizes")
     assert Manifest.objects.first().created_by == people["owner"]
 

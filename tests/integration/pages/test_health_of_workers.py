@@ -17,9 +17,9 @@ def compute_time_ago(seconds):
     return timezone.now() - timedelta(seconds=seconds)
 
 
-def make_worker(seen=0.0, left=None):
+def make_worker(seen=0.0, stopped_at=None):
     worker = Worker.objects.create(name=f"private-host:{Worker.objects.count()}", host="private-host", pid=1)
-    Worker.objects.filter(pk=worker.pk).update(seen_at=compute_time_ago(seen), left_at=left)
+    Worker.objects.filter(pk=worker.pk).update(seen_at=compute_time_ago(seen), stopped_at=stopped_at)
 
 
 def queue_task(waits=0.0):
@@ -42,7 +42,7 @@ def test_workers_with_a_recent_heartbeat_are_counted(client):
     make_worker()
     make_worker(seen=30)
     make_worker(seen=90)
-    make_worker(left=timezone.now())
+    make_worker(stopped_at=timezone.now())
     assert get_health(client)[1]["workers_alive"] == 2
 
 
@@ -68,7 +68,7 @@ def test_a_task_that_waits_too_long_makes_workers_stale_and_the_site_stays_healt
 )
 def test_workers_are_stale_if_calls_wait_without_a_worker(client, waiting_run, seen, code):
     if seen is not None:
-        make_worker(seen=seen, left=timezone.now())
+        make_worker(seen=seen, stopped_at=timezone.now())
     status, body = get_health(client, "?workers=1")
     assert status == code
     assert body["status"] == ("ok" if code == 200 else "stale")

@@ -151,7 +151,7 @@ def test_no_missing_worker_is_reported_between_two_drains(lab, as_):
     from runs_app.models import Worker
 
     Run.objects.update(created_at=START)
-    Worker.objects.update(seen_at=timezone.now(), left_at=timezone.now())
+    Worker.objects.update(seen_at=timezone.now(), stopped_at=timezone.now())
     text = open_progress(as_("owner"), lab)
     assert "No worker is alive" not in text
     assert "The next worker starts automatically" in text

@@ -100,7 +100,7 @@ def test_a_priority_is_changed_during_a_run_with_author_and_reason(lab, as_, peo
         assert action in client.get(page).content.decode()
     response = post_verb(client, lab, "priority", priority="3", reason="Due today", next=f"/runs/{lab.run.pk}/")
     assert (response.url, list_messages(response)[-1]) == (f"/runs/{lab.run.pk}/", "Priority 3 from the next claim on.")
-    change = lab.experiment.history.get(what="priority")
+    change = lab.experiment.history.get(aspect="priority")
     assert (change.by, change.reason, change.from_value, change.to_value) == (people["owner"], "Due today", "0", "3")
     assert list_messages(post_verb(client, lab, "priority", priority="3"))[-1].startswith("Nothing changed")
 

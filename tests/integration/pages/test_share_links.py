@@ -253,7 +253,7 @@ def test_a_revoked_link_ends_immediately_and_the_history_records_it(client, stud
     assert client.post(reverse("share_link_revoke", args=["study", link.pk])).status_code == 302
     client.logout()
     assert client.get(address).status_code == 404
-    changes = list(study.history.filter(what="share link").order_by("pk"))
+    changes = list(study.history.filter(aspect="share link").order_by("pk"))
     assert [one.by for one in changes] == [study.owner] * 2
     assert "leaderboard" in changes[0].to_value
     assert changes[1].to_value == "revoked"

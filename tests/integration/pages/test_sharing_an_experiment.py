@@ -38,7 +38,7 @@ def test_a_chosen_viewer_can_only_read_the_experiment_and_its_dataset(lab, as_, 
 
 def test_sharing_is_recorded_with_author_time_reason_and_people(lab, as_, people):
     submit_sharing(as_("owner"), lab, sharing="people", shared_with=[people["viewer"].pk], reason="For review")
-    change = lab.experiment.history.filter(what="sharing").get()
+    change = lab.experiment.history.filter(aspect="sharing").get()
     assert (change.by, change.reason) == (people["owner"], "For review")
     assert (change.from_value, change.to_value) == ("Owner only", "viewer")
     assert (
@@ -56,7 +56,7 @@ def test_sharing_ends(lab, as_, people):
 
 def test_unchanged_sharing_adds_no_history(lab, as_):
     submit_sharing(as_("owner"), lab, sharing="private")
-    assert not lab.experiment.history.filter(what="sharing").exists()
+    assert not lab.experiment.history.filter(aspect="sharing").exists()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_the_command_shares_and_says_with_whom(lab):
     assert run_command("--with", "viewer", "guest") == "pilot is shared with (unchanged): guest, viewer"
     assert run_command("--group") == "pilot is shared with: Everyone in the group and viewers"
     assert run_command("--private") == "pilot is shared with: Owner only"
-    assert [change.reason for change in lab.experiment.history.filter(what="sharing")][-1] == "Review"
+    assert [change.reason for change in lab.experiment.history.filter(aspect="sharing")][-1] == "Review"
     for response in (["--with", "rater"], ["--with", "nobody"]):
         with pytest.raises(CommandError) as error:
             run_command(*response)

@@ -102,7 +102,7 @@ def test_a_short_wait_is_not_reported(waiting_run):
 
 def test_a_missing_worker_is_the_reason_after_a_minute(waiting_run, capsys):
     Run.objects.update(created_at=timezone.now() - timedelta(minutes=2))
-    Worker.objects.update(left_at=timezone.now())
+    Worker.objects.update(stopped_at=timezone.now())
     assert "waiting:" not in read_status(capsys), "one drain has ended, and the next one is about to start"
     Worker.objects.update(seen_at=timezone.now() - timedelta(minutes=2))
     assert "waiting: No worker is alive. Trials wait until one starts." in read_status(capsys)

@@ -27,7 +27,7 @@ def find_row(text, host):
 
 def test_a_worker_of_another_version_is_flagged_while_it_is_alive(as_):
     make_worker("bench", per_minute=1_200.4)
-    make_worker("gone", seen_s_ago=5, left_at=timezone.now())
+    make_worker("stopped", seen_s_ago=5, stopped_at=timezone.now())
     text = re.sub(r"\n\s*", " ", as_("researcher").get("/workers/").content.decode())
     assert f'1 alive worker runs a different version from this site (<span class="mono">{get_version()}</span>' in text
     assert '<span class="chip">different</span>' in find_row(text, "bench")
@@ -44,12 +44,12 @@ def test_the_databases_clock_decides_which_workers_are_alive(as_):
 
 
 @pytest.mark.parametrize(
-    ("seen_s_ago", "left", "state"),
-    [(0, False, "Alive"), (50, False, "Alive"), (70, False, "Silent"), (70, True, "Left"), (0, True, "Left")],
+    ("seen_s_ago", "is_stopped", "state"),
+    [(0, False, "Alive"), (50, False, "Alive"), (70, False, "Silent"), (70, True, "Stopped"), (0, True, "Stopped")],
 )
-def test_a_worker_is_silent_after_a_minute_unless_it_left(as_, seen_s_ago, left, state):
-    left_at = timezone.now() if left else None
-    make_worker("bench", seen_s_ago=seen_s_ago, left_at=left_at, in_flight=41, recorded=1_234)
+def test_a_worker_is_silent_after_a_minute_unless_it_stopped(as_, seen_s_ago, is_stopped, state):
+    stopped_at = timezone.now() if is_stopped else None
+    make_worker("bench", seen_s_ago=seen_s_ago, stopped_at=stopped_at, in_flight=41, recorded=1_234)
     text = as_("researcher").get("/workers/").content.decode()
     row = find_row(text, "bench")
     assert re.search(rf'data-label="State".*{state}', row[: row.index('data-label="Version"')], re.DOTALL)

@@ -95,7 +95,7 @@ def test_more_samples_are_refused_if_the_epochs_of_waves_would_overlap():
     with pytest.raises(PlanError, match="its epochs would overlap with"):
         run_control.extend(experiment, Extension(samples=2), by="test")
     experiment.refresh_from_db()
-    assert (experiment.samples, experiment.history.filter(what="samples").count()) == (1, 0)
+    assert (experiment.samples, experiment.history.filter(aspect="samples").count()) == (1, 0)
 
 
 def test_a_dimension_is_refused_if_the_experiment_has_no_ratings():

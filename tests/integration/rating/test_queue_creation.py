@@ -99,7 +99,7 @@ def test_opening_and_closing_record_their_reason_in_the_history(asker, form_data
     for verb, status in (("open", "open"), ("close", "closed"), ("open", "open")):
         client.post(f"/ratings/queues/first-study/{verb}/", {"reason": f"because {verb}"})
         assert RatingQueue.objects.get().status == status
-    assert [change.reason for change in RatingQueue.objects.get().history.filter(what="status")] == [
+    assert [change.reason for change in RatingQueue.objects.get().history.filter(aspect="status")] == [
         "because open", "because close", "because open",
     ]  # fmt: skip
     assert client.get("/ratings/queues/first-study/edit/").status_code == 404

@@ -152,8 +152,8 @@ def test_norms_are_added_to_a_new_draft_and_not_to_the_approved_dataset():
     rows = [row for row in export_rows(queue) if row["kind"] == "item"]
     ratings = sorted([row["item_key"], row["dimension"], int(row["rater"]), float(row["rating"])] for row in rows)
     source = f"12 ratings (hash {content_hash(ratings)[:12]})"
-    assert draft.history.get(what="norms", reason="norming study").to_value == f"4 means of {source} in study"
-    assert queue.history.get(what="norms").to_value == f"{source} to {draft}"
+    assert draft.history.get(aspect="norms", reason="norming study").to_value == f"4 means of {source} in study"
+    assert queue.history.get(aspect="norms").to_value == f"{source} to {draft}"
     assert rated_norms.find_outdated_norms(queue) is None
 
 

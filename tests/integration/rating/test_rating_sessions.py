@@ -148,7 +148,7 @@ def test_an_excluded_rater_is_replaced_but_their_ratings_stay():
     queues.exclude(first, by=queue.owner, reason="always 4")
     assert make_rater(queue, started=True).ratings.count() == 4
     assert first.ratings.given().count() == 4
-    assert queue.history.get(what="excluded").reason == "always 4"
+    assert queue.history.get(aspect="excluded").reason == "always 4"
 
 
 def test_a_rater_excluded_before_the_start_cannot_start():

@@ -140,7 +140,7 @@ def test_excluding_a_rater_deletes_their_gradings_but_keeps_their_ratings():
     queues.exclude(rater, by=queue.owner, reason="did not read")
     assert not Grading.objects.exists()
     assert Rating.objects.given().count() == 16
-    assert queue.experiment.history.filter(what="gradings").exists()
+    assert queue.experiment.history.filter(aspect="gradings").exists()
 
 
 # --- pairs -----------------------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def test_an_outdated_large_value_is_shown_with_its_time_while_a_worker_computes_
     get_aggregate(total_aggregate, key, "a")
     run_queued_tasks(queued_tasks)
     rows.numbers["a"] = (7,)
-    CachedAggregate.objects.update(ended_at="2026-01-01T00:00Z", asked_at="2026-01-01T00:00Z")
+    CachedAggregate.objects.update(ended_at="2026-01-01T00:00Z", requested_at="2026-01-01T00:00Z")
     values = get_aggregate(total_aggregate, key, "a")
     assert (values.value.total, values.is_fresh, values.is_under_way) == (3, False, True)
     run_queued_tasks(queued_tasks)

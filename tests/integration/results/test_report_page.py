@@ -245,10 +245,10 @@ def test_the_author_can_omit_sections_and_add_text(owner, study, plain_pictures)
     assert "<strong>this</strong>" in page
     assert "&lt;script&gt;x&lt;/script&gt;" in page
     assert ">Costs</h2>" not in page
-    (change,) = study.history.filter(what="report")
+    (change,) = study.history.filter(aspect="report")
     assert (change.to_value, change.by) == ("1 sections left out, 1 texts", study.owner)
     owner.post(edit, data)
-    assert study.history.filter(what="report").count() == 1, "nothing changed"
+    assert study.history.filter(aspect="report").count() == 1, "nothing changed"
 
 
 def test_only_editors_can_change_the_report(client, study):

@@ -220,7 +220,7 @@ def test_the_command_imports_a_snapshot(foreign_snapshot, owner):
     message = io.StringIO()
     call_command("import_snapshot", str(foreign_snapshot), "--user", owner.username, stdout=message)
     assert "pilot: imported" in message.getvalue()
-    assert Experiment.objects.get().history.filter(what="import").exists()
+    assert Experiment.objects.get().history.filter(aspect="import").exists()
 
 
 def test_a_changed_part_is_refused(foreign_snapshot, owner, tmp_path):

@@ -128,7 +128,7 @@ def kill_workers(site: Site) -> None:
     """Kill the processes that hold calls, as the kernel of a machine without free memory does."""
     rows = query(
         Embedded(site.place / "data" / "postgres"),
-        "SELECT string_agg(pid::text, ' ') FROM runs_app_worker WHERE left_at IS NULL",
+        "SELECT string_agg(pid::text, ' ') FROM runs_app_worker WHERE stopped_at IS NULL",
     )
     site_pids = find_processes(site.place)
     for pid in map(int, str(rows).split()):

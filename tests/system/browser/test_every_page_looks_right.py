@@ -132,7 +132,7 @@ def make_activity(runs):
     Worker.objects.create(name="bench-1:4711:0", host="bench-1", pid=4711, in_flight=16, recorded=1204, version="0.1.0")
     lost_worker = Worker.objects.create(name="bench-2:17:0", host="bench-2", pid=17, in_flight=8, recorded=300)
     Worker.objects.filter(pk=lost_worker.pk).update(seen_at=now - timedelta(minutes=4))
-    Worker.objects.create(name="bench-1:99:0", host="bench-1", pid=99, recorded=9, left_at=now)
+    Worker.objects.create(name="bench-1:99:0", host="bench-1", pid=99, recorded=9, stopped_at=now)
 
 
 def list_addresses(experiment):

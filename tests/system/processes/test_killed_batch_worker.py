@@ -30,7 +30,7 @@ def test_a_batch_survives_three_killed_workers():
     with simulator_process(SimulatorConfig(batch_waits={"create": 120})) as provider:
         run = make_batched_run(provider.url, items=CALLS)
 
-        kill_once(lambda: ProviderBatch.objects.exclude(gone_by=None).exists())
+        kill_once(lambda: ProviderBatch.objects.exclude(search_until=None).exists())
         assert ProviderBatch.objects.get().input_file != ""
         assert provider.counters()["batches"] == 0
 

@@ -137,5 +137,5 @@ def test_a_stopping_worker_finishes_its_calls_and_leaves_no_claim():
         run.refresh_from_db()
         assert run.n_running == 0
         assert provider.counters()["requests"] == run.n_done
-    assert Worker.objects.get().left_at is not None
+    assert Worker.objects.get().stopped_at is not None
     assert find_differences() == []

@@ -145,7 +145,7 @@ def find_worker_row(worker):
     """Return the row of the worker, or None before it registered."""
     from runs_app.models import Worker
 
-    return Worker.objects.filter(pid=worker.pid, left_at=None).order_by("-pk").first()
+    return Worker.objects.filter(pid=worker.pid, stopped_at=None).order_by("-pk").first()
 
 
 def refresh(run):
