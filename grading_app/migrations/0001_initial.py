@@ -33,7 +33,10 @@ class Migration(migrations.Migration):
                 ("key", models.CharField(help_text="A hash of the query", max_length=64)),
                 ("query", models.JSONField(help_text="The parameters of the computation")),
                 ("value", models.JSONField(null=True)),
-                ("fingerprint", models.CharField(blank=True, help_text="The fingerprint of the source rows", max_length=64)),
+                (
+                    "fingerprint",
+                    models.CharField(blank=True, help_text="The fingerprint of the source rows", max_length=64),
+                ),
                 ("computed_at", models.DateTimeField(help_text="When the source rows were read", null=True)),
                 ("requested_at", models.DateTimeField(help_text="When the value was last requested", null=True)),
                 ("ended_at", models.DateTimeField(help_text="When a worker last finished or failed", null=True)),
@@ -311,7 +314,10 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
-                ("graders", models.ManyToManyField(related_name="panels", to="grading_app.grader", verbose_name="judges")),
+                (
+                    "graders",
+                    models.ManyToManyField(related_name="panels", to="grading_app.grader", verbose_name="judges"),
+                ),
             ],
             options={
                 "ordering": ["name"],
@@ -755,10 +761,18 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("score", models.FloatField(null=True)),
-                ("score_raw", models.TextField(db_default="", default="", help_text="The text that the grader read from the answer")),
+                (
+                    "score_raw",
+                    models.TextField(
+                        db_default="", default="", help_text="The text that the grader read from the answer"
+                    ),
+                ),
                 ("parse_ok", models.BooleanField()),
                 ("parse_error", models.CharField(db_default="", default="", max_length=40)),
-                ("reasoning", models.TextField(db_default="", default="", help_text="The judge's reasoning, unchanged")),
+                (
+                    "reasoning",
+                    models.TextField(db_default="", default="", help_text="The judge's reasoning, unchanged"),
+                ),
                 (
                     "detail",
                     models.JSONField(
@@ -1084,9 +1098,7 @@ class Migration(migrations.Migration):
                 ("label", models.CharField(blank=True, help_text="The recipient of the link", max_length=80)),
                 (
                     "shows_costs",
-                    models.BooleanField(
-                        default=False, help_text="If off, its pages do not show the cost of calls"
-                    ),
+                    models.BooleanField(default=False, help_text="If off, its pages do not show the cost of calls"),
                 ),
                 ("token_hash", models.CharField(editable=False, max_length=64, unique=True)),
                 (
@@ -1129,7 +1141,9 @@ class Migration(migrations.Migration):
                 ("size", models.BigIntegerField(help_text="Bytes")),
                 (
                     "actor",
-                    models.CharField(help_text="The name of the author, or of the program, at that time", max_length=200),
+                    models.CharField(
+                        help_text="The name of the author, or of the program, at that time", max_length=200
+                    ),
                 ),
                 (
                     "created_by",
@@ -1170,7 +1184,9 @@ class Migration(migrations.Migration):
                 ("minus_variance", models.FloatField()),
                 (
                     "rank_by_range",
-                    models.PositiveBigIntegerField(help_text="Rank in the comparison, from 1. Stored because counting is slow"),
+                    models.PositiveBigIntegerField(
+                        help_text="Rank in the comparison, from 1. Stored because counting is slow"
+                    ),
                 ),
                 ("rank_by_variance", models.PositiveBigIntegerField()),
             ],
@@ -1250,6 +1266,47 @@ class Migration(migrations.Migration):
                         condition=models.Q(("revealed_at", None)),
                         fields=("experiment", "reader"),
                         name="blindreading_one_at_a_time",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="SnapshotJob",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("label", models.CharField(blank=True, max_length=80)),
+                ("reason", models.CharField(blank=True, max_length=500)),
+                (
+                    "actor",
+                    models.CharField(help_text="Name of the requester at the time of the request", max_length=200),
+                ),
+                ("requested_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(help_text="When a worker started it", null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                ("problem", models.TextField(blank=True)),
+                (
+                    "by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "experiment",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="snapshot_jobs",
+                        to="runs_app.experiment",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-pk"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("ended_at", None)), fields=("experiment",), name="snapshotjob_one_open"
                     )
                 ],
             },
