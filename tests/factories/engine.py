@@ -1,6 +1,7 @@
 """Workers of the engine in this process: a real drain over real rows, and a provider that is a function."""
 
 import asyncio
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -55,14 +56,23 @@ class EagerDrain(Drain):
         await super()._wait(min(seconds, 0.02))
 
 
-def drain(call, **limits):
-    """Drain with this provider until no work is left. Return the number of written results."""
-    registration = WorkerRegistration()
+def drain(call, *, stop_at=None, **limits):
+    """Drain with this provider until no work is left. Return the number of written results.
+
+    stop_at: stop when this many calls have begun, as a signal does. Calls in flight end, and their results are written.
+    """
+    registration, begun = WorkerRegistration(), itertools.count(1)
 
     async def run_drain():
+        async def count_call(request):
+            if next(begun) == stop_at:
+                worker.stop()
+            return await call(request)
+
+        drain_limits = DrainLimits(**{"until_idle": True, **limits})
+        worker = EagerDrain(count_call, registration, drain_limits, make_batch_worker=BatchWorker)
         try:
-            drain_limits = DrainLimits(**{"until_idle": True, **limits})
-            return await EagerDrain(call, registration, drain_limits, make_batch_worker=BatchWorker).run()
+            return await worker.run()
         finally:
             await close_session()  # Batches use HTTP even if `call` is a function.
 

@@ -68,7 +68,7 @@ def test_a_run_pauses_with_a_reason_if_lost_calls_reserve_its_budget(budgeted):
 
 
 def test_a_timeout_keeps_its_reservation(budgeted):
-    drain(fail_with(ErrorClass.TIMEOUT), seconds=0.2, until_idle=False)
+    drain(fail_with(ErrorClass.TIMEOUT), stop_at=3)
     assert read_money() == (0, Decimal("0.30"))
     assert set(Attempt.objects.values_list("kept_usd", "cost_usd")) == {(TEN_CENTS, None)}
     assert find_differences() == []
@@ -76,7 +76,7 @@ def test_a_timeout_keeps_its_reservation(budgeted):
 
 @pytest.mark.parametrize("fields", [{"http_status": 500}, {"was_sent": False}])
 def test_a_call_that_cost_nothing_keeps_no_reservation(budgeted, fields):
-    drain(fail_with(ErrorClass.SERVER_ERROR, **fields), seconds=0.2, until_idle=False)
+    drain(fail_with(ErrorClass.SERVER_ERROR, **fields), stop_at=3)
     assert read_money() == (0, 0)
     assert set(Attempt.objects.values_list("kept_usd", "cost_usd")) == {(None, 0)}
     assert find_differences() == []

@@ -50,7 +50,7 @@ def test_an_endpoint_is_paused_for_the_requested_time(run, hours):  # noqa: F811
         raise CallFailure(ErrorClass.RATE_LIMITED, "slow down", http_status=429, retry_after_s=600)
 
     with shift_clock(hours=hours):
-        drain(call, seconds=0.2, until_idle=False)
+        drain(call, stop_at=1)
         assert admit(register_worker(), 6) == []
     wait = Endpoint.objects.get().paused_until - datetime.now(UTC)
     assert timedelta(seconds=580) < wait < timedelta(seconds=601)

@@ -17,25 +17,22 @@ from tests.system.postgres.conftest import find_servers
 from tests.system.processes.workers import IN_FLIGHT, MAX_CLAIMS, count_busy_workers, drain_process, wait_until
 
 TRIALS = 300
-LEASE_S = 3
+LEASE_S = 5
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture
 def provider():
-    with simulator_process(SimulatorConfig(latency_ms=1000)) as process:
+    """Calls are slow until the fault has happened, so that the run does not end before it, however late it comes."""
+    with simulator_process(SimulatorConfig(latency_ms=2000)) as process:
         yield process
 
 
-def wait_for_work(provider, workers=2):
-    """Wait until each worker has claims and some trials are done.
-
-    Calls are slow until then, so that one worker does not complete the run alone.
-    """
+def wait_for_work(workers=2):
+    """Wait until each worker has claims and some trials are done."""
     wait_until(lambda: count_busy_workers() == workers)
-    provider.set_faults(latency_ms=200)
-    wait_until(lambda: Run.objects.get().n_done >= 3 * IN_FLIGHT)
+    wait_until(lambda: Run.objects.get().n_done >= 2 * IN_FLIGHT)
 
 
 def kill_server(embedded):
@@ -62,8 +59,9 @@ def test_a_killed_and_restarted_server_loses_no_result_and_repeats_no_cost(killa
     """The outage is longer than a lease, and one of the two workers receives a stop signal during it."""
     make_launched_run(provider.url, lease_s=LEASE_S)
     with drain_process() as stopped, drain_process() as worker:
-        wait_for_work(provider)
+        wait_for_work()
         kill_server(killable_server)
+        provider.set_faults(latency_ms=50)
         restart_at = time.monotonic() + 1.5 * LEASE_S
         stopped.terminate()
         wait_until(lambda: time.monotonic() > restart_at)
@@ -77,11 +75,12 @@ def test_a_killed_and_restarted_server_loses_no_result_and_repeats_no_cost(killa
 def test_lost_connections_lose_no_result_and_repeat_no_cost(provider):
     make_launched_run(provider.url)
     with drain_process() as first, drain_process() as second:
-        wait_for_work(provider)
+        wait_for_work()
         cuts, deadline = 0, time.monotonic() + 4
         while time.monotonic() < deadline or cuts <= 2:
             assert Run.objects.get().status == "running", "it was over before they were cut"
             cuts += cut_connections()
+        provider.set_faults(latency_ms=50)
         assert (first.wait(timeout=120), second.wait(timeout=120)) == (0, 0)
     assert_each_trial_is_done_once(provider)
 
@@ -99,7 +98,7 @@ def cut_connections():
 def test_claims_of_a_worker_that_died_with_the_server_expire_after_one_lease(killable_server, provider):
     run = make_launched_run(provider.url, lease_s=LEASE_S)
     with drain_process() as worker:
-        wait_for_work(provider, workers=1)
+        wait_for_work(workers=1)
         kill_server(killable_server)
         os.killpg(worker.pid, signal.SIGKILL)
     killed_at = time.monotonic()
@@ -111,6 +110,6 @@ def test_claims_of_a_worker_that_died_with_the_server_expire_after_one_lease(kil
     wait_until(lambda: returned.append(sweep_expired()) or sum(returned) >= claimed, seconds=60)
     assert sum(returned) == claimed
     assert time.monotonic() - killed_at >= LEASE_S
-    assert time.monotonic() - started_at < LEASE_S + 15
+    assert time.monotonic() - started_at < LEASE_S + 30
     assert run.trials.filter(status="running").count() == 0
     assert find_differences() == []

@@ -80,11 +80,10 @@ def wait_for_output(process, words, seconds=90):
 
 def test_workers_wait_for_disk_space_and_resume(server_on_small_disk):
     embedded, disk = server_on_small_disk
-    with simulator_process(SimulatorConfig(latency_ms=200)) as provider:
+    with simulator_process(SimulatorConfig(latency_ms=2000)) as provider:  # The disk must be full before the run ends.
         make_launched_run(provider.url)
         with drain_process() as worker:
             wait_until(lambda: Run.objects.get().n_done >= IN_FLIGHT)
-            provider.set_faults(latency_ms=2000)  # The disk must be full before the run ends.
             ballast = fill_disk(disk)
             wait_for_output(worker, "the database is out of resources: ")
             assert worker.poll() is None

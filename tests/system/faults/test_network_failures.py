@@ -23,7 +23,7 @@ from tests.system.postgres.conftest import open_folder, read_line
 from tests.system.processes.workers import IN_FLIGHT, MAX_CLAIMS, drain_process, get_data_dir, wait_until
 
 TRIALS = 400
-LEASE_S = 3
+LEASE_S = 5
 CUT_S = 2 * LEASE_S
 
 pytestmark = [
@@ -46,7 +46,7 @@ def run_database_machine(prepared, *names):
 def lab(prepared):
     """Four machines: one for the database, one for the provider, two for workers."""
     with run_database_machine(prepared, "provider", "near", "far") as (database_url, (provider, *workers)):
-        config = SimulatorConfig(host=provider.address, latency_ms=600)
+        config = SimulatorConfig(host=provider.address, latency_ms=1200)  # The run must not end before the cut.
         with run_provider_on(provider, config) as (url, counters):
             yield database_url, url, counters, workers
 
