@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from django.db import connections
 from playwright.sync_api import sync_playwright
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -16,7 +17,8 @@ FLAGS = [
 @pytest.fixture(scope="module")
 def chromium():
     """One browser a file. Playwright's loop runs in this thread: while it does, Django would refuse the database, and
-    nothing else can run a loop, so it ends with the file, before tests of something else come."""
+    nothing else can run a loop, so it ends with the file, before tests of something else come. Beside a running loop,
+    this thread has database connections of its own, which nobody else could close later."""
     if not CHROMIUM.exists():
         reason = f"no chromium at {CHROMIUM}: install it to run the browser tests"
         if os.environ.get("CI") == "true":
@@ -26,4 +28,5 @@ def chromium():
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
         yield browser
+        connections.close_all()
         browser.close()

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 
 import pytest
+from django.db import connection
 
 from datasets_app.models import StatusChange
 from runs_app.engine.stall_detection import note_call
@@ -95,6 +96,11 @@ def test_no_model_is_unloaded_without_the_option(local):
     assert LanguageModel.objects.get().stalls == 0
 
 
+def set_address(url):
+    Endpoint.objects.update(base_url=url)
+    connection.close()
+
+
 @pytest.mark.slow
 def test_a_stalled_model_answers_after_it_is_unloaded(local):
     """A real drain, a real server: the first three trials time out, the rest are answered."""
@@ -110,7 +116,7 @@ def test_a_stalled_model_answers_after_it_is_unloaded(local):
 
     async def go():
         running = await start(SimulatorConfig(stalled=("vendor/small",)))
-        await asyncio.to_thread(Endpoint.objects.update, base_url=running.url)
+        await asyncio.to_thread(set_address, running.url)
         try:
             await Drain(call_with_short_timeout_first, registration, DrainLimits(until_idle=True), evict=unload).run()
         finally:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
 from evalsite.lib.ops.versions import (
@@ -32,6 +33,11 @@ NEWER = ("runs_app", "9999_of_tomorrow")
 
 def apply_unknown_migration():
     MigrationRecorder.Migration.objects.create(app=NEWER[0], name=NEWER[1])
+
+
+def apply_unknown_migration_in_thread():
+    apply_unknown_migration()
+    connection.close()
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +103,7 @@ def test_a_migration_during_a_drain_stops_claims_but_records_calls_in_flight(run
 
     async def go():
         async def call(request):
-            await asyncio.to_thread(apply_unknown_migration)
+            await asyncio.to_thread(apply_unknown_migration_in_thread)
             async with asyncio.timeout(60):
                 await worker._stop.wait()  # The next heartbeat stops the drain.
             return build_reply()
