@@ -149,7 +149,10 @@ class BatchStore:
         wants_errors = request.match_info["id"].endswith("-errors")
         response = web.StreamResponse(headers={"Content-Type": "application/x-jsonl"})
         await response.prepare(request)
-        for line in batch.lines or ():
+        lines = batch.lines or []
+        for number, line in enumerate(lines):
+            if number == len(lines) // 2:
+                await self._wait("half")
             if api_format == "anthropic" or forms.is_error(line) == wants_errors:
                 await self._wait("line")
                 await response.write(line + b"\n")

@@ -26,8 +26,9 @@ BATCH_FAULTS: dict[str, str] = {
     "expired": "makes half of the calls before the batch expires",
     "missing": "omits every other call from the results",
 }
-# Waits in seconds: before a batch is created, before its response, until it has ended, before each result line.
-BATCH_WAITS = ("create", "answer", "done", "line")
+# Waits in seconds: before a batch is created, before its response, until it has ended, before each result line, in the
+# middle of the result lines.
+BATCH_WAITS = ("create", "answer", "done", "line", "half")
 
 # The faults that share --error-rate: errors after which a client should retry.
 TRANSIENT_FAULTS = ("429", "500", "503", "cut", "malformed")

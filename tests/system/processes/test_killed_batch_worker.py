@@ -39,14 +39,14 @@ def test_a_batch_survives_three_killed_workers():
         kill_once(lambda: provider.counters()["batches"] == 1)
         assert ProviderBatch.objects.get().provider_id == ""
 
-        provider.set_faults(batch_waits={"line": 0.01})
+        provider.set_faults(batch_waits={"half": 120})
         kill_once(lambda: Run.objects.get().n_done >= 200)
         assert Run.objects.get().n_done < CALLS
 
         provider.set_faults(batch_waits={})
         end_all_waits()
         with drain_process(BATCH_KEY="sk-simulated") as last:
-            assert last.wait(timeout=90) == 0
+            assert last.wait(timeout=300) == 0
 
         counters = provider.counters()
         assert (counters["batches"], counters["batch_calls"], counters["answered_again"]) == (1, CALLS, 0)
