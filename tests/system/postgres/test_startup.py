@@ -53,7 +53,7 @@ def test_a_second_start_keeps_the_server(embedded: Embedded) -> None:
 def test_four_processes_can_start_the_server_simultaneously(fresh: Embedded, spawn: Spawn) -> None:
     code = USE + "e.start(); import psycopg; psycopg.connect(**e.connection()).execute('SELECT 1'); print('connected')"
     starters = [spawn(code, fresh.data_dir) for _ in range(4)]
-    assert [starter.communicate(timeout=60) for starter in starters] == [("connected\n", "")] * 4
+    assert [starter.communicate(timeout=300) for starter in starters] == [("connected\n", "")] * 4
     log = fresh.log.read_text()
     assert log.count("creating subdirectories") == 1
     assert log.count("ready to accept connections") == 1
@@ -93,8 +93,23 @@ def test_the_server_ignores_and_does_not_inherit_the_environment(
     assert b"secret-of-the-provider" not in Path(f"/proc/{read_server_pid(embedded)}/environ").read_bytes()
 
 
-def test_an_interrupted_first_start_is_repaired(fresh: Embedded, spawn: Spawn) -> None:
-    starter = spawn(USE + "e.start()", fresh.data_dir)
+def make_endless_initdb(folder: Path, programs: Path) -> Path:
+    """Create a folder of PostgreSQL's programs in which initdb creates a cluster and does not end."""
+    folder.mkdir()
+    for program in programs.iterdir():
+        (folder / program.name).symlink_to(program)
+    initdb = folder / "initdb"
+    initdb.unlink()
+    initdb.write_text(f"#!/bin/sh\n'{programs}/initdb' \"$@\"\nsleep 600\n")
+    initdb.chmod(0o755)
+    return folder
+
+
+def test_an_interrupted_first_start_is_repaired(
+    fresh: Embedded, stopped_cluster: Path, place: Path, spawn: Spawn
+) -> None:
+    programs = make_endless_initdb(place / "programs", Embedded(stopped_cluster)._programs.folder)
+    starter = spawn(USE + "e.start()", fresh.data_dir, env=os.environ | {"EVALSITE_POSTGRES_BIN": str(programs)})
     wait_for(lambda: list(fresh.data_dir.glob("data.new-*/base/1")))
     os.killpg(starter.pid, 9)
     starter.wait()
