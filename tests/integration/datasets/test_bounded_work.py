@@ -30,10 +30,10 @@ class Names:
     ],
 )
 def test_a_table_of_40000_columns_is_refused_before_its_columns_are_looked_at(name, content):
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(FileError, match=r"the table has [\d,]+ columns; at most 500 are read"):
         read_columns(build_upload(content, name))
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_many_unnamed_columns_are_counted_too():

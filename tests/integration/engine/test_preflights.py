@@ -124,8 +124,8 @@ def test_a_failed_preflight_states_whether_the_model_works_and_may_be_billed(dra
         ({"is_active": False}, "the endpoint lab is inactive"),
         ({"paused_until": timezone.now() + timedelta(days=9), "pause_reason": "too many"}, ": too many"),
         ({"requests_per_day": 1, "throttle": {"today": 1}}, "the endpoint lab has used up its 1 requests a day until"),
-        ({"requests_per_minute": 6, "throttle": {"requests": 0}}, "has used up its 6 requests a minute until"),
-        ({"tokens_per_minute": 60, "throttle": {"tokens": -9}}, "has used up its 60 tokens a minute until"),
+        ({"requests_per_minute": 1, "throttle": {"requests": 0}}, "has used up its 1 requests a minute until"),
+        ({"tokens_per_minute": 60, "throttle": {"tokens": -99}}, "has used up its 60 tokens a minute until"),
     ],
 )
 def test_a_closed_endpoint_is_not_called_and_the_reason_is_stated(draft, fields, reason):

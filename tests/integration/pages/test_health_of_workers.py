@@ -50,7 +50,7 @@ def test_only_a_waiting_task_has_an_age(client):
     queue_task(waits=42)
     queue_task(waits=7)
     queue_task(waits=-3600)  # Locked by its worker.
-    assert get_health(client)[1]["oldest_waiting_task_s"] in (42, 43)
+    assert 42 <= get_health(client)[1]["oldest_waiting_task_s"] < 142
     OrmQ.objects.filter(lock__lt=timezone.now()).delete()
     assert get_health(client)[1]["oldest_waiting_task_s"] is None
 

@@ -90,7 +90,7 @@ def test_the_command_prints_its_address_and_stops_on_a_signal(number: signal.Sig
         with urllib.request.urlopen(f"{root}/counters", timeout=60) as response:  # noqa: S310 - our own server
             assert response.status == 200
         process.send_signal(number)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=300) == 0
     finally:
         process.kill()
         process.wait()
@@ -113,7 +113,7 @@ def test_a_bad_option_exits_with_code_2_and_without_a_traceback() -> None:
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert completed.returncode == 2

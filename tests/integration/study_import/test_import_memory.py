@@ -1,5 +1,6 @@
 """Memory of an import: constant in the number of trials, in the readers and in the writer."""
 
+import gc
 import json
 import shutil
 import tracemalloc
@@ -40,13 +41,20 @@ def build_study(trials):
 
 
 def measure_peak(work):
-    """Return the peak number of bytes that Python allocated during the work."""
+    """Return the peak number of bytes that Python allocated during the work.
+
+    Garbage in cycles is collected early, so that it counts as little as possible.
+    """
+    gc.collect()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1000, 5, 5)
     tracemalloc.start()
     try:
         work()
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+        gc.set_threshold(*thresholds)
 
 
 def drain(path):
