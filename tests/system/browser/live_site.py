@@ -98,7 +98,7 @@ class LiveSite:
             env=build_environment(self.site.place),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
 
 

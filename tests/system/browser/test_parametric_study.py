@@ -45,7 +45,7 @@ def test_a_space_is_designed_run_adaptively_and_explored(
         factories.make_model("sharp", endpoint=endpoint, model="sharp")
         design_and_launch(page)
         with drain_process() as worker:
-            assert worker.wait(timeout=120) == 0
+            assert worker.wait(timeout=300) == 0
     assert Run.objects.get().status == "done"
     statuses = set(Point.objects.values_list("status", flat=True))
     assert statuses <= {"enough", "exhausted"}

@@ -94,5 +94,5 @@ def test_workers_wait_for_disk_space_and_resume(server_on_small_disk):
             provider.set_faults(latency_ms=50)
             ballast.unlink()
             embedded.start()  # A full disk may have ended the server.
-            assert worker.wait(timeout=120) == 0
+            assert worker.wait(timeout=300) == 0
         assert_each_trial_is_done_once(provider)

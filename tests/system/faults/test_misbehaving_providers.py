@@ -74,7 +74,7 @@ def test_every_kind_of_reply_is_recorded_and_affects_no_other_trial():
             items = [{"key": f"q{number}", "input": words} for number, words in enumerate(behaviours)]
             make_run(make_experiment_at(provider.url, factories.make_dataset(name, items), request_timeout_s=timeout_s))
         with drain_process() as worker:
-            assert worker.wait(timeout=120) == 0
+            assert worker.wait(timeout=300) == 0
     trials = Trial.objects.all()
     error_classes = dict(trials.values_list("item__input", "error_class"))
     done = dict(trials.filter(status="done").values_list("item__input", "answer"))
@@ -94,7 +94,7 @@ def test_an_outage_costs_nothing_and_failed_trials_are_retried_after_it():
         url = f"http://127.0.0.1:{reserved.getsockname()[1]}/v1"
         run = make_run(make_experiment_at(url, factories.make_dataset("some", 20), max_attempts=1))
         with drain_process() as worker:
-            assert worker.wait(timeout=120) == 0
+            assert worker.wait(timeout=300) == 0
     assert set(run.trials.values_list("status", "error_class")) == {("failed", "connection")}
     assert set(Attempt.objects.values_list("outcome", "cost_usd")) == {("transient", 0)}
 
@@ -102,7 +102,7 @@ def test_an_outage_costs_nothing_and_failed_trials_are_retried_after_it():
         Endpoint.objects.update(base_url=provider.url)
         assert run_control.retry_failed(Run.objects.all(), by="test", error_class="connection") == 20
         with drain_process() as worker:
-            assert worker.wait(timeout=120) == 0
+            assert worker.wait(timeout=300) == 0
         assert provider.counters()["requests"] == 20
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_failed) == ("done", 20, 0)

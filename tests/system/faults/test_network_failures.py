@@ -80,7 +80,7 @@ def test_only_calls_in_flight_repeat_after_a_lease_without_network(lab):
         wait_until(lambda: count_answers(near) > before)  # The other worker continues.
         wait_until(lambda: time.monotonic() > restore_at)
         far.restore_network()
-        assert (near_worker.wait(timeout=120), far_worker.wait(timeout=120)) == (0, 0)
+        assert (near_worker.wait(timeout=300), far_worker.wait(timeout=300)) == (0, 0)
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_failed) == ("done", TRIALS, 0)
     assert 0 < n_cut <= MAX_CLAIMS

@@ -118,14 +118,14 @@ def hold(spawn: Spawn) -> Callable[[Embedded], "subprocess.Popen[str]"]:
 
 
 def read_line(process: "subprocess.Popen[str]") -> str:
-    """Return the next line that the process prints, without the line end. Fail after a minute."""
+    """Return the next line that the process prints, without the line end. Fail after three minutes."""
     assert process.stdout
-    ready, _, _ = select.select([process.stdout], [], [], 60)
+    ready, _, _ = select.select([process.stdout], [], [], 180)
     assert ready, "printed nothing"
     return process.stdout.readline().rstrip("\n")
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

@@ -43,7 +43,7 @@ def test_any_other_command_needs_the_database(line: str) -> None:
 def test_a_command_reaches_the_database_and_stops_it_at_its_end(place: Path, embedded: Embedded) -> None:
     code = "from django.db import connection as c; c.ensure_connection(); print(c.settings_dict['HOST'])"
     command = start_command(place, "shell", "--no-imports", "-c", code)
-    output, _ = command.communicate(timeout=60)
+    output, _ = command.communicate(timeout=300)
     assert (command.returncode, output) == (0, f"{embedded.socket_dir}\n")
     assert is_gone(embedded)
 
@@ -59,7 +59,7 @@ def test_a_command_ended_by_a_signal_stops_the_database(
     assert read_line(command) == "on"
     assert query(embedded, "SELECT 1") == 1
     command.send_signal(number)
-    command.communicate(timeout=60)
+    command.communicate(timeout=300)
     assert abs(command.returncode) % 128 == number
     assert is_gone(embedded)
 
@@ -68,7 +68,7 @@ def test_a_command_ended_by_a_signal_stops_the_database(
 def test_a_failed_database_start_is_reported_in_one_line(place: Path) -> None:
     (place / "postgres").write_text("a file, where a folder should be")
     command = start_command(place, "migrate")
-    _, errors = command.communicate(timeout=60)
+    _, errors = command.communicate(timeout=300)
     assert command.returncode == 1
     assert errors.count("\n") == 1
     assert "EVALSITE_DATA_DIR" in errors

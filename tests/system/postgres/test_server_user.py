@@ -175,19 +175,19 @@ def test_an_ordinary_user_runs_the_server_as_that_user(own_folder: Path, spawn: 
     assert read_line(holder) == "in"
     embedded = Embedded(own_folder / "postgres")
     assert get_owner(read_server_pid(embedded)) == ORDINARY_USER
-    assert holder.communicate(timeout=60) == ("", "")
+    assert holder.communicate(timeout=300) == ("", "")
     assert is_gone(embedded)
 
 
 def test_root_runs_an_existing_cluster_as_its_owner(own_folder: Path, spawn: Spawn) -> None:
     owner_process = spawn(USE + "e.start(); e.stop()", own_folder / "postgres", **run_as_ordinary_user())
-    assert owner_process.communicate(timeout=60) == ("", "")
+    assert owner_process.communicate(timeout=300) == ("", "")
     embedded = Embedded(own_folder / "postgres")
     embedded.start()
     assert get_owner(read_server_pid(embedded)) == ORDINARY_USER
     embedded.stop()
     second_owner_process = spawn(USE + "e.start(); e.stop()", own_folder / "postgres", **run_as_ordinary_user())
-    assert second_owner_process.communicate(timeout=60) == ("", "")
+    assert second_owner_process.communicate(timeout=300) == ("", "")
 
 
 def test_the_folder_of_another_user_is_rejected_with_a_remedy(
@@ -195,7 +195,7 @@ def test_the_folder_of_another_user_is_rejected_with_a_remedy(
 ) -> None:
     embedded.start()
     process = spawn(USE + "e.start()", embedded.data_dir, **run_as_ordinary_user())
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert "PostgresError" in errors
     assert "EVALSITE_DATA_DIR" in errors
     assert query(embedded, "SELECT 1") == 1

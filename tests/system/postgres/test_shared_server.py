@@ -18,7 +18,7 @@ Hold = Callable[[Embedded], "subprocess.Popen[str]"]
 
 
 def leave_server(holder: "subprocess.Popen[str]") -> None:
-    _, errors = holder.communicate(timeout=60)
+    _, errors = holder.communicate(timeout=300)
     assert (holder.returncode, errors) == (0, "")
 
 
@@ -81,7 +81,7 @@ def test_a_forked_child_that_unwinds_the_block_does_not_stop_the_server(embedded
     fork = "child = os.fork(); sys.exit(0) if child == 0 else os.waitpid(child, 0)"
     look = "import psycopg; psycopg.connect(**e.connection()).execute('SELECT 1'); print('still there')"
     parent = spawn(f"{USE}\nwith e.running():\n    {fork}\n    {look}", embedded.data_dir)
-    assert parent.communicate(timeout=60) == ("still there\n", "")
+    assert parent.communicate(timeout=300) == ("still there\n", "")
     assert is_gone(embedded)
 
 
@@ -89,7 +89,7 @@ def test_an_orphaned_child_process_does_not_block_the_next_user(embedded: Embedd
     fork = "os.fork() or (print(os.getpid(), flush=True), os.close(1), os.close(2), sys.stdin.read(), os._exit(0))"
     parent = spawn(f"{USE}\nwith e.running():\n    {fork}", embedded.data_dir)
     orphan = int(read_line(parent))
-    assert parent.wait(timeout=60) == 0
+    assert parent.wait(timeout=300) == 0
     os.kill(orphan, 0)
     leave_server(hold(embedded))
     assert is_gone(embedded)
@@ -122,7 +122,7 @@ def test_users_join_and_leave_only_after_a_pending_start_or_stop(embedded: Embed
         user.stdin = None
         wait_for(lambda: is_waiting_for_lock(user))
         assert query(embedded, "SELECT 1") == 1
-    assert user.wait(timeout=60) == 0
+    assert user.wait(timeout=300) == 0
     assert is_gone(embedded)
 
 
@@ -131,5 +131,5 @@ def test_concurrent_users_always_find_the_server_running(embedded: Embedded, spa
     turn = "with e.running(): psycopg.connect(**e.connection()).execute('SELECT 1')"
     code = f"{USE}\nimport psycopg\nfor _ in range(8):\n    {turn}\nprint('fine')"
     users = [spawn(code, embedded.data_dir) for _ in range(4)]
-    assert [user.communicate(timeout=60) for user in users] == [("fine\n", "")] * 4
+    assert [user.communicate(timeout=300) for user in users] == [("fine\n", "")] * 4
     wait_for(lambda: is_gone(embedded))

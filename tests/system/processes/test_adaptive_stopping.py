@@ -16,7 +16,7 @@ from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.system.processes.workers import IN_FLIGHT, drain_process, wait_until
 
-LEASE_S = 3.0
+LEASE_S = 6.0
 ADAPTIVE = {"by": "category", "scorer": "exact_match", "round": 16, "max": 160, "targetci": 0.09}
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
@@ -81,7 +81,7 @@ def test_a_worker_stops_early_and_pays_only_for_its_calls(questions):
     with simulator_process(config) as provider:
         experiment = launch_experiment(provider.url, rows, max_usd=Decimal(5))
         with drain_process() as worker:
-            assert worker.wait(timeout=90) == 0
+            assert worker.wait(timeout=300) == 0
         requests = provider.counters()["requests"]
 
     check_points(experiment)
@@ -107,7 +107,7 @@ def test_a_killed_worker_loses_and_repeats_no_stopping_decision(questions):
             os.killpg(killed.pid, signal.SIGKILL)
             killed.wait()
             claimed = Trial.objects.filter(status="running").count()
-            assert survivor.wait(timeout=120) == 0
+            assert survivor.wait(timeout=300) == 0
         requests = provider.counters()["requests"]
 
     check_points(experiment)

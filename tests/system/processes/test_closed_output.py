@@ -42,7 +42,7 @@ def folder(prepared: Path) -> Iterator[Path]:
 
 def run_command(folder: Path, line: str, **streams: object) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(ROOT / "manage.py"), *line.split()]
-    return subprocess.run(command, cwd=ROOT, env=build_environment(folder), text=True, timeout=60, **streams)
+    return subprocess.run(command, cwd=ROOT, env=build_environment(folder), text=True, timeout=300, **streams)
 
 
 def run_without_reader(folder: Path, line: str) -> "subprocess.CompletedProcess[str]":

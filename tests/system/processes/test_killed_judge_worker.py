@@ -29,7 +29,7 @@ ANSWERS = 400
 def make_judged_experiment(base_url):
     endpoint = factories.make_endpoint("rehearsal", base_url=base_url, max_concurrency=2 * IN_FLIGHT, is_free=True)
     experiment = factories.make_experiment(
-        "judged", dataset=factories.make_dataset("many", 40), samples=10, lease_s=4.0, max_usd=None, max_concurrency=32
+        "judged", dataset=factories.make_dataset("many", 40), samples=10, lease_s=6.0, max_usd=None, max_concurrency=32
     )
     (run,) = factories.make_runs(experiment, status="done")
     factories.plan_trials(run, answer=lambda item, dimension, index: f"{item.key} says {index}")
@@ -56,7 +56,7 @@ def test_no_verdict_is_lost_or_duplicated_and_every_format_gets_its_code():
             os.killpg(killed.pid, signal.SIGKILL)
             killed.wait()
             claimed = Trial.objects.filter(status="running", worker=victim).count()
-            survivor.wait(timeout=120)
+            survivor.wait(timeout=300)
         requests = provider.counters()["requests"]
 
     run.refresh_from_db()

@@ -57,7 +57,7 @@ def test_a_space_follows_its_sampling_rules_and_its_intervals_cover_the_true_val
         )
         run_control.launch(experiment, by=experiment.owner)
         with drain_process() as worker:
-            assert worker.wait(timeout=120) == 0
+            assert worker.wait(timeout=300) == 0
     assert set(Run.objects.values_list("status", flat=True)) == {"done"}
     targets = {"arithmetic": (0.12, 96), "shuffle": (0.2, 96), "boolean": (0.12, 48)}
     for point in Point.objects.all():

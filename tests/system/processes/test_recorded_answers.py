@@ -35,7 +35,7 @@ def write_lines(path, rows):
 def run_experiment(experiment):
     run_command("experiment", "launch", experiment, "--yes")
     with drain_process() as worker:
-        assert worker.wait(timeout=120) == 0
+        assert worker.wait(timeout=300) == 0
     assert find_differences() == []
 
 

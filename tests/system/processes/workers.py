@@ -60,7 +60,7 @@ def count_busy_workers():
     return Trial.objects.exclude(worker=None).values("worker").distinct().count()
 
 
-def wait_until(is_true, seconds=120.0):
+def wait_until(is_true, seconds=180.0):
     deadline = time.monotonic() + seconds
     while not is_true():
         assert time.monotonic() < deadline, "waited in vain"

@@ -20,7 +20,7 @@ from tests.prepared_database import build_environment, copy_folder
 from tests.system.postgres.conftest import ROOT, open_folder, query
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 90) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -109,7 +109,7 @@ class Site:
         done = f"SELECT count(*) FROM django_q_task WHERE id = '{task}' AND success"
         return query(Embedded(self.place / "data" / "postgres"), done) == 1
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 60) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 180) -> int:
         self.process.send_signal(number)
         return self.process.wait(seconds)
 

@@ -45,7 +45,7 @@ def test_a_command_that_needs_the_current_tables_rejects_it_with_a_remedy(place,
         cwd=place,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert process.returncode == 2, process.stderr
     assert "before the migrations were restarted" in process.stderr

@@ -31,7 +31,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 def test_the_demo_runs_all_trials_once_and_shows_the_published_numbers(place: Path) -> None:
     process = start_demo(place, "--no-serve", OPENAI_API_KEY="sk-of-someone")
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate(timeout=900)
     assert process.returncode == 0, output
     assert "640 done, 0 failed" in output
     assert "512 done, 0 failed" in output, "two judges of 256 answers"
@@ -79,7 +79,7 @@ def serve_and_stop(place: Path) -> str:
         assert "models | listening on http://127.0.0.1:" in output
         assert can_log_in(port, re.search(r"password +(\S+)", output)[1])
         process.send_signal(signal.SIGINT)
-        assert process.wait(90) == 0, process.stdout.read()
+        assert process.wait(180) == 0, process.stdout.read()
     finally:
         process.kill()
         process.communicate()
