@@ -1,9 +1,13 @@
 """The call observer: a site's own function that receives every call and cannot delay or break it."""
 
 import logging
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
+from django.conf import settings
 from django.test import override_settings
 
 from evalsite.lib.ops.checks import check_observer
@@ -69,6 +73,41 @@ def test_a_slow_observer_delays_no_call(caplog):
     assert "calls were dropped" in caplog.text
     goes_on.set()
     observer_queue.wait()
+
+
+SLOW_OBSERVER = """
+import time
+
+def remember(request, outcome):
+    time.sleep(0.05)
+    with open("observed", "a") as file:
+        file.write(f"{request} ")
+"""
+OBSERVE = """
+from multiprocessing import get_context
+from runs_app.llm.call_observer import get_observer_queue
+
+def observe():
+    for number in range(4):
+        get_observer_queue("slow_observer.remember").put(number, None)
+
+if __name__ == "__main__":
+    {start}
+"""
+IN_CHILD = "child = get_context('fork').Process(target=observe); child.start(); child.join()"
+
+
+@pytest.mark.parametrize("start", ["observe()", IN_CHILD], ids=["worker", "worker of the task queue"])
+def test_a_process_that_ends_lets_the_observer_see_its_last_calls(tmp_path, start):
+    (tmp_path / "slow_observer.py").write_text(SLOW_OBSERVER)
+    (tmp_path / "observe.py").write_text(OBSERVE.format(start=start))
+    subprocess.run(
+        [sys.executable, "observe.py"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{settings.BASE_DIR}", "PATH": os.defpath},
+        check=True,
+    )
+    assert (tmp_path / "observed").read_text() == "0 1 2 3 "
 
 
 @pytest.mark.parametrize("name", ["nowhere.at_all", f"{__name__}.OBSERVED_CALLS", "plain"])

@@ -73,7 +73,7 @@ def serve_and_stop(place: Path) -> str:
     try:
         for line in process.stdout:
             output += line
-            if line.startswith("└"):
+            if "\n└" in output and "models | listening" in output:  # The models may start after the site.
                 break
         assert f"http://127.0.0.1:{port}/" in output
         assert "models | listening on http://127.0.0.1:" in output
