@@ -129,8 +129,10 @@ def test_the_reader_ends_if_its_caller_raises(write_file, monkeypatch):
     processes = []
     original = subprocess.Popen
 
-    def record_process(*args, **kwargs):
+    def start_and_stop(*args, **kwargs):
+        """Start the reader, and stop it, so that it cannot end before its caller raises."""
         processes.append(original(*args, **kwargs))
+        os.kill(processes[-1].pid, signal.SIGSTOP)
         return processes[-1]
 
     class Discarded(Exception):
@@ -139,7 +141,7 @@ def test_the_reader_ends_if_its_caller_raises(write_file, monkeypatch):
     def watch(rows):
         raise Discarded
 
-    monkeypatch.setattr(subprocess, "Popen", record_process)
+    monkeypatch.setattr(subprocess, "Popen", start_and_stop)
     monkeypatch.setattr(limited_reader, "LOOK_S", 0.01)
     with pytest.raises(Discarded):
         read_upload({"items": write_file("id,question\na,One?\n")}, {}, watch=watch)
