@@ -45,6 +45,8 @@ def pytest_configure(config):
     In a data folder of the tests' own, it need not survive a crash of the machine, and so never waits for the disk.
     """
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    # A test may compute within its transaction for longer than the site allows a session to be idle in one.
+    settings.DATABASES["default"]["OPTIONS"]["options"] += " -c idle_in_transaction_session_timeout=0"
     if os.environ.get("DATABASE_URL"):
         return
     from evalsite.lib.ops import postgres

