@@ -12,7 +12,7 @@ from runs_app.annotations import annotate
 from runs_app.models import Annotation
 from tests import factories
 from tests.system.browser.conftest import create_session
-from tests.system.browser.page_checks import LAPTOP
+from tests.system.browser.page_checks import LAPTOP, press_and_wait
 
 
 @pytest.fixture
@@ -146,10 +146,11 @@ def test_the_trial_list_is_sorted_and_filtered_by_its_controls(
     page.set_viewport_size(LAPTOP)
     page.get_by_role("link", name=re.compile("Status.*Done.*Remove")).click()
     expect(page).not_to_have_url(re.compile(r"status="))
+    page.wait_for_load_state("load")  # A key has no effect before the script is loaded.
     first = page.locator("[data-rows] tbody tr a").first
     page.keyboard.press("j")
     expect(first).to_be_focused()
-    page.keyboard.press("Enter")
+    press_and_wait(page, "Enter")
     expect(page).to_have_url(re.compile(r"/trials/\d+/\?.*sort=latency"))
     page.keyboard.press("j")
     page.keyboard.press("]")

@@ -7,6 +7,7 @@ from django.urls import reverse
 from playwright.sync_api import expect
 
 from tests import factories
+from tests.system.browser.page_checks import press_and_wait
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def test_keys_move_through_the_list_and_through_one_item(trials, owner, visitor)
     page = visitor(owner)
     page.goto(reverse("trial_detail", args=[trials[0].pk]) + "?status=done")
     for key, trial in (("j", trials[1]), ("ArrowRight", trials[2]), ("k", trials[1]), ("ArrowLeft", trials[0])):
-        page.keyboard.press(key)
+        press_and_wait(page, key)
         expect_trial(page, trial)
     trials_of_item = [trial for trial in trials if trial.item_id == trials[0].item_id]
     for key, trial in (
@@ -37,7 +38,7 @@ def test_keys_move_through_the_list_and_through_one_item(trials, owner, visitor)
         ("[", trials_of_item[1]),
         ("[", trials_of_item[0]),
     ):
-        page.keyboard.press(key)
+        press_and_wait(page, key)
         expect_trial(page, trial)
     page.keyboard.press("k")
     page.keyboard.press("[")
