@@ -123,7 +123,7 @@ def test_the_snapshot_of_a_killed_worker_can_be_requested_again(owner, queued):
         assert "no second one was requested" in post(owner)
     finally:
         worker.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not job.find_stop() and time.monotonic() < deadline:  # The database ends the session after the connection.
         time.sleep(0.05)
     assert "was not created:</strong> the worker that created it stopped" in read(owner)
