@@ -1,6 +1,9 @@
 """Small files for uploads."""
 
 import io
+import os
+import signal
+import subprocess
 import tempfile
 import zipfile
 from pathlib import Path
@@ -33,6 +36,22 @@ def build_archive(members: dict[str, bytes | str], name: str = "items.zip") -> i
 
 def list_messages(remarks) -> list[str]:
     return [str(remark) for remark in remarks]
+
+
+def stop_processes(monkeypatch):
+    """Stop each process that is started from now on at its start, as a machine does that gives it no processor.
+
+    Return a list of these processes.
+    """
+    processes, start = [], subprocess.Popen
+
+    def start_and_stop(*args, **kwargs):
+        processes.append(start(*args, **kwargs))
+        os.kill(processes[-1].pid, signal.SIGSTOP)
+        return processes[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start_and_stop)
+    return processes
 
 
 def run_in_this_process(arguments):

@@ -12,6 +12,7 @@ from datasets_app.importing import LIMITS, limited_reader
 from datasets_app.models import Dataset
 from evalsite.lib.text.number_format import format_count
 from runs_app.taskqueue.task_payloads import FUNCTIONS
+from tests.factories.files import stop_processes
 from tests.integration.dataset_pages.test_uploading import build_choices, post_and_work, send
 
 
@@ -155,7 +156,9 @@ def test_a_parser_that_exceeds_its_limit_is_reported_and_the_upload_is_kept(memb
     original = LIMITS
     monkeypatch.setattr(limited_reader.read_table_columns, "__defaults__", (replace(original, preview_seconds=0), None))
     address = send(member, slug="kept", title="Kept").url
-    run_queued_tasks(queued_tasks)
+    with monkeypatch.context() as patch:
+        stop_processes(patch)
+        run_queued_tasks(queued_tasks)
     text = read_page(member, address)
     assert "items.csv cannot be read:" in text
     assert "reading items.csv takes longer than 0 s; split it" in text

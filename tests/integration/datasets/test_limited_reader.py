@@ -15,7 +15,7 @@ from datasets_app.importing.limited_reader import FileToRead, read_norm_table, r
 from datasets_app.importing.limits import MIB
 from datasets_app.importing.reader_output import ITEMS, load_readings
 from datasets_app.importing.records import FileError, ScratchFolder
-from tests.factories.files import BLUE, RED, build_archive, build_picture, list_messages
+from tests.factories.files import BLUE, RED, build_archive, build_picture, list_messages, stop_processes
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 
@@ -83,8 +83,9 @@ def test_a_file_that_needs_more_memory_than_the_limit_is_refused_by_name(write_f
         read_table_columns(file, limits)
 
 
-def test_a_file_that_takes_longer_than_the_limit_is_refused_by_name(write_file):
-    file = write_file("id,question\n" + "".join(f"{n},Question {n}?\n" for n in range(90_000)))
+def test_a_file_that_takes_longer_than_the_limit_is_refused_by_name(write_file, monkeypatch):
+    stop_processes(monkeypatch)
+    file = write_file("id,question\na,One?\n")
     reading, _ = read_upload({"items": file}, {}, replace(LIMITS, reader_seconds=0))
     assert list_messages(reading.errors) == ["file: reading items.csv takes longer than 0 s; split it"]
 
@@ -126,22 +127,13 @@ def test_an_abort_at_the_shutdown_of_the_reader_loses_no_result(write_file, tmp_
 
 
 def test_the_reader_ends_if_its_caller_raises(write_file, monkeypatch):
-    processes = []
-    original = subprocess.Popen
-
-    def start_and_stop(*args, **kwargs):
-        """Start the reader, and stop it, so that it cannot end before its caller raises."""
-        processes.append(original(*args, **kwargs))
-        os.kill(processes[-1].pid, signal.SIGSTOP)
-        return processes[-1]
-
     class Discarded(Exception):
         pass
 
     def watch(rows):
         raise Discarded
 
-    monkeypatch.setattr(subprocess, "Popen", start_and_stop)
+    processes = stop_processes(monkeypatch)
     monkeypatch.setattr(limited_reader, "LOOK_S", 0.01)
     with pytest.raises(Discarded):
         read_upload({"items": write_file("id,question\na,One?\n")}, {}, watch=watch)
