@@ -81,6 +81,8 @@ class GradeCondition(models.Model):
             return f"panel {self.panel.name}"
         if self.grader:
             return f"{self.grader.name} ({self.rubric})" if self.rubric else self.grader.name
+        if "imported" in self.parameters:
+            return f"{self.scorer} (imported)"  # Its other parameters are facts of the source, some long.
         settings = ", ".join(f"{name} {value}" for name, value in sorted(self.parameters.items()))
         return f"{self.scorer} ({settings})" if settings else self.scorer or str(self)
 

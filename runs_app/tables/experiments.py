@@ -63,7 +63,7 @@ class ExperimentTable(tables.Table):
         if headline is None:
             return number_format.MISSING
         return format_html(
-            '<span class="board-score"><a href="{}">{}</a> <small class="muted">{}</small></span>',
+            '<span class="board-score"><a href="{}">{}</a> <small class="muted measure-name">{}</small></span>',
             reverse("experiment_results", args=[record.slug]),
             headline.text,
             headline.measure,

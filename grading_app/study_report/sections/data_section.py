@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db.models import Avg, Count
 
 from datasets_app.models import Dataset, Norm
@@ -44,7 +47,6 @@ def _write_items(dataset: Dataset) -> Block | None:
 
 
 def _write_facts(dataset: Dataset) -> Block:
-    recipe = ", ".join(f"{name} {value}" for name, value in dataset.recipe.items() if isinstance(value, str | int))
     facts = {
         "Name": str(dataset),
         "Title": dataset.title,
@@ -53,12 +55,19 @@ def _write_facts(dataset: Dataset) -> Block:
         "Imported file": dataset.source_name,
         "SHA-256 of the file": dataset.source_sha256,
         "SHA-256 of the active items": dataset.content_hash or "none before the approval",
-        "Sampled": recipe,
+        "Recipe": _format_recipe(dataset.recipe),
         "Approved": format_day(dataset.approved_at),
     }
     rows = [{"fact": name, "value": value} for name, value in facts.items() if value]
     columns = [ResultColumn("fact", "Fact"), ResultColumn("value", "Value")]
     return make_table_block(ResultTable("dataset", "Dataset", columns, rows), rows=dataset.get_absolute_url())
+
+
+def _format_recipe(recipe: Mapping[str, Any]) -> str:
+    """Return the facts of sampling or generation as text: "seed 42, strategy parametric, stopping rules yes"."""
+    words = {True: "yes", False: "no"}
+    facts = {name.replace("_", " "): value for name, value in recipe.items() if isinstance(value, str | int)}
+    return ", ".join(f"{name} {words[value] if isinstance(value, bool) else value}" for name, value in facts.items())
 
 
 def _write_categories(dataset: Dataset) -> Block | None:

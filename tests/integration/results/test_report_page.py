@@ -83,6 +83,13 @@ def test_every_section_is_written_from_rows(study):
     assert {"norms", "analysis-differences-valence"} <= {one.name for one in document.list_blocks(FigureBlock)}
 
 
+def test_the_recipe_of_the_dataset_is_stated_in_words(plain_pictures):
+    dataset = factories.make_dataset(recipe={"strategy": "parametric", "seed": 42, "stopping_rules": True})
+    document = build_document(factories.make_experiment(dataset=dataset))
+    facts = {row["fact"]: row["value"] for row in get_table(document, "dataset").rows}
+    assert facts["Recipe"] == "seed 42, strategy parametric, stopping rules yes"
+
+
 def test_each_statistic_of_the_report_has_its_reference(study, plain_pictures):
     (section,) = [one for one in build_document(study).sections if one.name == "references"]
     references = ["".join(span.text for span in item) for block in section.blocks for item in block.items]

@@ -127,6 +127,7 @@ def test_scorers_keep_the_grader_and_the_rubric(folder):
     import_study(folder)
     judge = GradeCondition.objects.get(scorer="mock-judge_builtin-standard")
     assert judge.parameters["imported"] == "itemeval"
+    assert judge.label == "mock-judge_builtin-standard (imported)"
     assert (judge.parameters["grader_model"], judge.parameters["rubric_name"]) == ("mockllm/judge", "builtin:standard")
 
 
