@@ -54,10 +54,21 @@ def verify(path: Path) -> Verdict:
     try:
         with zipfile.ZipFile(path) as archive:
             return _Check(archive).run()
-    except FileNotFoundError:
-        raise SnapshotFileError(f"there is no file {path}") from None
     except (TypeError, *BROKEN) as error:
-        raise SnapshotFileError(f"{path.name} is not a complete snapshot: {error}") from None
+        raise SnapshotFileError(describe_damage(path, error)) from None
+
+
+def describe_damage(path: Path, error: Exception) -> str:
+    """Return why a file cannot be read as a snapshot, and what to do."""
+    if isinstance(error, FileNotFoundError):
+        return f"there is no file {path}"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if SUMS not in archive.namelist():
+                return f"{path.name} is a zip, but no snapshot or bundle of Evalsite: it has no {SUMS}"
+    except BROKEN:
+        pass
+    return f"{path.name} is not a complete snapshot: {error}. Download or copy it again"
 
 
 def content_digest(sums: dict[str, str]) -> str:

@@ -45,6 +45,7 @@ from grading_app.export.snapshot_check import (
     STUDY,
     SnapshotFileError,
     Verdict,
+    describe_damage,
     verify,
 )
 from grading_app.export.snapshot_check import TABLES as TABLE_PARTS
@@ -123,7 +124,7 @@ def _check_size(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             parts = archive.infolist()
     except BROKEN as error:
-        raise SnapshotFileError(f"{path.name} is not a complete snapshot: {error}") from None
+        raise SnapshotFileError(describe_damage(path, error)) from None
     part_sizes = [part.file_size for part in parts if not part.filename.startswith((ROWS, TABLE_PARTS))]
     is_large = sum(part.file_size for part in parts) > MAX_BYTES or max(part_sizes, default=0) > MAX_PART
     if is_large or len(parts) > MAX_PARTS:

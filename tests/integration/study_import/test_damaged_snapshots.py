@@ -98,6 +98,19 @@ def test_a_newer_schema_asks_for_an_update_despite_a_different_card_format(owner
     assert f"schema.json: schema {SCHEMA + 1} is newer than this site's {SCHEMA}; update this site" in output.getvalue()
 
 
+def test_the_error_of_an_unreadable_file_says_what_to_do(owner, tmp_path):
+    with pytest.raises(SnapshotFileError, match=r"^there is no file .*lost\.zip$"):
+        import_snapshot(tmp_path / "lost.zip", owner)
+    path = tmp_path / "photos.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("photo.txt", b"")
+    with pytest.raises(SnapshotFileError, match=r"^photos\.zip is a zip, but no snapshot or bundle of Evalsite"):
+        import_snapshot(path, owner)
+    path.write_bytes(RECORDED.read_bytes()[:5000])
+    with pytest.raises(SnapshotFileError, match=r"^photos\.zip is not a complete snapshot: .*copy it again$"):
+        import_snapshot(path, owner)
+
+
 def test_a_zip_that_is_not_a_snapshot_is_refused(owner, tmp_path):
     path = tmp_path / "other.zip"
     with zipfile.ZipFile(path, "w") as archive:
