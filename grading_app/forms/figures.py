@@ -55,10 +55,15 @@ class FigureForm(forms.Form):
         for name, example in examples.items():
             self.fields[name].widget.attrs["placeholder"] = f"{example:g}" if not isinstance(example, str) else example
 
-    def offer_figures(self, figures: Sequence[PaperFigure]) -> None:
-        """Let the reader choose one of these figures, so that a title and labels belong to it alone."""
+    def offer_figures(self, figures: Sequence[PaperFigure], *, are_all: bool) -> None:
+        """Let the reader choose one of these figures, so that a title and labels belong to it alone.
+
+        are_all: False while a worker computes more figures; then the chosen one may be among them.
+        """
         widget: Any = self.fields["only"].widget
         widget.choices = [("", "All figures"), *((one.name, one.title) for one in figures)]
+        if are_all and self.is_valid() and self.cleaned_data["only"] not in {"", *(one.name for one in figures)}:
+            self.add_error("only", "There is no such figure of this measure. Choose another one.")
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data

@@ -37,8 +37,8 @@ def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
     source = FigureSource(experiment, request.GET, wave)
     form = FigureForm(request.GET, source)
     listed = list_figures(source) if form.is_valid() else []
-    form.offer_figures(listed)
-    figures = [one for one in listed if form.cleaned_data.get("only") in ("", one.name)]
+    form.offer_figures(listed, are_all=not source.is_waiting)
+    figures = [one for one in listed if form.is_valid() and form.cleaned_data["only"] in ("", one.name)]
     context = {
         "experiment": experiment,
         "state": load_experiment_state(experiment),

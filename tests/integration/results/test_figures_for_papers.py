@@ -14,6 +14,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from evalsite.lib import permissions
+from grading_app.models import CachedAggregate
 from grading_app.paper_figures.calibration_figure import load_calibrations
 from grading_app.paper_figures.figure_registry import list_figures
 from grading_app.paper_figures.figure_set import iterate_figures, render_figures_pdf
@@ -23,6 +24,7 @@ from grading_app.paper_figures.print_style import PALETTES, PrintStyle
 from grading_app.paper_figures.rating_figures import fit_quadratic, list_rating_figures
 from grading_app.paper_figures.reliability_figure import list_reliability_figures
 from grading_app.reports import plot_style
+from grading_app.tasks import compute_aggregates
 from runs_app.models import Trial
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings
@@ -338,6 +340,15 @@ def second_wave(study):
     for run in factories.make_runs(study, wave=1, status="done"):
         factories.plan_trials(run, answer=lambda item, dim, at: {"answer": "7", "rating": 7})
     return study.waves.get(number=1)
+
+
+def test_an_unknown_figure_in_the_url_is_an_error_of_its_field(owner):
+    address = reverse("experiment_figures", args=["study"])
+    assert owner.get(address, {"only": "nothing"}).context["form"].is_valid(), "a worker may add the figure"
+    compute_aggregates(list(CachedAggregate.objects.values_list("pk", flat=True)))
+    page = owner.get(address, {"only": "nothing"})
+    assert page.context["form"].errors == {"only": ["There is no such figure of this measure. Choose another one."]}
+    assert page.context["figures"] == []
 
 
 def test_figures_and_summary_follow_the_wave_in_the_url(owner, study, second_wave, tmp_path):
