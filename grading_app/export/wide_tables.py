@@ -25,6 +25,7 @@ from runs_app.models import Experiment, Trial
 Options = Mapping[str, str]
 PARTICIPANT_ITEMS = 20
 PARTICIPANT_SEED = 42
+LARGEST_SEED = 10**18 - 1
 MAX_ITEMS = 100_000
 MAX_COLUMNS = 1_500  # PostgreSQL allows 1,664 expressions in a SELECT list.
 NO_PARTICIPANTS = (
@@ -39,7 +40,11 @@ EPOCH = "cell.epoch_offset + t.sample_idx + 1"
 
 
 class WideTableError(ValueError):
-    """A table that this experiment cannot have, or an invalid option. The message says which."""
+    """A table that this experiment cannot have, or an invalid option. The message says which; `reason` says why."""
+
+    @property
+    def reason(self) -> str:
+        return str(self).partition(": ")[2]
 
 
 def build_answers(experiment: Experiment, options: Options) -> ExportTable:
@@ -88,7 +93,7 @@ def build_participants(experiment: Experiment, options: Options) -> ExportTable:
     items = choose_items(experiment, options)
     pairs = [(item, dimension) for item in items for dimension in dimensions]
     if len(pairs) > MAX_COLUMNS:
-        raise WideTableError(f"participants: at most {MAX_COLUMNS // len(dimensions)} items fit; lower n_items")
+        raise WideTableError(f"participants: at most {MAX_COLUMNS // len(dimensions)} items fit; choose fewer")
     names = make_unique_names([f"{item.key}_{dimensions[dimension]}" for item, dimension in pairs])
     ratings = [
         Column(name, "integer", f"max(t.rating) FILTER (WHERE t.item_id = {item.pk} AND t.dimension_id = {dimension})")
@@ -153,7 +158,7 @@ def choose_items(experiment: Experiment, options: Options) -> list[Item]:
     pool = Item.objects.filter(Exists(trials), dataset=experiment.dataset_id, excluded=False).order_by("position", "pk")
     categories = dict(pool.values_list("key", "category"))
     n = min(_read_number("n_items", options, PARTICIPANT_ITEMS, 1, MAX_ITEMS), len(categories))
-    seed = _read_number("seed", options, PARTICIPANT_SEED, 0, 2**63)
+    seed = _read_number("seed", options, PARTICIPANT_SEED, 0, LARGEST_SEED)
     try:
         keys = set(sample(categories.items(), "stratified", n, seed)) if categories else set()
     except SamplingError as error:
@@ -164,7 +169,7 @@ def choose_items(experiment: Experiment, options: Options) -> list[Item]:
 def _read_number(name: str, options: Options, default: int, low: int, high: int) -> int:
     text = options.get(name, "") or str(default)
     if not (text.isascii() and text.isdecimal() and len(text) < 19 and low <= int(text) <= high):
-        raise WideTableError(f"{name}: enter a whole number from {low:,}, not {text!r}")
+        raise WideTableError(f"{name}: enter a whole number from {low:,} to {high:,}, not {text[:40]!r}")
     return int(text)
 
 

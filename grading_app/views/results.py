@@ -16,8 +16,8 @@ from evalsite.lib.text.hashing import content_hash
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.file_formats import RECORDS, ExportError, export_chunks
 from grading_app.export.parquet_process import parquet_from_process
-from grading_app.export.wide_tables import NO_PARTICIPANTS, PARTICIPANT_ITEMS, PARTICIPANT_SEED
-from grading_app.forms.reports import SnapshotForm
+from grading_app.export.wide_tables import NO_PARTICIPANTS
+from grading_app.forms.reports import ParticipantsForm, SnapshotForm
 from grading_app.forms.rules import RuleForm
 from grading_app.models import BlindReading, Rubric, Snapshot, SnapshotJob, SupersededVerdict
 from grading_app.reports.figures import FIGURES
@@ -78,7 +78,7 @@ def render_results(
         **blind,
         "results_cached": cached,
         "exports": _list_exports(experiment, wave),
-        "participants": _make_participants_context(experiment) if experiment.dimensions.exists() else None,
+        "participants": _make_participants_context(request, experiment) if experiment.dimensions.exists() else None,
         "rule_form": rules,
         **_get_snapshot_context(experiment, snapshot_form, may_create=rules is not None),
     }
@@ -145,8 +145,15 @@ def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
 def experiment_export(
     request: HttpRequest, slug: str, table: str, file_format: str
 ) -> HttpResponse | StreamingHttpResponse:
-    """Stream a table of the experiment. The address may hold the filters of the trial list."""
+    """Stream a table of the experiment. The address may hold the filters of the trial list.
+
+    A browser with wrong options of participant-style data is sent back to their form, a program gets the error.
+    """
     experiment = visible_experiment(request, slug)
+    if table == "participants" and request.get_preferred_type(["text/plain", "text/html"]) == "text/html":
+        form = ParticipantsForm(request.GET, experiment)
+        if form.is_bound and not form.is_valid():
+            return redirect(reverse("experiment_results", args=[slug], query=request.GET, fragment="participants"))
     filters = {name: str(value) for name, value in request.GET.items() if value and name not in NOT_FILTERS}
     try:
         if file_format == "parquet":
@@ -165,13 +172,12 @@ def _get_figure_state(fingerprint: str, reading: BlindReading | None) -> str:
     return content_hash([fingerprint, reading.pk]) if reading else fingerprint
 
 
-def _make_participants_context(experiment: Experiment) -> dict[str, Any]:
+def _make_participants_context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
     """Return the texts and addresses of the form for participant-style data."""
     formats = {"csv": "CSV", "jsonl": "JSON lines", "parquet": "Parquet"}
     return {
         "note": NO_PARTICIPANTS,
-        "n_items": PARTICIPANT_ITEMS,
-        "seed": PARTICIPANT_SEED,
+        "form": ParticipantsForm(request.GET, experiment),
         "formats": [
             {"label": label, "address": reverse("experiment_export", args=[experiment.slug, "participants", form])}
             for form, label in formats.items()

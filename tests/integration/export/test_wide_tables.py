@@ -206,3 +206,33 @@ def test_the_page_of_results_offers_the_files_with_the_warning(rated, client):
     assert answer.getvalue().decode().count("_valence") == 3
     response = client.get(address, {"n_items": "many"})
     assert (response.status_code, b"n_items" in response.content) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"n_items": "many", "seed": "7"}, "Enter a whole number."),
+        ({"n_items": "0", "seed": "7"}, "Ensure this value is greater than or equal to 1."),
+        ({"n_items": "2", "seed": "7"}, "one of each of 3 categories"),
+        ({"n_items": "4", "seed": "-1"}, "Ensure this value is greater than or equal to 0."),
+        ({"n_items": "4", "seed": ""}, "This field is required."),
+    ],
+)
+def test_a_browser_with_wrong_options_gets_the_form_with_its_entries(rated, client, entries, message):
+    client.force_login(rated.owner)
+    address = reverse("experiment_export", args=["pilot", "participants", "csv"])
+    page = client.get(address, entries, follow=True, headers={"accept": "text/html,*/*;q=0.8"})
+    assert page.redirect_chain[0][0].endswith("#participants")
+    form = page.context["participants"]["form"]
+    assert message in " ".join(error for errors in form.errors.values() for error in errors)
+    assert message in page_text(page)
+    for name, value in entries.items():
+        assert form[name].value() == value
+
+
+def test_a_browser_with_valid_options_gets_the_file(rated, client):
+    client.force_login(rated.owner)
+    address = reverse("experiment_export", args=["pilot", "participants", "csv"])
+    for options in ({}, {"n_items": "3", "seed": "1"}):
+        answer = client.get(address, options, headers={"accept": "text/html,*/*;q=0.8"})
+        assert answer.getvalue().decode().count("_valence") in (3, 12)

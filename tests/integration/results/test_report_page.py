@@ -258,6 +258,15 @@ def test_the_author_can_omit_sections_and_add_text(owner, study, plain_pictures)
     assert study.history.filter(aspect="report").count() == 1, "nothing changed"
 
 
+def test_a_text_that_is_too_long_is_refused_and_kept(owner):
+    address = reverse("report_edit", args=["study"])
+    assert "maxlength" not in owner.get(address).content.decode(), "browsers cut a longer text without a word"
+    page = owner.post(address, {"text_data": "x" * 20_001})
+    assert "at most 20000 characters (it has 20001)" in page_text(page)
+    assert "x" * 20_001 in page.content.decode()
+    assert not ReportChoices.objects.exists()
+
+
 def test_only_editors_can_change_the_report(client, study):
     study.share("group", by=study.owner)
     client.force_login(factories.make_user("reader", permissions.RESEARCHER))
