@@ -152,6 +152,8 @@ def _take_study(study: Study, job: UploadJob, user: User) -> StudyReport:
     optional_counts = {"Scores": report.gradings, "Trials that are here already": report.skipped}
     counts |= {name: number for name, number in optional_counts.items() if number}
     notes = list(report.notes)
+    if report.skipped and not report.trials:
+        notes.insert(0, "All trials of these files are here already: the import adds no trial.")
     if dataset is not None:
         notes.append(f"Texts, categories and norms are those of {dataset}; those in the files are not taken.")
     return StudyReport(

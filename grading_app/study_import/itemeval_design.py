@@ -78,11 +78,15 @@ def build_settings(content: StudySection) -> dict[str, Any]:
 def list_results_notes(config: StudyConfig, conditions: Sequence[StudyCondition]) -> Iterator[str]:
     """Yield what an imported experiment has from the design, and what it has not. conditions: those without results."""
     facets = config.content.facets
-    models, prompts, samplers = (len(axis) for axis in (config.content.solvers.models, facets.prompt, facets.settings))
-    yield (
-        f"{config.file.name}: the experiment has its design: {models} models, {prompts} prompts, {samplers} samplers, "
-        f"{facets.replications} repetitions{''.join(f', scorer {name}' for name in list_scorers(config.content))}."
-    )
+    sizes = {
+        "model": len(config.content.solvers.models),
+        "prompt": len(facets.prompt),
+        "sampler": len(facets.settings),
+        "repetition": facets.replications,
+    }
+    parts = [f"{size} {name}{'' if size == 1 else 's'}" for name, size in sizes.items()]
+    parts += [f"scorer {name}" for name in list_scorers(config.content)]
+    yield f"{config.file.name}: the experiment has its design: {', '.join(parts)}."
     if conditions:
         names = "; ".join(condition.key for condition in conditions)
         yield f"{len(conditions)} conditions of the design have no solutions yet: {names[:300]}."

@@ -154,7 +154,9 @@ def test_importing_the_same_files_again_adds_nothing(member):
         member.post(address, {"import": "1"})
     assert Trial.objects.count() == 2
     address = send(member, build_trials_file(), slug="pilot").url
-    assert "<dt>Trials that are here already</dt><dd>2</dd>" in page_text(member.get(address))
+    report = page_text(member.get(address))
+    assert "<dt>Trials that are here already</dt><dd>2</dd>" in report
+    assert "All trials of these files are here already: the import adds no trial." in report
 
 
 def test_every_format_of_the_registry_is_offered(member):
