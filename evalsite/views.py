@@ -17,7 +17,7 @@ from evalsite.lib.permissions import is_member, is_operator, is_reader
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app.models import Experiment, LanguageModel, Run
 from runs_app.monitoring.health import measure_worker_health
-from runs_app.monitoring.progress import annotate_totals, find_experiment_state, read_totals
+from runs_app.monitoring.progress import Totals, annotate_totals, find_experiment_state, read_totals
 
 MAX_RECENT = 8
 
@@ -73,10 +73,16 @@ def _redirect_non_member(request: HttpRequest) -> HttpResponse:
 
 def _list_with_progress(experiments: Any) -> list[dict[str, Any]]:
     rows = annotate_totals(experiments.select_related("dataset", "owner"))[:MAX_RECENT]
-    return [
-        {"experiment": row, "totals": read_totals(row), "state": find_experiment_state(row, read_totals(row))}
-        for row in rows
-    ]
+    return [_summarise(row, read_totals(row)) for row in rows]
+
+
+def _summarise(experiment: Any, totals: Totals) -> dict[str, Any]:
+    return {
+        "experiment": experiment,
+        "totals": totals,
+        "state": find_experiment_state(experiment, totals),
+        "cost": totals.find_known_cost(experiment.spent_usd),
+    }
 
 
 def _list_setup_steps(user: Any) -> list[dict[str, Any]]:

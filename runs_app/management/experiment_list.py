@@ -12,13 +12,15 @@ from runs_app.monitoring.progress import annotate_totals, find_experiment_state,
 
 def print_experiments(command: OutputCommand, as_json: bool) -> None:
     experiments = annotate_totals(Experiment.objects.select_related("owner", "dataset"))
-    rows = [_build_row(experiment) for experiment in experiments]
     if as_json:
-        command.write_json(rows)
+        command.write_json([_build_row(experiment) for experiment in experiments])
         return
-    for row in rows:
-        trials = f"{format_count(row['done'])}/{format_count(row['trials'])}"
-        command.write(f"{row['experiment']:<32} {row['state']:<10} {trials:>16}  {format_money(row['spent_usd']):>10}")
+    for experiment in experiments:
+        totals = read_totals(experiment)
+        state = find_experiment_state(experiment, totals)
+        trials = f"{format_count(totals.done)}/{format_count(totals.trials)}"
+        cost = format_money(totals.find_known_cost(experiment.spent_usd))
+        command.write(f"{experiment.slug:<32} {state:<10} {trials:>16}  {cost:>10}")
 
 
 def _build_row(experiment: Experiment) -> dict[str, Any]:

@@ -37,19 +37,20 @@ STATE_PRIORITY = (
 
 @dataclass(frozen=True)
 class Totals:
-    """The number of trials of some runs by status, and the runs' states."""
+    """The number of trials of some runs by status, of attempts whose cost is unknown, and the runs' states."""
 
     pending: int = 0
     running: int = 0
     done: int = 0
     failed: int = 0
     cancelled: int = 0
+    unpriced: int = 0
     states: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, runs: Iterable[Run]) -> Self:
         runs = list(runs)
-        counts = {name: sum(getattr(run, f"n_{name}") for run in runs) for name in STATUSES}
+        counts = {name: sum(getattr(run, f"n_{name}") for run in runs) for name in (*STATUSES, "unpriced")}
         return cls(**counts, states=frozenset(run.status for run in runs))
 
     @property
@@ -68,6 +69,10 @@ class Totals:
     def is_under_way(self) -> bool:
         return bool(self.states & Run.UNDER_WAY)
 
+    def find_known_cost(self, spent_usd: Decimal) -> Decimal | None:
+        """Return the cost, or None if no attempt has a known one, as in some imported studies."""
+        return None if self.unpriced and not spent_usd else spent_usd
+
     @property
     def state(self) -> str:
         """Return one state for all the runs; empty without runs."""
@@ -77,7 +82,8 @@ class Totals:
 def annotate_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
     """Annotate `totals` (a mapping for `read_totals`) and `n_conditions`, in the same query."""
     runs = Run.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
-    totals = JSONObject(**{name: Sum(f"n_{name}") for name in STATUSES}, states=ArrayAgg("status", distinct=True))
+    counts = {name: Sum(f"n_{name}") for name in (*STATUSES, "unpriced")}
+    totals = JSONObject(**counts, states=ArrayAgg("status", distinct=True))
     conditions = Condition.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
     return experiments.annotate(
         totals=Subquery(runs.annotate(totals=totals).values("totals"), output_field=JSONField()),

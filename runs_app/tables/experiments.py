@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import django_tables2 as tables
@@ -14,7 +15,7 @@ from django.utils.text import capfirst
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from runs_app.models import Experiment, Manifest, Run
-from runs_app.monitoring.progress import WaveTotals, find_experiment_state, read_totals
+from runs_app.monitoring.progress import Totals, WaveTotals, find_experiment_state, read_totals
 from runs_app.planning.points import PointForecast
 from runs_app.tables.columns import NUMBER, TIGHT, CountColumn, MoneyColumn, TimeColumn
 
@@ -83,7 +84,8 @@ class ExperimentTable(tables.Table):
 
     def render_spent_usd(self, record: Any) -> SafeString:
         limit = f"of {number_format.format_money(record.max_usd)}" if record.max_usd is not None else "no budget"
-        return format_html('{} <span class="muted">{}</span>', tags.money(record.spent_usd), limit)
+        cost = read_totals(record).find_known_cost(record.spent_usd)
+        return format_html('{} <span class="muted">{}</span>', tags.money(cost), limit)
 
 
 class RunTable(tables.Table):
@@ -107,6 +109,9 @@ class RunTable(tables.Table):
 
     def render_status(self, record: Run) -> SafeString:
         return tags.status_badge(record.status, title=record.current_stop_reason, label=record.get_status_display())
+
+    def render_spent_usd(self, record: Run) -> SafeString:
+        return tags.money(Totals.of([record]).find_known_cost(record.spent_usd))
 
     def render_progress(self, record: Run) -> SafeString:
         return tags.progress(
@@ -137,6 +142,9 @@ class WaveTable(tables.Table):
     def render_done(self, value: int, record: WaveTotals) -> SafeString:
         trials = number_format.format_count(record.totals.trials)
         return format_html('{} <span class="muted">of {}</span>', number_format.format_count(value), trials)
+
+    def render_spent_usd(self, value: Decimal, record: WaveTotals) -> SafeString:
+        return tags.money(record.totals.find_known_cost(value))
 
 
 class PointForecastTable(tables.Table):

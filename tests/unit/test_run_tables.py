@@ -27,6 +27,12 @@ def test_a_wave_shows_its_trials_and_cost():
     assert read_cells(table, "done", "failed", "remaining", "spent_usd") == [("2 of 4", "1", "1", "$1.50")]
 
 
+def test_a_wave_without_known_costs_shows_no_amount():
+    imported = WaveTotals(Wave(label="march"), Totals(done=2, unpriced=2), Decimal(0))
+    partly_known = WaveTotals(Wave(label="june"), Totals(done=2, unpriced=1), Decimal("1.5"))
+    assert read_cells(WaveTable([imported, partly_known]), "spent_usd") == [("unknown",), ("$1.50",)]
+
+
 def make_preflight(changed_at=None, **fields):
     model = LanguageModel(endpoint=Endpoint(), route_changed_at=changed_at)
     return Preflight(model=model, status="ok", actor="ada", asked_at=NOW, latency_ms=5, **fields)

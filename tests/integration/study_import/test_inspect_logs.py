@@ -14,6 +14,7 @@ from grading_app.study_import.inspect_logs import _read_header, _read_samples, r
 from runs_app.models import Attempt, Experiment, Trial
 from tests import factories
 from tests.integration.study_import.import_command import import_refused_study, import_study
+from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 LOGS = Path(__file__).parent / "logs"
@@ -55,6 +56,15 @@ def test_the_page_marks_imported_results_and_offers_no_launch(client, owner):
     assert "cannot be launched yet" not in page
     assert "/experiments/sums/launch/" not in page
     assert "has had" not in page, "the imported condition is that of the design"
+
+
+@pytest.mark.parametrize("address", ["/", "/experiments/", "/experiments/sums/progress/"])
+def test_costs_that_the_log_does_not_have_are_unknown_on_each_page(client, owner, address):
+    import_study(LOG)
+    client.force_login(owner)
+    text = page_text(client.get(address))
+    assert "unknown" in text
+    assert "$0.00" not in text
 
 
 def test_imported_scores_equal_the_log():
