@@ -294,7 +294,7 @@ def stage_upload(
     """
     if previous is None:
         _delete_old_uploads(user)
-    folder = previous.folder if previous else _user_folder(user) / secrets.token_hex(16)
+    folder = previous.folder if previous else _get_user_folder(user) / secrets.token_hex(16)
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
     names = {**(previous.names if previous else {}), **{part: file.name for part, file in files.items()}}
     upload = PendingUpload(folder, slug, names, about, norms_of, task)
@@ -322,7 +322,7 @@ def stage_upload(
 
 def find_upload(user_key: Any, token: str, task: str = READ_UPLOAD) -> PendingUpload | None:
     """Return the user's own upload with this token for this task, or None if it does not exist."""
-    folder = _uploads_folder() / str(int(user_key)) / token
+    folder = _get_uploads_folder() / str(int(user_key)) / token
     if not TOKEN.match(token) or not (folder / "about.json").is_file():
         return None
     upload = PendingUpload(folder, **json.loads((folder / "about.json").read_text()))
@@ -335,12 +335,12 @@ def collect_mapping_errors(remarks: list[Remark]) -> dict[str, str]:
     return {match[1]: match[2] for match in matches if match}
 
 
-def _uploads_folder() -> Path:
+def _get_uploads_folder() -> Path:
     return Path(settings.MEDIA_ROOT) / "uploads"
 
 
-def _user_folder(user: Any) -> Path:
-    return _uploads_folder() / str(int(user.pk))
+def _get_user_folder(user: Any) -> Path:
+    return _get_uploads_folder() / str(int(user.pk))
 
 
 def copy_file(part: str, file: Any, target: Path) -> None:
@@ -359,8 +359,8 @@ def _delete_old_uploads(user: Any) -> None:
 
     With the next new upload, the user then has at most KEPT_PER_USER.
     """
-    mine = sorted(_user_folder(user).glob("*"), key=_measure_age)
-    everyone = _uploads_folder().glob("*/*")
+    mine = sorted(_get_user_folder(user).glob("*"), key=_measure_age)
+    everyone = _get_uploads_folder().glob("*/*")
     old = [folder for folder in everyone if _measure_age(folder) > UPLOAD_LIFETIME_S]
     for folder in {*old, *mine[MAX_UPLOADS_PER_USER - 1 :]}:
         shutil.rmtree(folder, ignore_errors=True)

@@ -36,7 +36,7 @@ class GradingConfig(AppConfig):
 
         return list_scorers_with_parameter()
 
-    def stored_scorer(self, written: str | Mapping[str, Any]) -> str | dict[str, str]:
+    def parse_scorer(self, written: str | Mapping[str, Any]) -> str | dict[str, str]:
         """Return the scorer in the format of a design, from `regex:PATTERN` or a mapping.
 
         Raise ValueError if invalid.
@@ -53,13 +53,13 @@ class GradingConfig(AppConfig):
             return stored
         return format_scorer(str(stored.get("name", "")), {key: str(value) for key, value in stored.items()})
 
-    def headlines(self, experiments: Sequence[Experiment]) -> Mapping[int, Any]:
+    def load_headlines(self, experiments: Sequence[Experiment]) -> Mapping[int, Any]:
         """Return the headline score of each experiment from `annotate_totals`, by primary key."""
         from grading_app.reports.headlines import load_headlines
 
         return load_headlines(experiments)
 
-    def condition_estimates(self, experiment: Experiment) -> list[dict[str, Any]]:
+    def list_condition_estimates(self, experiment: Experiment) -> list[dict[str, Any]]:
         """Return the estimate of each measure under each condition, with its interval."""
         from grading_app.reports.score_matrix import estimate_conditions
 
@@ -77,7 +77,7 @@ class GradingConfig(AppConfig):
 
         return write_grader_specs(names)
 
-    def unread_verdicts(self, experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]:
+    def count_unread_verdicts(self, experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]:
         """Return the number of unreadable verdicts by error code, for each judge's condition and wave."""
         from grading_app.judging.verdict_reader import count_unread_verdicts
 

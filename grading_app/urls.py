@@ -69,8 +69,8 @@ urlpatterns += [
     ),
     path(
         "experiments/<slug:slug>/disagreements/<int:pk>/settle/",
-        disagreements.disagreement_settle,
-        name="disagreement_settle",
+        disagreements.disagreement_adjudicate,
+        name="disagreement_adjudicate",
     ),
 ]
 urlpatterns += [
@@ -79,7 +79,7 @@ urlpatterns += [
     path("experiments/<slug:slug>/length.svg", length_bias.grading_length_figure, name="grading_length_figure"),
     path("experiments/<slug:slug>/judge/", grading.experiment_judge, name="experiment_judge"),
     path("experiments/<slug:slug>/judge/draw/", drawn_judges.experiment_draw_judges, name="experiment_draw_judges"),
-    path("experiments/<slug:slug>/panel/", grading.experiment_convene, name="experiment_convene"),
+    path("experiments/<slug:slug>/panel/", grading.experiment_add_panel, name="experiment_add_panel"),
 ]
 urlpatterns += [
     path("ratings/", rating.rating_queue, name="rating_queue"),

@@ -157,7 +157,7 @@ class ImageFinder:
         self.hints = hints
         self.paths = [name for name in source.names() if PurePosixPath(name.lower()).suffix in IMAGE_SUFFIXES]
         self.spellings: dict[str, list[str]] = defaultdict(list)
-        self.known = frozenset(self.paths)
+        self.names = frozenset(self.paths)
         for path in self.paths:
             pure = PurePosixPath(path)
             for spelling in dict.fromkeys([str(pure), pure.name, str(pure.with_suffix("")), pure.stem]):
@@ -166,7 +166,7 @@ class ImageFinder:
     def find(self, name: str) -> str:
         """Return the name of the member. Raise NotFound if no name or several names match."""
         path = name.strip().replace("\\", "/").removeprefix("./")
-        if path in self.known:
+        if path in self.names:
             return path
         matches = self.spellings.get(path.casefold()) or self.spellings.get(PurePosixPath(path).name.casefold(), [])
         if len(matches) == 1:

@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from datasets_app.importing.limits import LIMITS
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 
 
 class FileError(Exception):
@@ -204,4 +204,4 @@ def hash_contents(contents: Iterable[dict[str, Any]]) -> str:
 
     The order of the items does not matter. A hash of hashes needs only one item's content in memory at a time.
     """
-    return content_hash(sorted((content["key"], content_hash(content)) for content in contents))
+    return hash_content(sorted((content["key"], hash_content(content)) for content in contents))

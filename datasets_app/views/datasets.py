@@ -25,7 +25,7 @@ from datasets_app.forms import AboutForm, draw_seed
 from datasets_app.models import Dataset, Item
 from datasets_app.models.items import ItemQuerySet
 from datasets_app.tables import BadgeHistoryTable, DatasetTable, ItemTable, NormSummaryTable
-from datasets_app.views.permissions import make_dataset_context, visible_dataset
+from datasets_app.views.permissions import get_visible_dataset, make_dataset_context
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.list_page import ListPage
@@ -46,14 +46,14 @@ def dataset_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 @readers_only
 def dataset_detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
-    context = _make_items_context(request, visible_dataset(request, slug, version))
+    context = _make_items_context(request, get_visible_dataset(request, slug, version))
     return render(request, "datasets_app/dataset_gallery.html", context)
 
 
 @require_safe
 @readers_only
 def dataset_table(request: HttpRequest, slug: str, version: int) -> HttpResponse:
-    context = _make_items_context(request, visible_dataset(request, slug, version))
+    context = _make_items_context(request, get_visible_dataset(request, slug, version))
     table = ItemTable(context["page"].items, query=context["query"])
     return render(request, "datasets_app/dataset_table.html", {**context, "table": table})
 
@@ -62,7 +62,7 @@ def dataset_table(request: HttpRequest, slug: str, version: int) -> HttpResponse
 @readers_only
 def dataset_about(request: HttpRequest, slug: str, version: int) -> HttpResponse:
     """Show the dataset's source, related datasets, norms, warnings and history."""
-    dataset = visible_dataset(request, slug, version)
+    dataset = get_visible_dataset(request, slug, version)
     history = list(dataset.history[:100])
     context = {
         **make_dataset_context(request, dataset),
@@ -84,7 +84,7 @@ def dataset_edit(request: HttpRequest, slug: str, version: int) -> HttpResponse:
 
     Any member may edit a draft. Later only curators may, and they must give a reason.
     """
-    dataset = visible_dataset(request, slug, version)
+    dataset = get_visible_dataset(request, slug, version)
     if not (dataset.is_draft or request.user.has_perm("datasets_app.approve_dataset")):
         raise Http404
     form = AboutForm(request.POST or None, instance=dataset)

@@ -16,7 +16,7 @@ from datasets_app.dataset_summary import count_categories
 from datasets_app.drafts import CurationError, list_keys
 from datasets_app.forms import ReasonForm, SampleForm, draw_seed
 from datasets_app.models import Dataset, TransitionError
-from datasets_app.views.permissions import visible_dataset
+from datasets_app.views.permissions import get_visible_dataset
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.form_errors import get_first_error
 
@@ -26,7 +26,7 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def dataset_sample(request: HttpRequest, slug: str, version: int) -> HttpResponse:
-    parent = visible_dataset(request, slug, version)
+    parent = get_visible_dataset(request, slug, version)
     form = SampleForm(request.POST or None, initial={"seed": draw_seed()})
     if request.method == "POST" and form.is_valid():
         try:
@@ -95,7 +95,7 @@ CURATOR_ACTIONS = frozenset({"approve", "archive"})
 @require_POST
 @members_only
 def dataset_act(request: HttpRequest, slug: str, version: int, verb: str) -> HttpResponse:
-    dataset = visible_dataset(request, slug, version)
+    dataset = get_visible_dataset(request, slug, version)
     if verb not in ACTIONS:
         raise Http404
     if verb in CURATOR_ACTIONS and not request.user.has_perm("datasets_app.approve_dataset"):

@@ -19,7 +19,7 @@ from datasets_app.importing.column_map import to_text
 from datasets_app.models import Dataset, Item, TransitionError
 from datasets_app.tables import ItemNormTable
 from datasets_app.views.datasets import drop_cursors, make_item_filter
-from datasets_app.views.permissions import make_dataset_context, redirect_back, visible_dataset, visible_item
+from datasets_app.views.permissions import get_visible_dataset, get_visible_item, make_dataset_context, redirect_back
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
@@ -30,8 +30,8 @@ from evalsite.lib.web.long_text import build_text_response
 @readers_only
 def item_detail(request: HttpRequest, slug: str, version: int, pk: int) -> HttpResponse:
     """Show the item with all its data, and link its neighbours under the list's filter."""
-    dataset = visible_dataset(request, slug, version)
-    item = visible_item(request, dataset, pk)
+    dataset = get_visible_dataset(request, slug, version)
+    item = get_visible_item(request, dataset, pk)
     previous, following = item_pagination.find_neighbours(make_item_filter(request, dataset).qs, item)
     context = {
         **make_dataset_context(request, dataset),
@@ -50,7 +50,7 @@ def item_detail(request: HttpRequest, slug: str, version: int, pk: int) -> HttpR
 @readers_only
 def item_text(request: HttpRequest, slug: str, version: int, pk: int, name: str) -> HttpResponse:
     """Return one of the item's texts as a file. It is whole, while a page shows only the first part of a long text."""
-    item = visible_item(request, visible_dataset(request, slug, version), pk)
+    item = get_visible_item(request, get_visible_dataset(request, slug, version), pk)
     texts = {
         "input": item.input,
         "target": item.target,
@@ -96,8 +96,8 @@ REMOVING_ACTIONS = frozenset({"replace", "remove"})
 @require_POST
 @members_only
 def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) -> HttpResponse:
-    dataset = visible_dataset(request, slug, version)
-    item = visible_item(request, dataset, pk)
+    dataset = get_visible_dataset(request, slug, version)
+    item = get_visible_item(request, dataset, pk)
     if verb not in ACTIONS:
         raise Http404
     form = ReasonForm(request.POST)

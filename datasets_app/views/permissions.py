@@ -12,21 +12,21 @@ from datasets_app.models import Dataset, Item
 from evalsite.lib.permissions import is_member, uses_admin
 
 
-def visible_dataset(request: HttpRequest, slug: str, version: int) -> Dataset:
+def get_visible_dataset(request: HttpRequest, slug: str, version: int) -> Dataset:
     datasets = Dataset.objects.visible_to(request.user).select_related("parent", "created_by")
     dataset: Dataset = get_object_or_404(datasets, slug=slug, version=version)
     return dataset
 
 
-def visible_draft(request: HttpRequest, slug: str, version: int) -> Dataset:
+def get_visible_draft(request: HttpRequest, slug: str, version: int) -> Dataset:
     """Return the draft for a form that changes it. Raise Http404 if the dataset is not a draft."""
-    dataset = visible_dataset(request, slug, version)
+    dataset = get_visible_dataset(request, slug, version)
     if not dataset.is_draft:
         raise Http404
     return dataset
 
 
-def visible_item(request: HttpRequest, dataset: Dataset, pk: int) -> Item:
+def get_visible_item(request: HttpRequest, dataset: Dataset, pk: int) -> Item:
     return get_object_or_404(dataset.items.select_related("image"), pk=pk)
 
 

@@ -19,7 +19,7 @@ from datasets_app.importing.item_reader import IMAGE_ONLY_COLUMNS
 from datasets_app.importing.limited_reader import TableColumns
 from datasets_app.models import Dataset
 from datasets_app.pending_uploads import JobResult, PendingUpload, UploadJob
-from datasets_app.views.permissions import visible_draft
+from datasets_app.views.permissions import get_visible_draft
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.htmx import wants_part
 
@@ -199,7 +199,7 @@ def _redirect_to_import(request: HttpRequest, upload: PendingUpload, job: Upload
 @members_only
 def dataset_norms(request: HttpRequest, slug: str, version: int) -> HttpResponse:
     """Import a table of norms into a draft. The URL's `upload` names the table that a worker reads."""
-    dataset = visible_draft(request, slug, version)
+    dataset = get_visible_draft(request, slug, version)
     upload = _find_norms_upload(request, dataset)
     if upload is None:
         return (

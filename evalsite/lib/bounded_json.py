@@ -28,7 +28,7 @@ def read_json(text: str) -> Any:
     except json.JSONDecodeError as error:
         raise ValueError(f"Enter a valid JSON. Line {error.lineno}, column {error.colno}: {error.msg}.") from None
     except RecursionError:
-        raise ValueError(_too_deep()) from None
+        raise ValueError(_describe_depth_limit()) from None
     _check_depth(value)
     if fault := describe_unstorable(value):
         raise ValueError(f"This {fault}.")
@@ -48,17 +48,17 @@ def _check_depth(value: Any) -> None:
     """
     level = [value]
     for _ in range(MAX_LEVELS):
-        level = [part for outer in level if isinstance(outer, dict | list) for part in _parts(outer)]
+        level = [part for outer in level if isinstance(outer, dict | list) for part in _list_members(outer)]
         if not level:
             return
-    raise ValueError(_too_deep())
+    raise ValueError(_describe_depth_limit())
 
 
-def _parts(outer: dict[str, Any] | list[Any]) -> list[Any]:
+def _list_members(outer: dict[str, Any] | list[Any]) -> list[Any]:
     return list(outer.values()) if isinstance(outer, dict) else outer
 
 
-def _too_deep() -> str:
+def _describe_depth_limit() -> str:
     return f"This is nested too deeply: at most {MAX_LEVELS} brackets stand within each other."
 
 

@@ -25,25 +25,25 @@ class ArchiveWriter:
 
     def add(self, name: str, chunks: Iterable[bytes]) -> None:
         digest = hashlib.sha256()
-        with self._zip.open(_entry(name), "w", force_zip64=True) as part:
+        with self._zip.open(_build_entry(name), "w", force_zip64=True) as part:
             for chunk in chunks:
                 digest.update(chunk)
                 part.write(chunk)
         self._sums[name] = digest.hexdigest()
 
     def close(self) -> str:
-        sums = sums_text(self._sums)
-        self._zip.writestr(_entry(SUMS), sums)
+        sums = format_checksums(self._sums)
+        self._zip.writestr(_build_entry(SUMS), sums)
         self._zip.close()
         return hashlib.sha256(sums.encode()).hexdigest()
 
 
-def sums_text(sums: dict[str, str]) -> str:
+def format_checksums(sums: dict[str, str]) -> str:
     """Return the checksums in the format of `sha256sum`."""
     return "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
 
 
-def _entry(name: str) -> zipfile.ZipInfo:
+def _build_entry(name: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, EPOCH)
     entry.compress_type = zipfile.ZIP_DEFLATED
     entry.external_attr = 0o644 << 16
@@ -51,7 +51,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+def iterate_pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
     with archive.open(name) as part:
         yield from iter(lambda: part.read(PIECE), b"")
 

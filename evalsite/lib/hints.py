@@ -17,8 +17,8 @@ def find_closest(written: str, known: Iterable[str]) -> str | None:
     names = list(dict.fromkeys(known))
     if written in names:
         return None
-    by_bare = {_bare(name): name for name in reversed(names)}
-    matches = get_close_matches(_bare(written), by_bare, n=1, cutoff=CLOSE)
+    by_bare = {_normalize(name): name for name in reversed(names)}
+    matches = get_close_matches(_normalize(written), by_bare, n=1, cutoff=CLOSE)
     return by_bare[matches[0]] if matches else None
 
 
@@ -30,7 +30,7 @@ def did_you_mean(written: str, known: Iterable[str], *, shown: Callable[[str], s
     closest = find_closest(written, known)
     if closest is None:
         return ""
-    if _bare(closest) != _bare(written):
+    if _normalize(closest) != _normalize(written):
         return f"did you mean {shown(closest)}?"
     without_space = re.sub(r"\s+", "", written)
     if without_space == re.sub(r"\s+", "", closest):
@@ -40,6 +40,6 @@ def did_you_mean(written: str, known: Iterable[str], *, shown: Callable[[str], s
     return f"it differs from {shown(closest)} in quotes or invisible characters"
 
 
-def _bare(name: str) -> str:
+def _normalize(name: str) -> str:
     """Return the name in lower case, without white space, quotes and invisible characters."""
     return re.sub(r"[\s`'\"\u200b\ufeff]+", "", name).casefold()

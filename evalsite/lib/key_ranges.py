@@ -12,7 +12,7 @@ PAGE_ROWS = 5_000
 
 
 @contextmanager
-def bare_cursor() -> Iterator[Any]:
+def open_raw_cursor() -> Iterator[Any]:
     """Yield psycopg's own cursor.
 
     In DEBUG, Django's cursor would keep every statement, and so every page, in memory.
@@ -21,7 +21,7 @@ def bare_cursor() -> Iterator[Any]:
         yield wrapped.cursor
 
 
-def key_ranges(keys_sql: str, params: Mapping[str, Any], size: int) -> Iterator[tuple[int, int]]:
+def iterate_key_ranges(keys_sql: str, params: Mapping[str, Any], size: int) -> Iterator[tuple[int, int]]:
     """Return ranges (low, high) of keys, ascending; low is excluded, high is included. Each holds `size` selected keys.
 
     `keys_sql` selects one column called `id`. It comes from this project's code, never from a request. The keys are

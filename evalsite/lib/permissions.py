@@ -53,7 +53,7 @@ def uses_admin(user: Any) -> bool:
     return bool(user.is_active and user.is_staff) or is_member(user)
 
 
-def _only(allowed: Callable[[Any], bool]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _restrict_to(allowed: Callable[[Any], bool]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def decorate(view: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(view)
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
@@ -67,9 +67,9 @@ def _only(allowed: Callable[[Any], bool]) -> Callable[[Callable[..., Any]], Call
     return decorate
 
 
-readers_only = _only(is_reader)
-members_only = _only(is_member)
-operators_only = _only(is_operator)
+readers_only = _restrict_to(is_reader)
+members_only = _restrict_to(is_member)
+operators_only = _restrict_to(is_operator)
 
 
 def may_open(user: Any, path: str) -> bool:

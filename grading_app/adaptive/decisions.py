@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evalsite.lib.key_ranges import bare_cursor
+from evalsite.lib.key_ranges import open_raw_cursor
 from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from grading_app.scoring.grading import Rule, grade_trials, list_rules
 from runs_app.engine import adaptive_rounds
@@ -160,7 +160,7 @@ def _stop_run(counter_keys: CounterKeys, error: Exception) -> None:
 
 
 def _fetch_rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with bare_cursor() as cursor:
+    with open_raw_cursor() as cursor:
         cursor.execute(statement, parameters)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows

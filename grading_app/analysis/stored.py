@@ -13,7 +13,7 @@ from typing import Any
 
 from django.http import QueryDict
 
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.analysis.data import AnalysisData, load_analysis_data
 from grading_app.analysis.sections import SECTIONS, Section
 from grading_app.models import BlindReading
@@ -70,7 +70,7 @@ def _fingerprint(query: AnalysisQuery) -> str:
 
 def _read_state(scope: Scope) -> str:
     """Return a text that changes whenever answers, grades or flagged items change."""
-    return content_hash([fingerprint_results(scope.experiment, scope.wave), list_flagged_items(scope.experiment)])
+    return hash_content([fingerprint_results(scope.experiment, scope.wave), list_flagged_items(scope.experiment)])
 
 
 _last: tuple[str, AnalysisData] | None = None
@@ -80,7 +80,7 @@ _last: tuple[str, AnalysisData] | None = None
 def _load_data(query: AnalysisQuery) -> AnalysisData:
     global _last
     blind = query.scope.blind
-    key = content_hash([query.parameters, blind.pk if blind else None, _fingerprint(query)])
+    key = hash_content([query.parameters, blind.pk if blind else None, _fingerprint(query)])
     if _last is None or _last[0] != key:
         _last = None
         _last = key, load_analysis_data(query.scope)

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from datasets_app.models.history import record_changes
 from evalsite.lib.permissions import CURATOR, get_roles
-from evalsite.lib.text.hashing import condition_id
+from evalsite.lib.text.hashing import build_condition_id
 from grading_app.models import Adjudication, GradeCondition, Grading
 from grading_app.models.scales import Scale
 from grading_app.models.verdict_history import allow_superseding
@@ -67,7 +67,7 @@ def _lock_condition(experiment: Experiment, scale: Scale) -> GradeCondition:
     ends = {"scale_min": scale.low, "scale_max": scale.high}
     condition, _ = GradeCondition.objects.get_or_create(
         experiment=experiment,
-        grade_condition_id=condition_id("adjudicated", {"kind": "adjudicated", **ends}),
+        grade_condition_id=build_condition_id("adjudicated", {"kind": "adjudicated", **ends}),
         defaults={"kind": GradeCondition.Kind.ADJUDICATED, "parameters": ends},
     )
     return GradeCondition.objects.select_for_update().get(pk=condition.pk)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import Count, Max, Q, Sum
 from django.http import QueryDict
 
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.comparison import disagreements
 from grading_app.comparison.raters import Rater, list_queues
 from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
@@ -60,7 +60,7 @@ def assign_roles(selection: RatingSelection, parameters: Mapping[str, str]) -> R
 
 def fingerprint_selection(selection: RatingSelection) -> str:
     """Return a text that changes whenever a relevant rating may have been added, removed or changed."""
-    return content_hash(
+    return hash_content(
         [VERSION, fingerprint_ratings(selection.experiment, list_queues(selection.chosen)), selection.key_parts]
     )
 
@@ -74,7 +74,7 @@ def fingerprint_ratings(experiment: Experiment, queues: list[int]) -> str:
     )
     raters = RaterAssignment.objects.filter(queue__in=queues)
     rater_counts = raters.aggregate(n=Count("pk"), out=Count("pk", filter=Q(excluded_at__isnull=False)))
-    return content_hash(
+    return hash_content(
         [experiment.pk, list(run_counts), list(grade_counts), str(rating_counts), sorted(rater_counts.items()), queues]
     )
 
@@ -204,7 +204,7 @@ DISAGREEMENTS: Aggregate[RatingSelection, int] = Aggregate(
     load=_load_selection,
     fingerprint=fingerprint_selection,
     is_large=lambda selections: any(map(is_large, selections)),
-    compute=lambda selections, _tell: [disagreements.count_disagreements(selection) for selection in selections],
+    compute=lambda selections, _report_step: [disagreements.count_disagreements(selection) for selection in selections],
     version=VERSION,
     steps=("putting disagreements in order",),
     max_rows=MAX_STORED,

@@ -14,7 +14,7 @@ from grading_app.reports.score_matrix import Measure
 from grading_app.reports.stored_scores import EncodedScores, get_item_scores
 from grading_app.statistics.condition_pairs import TOLERANCE, ConditionPair, compare_conditions
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
-from grading_app.statistics.item_scores import Floats, ItemScores, Whole
+from grading_app.statistics.item_scores import Floats, Integers, ItemScores
 
 A, B = 0, 1
 # The fields that models and rules use. Other fields of an item may differ between datasets.
@@ -37,7 +37,7 @@ class PairedScores:
     """
 
     scores: ItemScores
-    items_b: Whole
+    items_b: Integers
     bounds: Bounds | None
     only_a: int
     only_b: int
@@ -134,7 +134,7 @@ def _select_side(side: ConditionSide, scores: ItemScores) -> ItemScores:
 
 
 def _match_items(
-    a: ConditionSide, b: ConditionSide, items_a: Whole, items_b: Whole
+    a: ConditionSide, b: ConditionSide, items_a: Integers, items_b: Integers
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:
     """Return the positions of the common items in both arrays, in A's order, and the number of unlike items."""
     if a.experiment.dataset_id == b.experiment.dataset_id:

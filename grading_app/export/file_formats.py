@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from django.db import connection
 
-from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
+from evalsite.lib.key_ranges import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
 from evalsite.lib.text.pg_text import describe_unstorable
 from evalsite.lib.web.filters import read_parameters
 from grading_app.export.columns import Column, exact_cell, json_members, spreadsheet_cell
@@ -83,7 +83,7 @@ class Extract:
         keys = self.table.keys + self._filter_sql
         for section in self._list_sections():
             params = {**self.filters, "experiment": self.experiment.pk, "section": section}
-            for low, high in key_ranges(keys, params, PAGE_ROWS):
+            for low, high in iterate_key_ranges(keys, params, PAGE_ROWS):
                 yield _copy_page(statement, {**params, "low": low, "high": high}, join)
 
     @property
@@ -109,7 +109,7 @@ def _find_table(experiment: Experiment, name: str, options: Mapping[str, str]) -
 
 def _copy_page(statement: str, params: Mapping[str, Any], join: Callable[[Iterable[bytes]], bytes]) -> bytes:
     """Return one page, read to its end. So a slow reader never keeps a statement open."""
-    with bare_cursor() as cursor, cursor.copy(statement, params) as copy:
+    with open_raw_cursor() as cursor, cursor.copy(statement, params) as copy:
         return join(copy)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalsite.lib.checksummed_zip import SUMS, pieces, sums_text
+from evalsite.lib.checksummed_zip import SUMS, format_checksums, iterate_pieces
 from grading_app.export.card_counts import Counts, find_differences
 from grading_app.export.study_card import study_card
 
@@ -77,7 +77,7 @@ def content_digest(sums: dict[str, str]) -> str:
     Names, times of the snapshot and the site's own keys are no part of it.
     """
     content = {name: digest for name, digest in sums.items() if name.startswith((ROWS, IMAGES))}
-    return hashlib.sha256(sums_text(content).encode()).hexdigest() if content else ""
+    return hashlib.sha256(format_checksums(content).encode()).hexdigest() if content else ""
 
 
 class _Check:
@@ -123,7 +123,7 @@ class _Check:
         digest = hashlib.sha256()
         table = name.removeprefix(TABLES).removesuffix(".jsonl") if name.startswith(TABLES) else ""
         if not table:
-            for piece in pieces(self.archive, name):
+            for piece in iterate_pieces(self.archive, name):
                 digest.update(piece)
             return digest.hexdigest()
         counts.touch(table)

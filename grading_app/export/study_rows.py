@@ -17,7 +17,7 @@ from django.contrib.auth.models import User
 from django.db import connection, models
 
 from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
-from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor
+from evalsite.lib.key_ranges import PAGE_ROWS, open_raw_cursor
 from grading_app.export.snapshot_check import ROWS
 from grading_app.models import (
     Adjudication,
@@ -323,7 +323,7 @@ class StudyRowReader:
             FROM {KEYS}{part.table} k JOIN {part.table} t ON t.{key} = k.id
             WHERE k.n > %(low)s AND k.n <= %(high)s ORDER BY k.n) AS line) TO STDOUT"""
         for low in range(0, self._count(part), PAGE_ROWS):
-            with bare_cursor() as cursor, cursor.copy(statement, {"low": low, "high": low + PAGE_ROWS}) as copy:
+            with open_raw_cursor() as cursor, cursor.copy(statement, {"low": low, "high": low + PAGE_ROWS}) as copy:
                 yield "".join(f"{line}\n" for (line,) in copy.rows()).encode()
 
     def build_names(self) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import connection
 
-from evalsite.lib.key_ranges import key_ranges
+from evalsite.lib.key_ranges import iterate_key_ranges
 from grading_app.models import GradeCondition, Grading
 from grading_app.scoring.scorers import SCORERS, Answer, ScoredItem
 from runs_app.engine.requests import build_messages, build_question, build_run_design
@@ -44,7 +44,7 @@ def record_chunks(experiment: Experiment) -> Iterator[bytes]:
     rule = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE, scorer=SCORER).order_by("-pk").first()
     runs = Run.objects.generating().filter(experiment=experiment).with_design()
     for run in runs.order_by("pk"):
-        for low, high in key_ranges(DONE, {"run": run.pk}, PAGE):
+        for low, high in iterate_key_ranges(DONE, {"run": run.pk}, PAGE):
             lines = [
                 json.dumps(record, ensure_ascii=False) + "\n" for record in _build_page(run, low, high, places, rule)
             ]

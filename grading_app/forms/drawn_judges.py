@@ -61,7 +61,7 @@ class DrawnJudgesForm(forms.Form):
 
     @property
     def lines(self) -> DrawLines | None:
-        return self.draw_form.lines(self.draw.drawn if self.draw else ())
+        return self.draw_form.compare_lines(self.draw.drawn if self.draw else ())
 
     def draw_graders(self) -> list[Grader]:
         """Return the judges of the current draw if the form is valid. Problems become form errors."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connection
 
-from evalsite.lib.key_ranges import bare_cursor
+from evalsite.lib.key_ranges import open_raw_cursor
 from grading_app.judging import grade_conditions
 from grading_app.models import Grader, Rubric
 from runs_app.models import Experiment, Run, Wave
@@ -145,6 +145,6 @@ class AnswerSelection:
             return int(cursor.rowcount)
 
     def _fetch_row(self, statement: str, parameters: dict[str, Any]) -> Any:
-        with bare_cursor() as cursor:
+        with open_raw_cursor() as cursor:
             cursor.execute(statement, self._parameters | parameters)
             return cursor.fetchone()

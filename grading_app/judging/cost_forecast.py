@@ -48,5 +48,5 @@ def _count_verdicts(selection: AnswerSelection, answers: int) -> int:
 
 def _compute_ceiling(selection: AnswerSelection, longest: int | None) -> Decimal | None:
     if longest is None:
-        return Decimal(0) if selection.grader.language_model.prices.free else None
+        return Decimal(0) if selection.grader.language_model.prices.is_free else None
     return compute_ceiling(selection, find_largest_request(selection, longest * BYTES_A_TOKEN))

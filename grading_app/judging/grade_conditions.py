@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from evalsite.lib.text.hashing import condition_id, slugify_name
+from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.models import GradeCondition, Grader, Rubric
 from runs_app.llm import judge_prompt, prompts
 from runs_app.llm.model_families import is_same_family
@@ -20,7 +20,7 @@ JUDGE_KIND = GradeCondition.Kind.JUDGE
 
 def build_grade_condition_id(grader: Grader) -> str:
     """Return the id `grader_rubric--hash12`."""
-    return condition_id(f"{slugify_name(grader.name)}_{slugify_name(grader.rubric.name)}", grader.content)
+    return build_condition_id(f"{slugify_name(grader.name)}_{slugify_name(grader.rubric.name)}", grader.content)
 
 
 def find_condition(experiment: Experiment, grader: Grader) -> GradeCondition | None:
@@ -89,9 +89,9 @@ def find_rubric_problems(
 
 def _find_price_problems(experiment: Experiment, grader: Grader, model: LanguageModel) -> Iterator[str]:
     """Yield the problems of prices. Under a budget, every call needs a ceiling."""
-    if experiment.max_usd is None or model.prices.free:
+    if experiment.max_usd is None or model.prices.is_free:
         return
-    if not model.prices.known:
+    if not model.prices.is_known:
         yield f"unknown price: model {model} has no price, and the experiment has a budget"
     elif grader.output_limit is None:
         yield (

@@ -44,7 +44,7 @@ def build_graders(builder: RowBuilder, path: str, spec: GraderSpec) -> list[Grad
     """Return the grader of this definition, or one grader per model if its models are drawn."""
     parts = _build_parts(builder, path, spec)
     if not isinstance(spec.model, DrawSpec):
-        model = _build_part(builder, f"{path}.model", LanguageModel, spec.model, builder.model)
+        model = _build_part(builder, f"{path}.model", LanguageModel, spec.model, builder.find_or_create_model)
         return [_find_or_build_grader(builder, path, spec, spec.name, parts | {"language_model": model})]
     if (draw := builder.make_draw(f"{path}.model", spec.model)) is None:
         return []
@@ -67,8 +67,8 @@ def _build_parts(builder: RowBuilder, path: str, spec: GraderSpec) -> dict[str, 
             spec.rubric,
             lambda part_path, entry: _build_rubric(builder, part_path, entry),
         ),
-        "sampler": _build_part(builder, f"{path}.sampler", Sampler, spec.sampler, builder.sampler),
-        "text_set": builder.named(f"{path}.texts", TextSet, spec.texts) if spec.texts else None,
+        "sampler": _build_part(builder, f"{path}.sampler", Sampler, spec.sampler, builder.find_or_create_sampler),
+        "text_set": builder.find_by_name(f"{path}.texts", TextSet, spec.texts) if spec.texts else None,
     }
 
 
@@ -96,7 +96,7 @@ def _find_or_build_grader(
 
 
 def _build_part(builder: RowBuilder, path: str, kind: Any, entry: Any, inline: Any) -> Any:
-    return builder.named(path, kind, entry) if isinstance(entry, str) else inline(path, entry)
+    return builder.find_by_name(path, kind, entry) if isinstance(entry, str) else inline(path, entry)
 
 
 def build_rubric_row(spec: RubricSpec) -> Rubric:
@@ -112,7 +112,7 @@ def build_rubric_row(spec: RubricSpec) -> Rubric:
 
 
 def _build_rubric(builder: RowBuilder, path: str, spec: RubricSpec) -> Any:
-    rubric, is_new = builder.version(path, build_rubric_row(spec))
+    rubric, is_new = builder.find_or_create_version(path, build_rubric_row(spec))
     if is_new and builder.may(APPROVE_PERMISSION):
         Rubric.objects.transition_one(
             rubric, sources=["draft"], target="approved", by=builder.by, reason=builder.reason

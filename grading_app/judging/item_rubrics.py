@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from datasets_app.models import Item
 from datasets_app.models.history import Actor, record_changes
-from evalsite.lib.text.hashing import condition_id, slugify_name
+from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.models import Rubric
 from runs_app.llm import prompts
 from runs_app.models import Condition, Experiment, ItemText, LanguageModel, Prompt, Run, Sampler, TextSet
@@ -51,7 +51,7 @@ class RubricWriter:
 
     @property
     def condition_id(self) -> str:
-        return condition_id(
+        return build_condition_id(
             slugify_name(f"{self.model.name}-{self.template.name}"), {**self.content, "stage": "rubric"}
         )
 
@@ -90,7 +90,7 @@ class RubricWriter:
             yield f"model {model}, or its endpoint {model.endpoint}, is not active"
         if prompts.uses_variable(self.template.messages, prompts.IMAGE) and not model.sees_images:
             yield f"{self.template} shows an image, and model {model} does not see images"
-        if experiment.max_usd is not None and not model.prices.free and self.ceiling is None:
+        if experiment.max_usd is not None and not model.prices.is_free and self.ceiling is None:
             yield f"no ceiling: model {model} has no price or no output limit, and the experiment has a budget"
 
 

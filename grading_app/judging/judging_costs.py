@@ -46,7 +46,7 @@ def compute_bounds(answers: AnswerSelection) -> costs.CallBounds:
 
 def is_batched(answers: AnswerSelection) -> bool:
     """Return whether verdicts use the batch API, as the answers did, if the judge's endpoint supports it."""
-    return answers.experiment.batch and answers.grader.language_model.endpoint.takes_batches
+    return answers.experiment.batch and answers.grader.language_model.endpoint.accepts_batches
 
 
 def get_prices(answers: AnswerSelection) -> costs.Prices:
@@ -115,7 +115,7 @@ def sum_estimates(experiment: Experiment, graders: Sequence[Grader], parts: Sequ
         basis={name: trials for name, trials in basis.items() if trials},
         coverage=observed / to_do if to_do else 1.0,
         prices=[describe_price(model, shows_images=shows_images) for model in models],
-        unknown_prices=[model.name for model in models if not model.prices.known],
+        unknown_prices=[model.name for model in models if not model.prices.is_known],
         problems=[problem for grader in graders for problem in grade_conditions.find_problems(experiment, grader)],
         warnings=[warning for grader in graders for warning in grade_conditions.find_warnings(experiment, grader)],
     )

@@ -14,8 +14,8 @@ from typing import Any
 
 from django.db import transaction
 
-from evalsite.lib.key_ranges import bare_cursor
-from evalsite.lib.text.hashing import condition_id, slugify_name
+from evalsite.lib.key_ranges import open_raw_cursor
+from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.judging import grade_conditions as grade_conditions_module
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from grading_app.models.verdict_history import allow_superseding
@@ -66,7 +66,7 @@ def add_panel(experiment: Experiment, panel: Panel) -> GradeCondition:
     with transaction.atomic():
         condition, _ = GradeCondition.objects.get_or_create(
             experiment=experiment,
-            grade_condition_id=condition_id(slugify_name(panel.name), content),
+            grade_condition_id=build_condition_id(slugify_name(panel.name), content),
             defaults={
                 "kind": GradeCondition.Kind.PANEL,
                 "panel": panel,
@@ -128,7 +128,7 @@ def refresh_all_panels(experiment: Experiment) -> int:
 def refresh_panel(condition: GradeCondition) -> int:
     """Recompute the panel's gradings from its members' gradings. Return the number of rows added or changed."""
     rule, members, quorum = (condition.parameters.get(name) for name in ("rule", "members", "quorum"))
-    with allow_superseding(), bare_cursor() as cursor:
+    with allow_superseding(), open_raw_cursor() as cursor:
         cursor.execute(
             WRITE.format(combined=COMBINED_SCORE[str(rule)]),
             {"panel": condition.pk, "members": members, "quorum": quorum},

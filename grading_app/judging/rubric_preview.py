@@ -16,8 +16,8 @@ from django.db import transaction
 from django.db.models import Max, QuerySet
 
 from datasets_app.models.history import Actor
-from evalsite.lib.key_ranges import bare_cursor
-from evalsite.lib.text.hashing import condition_id, slugify_name
+from evalsite.lib.key_ranges import open_raw_cursor
+from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.judging import grade_conditions
 from grading_app.judging.verdicts import Verdict, read_verdict
 from grading_app.models import Grader, Rubric
@@ -87,7 +87,7 @@ class RubricPreview:
 
 def _find_answered_items(experiment: Experiment, runs: list[Run], n_runs: int) -> list[int]:
     """Return the items that at least `n_runs` runs have answered, in dataset order."""
-    with bare_cursor() as cursor:
+    with open_raw_cursor() as cursor:
         cursor.execute(
             ANSWERED_ITEMS, {"dataset": experiment.dataset_id, "runs": [run.pk for run in runs], "n_runs": n_runs}
         )
@@ -159,7 +159,7 @@ def _get_or_create_run(preview: RubricPreview, answers: list[tuple[Trial, Trial 
     content = preview.grader.content
     condition, _ = Condition.objects.get_or_create(
         experiment=preview.experiment,
-        condition_id=condition_id(build_run_prefix(preview.rubric).removesuffix("--"), content),
+        condition_id=build_condition_id(build_run_prefix(preview.rubric).removesuffix("--"), content),
         defaults={
             "stage": Condition.Stage.JUDGE,
             "model": preview.model,

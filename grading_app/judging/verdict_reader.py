@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
+from evalsite.lib.key_ranges import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
 from grading_app.judging import panels
 from grading_app.judging.verdicts import Verdict, read_verdict
 from grading_app.models import GradeCondition, Rubric
@@ -118,8 +118,8 @@ class _JudgeReplies:
         parameters = {"run": run, "condition": self.condition.pk}
         # Each page reads its replies when it is processed, so that only one page is in memory.
         replies = REPLIES.format(unread=self._unread.replace("FROM runs_app_trial v", WITH_SUBJECT, 1))
-        for low, high in key_ranges(f"SELECT v.id {self._unread}", parameters, PAGE_ROWS):
-            with bare_cursor() as cursor:
+        for low, high in iterate_key_ranges(f"SELECT v.id {self._unread}", parameters, PAGE_ROWS):
+            with open_raw_cursor() as cursor:
                 cursor.execute(replies, {**parameters, "low": low, "high": high})
                 page: list[tuple[Any, ...]] = cursor.fetchall()
             yield page
@@ -128,7 +128,7 @@ class _JudgeReplies:
         rubric = (self.condition.judge_condition.content if self.condition.judge_condition else {})["rubric"]
         verdicts = [read_verdict(answer, rubric) for _, _, _, answer, _, _ in page]
         rows = [_build_row(reply, verdict) for reply, verdict in zip(page, verdicts, strict=True)]
-        with allow_superseding(), bare_cursor() as cursor:
+        with allow_superseding(), open_raw_cursor() as cursor:
             statement = WRITE_PAIRS if self._in_pairs else WRITE
             cursor.execute(statement, {"condition": self.condition.pk, "rows": json.dumps(rows)})
             report.read += int(cursor.rowcount)
@@ -167,7 +167,7 @@ def count_unread_verdicts(experiment: Experiment) -> dict[tuple[int, int], dict[
     """Return the number of unreadable verdicts per code, for each judge condition and wave."""
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE)
     counts: dict[tuple[int, int], dict[str, int]] = {}
-    with bare_cursor() as cursor:
+    with open_raw_cursor() as cursor:
         cursor.execute(UNREADABLE, {"judges": list(judges.values_list("pk", flat=True))})
         for condition, wave, code, n in cursor.fetchall():
             counts.setdefault((condition, wave), {})[code] = n

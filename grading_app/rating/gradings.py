@@ -6,7 +6,7 @@ Practice and attention checks produce no gradings.
 
 from __future__ import annotations
 
-from evalsite.lib.text.hashing import condition_id, slugify_name
+from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.judging.verdicts import Verdict, parse_verdict
 from grading_app.models import GradeCondition, Grading, Preference, RaterAssignment, Rating, RatingQueue, Rubric
 from grading_app.models.verdict_history import allow_superseding
@@ -61,7 +61,7 @@ def get_or_create_condition(assignment: RaterAssignment) -> GradeCondition:
         assignment=assignment,
         defaults={
             "experiment": experiment,
-            "grade_condition_id": condition_id(slugify_name(f"{queue.name}-rater-{assignment.number}"), content),
+            "grade_condition_id": build_condition_id(slugify_name(f"{queue.name}-rater-{assignment.number}"), content),
             "kind": GradeCondition.Kind.PERSON,
             "rubric": rubric,
             "parameters": {"queue": queue.name, "rater": assignment.number},

@@ -11,7 +11,7 @@ from datasets_app import curation
 from datasets_app.drafts import change_draft
 from datasets_app.models import Dataset, Norm
 from datasets_app.models.history import Actor, StatusChange, record_changes
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.models import Rating, RatingQueue
 from grading_app.rating.queue_results import ItemMeans, list_item_means
 from grading_app.rating.queues import QueueError
@@ -36,7 +36,7 @@ def hash_basis(queue: RatingQueue) -> NormBasis:
     ratings = Rating.objects.counted().filter(assignment__queue=queue)
     rows = ratings.values_list("item__key", "dimension__name", "assignment__number", "value")
     content = sorted([*row] for row in rows)
-    return NormBasis(len(content), content_hash(content)[:HASH_CHARS])
+    return NormBasis(len(content), hash_content(content)[:HASH_CHARS])
 
 
 def find_outdated_norms(queue: RatingQueue) -> StatusChange | None:

@@ -30,7 +30,7 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.models import CachedAggregate
 from runs_app.models import Experiment
 
@@ -92,7 +92,7 @@ class Aggregate(Generic[QueryT, ValueT]):
     write: Callable[[CachedAggregate, QueryT], ValueT] | None = None
 
     def key(self, query: QueryT) -> str:
-        return content_hash([self.name, self.version, self.dump(query)])
+        return hash_content([self.name, self.version, self.dump(query)])
 
 
 @dataclass(frozen=True, slots=True)

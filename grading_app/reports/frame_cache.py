@@ -9,7 +9,7 @@ from typing import Any
 from django.core.cache import cache
 from django.db.models import Max
 
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.models import GradeCondition
 from grading_app.reports import plot_style
 from grading_app.reports.figures.kinds import AnyFigure
@@ -55,7 +55,7 @@ def fingerprint_many_results(experiments: Collection[Experiment], wave: Wave | N
         ]
         for key in keys
     }
-    return {key: content_hash(parts) for key, parts in content.items()}
+    return {key: hash_content(parts) for key, parts in content.items()}
 
 
 def get_frames(experiment: Experiment, wave: Wave | None, state: str) -> Frames:

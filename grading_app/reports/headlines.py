@@ -14,7 +14,7 @@ from typing import Any
 from django.core.cache import cache
 
 from evalsite.lib.sql import fetch_rows
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.models import CachedAggregate, GradeCondition
 from grading_app.reports.answer_aggregates import MAX_ANSWERS_PER_REQUEST
 from grading_app.reports.statistic_format import format_interval, format_number, format_share, format_share_interval
@@ -70,7 +70,7 @@ def load_headlines(experiments: Sequence[Any]) -> dict[int, Headline]:
     first = _find_first_measures(experiments)
     done = {experiment.pk: read_totals(experiment).done for experiment in experiments}
     names = {
-        f"headline:{content_hash([pk, done[pk], headline.state])}": pk for pk, headline in first.items() if done[pk]
+        f"headline:{hash_content([pk, done[pk], headline.state])}": pk for pk, headline in first.items() if done[pk]
     }
     cached: dict[str, Headline] = cache.get_many(names)
     headlines = {names[name]: headline for name, headline in cached.items()}

@@ -129,15 +129,15 @@ class ResultTable:
 def _flatten(column: ResultColumn, value: Any) -> list[tuple[str, Value]]:
     if column.kind in INTERVALS:
         low, high = value if value is not None else (None, None)
-        return [(f"{column.name}_low", _finite(low)), (f"{column.name}_high", _finite(high))]
-    return [(column.name, _finite(value))]
+        return [(f"{column.name}_low", _make_finite(low)), (f"{column.name}_high", _make_finite(high))]
+    return [(column.name, _make_finite(value))]
 
 
 def _encode(value: Any) -> Any:
-    return [_finite(end) for end in value] if isinstance(value, tuple | list) else _finite(value)
+    return [_make_finite(end) for end in value] if isinstance(value, tuple | list) else _make_finite(value)
 
 
-def _finite(value: Any) -> Value:
+def _make_finite(value: Any) -> Value:
     """Return the value as JSON can hold it: None in place of NaN and infinity."""
     if value is None or isinstance(value, str | bool | int):
         return value

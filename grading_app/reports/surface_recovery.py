@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from datasets_app.models import Dataset
-from evalsite.lib.key_ranges import bare_cursor
+from evalsite.lib.key_ranges import open_raw_cursor
 from evalsite.lib.stats.wilson import Interval
 from grading_app.models import GradeCondition
 from grading_app.reports.result_table import ResultColumn, ResultTable
@@ -71,7 +71,7 @@ class RecoveredCell:
 def list_recovered_cells(experiment: Experiment, profiles: Mapping[str, ModelProfile]) -> list[RecoveredCell]:
     """Return the cells of the models that have a profile, by the newest grader with the scorer `final_answer`."""
     rule = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE, scorer=SCORER).order_by("-pk").first()
-    with bare_cursor() as cursor:
+    with open_raw_cursor() as cursor:
         cursor.execute(COUNTS, {"experiment": experiment.pk, "rule": rule.pk if rule else None})
         rows = cursor.fetchall()
     return list(_recover_cells(rows, profiles))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.models import GradeCondition, Grading, Preference
 from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregates
 from runs_app.models import Experiment
@@ -42,7 +42,7 @@ def make_verdict_aggregate(
 
     def fingerprint(query: VerdictQuery) -> str:
         changes = {condition.pk: condition.changes for condition in query.among}
-        return content_hash(sorted((pk, changes.get(pk, 0)) for pk in list_sources(query.condition, query.among)))
+        return hash_content(sorted((pk, changes.get(pk, 0)) for pk in list_sources(query.condition, query.among)))
 
     def is_large(queries: Sequence[VerdictQuery]) -> bool:
         return _has_many_verdicts({pk for query in queries for pk in list_sources(query.condition, query.among)})

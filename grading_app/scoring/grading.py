@@ -20,8 +20,8 @@ from typing import Any
 from django.db.models import Count, Sum
 
 from datasets_app.models.history import Actor, record_changes
-from evalsite.lib.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
-from evalsite.lib.text.hashing import condition_id, slugify_name
+from evalsite.lib.key_ranges import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
+from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.models import GradeCondition, Grading
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.scoring.scorers import SCORERS, Answer, Score, ScoredItem, format_scorer, read_scorer
@@ -77,7 +77,7 @@ class Rule:
     def build_condition_id(self, version: int) -> str:
         """Return the id of the rule's grade condition in this version."""
         content = {"scorer": self.scorer, "parameters": dict(self.parameters), "version": version}
-        return condition_id(slugify_name(self.scorer), content)
+        return build_condition_id(slugify_name(self.scorer), content)
 
     def score(self, answer: Answer, item: ScoredItem) -> Score:
         return SCORERS[self.scorer].function(answer, item, self.parameters)
@@ -232,7 +232,7 @@ class _RuleGrading:
     def _iterate_pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
         parameters = {"run": run, "condition": self.condition, "with_empty": self.with_empty}
         ungraded = "" if self.force else UNGRADED
-        for low, high in key_ranges(KEYS + ungraded, parameters, PAGE_ROWS):
+        for low, high in iterate_key_ranges(KEYS + ungraded, parameters, PAGE_ROWS):
             yield _fetch_rows(ANSWERS + ungraded, {**parameters, "low": low, "high": high})
 
     def _grade_page(self, page: list[tuple[Any, ...]], report: RuleReport) -> None:
@@ -252,7 +252,7 @@ class _RuleGrading:
             "errors": [score.parse_error or "" for score in scores],
             "details": [_dump_detail(score.detail) for score in scores],
         }
-        with allow_superseding() if self.force else nullcontext(), bare_cursor() as cursor:
+        with allow_superseding() if self.force else nullcontext(), open_raw_cursor() as cursor:
             cursor.execute(WRITE + (REPLACE_EXISTING if self.force else KEEP_EXISTING), columns)
             return int(cursor.rowcount)
 
@@ -298,7 +298,7 @@ def _count_rows(keys_sql: str, params: Mapping[str, Any]) -> int:
 
 
 def _fetch_rows(statement: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with bare_cursor() as cursor:
+    with open_raw_cursor() as cursor:
         cursor.execute(statement, params)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
@@ -325,7 +325,7 @@ def load_rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
 
 def list_scorer_choices() -> list[tuple[str, str]]:
     """Return names and labels of the scorers that need no parameter."""
-    return [(scorer.name, scorer.form_label) for scorer in SCORERS.values() if not scorer.needs]
+    return [(scorer.name, scorer.form_label) for scorer in SCORERS.values() if not scorer.required]
 
 
 def list_scorers_with_parameter() -> list[tuple[str, str]]:

@@ -84,18 +84,18 @@ ScoringFunction = Callable[[Answer, ScoredItem, Parameters], Score]
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A registered scorer. `needs` names its required parameters, `takes` its optional ones."""
+    """A registered scorer. `required` and `optional` are names of its parameters."""
 
     name: str
     label: str
     function: ScoringFunction
-    needs: tuple[str, ...] = ()
-    takes: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
     @property
     def parameter(self) -> str:
         """Return the name of the only parameter, or an empty string."""
-        return next(iter((*self.needs, *self.takes)), "")
+        return next(iter((*self.required, *self.optional)), "")
 
     @property
     def form_label(self) -> str:
@@ -117,14 +117,14 @@ class ScorerError(ValueError):
 
 
 def register_scorer(
-    name: str, label: str, needs: tuple[str, ...] = (), takes: tuple[str, ...] = ()
+    name: str, label: str, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()
 ) -> Callable[[ScoringFunction], ScoringFunction]:
     """Register a function under a unique name."""
 
     def register(function: ScoringFunction) -> ScoringFunction:
         if name in _registry:
             raise ValueError(f"the scorer name {name} is already registered")
-        _registry[name] = Scorer(name, label, function, needs, takes)
+        _registry[name] = Scorer(name, label, function, required, optional)
         return function
 
     return register
@@ -165,12 +165,14 @@ def find_parameter_problems(name: str, parameters: Parameters) -> list[str]:
     if scorer is None:
         return [f"There is no scorer {name}; available scorers: {', '.join(row.usage for row in SCORERS.values())}."]
     problems = [
-        f"The scorer {name} needs a {need}: write {scorer.usage}." for need in scorer.needs if not parameters.get(need)
+        f"The scorer {name} needs a {need}: write {scorer.usage}."
+        for need in scorer.required
+        if not parameters.get(need)
     ]
     for key, value in parameters.items():
         if not scorer.parameter:
             problems.append(f"The scorer {name} takes no parameter.")
-        elif key not in scorer.needs + scorer.takes:
+        elif key not in scorer.required + scorer.optional:
             problems.append(f"The scorer {name} has no parameter {key!r}; its parameter is {scorer.parameter}.")
         elif key == "pattern" and (problem := find_pattern_problem(value)):
             problems.append(problem)
@@ -210,7 +212,7 @@ def multiple_choice(answer: Answer, item: ScoredItem, parameters: Parameters) ->
     return _make_unreadable_score("no_letter_found") if letter is None else _make_score(letter == target, letter)
 
 
-@register_scorer("numeric", "the last number", takes=("tolerance",))
+@register_scorer("numeric", "the last number", optional=("tolerance",))
 def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the last number of the final part equals the target's last number within `tolerance`, else 0."""
     if not item.target.strip():
@@ -241,7 +243,7 @@ def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score
     return _make_score(_split_elements(part) == target, part)
 
 
-@register_scorer("json_field", "a field of the JSON answer", needs=("field",))
+@register_scorer("json_field", "a field of the JSON answer", required=("field",))
 def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the field (a path such as "result.city") of the JSON answer is the target, as text or
     number; else 0."""
@@ -257,7 +259,7 @@ def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Scor
     return _make_score(_is_same_text_or_number(raw, item.target), raw)
 
 
-@register_scorer("regex", "regular expression", needs=("pattern",))
+@register_scorer("regex", "regular expression", required=("pattern",))
 def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the pattern matches, else 0.
 
@@ -279,7 +281,7 @@ def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     )
 
 
-@register_scorer("final_answer", "final answer of a parametric task", takes=("limit",))
+@register_scorer("final_answer", "final answer of a parametric task", optional=("limit",))
 def final_answer(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the answer that the task's pattern reads is the target, else 0.
 

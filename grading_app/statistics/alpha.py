@@ -9,7 +9,7 @@ import numpy as np
 
 from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ranks import Ranking
-from grading_app.statistics.ratings import Floats, Ratings, Whole
+from grading_app.statistics.ratings import Floats, Integers, Ratings
 
 Level = Literal["nominal", "ordinal", "interval", "ratio"]
 ROUNDING = 1e-24
@@ -66,7 +66,7 @@ def _compute_by_position(used: Ratings, level: Level) -> Callable[[Floats], Floa
     return compute
 
 
-def _sum_squares_by_unit(positions: Floats, unit: Whole, starts: Whole, sizes: Whole) -> Floats:
+def _sum_squares_by_unit(positions: Floats, unit: Integers, starts: Integers, sizes: Integers) -> Floats:
     """Return sums of squares about each unit's mean: (resamples, ratings) -> (resamples, units)."""
     means = np.add.reduceat(positions, starts, axis=1) / sizes
     squares: Floats = np.add.reduceat((positions - means[:, unit]) ** 2, starts, axis=1)

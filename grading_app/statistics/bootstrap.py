@@ -18,7 +18,7 @@ from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.known_coverage import describe_coverage
 from grading_app.statistics.measures import Coefficient
-from grading_app.statistics.ratings import Floats, Ratings, Whole
+from grading_app.statistics.ratings import Floats, Integers, Ratings
 
 MAX_DEGENERATE_SHARE = 0.1
 # Below this number of items, `bootstrap` uses the jackknife: resamples vary less than samples, so percentile intervals
@@ -146,7 +146,7 @@ class Clusters:
     """
 
     kind_sizes: Floats
-    codes: Whole | None
+    codes: Integers | None
     unit_counts: Floats | None
 
     def totals(self, values: Floats) -> Floats:
@@ -191,7 +191,7 @@ def group_by_item(ratings: Ratings, items: Mapping[Hashable, Hashable] | None) -
     return Clusters(np.ones(int(codes.max()) + 1 if codes.size else 0), codes, None)
 
 
-def _number_items(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | None) -> Whole:
+def _number_items(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | None) -> Integers:
     """Return the number of each unit's item, from 0: (units,). Raise ValueError for a unit without an item."""
     if items is None:
         return np.arange(len(units))

@@ -19,7 +19,7 @@ from grading_app.statistics.bootstrap import (
     TOLERANCE,
     draw_kind_counts,
 )
-from grading_app.statistics.ratings import Floats, Whole
+from grading_app.statistics.ratings import Floats, Integers
 
 NOT_FINITE = "no interval: without one of the items, some never lost"
 MAX_STEPS = 50_000
@@ -61,8 +61,8 @@ class Comparisons:
 
     names: tuple[Hashable, ...]
     kind_sizes: Floats
-    kind: Whole
-    pair: Whole
+    kind: Integers
+    pair: Integers
     wins: Floats
 
     @classmethod

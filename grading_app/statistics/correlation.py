@@ -107,16 +107,16 @@ def _standardize(values: Vector) -> Vector:
 def _add_interval(r: float, n: int, confidence: float, error: float = 0.0) -> Correlation:
     z = normal_quantile(confidence)
     if n < 4:
-        return Correlation(r, n, None, None, _no_correlation_p(r, n))
+        return Correlation(r, n, None, None, _compute_p_value(r, n))
     if abs(r) == 1:
         return Correlation(r, n, None, None, 0.0)  # All points lie on the line. Other points may not.
     plain, jackknife = z / math.sqrt(n - 3), student_quantile(confidence, n - 1) * error
     reach, center = max(plain, jackknife), math.atanh(r)
     method = FISHER if reach == plain else JACKKNIFE
-    return Correlation(r, n, math.tanh(center - reach), math.tanh(center + reach), _no_correlation_p(r, n), method)
+    return Correlation(r, n, math.tanh(center - reach), math.tanh(center + reach), _compute_p_value(r, n), method)
 
 
-def _no_correlation_p(r: float, n: int) -> float | None:
+def _compute_p_value(r: float, n: int) -> float | None:
     from scipy.special import stdtr
 
     if n < 3:

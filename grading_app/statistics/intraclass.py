@@ -68,15 +68,15 @@ def mean_squares(complete: Ratings, times: Floats) -> MeanSquares:
     mean = raters.mean(axis=1, keepdims=True)
     # Sums below the rounding error become zero, because noise would give an F of billions.
     rounding = ROUNDING * np.abs(complete.values).max() ** 2 * n * k
-    rows = _above(rounding, k * (times * (units - mean) ** 2).sum(axis=1))
-    within = _above(rounding, times @ ((values - units[:, None]) ** 2).sum(axis=1))
-    columns = _above(rounding, n * ((raters - mean) ** 2).sum(axis=1))
-    error = _above(np.maximum(rounding, 1e-12 * within), within - columns)
+    rows = _drop_rounding_errors(rounding, k * (times * (units - mean) ** 2).sum(axis=1))
+    within = _drop_rounding_errors(rounding, times @ ((values - units[:, None]) ** 2).sum(axis=1))
+    columns = _drop_rounding_errors(rounding, n * ((raters - mean) ** 2).sum(axis=1))
+    error = _drop_rounding_errors(np.maximum(rounding, 1e-12 * within), within - columns)
     df = np.maximum(n - 1, 1)
     return MeanSquares(n, k, rows / df, within / (n * (k - 1)), columns / (k - 1), error / (df * (k - 1)))
 
 
-def _above(rounding: Floats, squares: Floats) -> Floats:
+def _drop_rounding_errors(rounding: Floats, squares: Floats) -> Floats:
     return np.where(squares > rounding, squares, 0.0)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from grading_app.statistics.clusters import ClusterSums
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +27,10 @@ class ItemScores:
     is_binary: True if every score is 0 or 1. Raise ValueError for arrays of other shapes.
     """
 
-    items: Whole
-    conditions: Whole
-    n: Whole
-    missing: Whole
+    items: Integers
+    conditions: Integers
+    n: Integers
+    missing: Integers
     mean: Floats
     within: Floats
     is_binary: bool
@@ -172,6 +172,6 @@ class ItemScores:
             )
 
 
-def _shrink_counts(counts: Whole) -> NDArray[np.integer]:
+def _shrink_counts(counts: Integers) -> NDArray[np.integer]:
     """Return the counts in the smallest unsigned type that holds them."""
     return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))

@@ -14,7 +14,7 @@ from grading_app.statistics.clusters import clustered_mean
 from grading_app.statistics.concordance import compute_concordance, compute_correlation, compute_moments
 from grading_app.statistics.estimates import Estimate, Spread
 from grading_app.statistics.measures import Coefficient, divide
-from grading_app.statistics.ratings import Floats, Ratings, Whole
+from grading_app.statistics.ratings import Floats, Integers, Ratings
 
 Line = Literal["deming", "ols"]
 Measure = Literal["concordance", "correlation", "same answer"]
@@ -192,7 +192,7 @@ def compute_people_means(ratings: Ratings, judge: Hashable) -> Floats:
     return means
 
 
-def _share_of_equal_ratings(table: Ratings, unit: Whole, person: Whole, values: Floats) -> Floats:
+def _share_of_equal_ratings(table: Ratings, unit: Integers, person: Integers, values: Floats) -> Floats:
     """Return the share of the other raters of the unit who gave this value, for each left-out person.
 
     values: (left-out persons,), or (repetitions, left-out persons); the repetitions share the weight of one rating.
@@ -204,7 +204,7 @@ def _share_of_equal_ratings(table: Ratings, unit: Whole, person: Whole, values: 
 
 
 def _compute_agreement(
-    measure: Measure, table: Ratings, unit: Whole, person: Whole, values: Floats
+    measure: Measure, table: Ratings, unit: Integers, person: Integers, values: Floats
 ) -> Callable[[Floats], Floats]:
     """Return a function for the agreement of `values` with the mean of the other raters of the unit.
 
@@ -217,7 +217,7 @@ def _compute_agreement(
     return lambda times: pair(values, means, times)
 
 
-def _count_equal_ratings(table: Ratings, unit: Whole, values: Floats) -> Floats:
+def _count_equal_ratings(table: Ratings, unit: Integers, values: Floats) -> Floats:
     """Return how many raters of the unit gave this value: (..., left-out persons)."""
     categories, counts = table.categories, table.counts
     indices = np.searchsorted(categories, values).clip(max=len(categories) - 1)

@@ -12,7 +12,7 @@ import numpy as np
 from evalsite.lib.stats.wilson import normal_quantile
 from grading_app.statistics.estimates import Spread
 from grading_app.statistics.measures import Coefficient, divide
-from grading_app.statistics.ratings import Floats, Ratings, Whole
+from grading_app.statistics.ratings import Floats, Integers, Ratings
 
 Weights = Literal["none", "linear", "quadratic"]
 BOUNDS = (-1.0, 1.0)
@@ -134,7 +134,7 @@ def _require_several_units(n: Floats, expected: Floats) -> Floats:
     return np.where(n > 1, expected, 0.0)
 
 
-def _number_categories(ratings: Ratings) -> tuple[Floats, Whole]:
+def _number_categories(ratings: Ratings) -> tuple[Floats, Integers]:
     """Return the categories, ascending, and (for complete ratings) the number of each rating's category."""
     categories = ratings.categories
     return categories, np.searchsorted(categories, ratings.values)
@@ -156,12 +156,12 @@ def _compute_distances(categories: Floats, weights: Weights) -> Floats:
     return powers[weights]
 
 
-def _make_indicators(codes: Whole, categories: int) -> Floats:
+def _make_indicators(codes: Integers, categories: int) -> Floats:
     indicators: Floats = (codes[:, None] == np.arange(categories)).astype(np.float64)
     return indicators
 
 
-def _large_sample_interval(distances: Floats, codes: Whole, times: Floats, confidence: float) -> Spread | None:
+def _large_sample_interval(distances: Floats, codes: Integers, times: Floats, confidence: float) -> Spread | None:
     """Return the interval by the large-sample standard error.
 
     The formula uses distances d in place of the paper's weights, w = 1 - d / max d, with the same result.

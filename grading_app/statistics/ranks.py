@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from grading_app.statistics.measures import Coefficient, divide
-from grading_app.statistics.ratings import Floats, Ratings, Whole
+from grading_app.statistics.ratings import Floats, Integers, Ratings
 
 
 class Ranking:
@@ -13,12 +13,12 @@ class Ranking:
 
     def __init__(self, values: Floats) -> None:
         """Sort the values: (n,), without NaN."""
-        self.order: Whole = np.argsort(values, kind="stable")
+        self.order: Integers = np.argsort(values, kind="stable")
         ordered = values[self.order]
         last_of_tie = np.append(ordered[1:] != ordered[:-1], True)
-        self.ends: Whole = np.flatnonzero(last_of_tie)
+        self.ends: Integers = np.flatnonzero(last_of_tie)
         tie = np.concatenate([[0], np.cumsum(last_of_tie)[:-1]])
-        self.tie_of: Whole = np.empty(len(values), dtype=np.intp)
+        self.tie_of: Integers = np.empty(len(values), dtype=np.intp)
         self.tie_of[self.order] = tie
 
     def tie_sizes(self, times: Floats) -> Floats:

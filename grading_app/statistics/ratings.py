@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.intp]
+Integers = NDArray[np.intp]
 Kind = TypeVar("Kind", bound=Hashable)
 Rater = TypeVar("Rater", bound=Hashable)
 
@@ -124,9 +124,9 @@ class Ratings:
         return ~np.isnan(self.values)
 
     @property
-    def per_unit(self) -> Whole:
+    def per_unit(self) -> Integers:
         """The number of ratings of each unit: (units,)."""
-        counts: Whole = self.given.sum(axis=1)
+        counts: Integers = self.given.sum(axis=1)
         return counts
 
     @property

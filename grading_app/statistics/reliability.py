@@ -45,10 +45,10 @@ def repeatability(scores: ItemScores, condition: int) -> Repeatability | None:
         scores.mean[has_score, column],
         scores.within[has_score, column],
     )
-    return _one_way(n, means, within)
+    return _compute_one_way(n, means, within)
 
 
-def _one_way(n: Floats, means: Floats, within: Floats) -> Repeatability | None:
+def _compute_one_way(n: Floats, means: Floats, within: Floats) -> Repeatability | None:
     total, groups = float(n.sum()), len(n)
     if groups < 2 or total <= groups:
         return None

@@ -33,8 +33,8 @@ from datasets_app.importing.records import BufferedImage
 from datasets_app.models import Asset, Dataset, ParametricSpace
 from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import record_changes
-from evalsite.lib.key_ranges import bare_cursor
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.key_ranges import open_raw_cursor
+from evalsite.lib.text.hashing import hash_content
 from grading_app.export.bundle_kinds import DATASET, DESIGN, KINDS
 from grading_app.export.snapshot_check import (
     BROKEN,
@@ -189,7 +189,7 @@ class _Import:
         rows, keys = ROWS_OF + part.table, KEYS + part.table
         self._execute(f"CREATE TEMPORARY TABLE {rows} (place bigint GENERATED ALWAYS AS IDENTITY, line jsonb)")
         if is_there:
-            with bare_cursor() as cursor, cursor.copy(f"COPY {rows} (line) FROM STDIN") as copy:
+            with open_raw_cursor() as cursor, cursor.copy(f"COPY {rows} (line) FROM STDIN") as copy:
                 for line in self._read_lines(part.file_name):
                     copy.write_row((line,))
         key = part.model._meta.pk.attname
@@ -368,7 +368,7 @@ class _Import:
         for part in self.tables:
             keys = self._select(f"SELECT new FROM {KEYS}{part.table}") if issubclass(part.model, Versioned) else []
             for row in part.model._default_manager.filter(pk__in=keys):
-                if content_hash(row.content) != row.content_hash:  # type: ignore[attr-defined]
+                if hash_content(row.content) != row.content_hash:  # type: ignore[attr-defined]
                     raise SnapshotFileError(f"{self.file_name}: {row} is not what its hash says")
         for dataset in Dataset.objects.filter(pk__in=self._select(f"SELECT new FROM {KEYS}{Dataset._meta.db_table}")):
             if dataset.approved_at and hash_stored_items(dataset) != dataset.content_hash:

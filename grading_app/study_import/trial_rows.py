@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
-from evalsite.lib.text.hashing import content_hash, slugify_name
+from evalsite.lib.text.hashing import hash_content, slugify_name
 from grading_app.models import GradeCondition, Grading
 from grading_app.study_import.study import StudyError, StudyScore, StudyTrial
 from grading_app.study_import.study_checks import check_trial
@@ -100,7 +100,7 @@ class StudyRows:
         if name not in self.scorers:
             slug = slugify_name(name)[:LONGEST_SCORER]
             if slug in {condition.scorer for condition in self.scorers.values()}:
-                slug = f"{slug[: LONGEST_SCORER - 13]}-{content_hash(name)[:12]}"
+                slug = f"{slug[: LONGEST_SCORER - 13]}-{hash_content(name)[:12]}"
             parameters = {"imported": experiment.imported_from, **self.graders.get(name, {})}
             self.scorers[name] = GradeCondition.objects.get_or_create(
                 experiment=experiment,

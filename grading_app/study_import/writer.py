@@ -16,7 +16,7 @@ from django.db.models import Max
 from datasets_app import curation
 from datasets_app.models import Dataset, Item, Norm
 from datasets_app.models.history import record_changes
-from evalsite.lib.text.hashing import condition_id, content_hash, slugify_name
+from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name
 from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyTrial, StudyWave
 from grading_app.study_import.study_checks import check_design
 from grading_app.study_import.trial_rows import (
@@ -211,7 +211,7 @@ def _create_model(condition: StudyCondition, tool: str, owner: User) -> Language
     )[0]
     name = slugify_name(f"{tool}-{condition.model}")[:80]
     if LanguageModel.objects.filter(name=name).exclude(model=condition.model_id[:200]).exists():  # Of another provider.
-        name = f"{name[:60]}-{content_hash(condition.model_id)[:12]}"
+        name = f"{name[:60]}-{hash_content(condition.model_id)[:12]}"
     model, is_new = LanguageModel.objects.get_or_create(
         name=name, defaults={"endpoint": endpoint, "model": condition.model_id[:200], "is_active": False}
     )
@@ -223,7 +223,7 @@ def _create_model(condition: StudyCondition, tool: str, owner: User) -> Language
 def _create_versioned(row: Any, owner: User, tool: str) -> Any:
     """Return the approved version with this name and content, or create it."""
     kind = type(row)
-    versions = kind.objects.filter(name=row.name, content_hash=content_hash(row.content), status="approved")
+    versions = kind.objects.filter(name=row.name, content_hash=hash_content(row.content), status="approved")
     if (version := versions.order_by("-version").first()) is not None:
         return version
     row.version, row.created_by = kind.get_next_version(row.name), owner
@@ -240,6 +240,6 @@ def _create_condition(experiment: Experiment, model: LanguageModel, prompt: Prom
     )
     return Condition.objects.get_or_create(
         experiment=experiment,
-        condition_id=condition_id(cell.slug, cell.content),
+        condition_id=build_condition_id(cell.slug, cell.content),
         defaults={"model": model, "prompt": prompt, "sampler": sampler, "content": cell.content},
     )[0]

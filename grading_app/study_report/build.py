@@ -12,7 +12,7 @@ from django.db import transaction
 from django.http import QueryDict
 
 from evalsite.lib.ops.versions import get_version
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.comparison.agreement_cache import fingerprint_selection
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import Snapshot
@@ -50,7 +50,7 @@ def compute_fingerprint(experiment: Experiment) -> str:
     runs = experiment.runs.order_by("pk").values_list("pk", "n_done", "n_attempts", "n_unpriced", "spent_usd")
     conditions = experiment.conditions.order_by("pk").values_list("pk", "model__name", "model__model")
     selection = RatingSelectionForm(QueryDict(), experiment).get_selection()
-    return content_hash(
+    return hash_content(
         [
             fingerprint_results(experiment, None),
             [str(getattr(experiment, name)) for name in TEXTS_AND_SETTINGS],

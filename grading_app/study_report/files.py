@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict
 
 from evalsite.lib.checksummed_zip import ArchiveWriter
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.reports.plot_style import apply_theme
 from grading_app.study_report.document import Document, FigureBlock, TableBlock
 from grading_app.study_report.html import render_html
@@ -65,7 +65,7 @@ def get_file(document: Document, file_format: str) -> bytes:
 
     Anonymous readers may ask for files, so a process typesets one at a time. Raise TypesettingError after WAIT_S.
     """
-    key = content_hash([document.dump(), file_format])
+    key = hash_content([document.dump(), file_format])
     if not _typesetting_lock.acquire(timeout=WAIT_S):
         raise TypesettingError("another report is being typeset; try again in a minute")
     try:

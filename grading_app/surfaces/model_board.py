@@ -14,7 +14,7 @@ from django.core.cache import cache
 from django.db.models import Q, Sum
 
 from datasets_app.models import Dataset
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.models import GradeCondition
 from grading_app.reports.cached_aggregates import Cached, get_aggregates_across
 from grading_app.reports.frame_cache import fingerprint_many_results
@@ -151,7 +151,7 @@ def load_board(experiments: Sequence[Any], limit: str = "") -> BoardState:
         VERSION,
         [[experiment.pk, _get_key(graders[experiment.pk]), cached.fingerprint] for experiment, cached in pairs],
     ]
-    key = f"model_board:{content_hash(identity)}:{len(loaded)}"
+    key = f"model_board:{hash_content(identity)}:{len(loaded)}"
     board: ModelBoard | None = cache.get(key)
     if board is None:
         board = build_board(loaded)

@@ -27,7 +27,7 @@ from grading_app.tables.agreement import (
 )
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.monitoring.progress import load_experiment_state
-from runs_app.views.permissions import may_edit, visible_experiment
+from runs_app.views.permissions import get_visible_experiment, may_edit
 
 if TYPE_CHECKING:
     from grading_app.comparison.agreement_report import AgreementReport, AgreementResult
@@ -39,7 +39,7 @@ FIGURES = ("differences", "confusion")
 @require_safe
 @readers_only
 def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     form = RatingSelectionForm(request.GET, experiment)
     selection = form.get_selection()
     context = {
@@ -65,7 +65,7 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
 @svg_policy
 def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the agreement page as SVG, for the raters in the address."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     selection = RatingSelectionForm(request.GET, experiment).get_selection()
     theme, width = read_theme(request), read_width(request)
     if selection is None:

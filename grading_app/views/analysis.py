@@ -25,7 +25,7 @@ from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.monitoring.progress import load_experiment_state
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_visible_experiment
 
 MAX_CARDS, MAX_SCORES = 8, 12
 """The number of outliers with answers, and of scores per outlier."""
@@ -35,7 +35,7 @@ MAX_CARDS, MAX_SCORES = 8, 12
 @readers_only
 @hides_model_names()
 def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     blind = get_blind_context(request, experiment)
     form = ScopeForm(request.GET, experiment, blind["blind"])
     scope = form.get_scope()
@@ -74,7 +74,7 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
 @hides_model_names()
 def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the analysis as SVG, for the scope in the address."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     scope = ScopeForm(request.GET, experiment, get_blind_context(request, experiment)["blind"]).get_scope()
     theme, width = read_theme(request), read_width(request)
     if scope is None:

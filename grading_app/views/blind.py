@@ -14,7 +14,7 @@ from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
 from runs_app.models import Experiment
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_visible_experiment
 
 
 def get_blind_context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def get_blind_context(request: HttpRequest, experiment: Experiment) -> dict[str,
 @hides_model_names()
 def blind_start(request: HttpRequest, slug: str) -> HttpResponse:
     """Hide the names of the models from this reader."""
-    BlindReading.start(visible_experiment(request, slug), request.user)
+    BlindReading.start(get_visible_experiment(request, slug), request.user)
     messages.success(request, "Model names are hidden from you on Results, Matrix, Analysis and Compare.")
     return _redirect_back(request, slug)
 
@@ -39,7 +39,7 @@ def blind_start(request: HttpRequest, slug: str) -> HttpResponse:
 @hides_model_names()
 def blind_reveal(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the names again, and record when."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     reading = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first()
     if reading is not None and reading.reveal():
         messages.success(request, "Model names are shown. The record on this page says when you revealed them.")

@@ -12,14 +12,14 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from django.shortcuts import redirect
 from django.views.decorators.http import require_safe
 
-from datasets_app.views.permissions import visible_dataset
+from datasets_app.views.permissions import get_visible_dataset
 from evalsite.lib.permissions import readers_only
 from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.export.bundles import refuse_bundle
 from grading_app.export.command_process import stream_command
 from grading_app.export.snapshots import SnapshotError, refuse_while_live
 from grading_app.reports.scope import ScopeForm
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_visible_experiment
 
 ALL = "all"
 EXPERIMENT_KINDS = (DESIGN, ANALYSIS, ALL)
@@ -28,7 +28,7 @@ EXPERIMENT_KINDS = (DESIGN, ANALYSIS, ALL)
 @require_safe
 @readers_only
 def dataset_bundle(request: HttpRequest, slug: str, version: int) -> HttpResponse | StreamingHttpResponse:
-    dataset = visible_dataset(request, slug, version)
+    dataset = get_visible_dataset(request, slug, version)
     try:
         refuse_bundle(DATASET, dataset)
     except SnapshotError as error:
@@ -41,7 +41,7 @@ def dataset_bundle(request: HttpRequest, slug: str, version: int) -> HttpRespons
 @readers_only
 def experiment_bundle(request: HttpRequest, slug: str, kind: str) -> HttpResponse | StreamingHttpResponse:
     """Stream a bundle of an experiment. The address of an analysis holds its scope."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     if kind not in EXPERIMENT_KINDS:
         raise Http404
     options = []

@@ -31,7 +31,7 @@ from grading_app.reports.scope import MISSING_WRONG
 from grading_app.reports.score_matrix import Measure
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.models import Experiment
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_visible_experiment
 
 PER_PAGE = 20
 MAX_RECENT = 30  # Experiments in the choice besides the chosen experiments.
@@ -85,7 +85,7 @@ def _get_experiments(request: HttpRequest, references: list[str]) -> list[Experi
     slugs = [parse_experiment_slug(reference) for reference in references]
     if None in slugs:
         raise Http404
-    return [visible_experiment(request, slug) for slug in dict.fromkeys(slugs) if slug]
+    return [get_visible_experiment(request, slug) for slug in dict.fromkeys(slugs) if slug]
 
 
 def _get_sides(

@@ -25,7 +25,7 @@ from grading_app.reports.cached_aggregates import Cached, get_aggregate
 from runs_app.models import Trial
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.prompt_preview import rebuild_turns
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_visible_experiment
 
 EXCERPT_LENGTH = 240
 CURSOR_PARAMETERS = ("after", "before")
@@ -35,7 +35,7 @@ CURSOR_PARAMETERS = ("after", "before")
 @readers_only
 def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
     """List the disagreements, largest first."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     form = RatingSelectionForm(request.GET, experiment)
     selection = form.get_selection()
     context = {
@@ -61,7 +61,7 @@ def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
 @readers_only
 def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     """Show one answer: question, answer, the scores and reasons of all raters, and adjudications."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     trial = _get_answer(experiment, pk)
     selection = RatingSelectionForm(request.GET, experiment).get_selection()
     position = DisagreementPosition(None, None, 0, None, None)
@@ -88,9 +88,9 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 
 @require_POST
 @members_only
-def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+def disagreement_adjudicate(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     """Adjudicate the answer, and return to its page."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     trial = _get_answer(experiment, pk)
     if not may_adjudicate(request.user, experiment):
         raise Http404

@@ -18,14 +18,14 @@ from grading_app.models import Grader
 from grading_app.views.grading import describe_reports
 from runs_app.planning.work import PlanError
 from runs_app.pricing.estimated_costs import Estimate
-from runs_app.views.permissions import editable_experiment
+from runs_app.views.permissions import get_editable_experiment
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def experiment_draw_judges(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the form (GET). Draw judges and show their cost, or request their verdicts once confirmed (POST)."""
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     form = DrawnJudgesForm(request.POST or None, experiment=experiment, user=request.user)
     if "draw" in request.POST:
         form.redraw()

@@ -13,7 +13,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.paper_figures.space_figures import make_figures_query
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
@@ -26,7 +26,7 @@ from grading_app.views.result_tables import get_table_context, make_requested_fi
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment, Run
 from runs_app.monitoring.progress import load_experiment_state
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_visible_experiment
 
 FIGURE_VERSION = 1  # Increase it when figures are drawn differently.
 CACHE_SECONDS = 24 * 3600
@@ -36,7 +36,7 @@ MAX_ROWS = 60  # Rows of a table on the page.
 @require_safe
 @readers_only
 def explorer(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     loaded = load_explorer(experiment, request.GET)
     context: dict[str, Any] = {"experiment": experiment, "state": load_experiment_state(experiment), "loaded": loaded}
     query = loaded.query
@@ -71,7 +71,7 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
 @svg_policy
 def explorer_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the explorer as SVG, for the choices in the address."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     loaded = load_explorer(experiment, request.GET)
     query = loaded.query
     theme, width = read_theme(request), read_width(request)
@@ -82,7 +82,7 @@ def explorer_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     )
     if figure is None or not figure.is_shown(query):
         raise Http404
-    key = content_hash(
+    key = hash_content(
         [FIGURE_VERSION, loaded.cached.fingerprint, slug, name, width, theme, sorted(request.GET.items())]
     )
     svg = cache.get_or_set(

@@ -23,7 +23,7 @@ from grading_app.views import results
 from grading_app.views.svg_figures import svg_policy
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state
-from runs_app.views.permissions import get_chosen_wave, visible_experiment
+from runs_app.views.permissions import get_chosen_wave, get_visible_experiment
 
 FILE_FORMATS = ("svg", "png", "pdf", "csv")
 
@@ -32,7 +32,7 @@ FILE_FORMATS = ("svg", "png", "pdf", "csv")
 @readers_only
 def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
     """Show every figure in the chosen style, with its files. Every choice is in the address."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     wave = get_chosen_wave(request, experiment)
     source = FigureSource(experiment, request.GET, wave)
     form = FigureForm(request.GET, source)
@@ -79,7 +79,7 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
     if file_format == "svg" and "mm" not in request.GET:
         response: HttpResponse = results.experiment_figure(request, slug, name)
         return response
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     source = FigureSource(experiment, request.GET, get_chosen_wave(request, experiment))
     form = FigureForm(request.GET, source)
     if not form.is_valid():
@@ -110,6 +110,6 @@ def _stream_all_figures(request: HttpRequest, experiment: Experiment) -> Streami
 @readers_only
 def figures_summary(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the number of items, samples per item and correlations as JSON."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     source = FigureSource(experiment, request.GET, get_chosen_wave(request, experiment))
     return JsonResponse(summarize_ratings(source), json_dumps_params={"indent": 1})

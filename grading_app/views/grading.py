@@ -31,7 +31,7 @@ from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.planning.work import PlanError
 from runs_app.pricing.estimated_costs import Estimate
-from runs_app.views.permissions import editable_experiment, may_edit, visible_experiment
+from runs_app.views.permissions import get_editable_experiment, get_visible_experiment, may_edit
 from runs_app.views.run_control import Action, list_actions
 
 FLAGS = ("truncated", "refused")  # The judge grades these answers like other answers.
@@ -41,7 +41,7 @@ POLLING_S = 60  # The page refreshes for this time after a judge's last call, un
 @require_safe
 @readers_only
 def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     rows = list_grader_rows(experiment)
     editable = may_edit(request, experiment)
     upgrades = find_rubric_upgrades(experiment, [row.condition for row in rows]) if editable else {}
@@ -129,7 +129,7 @@ def _get_disagreements_url(experiment: Experiment, row: GraderRow) -> str:
 @members_only
 def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the choice of a judge and its cost (GET), or request its verdicts (POST)."""
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     data = request.POST if request.method == "POST" else request.GET
     choice_form = JudgeForm(data if "grader" in data else None, experiment=experiment, user=request.user)
     estimate = _estimate_cost(experiment, choice_form) if choice_form.is_valid() else None
@@ -190,9 +190,9 @@ def describe_reports(report: Sequence[JudgingReport]) -> str:
 
 @require_POST
 @members_only
-def experiment_convene(request: HttpRequest, slug: str) -> HttpResponse:
+def experiment_add_panel(request: HttpRequest, slug: str) -> HttpResponse:
     """Add a panel, and combine the scores of its members during the request."""
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     form = PanelForm(request.POST, user=request.user)
     if not form.is_valid():
         messages.error(request, get_first_error(form))

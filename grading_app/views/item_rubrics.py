@@ -23,7 +23,7 @@ from grading_app.tables.item_rubrics import TextSetTable
 from runs_app.models import Run, TextSet
 from runs_app.monitoring.progress import Totals
 from runs_app.planning.work import PlanError
-from runs_app.views.permissions import editable_experiment
+from runs_app.views.permissions import get_editable_experiment
 
 PER_PAGE = 25
 TEXT_SETS = ListPage(TextSetTable, "grading_app/writing/text_sets.html")
@@ -152,7 +152,7 @@ def text_set_act(request: HttpRequest, name: str, version: int, verb: str) -> Ht
 @members_only
 def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the cost of writing item rubrics by the choice in the address (GET), or request them (POST)."""
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     data = request.POST if request.method == "POST" else request.GET
     form = WriterForm(data if "template" in data else None, user=request.user, initial={"name": f"{slug}-rubrics"})
     context: dict[str, Any] = {"experiment": experiment, "form": form, "has_templates": _has_templates(form)}

@@ -27,7 +27,7 @@ from grading_app.views.compare import get_compare_url
 from grading_app.views.result_tables import get_table_context
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment, Wave
-from runs_app.views.permissions import get_chosen_wave, visible_experiment
+from runs_app.views.permissions import get_chosen_wave, get_visible_experiment
 
 
 class BoardForm(forms.Form):
@@ -132,7 +132,7 @@ def _make_figure(
 @hides_model_names()
 def cost_figure_view(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the figure of a measure against cost as SVG."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     wave = get_chosen_wave(request, experiment)
     theme, width = read_theme(request), read_width(request)
     query = BoardForm({"unreadable": request.GET.get("unreadable", "")}, {}).make_query(experiment, wave)

@@ -20,13 +20,13 @@ from grading_app.reports.verdict_aggregates import get_aggregates_by_condition
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_visible_experiment
 
 
 @require_safe
 @readers_only
 def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     conditions = _list_conditions(experiment)
     condition = _get_chosen_condition(request, conditions)
     context: dict[str, Any] = {
@@ -47,7 +47,7 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
 @readers_only
 @svg_policy
 def grading_length_figure(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     conditions = _list_conditions(experiment)
     condition = _get_chosen_condition(request, conditions)
     theme, width = read_theme(request), read_width(request)

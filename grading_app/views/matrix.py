@@ -37,7 +37,7 @@ from grading_app.views.result_tables import make_requested_file
 from runs_app.annotations import group_by_item, group_by_trial
 from runs_app.models import Annotation, Condition, Trial
 from runs_app.monitoring.progress import load_experiment_state
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_visible_experiment
 
 MAX_ANSWERS = 50
 """The number of answers of a cell in the panel."""
@@ -49,7 +49,7 @@ CELL_PARAMETERS = ("measure", "wave", "unreadable", "exclude")
 @readers_only
 @hides_model_names()
 def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     blind = get_blind_context(request, experiment)
     form = MatrixForm(request.GET, experiment, blind["blind"])
     scope = form.get_scope()
@@ -148,7 +148,7 @@ def _get_cell_query(request: HttpRequest) -> str:
 @hides_model_names()
 def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> HttpResponse:
     """Show the answers of one cell, as a panel for htmx or as a page."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     form = MatrixForm(request.GET, experiment, get_blind_context(request, experiment)["blind"])
     scope = form.get_scope()
     if scope is None:

@@ -13,14 +13,14 @@ from grading_app.comparison.raters import PAIRS
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.views.disagreements import get_rater_choice, get_spread_measure, get_stored_disagreements
 from runs_app.prompt_preview import rebuild_turns
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_visible_experiment
 
 
 @require_safe
 @readers_only
 def pair_disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     """Show one pair: the question, both answers, and each rater's choice and reasons side by side."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     parameters = request.GET.copy()
     parameters["units"] = PAIRS
     selection, unit = RatingSelectionForm(parameters, experiment).get_selection(), find_pair(experiment, pk)

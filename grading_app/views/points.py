@@ -27,7 +27,7 @@ from runs_app.planning.points import read_adaptive_spec
 from runs_app.stopping import rating_coverage
 from runs_app.stopping.coverage import CoverageRange, find_nearest_coverage
 from runs_app.stopping.repeated_coverage import RepeatedCoverage, RepeatedDesign, find_coverage
-from runs_app.views.permissions import get_chosen_wave, visible_experiment
+from runs_app.views.permissions import get_chosen_wave, get_visible_experiment
 
 PER_PAGE = 100
 
@@ -36,7 +36,7 @@ PER_PAGE = 100
 @readers_only
 def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
     """Show all points, or the points of one wave, condition or status in the address."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     spec = read_adaptive_spec(experiment)
     wave = get_chosen_wave(request, experiment)
     state = fingerprint_results(experiment, wave)

@@ -26,7 +26,7 @@ from grading_app.rating import queue_results, queues
 from grading_app.rating.rated_norms import find_outdated_norms, make_norms
 from grading_app.tables.rating import ItemMeansTable, QuestionResultTable, QueueTable, list_item_rows
 from runs_app.views.annotations import list_annotated_keys
-from runs_app.views.permissions import editable_experiment
+from runs_app.views.permissions import get_editable_experiment
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 PER_PAGE = 50
@@ -99,7 +99,7 @@ def queue_new(request: HttpRequest) -> HttpResponse:
 @members_only
 def queue_of_answers(request: HttpRequest, slug: str) -> HttpResponse:
     """Create a queue over the answers of an experiment. It needs the right to edit: raters will see the answers."""
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     owner: Any = request.user
     queue = RatingQueue(
         owner=owner, subject=RatingQueue.Subject.ANSWERS, experiment=experiment, dataset=experiment.dataset

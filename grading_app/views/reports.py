@@ -26,7 +26,7 @@ from grading_app.study_report.typst_process import TypesettingError
 from grading_app.views.svg_figures import read_theme, svg_policy
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state
-from runs_app.views.permissions import editable_experiment, get_posted_data, may_edit, visible_experiment
+from runs_app.views.permissions import get_editable_experiment, get_posted_data, get_visible_experiment, may_edit
 
 MAX_SNAPSHOTS = 20  # Snapshots on the page.
 
@@ -35,7 +35,7 @@ MAX_SNAPSHOTS = 20  # Snapshots on the page.
 @readers_only
 def experiment_report(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the report of the current rows, or the report in the snapshot of the address."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     cached, document = _get_requested_report(request, experiment)
     query = _get_figure_query(request)
     context: dict[str, Any] = {
@@ -106,7 +106,7 @@ def _make_block_context(block: Block, figure_address: Callable[[str], str]) -> d
 @svg_policy
 def report_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure of the report as SVG, the same as in all files."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     return make_figure_response(request, _get_requested_report(request, experiment)[1], name)
 
 
@@ -122,7 +122,7 @@ def make_figure_response(request: HttpRequest, document: Document | None, name: 
 @readers_only
 def report_file(request: HttpRequest, slug: str, file_format: str) -> HttpResponse:
     """Return the report as one HTML file, as PDF, or as a zip. A bounded process writes PDF and zip."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     return make_file_response(_get_requested_report(request, experiment)[1], file_format)
 
 
@@ -144,7 +144,7 @@ def make_file_response(document: Document | None, file_format: str) -> HttpRespo
 @members_only
 def report_edit(request: HttpRequest, slug: str) -> HttpResponse:
     """Choose the sections of the report, and write text between them."""
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     choices = ReportChoices.load(experiment)
     form = ReportForm(get_posted_data(request)[0], choices=choices, sections=list(SECTION_NAMES.items()))
     if request.method == "POST" and form.is_valid():

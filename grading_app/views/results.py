@@ -12,7 +12,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.lib.permissions import members_only, readers_only
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.file_formats import RECORDS, ExportError, export_chunks
 from grading_app.export.parquet_process import parquet_from_process
@@ -36,7 +36,7 @@ from grading_app.views.svg_figures import make_figure_context, read_theme, read_
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.progress import load_experiment_state
-from runs_app.views.permissions import editable_experiment, get_chosen_wave, may_edit, visible_experiment
+from runs_app.views.permissions import get_chosen_wave, get_editable_experiment, get_visible_experiment, may_edit
 
 CONTENT_TYPES = {
     "csv": "text/csv; charset=utf-8",
@@ -52,7 +52,7 @@ NOT_FILTERS = ("experiment", "after", "before", "page", "sort", "column")
 @readers_only
 @hides_model_names()
 def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     return render_results(request, experiment, RuleForm() if may_edit(request, experiment) else None)
 
 
@@ -101,7 +101,7 @@ def render_results(
 @svg_policy
 def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """Return a figure as SVG. `theme` is light or dark, by default the reader's. `width` is narrow or half a page."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     wave = get_chosen_wave(request, experiment)
     figure, theme, width = FIGURES.get(name), read_theme(request), read_width(request)
     if figure is None:
@@ -130,7 +130,7 @@ def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
     """Request grades by the chosen rules; the task queue computes them."""
     from django_q.tasks import async_task
 
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     form = RuleForm(request.POST)
     if not form.is_valid():
         return render_results(request, experiment, form)
@@ -149,7 +149,7 @@ def experiment_export(
 
     A browser with wrong options of participant-style data is sent back to their form, a program gets the error.
     """
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     if table == "participants" and request.get_preferred_type(["text/plain", "text/html"]) == "text/html":
         form = ParticipantsForm(request.GET, experiment)
         if form.is_bound and not form.is_valid():
@@ -169,7 +169,7 @@ def experiment_export(
 
 def _get_figure_state(fingerprint: str, reading: BlindReading | None) -> str:
     """Return the state behind the figures: the rows, and the letters of a blind reading."""
-    return content_hash([fingerprint, reading.pk]) if reading else fingerprint
+    return hash_content([fingerprint, reading.pk]) if reading else fingerprint
 
 
 def _make_participants_context(request: HttpRequest, experiment: Experiment) -> dict[str, Any]:

@@ -46,7 +46,7 @@ from grading_app.views.reports import (
     make_file_response,
 )
 from grading_app.views.svg_figures import read_theme, svg_policy
-from runs_app.views.permissions import editable_experiment, get_posted_data
+from runs_app.views.permissions import get_editable_experiment, get_posted_data
 
 MAX_GUESSES = 100
 """Tokens that one address may try in vain within FailedSignIn.WINDOW."""
@@ -65,7 +65,7 @@ Public = Callable[..., HttpResponse]
 @hides_model_names()
 def share_links(request: HttpRequest, slug: str) -> HttpResponse:
     """List the links of an experiment, and create one. Its address is shown once, because only its hash is stored."""
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     form, address = ShareLinkForm(get_posted_data(request)[0]), ""
     if request.method == "POST" and form.is_valid():
         cleaned = form.cleaned_data
@@ -84,7 +84,7 @@ def share_links(request: HttpRequest, slug: str) -> HttpResponse:
 @members_only
 @hides_model_names()
 def share_link_revoke(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     link = get_object_or_404(ShareLink.objects.visible_to(request.user), pk=pk, experiment=experiment)
     changed = link.revoke(by=request.user)
     messages.success(request, "The link is revoked." if changed else "The link was revoked before.")

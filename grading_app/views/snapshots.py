@@ -15,7 +15,7 @@ from grading_app.forms.reports import SnapshotForm
 from grading_app.forms.rules import RuleForm
 from grading_app.models import Snapshot, SnapshotJob
 from grading_app.views.results import render_results
-from runs_app.views.permissions import editable_experiment, visible_experiment
+from runs_app.views.permissions import get_editable_experiment, get_visible_experiment
 
 SNAPSHOT_TASK = "grading_app.tasks.snapshot_experiment"
 # The time limit of a task that writes all tables. It is below the retry time of the queue.
@@ -29,7 +29,7 @@ def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
     """Request a snapshot; the task queue writes it. While one is requested, a second request changes nothing."""
     from django_q.tasks import async_task
 
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     form = SnapshotForm(request.POST)
     if form.is_valid():
         try:
@@ -50,7 +50,7 @@ def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
 @readers_only
 def snapshot_file(request: HttpRequest, slug: str, digest: str) -> FileResponse:
     # Snapshots of the same second, label and author have the same digest, and share one file.
-    snapshot = Snapshot.objects.filter(experiment=visible_experiment(request, slug), digest=digest).first()
+    snapshot = Snapshot.objects.filter(experiment=get_visible_experiment(request, slug), digest=digest).first()
     if snapshot is None:
         raise Http404
     try:

@@ -22,7 +22,7 @@ from grading_app.forms.study_import import StudyUploadForm
 from grading_app.study_import.import_jobs import TASK, load_report
 from grading_app.study_import.importers import FORMATS
 from runs_app.models import Experiment
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_visible_experiment
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
@@ -118,7 +118,7 @@ def _redirect_to_result(request: HttpRequest, job: UploadJob) -> HttpResponse:
             raise Http404
         messages.success(request, f"{dataset} was imported.")
         return redirect(dataset)
-    experiment = visible_experiment(request, job.experiment)
+    experiment = get_visible_experiment(request, job.experiment)
     messages.success(request, f"{experiment} was imported.")
     if experiment.status == Experiment.Status.DRAFT:
         return redirect(experiment)

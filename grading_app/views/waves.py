@@ -15,14 +15,14 @@ from grading_app.statistics.paired import MAX_EXACT_ITEMS
 from grading_app.tables.waves import WaveOutcomeTable, WaveScoreTable
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.progress import load_experiment_state
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_visible_experiment
 
 
 @require_safe
 @readers_only
 def experiment_waves(request: HttpRequest, slug: str) -> HttpResponse:
     """Compare two waves. `a` and `b` are labels or numbers, by default of the first and the last wave."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     waves = list(experiment.waves.all())
     context: dict[str, Any] = {"experiment": experiment, "state": load_experiment_state(experiment), "waves": waves}
     if len(waves) > 1:

@@ -91,7 +91,7 @@ class BatchWorker:
 
     async def _handle_batch(self, lease: BatchLease) -> None:
         try:
-            async with self._renewing(lease):
+            async with self._renew_lease(lease):
                 await self._advance(lease)
         finally:
             self.recorded += lease.recorded
@@ -132,7 +132,7 @@ class BatchWorker:
         return False
 
     @contextlib.asynccontextmanager
-    async def _renewing(self, lease: BatchLease) -> AsyncIterator[None]:
+    async def _renew_lease(self, lease: BatchLease) -> AsyncIterator[None]:
         async def renew() -> None:
             while True:
                 await asyncio.sleep(LEASE_S / 4)

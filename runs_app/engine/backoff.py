@@ -17,7 +17,7 @@ class RetryPolicy:
     longest_wait_s: float = 60.0
 
 
-def backoff_s(
+def compute_backoff_s(
     attempt: int,
     retry_after: float | None = None,
     base: float = 1.0,

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from evalsite.lib.rating_scale import RatingScale
-from runs_app.engine.backoff import LONGEST_RETRY_AFTER_S, RetryPolicy, backoff_s
+from runs_app.engine.backoff import LONGEST_RETRY_AFTER_S, RetryPolicy, compute_backoff_s
 from runs_app.llm.calls import REPLY_FIELDS, CallFailure, CallReply, ErrorClass, Kind
 from runs_app.llm.rate_limit_headers import Allowance
 from runs_app.llm.rating_parser import parse_rating
@@ -98,7 +98,7 @@ def find_rerun_reason(kinds: Mapping[str, bool], *, empty: bool, unreadable: boo
 
 def _draw_wait_s(retry: RetryPolicy, attempts: int, retry_after_s: float | None) -> float:
     """Return the seconds before the next attempt, with jitter."""
-    return backoff_s(attempts, retry_after_s, retry.first_wait_s, retry.longest_wait_s, random.random())  # noqa: S311
+    return compute_backoff_s(attempts, retry_after_s, retry.first_wait_s, retry.longest_wait_s, random.random())  # noqa: S311
 
 
 def build_failure_outcome(failure: CallFailure, *, attempts: int, yields: int, retry: RetryPolicy) -> Outcome:
@@ -107,7 +107,7 @@ def build_failure_outcome(failure: CallFailure, *, attempts: int, yields: int, r
     Waits have jitter, so that calls that failed together are not retried together.
     """
     if failure.error_class == ErrorClass.DUPLICATE_IN_FLIGHT:
-        poll = backoff_s(yields + 1, cap=MAX_POLL_S, jitter_unit=random.random())  # noqa: S311
+        poll = compute_backoff_s(yields + 1, cap=MAX_POLL_S, jitter_unit=random.random())  # noqa: S311
         return replace(build_release_outcome(), wait_s=poll)
     columns = {"error_class": failure.error_class, "error": failure.message, "latency_ms": failure.latency_ms}
     if failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED and yields < MAX_YIELDS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from runs_app.engine.prepared_sql import fetch_rows, to_pg_json
 from runs_app.llm.calls import REPLY_FIELDS, CallReply
 from runs_app.models import CachedAnswer, Trial
@@ -48,7 +48,7 @@ WHERE holder <> trial AND NOT (status = 'running' AND in_batch) AND trial NOT IN
 
 def build_cache_key(provider: str, request_hash: str, epoch: int) -> str:
     """Return the cache key of a provider, a request and an epoch. Another epoch is another draw."""
-    return content_hash([provider, request_hash, epoch])
+    return hash_content([provider, request_hash, epoch])
 
 
 def fetch_cached(keys: Collection[str]) -> dict[str, CallReply]:

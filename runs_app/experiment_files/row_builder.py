@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 from datasets_app.models.history import record_changes
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from runs_app.experiment_files.model_draw import Candidate, Draw, DrawError, DrawSpec, draw
 from runs_app.experiment_files.specs import PROVIDER_DEFAULT, DimensionSpec, ModelSpec, PromptSpec, SamplerSpec
 from runs_app.models import Dimension, Endpoint, LanguageModel, Prompt, Sampler
@@ -92,7 +92,7 @@ class RowBuilder:
     def make_draw(self, path: str, spec: DrawSpec) -> Draw | None:
         """Return a draw from the models that the author can see, or None with a problem."""
         try:
-            return draw_models(spec, self.visible(LanguageModel))
+            return draw_models(spec, self.list_visible(LanguageModel))
         except DrawError as error:
             self.problems.append(f"{path}.{error.key}: {error}")
             return None
@@ -102,13 +102,13 @@ class RowBuilder:
         rows = {row.name: row for row in LanguageModel.objects.filter(name__in=draw.drawn).select_related("endpoint")}
         return [rows[name] for name in draw.drawn]
 
-    def visible(self, kind: Any) -> Any:
+    def list_visible(self, kind: Any) -> Any:
         return kind.objects.all() if self.trusted else kind.objects.visible_to(self.by)
 
-    def named(self, path: str, kind: Any, reference: str) -> Any:
+    def find_by_name(self, path: str, kind: Any, reference: str) -> Any:
         if kind is Sampler and reference == PROVIDER_DEFAULT:
-            return self.sampler(path, SamplerSpec(name=PROVIDER_DEFAULT))
-        rows = self.visible(kind)
+            return self.find_or_create_sampler(path, SamplerSpec(name=PROVIDER_DEFAULT))
+        rows = self.list_visible(kind)
         row = rows.filter(name=reference).first() if kind is LanguageModel else rows.named(reference).first()
         if row is None:
             self.problems.append(f"{path}: there is no {kind._meta.verbose_name} {reference}")
@@ -116,17 +116,17 @@ class RowBuilder:
 
     # --- inline definitions ------------------------------------------------------------------------------------------
 
-    def model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
+    def find_or_create_model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
         existing: LanguageModel | None = LanguageModel.objects.select_related("endpoint").filter(name=spec.name).first()
         if existing is None:
-            return self._new_model(path, spec)
+            return self._create_model(path, spec)
         if (existing.endpoint.name, existing.model) != (spec.endpoint, spec.model):
             self.problems.append(
                 f"{path}: model {spec.name} is {existing.model} at {existing.endpoint} on this site; use another name"
             )
         return existing
 
-    def _new_model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
+    def _create_model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
         endpoint = Endpoint.objects.filter(name=spec.endpoint).first()
         if endpoint is None:
             self.problems.append(f"{path}.endpoint: there is no endpoint {spec.endpoint}; ask an operator to create it")
@@ -137,25 +137,25 @@ class RowBuilder:
         record_changes([(row, "", "created")], by=self.by, reason=self.reason)
         return row
 
-    def prompt(self, path: str, spec: PromptSpec) -> Any:
-        prompt, new = self.version(path, build_prompt(spec))
+    def find_or_create_prompt(self, path: str, spec: PromptSpec) -> Any:
+        prompt, new = self.find_or_create_version(path, build_prompt(spec))
         if new and self.may(APPROVE):
             Prompt.objects.transition_one(prompt, sources=["draft"], target="approved", by=self.by, reason=self.reason)
         return prompt
 
-    def sampler(self, path: str, spec: SamplerSpec) -> Any:
-        return self.version(path, build_sampler(spec))[0]
+    def find_or_create_sampler(self, path: str, spec: SamplerSpec) -> Any:
+        return self.find_or_create_version(path, build_sampler(spec))[0]
 
-    def dimension(self, path: str, spec: DimensionSpec) -> Any:
-        return self.version(path, build_dimension(spec))[0]
+    def find_or_create_dimension(self, path: str, spec: DimensionSpec) -> Any:
+        return self.find_or_create_version(path, build_dimension(spec))[0]
 
-    def version(self, path: str, row: Versioned) -> tuple[Any, bool]:
+    def find_or_create_version(self, path: str, row: Versioned) -> tuple[Any, bool]:
         """Return the version of this name with the same content, or a new one, and whether it is new.
 
         The version is None if the new one is invalid.
         """
         model: Any = type(row)
-        same = model.objects.filter(name=row.name, content_hash=content_hash(row.content)).order_by("-version")
+        same = model.objects.filter(name=row.name, content_hash=hash_content(row.content)).order_by("-version")
         in_use = next((version for version in same if version in self.used), None)
         existing = in_use or same.exclude(status="archived").first()
         if existing is not None:

@@ -80,7 +80,7 @@ class DrawForm(forms.Form):
         text = self.initial["pinned"]
         return Draw.model_validate(signing.loads(text, salt=SALT)) if text else None
 
-    def lines(self, used: Iterable[str]) -> DrawLines | None:
+    def compare_lines(self, used: Iterable[str]) -> DrawLines | None:
         """Return the lines of the draw, compared with the models that are in use now; None without a draw."""
         return compare_draw("", draw, set(used)) if (draw := self.pinned_draw) else None
 

@@ -41,7 +41,7 @@ class RowsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
 
 def _describe_row(row: Any) -> str:
     if isinstance(row, LanguageModel):
-        return f"{row.model} at {row.endpoint}" + ("" if row.prices.known else ", price unknown")
+        return f"{row.model} at {row.endpoint}" + ("" if row.prices.is_known else ", price unknown")
     if isinstance(row, Prompt):
         return row.get_answer_format_display()
     if isinstance(row, Sampler):
@@ -174,7 +174,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         self.instance.adaptive = rule = self._read_stopping_rule(cleaned)
         if rule and rule["scorer"] not in map(get_scorer_name, cleaned["scorers"]):
             try:
-                cleaned["scorers"].append(grading().stored_scorer(rule["scorer"]))
+                cleaned["scorers"].append(grading().parse_scorer(rule["scorer"]))
             except ValueError as problem:
                 if "rules" not in self.errors:
                     self.add_error("rules", f"Adaptive stopping uses {rule['scorer']}. {problem}")
@@ -201,7 +201,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         """Return the lines of the draw, compared with the selected models, or None without a draw."""
         selected = {str(getattr(value, "pk", value)) for value in self["language_models"].value() or ()}
         rows = get_offered_rows(self, "language_models")
-        return self.drawing.lines(row.name for row in rows if str(row.pk) in selected)
+        return self.drawing.compare_lines(row.name for row in rows if str(row.pk) in selected)
 
     def add_create_links(self) -> None:
         """Link each choice to the page that creates such rows, and explain empty choices. This fetches the choices."""

@@ -26,7 +26,7 @@ class ExtensionForm(forms.Form):
     samples = forms.IntegerField(max_value=10_000, required=False, label="Samples")
     wave = forms.ChoiceField(label="Wave", help_text="The wave that gets the new trials")
     reason = forms.CharField(max_length=500, required=False, help_text="Stored in the history")
-    seen = forms.CharField(max_length=200, required=False, widget=forms.HiddenInput)
+    preview_digest = forms.CharField(max_length=200, required=False, widget=forms.HiddenInput)
     confirmed = forms.BooleanField(required=False, label="I accept the maximum cost")
 
     def __init__(self, *args: Any, experiment: Experiment, user: Any, **kwargs: Any) -> None:
@@ -88,7 +88,7 @@ class ExtensionForm(forms.Form):
 
     def check_confirmation(self, preview: ExtensionPreview) -> bool:
         """Return True if the user saw this size and cost and gave any required confirmation. Else add an error."""
-        if self.cleaned_data["seen"] != preview.digest:
+        if self.cleaned_data["preview_digest"] != preview.digest:
             self.add_error(None, "The size or cost has changed since it was shown. Check it, then extend.")
         elif preview.needs_confirmation and not self.cleaned_data["confirmed"]:
             self.add_error("confirmed", "Confirm the maximum cost.")

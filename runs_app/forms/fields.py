@@ -87,7 +87,7 @@ class RulesField(forms.CharField):
             if not line.strip():
                 continue
             try:
-                scorer = grading().stored_scorer(line.lstrip())
+                scorer = grading().parse_scorer(line.lstrip())
             except ValueError as problem:
                 problems.append(f"Line {number}: {problem}")
             else:

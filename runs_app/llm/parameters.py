@@ -57,7 +57,7 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and len(value) <= 64 and all(map(_is_text, value))
 
 
-def _number_rule(*providers: str) -> Rule:
+def _build_number_rule(*providers: str) -> Rule:
     return Rule("a number", _is_number, frozenset(providers) or EVERY)
 
 
@@ -65,19 +65,19 @@ def _count_rule(*providers: str) -> Rule:
     return Rule("a whole number of at least 0", _is_count, frozenset(providers) or EVERY)
 
 
-def _integer_rule(*providers: str) -> Rule:
+def _build_integer_rule(*providers: str) -> Rule:
     return Rule("a whole number", _is_integer, frozenset(providers) or EVERY)
 
 
-def _boolean_rule(*providers: str) -> Rule:
+def _build_boolean_rule(*providers: str) -> Rule:
     return Rule("true or false", lambda value: isinstance(value, bool), frozenset(providers) or EVERY)
 
 
-def _choice_rule(*values: str, providers: frozenset[str] = EVERY) -> Rule:
+def _build_choice_rule(*values: str, providers: frozenset[str] = EVERY) -> Rule:
     return Rule(f"one of {', '.join(values)}", lambda value: value in values, providers)
 
 
-def _mapping_rule(fields: Mapping[str, Callable[[Any], bool]], expected: str, *providers: str) -> Rule:
+def _build_mapping_rule(fields: Mapping[str, Callable[[Any], bool]], expected: str, *providers: str) -> Rule:
     """Return the rule for a mapping with any of these keys."""
 
     def accepts(value: Any) -> bool:
@@ -111,43 +111,45 @@ _CHAT_TEMPLATE = {"enable_thinking": _is_boolean, "thinking": _is_boolean, "thin
 
 # The parameters that are fields of a sampler. All others are in its `extra`.
 FIELDS: dict[str, Rule] = {
-    "temperature": _number_rule(),
-    "top_p": _number_rule(),
+    "temperature": _build_number_rule(),
+    "top_p": _build_number_rule(),
     "max_tokens": _count_rule(),
     "seed": Rule("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
     "reasoning_effort": Rule("a text", _is_text),
 }
 EXTRA: dict[str, Rule] = {
     "max_completion_tokens": _count_rule(),
-    "frequency_penalty": _number_rule(),
-    "presence_penalty": _number_rule(),
+    "frequency_penalty": _build_number_rule(),
+    "presence_penalty": _build_number_rule(),
     "logit_bias": Rule("a mapping of tokens to numbers", _is_bias),
-    "logprobs": _boolean_rule(),
+    "logprobs": _build_boolean_rule(),
     "top_logprobs": _count_rule(),
     "stop": Rule("a text or a list of texts", lambda value: _is_text(value) or _is_texts(value)),
-    "thinking": _mapping_rule(_THINKING, "a mapping with type and budget_tokens"),
-    "verbosity": _choice_rule("low", "medium", "high"),
-    "service_tier": _choice_rule("auto", "default", "flex", "standard_only"),
-    "top_k": _integer_rule(*EVERY),
-    "min_p": _number_rule(*OPENAI_FORM, OLLAMA),
-    "top_a": _number_rule(*OPENAI_FORM),
-    "repetition_penalty": _number_rule(*OPENAI_FORM),
-    "length_penalty": _number_rule(*OPENAI_FORM),
+    "thinking": _build_mapping_rule(_THINKING, "a mapping with type and budget_tokens"),
+    "verbosity": _build_choice_rule("low", "medium", "high"),
+    "service_tier": _build_choice_rule("auto", "default", "flex", "standard_only"),
+    "top_k": _build_integer_rule(*EVERY),
+    "min_p": _build_number_rule(*OPENAI_FORM, OLLAMA),
+    "top_a": _build_number_rule(*OPENAI_FORM),
+    "repetition_penalty": _build_number_rule(*OPENAI_FORM),
+    "length_penalty": _build_number_rule(*OPENAI_FORM),
     "min_tokens": _count_rule(*OPENAI_FORM),
-    "ignore_eos": _boolean_rule(*OPENAI_FORM),
-    "skip_special_tokens": _boolean_rule(*OPENAI_FORM),
-    "include_reasoning": _boolean_rule(*OPENAI_FORM),
-    "enable_thinking": _boolean_rule(*OPENAI_FORM),
+    "ignore_eos": _build_boolean_rule(*OPENAI_FORM),
+    "skip_special_tokens": _build_boolean_rule(*OPENAI_FORM),
+    "include_reasoning": _build_boolean_rule(*OPENAI_FORM),
+    "enable_thinking": _build_boolean_rule(*OPENAI_FORM),
     "thinking_budget": _count_rule(*OPENAI_FORM),
     "thinking_token_budget": _count_rule(*OPENAI_FORM),
-    "chat_template_kwargs": _mapping_rule(
+    "chat_template_kwargs": _build_mapping_rule(
         _CHAT_TEMPLATE, "a mapping with enable_thinking, thinking and thinking_budget", *OPENAI_FORM
     ),
-    "reasoning": _mapping_rule(_REASONING, "a mapping with effort, max_tokens, exclude and enabled", *OPENAI_FORM),
-    "provider": _mapping_rule(_ROUTING, f"a mapping with any of {', '.join(_ROUTING)}", *OPENAI_FORM),
+    "reasoning": _build_mapping_rule(
+        _REASONING, "a mapping with effort, max_tokens, exclude and enabled", *OPENAI_FORM
+    ),
+    "provider": _build_mapping_rule(_ROUTING, f"a mapping with any of {', '.join(_ROUTING)}", *OPENAI_FORM),
     "num_ctx": _count_rule(OLLAMA),
-    "repeat_penalty": _number_rule(OLLAMA),
-    "repeat_last_n": _integer_rule(OLLAMA),
+    "repeat_penalty": _build_number_rule(OLLAMA),
+    "repeat_last_n": _build_integer_rule(OLLAMA),
     "mirostat": _count_rule(OLLAMA),
     "think": Rule("true, false or a level", lambda value: _is_boolean(value) or _is_text(value), frozenset({OLLAMA})),
     "keep_alive": Rule(

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from evalsite.lib.rating_scale import RatingScale
-from evalsite.lib.text.hashing import canonical_json, content_hash
+from evalsite.lib.text.hashing import canonical_json, hash_content
 from runs_app.pricing.costs import estimate_tokens
 
 AnswerFormat = Literal["text", "rating", "rating_with_reasoning"]
@@ -206,7 +206,7 @@ def render_labels(scale: RatingScale) -> str:
 
 def make_salt(run_id: int | str, item_key: str, dimension: str, sample_idx: int) -> str:
     """Return ten hexadecimal digits that differ between trials but not between attempts of one trial."""
-    return content_hash([str(run_id), item_key, dimension, sample_idx])[:10]
+    return hash_content([str(run_id), item_key, dimension, sample_idx])[:10]
 
 
 def format_hint(answer_format: AnswerFormat, scale: RatingScale | None) -> str:
@@ -241,7 +241,7 @@ def compute_request_hash(
 
     Render with an image's content hash in place of its data URL, so that the image itself need not be hashed.
     """
-    return content_hash(
+    return hash_content(
         {"model": model, "messages": messages, "parameters": parameters, "response_format": response_format}
     )
 

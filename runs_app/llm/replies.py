@@ -127,7 +127,7 @@ def _compute_listed_cost(
     if request.is_free:
         return Decimal(0), "free"
     if tokens["input_tokens"] is not None:
-        if request.prices is not None and request.prices.known:
+        if request.prices is not None and request.prices.is_known:
             used = Usage(**{name: count or 0 for name, count in tokens.items()})
             by_hand = parse_dollars(compute_cost(used, request.prices))
             if by_hand is not None:

@@ -59,7 +59,7 @@ class VersionCommand(VerbCommand):
     def do_list(self, json: bool, **options: Any) -> None:
         rows = list(self.kind.objects.select_related("created_by"))
         if json:
-            self.write_json([self._facts(row) for row in rows])
+            self.write_json([self._build_row(row) for row in rows])
             return
         for row in rows:
             self.write(f"{row!s:<40} {row.status:<10} {row.content_hash[:12]}  {row.created_by or '-'}")
@@ -67,7 +67,7 @@ class VersionCommand(VerbCommand):
     def do_show(self, reference: str, json: bool, **options: Any) -> None:
         row = self.get_row(reference)
         if json:
-            self.write_json({**self._facts(row), "content": self.build_spec(row)})
+            self.write_json({**self._build_row(row), "content": self.build_spec(row)})
             return
         self.write(f"# {row}, {row.status}, {row.content_hash[:12]}, by {row.created_by or '-'}")
         self.write(dump_yaml(self.build_spec(row)))
@@ -76,7 +76,7 @@ class VersionCommand(VerbCommand):
     def do_create(self, file: Path, user: str, **options: Any) -> None:
         row = self.build_row(read_section(read_text(file), self.spec, self.noun))
         builder = RowBuilder(resolve_owner(user), trusted=True, reason="Made by command")
-        version, is_new = builder.version(self.noun, row)
+        version, is_new = builder.find_or_create_version(self.noun, row)
         if builder.problems:
             raise SpecError(builder.problems)
         if not is_new:
@@ -102,7 +102,7 @@ class VersionCommand(VerbCommand):
             refuse_input(f"reference: there is no {self.noun} {reference}; `{self.noun} list` lists them")
         return row
 
-    def _facts(self, row: Any) -> dict[str, Any]:
+    def _build_row(self, row: Any) -> dict[str, Any]:
         return {
             "name": row.name,
             "version": row.version,

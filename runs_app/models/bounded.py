@@ -56,7 +56,7 @@ class HasOnlyKeys(models.Func):
 def build_range_constraints(table: str) -> list[models.BaseConstraint]:
     """Return one CHECK for each bounded column of this table. In PostgreSQL, NaN lies above every number."""
     return [
-        RangeConstraint(condition=_between(column, bound), name=f"{table}_{column}_in_range")
+        RangeConstraint(condition=_build_range_condition(column, bound), name=f"{table}_{column}_in_range")
         for column, bound in BOUNDS[table].items()
     ]
 
@@ -65,7 +65,7 @@ def build_adaptive_constraint(table: str, column: str) -> models.CheckConstraint
     """Return a CHECK for the numbers in an `adaptive` mapping. Missing keys pass."""
     condition = models.Q()
     for key, bound in ADAPTIVE.items():
-        condition &= _between(f"{column}__{key}", bound) | models.Q(**{f"{column}__{key}__isnull": True})
+        condition &= _build_range_condition(f"{column}__{key}", bound) | models.Q(**{f"{column}__{key}__isnull": True})
     return models.CheckConstraint(
         condition=condition,
         name=f"{table}_{column}_in_range",
@@ -73,6 +73,6 @@ def build_adaptive_constraint(table: str, column: str) -> models.CheckConstraint
     )
 
 
-def _between(lookup: str, bound: Bound) -> models.Q:
+def _build_range_condition(lookup: str, bound: Bound) -> models.Q:
     limits: Mapping[str, Any] = {f"{lookup}__gte": bound.low, f"{lookup}__lte": bound.high}
     return models.Q(**limits)

@@ -16,7 +16,7 @@ from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import Actor, StatusChange, TransitionError, TransitionQuerySet
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_curator, is_member
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.text.pg_text import describe_unstorable
 from runs_app.llm import parameters
 from runs_app.models.bounded import HasOnlyKeys, InRange, RangeConstraint, build_range_constraints
@@ -80,7 +80,7 @@ class Versioned(models.Model):
         return f"{self.name}@{self.version}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        self.content_hash = content_hash(self.content)
+        self.content_hash = hash_content(self.content)
         if self.status == self.Status.APPROVED and self.approved_at is None:
             self.approved_at = timezone.now()
         if kwargs.get("update_fields") is not None:

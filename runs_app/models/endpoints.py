@@ -173,7 +173,7 @@ class Endpoint(PricedResource):
         return self.paused_until is not None and self.paused_until > timezone.now()
 
     @property
-    def takes_batches(self) -> bool:
+    def accepts_batches(self) -> bool:
         return self.batch_api != self.BatchApi.NONE
 
     @property

@@ -75,12 +75,12 @@ class EngineOwnedColumns(models.Model):
         loaded = self.__dict__
         return {
             attname: deepcopy(value) if isinstance(value := loaded[attname], dict | list) else value
-            for attname, name in _engine_fields(type(self))
+            for attname, name in _list_engine_fields(type(self))
             if attname in loaded and (names is None or attname in names or name in names)
         }
 
 
 @cache
-def _engine_fields(model: type[EngineOwnedColumns]) -> tuple[tuple[str, str], ...]:
+def _list_engine_fields(model: type[EngineOwnedColumns]) -> tuple[tuple[str, str], ...]:
     """Return the attribute and the name of each column that belongs to the engine."""
     return tuple((field.attname, field.name) for field in model._meta.concrete_fields if not field.editable)

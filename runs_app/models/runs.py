@@ -210,7 +210,7 @@ class Run(EngineOwnedColumns):
         model, sampler, experiment = self.condition.model, self.condition.sampler, self.experiment
         if experiment.max_usd is None or self.ceiling_usd is not None:
             return ""
-        if not model.prices.known:
+        if not model.prices.is_known:
             return f"unknown price: model {model} has no price, and experiment {experiment} has a budget"
         return (
             f"no ceiling: sampler {sampler} sets no max_tokens, model {model} has no max_output_tokens, "

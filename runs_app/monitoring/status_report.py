@@ -40,7 +40,7 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "runs": [_report_run(run, kinds.get(run.pk, {})) for run in runs],
         "points": report_points(experiment),
         "rules": grading().load_rule_scores(experiment),
-        "scores": grading().condition_estimates(experiment),
+        "scores": grading().list_condition_estimates(experiment),
         "judging": report_judges(experiment),
         "blockers": [
             blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(_fetch_all_runs(experiment))
@@ -97,7 +97,7 @@ def report_judges(experiment: Experiment) -> list[dict[str, Any]]:
     """Return one line for each judge and wave: verdicts by status, cost, and error codes of unreadable verdicts."""
     judges = experiment.runs.filter(condition__stage=Condition.Stage.JUDGE).with_design()
     runs = list(judges.order_by("wave__number", "pk"))
-    unread = grading().unread_verdicts(experiment) if runs else {}
+    unread = grading().count_unread_verdicts(experiment) if runs else {}
     return [_report_judge(run, unread.get((run.condition_id, run.wave_id), {})) for run in runs]
 
 

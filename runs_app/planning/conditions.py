@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from evalsite.lib.text.hashing import condition_id, content_hash, slugify_name
+from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Facet:
 
     @property
     def content_hash(self) -> str:
-        return content_hash(self.content)
+        return hash_content(self.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Cell:
     @property
     def condition_id(self) -> str:
         """Return an id such as `model_prompt_sampler--hash12`."""
-        return condition_id(self.slug, self.content)
+        return build_condition_id(self.slug, self.content)
 
 
 def cross_facets(models: Iterable[Facet], prompts: Iterable[Facet], samplers: Iterable[Facet]) -> list[Cell]:

@@ -255,7 +255,7 @@ def sum_costs(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
 def describe_price(model: LanguageModel, *, shows_images: bool = False) -> Price:
     prices = model.prices
     token_rules = token_bounds.describe_token_rules(model, shows_images=shows_images)
-    return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.free, token_rules)
+    return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.is_free, token_rules)
 
 
 def _add_judge_costs(answers: Estimate, design: Design, wave_label: str, pilot: int | None) -> Estimate:

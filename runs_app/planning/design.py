@@ -207,7 +207,7 @@ class Design:
 
         The experiment must request batches, and the endpoint must accept them.
         """
-        return self.experiment.batch and not self.is_dev and self._get_model(cell).endpoint.takes_batches
+        return self.experiment.batch and not self.is_dev and self._get_model(cell).endpoint.accepts_batches
 
     def _get_model(self, cell: Cell) -> LanguageModel:
         return next(model for model in self.models if model.pk == cell.model.key)
@@ -220,7 +220,7 @@ class Design:
 
     @property
     def unknown_prices(self) -> list[str]:
-        return [model.name for model in self.models if not model.prices.known]
+        return [model.name for model in self.models if not model.prices.is_known]
 
     def find_problems(self) -> list[str]:
         """Return the problems that block planning, as sentences that name the setting to correct."""
@@ -251,9 +251,9 @@ class Design:
 
     def _find_batch_warnings(self) -> Iterator[str]:
         for model in self.models:
-            if not model.endpoint.takes_batches:
+            if not model.endpoint.accepts_batches:
                 yield f"model {model} gets single calls: its endpoint {model.endpoint} does not accept batches"
-        if self.adaptive and any(model.endpoint.takes_batches for model in self.models):
+        if self.adaptive and any(model.endpoint.accepts_batches for model in self.models):
             rules = [self.adaptive, *(self.adaptive.for_task(name) for name in self.adaptive.tasks)]
             rounds = max(-(-rule.max // rule.round) for rule in rules)
             yield f"batch and adaptive: each round is a batch of up to a day, and a point has up to {rounds:,} of them"
@@ -327,7 +327,7 @@ class Design:
         for name in self.unknown_prices:
             yield f"unknown price: model {name} has no price, and the experiment has a budget"
         for model in self.models:
-            if model.prices.free or not model.prices.known or model.max_output_tokens:
+            if model.prices.is_free or not model.prices.is_known or model.max_output_tokens:
                 continue
             for sampler in self.samplers:
                 if not sampler.limits_output:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from django.db import connection
 from django.db.models import Count, F, Q, QuerySet, Sum, Value
 
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from runs_app.models import Attempt, Condition, Experiment, Run, Trial
 from runs_app.planning.conditions import Cell, get_condition_hash
 from runs_app.planning.design import Design
@@ -42,7 +42,7 @@ def find_drift_warnings(experiment: Experiment, design: Design | None = None) ->
         rows = sum(run.n_trials for run in condition.runs.all())
         slugs[_get_slug(condition)][get_condition_hash(condition.condition_id)] += rows
         for axis, name in _get_facet_names(condition).items():
-            facets[f"{axis} {name}"][content_hash(condition.content[axis])[:12]] += rows
+            facets[f"{axis} {name}"][hash_content(condition.content[axis])[:12]] += rows
             axes_of_slug[_get_slug(condition)].add(f"{axis} {name}")
     cells = (design or Design.load(experiment)).cells
     for cell in cells:

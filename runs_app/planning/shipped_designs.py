@@ -18,7 +18,7 @@ ACTOR = "shipped with the site"
 REASON = "Shipped for parametric tasks"
 
 
-def _turn(role: str, content: str) -> Turn:
+def _build_turn(role: str, content: str) -> Turn:
     return Turn(role=role, content=content)
 
 
@@ -27,7 +27,7 @@ def _build_shots(*parts: str) -> list[Turn]:
     turns = []
     for number in EXAMPLES:
         answer = "\n".join(f"{{{{meta.example_{number}_{part}}}}}" for part in parts)
-        turns += [_turn("user", f"{{{{meta.example_{number}_input}}}}"), _turn("assistant", answer)]
+        turns += [_build_turn("user", f"{{{{meta.example_{number}_input}}}}"), _build_turn("assistant", answer)]
     return turns
 
 
@@ -41,20 +41,24 @@ def _build_unified_text() -> str:
     return "\n\n---\n\n".join(["{{meta.instruction_worked}}", *examples, "Question:\n{{input}}"])
 
 
-QUESTION = _turn("user", "{{input}}")
+QUESTION = _build_turn("user", "{{input}}")
 NOSYS = "{{meta.instruction}}\n\n"
 PROMPTS: dict[str, list[Turn]] = {
-    "zeroshot": [_turn("system", "{{meta.instruction}}"), QUESTION],
-    "zeroshot-nosys": [_turn("user", NOSYS + "{{input}}")],
-    "zerocot-nosys": [_turn("user", "{{meta.instruction_stepwise}}\n\n{{input}}")],
-    "multishot": [_turn("system", "{{meta.instruction}}"), *_build_shots("answer"), QUESTION],
+    "zeroshot": [_build_turn("system", "{{meta.instruction}}"), QUESTION],
+    "zeroshot-nosys": [_build_turn("user", NOSYS + "{{input}}")],
+    "zerocot-nosys": [_build_turn("user", "{{meta.instruction_stepwise}}\n\n{{input}}")],
+    "multishot": [_build_turn("system", "{{meta.instruction}}"), *_build_shots("answer"), QUESTION],
     "multishot-nosys": [
-        _turn("user", NOSYS + "{{meta.example_1_input}}"),
+        _build_turn("user", NOSYS + "{{meta.example_1_input}}"),
         *_build_shots("answer")[1:],
         QUESTION,
     ],
-    "multishot-cot": [_turn("system", "{{meta.instruction_worked}}"), *_build_shots("reasoning", "answer"), QUESTION],
-    "unified-cot": [_turn("user", _build_unified_text())],
+    "multishot-cot": [
+        _build_turn("system", "{{meta.instruction_worked}}"),
+        *_build_shots("reasoning", "answer"),
+        QUESTION,
+    ],
+    "unified-cot": [_build_turn("user", _build_unified_text())],
 }
 SAMPLERS: dict[str, dict[str, Any]] = {
     "greedy-2k": {"temperature": 0.0, "max_tokens": 2048},

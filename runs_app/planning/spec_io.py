@@ -89,9 +89,11 @@ class ExperimentBuilder(RowBuilder):
         """Return the rows of each axis, by the experiment's field. Create rows that are defined inline."""
         return {
             "language_models": self._list_models(),
-            "prompts": self._build_axis("prompts", Prompt, self.spec.prompts, self.prompt),
-            "samplers": self._build_axis("samplers", Sampler, self.spec.samplers, self.sampler),
-            "dimensions": self._build_axis("dimensions", Dimension, self.spec.dimensions, self.dimension),
+            "prompts": self._build_axis("prompts", Prompt, self.spec.prompts, self.find_or_create_prompt),
+            "samplers": self._build_axis("samplers", Sampler, self.spec.samplers, self.find_or_create_sampler),
+            "dimensions": self._build_axis(
+                "dimensions", Dimension, self.spec.dimensions, self.find_or_create_dimension
+            ),
         }
 
     def _build_experiment(self) -> Experiment:
@@ -105,7 +107,7 @@ class ExperimentBuilder(RowBuilder):
             adaptive=self.adaptive,
             max_usd=self.spec.budget.max_usd,
             confirm_above_usd=self.spec.budget.confirm_above_usd,
-            **_budget_policy_fields(self.spec.budget),
+            **_build_budget_policy_fields(self.spec.budget),
             **settings,
         )
         if self.dataset is not None:
@@ -114,7 +116,7 @@ class ExperimentBuilder(RowBuilder):
         return experiment
 
     def _find_dataset(self) -> Dataset | None:
-        dataset: Dataset | None = self.visible(Dataset).named(self.spec.dataset).first()
+        dataset: Dataset | None = self.list_visible(Dataset).named(self.spec.dataset).first()
         if dataset is None:
             self.problems.append(f"dataset: there is no dataset {self.spec.dataset}")
         elif dataset.status != Dataset.Status.APPROVED:
@@ -146,7 +148,7 @@ class ExperimentBuilder(RowBuilder):
 
     def _read_scorer(self, path: str, written: str | dict[str, Any]) -> str | dict[str, str] | None:
         try:
-            return grading().stored_scorer(written)
+            return grading().parse_scorer(written)
         except ValueError as error:
             problem = str(error)
             self.problems.append(f"{path}: {problem[:1].lower()}{problem[1:]}")
@@ -160,7 +162,7 @@ class ExperimentBuilder(RowBuilder):
     def _list_models(self) -> list[Any]:
         entries = self.spec.models
         if not isinstance(entries, DrawSpec):
-            return self._build_axis("models", LanguageModel, entries, self.model)
+            return self._build_axis("models", LanguageModel, entries, self.find_or_create_model)
         if (draw := self.make_draw("models", entries)) is None:
             return []
         self.draws["models"] = draw.content
@@ -173,7 +175,7 @@ class ExperimentBuilder(RowBuilder):
         rows: list[Any] = []
         for at, entry in enumerate(entries):
             path = f"{axis}[{at}]"
-            row = self.named(path, kind, entry) if isinstance(entry, str) else inline(path, entry)
+            row = self.find_by_name(path, kind, entry) if isinstance(entry, str) else inline(path, entry)
             if row in rows:
                 self.problems.append(f"{path}: {row} is named twice")
             rows += [row] if row is not None else []
@@ -248,7 +250,7 @@ def _drop_unset(mapping: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in mapping.items() if value not in (None, "", {}, [])}
 
 
-def _budget_policy_fields(budget: BudgetSpec) -> dict[str, Any]:
+def _build_budget_policy_fields(budget: BudgetSpec) -> dict[str, Any]:
     """Return the fields of the budget policy that a file sets."""
     fields = {"budget_policy": budget.policy, "dev_items": budget.dev_items, "dev_samples": budget.dev_samples}
     return {name: value for name, value in fields.items() if value is not None}

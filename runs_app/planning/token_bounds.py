@@ -15,7 +15,7 @@ from django.db.models.functions import Cast, Coalesce
 
 from datasets_app.importing import LIMITS
 from datasets_app.models import Dataset, Item
-from evalsite.lib.text.hashing import canonical_json, content_hash
+from evalsite.lib.text.hashing import canonical_json, hash_content
 from runs_app.engine import requests as requests_module
 from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Dimension, LanguageModel, Prompt
@@ -42,7 +42,7 @@ def bound_input_tokens(
     bytes are counted, too.
     """
     rule = tokens.find_text_rule(model.model)
-    rule = rule if judge_variables is None else rule.or_bytes()
+    rule = rule if judge_variables is None else rule.with_byte_bound()
     shape = _RequestShape(prompt, list(dimensions), judge_variables, model.structured_output)
     text = shape.get_schema_charge(rule) + _bound_text_tokens(rule, shape, dataset)
     return text + (_bound_image_tokens(model, dataset) if prompts.uses_variable(prompt.messages, prompts.IMAGE) else 0)
@@ -107,7 +107,7 @@ def _bound_text_tokens(rule: TextRule, shape: _RequestShape, dataset: Dataset) -
 
 
 def _get_cached_largest(rule: TextRule, shape: _RequestShape, dataset: Dataset) -> int:
-    key = f"largest-text-{content_hash([rule.description, dataset.pk, dataset.content_hash, shape.identity])}"
+    key = f"largest-text-{hash_content([rule.description, dataset.pk, dataset.content_hash, shape.identity])}"
     largest: int | None = cache.get(key)
     if largest is None:
         largest = _count_largest(rule, shape, dataset)

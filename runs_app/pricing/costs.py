@@ -33,7 +33,7 @@ class Prices:
     as_of: date | None = None
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         return self.input is not None and self.output is not None
 
     def in_batch(self, discount: Decimal) -> Prices:
@@ -43,8 +43,8 @@ class Prices:
         return replace(self, **{name: price * (1 - discount) for name, price in prices.items()})
 
     @property
-    def free(self) -> bool:
-        return self.known and not any((self.input, self.output, self.cache_read, self.cache_write))
+    def is_free(self) -> bool:
+        return self.is_known and not any((self.input, self.output, self.cache_read, self.cache_write))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def compute_ceiling(prices: Prices, input_tokens: int, max_output_tokens: int | 
     """
     if prices.input is None or prices.output is None:
         return None
-    if prices.free:
+    if prices.is_free:
         return Decimal(0)
     if max_output_tokens is None:
         return None

@@ -52,7 +52,7 @@ class TextRule:
         normalized = [unicodedata.normalize("NFKC", text) for text in texts] if self.normalizes else texts
         return math.ceil(count_bytes(normalized) * self.margin) + count_overhead(texts)
 
-    def or_bytes(self) -> TextRule:
+    def with_byte_bound(self) -> TextRule:
         """Return the rule with `also_bytes`, for requests with parts of known length but unknown content."""
         if self.tokenizer is None or self.also_bytes:
             return self

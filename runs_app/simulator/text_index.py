@@ -59,10 +59,10 @@ class TextIndex(Generic[Value]):
         for piece in haystack.pieces:
             if piece in self._values:
                 return piece, self._values[piece]
-        best = max(self._inside(haystack.text), key=len, default=None)
+        best = max(self._find_inside(haystack.text), key=len, default=None)
         return None if best is None else (best, self._values[best])
 
-    def _inside(self, text: str) -> Iterator[str]:
+    def _find_inside(self, text: str) -> Iterator[str]:
         if len(self._values) <= _FEW_TEXTS:
             yield from (candidate for candidate in self._values if candidate in text)
             return

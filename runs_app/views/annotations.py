@@ -26,7 +26,7 @@ from runs_app.models import Annotation, Experiment, Trial
 from runs_app.models.annotations import AnnotationQuerySet
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.tables.annotations import AnnotationTable
-from runs_app.views.permissions import may_edit, visible_experiment
+from runs_app.views.permissions import get_visible_experiment, may_edit
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 ANNOTATIONS = ListPage(AnnotationTable, "runs_app/experiment_annotations.html", AnnotationFilter, per_page=50)
@@ -154,7 +154,7 @@ def _get_editable_annotation(request: HttpRequest, pk: int) -> Annotation:
 @require_safe
 @readers_only
 def experiment_annotations(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     labels = [f"trial__run__condition__{name}" for name in ("model", "prompt", "sampler")]
     list_context = ANNOTATIONS.load(request, _filter_experiment(experiment).select_related("item", "author", *labels))
     context = {
@@ -173,7 +173,7 @@ def experiment_annotations(request: HttpRequest, slug: str) -> HttpResponse:
 @hides_model_names()
 def annotated_dataset(request: HttpRequest, slug: str) -> HttpResponse:
     """Create a draft dataset of the items of the listed annotations. The filter is in the URL."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     keys = list_annotated_keys(request, experiment)
     form = AnnotatedDatasetForm(request.POST or None, initial={"slug": f"{experiment.dataset.slug}-flagged"[:80]})
     if request.method == "POST" and form.is_valid():

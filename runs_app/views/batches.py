@@ -17,7 +17,7 @@ from runs_app.filters import BatchFilter
 from runs_app.forms.run_control import RunControlForm
 from runs_app.models import ProviderBatch
 from runs_app.tables.batches import BatchListTable
-from runs_app.views.permissions import editable_experiment, may_edit, visible_batch
+from runs_app.views.permissions import get_editable_experiment, get_visible_batch, may_edit
 
 BATCHES = ListPage(BatchListTable, "runs_app/batch_list.html", BatchFilter, per_page=50)
 
@@ -35,7 +35,7 @@ def batch_list(request: HttpRequest) -> HttpResponse:
 @readers_only
 def batch_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """Show one batch. A poll gets the live part only."""
-    batch = visible_batch(request, pk)
+    batch = get_visible_batch(request, pk)
     experiment = batch.run.experiment
     context = {
         "batch": batch,
@@ -50,8 +50,8 @@ def batch_detail(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @members_only
 def batch_cancel(request: HttpRequest, pk: int) -> HttpResponse:
-    batch = visible_batch(request, pk)
-    editable_experiment(request, batch.run.experiment.slug)
+    batch = get_visible_batch(request, pk)
+    get_editable_experiment(request, batch.run.experiment.slug)
     form = RunControlForm(request.POST, reason_required=True)
     if not form.is_valid():
         messages.error(request, get_first_error(form))

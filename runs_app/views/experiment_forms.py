@@ -22,7 +22,7 @@ from runs_app.models import Experiment
 from runs_app.planning import spec_io
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import DesignSummary, summarise_design
-from runs_app.views.permissions import editable_experiment, get_posted_data
+from runs_app.views.permissions import get_editable_experiment, get_posted_data
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
@@ -39,7 +39,7 @@ def experiment_new(request: HttpRequest) -> HttpResponse:
 @members_only
 def experiment_edit(request: HttpRequest, slug: str) -> HttpResponse:
     """Edit all fields of a draft. For a launched experiment, edit only the fields that do not change the messages."""
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     if experiment.status == Experiment.Status.DRAFT:
         return _edit_draft(
             request, ExperimentForm(get_posted_data(request)[0], instance=experiment, user=request.user), f"Edit {slug}"
@@ -53,7 +53,7 @@ def experiment_edit(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @members_only
 @hides_model_names()
-def experiment_outlook(request: HttpRequest) -> HttpResponse:
+def experiment_summary(request: HttpRequest) -> HttpResponse:
     """Show the size and cost of the choices so far. Save nothing."""
     form = ExperimentForm(request.POST, user=request.user)
     return render(request, "runs_app/partials/design_summary_area.html", {"summary": _summarise_choices(form)})

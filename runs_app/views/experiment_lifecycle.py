@@ -23,14 +23,14 @@ from runs_app.forms.experiments import DuplicateForm
 from runs_app.forms.run_control import RunControlForm
 from runs_app.models import Experiment
 from runs_app.planning import spec_io
-from runs_app.views.permissions import editable_experiment, get_posted_data, visible_experiment
+from runs_app.views.permissions import get_editable_experiment, get_posted_data, get_visible_experiment
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def experiment_duplicate(request: HttpRequest, slug: str) -> HttpResponse:
     """Duplicate a visible design. The copy is a draft that the user owns."""
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     form = DuplicateForm(get_posted_data(request)[0])
     if request.method == "POST" and form.is_valid():
         try:
@@ -47,7 +47,7 @@ def experiment_duplicate(request: HttpRequest, slug: str) -> HttpResponse:
 @members_only
 @hides_model_names()
 def experiment_share(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     form = ShareForm(get_posted_data(request)[0], experiment=experiment)
     if request.method == "POST" and form.is_valid():
         changed = form.save(by=request.user)
@@ -62,14 +62,14 @@ def experiment_share(request: HttpRequest, slug: str) -> HttpResponse:
 @members_only
 @hides_model_names()
 def experiment_archive(request: HttpRequest, slug: str) -> HttpResponse:
-    return _change_lifecycle(request, editable_experiment(request, slug), deletion.archive, "archived")
+    return _change_lifecycle(request, get_editable_experiment(request, slug), deletion.archive, "archived")
 
 
 @require_POST
 @members_only
 @hides_model_names()
 def experiment_delete(request: HttpRequest, slug: str) -> HttpResponse:
-    return _change_lifecycle(request, editable_experiment(request, slug), deletion.delete, "deleted")
+    return _change_lifecycle(request, get_editable_experiment(request, slug), deletion.delete, "deleted")
 
 
 def _change_lifecycle(

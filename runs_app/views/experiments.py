@@ -31,7 +31,7 @@ from runs_app.planning.points import forecast_points
 from runs_app.planning.power import compute_detectable_effect
 from runs_app.prompt_preview import Turn, preview_draft
 from runs_app.tables.experiments import ExperimentTable, ManifestTable, PointForecastTable
-from runs_app.views.permissions import may_edit, visible_experiment
+from runs_app.views.permissions import get_visible_experiment, may_edit
 
 EXPERIMENTS = ListPage(ExperimentTable, "runs_app/experiment_list.html", ExperimentFilter)
 MAX_KEYS = 200
@@ -46,7 +46,7 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
     visible = Experiment.objects.visible_to(request.user).select_related("dataset", "owner")
     context = EXPERIMENTS.load(request, annotate_totals(visible))
     table = context["table"]
-    table.headlines = grading().headlines([row.record for row in table.paginated_rows])
+    table.headlines = grading().load_headlines([row.record for row in table.paginated_rows])
     context |= {"has_scores": bool(table.headlines), "may_design": is_member(request.user)}
     return EXPERIMENTS.render(request, context)
 
@@ -54,7 +54,7 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 @readers_only
 def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     design = Design.load(experiment)
     totals = Totals.of(experiment.runs.generating())
     points = forecast_points(design.adaptive, design.points, experiment.samples) if design.adaptive else []
@@ -87,7 +87,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
 @readers_only
 def experiment_preview(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the exact messages for one item, one prompt and one dimension, chosen in the URL."""
-    design = Design.load(visible_experiment(request, slug))
+    design = Design.load(get_visible_experiment(request, slug))
     context = {"design": design, "experiment": design.experiment, **_build_preview_context(request, design)}
     return render(request, "runs_app/partials/preview.html", context)
 
@@ -96,14 +96,14 @@ def experiment_preview(request: HttpRequest, slug: str) -> HttpResponse:
 @readers_only
 def experiment_message(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Return one whole message of the preview as a file. `number` counts the turns from 1."""
-    turns = _build_preview_context(request, Design.load(visible_experiment(request, slug)))["preview_turns"]
+    turns = _build_preview_context(request, Design.load(get_visible_experiment(request, slug)))["preview_turns"]
     return build_numbered_text_response((turn.text for turn, _ in turns), str(number), f"{slug}-message")
 
 
 @require_safe
 @readers_only
 def experiment_yaml(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     response = HttpResponse(spec_io.to_yaml(experiment), content_type="application/yaml; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{experiment.slug}.yaml"'
     return response
@@ -112,7 +112,7 @@ def experiment_yaml(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @readers_only
 def experiment_manifest(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    manifest = get_object_or_404(visible_experiment(request, slug).manifests, pk=pk)
+    manifest = get_object_or_404(get_visible_experiment(request, slug).manifests, pk=pk)
     text = json.dumps(manifest.content, indent=2, ensure_ascii=False)
     response = HttpResponse(text, content_type="application/json; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{slug}-manifest-{pk}.json"'

@@ -14,7 +14,7 @@ from runs_app.forms.extension import ExtensionForm
 from runs_app.models import Experiment
 from runs_app.planning.extension import ExtensionPreview, preview_extension
 from runs_app.planning.work import PlanError
-from runs_app.views.permissions import editable_experiment, get_posted_data
+from runs_app.views.permissions import get_editable_experiment, get_posted_data
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -24,7 +24,7 @@ def experiment_extend(request: HttpRequest, slug: str) -> HttpResponse:
 
     A draft redirects to its edit page.
     """
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     if experiment.status == Experiment.Status.DRAFT:
         return redirect("experiment_edit", slug)
     form = ExtensionForm(get_posted_data(request)[0], experiment=experiment, user=request.user)

@@ -16,7 +16,7 @@ from runs_app.models import LedgerEntry
 from runs_app.monitoring import ledger_report
 from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.tables.ledger import LedgerTable
-from runs_app.views.permissions import visible_experiment
+from runs_app.views.permissions import get_visible_experiment
 
 PER_PAGE = 100
 
@@ -24,7 +24,7 @@ PER_PAGE = 100
 @require_safe
 @readers_only
 def experiment_ledger(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     entries = LedgerEntry.objects.filter(ledger_report.filter_experiment(experiment))
     runs = list(experiment.runs.all())
     context = {

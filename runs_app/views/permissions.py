@@ -10,15 +10,15 @@ from django.shortcuts import get_object_or_404
 from runs_app.models import Experiment, ProviderBatch, Run, Wave
 
 
-def visible_experiment(request: HttpRequest, slug: str) -> Experiment:
+def get_visible_experiment(request: HttpRequest, slug: str) -> Experiment:
     experiments = Experiment.objects.visible_to(request.user).select_related("dataset", "owner")
     experiment: Experiment = get_object_or_404(experiments, slug=slug)
     return experiment
 
 
-def editable_experiment(request: HttpRequest, slug: str) -> Experiment:
+def get_editable_experiment(request: HttpRequest, slug: str) -> Experiment:
     """Return an experiment that the user may change. Its status may still forbid the change."""
-    visible_experiment(request, slug)
+    get_visible_experiment(request, slug)
     experiments = Experiment.objects.editable_by(request.user).select_related("dataset", "owner")
     experiment: Experiment = get_object_or_404(experiments, slug=slug)
     return experiment
@@ -39,18 +39,18 @@ def get_chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None
     return wave
 
 
-def visible_run(request: HttpRequest, pk: int) -> Run:
+def get_visible_run(request: HttpRequest, pk: int) -> Run:
     run: Run = get_object_or_404(Run.objects.visible_to(request.user).with_design(), pk=pk)
     return run
 
 
-def editable_run(request: HttpRequest, pk: int) -> Run:
-    run = visible_run(request, pk)
-    editable_experiment(request, run.experiment.slug)
+def get_editable_run(request: HttpRequest, pk: int) -> Run:
+    run = get_visible_run(request, pk)
+    get_editable_experiment(request, run.experiment.slug)
     return run
 
 
-def visible_batch(request: HttpRequest, pk: int) -> ProviderBatch:
+def get_visible_batch(request: HttpRequest, pk: int) -> ProviderBatch:
     batches = ProviderBatch.objects.visible_to(request.user).select_related("endpoint", "run__experiment")
     batch: ProviderBatch = get_object_or_404(batches, pk=pk)
     return batch

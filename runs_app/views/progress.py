@@ -23,7 +23,7 @@ from runs_app.planning.drift import sample_served_models
 from runs_app.tables.attempts import RecentAttemptTable
 from runs_app.tables.batches import BatchTable
 from runs_app.tables.experiments import RunTable, WaveTable
-from runs_app.views.permissions import may_edit, visible_experiment, visible_run
+from runs_app.views.permissions import get_visible_experiment, get_visible_run, may_edit
 from runs_app.views.run_control import Action, build_deletion_action, list_actions
 
 RECENT_ROWS = 20
@@ -32,7 +32,7 @@ RECENT_ROWS = 20
 @require_safe
 @readers_only
 def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = visible_experiment(request, slug)
+    experiment = get_visible_experiment(request, slug)
     runs = list(experiment.runs.generating().with_design().order_by("wave__number", "pk"))
     context = {
         "experiment": experiment,
@@ -52,7 +52,7 @@ def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @readers_only
 def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    run = visible_run(request, pk)
+    run = get_visible_run(request, pk)
     attempts = run.attempt_rows.select_related("worker").defer("raw_response").order_by("-pk")[:RECENT_ROWS]
     context = {
         "run": run,

@@ -27,7 +27,7 @@ from runs_app.planning import pilot as pilot_module
 from runs_app.planning.design_summary import summarise_experiment
 from runs_app.planning.work import PlanError
 from runs_app.taskqueue.enqueue import enqueue_preflights
-from runs_app.views.permissions import editable_experiment, editable_run, get_posted_data
+from runs_app.views.permissions import get_editable_experiment, get_editable_run, get_posted_data
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _describe_runs(outcome: str, keys: list[int]) -> str:
 @members_only
 @hides_model_names()
 def experiment_action(request: HttpRequest, slug: str, verb: str) -> HttpResponse:
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     if verb == "priority":
         _change_priority(request, experiment)
     else:
@@ -141,7 +141,7 @@ def experiment_action(request: HttpRequest, slug: str, verb: str) -> HttpRespons
 @members_only
 @hides_model_names()
 def run_action(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
-    run = editable_run(request, pk)
+    run = get_editable_run(request, pk)
     if verb == "delete":
         return _delete_run(request, run)
     if verb == "concurrency":
@@ -210,7 +210,7 @@ def _change_priority(request: HttpRequest, experiment: Experiment) -> None:
 @members_only
 def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the effect and cost of a launch on GET, and launch on POST. The URL names the wave or the pilot."""
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     scope = LaunchScopeForm(request.POST if request.method == "POST" else request.GET).chosen
     wave, pilot, policy = scope["wave"], scope["pilot"], scope["policy"] or None
     summary = summarise_experiment(experiment, wave_label=wave, pilot=pilot, policy=policy)
@@ -245,7 +245,7 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
 @members_only
 def experiment_preflight(request: HttpRequest, slug: str) -> HttpResponse:
     """Have workers make one small call to each model. The launch page shows the results."""
-    experiment = editable_experiment(request, slug)
+    experiment = get_editable_experiment(request, slug)
     keys = list(experiment.language_models.values_list("pk", flat=True))
     enqueue_preflights(keys, by=request.user, experiment=experiment)
     messages.success(request, f"{len(keys)} test {'call was' if len(keys) == 1 else 'calls were'} sent.")

@@ -1,7 +1,7 @@
 """Approved datasets and their items."""
 
 from datasets_app.models import Dataset, Item, Norm
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from tests.factories.people import NOON
 
 
@@ -39,6 +39,6 @@ def approve(dataset):
     """Approve the dataset without a record in its history."""
     dataset.refresh_counts()
     Dataset.objects.filter(pk=dataset.pk).update(
-        status="approved", content_hash=content_hash([item.key for item in dataset.items.all()]), approved_at=NOON
+        status="approved", content_hash=hash_content([item.key for item in dataset.items.all()]), approved_at=NOON
     )
     dataset.refresh_from_db()

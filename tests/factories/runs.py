@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from django.db.models import Count, Q, Sum
 
-from evalsite.lib.text.hashing import condition_id, slugify_name
+from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from runs_app.models import (
     Attempt,
     Condition,
@@ -41,7 +41,7 @@ def make_condition(experiment, model, prompt, sampler):
     slug = slugify_name(f"{model.name}-{prompt.name}-{sampler.name}")
     return Condition.objects.get_or_create(
         experiment=experiment,
-        condition_id=condition_id(slug, content),
+        condition_id=build_condition_id(slug, content),
         defaults={"model": model, "prompt": prompt, "sampler": sampler, "content": content},
     )[0]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalsite.lib.stats.wilson import wilson
-from runs_app.engine.backoff import LONGEST_RETRY_AFTER_S, backoff_s
+from runs_app.engine.backoff import LONGEST_RETRY_AFTER_S, compute_backoff_s
 from runs_app.stopping.rules import MIN_FAILURES, find_stop_reason
 
 units = st.floats(0, 1)
@@ -60,26 +60,26 @@ def test_more_failures_never_prevent_a_stop(attempts, data):
 
 
 def test_backoff_doubles_up_to_the_cap():
-    assert [backoff_s(attempt, jitter_unit=0) for attempt in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert backoff_s(3, base=0.5, cap=1.5, jitter_unit=0) == 1.5
+    assert [compute_backoff_s(attempt, jitter_unit=0) for attempt in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert compute_backoff_s(3, base=0.5, cap=1.5, jitter_unit=0) == 1.5
 
 
 @given(st.integers(0, 10_000), units)
 def test_jitter_reduces_the_wait_by_at_most_half(attempt, unit):
-    full = backoff_s(attempt, jitter_unit=0)
-    assert full / 2 <= backoff_s(attempt, jitter_unit=unit) <= full <= 60
+    full = compute_backoff_s(attempt, jitter_unit=0)
+    assert full / 2 <= compute_backoff_s(attempt, jitter_unit=unit) <= full <= 60
 
 
 @given(st.integers(1, 20), st.floats(0, 900), units)
 def test_retry_after_is_the_minimum_wait(attempt, retry_after, unit):
-    assert backoff_s(attempt, retry_after, jitter_unit=unit) >= retry_after
+    assert compute_backoff_s(attempt, retry_after, jitter_unit=unit) >= retry_after
 
 
 @pytest.mark.parametrize("retry_after", [-5.0, float("nan"), 0.0])
 def test_an_invalid_retry_after_is_ignored(retry_after):
-    assert backoff_s(2, retry_after) == backoff_s(2)
+    assert compute_backoff_s(2, retry_after) == compute_backoff_s(2)
 
 
 @pytest.mark.parametrize("retry_after", [1e9, float("inf")])
 def test_an_endless_retry_after_is_bounded(retry_after):
-    assert backoff_s(1, retry_after, jitter_unit=1) == pytest.approx(LONGEST_RETRY_AFTER_S * 1.1)
+    assert compute_backoff_s(1, retry_after, jitter_unit=1) == pytest.approx(LONGEST_RETRY_AFTER_S * 1.1)

@@ -47,20 +47,20 @@ def test_a_cache_write_without_a_price_has_an_unknown_cost():
 
 @pytest.mark.parametrize("prices", UNKNOWN)
 def test_an_unknown_price_is_never_zero(prices):
-    assert not prices.known
-    assert not prices.free
+    assert not prices.is_known
+    assert not prices.is_free
     assert compute_cost(Usage(), prices) is None
     assert compute_ceiling(prices, 10, 10) is None
     assert compute_expected_cost(prices, Decimal(1), ObservedTokens(1, 1, 1)) is None
 
 
 def test_a_free_model_has_a_price_of_zero():
-    assert FREE.known
-    assert FREE.free
+    assert FREE.is_known
+    assert FREE.is_free
     assert compute_cost(Usage(10, 10, cache_write_tokens=5), FREE) == 0
     assert compute_ceiling(FREE, 10, None) == 0
-    assert not PRICES.free
-    assert not Prices(Decimal(0), Decimal(0), cache_write=Decimal(1)).free
+    assert not PRICES.is_free
+    assert not Prices(Decimal(0), Decimal(0), cache_write=Decimal(1)).is_free
 
 
 @given(st.builds(Prices, money, money, money, money), counts, counts, st.data())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.text.hashing import canonical_json, condition_id, content_hash, slugify_name
+from evalsite.lib.text.hashing import build_condition_id, canonical_json, hash_content, slugify_name
 
 numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 documents = st.recursive(
@@ -30,23 +30,23 @@ def test_canonical_json_has_sorted_keys_no_spaces_and_plain_unicode():
     ],
 )
 def test_hash_is_the_sha256_of_the_canonical_json(content, expected):
-    assert content_hash(content) == expected
+    assert hash_content(content) == expected
 
 
 @pytest.mark.parametrize(("one", "other"), [(0, 0.0), (0, -0.0), (1, 1.0), (10**20, 1e20), ([2], (2.0,))])
 def test_equal_numbers_have_equal_hashes(one, other):
-    assert content_hash({"x": one}) == content_hash({"x": other})
+    assert hash_content({"x": one}) == hash_content({"x": other})
 
 
 @pytest.mark.parametrize(("one", "other"), [(1, True), (0, False), (1, "1"), (None, "null"), (0.1, 0.2), ([], {})])
 def test_values_of_different_types_have_different_hashes(one, other):
-    assert content_hash(one) != content_hash(other)
+    assert hash_content(one) != hash_content(other)
 
 
 @given(documents)
 def test_the_hash_does_not_depend_on_the_order_of_keys(document):
     shuffled = _reverse_keys(document)
-    assert content_hash(shuffled) == content_hash(document)
+    assert hash_content(shuffled) == hash_content(document)
 
 
 def _reverse_keys(value):
@@ -58,18 +58,18 @@ def _reverse_keys(value):
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_non_finite_numbers_are_refused(number):
     with pytest.raises(ValueError, match="no canonical JSON"):
-        content_hash({"temperature": [number]})
+        hash_content({"temperature": [number]})
 
 
 @pytest.mark.parametrize("content", [{1: "x"}, {"x": {1, 2}}, b"bytes", {"x": object()}])
 def test_values_without_a_json_form_are_refused(content):
     with pytest.raises(TypeError):
-        content_hash(content)
+        hash_content(content)
 
 
 def test_a_lone_surrogate_is_refused_with_its_position():
     with pytest.raises(ValueError, match="position 2"):
-        content_hash({"text": "ab\ud800"})
+        hash_content({"text": "ab\ud800"})
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,6 @@ def test_names_without_ascii_have_different_slugs():
 
 
 def test_condition_id_is_the_slug_and_twelve_digits():
-    assert condition_id("m_p_s", {}) == "m_p_s--44136fa355b3"
+    assert build_condition_id("m_p_s", {}) == "m_p_s--44136fa355b3"
     with pytest.raises(ValueError, match="slug"):
-        condition_id("", {})
+        build_condition_id("", {})

@@ -264,14 +264,14 @@ def empty_state(
     links = [("btn btn-primary", action_url, action_label), ("btn", second_url, second_label)]
     parts = {
         "title": title,
-        "text": _unless_blank(content),
+        "text": _drop_if_blank(content),
         "icon_name": icon_name,
         "links": [link for link in links if link[1]],
     }
     return render_to_string("partials/empty_state.html", parts)
 
 
-def _unless_blank(content: str) -> str:
+def _drop_if_blank(content: str) -> str:
     return content if content.strip() else ""
 
 
@@ -284,7 +284,7 @@ def notice(
         "tone": tone,
         "icon_name": icon_name or NOTICE_ICONS[tone],
         "role": role,
-        "text": _unless_blank(content),
+        "text": _drop_if_blank(content),
         "dismissible": dismissible,
     }
     return render_to_string("partials/notice.html", parts)
@@ -316,7 +316,7 @@ def action(
     `reason` is "required", "optional" or "" for none; `name` and `value` make a hidden input. `tone` may be "danger".
     """
     parts = {
-        "text": _unless_blank(content),
+        "text": _drop_if_blank(content),
         "url": url,
         "label": label,
         "icon_name": icon_name,

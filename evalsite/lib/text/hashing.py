@@ -26,7 +26,7 @@ def canonical_json(content: Any) -> str:
     )
 
 
-def content_hash(content: Any) -> str:
+def hash_content(content: Any) -> str:
     """Return the SHA-256 of the canonical JSON in UTF-8, as 64 hexadecimal digits. Raise as `canonical_json` does."""
     return hashlib.sha256(canonical_json(content).encode("utf-8")).hexdigest()
 
@@ -43,17 +43,17 @@ def slugify_name(name: str) -> str:
     """
     ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii").lower()
     slug = re.sub(r"[^a-z0-9_]+", "-", ascii_name).strip("-_")[:SLUG_LENGTH].rstrip("-_")
-    return slug or f"n-{content_hash(name)[:8]}"
+    return slug or f"n-{hash_content(name)[:8]}"
 
 
-def condition_id(slug: str, content: Any) -> str:
+def build_condition_id(slug: str, content: Any) -> str:
     """Return `slug--hash12`. Raise ValueError for an empty slug.
 
     The slug is for people. The first twelve digits of the content's hash are the identity.
     """
     if not slug:
         raise ValueError("a condition needs a slug")
-    return f"{slug}--{content_hash(content)[:SHORT_HASH]}"
+    return f"{slug}--{hash_content(content)[:SHORT_HASH]}"
 
 
 def _canonicalize(value: Any) -> Any:

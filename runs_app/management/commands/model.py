@@ -138,7 +138,7 @@ def _parse_date(text: str | None, has_price: bool) -> date | None:
 
 def _format_line(model: LanguageModel) -> str:
     prices = model.prices
-    if prices.free:
+    if prices.is_free:
         cost = "free"
     elif prices.input is not None and prices.output is not None:
         cost = f"${prices.input.normalize():f} in, ${prices.output.normalize():f} out per million tokens"

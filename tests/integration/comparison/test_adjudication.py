@@ -45,7 +45,7 @@ def experiment():
 def post_decision(client, user, experiment, trial, **fields):
     client.force_login(user)
     data = {"score": "5", "reason": "The steps are right.", "scale_min": "1.0", "scale_max": "7.0", **fields}
-    return client.post(reverse("disagreement_settle", args=[experiment.slug, trial.pk]), data, follow=True)
+    return client.post(reverse("disagreement_adjudicate", args=[experiment.slug, trial.pk]), data, follow=True)
 
 
 def test_a_decision_with_a_reason_is_stored_as_an_adjudicated_grading(client, experiment):
@@ -149,7 +149,7 @@ def test_a_hostile_query_never_redirects_to_another_site(client, experiment):
     trial = list_generated_trials(experiment)[0]
     client.force_login(experiment.owner)
     data = {"score": "5", "reason": "x", "scale_min": "1", "scale_max": "7", "query": "//evil.example/\r\nX: 1"}
-    answer = client.post(reverse("disagreement_settle", args=["pilot", trial.pk]), data)
+    answer = client.post(reverse("disagreement_adjudicate", args=["pilot", trial.pk]), data)
     assert answer["Location"].startswith(f"/experiments/pilot/disagreements/{trial.pk}/?")
     assert "\r" not in answer["Location"]
 

@@ -65,7 +65,7 @@ def test_similar_names_are_suggested_only_for_the_first_missing_images(monkeypat
 def test_an_image_is_found_by_its_path_without_a_search():
     finder = ImageFinder(Names([f"a/{n}.png" for n in range(10)]))
     assert finder.find("a/7.png") == "a/7.png"
-    assert isinstance(finder.known, frozenset)
+    assert isinstance(finder.names, frozenset)
 
 
 def test_a_template_stops_as_soon_as_it_is_longer_than_a_field_may_be():

@@ -98,7 +98,7 @@ def test_a_late_answer_to_a_deleted_experiment_does_not_stop_the_drain(run, capl
 
 
 def test_a_request_that_cannot_be_built_fails_only_its_own_trial(run, monkeypatch):
-    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
+    monkeypatch.setattr("runs_app.engine.outcomes.compute_backoff_s", lambda *_, **__: 0.0)
     real = requests.prepare_request
 
     def ask(design, question, sample_idx):

@@ -74,7 +74,7 @@ def test_concurrency_never_exceeds_the_limit_of_the_run(run):
 
 
 def test_a_transient_error_is_retried_until_attempts_run_out(run, monkeypatch):
-    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
+    monkeypatch.setattr("runs_app.engine.outcomes.compute_backoff_s", lambda *_, **__: 0.0)
 
     async def call(request):
         raise CallFailure(ErrorClass.SERVER_ERROR, "the provider is unwell", http_status=500)
@@ -211,7 +211,7 @@ def test_a_trial_with_attempts_cannot_be_deleted_even_by_sql(run):
 
 
 def test_an_internal_error_fails_only_its_own_trial(run, monkeypatch):
-    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
+    monkeypatch.setattr("runs_app.engine.outcomes.compute_backoff_s", lambda *_, **__: 0.0)
 
     async def call(request):
         if "0 plus" in request.messages[-1]["content"]:

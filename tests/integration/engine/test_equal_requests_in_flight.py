@@ -51,7 +51,7 @@ class Provider:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.1)
+    monkeypatch.setattr("runs_app.engine.outcomes.compute_backoff_s", lambda *_, **__: 0.1)
 
 
 def run_drains(n, provider):

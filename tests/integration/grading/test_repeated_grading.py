@@ -27,7 +27,7 @@ def test_grading_again_reads_no_answers(experiment, on_empty, graded, monkeypatc
     experiment.on_empty = on_empty
     experiment.save()
     (first,) = grade(experiment, by="test")
-    monkeypatch.setattr(grading, "key_ranges", lambda *_: pytest.fail("the answers were walked"))
+    monkeypatch.setattr(grading, "iterate_key_ranges", lambda *_: pytest.fail("the answers were walked"))
     (repeated,) = grade(experiment, by="test")
     assert (first.graded, repeated.graded, repeated.graded_before) == (graded, 0, graded)
 

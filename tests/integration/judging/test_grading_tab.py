@@ -197,7 +197,7 @@ def test_the_tab_lists_rules_judges_and_panels_together(web, answered):
     judge_with(answered, high, build_judge(1.0))
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([low, high])
-    response = web.post(reverse("experiment_convene", args=[answered.slug]), {"panel": "bench"}, follow=True)
+    response = web.post(reverse("experiment_add_panel", args=[answered.slug]), {"panel": "bench"}, follow=True)
     lines = [shown["row"] for shown in response.context["rows"]]
     assert [line.condition.kind for line in lines] == ["rule", "judge", "judge", "panel"]
     assert {one.estimate.mean for one in lines[-1].scores.means} == {0.5}
@@ -211,7 +211,7 @@ def test_a_panel_whose_members_did_not_judge_here_is_refused(web, answered):
     panel = Panel.objects.create(name="bench")
     one = make_grader("one")
     panel.graders.set([one, make_grader("two", rubric=one.rubric, model=make_model("second-judge"))])
-    response = web.post(reverse("experiment_convene", args=[answered.slug]), {"panel": "bench"}, follow=True)
+    response = web.post(reverse("experiment_add_panel", args=[answered.slug]), {"panel": "bench"}, follow=True)
     assert "did not judge pilot yet" in response.content.decode()
     assert not GradeCondition.objects.exists()
 

@@ -138,7 +138,7 @@ def test_an_inactive_model_is_offered_only_if_the_draft_has_it(form_data, parts,
 
 
 def test_the_panel_counts_the_current_choices(form_data, as_):
-    response = as_("researcher").post(reverse("experiment_outlook"), {**form_data, "slug": ""})
+    response = as_("researcher").post(reverse("experiment_summary"), {**form_data, "slug": ""})
     outlook = response.context["summary"]
     assert (outlook.conditions, outlook.items, outlook.estimate.trials) == (2, 5, 40)
     assert outlook.estimate.ceiling_usd > 0
@@ -147,13 +147,13 @@ def test_the_panel_counts_the_current_choices(form_data, as_):
 
 
 def test_the_panel_waits_for_a_dataset(as_, people):
-    response = as_("researcher").post(reverse("experiment_outlook"), {"samples": "x"})
+    response = as_("researcher").post(reverse("experiment_summary"), {"samples": "x"})
     assert "Choose a dataset" in response.content.decode()
 
 
 def test_an_unknown_price_is_shown_and_never_counted_as_zero(form_data, parts, as_):
     unknown = factories.make_model("unpriced", input_price=None, output_price=None)
-    response = as_("researcher").post(reverse("experiment_outlook"), {**form_data, "language_models": [unknown.pk]})
+    response = as_("researcher").post(reverse("experiment_summary"), {**form_data, "language_models": [unknown.pk]})
     text = response.content.decode()
     assert response.context["summary"].estimate.ceiling_usd is None
     assert "price unknown" in text

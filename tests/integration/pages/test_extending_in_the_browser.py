@@ -52,8 +52,8 @@ def test_the_new_trials_and_their_cost_are_shown_before_creation(post, launched_
 @pytest.mark.slow
 def test_a_confirmed_extension_is_launched_with_author_and_reason(post, launched_experiment, other_model, people):
     n = Trial.objects.count()
-    seen = post(language_models=[other_model.pk]).context["preview"].digest
-    response = post(language_models=[other_model.pk], seen=seen, reason="Compare sizes", extend="1")
+    digest = post(language_models=[other_model.pk]).context["preview"].digest
+    response = post(language_models=[other_model.pk], preview_digest=digest, reason="Compare sizes", extend="1")
     assert response.url == "/experiments/grows/progress/"
     assert Trial.objects.count() == 2 * n
     assert set(Run.objects.values_list("status", flat=True)) == {"running"}
@@ -64,10 +64,10 @@ def test_a_confirmed_extension_is_launched_with_author_and_reason(post, launched
 
 @pytest.mark.slow
 def test_a_changed_cost_is_shown_again_before_the_launch(post, launched_experiment, other_model):
-    seen = post(language_models=[other_model.pk]).context["preview"].digest
+    digest = post(language_models=[other_model.pk]).context["preview"].digest
     other_model.output_price = Decimal(50)
     other_model.save()
-    response = post(language_models=[other_model.pk], seen=seen, extend="1")
+    response = post(language_models=[other_model.pk], preview_digest=digest, extend="1")
     assert "has changed since it was shown" in response.content.decode()
     assert launched_experiment.language_models.count() == 1
 
@@ -75,19 +75,19 @@ def test_a_changed_cost_is_shown_again_before_the_launch(post, launched_experime
 @pytest.mark.slow
 def test_a_cost_above_the_limit_needs_a_ticked_box(post, launched_experiment, other_model):
     Experiment.objects.update(confirm_above_usd=Decimal("0.0001"))
-    seen = post(language_models=[other_model.pk]).context["preview"].digest
-    response = post(language_models=[other_model.pk], seen=seen, extend="1", reason="Kept words")
+    digest = post(language_models=[other_model.pk]).context["preview"].digest
+    response = post(language_models=[other_model.pk], preview_digest=digest, extend="1", reason="Kept words")
     assert "Confirm the maximum cost" in str(response.context["form"].errors["confirmed"])
     assert "Kept words" in response.content.decode()
-    assert post(language_models=[other_model.pk], seen=seen, extend="1", confirmed="on").status_code == 302
+    assert post(language_models=[other_model.pk], preview_digest=digest, extend="1", confirmed="on").status_code == 302
 
 
 @pytest.mark.slow
 def test_under_a_budget_a_model_without_a_price_is_refused(post, launched_experiment):
     Experiment.objects.update(max_usd=5)
     unpriced = factories.make_model("unpriced", input_price=None, output_price=None)
-    seen = post(language_models=[unpriced.pk]).context["preview"].digest
-    response = post(language_models=[unpriced.pk], seen=seen, extend="1")
+    digest = post(language_models=[unpriced.pk]).context["preview"].digest
+    response = post(language_models=[unpriced.pk], preview_digest=digest, extend="1")
     assert "unpriced has no price, and the experiment has a budget" in response.content.decode()
     assert "Extend and launch" not in response.content.decode()
     assert launched_experiment.language_models.count() == 1
@@ -117,8 +117,8 @@ def test_invalid_additions_are_reported_and_nothing_changes(post, launched_exper
 def test_one_of_several_waves_can_be_chosen(post, launched_experiment, other_model, people):
     run_control.launch(launched_experiment, by=people["owner"], wave="march")
     fields = {"language_models": [other_model.pk], "wave": "1"}
-    seen = post(**fields).context["preview"].digest
-    assert post(**fields, seen=seen, extend="1").status_code == 302
+    digest = post(**fields).context["preview"].digest
+    assert post(**fields, preview_digest=digest, extend="1").status_code == 302
     assert list(Run.objects.filter(condition__model=other_model).values_list("wave__label", flat=True)) == ["march"]
 
 

@@ -7,7 +7,7 @@ from statistics import mean, stdev
 import pytest
 
 from datasets_app.models import Norm
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.rating import queue_results, queues, rated_norms, session
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.ratings import Ratings
@@ -151,7 +151,7 @@ def test_norms_are_added_to_a_new_draft_and_not_to_the_approved_dataset():
     assert means["thing-1"] == (pytest.approx(4 / 3), pytest.approx(stdev(TABLE["thing-1"])), 3)
     rows = [row for row in export_rows(queue) if row["kind"] == "item"]
     ratings = sorted([row["item_key"], row["dimension"], int(row["rater"]), float(row["rating"])] for row in rows)
-    source = f"12 ratings (hash {content_hash(ratings)[:12]})"
+    source = f"12 ratings (hash {hash_content(ratings)[:12]})"
     assert draft.history.get(aspect="norms", reason="norming study").to_value == f"4 means of {source} in study"
     assert queue.history.get(aspect="norms").to_value == f"{source} to {draft}"
     assert rated_norms.find_outdated_norms(queue) is None

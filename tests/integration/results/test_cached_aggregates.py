@@ -7,7 +7,7 @@ from django.core.cache import cache
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.models import CachedAggregate
 from grading_app.reports import cached_aggregates
 from grading_app.reports.cached_aggregates import Aggregate, get_aggregate, get_aggregates
@@ -47,7 +47,7 @@ class Rows:
             "value_type": lambda: Total,
             "dump": lambda name: name,
             "load": lambda _, name: name if name in self.numbers else None,
-            "fingerprint": lambda name: content_hash(self.numbers.get(name)),
+            "fingerprint": lambda name: hash_content(self.numbers.get(name)),
             "is_large": lambda names: sum(len(self.numbers[name]) for name in names) > self.most_at_once,
             "compute": self.compute,
             "steps": ("reading", "adding"),

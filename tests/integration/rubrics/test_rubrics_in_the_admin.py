@@ -3,7 +3,7 @@
 import pytest
 from django.urls import reverse
 
-from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.hashing import hash_content
 from grading_app.models import GradeCondition, Rubric
 from runs_app.llm import judge_prompt
 from runs_app.llm.rubric_checks import STARTERS
@@ -239,5 +239,5 @@ def test_a_rubric_page_lists_only_visible_gradings_that_used_it(as_user, researc
 
 def test_the_hash_depends_on_the_content_but_not_on_name_or_version(db):
     one, renamed = make_starter_rubric("one"), make_starter_rubric("two", version=3)
-    assert one.content_hash == renamed.content_hash == content_hash(one.content)
+    assert one.content_hash == renamed.content_hash == hash_content(one.content)
     assert make_starter_rubric("three", scale_max=2).content_hash != one.content_hash

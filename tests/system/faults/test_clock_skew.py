@@ -26,7 +26,7 @@ def shift_clock(**offset):
 def test_a_worker_with_a_wrong_clock_calls_each_trial_once(run, monkeypatch, hours):  # noqa: F811
     """Each call takes longer than two leases, which its worker must renew. One trial waits for its retry."""
     monkeypatch.setattr("runs_app.engine.worker.SWEEP_S", 0.2)
-    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.2)
+    monkeypatch.setattr("runs_app.engine.outcomes.compute_backoff_s", lambda *_, **__: 0.2)
     Experiment.objects.update(lease_s=1)
     requests = []
 
