@@ -277,8 +277,8 @@ def _move_trials(counter_keys: CounterKeys, sql: str, arguments: list[Any], *, b
         cursor.execute(sql, arguments)
         n = int(cursor.rowcount)
     deltas = CounterDeltas()
-    delta = deltas.at(counter_keys)
+    delta = deltas.for_run(counter_keys)
     setattr(delta, before, -n)
     setattr(delta, after, n)
-    deltas.settle()
+    deltas.write_changes()
     return n

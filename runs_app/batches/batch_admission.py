@@ -80,7 +80,7 @@ def _admit(counter_keys: CounterKeys) -> ProviderBatch | None:
         batch = None
         if counters.endpoint.is_open and endpoint.batches.open().count() < endpoint.batch_max_open:
             batch = _claim_batch(counters, counter_keys, endpoint)
-        counters.settle()  # This stops the run if its failure limit was lowered meanwhile.
+        counters.write_changes()  # This stops the run if its failure limit was lowered meanwhile.
         return batch
 
 

@@ -80,7 +80,7 @@ class BatchFileBuilder:
                 raise
             return _build_failed_result(job, failure)
         await asyncio.sleep(0)  # Building takes a millisecond or two, so let other tasks run.
-        return None if self._write(job, job.prepared, body, file) else Result(job.claim, _PENDING, unspent=True)
+        return None if self._write(job, job.prepared, body, file) else Result(job.claim, _PENDING, released=True)
 
     def _write(self, job: Job, prepared: PreparedRequest, body: RequestBody, file: IO[bytes]) -> bool:
         name = build_custom_id(self._lease.batch.key, job.claim.trial_id)
@@ -102,5 +102,5 @@ def _build_failed_result(job: Job, failure: CallFailure) -> Result:
     outcome = outcomes.build_failure_outcome(
         failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry
     )
-    outcome = outcomes.Outcome(outcome.status, outcome.trial, outcome.unspent, outcome.wait_s)
+    outcome = outcomes.Outcome(outcome.status, outcome.trial, outcome.released, outcome.wait_s)
     return build_result(job, outcome, [outcomes.build_attempt_from_failure(failure)])

@@ -161,7 +161,7 @@ def release_trials(lease: BatchLease, *, wait_s: float | None = None) -> int:
     """Release all trials that the batch still holds, because no call was made for them. Return how many."""
     total = 0
     while claims := list_held_claims(lease):
-        results = [Result(claim, Trial.Status.PENDING, unspent=True, wait_s=wait_s) for claim in claims]
+        results = [Result(claim, Trial.Status.PENDING, released=True, wait_s=wait_s) for claim in claims]
         total += record_each(results, lease.worker_id)
     return total
 

@@ -97,7 +97,7 @@ def _build_jobs(lease: BatchLease, designs: DesignCache, by_trial: dict[int, Lin
 
 async def _build_line_result(lease: BatchLease, job: Job, line: Line) -> Result:
     if line.code == "cancelled":
-        return Result(job.claim, "pending", unspent=True)
+        return Result(job.claim, "pending", released=True)
     try:
         reply = await _read_reply(lease, job, line)
     except CallFailure as failure:

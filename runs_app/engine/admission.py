@@ -74,23 +74,23 @@ GROUP BY p.id
 # ids are passed as an array: for a subquery, the planner would expect thousands of rows and read the whole table. A
 # NULL lease never ends.
 CLAIM = """
-WITH wants AS MATERIALIZED (
+WITH requested AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) w(run bigint, n int, reserve numeric, lease float8)
 ), picked AS MATERIALIZED (
-    SELECT next.id FROM wants CROSS JOIN LATERAL (
+    SELECT next.id FROM requested CROSS JOIN LATERAL (
         SELECT id FROM (
             SELECT id FROM runs_app_trial
-            WHERE run_id = wants.run AND status = 'pending'
+            WHERE run_id = requested.run AND status = 'pending'
                 AND (not_before IS NULL OR not_before <= clock_timestamp())
             ORDER BY attempts, sample_idx, item_id, dimension_id LIMIT {most} FOR NO KEY UPDATE SKIP LOCKED
-        ) AS claimable LIMIT wants.n
+        ) AS claimable LIMIT requested.n
     ) AS next
 )
 UPDATE runs_app_trial t SET
     status = 'running', attempts = t.attempts + 1, token = %s::uuid, worker_id = %s::bigint,
-    reserved_usd = wants.reserve, lease_until = clock_timestamp() + wants.lease * interval '1 second',
+    reserved_usd = requested.reserve, lease_until = clock_timestamp() + requested.lease * interval '1 second',
     not_before = NULL, claimed_at = clock_timestamp()
-FROM wants WHERE t.id = ANY(ARRAY(SELECT id FROM picked)) AND t.run_id = wants.run
+FROM requested WHERE t.id = ANY(ARRAY(SELECT id FROM picked)) AND t.run_id = requested.run
 RETURNING t.run_id, t.id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields
 """
 CLAIM_FOR_WORKER = CLAIM.format(most=256)  # For each run. The next cycle claims more.
@@ -160,7 +160,7 @@ def claim_trials(counters: LockedCounters, worker_id: int, limit: int) -> list[C
             counters.endpoint_delta, limiter=consume_tokens(counters.limiter, len(claims), expected)
         )
     else:
-        counters.settle()  # First, because `pause_for_budget` reads the stored counters.
+        counters.write_changes()  # First, because `pause_for_budget` reads the stored counters.
         pause_for_budget([demand for demand in demands if cannot_afford_trial(demand, budgets)])
     return claims
 
@@ -175,19 +175,19 @@ def claim_shares(
     token, statement = (uuid.uuid4(), CLAIM_FOR_WORKER) if batch is None else (batch, CLAIM_FOR_BATCH)
     demands = {run_id: counters.runs[run_id].demand for run_id in shares}
     leases = {run_id: demand.lease_s if batch is None else None for run_id, demand in demands.items()}
-    wants = [
+    requested = [
         {"run": run_id, "n": n, "reserve": demands[run_id].reserve_usd, "lease": leases[run_id]}
         for run_id, n in shares.items()
     ]
-    rows = fetch_rows(statement, to_pg_json(wants), token, worker_id)
+    rows = fetch_rows(statement, to_pg_json(requested), token, worker_id)
     for run_id, n in Counter(run_id for run_id, *_ in rows).items():
-        delta = counters.deltas.at(counters.counter_keys(run_id))
+        delta = counters.deltas.for_run(counters.get_counter_keys(run_id))
         delta.pending -= n
         delta.running += n
         delta.batched += n if batch else 0
         delta.reserved_usd += n * demands[run_id].reserve_usd
     reserved = {
-        run_id: (counters.counter_keys(run_id), demand.reserve_usd, demand.reserve_tokens, batch is not None)
+        run_id: (counters.get_counter_keys(run_id), demand.reserve_usd, demand.reserve_tokens, batch is not None)
         for run_id, demand in demands.items()
     }
     return [_build_claim(row, token, *reserved[row[0]]) for row in rows]
@@ -205,7 +205,7 @@ def _build_claim(
 def cannot_afford_trial(demand: Demand, budgets: dict[int, Decimal | None]) -> bool:
     """Return whether the remaining budget is too small for one trial of this run."""
     budget = budgets[demand.experiment_id]
-    return budget is not None and demand.wanted > 0 and budget < demand.reserve_usd
+    return budget is not None and demand.startable > 0 and budget < demand.reserve_usd
 
 
 def pause_for_budget(demands: Sequence[Demand]) -> None:

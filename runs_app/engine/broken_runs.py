@@ -43,7 +43,7 @@ def claim_run_by_run(endpoint_id: int, worker_id: int, limit: int) -> list[Claim
             with transaction.atomic():
                 if counters := lock_counters(endpoint_id, [counter_keys.run_id]):
                     new_claims = claim_trials(counters, worker_id, limit - len(claims))
-                    counters.settle()
+                    counters.write_changes()
                     claims += new_claims
         except OUTAGES:
             raise
@@ -75,7 +75,7 @@ def prepare_jobs(claims: Sequence[Claim], designs: DesignCache, worker_id: int) 
             stop_broken(counter_keys, "Its requests could not be prepared", error)
             release = outcomes.build_release_outcome()
             record_each(
-                [Result(claim, release.status, trial=release.trial, unspent=True) for claim in run_claims], worker_id
+                [Result(claim, release.status, trial=release.trial, released=True) for claim in run_claims], worker_id
             )
     return jobs
 

@@ -54,12 +54,13 @@ class RunDelta:
     errors: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def move(self, before: str, after: str) -> None:
+        """Count a trial whose status changes from `before` to `after`."""
         setattr(self, before, getattr(self, before) - 1)
         setattr(self, after, getattr(self, after) + 1)
 
 
-# One statement writes everything, including rate limiters and curves, to keep the locks short.
-SETTLE = """
+# One statement writes all counters, rate limiters and ticks (the curves of the pages), to keep the locks short.
+WRITE_CHANGES = """
 WITH changes AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) r(id bigint, n int, batched int, throttle jsonb, answered int,
         overloaded int, curve float8, pause_s float8, pause_reason text)
@@ -148,19 +149,20 @@ class CounterDeltas:
         self.by_endpoint: dict[int, EndpointDelta] = {}
         self.by_experiment: dict[int, BudgetDelta] = {}  # Only for calls that belong to no run.
 
-    def at(self, counter_keys: CounterKeys) -> RunDelta:
+    def for_run(self, counter_keys: CounterKeys) -> RunDelta:
+        """Return the changes so far to the run of these keys, to which the caller adds its own."""
         delta = self.by_run.get(counter_keys.run_id)
         if delta is None:
             delta = self.by_run[counter_keys.run_id] = RunDelta()
             self.counter_keys[counter_keys.run_id] = counter_keys
         return delta
 
-    def settle(self) -> None:
+    def write_changes(self) -> None:
         """Write the changes. The caller has locked the rows in the order above."""
         if self.by_run or self.by_endpoint:
             runs = [_build_run_row(run_id, delta) for run_id, delta in self.by_run.items()]
             rows = (self._build_endpoint_rows(), self._build_experiment_rows(), runs)
-            execute(SETTLE, *map(to_pg_json, rows))
+            execute(WRITE_CHANGES, *map(to_pg_json, rows))
 
     def _build_endpoint_rows(self) -> list[dict[str, Any]]:
         rows = {key: {"id": key, "batched": 0, **change.as_row()} for key, change in self.by_endpoint.items()}

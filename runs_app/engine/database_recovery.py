@@ -71,7 +71,7 @@ def release_unknown_claims(worker_id: int, known_keys: Collection[tuple[int, UUI
         cursor.execute(CLAIMS_OF_WORKER, [worker_id])
         claims = [_build_claim(row) for row in cursor.fetchall()]
     unknown = [claim for claim in claims if claim.key not in known_keys]
-    return record_results([Result(claim, Trial.Status.PENDING, unspent=True) for claim in unknown], worker_id)
+    return record_results([Result(claim, Trial.Status.PENDING, released=True) for claim in unknown], worker_id)
 
 
 def _build_claim(row: tuple[Any, ...]) -> Claim:

@@ -24,7 +24,8 @@ class Demand:
     priority: int = 0
 
     @property
-    def wanted(self) -> int:
+    def startable(self) -> int:
+        """Return the number of trials that the run may start, by its own limit and its pending trials."""
         return max(0, min(self.pending, self.max_concurrency - self.in_flight))
 
 
@@ -66,18 +67,18 @@ class _Queue:
         self.priority = demands[0].priority
         self.in_flight = sum(demand.in_flight for demand in demands)
         self._waiting = [
-            (demand.in_flight, demand.run_id, demand.wanted, demand) for demand in demands if demand.wanted > 0
+            (demand.in_flight, demand.run_id, demand.startable, demand) for demand in demands if demand.startable > 0
         ]
         heapq.heapify(self._waiting)
 
     def pop_affordable(self, budget: Decimal | None) -> Demand | None:
         """Return the run that gets the next slot, or None. Drop runs that the budget cannot cover."""
         while self._waiting:
-            in_flight, run_id, wanted, demand = heapq.heappop(self._waiting)
+            in_flight, run_id, n_startable, demand = heapq.heappop(self._waiting)
             if budget is not None and budget < demand.reserve_usd:
                 continue
-            if wanted > 1:
-                heapq.heappush(self._waiting, (in_flight + 1, run_id, wanted - 1, demand))
+            if n_startable > 1:
+                heapq.heappush(self._waiting, (in_flight + 1, run_id, n_startable - 1, demand))
             return demand
         return None
 
@@ -89,19 +90,20 @@ def _build_queues(demands: Sequence[Demand]) -> dict[int, _Queue]:
     return {key: _Queue(members) for key, members in by_experiment.items()}
 
 
-def share_capacity(concurrency: int, in_flight: Mapping[int, int], wants: Mapping[int, int]) -> dict[int, int]:
+def share_capacity(concurrency: int, in_flight: Mapping[int, int], startable: Mapping[int, int]) -> dict[int, int]:
     """Return the number of calls that a worker may start, by endpoint. Endpoints without a slot are left out.
 
-    `in_flight` counts the worker's calls in flight by endpoint, `wants` the calls that each endpoint would take. Slots
-    go round the endpoints, those with the fewest calls in flight here first. All endpoints have the same share. Below
-    its share, an endpoint gets slots even if calls of other endpoints hold all of them. So a slow endpoint never delays
-    a quick one. During slow calls, more calls than `concurrency` may be in flight, but never twice as many.
+    `in_flight` counts the worker's calls in flight by endpoint, `startable` the calls that it could start there. Slots
+    are assigned one by one: each goes to the endpoint with the fewest calls in flight here. All endpoints have the same
+    share. Below its share, an endpoint gets slots even if calls of other endpoints hold all of them, so a slow endpoint
+    never delays a quick one. During slow calls, more than `concurrency` calls may be in flight, but never twice as
+    many.
     """
-    endpoints = {key for key, n in wants.items() if n > 0} | {key for key, n in in_flight.items() if n > 0}
+    endpoints = {key for key, n in startable.items() if n > 0} | {key for key, n in in_flight.items() if n > 0}
     share = concurrency // len(endpoints) if endpoints else 0
     free = concurrency - sum(in_flight.values())
-    allotted = dict.fromkeys(sorted(wants), 0)
-    waiting = [(in_flight.get(key, 0), key) for key in allotted if wants[key] > 0]
+    allotted = dict.fromkeys(sorted(startable), 0)
+    waiting = [(in_flight.get(key, 0), key) for key in allotted if startable[key] > 0]
     heapq.heapify(waiting)
     while waiting:
         calls, key = heapq.heappop(waiting)
@@ -109,6 +111,6 @@ def share_capacity(concurrency: int, in_flight: Mapping[int, int], wants: Mappin
             break
         allotted[key] += 1
         free -= 1
-        if allotted[key] < wants[key]:
+        if allotted[key] < startable[key]:
             heapq.heappush(waiting, (calls + 1, key))
     return {key: n for key, n in allotted.items() if n}

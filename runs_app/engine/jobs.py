@@ -127,7 +127,7 @@ def build_result(job: Job, outcome: Outcome, calls: list[dict[str, Any]]) -> Res
         outcome.status,
         trial=outcome.trial,
         calls=calls,
-        unspent=outcome.unspent,
+        released=outcome.released,
         wait_s=outcome.wait_s,
         pause_s=outcome.pause_s,
         cache_key=job.cache_key if job.cached_reply is None else None,

@@ -72,7 +72,7 @@ def _sweep_run(counter_keys: CounterKeys) -> int:
         if not reclaimed:
             return 0
         deltas = CounterDeltas()
-        delta = deltas.at(counter_keys)
+        delta = deltas.for_run(counter_keys)
         attempts = [_build_lost_attempt(counter_keys, *row[:4]) for row in reclaimed]
         for *_, reserved, becomes in reclaimed:
             delta.move("running", becomes)
@@ -80,7 +80,7 @@ def _sweep_run(counter_keys: CounterKeys) -> int:
         insert_attempts(attempts)
         for row in attempts:
             count_attempt(row, delta)
-        deltas.settle()
+        deltas.write_changes()
         finish_runs({counter_keys.run_id})
     return len(reclaimed)
 

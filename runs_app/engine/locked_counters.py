@@ -81,7 +81,7 @@ class LockedRun:
 
 @dataclass(slots=True)
 class LockedCounters:
-    """The locked counters of one endpoint. Changes go into `deltas`, and `settle` writes them."""
+    """The locked counters of one endpoint. Changes go into `deltas`, and `write_changes` writes them."""
 
     endpoint_id: int
     endpoint: EndpointState
@@ -107,7 +107,7 @@ class LockedCounters:
         """Return the calls in flight at the endpoint over all workers, after the changes so far."""
         return self.endpoint.in_flight + sum(delta.running - delta.batched for delta in self.deltas.by_run.values())
 
-    def counter_keys(self, run_id: int) -> CounterKeys:
+    def get_counter_keys(self, run_id: int) -> CounterKeys:
         return CounterKeys(run_id, self.runs[run_id].demand.experiment_id, self.endpoint_id)
 
     def list_demands(self) -> list[Demand]:
@@ -123,9 +123,9 @@ class LockedCounters:
                 budgets[experiment_id] = budget - delta.spent_usd - delta.reserved_usd
         return budgets
 
-    def settle(self) -> None:
+    def write_changes(self) -> None:
         """Write the changes, and end the runs that they finish."""
-        self.deltas.settle()
+        self.deltas.write_changes()
         if run_ids := {*self._list_ending_runs(), *self._list_failing_runs()}:
             finish_runs(run_ids)
         self.deltas = CounterDeltas()
@@ -142,7 +142,7 @@ class LockedCounters:
 def lock_counters(
     endpoint_id: int, run_ids: Collection[int] = (), *, claiming: bool = False, batched: bool = False
 ) -> LockedCounters | None:
-    """Lock and read the counters. The caller's transaction must call `settle` before it ends.
+    """Lock and read the counters. The caller's transaction must call `write_changes` before it ends.
 
     Return None if the endpoint no longer exists. The runs are those of `run_ids` that still exist. With `claiming`, the
     runs with work for this endpoint are added. Runs that send batches may claim if `batched` is true, the others if it

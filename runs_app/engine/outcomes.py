@@ -14,8 +14,8 @@ from runs_app.llm.calls import REPLY_FIELDS, CallFailure, CallReply, ErrorClass,
 from runs_app.llm.rate_limit_headers import Allowance
 from runs_app.llm.rating_parser import parse_rating
 
-# An overloaded endpoint releases trials without counting the attempt. Two hundred times means hours of waiting, so the
-# overload is not temporary.
+# A trial is released if its endpoint is overloaded. Two hundred releases mean hours of waiting, so the overload is not
+# temporary.
 MAX_YIELDS = 200
 RERUN_REASONS = {
     ErrorClass.EMPTY_ANSWER: "The answer was empty.",
@@ -33,13 +33,13 @@ MAYBE_BILLED = frozenset({ErrorClass.MALFORMED_REPLY, ErrorClass.SOFT_FAILURE, E
 class Outcome:
     """The outcome of a trial's attempt: its new status, and its columns.
 
-    `wait_s` is the wait before a retry, `pause_s` the pause that the endpoint needs. With `unspent`, the trial is
-    released without counting the attempt. `allowance` holds the rates that the provider says are left.
+    `wait_s` is the wait before a retry, `pause_s` the pause that the endpoint needs. The attempt of a `released` trial
+    does not count. `allowance` holds the rates that the provider says are left.
     """
 
     status: str
     trial: dict[str, Any]
-    unspent: bool = False
+    released: bool = False
     wait_s: float | None = None
     pause_s: float | None = None
     allowance: Allowance | None = None
@@ -111,12 +111,12 @@ def build_failure_outcome(failure: CallFailure, *, attempts: int, yields: int, r
         return replace(build_release_outcome(), wait_s=poll)
     columns = {"error_class": failure.error_class, "error": failure.message, "latency_ms": failure.latency_ms}
     if failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED and yields < MAX_YIELDS:
-        return Outcome("pending", columns, unspent=True)  # At most once: without a schema there is nothing to refuse.
+        return Outcome("pending", columns, released=True)  # At most once: without a schema there is nothing to refuse.
     wait = _draw_wait_s(retry, attempts, failure.retry_after_s)
     if failure.kind == Kind.ENDPOINT and yields < MAX_YIELDS:
         retry_after = failure.retry_after_s
         pause = min(wait, 5.0) if retry_after is None else min(retry_after, LONGEST_RETRY_AFTER_S)
-        return Outcome("pending", columns, unspent=True, wait_s=wait, pause_s=pause, allowance=failure.allowance)
+        return Outcome("pending", columns, released=True, wait_s=wait, pause_s=pause, allowance=failure.allowance)
     if failure.kind == Kind.PERMANENT or attempts >= retry.max_attempts:
         return Outcome("failed", columns)
     return Outcome("pending", columns, wait_s=wait)
@@ -124,7 +124,7 @@ def build_failure_outcome(failure: CallFailure, *, attempts: int, yields: int, r
 
 def build_release_outcome() -> Outcome:
     """Return the outcome of a trial that its worker releases unchanged: no call was made, or the worker stops."""
-    return Outcome("pending", {"error_class": "", "error": ""}, unspent=True)
+    return Outcome("pending", {"error_class": "", "error": ""}, released=True)
 
 
 def build_reply_columns(reply: CallReply) -> dict[str, Any]:

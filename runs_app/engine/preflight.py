@@ -53,11 +53,11 @@ class LockedPreflight:
         """Return the amount reserved during the call, or afterwards for an unknown cost."""
         return self.preflight.reserved_usd or self.preflight.kept_usd or ZERO
 
-    def settle(self, endpoint_delta: EndpointDelta, budget_delta: BudgetDelta) -> None:
+    def write_changes(self, endpoint_delta: EndpointDelta, budget_delta: BudgetDelta) -> None:
         self.counters.endpoint_delta = endpoint_delta
         if self.preflight.experiment_id is not None:
             self.counters.deltas.by_experiment[self.preflight.experiment_id] = budget_delta
-        self.counters.settle()
+        self.counters.write_changes()
 
 
 def make_preflight(key: int, call: Call) -> str:
@@ -122,7 +122,7 @@ def finish_preflight(key: int, call: dict[str, Any], *, pause_s: float | None = 
             **call,
         )
         endpoint_delta = _build_endpoint_delta(locked, outcome, call, pause_s, allowance)
-        locked.settle(endpoint_delta, BudgetDelta(Decimal(cost or 0), kept_usd - locked.reservation_usd))
+        locked.write_changes(endpoint_delta, BudgetDelta(Decimal(cost or 0), kept_usd - locked.reservation_usd))
 
 
 def sweep_preflights() -> int:
@@ -173,7 +173,7 @@ def _start(locked: LockedPreflight, reserve: Decimal) -> None:
         started_at=Now(),
     )
     limiter = consume_tokens(counters.limiter, 1, INPUT_TOKENS + MAX_ANSWER_TOKENS)
-    locked.settle(EndpointDelta(limiter, in_flight=1), BudgetDelta(reserved_usd=reserve))
+    locked.write_changes(EndpointDelta(limiter, in_flight=1), BudgetDelta(reserved_usd=reserve))
 
 
 def _build_endpoint_delta(

@@ -43,17 +43,17 @@ MAX_BATCH_CHARS = 32 * 2**20  # JSON escapes and the rest of the row may make th
 class Result:
     """The result of one claim.
 
-    `status` is the trial's new status. An `unspent` trial is released without counting the attempt. `wait_s` is the
-    wait before a retry, `pause_s` the pause that its endpoint needs. `trial` and each of `calls` hold columns by name,
-    as in TRIAL_COLUMNS and ATTEMPT_COLUMNS; a missing column is empty. An answer with a `cache_key` is cached under
-    that key. `allowance` holds the rates that the provider says are left.
+    `status` is the trial's new status. The attempt of a `released` trial does not count. `wait_s` is the wait before a
+    retry, `pause_s` the pause that its endpoint needs. `trial` and each of `calls` hold columns by name, as in
+    TRIAL_COLUMNS and ATTEMPT_COLUMNS; a missing column is empty. An answer with a `cache_key` is cached under that key.
+    `allowance` holds the rates that the provider says are left.
     """
 
     claim: Claim
     status: str
     trial: dict[str, Any] = field(default_factory=dict)
     calls: list[dict[str, Any]] = field(default_factory=list)
-    unspent: bool = False
+    released: bool = False
     wait_s: float | None = None
     pause_s: float | None = None
     cache_key: str | None = None
@@ -74,7 +74,7 @@ def _record_for_endpoint(endpoint_id: int, results: Sequence[Result], worker_id:
         changes = write_trials(results, worker_id)
         if counters := lock_counters(endpoint_id, collect_run_ids(results)):
             apply_changes(counters, changes)
-            counters.settle()
+            counters.write_changes()
     return len(changes.held)
 
 
@@ -120,7 +120,7 @@ class RecordedChanges:
     def add(self, result: Result, rows: Sequence[dict[str, Any]], *, was_held: bool) -> None:
         if was_held:
             self.held.append(result)
-            _count_result(result, rows, self.deltas.at(result.claim.counter_keys))
+            _count_result(result, rows, self.deltas.for_run(result.claim.counter_keys))
         else:
             self.late += [{**row, "outcome": Attempt.Outcome.LATE, **_get_raw_response_column(result)} for row in rows]
 
@@ -163,7 +163,7 @@ def _end_cancelled(counters: LockedCounters, results: Sequence[Result]) -> None:
     ]
     for result in waiting:
         result.status, result.wait_s = Trial.Status.CANCELLED, None
-        counters.deltas.at(result.claim.counter_keys).move("pending", "cancelled")
+        counters.deltas.for_run(result.claim.counter_keys).move("pending", "cancelled")
     if waiting:
         execute(END_CANCELLED, [result.claim.trial_id for result in waiting])
 
@@ -178,23 +178,23 @@ RETURNING trial_id, token, call, 0::numeric
 # running. With an array of ids, the planner looks rows up by their key. `n` numbers the results.
 WRITE_TRIALS = f"""
 WITH answers AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(%s::json) r(n int, id bigint, held_by uuid, status text, unspent bool,
+    SELECT * FROM json_to_recordset(%s::json) r(n int, id bigint, held_by uuid, status text, released bool,
         wait_s float8, cache_key text, {format_column_types(TRIAL_COLUMNS)})
 ), held AS (
     UPDATE runs_app_trial t SET
         status = r.status, token = NULL, lease_until = NULL, reserved_usd = 0,
-        attempts = t.attempts - r.unspent::int, yields = t.yields + r.unspent::int,
+        attempts = t.attempts - r.released::int, yields = t.yields + r.released::int,
         not_before = CASE WHEN r.wait_s IS NOT NULL THEN clock_timestamp() + r.wait_s * interval '1 second' END,
         completed_at = CASE WHEN r.status IN ('done', 'failed') THEN clock_timestamp() END,
         ({", ".join(TRIAL_COLUMNS)}) = ROW ({", ".join(list_column_expressions(TRIAL_COLUMNS))})
     FROM answers r WHERE t.id = ANY(ARRAY(SELECT id FROM answers)) AND t.id = r.id AND t.token = r.held_by
     RETURNING r.n, t.id, r.held_by AS token, r.cache_key, r.status
 ), calls AS ({INSERT_ATTEMPTS} JOIN held ON held.id = r.trial AND held.token = r.token
-), remembered AS (
+), cached AS (
     INSERT INTO runs_app_cachedanswer (key, trial_id, created_at)
     SELECT cache_key, id, clock_timestamp() FROM held WHERE cache_key IS NOT NULL AND status = 'done' ORDER BY cache_key
     ON CONFLICT DO NOTHING
-), forgotten AS (
+), uncached AS (
     DELETE FROM runs_app_cachedanswer c USING held
     WHERE held.status = 'failed' AND c.key = held.cache_key AND c.trial_id = held.id
 )
@@ -238,7 +238,7 @@ def _build_trial_row(n: int, result: Result) -> dict[str, Any]:
         "id": result.claim.trial_id,
         "held_by": result.claim.token,
         "status": result.status,
-        "unspent": result.unspent,
+        "released": result.released,
         "wait_s": result.wait_s,
         "cache_key": result.cache_key,
         **result.trial,
@@ -254,7 +254,7 @@ def _write_late(counters: LockedCounters, rows: Sequence[dict[str, Any]]) -> Non
     completed = _execute_write(LATE_ANSWERS, rows)
     inserted = insert_attempts([row for row in rows if _get_call_key(row) not in completed])
     for row in rows:
-        key, delta = _get_call_key(row), counters.deltas.at(counters.counter_keys(row["run"]))
+        key, delta = _get_call_key(row), counters.deltas.for_run(counters.get_counter_keys(row["run"]))
         if key in completed | inserted:
             count_attempt(row, delta, completes_lost=key in completed)
             delta.reserved_usd -= completed.get(key, ZERO)

@@ -69,6 +69,7 @@ class RunDesign:
 
     @property
     def sees_target(self) -> bool:
+        """Return whether the request may contain the item's target: that of a judge or a rubric writer may."""
         return self.stage != Condition.Stage.GENERATE
 
 

@@ -73,5 +73,5 @@ def _record_and_claim(
             return len(changes.held), []
         apply_changes(counters, changes)
         claims = claim_trials(counters, worker_id, limit) if limit > 0 else []
-        counters.settle()
+        counters.write_changes()
     return len(changes.held), claims

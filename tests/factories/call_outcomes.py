@@ -49,7 +49,7 @@ def build_outcome_result(claim, outcome):
         conclusion.status,
         trial=conclusion.trial,
         calls=[call | {"call": number} for number, call in enumerate(calls)],
-        unspent=conclusion.unspent,
+        released=conclusion.released,
         wait_s=LONG_S if conclusion.wait_s is not None else None,
         pause_s=LONG_S if conclusion.pause_s is not None else None,
     )

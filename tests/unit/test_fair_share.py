@@ -31,12 +31,12 @@ def situations(draw):
 @given(situations())
 def test_slots_demands_and_budgets_are_never_exceeded(situation):
     slots, demands, budgets = situation
-    given_ = share_slots(slots, demands, budgets)
-    assert sum(given_.values()) <= slots
+    shares = share_slots(slots, demands, budgets)
+    assert sum(shares.values()) <= slots
     reserved = Counter()
     for demand in demands:
-        assert 0 <= given_[demand.run_id] <= demand.wanted
-        reserved[demand.experiment_id] += given_[demand.run_id] * demand.reserve_usd
+        assert 0 <= shares[demand.run_id] <= demand.startable
+        reserved[demand.experiment_id] += shares[demand.run_id] * demand.reserve_usd
     for experiment, budget in budgets.items():
         assert budget is None or reserved[experiment] <= budget
 
@@ -44,21 +44,21 @@ def test_slots_demands_and_budgets_are_never_exceeded(situation):
 @given(situations())
 def test_without_budgets_all_slots_are_used_while_there_is_demand(situation):
     slots, demands, budgets = situation
-    given_ = share_slots(slots, demands, dict.fromkeys(budgets))
-    assert sum(given_.values()) == min(slots, sum(demand.wanted for demand in demands))
+    shares = share_slots(slots, demands, dict.fromkeys(budgets))
+    assert sum(shares.values()) == min(slots, sum(demand.startable for demand in demands))
 
 
 @given(situations())
 def test_free_slots_are_used_up_to_the_budget(situation):
     slots, demands, budgets = situation
-    given_ = share_slots(slots, demands, budgets)
-    if sum(given_.values()) == slots:
+    shares = share_slots(slots, demands, budgets)
+    if sum(shares.values()) == slots:
         return
     for demand in demands:
         budget = budgets[demand.experiment_id]
-        if given_[demand.run_id] < demand.wanted and budget is not None:
+        if shares[demand.run_id] < demand.startable and budget is not None:
             spent = sum(
-                given_[other.run_id] * other.reserve_usd
+                shares[other.run_id] * other.reserve_usd
                 for other in demands
                 if other.experiment_id == demand.experiment_id
             )
@@ -75,9 +75,9 @@ def test_the_run_with_the_fewest_calls_in_flight_comes_first():
 def test_an_experiment_with_many_conditions_gets_one_share():
     crowd = [Demand(n, 1, pending=100, in_flight=0, max_concurrency=50) for n in range(1, 21)]
     single = Demand(21, 2, pending=100, in_flight=0, max_concurrency=50)
-    given_ = share_slots(40, [*crowd, single], {1: None, 2: None})
-    assert given_[21] == 20
-    assert {given_[n] for n in range(1, 21)} == {1}
+    shares = share_slots(40, [*crowd, single], {1: None, 2: None})
+    assert shares[21] == 20
+    assert {shares[n] for n in range(1, 21)} == {1}
 
 
 def test_a_higher_priority_comes_first():
@@ -91,16 +91,18 @@ counts = st.dictionaries(st.integers(1, 6), st.integers(0, 40))
 
 
 @given(st.integers(1, 64), counts, counts)
-def test_each_endpoint_gets_its_share_and_no_slot_stays_free_while_there_is_demand(room, flying, wants):
-    given_ = share_capacity(room, flying, wants)
-    share = room // max(1, len({key for key in (*flying, *wants) if flying.get(key) or wants.get(key)}))
-    free = room - sum(flying.values())
-    for key, want in wants.items():
-        assert given_.get(key, 0) >= min(want, share - flying.get(key, 0))
-        assert given_.get(key, 0) <= want
-    assert sum(given_.values()) >= min(free, sum(wants.values()))
-    if not any(flying.values()):
-        assert sum(given_.values()) <= room
+def test_each_endpoint_gets_its_share_and_no_slot_stays_free_while_there_is_demand(concurrency, in_flight, startable):
+    shares = share_capacity(concurrency, in_flight, startable)
+    share = concurrency // max(
+        1, len({key for key in (*in_flight, *startable) if in_flight.get(key) or startable.get(key)})
+    )
+    free = concurrency - sum(in_flight.values())
+    for key, want in startable.items():
+        assert shares.get(key, 0) >= min(want, share - in_flight.get(key, 0))
+        assert shares.get(key, 0) <= want
+    assert sum(shares.values()) >= min(free, sum(startable.values()))
+    if not any(in_flight.values()):
+        assert sum(shares.values()) <= concurrency
 
 
 def test_an_endpoint_gets_its_share_even_if_another_endpoint_uses_all_slots():

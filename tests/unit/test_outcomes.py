@@ -32,28 +32,28 @@ SPENDS_NOTHING = (REFUSED_SCHEMA, ErrorClass.DUPLICATE_IN_FLIGHT)
 )
 def test_a_transient_failure_is_retried_until_the_last_attempt(error_class):
     outcome = build_outcome(error_class)
-    assert (outcome.status, outcome.unspent) == ("pending", False)
+    assert (outcome.status, outcome.released) == ("pending", False)
     assert outcome.wait_s > 0
     assert build_outcome(error_class, attempts=3).status == "failed"
 
 
 def test_a_rejected_schema_uses_no_attempt_up_to_a_limit():
     outcome = build_outcome(REFUSED_SCHEMA, attempts=3)
-    assert (outcome.status, outcome.unspent) == ("pending", True)
+    assert (outcome.status, outcome.released) == ("pending", True)
     assert build_outcome(REFUSED_SCHEMA, attempts=3, yields=outcomes.MAX_YIELDS).status == "failed"
 
 
 @given(st.integers(0, 10_000))
 def test_waiting_for_an_equal_request_uses_no_attempt(yields):
     outcome = build_outcome(ErrorClass.DUPLICATE_IN_FLIGHT, attempts=3, yields=yields)
-    assert (outcome.status, outcome.unspent, outcome.pause_s) == ("pending", True, None)
+    assert (outcome.status, outcome.released, outcome.pause_s) == ("pending", True, None)
     assert 0 < outcome.wait_s <= outcomes.MAX_POLL_S
 
 
 @pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.ENDPOINT])
 def test_an_overload_pauses_the_endpoint_and_uses_no_attempt_up_to_a_limit(error_class):
     outcome = build_outcome(error_class, attempts=3)
-    assert (outcome.status, outcome.unspent) == ("pending", True)
+    assert (outcome.status, outcome.released) == ("pending", True)
     assert outcome.pause_s > 0
     assert build_outcome(error_class, attempts=3, yields=outcomes.MAX_YIELDS).status == "failed"
 

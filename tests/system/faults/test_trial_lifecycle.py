@@ -312,7 +312,7 @@ class TrialMachine(RuleBasedStateMachine):
             assert trial.status == "cancelled"
         else:
             assert trial.status == result.status
-        assert trial.attempts == result.claim.attempts - result.unspent
+        assert trial.attempts == result.claim.attempts - result.released
 
 
 def pick_rows(rows, picks):
