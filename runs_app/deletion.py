@@ -78,7 +78,7 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
         if locked is None:
             raise TransitionError(f"{run} was already deleted")
         _refuse_run(locked)
-        kept = Attempt.objects.filter(run=locked).aggregate(usd=Sum("kept_usd", default=Decimal(0)))["usd"]
+        kept_usd = Attempt.objects.filter(run=locked).aggregate(usd=Sum("kept_usd", default=Decimal(0)))["usd"]
         DeletedRun.objects.create(
             experiment=locked.experiment,
             number=locked.pk,
@@ -86,7 +86,7 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
             trials=locked.n_trials,
             attempts=locked.n_attempts,
             spent_usd=locked.spent_usd,
-            kept_usd=kept,
+            kept_usd=kept_usd,
         )
         spent = f"deleted with {locked.n_trials} trials; {locked.spent_usd} USD still count towards the budget"
         record_changes([(locked.experiment, str(locked), spent)], by=by, reason=reason, aspect="run")

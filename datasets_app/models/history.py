@@ -104,20 +104,20 @@ def save_with_history(row: models.Model, *, by: Actor, reason: str = "", fields:
     """
     kind = type(row)
     with transaction.atomic():
-        former = kind._base_manager.select_for_update(no_key=True).filter(pk=row.pk).first()
+        previous = kind._base_manager.select_for_update(no_key=True).filter(pk=row.pk).first()
         row.save(update_fields=fields)
-        if former is None:
+        if previous is None:
             record_changes([(row, "", "created")], by=by, reason=reason)
             return
         for field in kind._meta.concrete_fields:
             if field.editable and (fields is None or field.name in fields):
-                _record_field_change(field, former, row, by=by, reason=reason)
+                _record_field_change(field, previous, row, by=by, reason=reason)
 
 
-def _record_field_change(field: Any, former: models.Model, row: models.Model, *, by: Actor, reason: str) -> None:
-    if getattr(former, field.attname) == getattr(row, field.attname):
+def _record_field_change(field: Any, previous: models.Model, row: models.Model, *, by: Actor, reason: str) -> None:
+    if getattr(previous, field.attname) == getattr(row, field.attname):
         return
-    before, after = (format_for_history(getattr(version, field.name)) for version in (former, row))
+    before, after = (format_for_history(getattr(version, field.name)) for version in (previous, row))
     record_changes([(row, before, after)], by=by, reason=reason, aspect=str(field.verbose_name)[:40])
 
 

@@ -48,14 +48,14 @@ class SpaceFiles:
 class Extension:
     """The difference between a space and the newest version of a dataset, in numbers of items."""
 
-    former: Dataset
+    previous: Dataset
     common: int
     added: int
     dropped: int
 
     def __str__(self) -> str:
         dropped = f", {self.dropped:,} of its items left out" if self.dropped else ""
-        return f"{self.common:,} items as in {self.former}, {self.added:,} new{dropped}"
+        return f"{self.common:,} items as in {self.previous}, {self.added:,} new{dropped}"
 
 
 @transaction.atomic
@@ -70,14 +70,14 @@ def create_parametric_dataset(
     check_keys(space)
     extension = compare_with_newest(space, slug)
     if extension and not extension.added + extension.dropped:
-        raise CurationError(f"name: {extension.former} has all of these {extension.common:,} items and no others")
+        raise CurationError(f"name: {extension.previous} has all of these {extension.common:,} items and no others")
     digest = space.definition_hash()
     dataset = create_draft(
         slug,
         by=by,
         source_name=files.name[-255:],
         source_sha256=hashlib.sha256(files.text.encode()).hexdigest(),
-        parent=extension.former if extension else None,
+        parent=extension.previous if extension else None,
         recipe=_make_recipe(space, digest, extension),
         **about,
     )
@@ -104,13 +104,13 @@ def check_keys(space: Space) -> None:
 
 def compare_with_newest(space: Space, slug: str) -> Extension | None:
     """Return the difference from the newest generated version of this name, or None without one."""
-    former = Dataset.objects.named(slug).filter(parametric_space__isnull=False).first()
-    if former is None:
+    previous = Dataset.objects.named(slug).filter(parametric_space__isnull=False).first()
+    if previous is None:
         return None
-    stored = former.parametric_space.read_definition()
+    stored = previous.parametric_space.read_definition()
     old, new = _count_items(stored), _count_items(space.definition())
     common = sum(min(count, new[key]) for key, count in old.items() if key in new)
-    return Extension(former, common, sum(new.values()) - common, sum(old.values()) - common)
+    return Extension(previous, common, sum(new.values()) - common, sum(old.values()) - common)
 
 
 def rebuild_items(dataset: Dataset) -> Iterator[Item]:
@@ -218,4 +218,4 @@ def _make_recipe(space: Space, digest: str, extension: Extension | None) -> dict
         "density": space.density,
         "stopping_rules": any(name in point.stopping for point in space.points for name in ("targetci", "abortht")),
         "definition_hash": digest,
-    } | ({"from": str(extension.former)} if extension else {})
+    } | ({"from": str(extension.previous)} if extension else {})

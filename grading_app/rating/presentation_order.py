@@ -55,11 +55,11 @@ def _order_items(session_items: SessionItems, rng: Random) -> list[tuple[int, Ki
     practice: list[tuple[int, Kind]] = [(item, "practice") for item in session_items.practice]
     items = _shuffle(session_items.items, rng)
     if session_items.groups:
-        items = shuffle_apart(items, session_items.groups, rng)
+        items = shuffle_with_spacing(items, session_items.groups, rng)
     return practice + _insert_checks(items, _shuffle(session_items.checks, rng), rng)
 
 
-def shuffle_apart(shuffled: Sequence[int], groups: Mapping[int, int], rng: Random) -> list[int]:
+def shuffle_with_spacing(shuffled: Sequence[int], groups: Mapping[int, int], rng: Random) -> list[int]:
     """Return the keys in another random order that separates keys of one group as far as possible.
 
     Each key is drawn from the remaining keys outside the last key's group. A group with more than half of the remaining
@@ -111,7 +111,7 @@ def _insert_checks(items: Sequence[int], checks: Sequence[int], rng: Random) -> 
     return mixed
 
 
-def choose_most_wanted(missing: Mapping[int, int], *, limit: int | None, seed: int) -> list[int]:
+def choose_by_demand(missing: Mapping[int, int], *, limit: int | None, seed: int) -> list[int]:
     """Return the items for a new rater: those with the most missing ratings first, ties in random order.
 
     `missing` maps each item to the number of raters that it still needs. Items that need no rater are left out.

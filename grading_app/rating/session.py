@@ -14,7 +14,7 @@ from grading_app.rating.gradings import write_grading
 from grading_app.rating.presentation_order import (
     SessionItems,
     Step,
-    choose_most_wanted,
+    choose_by_demand,
     find_least_used,
     order_pair,
     order_steps,
@@ -111,9 +111,7 @@ def _select_session_items(
     questions: list[RaterQuestion],
     answers: dict[int, RatedAnswer],
 ) -> SessionItems:
-    items = choose_most_wanted(
-        _count_missing_raters(queue, questions), limit=queue.items_per_rater, seed=assignment.seed
-    )
+    items = choose_by_demand(_count_missing_raters(queue, questions), limit=queue.items_per_rater, seed=assignment.seed)
     if not queue.rates_answers:
         practice, checks = queue.list_practice_and_checks()
         return SessionItems([item.pk for item in practice], items, [item.pk for item in checks])

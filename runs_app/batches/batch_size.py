@@ -12,10 +12,10 @@ MAX_LOOKUPS = 12  # A batch fails after its provider did not find it this many t
 
 def compute_batch_size(pending: int, most: int, budget: Decimal | None, reserve_usd: Decimal) -> int:
     """Return the size of a run's next batch: the pending calls, limited by `most` and the budget (None: no budget)."""
-    wanted = max(0, min(pending, most))
+    size = max(0, min(pending, most))
     if budget is None or reserve_usd <= 0:
-        return wanted
-    return min(wanted, max(0, int(budget // reserve_usd)))
+        return size
+    return min(size, max(0, int(budget // reserve_usd)))
 
 
 def compute_poll_interval_s(age_s: float) -> float:

@@ -123,20 +123,20 @@ def _lock(counter_keys: CounterKeys) -> str:
 ADD_CASES = """
 INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
 SELECT p.run_id, repetition, drawn.item, p.dimension_id
-FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto)
-JOIN runs_app_point p ON p.id = wanted.point
+FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS target (point, upto)
+JOIN runs_app_point p ON p.id = target.point
 CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
-CROSS JOIN LATERAL generate_series(p.n_planned / p.n_items, (wanted.upto - 1) / p.n_items) AS repetition
+CROSS JOIN LATERAL generate_series(p.n_planned / p.n_items, (target.upto - 1) / p.n_items) AS repetition
 WHERE repetition * p.n_items + drawn.place - 1 >= p.n_planned
-    AND repetition * p.n_items + drawn.place <= wanted.upto
+    AND repetition * p.n_items + drawn.place <= target.upto
     AND NOT EXISTS (SELECT FROM runs_app_trial t
         WHERE t.run_id = p.run_id AND t.item_id = drawn.item AND t.sample_idx = repetition
             AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id)
 ORDER BY repetition, drawn.place, p.id
 """
 COUNT_CASES = """
-UPDATE runs_app_point p SET n_planned = wanted.upto
-FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto) WHERE p.id = wanted.point
+UPDATE runs_app_point p SET n_planned = target.upto
+FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS target (point, upto) WHERE p.id = target.point
 """
 
 

@@ -74,8 +74,8 @@ class DesignCache:
         loaded = self._designs.get(run_id)
         return loaded is None or now - loaded.loaded_at > DESIGN_S or loaded.reserve_usd != reserved_usd
 
-    def _fetch_questions(self, wanted: set[tuple[int, int | None]]) -> None:
-        missing = [pair for pair in wanted if pair not in self._questions]
+    def _fetch_questions(self, pairs: set[tuple[int, int | None]]) -> None:
+        missing = [pair for pair in pairs if pair not in self._questions]
         if not missing:
             return
         unknown = {dimension for _, dimension in missing if dimension is not None} - self._dimensions.keys()
@@ -84,7 +84,7 @@ class DesignCache:
         for item_id, dimension_id in missing:
             dimension = self._dimensions[dimension_id] if dimension_id is not None else None
             self._questions[item_id, dimension_id] = build_question(items[item_id], dimension)
-        self._drop_oldest(len(wanted))
+        self._drop_oldest(len(pairs))
 
     def _fetch_judged_questions(self, claims: Sequence[Claim]) -> dict[int, Question]:
         """Return the questions of claims for judges and for writers of item rubrics, by trial."""

@@ -83,7 +83,7 @@ class DrawSpec(Strict):
     seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**63)
     by: By = "price"
     bands: int | None = Field(default=None, ge=1, le=MAX_DRAWN_MODELS)
-    wanted: list[Text] = Field(default=[], max_length=MAX_DRAWN_MODELS, alias="from")
+    selectors: list[Text] = Field(default=[], max_length=MAX_DRAWN_MODELS, alias="from")
 
     @model_validator(mode="after")
     def _check_bands(self) -> DrawSpec:
@@ -148,7 +148,7 @@ def _select_candidates(spec: DrawSpec, site: Iterable[Candidate]) -> list[Candid
     """Return the models that `from` selects, by name. A model must match one entry of each kind."""
     by_name = sorted(site, key=lambda candidate: candidate.name)
     values_by_kind: dict[str, list[str]] = {}
-    for index, entry in enumerate(spec.wanted):
+    for index, entry in enumerate(spec.selectors):
         kind, value = _parse_entry(f"from[{index}]", entry)
         if not any(candidate.matches(kind, value) for candidate in by_name):
             raise DrawError(f"from[{index}]", f"no active model has the {kind} {value}")

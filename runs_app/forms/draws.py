@@ -24,7 +24,7 @@ from runs_app.models import LanguageModel
 from runs_app.planning.drawn_models import DrawLines, compare_draw
 
 SALT = "runs_app.draw"
-FIELD_NAMES = {"from": "wanted"}  # Keys of an experiment file whose fields have another name here.
+FIELD_NAMES = {"from": "selectors"}  # Keys of an experiment file whose fields have another name here.
 STRATA_CHOICES = [
     ("price", "Price bands"),
     ("provider", "Provider"),
@@ -48,7 +48,7 @@ class DrawForm(forms.Form):
         label="Bands",
         help_text=f"Number of price bands with equally many models. Empty: {DEFAULT_BANDS}",
     )
-    wanted = forms.CharField(
+    selectors = forms.CharField(
         max_length=2000,
         required=False,
         label="From",
@@ -59,7 +59,7 @@ class DrawForm(forms.Form):
 
     def __init__(self, data: Any, *, stored: dict[str, Any]) -> None:
         initial = {name: value for name, value in stored.items() if name in ("draw", "seed", "by", "bands")}
-        initial |= {"wanted": ", ".join(stored.get("from", ())), "pinned": sign_draw(stored) if stored else ""}
+        initial |= {"selectors": ", ".join(stored.get("from", ())), "pinned": sign_draw(stored) if stored else ""}
         super().__init__(data, prefix="draw", initial=initial)
 
     @property
@@ -98,7 +98,7 @@ class DrawForm(forms.Form):
             return None
         names = ("draw", "seed", "by", "bands")
         settings = {name: value for name in names if (value := self.cleaned_data[name]) not in (None, "")}
-        settings["from"] = split_names(self.cleaned_data["wanted"])
+        settings["from"] = split_names(self.cleaned_data["selectors"])
         try:
             return draw_models(DrawSpec.model_validate(settings), visible)
         except ValidationError as error:

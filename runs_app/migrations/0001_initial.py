@@ -2075,7 +2075,7 @@ class Migration(migrations.Migration):
                             ),
                         ),
                         fields=["run", "id"],
-                        name="trial_odd",
+                        name="trial_unusable",
                     ),
                 ],
                 "constraints": [

@@ -125,7 +125,7 @@ class ProviderBatch(models.Model):
         return self.status in (self.Status.PREPARING, self.Status.SUBMITTING, self.Status.SUBMITTED)
 
     @property
-    def sought_until(self) -> datetime | None:
+    def search_ends_at(self) -> datetime | None:
         """Return when the search for a lost submission ends, or None if no submission is lost.
 
         If the response to a submission was lost, the batch may exist at the provider. A worker submits it again only

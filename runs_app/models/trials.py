@@ -171,7 +171,7 @@ class Trial(WorkUnit):
             models.Index(fields=["run", "status", "id"], name="trial_browse"),
             models.Index(fields=["subject"], name="trial_judged", condition=models.Q(subject__isnull=False)),
             models.Index(fields=["run", "error_class", "id"], name="trial_errors", condition=~models.Q(error_class="")),
-            models.Index(fields=["run", "id"], name="trial_odd", condition=UNUSABLE),
+            models.Index(fields=["run", "id"], name="trial_unusable", condition=UNUSABLE),
         ]
 
     def __str__(self) -> str:

@@ -69,7 +69,7 @@ def simulate(target: float, per_round: int, shape: str, *, points: int, seed: in
     draw, shares = np.random.default_rng(seed), np.array(SHAPES[shape])
     at = np.arange(SCALE[0], SCALE[1] + 1)
     true = float(shares @ at)
-    counts, items, covered, taken = np.zeros((points, at.size), dtype=np.int64), 0, 0, 0
+    counts, items, covered, n_used = np.zeros((points, at.size), dtype=np.int64), 0, 0, 0
     while len(counts):
         more = min(per_round, MAXIMUM - items)
         items += more
@@ -77,9 +77,9 @@ def simulate(target: float, per_round: int, shape: str, *, points: int, seed: in
         center, margin = _compute_intervals(counts, at, items)
         stops = (margin <= target) | (items >= MAXIMUM)
         covered += int((np.abs(center - true) <= margin + ROUNDING_ERROR)[stops].sum())
-        taken += items * int(stops.sum())
+        n_used += items * int(stops.sum())
         counts = counts[~stops]
-    return covered / points, taken / points
+    return covered / points, n_used / points
 
 
 def _compute_intervals(counts: Counts, at: Counts, items: int) -> tuple[Floats, Floats]:

@@ -83,7 +83,7 @@ def simulate(
     chances = np.full((points, items), right)
     if correlation:
         chances = draw.beta(right * more, (1 - right) * more, (points, items))
-    n_right, sizes, cases, covered, taken = np.zeros((points, items)), np.zeros(items), 0, 0, 0
+    n_right, sizes, cases, covered, n_used = np.zeros((points, items)), np.zeros(items), 0, 0, 0
     while len(n_right):
         upto = min(cases + design.per_round, design.maximum)
         new_cases = np.bincount(np.arange(cases, upto) % items, minlength=items)
@@ -97,9 +97,9 @@ def simulate(
         margin_beyond = margin / (1 - design.guess)
         stops = (margin_beyond <= design.target) | (cases >= design.maximum)
         covered += int((np.abs(center - right) <= margin + ROUNDING_ERROR)[stops].sum())
-        taken += cases * int(stops.sum())
+        n_used += cases * int(stops.sum())
         n_right, chances = n_right[~stops], chances[~stops]
-    return covered / points, taken / points
+    return covered / points, n_used / points
 
 
 def _compute_wilson_intervals(share: Any, n: Any, z: float) -> tuple[Any, Any]:

@@ -36,10 +36,10 @@ class BatchTable(tables.Table):
 
     def render_status(self, record: ProviderBatch) -> SafeString:
         badge = tags.status_badge(record.status, title=record.error, label=record.get_status_display())
-        if record.sought_until is None:
+        if record.search_ends_at is None:
             return badge
         return format_html(
-            '{} <small class="muted">searched until {}</small>', badge, tags.local_time(record.sought_until)
+            '{} <small class="muted">searched until {}</small>', badge, tags.local_time(record.search_ends_at)
         )
 
 

@@ -85,12 +85,12 @@ def test_a_lost_submission_waits_for_a_candidate_batch_and_names_it(provider):
     drive_batches(until=is_awaiting_candidate)
     batch = ProviderBatch.objects.get()
     assert (batch.status, provider.counters()["batches"]) == ("submitting", 1)
-    assert (batch.sought_until - batch.created_at).total_seconds() == pytest.approx(86_400, abs=120)
+    assert (batch.search_ends_at - batch.created_at).total_seconds() == pytest.approx(86_400, abs=120)
     finish_submitted_batches(provider)
     drive_batches()
     check_each_call_was_made_once(run, provider, batches=1)
     assert ProviderBatch.objects.get().provider_id in batch.error
-    assert ProviderBatch.objects.get().sought_until is None
+    assert ProviderBatch.objects.get().search_ends_at is None
 
 
 @pytest.mark.parametrize("moment", ["before build_search", "before schedule_search", "after schedule_search"])

@@ -29,7 +29,7 @@ def study():
 def build_form_data(**more):
     rubric = Rubric.objects.get().pk
     return {"name": "panelist", "rubric": rubric, "draw-draw": 2, "draw-seed": 5, "draw-by": "family",
-            "draw-wanted": "endpoint:judges", **more}  # fmt: skip
+            "draw-selectors": "endpoint:judges", **more}  # fmt: skip
 
 
 def draw_judges(client, **more):
@@ -86,7 +86,7 @@ def test_a_name_cannot_be_used_for_two_draws(study):
         ({"draw-draw": 1}, "1 cannot hold one of each of 2 strata"),
         ({"draw-draw": ""}, "Enter the number of models."),
         ({"name": "No Name"}, "Use small letters"),
-        ({"draw-wanted": "endpoint:nowhere"}, "nowhere"),
+        ({"draw-selectors": "endpoint:nowhere"}, "nowhere"),
     ],
 )
 def test_an_invalid_field_is_reported_and_no_judge_is_created(study, more, message):

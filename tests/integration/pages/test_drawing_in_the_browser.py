@@ -101,7 +101,7 @@ def test_a_manipulated_draw_is_refused(site, form_data, as_):
     [
         ({"draw-draw": ""}, "draw", "Enter the number of models."),
         ({"draw-draw": "40"}, "draw", "cannot draw 40 of 5 models"),
-        ({"draw-wanted": "small, nobody"}, "wanted", "no active model has the name nobody"),
+        ({"draw-selectors": "small, nobody"}, "selectors", "no active model has the name nobody"),
         ({"draw-by": "family", "draw-bands": "2"}, "bands", "bands only apply to a draw by price"),
         ({"draw-seed": "x"}, "seed", "whole number"),
     ],

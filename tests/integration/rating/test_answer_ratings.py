@@ -23,7 +23,7 @@ from grading_app.judging.rubric_preview import RubricPreview
 from grading_app.models import Grader, RatedAnswer, Rating, RatingQueue
 from grading_app.rating import queue_results, queues, session
 from grading_app.rating.answer_draw import draw_keys, draw_single_answers
-from grading_app.rating.presentation_order import SessionItems, order_steps, shuffle_apart
+from grading_app.rating.presentation_order import SessionItems, order_steps, shuffle_with_spacing
 from grading_app.rating.rated_norms import make_norms
 from runs_app import deletion
 from runs_app.models import Trial
@@ -182,7 +182,7 @@ def test_each_cell_contributes_up_to_the_requested_number_of_answers(sizes, each
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=40), st.integers(0, 999))
 def test_answers_to_one_item_are_adjacent_only_if_unavoidable(groups, seed):
     group_by_key = dict(enumerate(groups))
-    list_order = shuffle_apart(list(group_by_key), group_by_key, Random(seed))
+    list_order = shuffle_with_spacing(list(group_by_key), group_by_key, Random(seed))
     assert sorted(list_order) == sorted(group_by_key)
     largest = max(Counter(groups).values())
     neighbours = sum(group_by_key[one] == group_by_key[other] for one, other in pairwise(list_order))
@@ -202,7 +202,7 @@ def test_each_seed_gives_a_different_but_reproducible_order():
 
 def test_all_answers_are_equally_likely_to_be_first():
     group_by_key = {key: key // 2 for key in range(10)}
-    firsts = Counter(shuffle_apart(list(group_by_key), group_by_key, Random(seed))[0] for seed in range(2000))
+    firsts = Counter(shuffle_with_spacing(list(group_by_key), group_by_key, Random(seed))[0] for seed in range(2000))
     assert len(firsts) < 6  # Keys stay in order: each group starts with its first key; groups are in random order.
     material = SessionItems([], list(group_by_key), [], group_by_key)
     shuffled = Counter(order_steps(material, [1], seed=seed, in_blocks=False)[0].item for seed in range(2000))

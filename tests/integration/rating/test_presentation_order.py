@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.rating.presentation_order import SessionItems, choose_most_wanted, find_least_used, order_steps
+from grading_app.rating.presentation_order import SessionItems, choose_by_demand, find_least_used, order_steps
 
 ITEMS, CHECKS, PRACTICE = list(range(100, 140)), [200, 201, 202], [300, 301]
 MATERIAL = SessionItems(PRACTICE, ITEMS, CHECKS)
@@ -78,7 +78,7 @@ def test_in_blocks_each_dimension_has_practice_and_a_separate_order():
 
 @given(st.dictionaries(st.integers(0, 99), st.integers(-2, 4), max_size=30), st.integers(0, 9), st.integers(0, 99))
 def test_new_raters_get_the_items_with_the_most_missing_ratings(missing, most, seed):
-    given_out = choose_most_wanted(missing, limit=most, seed=seed)
+    given_out = choose_by_demand(missing, limit=most, seed=seed)
     wanting = {item for item, count in missing.items() if count > 0}
     assert len(given_out) == min(most, len(wanting))
     assert set(given_out) <= wanting
