@@ -55,7 +55,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "covered": _find_coverage(spec, frames.points) if spec else None,
         "covered_tasks": _find_task_coverage(spec, frames.points) if spec else [],
         "is_simulated": spec is not None and spec.confidence == 0.95 and spec.correction == "mapped",
-        "takes_excess": spec is not None and spec.correction == "excess_counts",
+        "uses_excess_counts": spec is not None and spec.correction == "excess_counts",
         "repeats": experiment.samples > 1,
         "repeated": _find_repeated_coverage(experiment, spec) if spec else None,
         "statuses": _list_statuses(frames.points),

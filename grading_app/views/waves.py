@@ -69,7 +69,7 @@ def _make_comparison_context(experiment: Experiment, a: Wave, b: Wave) -> dict[s
         "scores": WaveScoreTable(pair.lines, str(a), str(b)) if _has_pairs(pair) else None,
         "outcomes": WaveOutcomeTable(pair.outcomes, (str(a), str(b))) if pair.outcomes else None,
         "few": MAX_EXACT_ITEMS,
-        "aside": _list_queues_left_out(experiment),
+        "left_out_queues": _list_queues_left_out(experiment),
         "tested": [line for line in pair.lines if line.adjusted is not None],
     }
 

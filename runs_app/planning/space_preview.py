@@ -66,7 +66,7 @@ class ModelCost:
     input_tokens: int
     output_tokens: int
     usd: Decimal | None
-    most_usd: Decimal | None
+    ceiling_usd: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)

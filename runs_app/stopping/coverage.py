@@ -59,11 +59,11 @@ class CoverageRange:
     per_round: int
 
     @property
-    def least_percent(self) -> str:
+    def min_percent(self) -> str:
         return f"{100 * self.least:.1f}"
 
     @property
-    def most_percent(self) -> str:
+    def max_percent(self) -> str:
         return f"{100 * self.most:.1f}"
 
 

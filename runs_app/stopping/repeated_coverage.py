@@ -45,11 +45,11 @@ class RepeatedCoverage:
     most: float
 
     @property
-    def least_percent(self) -> str:
+    def min_percent(self) -> str:
         return f"{100 * self.least:.0f}"
 
     @property
-    def most_percent(self) -> str:
+    def max_percent(self) -> str:
         return f"{100 * self.most:.0f}"
 
     @property

@@ -89,7 +89,7 @@ def _edit_draft(request: HttpRequest, form: ExperimentForm, heading: str) -> Htt
         "heading": heading,
         "summary": _summarise_choices(form),
         "experiment": form.instance,
-        "made": form.draw_lines,
+        "draw_lines": form.draw_lines,
     }
     return render(request, "runs_app/experiment_form.html", context)
 

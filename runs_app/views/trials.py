@@ -74,7 +74,7 @@ def trial_list(request: HttpRequest) -> HttpResponse:
         "page": page,
         **_build_page_urls(request, page),
         "count_label": "" if search is None else _format_count_label(count, bound),
-        "most_sorted": MAX_SORTED,
+        "max_sorted": MAX_SORTED,
         "kept_columns": request.GET.getlist("column"),
         "kept_parameters": [(name, value) for name, values in request.GET.lists() for value in values if value
                             and name not in (*CURSORS, "column")],

@@ -34,7 +34,7 @@ def save_design(client, form_data, form, models):
 
 def test_a_draw_ticks_its_models_says_why_and_saves_nothing(site, form_data, as_):
     response = press_draw(as_("researcher"), form_data)
-    draw = response.context["made"]
+    draw = response.context["draw_lines"]
     assert list_ticked(response.context["form"]) == set(draw.draw.drawn)
     assert len(draw.draw.drawn) == 2
     assert [line.candidate.name for line in draw.lines] == ["cheap", "large", "small", "middling", "dear"]
@@ -58,7 +58,7 @@ def test_a_draw_is_kept_after_edits_of_the_choice_and_changed_prices(site, form_
     page = client.get(experiment.get_absolute_url()).context["draws"][0]
     assert (page.added, page.left_out) == ([stranger.name], [names[1]])
     edit_page = client.get(f"/experiments/{experiment.slug}/edit/")
-    assert edit_page.context["made"].draw.drawn == names
+    assert edit_page.context["draw_lines"].draw.drawn == names
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_an_impossible_draw_is_an_error_at_its_field(site, form_data, as_, field
     response = press_draw(as_("researcher"), form_data, **fields)
     assert message in " ".join(response.context["form"].drawing.errors[field])
     assert message in response.content.decode()
-    assert response.context["made"] is None
+    assert response.context["draw_lines"] is None
 
 
 def test_a_design_without_a_draw_is_saved_as_before(form_data, as_):

@@ -25,7 +25,7 @@ def test_every_documented_coverage_of_accuracies_matches_the_simulation():
     for (target, size), (least, most, *cases) in documented.items():
         found = find_nearest_coverage(target, size)
         rule = StoppingRule(maximum=MAXIMUM, targetci=target)
-        assert (least, most) == (found.least_percent, found.most_percent)
+        assert (least, most) == (found.min_percent, found.max_percent)
         assert [int(n) for n in cases] == [round(expect_cases(rule, size, guess)) for guess in GUESSES]
 
 
@@ -34,6 +34,6 @@ def test_every_documented_coverage_of_ratings_matches_the_simulation():
     assert set(documented) == set(rating_coverage.COVERAGE)
     for (target, size), (least, most, *items) in documented.items():
         found = rating_coverage.find_nearest_coverage(target, size, rating_coverage.LENGTH)
-        assert (least, most) == (found.least_percent, found.most_percent)
+        assert (least, most) == (found.min_percent, found.max_percent)
         taken = [rating_coverage.simulate(target, size, shape, points=1_000, seed=7)[1] for shape in DOCUMENTED_SHAPES]
         assert [int(n) for n in items] == pytest.approx(taken, rel=0.03)
