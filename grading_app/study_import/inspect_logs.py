@@ -155,7 +155,7 @@ def _open(file: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(file)
     except zipfile.BadZipFile as error:
-        raise StudyError([f"{file.name}: it is no complete log; copy it again ({error})"]) from error
+        raise StudyError([f"{file.name}: not a complete log; copy it again ({error})"]) from error
 
 
 def _read_member(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
@@ -195,7 +195,7 @@ def _parse(content: bytes, where: str) -> Log:
     try:
         log = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise StudyError([f"{where}: it is no complete JSON; copy the log again ({error})"]) from error
+        raise StudyError([f"{where}: not complete JSON; copy the log again ({error})"]) from error
     if not isinstance(log, dict):
         raise StudyError([f"{where}: not an object"])
     return log

@@ -175,13 +175,13 @@ def test_two_runs_of_a_task_with_the_same_settings_are_two_conditions(tmp_path, 
 def test_the_error_for_a_damaged_log_names_the_file(tmp_path, json_log):
     broken = tmp_path / "broken.json"
     broken.write_text(json_log.read_text()[:-400])
-    assert "broken.json: it is no complete JSON; copy the log again" in import_refused_study(broken)
+    assert "broken.json: not complete JSON; copy the log again" in import_refused_study(broken)
     folder = tmp_path / "runs"
     folder.mkdir()
     shutil.copy(LOG, folder / "good.eval")
     (folder / "short.eval").write_bytes(LOG.read_bytes()[:3000])
-    assert "short.eval: it is no complete log; copy it again" in import_refused_study(folder)
-    assert "short.eval: it is no complete log; copy it again" in import_refused_study(folder / "short.eval")
+    assert "short.eval: not a complete log; copy it again" in import_refused_study(folder)
+    assert "short.eval: not a complete log; copy it again" in import_refused_study(folder / "short.eval")
     cut_log = tmp_path / "cut.eval"
     shutil.copy(LOG, cut_log)
     with zipfile.ZipFile(LOG) as archive:
