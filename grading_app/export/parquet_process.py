@@ -15,6 +15,5 @@ def parquet_from_process(experiment: Experiment, table: str, filters: Mapping[st
     Raise ExportError at once for a table or filter that does not exist. If the reader leaves early, the process ends.
     """
     Extract.of(experiment, table, filters)
-    conditions = [f"{name}={value}" for name, value in filters.items()]
-    options = ["--table", table, "--format", "parquet", "--out", "-", "--filter", *conditions]
-    return stream_command(["export", experiment.slug, *options])
+    conditions = [f"--filter={name}={value}" for name, value in filters.items()]
+    return stream_command(["export", experiment.slug, f"--table={table}", "--format=parquet", "--out=-", *conditions])

@@ -100,7 +100,7 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
 
 def _stream_all_figures(request: HttpRequest, experiment: Experiment) -> StreamingHttpResponse:
     """Stream one PDF with every figure from a separate process, because many figures take long."""
-    arguments = ["figures", experiment.slug, "--format", "pdf", "--out", "-", "--query", request.GET.urlencode()]
+    arguments = ["figures", experiment.slug, "--format", "pdf", "--out", "-", f"--query={request.GET.urlencode()}"]
     response = StreamingHttpResponse(stream_command(arguments), content_type="application/pdf")
     response["Content-Disposition"] = f'attachment; filename="{experiment.slug}-figures.pdf"'
     return response

@@ -6,6 +6,7 @@ import json
 
 import pyarrow.parquet as pa_parquet
 import pytest
+from django.core.management import load_command_class
 from django.urls import reverse
 
 from grading_app.export.command_process import CommandProcessError
@@ -51,6 +52,7 @@ def test_json_lines_are_streamed(client, experiment):
 def test_parquet_is_written_by_a_separate_process(client, experiment):
     whole = download(client, file_format="parquet", status="failed").getvalue()
     assert [row["error_class"] for row in pa_parquet.read_table(io.BytesIO(whole)).to_pylist()] == ["server"] * 3
+    assert pa_parquet.read_table(io.BytesIO(download(client, file_format="parquet").getvalue())).num_rows == 6
 
 
 @pytest.mark.processes
@@ -81,3 +83,17 @@ def test_unknown_tables_formats_and_filters_are_refused_with_a_message(client, e
     answer = download(client, table, file_format, **query)
     assert answer.status_code == 400
     assert "there is no" in answer.content.decode() or "no filter" in answer.content.decode()
+
+
+def test_the_command_of_a_parquet_export_parses_with_and_without_filters(client, experiment, monkeypatch):
+    commands = []
+    monkeypatch.setattr(
+        "grading_app.export.parquet_process.stream_command", lambda arguments: commands.append(arguments) or []
+    )
+    download(client, file_format="parquet")
+    download(client, file_format="parquet", status="failed", error="server")
+    for (_, *arguments), filters in zip(commands, ([], ["status=failed", "error=server"]), strict=True):
+        parser = load_command_class("grading_app", "export").create_parser("manage.py", "export")
+        options = parser.parse_args(arguments)
+        assert (options.experiment, options.table, options.format, options.out) == ("pilot", "trials", "parquet", "-")
+        assert options.filter == filters
