@@ -31,7 +31,7 @@ CATEGORIES = (0.6, 0.3, 0.1)
 LEVELS = np.array([-0.4, 0.0, 0.4])  # The shift of each of three raters.
 
 
-def interval(coefficient: Coefficient) -> Ends:
+def get_interval_ends(coefficient: Coefficient) -> Ends:
     return get_ends(bootstrap(coefficient, seed=1, resamples=RESAMPLES))
 
 
@@ -50,7 +50,7 @@ def draw_numbers(draw: Draw, noise: float, items: int, levels: Any = 0.0, raters
     return Ratings.from_table(draw.standard_normal((items, 1)) + levels + noise * draw.standard_normal((items, raters)))
 
 
-def bias(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_bias(draw: Draw, items: int, repetitions: int) -> Truths:
     def once() -> Ends:
         judge = draw.normal(0.3, 0.5, (items, 1)) + draw.normal(0, 0.5, (items, repetitions))
         table = np.stack([judge.ravel(), np.zeros(items * repetitions)], axis=1)
@@ -63,40 +63,44 @@ def bias(draw: Draw, items: int, repetitions: int) -> Truths:
     yield 0.3, once
 
 
-def alpha(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_alpha(draw: Draw, items: int, repetitions: int) -> Truths:
     for noise in (1.0, 0.5):
         yield (
             1 / (1 + noise**2),
-            lambda noise=noise: interval(krippendorff_alpha(draw_numbers(draw, noise, items), "interval")),
+            lambda noise=noise: get_interval_ends(krippendorff_alpha(draw_numbers(draw, noise, items), "interval")),
         )
     for sure in (0.5, 0.9):
-        yield sure**2, lambda sure=sure: interval(krippendorff_alpha(draw_names(draw, sure, items), "nominal"))
+        yield sure**2, lambda sure=sure: get_interval_ends(krippendorff_alpha(draw_names(draw, sure, items), "nominal"))
 
 
-def cohen(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_cohens_kappa(draw: Draw, items: int, repetitions: int) -> Truths:
     for sure in (0.3**0.5, 0.7**0.5):
         for weights in ("none", "quadratic"):
             yield (
                 sure**2,
-                lambda sure=sure, weights=weights: interval(cohens_kappa(draw_names(draw, sure, items, 2), weights)),
+                lambda sure=sure, weights=weights: get_interval_ends(
+                    cohens_kappa(draw_names(draw, sure, items, 2), weights)
+                ),
             )
 
 
-def fleiss(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_fleiss_kappa(draw: Draw, items: int, repetitions: int) -> Truths:
     for sure in (0.5, 0.9):
-        yield sure**2, lambda sure=sure: interval(fleiss_kappa(draw_names(draw, sure, items)))
+        yield sure**2, lambda sure=sure: get_interval_ends(fleiss_kappa(draw_names(draw, sure, items)))
 
 
-def percent(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_percent_agreement(draw: Draw, items: int, repetitions: int) -> Truths:
     for shares, sure in ((CATEGORIES, 0.5), (CATEGORIES, 0.9), ((0.95, 0.05), 0.9)):
         by_chance = sum(share**2 for share in shares)
         yield (
             sure**2 + (1 - sure**2) * by_chance,
-            lambda shares=shares, sure=sure: interval(percent_agreement(draw_names(draw, sure, items, 3, shares))),
+            lambda shares=shares, sure=sure: get_interval_ends(
+                percent_agreement(draw_names(draw, sure, items, 3, shares))
+            ),
         )
 
 
-def icc(form: Form) -> Callable[[Draw, int, int], Truths]:
+def simulate_icc(form: Form) -> Callable[[Draw, int, int], Truths]:
     def truths(draw: Draw, items: int, repetitions: int) -> Truths:
         levels = LEVELS if form[0] != "1" else 0.0
         between = float(LEVELS.var(ddof=1)) if form[0] == "2" else 0.0
@@ -105,40 +109,42 @@ def icc(form: Form) -> Callable[[Draw, int, int], Truths]:
             truth = 3 * single / (1 + 2 * single) if form[2] == "k" else single
             yield (
                 truth,
-                lambda noise=noise: interval(intraclass_correlation(draw_numbers(draw, noise, items, levels), form)),
+                lambda noise=noise: get_interval_ends(
+                    intraclass_correlation(draw_numbers(draw, noise, items, levels), form)
+                ),
             )
 
     return truths
 
 
-def concordance_w(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_kendalls_w(draw: Draw, items: int, repetitions: int) -> Truths:
     for noise in (1.0, 0.5):
         rho = 6 / np.pi * np.arcsin(1 / (1 + noise**2) / 2)
-        yield (1 + 2 * rho) / 3, lambda noise=noise: interval(kendalls_w(draw_numbers(draw, noise, items)))
+        yield (1 + 2 * rho) / 3, lambda noise=noise: get_interval_ends(kendalls_w(draw_numbers(draw, noise, items)))
 
 
-def lin(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_lins_concordance(draw: Draw, items: int, repetitions: int) -> Truths:
     for shift in (0.0, 0.5):
         levels = np.array([shift, 0.0])
         yield (
             2 / (2.5 + shift**2),
-            lambda levels=levels: interval(lins_concordance(draw_numbers(draw, 0.5, items, levels, 2))),
+            lambda levels=levels: get_interval_ends(lins_concordance(draw_numbers(draw, 0.5, items, levels, 2))),
         )
 
 
-def slope(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_deming_slope(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield Deming's slope of a judge over one person, with equal errors."""
     for noise in (0.3, 0.6):
 
         def once(noise: float = noise) -> Ends:
             person = draw.standard_normal(items)
             table = np.stack([0.8 * person, person], axis=1) + noise * draw.standard_normal((items, 2))
-            return interval(judge_slope(Ratings.from_table(table), 0))
+            return get_interval_ends(judge_slope(Ratings.from_table(table), 0))
 
         yield 0.8, once
 
 
-def limits(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_limits_of_agreement(draw: Draw, items: int, repetitions: int) -> Truths:
     for side, truth in (("low", 0.3 - 1.96), ("high", 0.3 + 1.96)):
 
         def once(side: str = side) -> Ends:
@@ -150,14 +156,14 @@ def limits(draw: Draw, items: int, repetitions: int) -> Truths:
         yield truth, once
 
 
-def standing(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_judge_against_people(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield the agreement of a judge with three people, the agreement of the people, and the difference."""
     for measure in ("concordance", "same answer"):
         comparisons = compute_comparison(_draw_judge_and_people(draw, 40_000), 0, measure)
         for at, comparison in enumerate(comparisons):
             yield (
                 comparison.estimate or 0.0,
-                lambda measure=measure, at=at: interval(
+                lambda measure=measure, at=at: get_interval_ends(
                     compute_comparison(_draw_judge_and_people(draw, items), 0, measure)[at]
                 ),
             )
@@ -170,7 +176,7 @@ def _draw_judge_and_people(draw: Draw, items: int) -> Ratings:
     return Ratings.from_table((quality + noise + np.array([0.3, 0, 0, 0])).round().clip(1, 7))
 
 
-def corrected(share: bool, field: str = "corrected") -> Callable[[Draw, int, int], Truths]:
+def simulate_corrected_mean(share: bool, field: str = "corrected") -> Callable[[Draw, int, int], Truths]:
     """Return truths of the people's mean, for `items` items with people's ratings and four times as many without."""
 
     def truths(draw: Draw, items: int, repetitions: int) -> Truths:
@@ -196,7 +202,7 @@ def corrected(share: bool, field: str = "corrected") -> Callable[[Draw, int, int
     return truths
 
 
-def against_reference(field: str) -> Callable[[Draw, int, int], Truths]:
+def simulate_rater_against_norms(field: str) -> Callable[[Draw, int, int], Truths]:
     """Return truths of a rater compared with norms: r, or concordance."""
 
     def truths(draw: Draw, items: int, repetitions: int) -> Truths:
@@ -213,7 +219,7 @@ def against_reference(field: str) -> Callable[[Draw, int, int], Truths]:
     return truths
 
 
-def strength(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_strengths(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield the strengths of three answers, each compared with each other `repetitions` times on every item."""
     truth = {"a": 0.6, "b": 0.0, "c": -0.6}
     for name, log_odds in truth.items():

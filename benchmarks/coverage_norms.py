@@ -12,7 +12,7 @@ from grading_app.statistics.ratings import Ratings
 from grading_app.statistics.variance_components import Components, paired_power
 
 
-def difference(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_difference(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield the mean of differences from the norms: normal, and skewed."""
     for skewed in (False, True):
 
@@ -26,7 +26,7 @@ def difference(draw: Draw, items: int, repetitions: int) -> Truths:
         yield 0.4, once
 
 
-def effect(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_effect(draw: Draw, items: int, repetitions: int) -> Truths:
     for truth in (0.0, 0.5, 1.5):
 
         def once(truth: float = truth) -> Ends:
@@ -37,7 +37,7 @@ def effect(draw: Draw, items: int, repetitions: int) -> Truths:
         yield truth, once
 
 
-def correlation(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_correlation(draw: Draw, items: int, repetitions: int) -> Truths:
     for kind, r in (("normal", 0.6), ("exponential", 0.6), ("exponential", 0.9), ("lognormal", 0.8)):
 
         def once(kind: str = kind, r: float = r) -> Ends:
@@ -47,7 +47,7 @@ def correlation(draw: Draw, items: int, repetitions: int) -> Truths:
         yield r, once
 
 
-def normal_correlation(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_normal_correlation(draw: Draw, items: int, repetitions: int) -> Truths:
     for r in (0.0, 0.6, 0.95):
 
         def once(r: float = r) -> Ends:
@@ -63,7 +63,7 @@ def _draw_values(draw: Draw, kind: str, items: int) -> reference.Floats:
     return draw.exponential(1, items) if kind == "exponential" else draw.lognormal(0, 0.6, items)
 
 
-def rank_correlation(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_rank_correlation(draw: Draw, items: int, repetitions: int) -> Truths:
     for r in (0.3, 0.6, 0.95):
 
         def once(r: float = r) -> Ends:
@@ -74,7 +74,7 @@ def rank_correlation(draw: Draw, items: int, repetitions: int) -> Truths:
         yield 6 / np.pi * np.arcsin(r / 2), once
 
 
-def lin_by_formula(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_lins_formula(draw: Draw, items: int, repetitions: int) -> Truths:
     for shift in (0.0, 0.5):
 
         def once(shift: float = shift) -> Ends:
@@ -84,7 +84,7 @@ def lin_by_formula(draw: Draw, items: int, repetitions: int) -> Truths:
         yield 2 / (2.5 + shift**2), once
 
 
-def error(statistic: str) -> object:
+def simulate_error(statistic: str) -> object:
     """Return truths of the mean absolute error or the root mean square error."""
 
     def truths(draw: Draw, items: int, repetitions: int) -> Truths:
@@ -102,7 +102,7 @@ def error(statistic: str) -> object:
     return truths
 
 
-def line(method: str, name: str) -> object:
+def simulate_line(method: str, name: str) -> object:
     """Return truths of the intercept or the slope of a line; Deming's line has equal errors in both."""
 
     def truths(draw: Draw, items: int, repetitions: int) -> Truths:
@@ -118,7 +118,7 @@ def line(method: str, name: str) -> object:
     return truths
 
 
-def equivalence_level(draw: Draw, items: int, samples: int) -> float:
+def estimate_equivalence_level(draw: Draw, items: int, samples: int) -> float:
     """Return the share of samples in which a difference equal to the margin is equivalent; at most .05 is correct."""
     margin = 0.5
     hits = 0
@@ -129,7 +129,7 @@ def equivalence_level(draw: Draw, items: int, samples: int) -> float:
     return hits / samples
 
 
-def power_error(draw: Draw, items: int, samples: int) -> float:
+def estimate_power_error(draw: Draw, items: int, samples: int) -> float:
     """Return the share of samples in which a t-test finds a difference, minus the power by `paired_power`."""
     components = Components(items, 2, 1, 1.0, 0.0, 0.5, None)
     se = components.standard_error(items, 1)

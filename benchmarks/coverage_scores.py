@@ -61,7 +61,7 @@ def draw_ratings(draw: Draw, shape: tuple[float, ...], items: int, repetitions: 
     return np.where(draw.random((items, repetitions)) < 0.7, item_values, new_values).astype(float)
 
 
-def share(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_share(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield each truth with a function that draws a sample and returns its interval."""
     for p in SHARES:
         for alike in CORRELATIONS if repetitions > 1 else (0.0,):
@@ -74,7 +74,7 @@ def share(draw: Draw, items: int, repetitions: int) -> Truths:
             yield p, once
 
 
-def rating(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_rating(draw: Draw, items: int, repetitions: int) -> Truths:
     for shape in SHAPES:
 
         def once(shape: tuple[float, ...] = shape) -> Ends:
@@ -83,7 +83,7 @@ def rating(draw: Draw, items: int, repetitions: int) -> Truths:
         yield float(SCALE @ shape), once
 
 
-def free_mean(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_free_mean(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield normal and skewed scores without a scale."""
     for skewed in (False, True):
 
@@ -94,7 +94,7 @@ def free_mean(draw: Draw, items: int, repetitions: int) -> Truths:
         yield 2.0, once
 
 
-def rated_point(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_rated_point(draw: Draw, items: int, repetitions: int) -> Truths:
     for shape in SHAPES:
 
         def once(shape: tuple[float, ...] = shape) -> Ends:
@@ -104,7 +104,7 @@ def rated_point(draw: Draw, items: int, repetitions: int) -> Truths:
         yield float(SCALE @ shape), once
 
 
-def guessed_point(draw: Draw, items: int, repetitions: int, correction: Correction = "mapped") -> Truths:
+def simulate_guessed_point(draw: Draw, items: int, repetitions: int, correction: Correction = "mapped") -> Truths:
     """Yield accuracies beyond a guess chance of one in four, from none to nearly perfect."""
     guess = 0.25
     for skill in (0.0, 0.3, 0.7, 0.95):
@@ -127,11 +127,11 @@ def guessed_point(draw: Draw, items: int, repetitions: int, correction: Correcti
             yield skill, once
 
 
-def excess_counts(draw: Draw, items: int, repetitions: int) -> Truths:
-    return guessed_point(draw, items, repetitions, "excess_counts")
+def simulate_excess_counts(draw: Draw, items: int, repetitions: int) -> Truths:
+    return simulate_guessed_point(draw, items, repetitions, "excess_counts")
 
 
-def changed_share(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_changed_share(draw: Draw, items: int, repetitions: int) -> Truths:
     for gain, loss in CHANGES:
 
         def once(gain: float = gain, loss: float = loss) -> Ends:
@@ -147,7 +147,7 @@ def changed_share(draw: Draw, items: int, repetitions: int) -> Truths:
         yield gain - loss, once
 
 
-def changed_rating(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_changed_rating(draw: Draw, items: int, repetitions: int) -> Truths:
     for shift, spread in ((0.0, 0.0), (0.5, 0.5), (1.0, 1.5)):
 
         def once(shift: float = shift, spread: float = spread) -> Ends:
@@ -156,7 +156,7 @@ def changed_rating(draw: Draw, items: int, repetitions: int) -> Truths:
         yield shift, once
 
 
-def odds_ratio(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_odds_ratio(draw: Draw, items: int, repetitions: int) -> Truths:
     for gain, loss in ((0.1, 0.02), (0.3, 0.05), (0.2, 0.2)):
 
         def once(gain: float = gain, loss: float = loss) -> Ends:
@@ -167,7 +167,7 @@ def odds_ratio(draw: Draw, items: int, repetitions: int) -> Truths:
         yield gain / loss, once
 
 
-def variance_share(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_variance_share(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield the shares of variance of items, of three conditions, and of their interaction.
 
     The conditions are the same in all samples: the interval is over items.
@@ -191,7 +191,7 @@ def variance_share(draw: Draw, items: int, repetitions: int) -> Truths:
         yield part / total, once
 
 
-def reason_score(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_reason_score(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield the second ReasonScore over `items` tasks, drawn from a population with known chances."""
     chances = np.exp(draw.normal(-0.5, 0.5, 400_000)).clip(0.01, 1)
 
@@ -208,7 +208,7 @@ def _estimate_change(differences: Any, span: float, *, once: bool = False) -> En
     return get_ends(estimate_change(n, float(differences.mean()), sd, few, span=span, is_single_answer=once))
 
 
-def marginal_mean(draw: Draw, items: int, repetitions: int) -> Truths:
+def simulate_marginal_mean(draw: Draw, items: int, repetitions: int) -> Truths:
     """Yield a level of a factor of two models x two prompts, with a tenth of the cells missing."""
     for shape in SHAPES:
 
