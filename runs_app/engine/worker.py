@@ -322,7 +322,7 @@ class Drain:
                 await self._sql(record_orphaned_results, settings.RESULT_SPOOL_DIR)
                 if now - swept >= SWEEP_S:
                     swept = now
-                    await self._sql(sweep_expired)
+                    await self._sql(self._sweep, renewed)
                     await self._sql(discard_plans)
                 await self._sql(self.registration.send_heartbeat, len(self._tasks), self.total_recorded)
             # The database was migrated meanwhile: record the calls in flight, and claim no more.
@@ -333,6 +333,11 @@ class Drain:
             except Exception:
                 logger.exception("a heartbeat failed")
             await asyncio.sleep(min(HEARTBEAT_S, self._designs.shortest_lease_s / 4))
+
+    def _sweep(self, renewed: float) -> None:
+        """Release expired claims, unless this process was stopped since it renewed its leases: they may be its own."""
+        if time.monotonic() - renewed < self._designs.shortest_lease_s / 2:
+            sweep_expired()
 
     async def _renew(self) -> None:
         held = self._list_claims()

@@ -7,7 +7,7 @@ import time
 import pytest
 from django.db import connections
 
-from runs_app.engine import lease_watchdog
+from runs_app.engine import lease_watchdog, worker
 from runs_app.engine.leases import renew_worker_leases, sweep_expired
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
@@ -153,6 +153,46 @@ def test_claims_of_a_hung_drain_are_released_and_its_late_answers_change_nothing
     thread.join(DEADLINE_S)
     assert set(Trial.objects.values_list("status", "attempts", "answer")) == {("done", 2, "in time")}
     assert sorted(Attempt.objects.values_list("outcome", flat=True)) == ["late"] * 6 + ["ok"] * 6
+    assert find_differences() == []
+
+
+def test_a_drain_that_was_stopped_after_it_renewed_its_leases_does_not_release_its_own_claims(leased, monkeypatch):
+    """The whole process stops for longer than a lease, so its watchdog renews nothing."""
+    Experiment.objects.update(lease_s=1)
+    monkeypatch.setattr(lease_watchdog.LeaseWatchdog, "_renew", lambda watchdog, silent: None)
+    monkeypatch.setattr(worker, "SWEEP_S", 0)
+    is_over, stops = asyncio.Event(), []
+
+    def stop_after_renewal(folder):
+        """Stand for a process that is stopped between its renewal and its sweep, once while calls are in flight."""
+        if Trial.objects.filter(status="running").exists() and not stops:
+            stops.append(time.sleep(2.5))
+        return 0
+
+    async def answer_after_sweep(request):
+        requests.append(request)
+        await is_over.wait()
+        return build_reply()
+
+    monkeypatch.setattr(worker, "record_orphaned_results", stop_after_renewal)
+    sweep, requests = Drain._sweep, []
+
+    def count_sweep(drain, renewed):
+        sweep(drain, renewed)
+        if stops:
+            loops[0].call_soon_threadsafe(is_over.set)
+
+    monkeypatch.setattr(Drain, "_sweep", count_sweep)
+    registration, loops = WorkerRegistration(), []
+
+    async def go():
+        loops.append(asyncio.get_running_loop())
+        await Drain(answer_after_sweep, registration, DrainLimits(until_idle=True)).run()
+
+    asyncio.run(go())
+    assert stops
+    assert len(requests) == 6
+    assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
     assert find_differences() == []
 
 
