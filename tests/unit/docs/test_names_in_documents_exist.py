@@ -60,7 +60,8 @@ def test_names_in_the_docstring_of_a_package_exist(package):
     code = " ".join(file.read_text(encoding="utf-8") for file in package.parent.rglob("*.py") if file != package)
     commands = {file.stem for app in APPS for file in (ROOT / app).rglob("management/commands/*.py")}
     known = {*re.findall(r"\w+", code), *commands, *APPS}
-    known |= {path.stem for path in package.parent.parent.rglob("*") if path.suffix in ("", ".py")}
+    neighbours = package.parent if package.parent.parent == ROOT else package.parent.parent
+    known |= {path.stem for path in neighbours.rglob("*") if path.suffix in ("", ".py")}
     named = {word for quoted in QUOTED.findall(docstring) for word in re.findall(r"\w+", quoted.split("(")[0])}
     assert sorted(named - known) == []
 
