@@ -1,4 +1,4 @@
-"""The author's choices of a report, and the forms of a share link, a snapshot and participant-style data."""
+"""The author's choices of a report, and the form of a share link."""
 
 from __future__ import annotations
 
@@ -8,18 +8,9 @@ from typing import Any
 from django import forms
 from django.utils import timezone
 
-from grading_app.export.wide_tables import (
-    LARGEST_SEED,
-    MAX_ITEMS,
-    PARTICIPANT_ITEMS,
-    PARTICIPANT_SEED,
-    WideTableError,
-    build_participants,
-)
 from grading_app.models import ReportChoices, ShareLink
 from grading_app.study_report.composition import END
 from grading_app.study_report.markdown import LONGEST
-from runs_app.models import Experiment
 
 DAYS = ((7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year"))
 DEFAULT_DAYS = 30
@@ -43,7 +34,7 @@ class ReportForm(forms.Form):
                 initial=choices.texts.get(name, ""),
                 widget=forms.Textarea(attrs={"rows": 3}),
             )
-            # Browsers would cut a longer text without a word. The form refuses it instead.
+            # A browser would cut a longer text silently. The form refuses it instead.
             del self.fields[f"text_{name}"].widget.attrs["maxlength"]
 
     @property
@@ -75,37 +66,3 @@ class ShareLinkForm(forms.Form):
     @property
     def expires_at(self) -> datetime:
         return timezone.now() + timedelta(days=self.cleaned_data["days"])
-
-
-class SnapshotForm(forms.Form):
-    label = forms.CharField(max_length=80, required=False, help_text="For example: submission")
-    reason = forms.CharField(max_length=500, label="Reason", help_text="The purpose; stored in the study card")
-
-
-class ParticipantsForm(forms.Form):
-    """The options of participant-style data, sent by GET to the address of a file."""
-
-    n_items = forms.IntegerField(
-        label="Items",
-        min_value=1,
-        max_value=MAX_ITEMS,
-        initial=PARTICIPANT_ITEMS,
-        help_text="Drawn in proportion to the categories",
-    )
-    seed = forms.IntegerField(
-        min_value=0, max_value=LARGEST_SEED, initial=PARTICIPANT_SEED, help_text="The same seed draws the same items"
-    )
-
-    def __init__(self, data: Any, experiment: Experiment) -> None:
-        """data: the parameters of an address. Without these options, the form has its defaults."""
-        super().__init__(data if any(name in data for name in self.base_fields) else None)
-        self.experiment = experiment
-
-    def clean(self) -> dict[str, Any]:
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        if not self.errors:
-            try:
-                build_participants(self.experiment, {name: str(value) for name, value in cleaned.items()})
-            except WideTableError as error:
-                self.add_error("n_items", f"{error.reason[:1].upper()}{error.reason[1:]}.")
-        return cleaned

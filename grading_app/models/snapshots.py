@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from django.conf import settings
-from django.db import IntegrityError, connection, models, transaction
+from django.db import connection, models
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -73,14 +73,8 @@ class SnapshotJobQuerySet(models.QuerySet["SnapshotJob"]):
         for job in open_jobs:
             if problem := job.find_stop():
                 open_jobs.filter(pk=job.pk).update(ended_at=Now(), problem=problem)
-        try:
-            with transaction.atomic():
-                return self.create(experiment=experiment, label=label, reason=reason, by=user, actor=actor), True
-        except IntegrityError:
-            open_job = open_jobs.first()
-            if open_job is None:  # It ended just now, so this request is not an accidental repetition.
-                return self.create(experiment=experiment, label=label, reason=reason, by=user, actor=actor), True
-            return open_job, False
+        columns = {"label": label, "reason": reason, "by": user, "actor": actor}
+        return self.get_or_create(experiment=experiment, ended_at=None, defaults=columns)
 
 
 class SnapshotJob(models.Model):

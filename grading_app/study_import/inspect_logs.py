@@ -114,7 +114,7 @@ def _find_log_files(path: Path) -> list[Path]:
 
 def _looks_like_a_log(file: Path) -> bool:
     if file.suffix == ".eval":
-        return file.is_file()  # Also a damaged one, which would be left out without a word otherwise.
+        return file.is_file()  # Include a damaged one, so that it is reported.
     if file.suffix != ".json" or not file.is_file():
         return False
     with file.open("rb") as start:

@@ -62,7 +62,7 @@ MAX_PART = 256 * 2**20  # Of a part that is read as a whole: all but tables and 
 MAX_IMAGE = 64 * 2**20
 IMAGE_NAME = re.compile(rf"{IMAGES}([0-9a-f]{{64}})\.(jpeg|png)\Z")
 PLACEHOLDER = "imported"
-ASPECT = "import"  # Of the row in the history.
+ASPECT = "import"
 
 
 @dataclass

@@ -17,7 +17,7 @@ from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.file_formats import RECORDS, ExportError, export_chunks
 from grading_app.export.parquet_process import parquet_from_process
 from grading_app.export.wide_tables import NO_PARTICIPANTS
-from grading_app.forms.reports import ParticipantsForm, SnapshotForm
+from grading_app.forms.exports import ParticipantsForm, SnapshotForm
 from grading_app.forms.rules import RuleForm
 from grading_app.models import BlindReading, Rubric, Snapshot, SnapshotJob, SupersededVerdict
 from grading_app.reports.figures import FIGURES

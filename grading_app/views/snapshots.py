@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.snapshots import SnapshotError, refuse_while_live
-from grading_app.forms.reports import SnapshotForm
+from grading_app.forms.exports import SnapshotForm
 from grading_app.forms.rules import RuleForm
 from grading_app.models import Snapshot, SnapshotJob
 from grading_app.views.results import render_results

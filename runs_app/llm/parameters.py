@@ -61,7 +61,7 @@ def _build_number_rule(*providers: str) -> Rule:
     return Rule("a number", _is_number, frozenset(providers) or EVERY)
 
 
-def _count_rule(*providers: str) -> Rule:
+def _build_count_rule(*providers: str) -> Rule:
     return Rule("a whole number of at least 0", _is_count, frozenset(providers) or EVERY)
 
 
@@ -113,17 +113,17 @@ _CHAT_TEMPLATE = {"enable_thinking": _is_boolean, "thinking": _is_boolean, "thin
 FIELDS: dict[str, Rule] = {
     "temperature": _build_number_rule(),
     "top_p": _build_number_rule(),
-    "max_tokens": _count_rule(),
+    "max_tokens": _build_count_rule(),
     "seed": Rule("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
     "reasoning_effort": Rule("a text", _is_text),
 }
 EXTRA: dict[str, Rule] = {
-    "max_completion_tokens": _count_rule(),
+    "max_completion_tokens": _build_count_rule(),
     "frequency_penalty": _build_number_rule(),
     "presence_penalty": _build_number_rule(),
     "logit_bias": Rule("a mapping of tokens to numbers", _is_bias),
     "logprobs": _build_boolean_rule(),
-    "top_logprobs": _count_rule(),
+    "top_logprobs": _build_count_rule(),
     "stop": Rule("a text or a list of texts", lambda value: _is_text(value) or _is_texts(value)),
     "thinking": _build_mapping_rule(_THINKING, "a mapping with type and budget_tokens"),
     "verbosity": _build_choice_rule("low", "medium", "high"),
@@ -133,13 +133,13 @@ EXTRA: dict[str, Rule] = {
     "top_a": _build_number_rule(*OPENAI_FORM),
     "repetition_penalty": _build_number_rule(*OPENAI_FORM),
     "length_penalty": _build_number_rule(*OPENAI_FORM),
-    "min_tokens": _count_rule(*OPENAI_FORM),
+    "min_tokens": _build_count_rule(*OPENAI_FORM),
     "ignore_eos": _build_boolean_rule(*OPENAI_FORM),
     "skip_special_tokens": _build_boolean_rule(*OPENAI_FORM),
     "include_reasoning": _build_boolean_rule(*OPENAI_FORM),
     "enable_thinking": _build_boolean_rule(*OPENAI_FORM),
-    "thinking_budget": _count_rule(*OPENAI_FORM),
-    "thinking_token_budget": _count_rule(*OPENAI_FORM),
+    "thinking_budget": _build_count_rule(*OPENAI_FORM),
+    "thinking_token_budget": _build_count_rule(*OPENAI_FORM),
     "chat_template_kwargs": _build_mapping_rule(
         _CHAT_TEMPLATE, "a mapping with enable_thinking, thinking and thinking_budget", *OPENAI_FORM
     ),
@@ -147,10 +147,10 @@ EXTRA: dict[str, Rule] = {
         _REASONING, "a mapping with effort, max_tokens, exclude and enabled", *OPENAI_FORM
     ),
     "provider": _build_mapping_rule(_ROUTING, f"a mapping with any of {', '.join(_ROUTING)}", *OPENAI_FORM),
-    "num_ctx": _count_rule(OLLAMA),
+    "num_ctx": _build_count_rule(OLLAMA),
     "repeat_penalty": _build_number_rule(OLLAMA),
     "repeat_last_n": _build_integer_rule(OLLAMA),
-    "mirostat": _count_rule(OLLAMA),
+    "mirostat": _build_count_rule(OLLAMA),
     "think": Rule("true, false or a level", lambda value: _is_boolean(value) or _is_text(value), frozenset({OLLAMA})),
     "keep_alive": Rule(
         "a number of seconds or a duration", lambda value: _is_number(value) or _is_text(value), frozenset({OLLAMA})

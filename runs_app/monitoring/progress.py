@@ -70,7 +70,7 @@ class Totals:
         return bool(self.states & Run.UNDER_WAY)
 
     def find_known_cost(self, spent_usd: Decimal) -> Decimal | None:
-        """Return the cost, or None if no attempt has a known one, as in some imported studies."""
+        """Return the cost, or None if it is 0 and some attempts have no known cost, as in some imported studies."""
         return None if self.unpriced and not spent_usd else spent_usd
 
     @property
