@@ -1,3 +1,4 @@
+import datetime
 import django.core.validators
 import django.db.models.deletion
 from django.conf import settings
@@ -27,8 +28,15 @@ class Migration(migrations.Migration):
             options={
                 "constraints": [
                     models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="datasets_app_asset_numbers_in_range",
+                    ),
+                    models.CheckConstraint(
                         condition=models.Q(("format__in", ["jpeg", "png"])), name="datasets_app_asset_format_choices"
-                    )
+                    ),
                 ],
             },
         ),
@@ -100,6 +108,15 @@ class Migration(migrations.Migration):
                 "ordering": ["slug", "-version"],
                 "permissions": [("approve_dataset", "Can approve and archive datasets")],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("approved_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("approved_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="datasets_app_dataset_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("slug", "version"), name="dataset_slug_version"),
                     models.CheckConstraint(
                         condition=models.Q(
@@ -173,7 +190,18 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["dimension"],
-                "constraints": [models.UniqueConstraint(fields=("item", "dimension"), name="norm_item_dimension")],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("mean__gte", -1000000000.0),
+                            ("mean__lte", 1000000000.0),
+                            ("sd__gte", 0),
+                            ("sd__lte", 1000000000.0),
+                        ),
+                        name="datasets_app_norm_numbers_in_range",
+                    ),
+                    models.UniqueConstraint(fields=("item", "dimension"), name="norm_item_dimension"),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -202,6 +230,17 @@ class Migration(migrations.Migration):
                 ("definition_hash", models.CharField(db_index=True, max_length=64)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
+            options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="datasets_app_parametricspace_numbers_in_range",
+                    )
+                ]
+            },
         ),
         migrations.CreateModel(
             name="StatusChange",
@@ -236,6 +275,16 @@ class Migration(migrations.Migration):
                 ("at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("object_id__gte", 0),
+                        ),
+                        name="datasets_app_statuschange_numbers_in_range",
+                    )
+                ],
                 "ordering": ["-at", "-pk"],
                 "indexes": [models.Index(fields=["content_type", "object_id", "-at"], name="statuschange_of_row")],
             },

@@ -12,6 +12,7 @@ from django.urls import reverse
 from datasets_app.models.history import Actor, StatusChange, TransitionQuerySet, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member, is_viewer
+from evalsite.lib.range_constraints import constrain_numbers
 
 SUMMARY_CHARS = 200  # The length of StatusChange.to_value.
 
@@ -51,6 +52,7 @@ class DatasetQuerySet(TransitionQuerySet):
         return 1 + (self.filter(slug=slug).aggregate(newest=models.Max("version"))["newest"] or 0)
 
 
+@constrain_numbers()
 @constrain_choices
 class Dataset(models.Model):
     """A version of a named set of items. A database trigger freezes the items when the dataset is approved."""

@@ -12,6 +12,8 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.contenttypes.models import ContentType
 from django.db import models, transaction
 
+from evalsite.lib.range_constraints import constrain_numbers
+
 Actor = User | AnonymousUser | str | None
 """The author of a change: a signed-in user, or a name such as "worker host:123" or "command line"."""
 
@@ -40,6 +42,7 @@ class StatusChangeQuerySet(models.QuerySet["StatusChange"]):
         return self.exclude(hidden)
 
 
+@constrain_numbers()
 class StatusChange(models.Model):
     """One change of one row: the old value, the new value, the author and the reason."""
 

@@ -15,10 +15,12 @@ from django.urls import reverse
 
 from datasets_app.models.datasets import Dataset
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.range_constraints import LARGEST_FLOAT, constrain_numbers
 
 EXCERPT_CHARS = 240
 
 
+@constrain_numbers()
 @constrain_choices
 class Asset(models.Model):
     """An image, addressed by the SHA-256 of its re-encoded bytes. Its file under MEDIA_ROOT has that name."""
@@ -125,6 +127,7 @@ class Item(models.Model):
         return self.key
 
 
+@constrain_numbers(sd=(0, LARGEST_FLOAT))
 class Norm(models.Model):
     """The human reference for one item on one dimension. It is frozen together with the item."""
 

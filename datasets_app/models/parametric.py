@@ -8,8 +8,10 @@ from typing import Any
 from django.db import models
 
 from datasets_app.models.datasets import Dataset
+from evalsite.lib.range_constraints import constrain_numbers
 
 
+@constrain_numbers()
 class ParametricSpace(models.Model):
     """The space that a dataset was generated from. A database trigger freezes it with the dataset.
 

@@ -1,3 +1,4 @@
+import datetime
 import django.core.validators
 import django.db.models.deletion
 import django.db.models.functions.datetime
@@ -52,7 +53,20 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["pk"],
                 "constraints": [
-                    models.UniqueConstraint(fields=("experiment", "name", "key"), name="cachedaggregate_once")
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("computed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("computed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("duration_s__gte", -1000000000.0),
+                            ("duration_s__lte", 1000000000.0),
+                            ("ended_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("ended_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("requested_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("requested_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="grading_app_cachedaggregate_numbers_in_range",
+                    ),
+                    models.UniqueConstraint(fields=("experiment", "name", "key"), name="cachedaggregate_once"),
                 ],
             },
         ),
@@ -72,6 +86,17 @@ class Migration(migrations.Migration):
                 ("texts", models.JSONField(blank=True, default=dict)),
                 ("changed_at", models.DateTimeField(auto_now=True)),
             ],
+            options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("changed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("changed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="grading_app_reportchoices_numbers_in_range",
+                    )
+                ]
+            },
         ),
         migrations.CreateModel(
             name="Rubric",
@@ -154,6 +179,19 @@ class Migration(migrations.Migration):
                 "permissions": [("approve_rubric", "Can approve and archive rubrics")],
                 "abstract": False,
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("approved_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("approved_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("scale_max__gte", -1000000000.0),
+                            ("scale_max__lte", 1000000000.0),
+                            ("scale_min__gte", -1000000000.0),
+                            ("scale_min__lte", 1000000000.0),
+                        ),
+                        name="grading_app_rubric_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("name", "version"), name="rubric_name_version"),
                     models.CheckConstraint(
                         condition=models.Q(
@@ -263,9 +301,18 @@ class Migration(migrations.Migration):
                 "verbose_name": "judge",
                 "constraints": [
                     models.CheckConstraint(
+                        condition=models.Q(
+                            ("archived_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("archived_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="grading_app_grader_numbers_in_range",
+                    ),
+                    models.CheckConstraint(
                         condition=models.Q(("on_empty__in", ["grade", "skip", "zero"])),
                         name="grading_app_grader_on_empty_choices",
-                    )
+                    ),
                 ],
             },
         ),
@@ -323,9 +370,16 @@ class Migration(migrations.Migration):
                 "ordering": ["name"],
                 "constraints": [
                     models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="grading_app_panel_numbers_in_range",
+                    ),
+                    models.CheckConstraint(
                         condition=models.Q(("rule__in", ["majority", "mean", "median"])),
                         name="grading_app_panel_rule_choices",
-                    )
+                    ),
                 ],
             },
         ),
@@ -519,6 +573,13 @@ class Migration(migrations.Migration):
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="grading_app_ratingqueue_numbers_in_range",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
                             models.Q(("experiment", None), ("subject", "items")),
                             models.Q(("experiment__isnull", False), ("subject", "answers")),
                             _connector="OR",
@@ -599,6 +660,19 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["number"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("excluded_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("excluded_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("finished_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("finished_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="grading_app_raterassignment_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("queue", "user"), name="rater_once_a_queue"),
                     models.UniqueConstraint(fields=("queue", "number"), name="rater_number_in_queue"),
                 ],
@@ -695,6 +769,13 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["pk"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="grading_app_gradecondition_numbers_in_range",
+                    ),
                     models.UniqueConstraint(
                         fields=("experiment", "grade_condition_id"), name="grade_condition_in_experiment"
                     ),
@@ -737,6 +818,17 @@ class Migration(migrations.Migration):
                 ("at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("score__gte", -1000000000.0),
+                            ("score__lte", 1000000000.0),
+                        ),
+                        name="grading_app_adjudication_numbers_in_range",
+                    )
+                ],
                 "ordering": ["-pk"],
                 "indexes": [models.Index(fields=["condition", "trial", "-id"], name="adjudication_last")],
             },
@@ -796,6 +888,15 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["pk"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("score__gte", -1000000000.0),
+                            ("score__lte", 1000000000.0),
+                        ),
+                        name="grading_app_grading_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("condition", "trial"), name="grading_once"),
                     models.CheckConstraint(
                         condition=models.Q(
@@ -868,6 +969,13 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["pk"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="grading_app_preference_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("condition", "trial_a", "trial_b"), name="preference_once"),
                     models.CheckConstraint(
                         condition=models.Q(
@@ -961,6 +1069,17 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["assignment", "position"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("rated_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("rated_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("seconds__gte", 0),
+                            ("seconds__lte", 1000000000.0),
+                            ("value__gte", -1000000000.0),
+                            ("value__lte", 1000000000.0),
+                        ),
+                        name="grading_app_rating_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("assignment", "position"), name="rating_place"),
                     models.UniqueConstraint(
                         fields=("assignment", "item", "trial", "rival", "dimension", "criterion"),
@@ -1019,6 +1138,19 @@ class Migration(migrations.Migration):
                 ("used_at", models.DateTimeField(blank=True, null=True)),
             ],
             options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("expires_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("expires_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("used_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("used_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="grading_app_raterinvitation_numbers_in_range",
+                    )
+                ],
                 "ordering": ["-created_at", "-pk"],
             },
         ),
@@ -1118,9 +1250,20 @@ class Migration(migrations.Migration):
                 "ordering": ["-pk"],
                 "constraints": [
                     models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("expires_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("expires_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("revoked_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("revoked_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="grading_app_sharelink_numbers_in_range",
+                    ),
+                    models.CheckConstraint(
                         condition=models.Q(("scope__in", ["experiment", "leaderboard", "report"])),
                         name="grading_app_sharelink_scope_choices",
-                    )
+                    ),
                 ],
             },
         ),
@@ -1157,6 +1300,16 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("size__gte", 0),
+                        ),
+                        name="grading_app_snapshot_numbers_in_range",
+                    )
+                ],
                 "ordering": ["-pk"],
             },
         ),
@@ -1191,6 +1344,17 @@ class Migration(migrations.Migration):
                 ("rank_by_variance", models.PositiveBigIntegerField()),
             ],
             options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("minus_range__gte", -1000000000.0),
+                            ("minus_range__lte", 1000000000.0),
+                            ("minus_variance__gte", -1e18),
+                            ("minus_variance__lte", 1e18),
+                        ),
+                        name="grading_app_storeddisagreement_numbers_in_range",
+                    )
+                ],
                 "indexes": [
                     models.Index(fields=["aggregate", "minus_range", "unit"], name="disagreement_by_range"),
                     models.Index(fields=["aggregate", "minus_variance", "unit"], name="disagreement_by_variance"),
@@ -1234,6 +1398,15 @@ class Migration(migrations.Migration):
                 ("superseded_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("superseded_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("superseded_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="grading_app_supersededverdict_numbers_in_range",
+                    )
+                ],
                 "ordering": ["pk"],
             },
         ),
@@ -1262,11 +1435,20 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["pk"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("revealed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("revealed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="grading_app_blindreading_numbers_in_range",
+                    ),
                     models.UniqueConstraint(
                         condition=models.Q(("revealed_at", None)),
                         fields=("experiment", "reader"),
                         name="blindreading_one_at_a_time",
-                    )
+                    ),
                 ],
             },
         ),
@@ -1305,9 +1487,20 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["-pk"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("ended_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("ended_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("requested_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("requested_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="grading_app_snapshotjob_numbers_in_range",
+                    ),
                     models.UniqueConstraint(
                         condition=models.Q(("ended_at", None)), fields=("experiment",), name="snapshotjob_one_open"
-                    )
+                    ),
                 ],
             },
         ),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from django.db import models
 
+from evalsite.lib.range_constraints import LARGEST_FLOAT, SIGNED, constrain_numbers
 from runs_app.models import Experiment
 
 
+@constrain_numbers()
 class CachedAggregate(models.Model):
     """The latest result of one aggregate for one query. `reports.cached_aggregates` reads and writes it."""
 
@@ -37,6 +39,7 @@ class CachedAggregate(models.Model):
         return f"{self.experiment}: {self.name} {self.key[:12]}"
 
 
+@constrain_numbers(unit=SIGNED, minus_variance=(-(LARGEST_FLOAT**2), LARGEST_FLOAT**2))
 class StoredDisagreement(models.Model):
     """A unit on which the raters of a comparison differ, as a row of the stored list of disagreements.
 

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models import Condition, Experiment
 
 
@@ -19,6 +20,7 @@ class BlindReadingQuerySet(models.QuerySet["BlindReading"]):
         return self.filter(reader=user, revealed_at=None)
 
 
+@constrain_numbers()
 class BlindReading(models.Model):
     """The period in which one reader sees letters in place of the names of an experiment's models.
 

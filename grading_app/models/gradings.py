@@ -10,12 +10,14 @@ from django.db import models
 from django.db.models.functions import Now
 
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.number_format import format_score
 from grading_app.models.rubrics import Grader, Panel, Rubric
 from grading_app.models.scales import Scale
 from runs_app.models import Condition, Experiment, Trial
 
 
+@constrain_numbers()
 @constrain_choices
 class GradeCondition(models.Model):
     """One way to grade an experiment's answers: a rule, a judge, a panel, an adjudication or a rater.
@@ -122,6 +124,7 @@ class GradingQuerySet(models.QuerySet["Grading"]):
         return self.filter(condition__experiment__in=Experiment.objects.visible_to(user))
 
 
+@constrain_numbers()
 class Grading(models.Model):
     """A score of one trial under one grade condition.
 
@@ -198,6 +201,7 @@ class Grading(models.Model):
         return [*labels, *criteria, *votes, *members, *(("the answer is", flag) for flag in detail.get("flags", ()))]
 
 
+@constrain_numbers()
 @constrain_choices
 class Preference(models.Model):
     """The newest verdict of a judge or a person on two answers, shown as A and B in this order.
@@ -236,6 +240,7 @@ class Preference(models.Model):
         return f"{self.trial_a_id} or {self.trial_b_id}: {self.winner or self.parse_error}"
 
 
+@constrain_numbers()
 class SupersededVerdict(models.Model):
     """A former grading or preference that a newer verdict replaced, or that its rater deleted.
 
@@ -273,6 +278,7 @@ class SupersededVerdict(models.Model):
         return datetime.fromisoformat(self.content["created_at"])
 
 
+@constrain_numbers()
 class Adjudication(models.Model):
     """A person's final score of one answer, with the reason. Rows are only added: the last row of a trial counts."""
 

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import models
 
 from datasets_app.models import StatusChange
+from evalsite.lib.range_constraints import SIGNED, constrain_numbers
 from grading_app.models.rating import Rating, RatingQueue
 from runs_app.models import Dimension
 
@@ -36,6 +37,7 @@ class Progress:
         return math.floor(100 * self.done / self.total) if self.total else 0
 
 
+@constrain_numbers(seed=SIGNED)
 class RaterAssignment(models.Model):
     """One person in one queue, identified there by a number."""
 
@@ -93,6 +95,7 @@ class RaterAssignment(models.Model):
         return self.ratings.given().order_by("-position").first()
 
 
+@constrain_numbers()
 class RaterInvitation(models.Model):
     """A link that creates a rater, usable once. The database stores only the hash of its token."""
 

@@ -15,6 +15,7 @@ from datasets_app.models import Dataset, Item, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member, is_operator
+from evalsite.lib.range_constraints import LARGEST_FLOAT, constrain_numbers
 from grading_app.models.rubrics import Rubric
 from runs_app.models import Condition, Dimension, Experiment, TextSet, Trial
 
@@ -51,6 +52,7 @@ class RatingQueueQuerySet(TransitionQuerySet):
         )
 
 
+@constrain_numbers()
 @constrain_choices
 class RatingQueue(models.Model):
     """A set of units that people rate. Database triggers freeze it once it is open."""
@@ -263,6 +265,7 @@ class RatingQuerySet(models.QuerySet["Rating"]):
         )
 
 
+@constrain_numbers(seconds=(0, LARGEST_FLOAT))
 @constrain_choices
 class Rating(models.Model):
     """One requested rating at its position in the rater's order. It has no value until it is given.

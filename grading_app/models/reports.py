@@ -12,12 +12,14 @@ from django.utils import timezone
 
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.hashing import hash_token
 from runs_app.models import Experiment
 
 TOKEN_BYTES = 32  # 256 bits: a token cannot be guessed.
 
 
+@constrain_numbers()
 class ReportChoices(models.Model):
     """The choices of a report's author. The rest of the report is generated from rows.
 
@@ -63,6 +65,7 @@ class ShareLinkQuerySet(models.QuerySet["ShareLink"]):
         return self.usable().filter(token_hash=hash_token(token)).select_related("experiment__dataset").first()
 
 
+@constrain_numbers()
 @constrain_choices
 class ShareLink(models.Model):
     """A link to a part of an experiment for readers without an account. The database stores only its token's hash."""

@@ -13,12 +13,14 @@ from datasets_app.models import StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member
+from evalsite.lib.range_constraints import constrain_numbers
 from grading_app.models.scales import Scale
 from runs_app.llm import judge_prompt, rubric_checks
 from runs_app.models import LanguageModel, Sampler, TextSet
 from runs_app.models.designs import Versioned, build_approval_constraint
 
 
+@constrain_numbers()
 @constrain_choices
 class Rubric(Versioned):
     """A versioned template for a judge, with the kind of its verdict. It is approved before use."""
@@ -120,6 +122,7 @@ class GraderQuerySet(models.QuerySet["Grader"]):
         return self.filter(archived_at=None, rubric__status=Rubric.Status.APPROVED)
 
 
+@constrain_numbers()
 @constrain_choices
 class Grader(models.Model):
     """A judge model with a rubric. The database freezes its content once it has judged."""
@@ -199,6 +202,7 @@ class PanelQuerySet(TransitionQuerySet):
         return self if is_member(user) else self.none()
 
 
+@constrain_numbers()
 @constrain_choices
 class Panel(models.Model):
     """Several graders whose scores of one answer are combined."""

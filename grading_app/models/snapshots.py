@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from datasets_app.models.history import Actor, make_author_columns
+from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models import Experiment
 
 QUEUE_LIMIT = timedelta(minutes=10)  # After it, another request may replace one that no worker has started.
@@ -28,6 +29,7 @@ class SnapshotQuerySet(models.QuerySet["Snapshot"]):
         return self.filter(experiment__in=Experiment.objects.visible_to(user))
 
 
+@constrain_numbers()
 class Snapshot(models.Model):
     """A snapshot file. Its name is `digest`, the SHA-256 of the file's list of checksums."""
 
@@ -77,6 +79,7 @@ class SnapshotJobQuerySet(models.QuerySet["SnapshotJob"]):
         return self.get_or_create(experiment=experiment, ended_at=None, defaults=columns)
 
 
+@constrain_numbers()
 class SnapshotJob(models.Model):
     """A request that a worker creates a snapshot. It is open until `ended_at`; `problem` says why it failed.
 

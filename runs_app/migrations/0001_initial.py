@@ -1,3 +1,4 @@
+import datetime
 import django.contrib.postgres.fields
 import django.core.validators
 import django.db.models.deletion
@@ -37,6 +38,24 @@ class Migration(migrations.Migration):
                 ("stopped_at", models.DateTimeField(null=True)),
             ],
             options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("in_flight__gte", 0),
+                            ("per_minute__gte", -1000000000.0),
+                            ("per_minute__lte", 1000000000.0),
+                            ("pid__gte", 0),
+                            ("recorded__gte", 0),
+                            ("seen_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("seen_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("stopped_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("stopped_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_worker_numbers_in_range",
+                    )
+                ],
                 "ordering": ["-seen_at"],
             },
         ),
@@ -106,6 +125,15 @@ class Migration(migrations.Migration):
                 "ordering": ["name", "-version"],
                 "abstract": False,
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("approved_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("approved_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_dimension_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("name", "version"), name="dimension_name_version"),
                     models.CheckConstraint(
                         condition=models.Q(
@@ -298,13 +326,18 @@ class Migration(migrations.Migration):
                 (
                     "throttle",
                     models.JSONField(
-                        default=dict, editable=False, help_text="State of its rate limiter and its learned concurrency limit"
+                        default=dict,
+                        editable=False,
+                        help_text="State of its rate limiter and its learned concurrency limit",
                     ),
                 ),
                 (
                     "paused_until",
                     models.DateTimeField(
-                        blank=True, editable=False, help_text="Set after a response with status 429 or an overload", null=True
+                        blank=True,
+                        editable=False,
+                        help_text="Set after a response with status 429 or an overload",
+                        null=True,
                     ),
                 ),
                 ("pause_reason", models.CharField(blank=True, editable=False, max_length=200)),
@@ -321,6 +354,25 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["name"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("in_batches__gte", 0),
+                            ("in_flight__gte", 0),
+                            ("paused_until__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("paused_until__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            (
+                                "route_changed_at__gte",
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            (
+                                "route_changed_at__lte",
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                        ),
+                        name="runs_app_endpoint_numbers_in_range",
+                    ),
                     runs_app.models.bounded.RangeConstraint(
                         condition=models.Q(("max_concurrency__gte", 1), ("max_concurrency__lte", 100000)),
                         name="endpoint_max_concurrency_in_range",
@@ -399,7 +451,20 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["at"],
-                "constraints": [models.UniqueConstraint(fields=("endpoint", "at"), name="endpoint_tick_at")],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("answered__gte", 0),
+                            ("at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("concurrency__gte", -1000000000.0),
+                            ("concurrency__lte", 1000000000.0),
+                            ("overloaded__gte", 0),
+                        ),
+                        name="runs_app_endpointtick_numbers_in_range",
+                    ),
+                    models.UniqueConstraint(fields=("endpoint", "at"), name="endpoint_tick_at"),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -524,13 +589,30 @@ class Migration(migrations.Migration):
                 (
                     "route_changed_at",
                     models.DateTimeField(
-                        editable=False, help_text="Time of the last change of ID or endpoint. Set by a trigger", null=True
+                        editable=False,
+                        help_text="Time of the last change of ID or endpoint. Set by a trigger",
+                        null=True,
                     ),
                 ),
             ],
             options={
                 "ordering": ["name"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("price_date__gte", datetime.date(1970, 1, 1)),
+                            ("price_date__lte", datetime.date(9998, 12, 31)),
+                            (
+                                "route_changed_at__gte",
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            (
+                                "route_changed_at__lte",
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                        ),
+                        name="runs_app_languagemodel_numbers_in_range",
+                    ),
                     runs_app.models.bounded.RangeConstraint(
                         condition=models.Q(("input_price__gte", 0), ("input_price__lte", 100000)),
                         name="languagemodel_input_price_in_range",
@@ -634,6 +716,15 @@ class Migration(migrations.Migration):
                 "permissions": [("approve_prompt", "Can approve and archive prompts")],
                 "abstract": False,
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("approved_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("approved_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_prompt_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("name", "version"), name="prompt_name_version"),
                     models.CheckConstraint(
                         condition=models.Q(
@@ -727,6 +818,15 @@ class Migration(migrations.Migration):
                 "ordering": ["name", "-version"],
                 "abstract": False,
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("approved_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("approved_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_sampler_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("name", "version"), name="sampler_name_version"),
                     runs_app.models.bounded.RangeConstraint(
                         condition=models.Q(("temperature__gte", 0), ("temperature__lte", 2)),
@@ -1081,6 +1181,17 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["-created_at", "-pk"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("reserved_usd__gte", 0),
+                            ("reserved_usd__lte", Decimal("99999999.99999999")),
+                            ("spent_usd__gte", 0),
+                            ("spent_usd__lte", Decimal("99999999.99999999")),
+                        ),
+                        name="runs_app_experiment_numbers_in_range",
+                    ),
                     runs_app.models.bounded.RangeConstraint(
                         condition=models.Q(("samples__gte", 1), ("samples__lte", 10000)),
                         name="experiment_samples_in_range",
@@ -1236,6 +1347,19 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["pk"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("attempts__gte", 0),
+                            ("deleted_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("deleted_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("kept_usd__gte", 0),
+                            ("kept_usd__lte", Decimal("99999999.99999999")),
+                            ("spent_usd__gte", 0),
+                            ("spent_usd__lte", Decimal("99999999.99999999")),
+                            ("trials__gte", 0),
+                        ),
+                        name="runs_app_deletedrun_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("number",), name="deletedrun_number"),
                     models.CheckConstraint(
                         condition=models.Q(
@@ -1266,6 +1390,15 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_manifest_numbers_in_range",
+                    )
+                ],
                 "ordering": ["-pk"],
             },
         ),
@@ -1359,7 +1492,10 @@ class Migration(migrations.Migration):
                         to=settings.AUTH_USER_MODEL,
                     ),
                 ),
-                ("actor", models.CharField(help_text="Name of the requester at the time of the request", max_length=200)),
+                (
+                    "actor",
+                    models.CharField(help_text="Name of the requester at the time of the request", max_length=200),
+                ),
                 ("reserved_usd", models.DecimalField(decimal_places=8, default=0, max_digits=14)),
                 ("lease_until", models.DateTimeField(null=True)),
                 ("asked_at", models.DateTimeField(auto_now_add=True)),
@@ -1378,9 +1514,38 @@ class Migration(migrations.Migration):
                 ],
                 "constraints": [
                     models.CheckConstraint(
+                        condition=models.Q(
+                            ("asked_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("asked_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("cache_read_tokens__gte", 0),
+                            ("cache_write_tokens__gte", 0),
+                            ("cost_usd__gte", 0),
+                            ("cost_usd__lte", Decimal("999999.99999999")),
+                            ("finished_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("finished_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("http_status__gte", 0),
+                            ("http_status__lte", 999),
+                            ("input_tokens__gte", 0),
+                            ("kept_usd__gte", 0),
+                            ("kept_usd__lte", Decimal("999999.99999999")),
+                            ("latency_ms__gte", 0),
+                            ("lease_until__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("lease_until__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("list_usd__gte", 0),
+                            ("list_usd__lte", Decimal("999999.99999999")),
+                            ("output_tokens__gte", 0),
+                            ("reasoning_tokens__gte", 0),
+                            ("reserved_usd__gte", 0),
+                            ("reserved_usd__lte", Decimal("999999.99999999")),
+                            ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_preflight_numbers_in_range",
+                    ),
+                    models.CheckConstraint(
                         condition=models.Q(("status__in", ["dead", "ok", "running", "unverified", "waiting"])),
                         name="runs_app_preflight_status_choices",
-                    )
+                    ),
                 ],
             },
         ),
@@ -1438,6 +1603,13 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["pk"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_condition_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("experiment", "condition_id"), name="condition_in_experiment"),
                     models.CheckConstraint(
                         condition=models.Q(("stage__in", ["generate", "judge", "rubric"])),
@@ -1507,6 +1679,15 @@ class Migration(migrations.Migration):
                 "ordering": ["name", "-version"],
                 "abstract": False,
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("approved_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("approved_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_textset_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("name", "version"), name="text_set_name_version"),
                     models.CheckConstraint(
                         condition=models.Q(
@@ -1541,6 +1722,13 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["number"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_wave_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("experiment", "number"), name="wave_number_in_experiment"),
                     models.UniqueConstraint(fields=("experiment", "label"), name="wave_label_in_experiment"),
                 ],
@@ -1620,7 +1808,10 @@ class Migration(migrations.Migration):
                 (
                     "request_tokens",
                     models.PositiveIntegerField(
-                        db_default=0, default=0, editable=False, help_text="Upper bound of the tokens in its largest request"
+                        db_default=0,
+                        default=0,
+                        editable=False,
+                        help_text="Upper bound of the tokens in its largest request",
                     ),
                 ),
                 ("n_pending", models.IntegerField(default=0, editable=False)),
@@ -1669,6 +1860,33 @@ class Migration(migrations.Migration):
                     models.Index(condition=models.Q(("status", "running")), fields=["status"], name="run_status")
                 ],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("attempts_before__gte", 0),
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("finished_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("finished_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("input_tokens__gte", 0),
+                            ("n_attempts__gte", 0),
+                            ("n_cancelled__gte", 0),
+                            ("n_done__gte", 0),
+                            ("n_failed__gte", 0),
+                            ("n_pending__gte", 0),
+                            ("n_permanent__gte", 0),
+                            ("n_running__gte", 0),
+                            ("n_unpriced__gte", 0),
+                            ("output_tokens__gte", 0),
+                            ("permanent_before__gte", 0),
+                            ("reserve_usd__gte", 0),
+                            ("reserve_usd__lte", Decimal("999999.99999999")),
+                            ("spent_usd__gte", 0),
+                            ("spent_usd__lte", Decimal("99999999.99999999")),
+                            ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_run_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("condition", "wave"), name="run_condition_wave"),
                     runs_app.models.bounded.RangeConstraint(
                         condition=models.Q(("max_concurrency__gte", 1), ("max_concurrency__lte", 100000)),
@@ -1739,9 +1957,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "n_truncated",
-                    models.PositiveIntegerField(
-                        default=0, help_text="Truncated answers, which the accuracy excludes"
-                    ),
+                    models.PositiveIntegerField(default=0, help_text="Truncated answers, which the accuracy excludes"),
                 ),
                 (
                     "n_unread",
@@ -1756,13 +1972,17 @@ class Migration(migrations.Migration):
                 ("spread", models.FloatField(help_text="Standard deviation of the items' mean ratings", null=True)),
                 (
                     "guess_chances",
-                    models.FloatField(default=0, help_text="Sum of the chances to guess right, over the scored answers"),
+                    models.FloatField(
+                        default=0, help_text="Sum of the chances to guess right, over the scored answers"
+                    ),
                 ),
                 ("half_width", models.FloatField(null=True)),
                 ("reason", models.TextField(blank=True, help_text="Reason for the last decision")),
                 (
                     "rounds",
-                    models.JSONField(default=list, help_text="Decisions, each with its time, counts, result and reason"),
+                    models.JSONField(
+                        default=list, help_text="Decisions, each with its time, counts, result and reason"
+                    ),
                 ),
                 ("decided_at", models.DateTimeField(null=True)),
             ],
@@ -1770,6 +1990,21 @@ class Migration(migrations.Migration):
                 "ordering": ["pk"],
                 "indexes": [models.Index(condition=models.Q(("status", "open")), fields=["run"], name="point_open")],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("decided_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("decided_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("guess_chances__gte", 0),
+                            ("guess_chances__lte", 1000000000.0),
+                            ("half_width__gte", 0),
+                            ("half_width__lte", 1000000000.0),
+                            ("mean__gte", -1000000000.0),
+                            ("mean__lte", 1000000000.0),
+                            ("spread__gte", 0),
+                            ("spread__lte", 1000000000.0),
+                        ),
+                        name="runs_app_point_numbers_in_range",
+                    ),
                     models.UniqueConstraint(
                         fields=("run", "key", "dimension"), name="point_in_run", nulls_distinct=False
                     ),
@@ -1839,7 +2074,8 @@ class Migration(migrations.Migration):
                 (
                     "empty",
                     models.BigIntegerField(
-                        default=0, help_text="Recorded answers without text. An answer can be in several of these four counts"
+                        default=0,
+                        help_text="Recorded answers without text. An answer can be in several of these four counts",
                     ),
                 ),
                 ("truncated", models.BigIntegerField(default=0)),
@@ -1850,6 +2086,26 @@ class Migration(migrations.Migration):
             options={
                 "indexes": [models.Index(fields=["at"], name="ledger_at")],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("batch_saved_usd__gte", Decimal("-9999999999.99999999")),
+                            ("batch_saved_usd__lte", Decimal("9999999999.99999999")),
+                            ("cache_saved_usd__gte", Decimal("-9999999999.99999999")),
+                            ("cache_saved_usd__lte", Decimal("9999999999.99999999")),
+                            ("kept_usd__gte", Decimal("-9999999999.99999999")),
+                            ("kept_usd__lte", Decimal("9999999999.99999999")),
+                            ("list_usd__gte", Decimal("-9999999999.99999999")),
+                            ("list_usd__lte", Decimal("9999999999.99999999")),
+                            ("paid_usd__gte", Decimal("-9999999999.99999999")),
+                            ("paid_usd__lte", Decimal("9999999999.99999999")),
+                            ("reuse_saved_usd__gte", Decimal("-9999999999.99999999")),
+                            ("reuse_saved_usd__lte", Decimal("9999999999.99999999")),
+                            ("session__gte", 0),
+                        ),
+                        name="runs_app_ledgerentry_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("run", "at", "session"), name="ledger_run_at_session"),
                     models.UniqueConstraint(
                         condition=models.Q(("run__isnull", True)),
@@ -1885,7 +2141,19 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["at"],
-                "constraints": [models.UniqueConstraint(fields=("run", "at"), name="tick_run_at")],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("attempts__gte", 0),
+                            ("done__gte", 0),
+                            ("failed__gte", 0),
+                        ),
+                        name="runs_app_tick_numbers_in_range",
+                    ),
+                    models.UniqueConstraint(fields=("run", "at"), name="tick_run_at"),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1925,7 +2193,8 @@ class Migration(migrations.Migration):
                 (
                     "token",
                     models.UUIDField(
-                        help_text="Fencing token of its claim. A result is recorded only while the token matches", null=True
+                        help_text="Fencing token of its claim. A result is recorded only while the token matches",
+                        null=True,
                     ),
                 ),
                 ("lease_until", models.DateTimeField(null=True)),
@@ -2014,7 +2283,9 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "parse_error",
-                    models.CharField(db_default="", default="", help_text="Why the answer has no readable rating", max_length=40),
+                    models.CharField(
+                        db_default="", default="", help_text="Why the answer has no readable rating", max_length=40
+                    ),
                 ),
                 (
                     "answer",
@@ -2079,6 +2350,34 @@ class Migration(migrations.Migration):
                     ),
                 ],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("attempts__gte", 0),
+                            ("cache_read_tokens__gte", 0),
+                            ("cache_write_tokens__gte", 0),
+                            ("claimed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("claimed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("completed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("completed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("cost_usd__gte", 0),
+                            ("cost_usd__lte", Decimal("999999.99999999")),
+                            ("input_tokens__gte", 0),
+                            ("latency_ms__gte", 0),
+                            ("lease_until__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("lease_until__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("not_before__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("not_before__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("output_tokens__gte", 0),
+                            ("rating__gte", -1000000),
+                            ("rating__lte", 1000000),
+                            ("reasoning_tokens__gte", 0),
+                            ("reserved_usd__gte", 0),
+                            ("reserved_usd__lte", Decimal("999999.99999999")),
+                            ("sample_idx__gte", 0),
+                            ("yields__gte", 0),
+                        ),
+                        name="runs_app_trial_numbers_in_range",
+                    ),
                     models.UniqueConstraint(
                         fields=("run", "item", "dimension", "sample_idx", "subject", "rival"),
                         name="trial_identity",
@@ -2141,7 +2440,16 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["item"],
-                "constraints": [models.UniqueConstraint(fields=("text_set", "item"), name="text_of_item_in_set")],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("edited_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("edited_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_itemtext_numbers_in_range",
+                    ),
+                    models.UniqueConstraint(fields=("text_set", "item"), name="text_of_item_in_set"),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -2156,6 +2464,17 @@ class Migration(migrations.Migration):
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
+            options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_cachedanswer_numbers_in_range",
+                    )
+                ]
+            },
         ),
         migrations.CreateModel(
             name="Annotation",
@@ -2218,6 +2537,15 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["pk"],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("changed_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("changed_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_annotation_numbers_in_range",
+                    ),
                     models.CheckConstraint(
                         condition=models.Q(
                             models.Q(("experiment", None), ("trial", None)),
@@ -2309,7 +2637,10 @@ class Migration(migrations.Migration):
                 (
                     "reserved_usd",
                     models.DecimalField(
-                        decimal_places=8, default=0, help_text="Reserved for the whole batch when it was created", max_digits=16
+                        decimal_places=8,
+                        default=0,
+                        help_text="Reserved for the whole batch when it was created",
+                        max_digits=16,
                     ),
                 ),
                 ("spent_usd", models.DecimalField(decimal_places=8, default=0, max_digits=16)),
@@ -2331,7 +2662,10 @@ class Migration(migrations.Migration):
                     "provider_status",
                     models.CharField(blank=True, help_text="Status as reported by the provider", max_length=40),
                 ),
-                ("provider_counts", models.JSONField(default=dict, help_text="Counts of calls as reported by the provider")),
+                (
+                    "provider_counts",
+                    models.JSONField(default=dict, help_text="Counts of calls as reported by the provider"),
+                ),
                 (
                     "output_files",
                     models.JSONField(default=list, help_text="Provider's IDs of the result files"),
@@ -2343,7 +2677,12 @@ class Migration(migrations.Migration):
                         null=True,
                     ),
                 ),
-                ("claim", models.UUIDField(editable=False, help_text="Token of the worker that processes the batch", null=True)),
+                (
+                    "claim",
+                    models.UUIDField(
+                        editable=False, help_text="Token of the worker that processes the batch", null=True
+                    ),
+                ),
                 ("lease_until", models.DateTimeField(editable=False, null=True)),
                 (
                     "worker",
@@ -2366,11 +2705,12 @@ class Migration(migrations.Migration):
                 ("last_polled_at", models.DateTimeField(null=True)),
                 (
                     "next_poll_at",
-                    models.DateTimeField(
-                        default=django.utils.timezone.now, help_text="Time of the next step or poll"
-                    ),
+                    models.DateTimeField(default=django.utils.timezone.now, help_text="Time of the next step or poll"),
                 ),
-                ("expires_at", models.DateTimeField(help_text="Time after which the provider stops answering", null=True)),
+                (
+                    "expires_at",
+                    models.DateTimeField(help_text="Time after which the provider stops answering", null=True),
+                ),
                 ("ended_at", models.DateTimeField(null=True)),
             ],
             options={
@@ -2386,6 +2726,40 @@ class Migration(migrations.Migration):
                     )
                 ],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("discount__gte", 0),
+                            ("discount__lte", Decimal("9.999")),
+                            ("ended_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("ended_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("expires_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("expires_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("last_polled_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            (
+                                "last_polled_at__lte",
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            ("lease_until__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("lease_until__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("n_answered__gte", 0),
+                            ("n_failed__gte", 0),
+                            ("n_requests__gte", 0),
+                            ("next_poll_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("next_poll_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("reserved_usd__gte", 0),
+                            ("reserved_usd__lte", Decimal("99999999.99999999")),
+                            ("search_until__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("search_until__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("spent_usd__gte", 0),
+                            ("spent_usd__lte", Decimal("99999999.99999999")),
+                            ("submitted_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("submitted_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("tries__gte", 0),
+                        ),
+                        name="runs_app_providerbatch_numbers_in_range",
+                    ),
                     models.CheckConstraint(
                         condition=models.Q(
                             (
@@ -2404,7 +2778,7 @@ class Migration(migrations.Migration):
                             )
                         ),
                         name="runs_app_providerbatch_status_choices",
-                    )
+                    ),
                 ],
             },
         ),
@@ -2497,7 +2871,10 @@ class Migration(migrations.Migration):
                 ("truncated", models.BooleanField(db_default=False, default=False)),
                 ("refused", models.BooleanField(db_default=False, default=False)),
                 ("unparsed", models.BooleanField(db_default=False, default=False)),
-                ("batched", models.BooleanField(db_default=False, default=False, help_text="Billed at the batch price")),
+                (
+                    "batched",
+                    models.BooleanField(db_default=False, default=False, help_text="Billed at the batch price"),
+                ),
                 (
                     "worker",
                     models.ForeignKey(
@@ -2516,6 +2893,30 @@ class Migration(migrations.Migration):
                 "ordering": ["pk"],
                 "indexes": [models.Index(fields=["run", "id"], name="attempt_browse")],
                 "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("cache_read_tokens__gte", 0),
+                            ("cache_write_tokens__gte", 0),
+                            ("call__gte", 0),
+                            ("cost_usd__gte", 0),
+                            ("cost_usd__lte", Decimal("999999.99999999")),
+                            ("finished_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("finished_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("http_status__gte", 0),
+                            ("http_status__lte", 999),
+                            ("input_tokens__gte", 0),
+                            ("kept_usd__gte", 0),
+                            ("kept_usd__lte", Decimal("999999.99999999")),
+                            ("latency_ms__gte", 0),
+                            ("list_usd__gte", 0),
+                            ("list_usd__lte", Decimal("999999.99999999")),
+                            ("output_tokens__gte", 0),
+                            ("reasoning_tokens__gte", 0),
+                            ("started_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("started_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_attempt_numbers_in_range",
+                    ),
                     models.UniqueConstraint(fields=("trial", "token", "call"), name="attempt_is_one_call"),
                     models.CheckConstraint(
                         condition=models.Q(

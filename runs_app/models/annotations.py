@@ -14,6 +14,7 @@ from django.urls import reverse
 from datasets_app.models import Item
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member, is_operator
+from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models.experiments import Experiment
 from runs_app.models.trials import Trial
 
@@ -41,6 +42,7 @@ class AnnotationQuerySet(models.QuerySet["Annotation"]):
         return self.filter(kind=Annotation.Kind.FLAG)
 
 
+@constrain_numbers()
 @constrain_choices
 class Annotation(models.Model):
     """A note, a flag with its reason, or a tag, on a trial or on an item.

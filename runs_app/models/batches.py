@@ -15,6 +15,7 @@ from django.utils import timezone
 from datasets_app.models import StatusChange, TransitionQuerySet
 from datasets_app.models.history import Actor
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models.endpoints import Endpoint
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run
@@ -38,6 +39,7 @@ class ProviderBatchQuerySet(TransitionQuerySet):
         return self.transition(sources=sources, target=Status.CANCELLING, by=by, reason=reason, next_poll_at=Now())
 
 
+@constrain_numbers()
 @constrain_choices
 class ProviderBatch(models.Model):
     """A batch of trials of one run at a provider.

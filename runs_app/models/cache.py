@@ -6,6 +6,7 @@ from typing import Self
 
 from django.db import models
 
+from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models.trials import Trial
 
 
@@ -15,6 +16,7 @@ class CachedAnswerQuerySet(models.QuerySet["CachedAnswer"]):
         return self.filter(trial__status=Trial.Status.DONE)
 
 
+@constrain_numbers()
 class CachedAnswer(models.Model):
     """A cache entry: the identity of a request and its epoch (`key`), and the trial that makes the request.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+HTTP_STATUS = (0, 999)
+
 
 class CallRecord(models.Model):
     """The outcome, usage and cost of one call, in tokens and US dollars. An unknown value is empty."""

@@ -8,11 +8,13 @@ from django.conf import settings
 from django.db import models
 
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models.designs import Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
 from runs_app.models.experiments import Experiment
 
 
+@constrain_numbers()
 class Wave(models.Model):
     """A labelled repetition of the whole design.
 
@@ -43,6 +45,7 @@ class ConditionQuerySet(models.QuerySet["Condition"]):
         return self.filter(stage=Condition.Stage.GENERATE)
 
 
+@constrain_numbers()
 @constrain_choices
 class Condition(models.Model):
     """One combination of model, prompt and sampler, or a model that judges answers or writes rubrics.
@@ -87,6 +90,7 @@ class Condition(models.Model):
         return f"{self.model.name} / {self.prompt_label} / {self.sampler.name}"
 
 
+@constrain_numbers()
 class Manifest(models.Model):
     """The record of a launch: design, hashes, prices and package versions.
 

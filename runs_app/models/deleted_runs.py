@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from django.db import models
 
+from evalsite.lib.range_constraints import SIGNED, constrain_numbers
 from runs_app.models.experiments import Experiment
 
 
+@constrain_numbers(number=SIGNED)
 class DeletedRun(models.Model):
     """The cost of one deleted run. It stays part of its experiment's spent and reserved dollars.
 

@@ -16,6 +16,7 @@ from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import Actor, StatusChange, TransitionError, TransitionQuerySet
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_curator, is_member
+from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.text.pg_text import describe_unstorable
 from runs_app.llm import parameters
@@ -180,6 +181,7 @@ def _find_uses_by_others(row: Any, by: Any) -> Iterator[str]:
             yield "experiments" if owner_field == "experiment" else str(model._meta.verbose_name_plural)
 
 
+@constrain_numbers()
 @constrain_choices
 class Prompt(Versioned):
     """The messages of a conversation, with placeholders `{{name}}` for fields of the item. Approved before use."""
@@ -213,6 +215,7 @@ class Prompt(Versioned):
             raise ValidationError({"messages": problems})
 
 
+@constrain_numbers()
 @constrain_choices
 class Dimension(Versioned):
     """A dimension to rate: instructions and a scale of whole numbers. Any point of the scale may have a label."""
@@ -266,6 +269,7 @@ class Dimension(Versioned):
         return bool(WHOLE_NUMBER.match(point)) and self.scale_min <= int(point) <= self.scale_max
 
 
+@constrain_numbers()
 @constrain_choices
 class Sampler(Versioned):
     """The sampling parameters of a call. An empty setting means the provider's own default."""

@@ -16,6 +16,7 @@ from django.utils import timezone
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member
+from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.llm import keys
 from runs_app.llm.calls import SELF_HOSTED
 from runs_app.llm.url_allowlist import find_url_problem
@@ -44,6 +45,7 @@ class GroupOwnedQuerySet(models.QuerySet[Any]):
 FROZEN = "the settings of earlier calls cannot change."  # The end of an error message.
 
 
+@constrain_numbers()
 @constrain_choices
 class Endpoint(PricedResource):
     """One API that serves models. Workers lock its row, because its limits hold for all of them together."""
@@ -206,6 +208,7 @@ class Endpoint(PricedResource):
             )
 
 
+@constrain_numbers()
 class EndpointTick(models.Model):
     """Ten seconds of one endpoint: its concurrency limit and the outcomes of its calls."""
 
@@ -232,6 +235,7 @@ def _prices_have_source() -> models.Q:
     return unpriced | models.Q(~models.Q(price_source=""), price_date__isnull=False)
 
 
+@constrain_numbers()
 class LanguageModel(PricedResource):
     """A model id at an endpoint, with prices in US dollars per million tokens."""
 

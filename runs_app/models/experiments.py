@@ -16,6 +16,7 @@ from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import Actor, format_for_history, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member, is_operator, is_viewer
+from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models.bounded import InRange, build_adaptive_constraint, build_range_constraints
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
@@ -38,6 +39,7 @@ class ExperimentQuerySet(TransitionQuerySet):
         return self.filter(owner=user) if is_member(user) else self.none()
 
 
+@constrain_numbers()
 @constrain_choices
 class Experiment(EngineOwnedColumns):
     """A dataset crossed with models, prompts, samplers, dimensions and repetitions, under a budget."""

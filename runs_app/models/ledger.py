@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from django.db import models
 
+from evalsite.lib.range_constraints import SIGNED, Range, constrain_numbers
 from runs_app.models.endpoints import LanguageModel
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run
 
+# One session adds a corrected call to its own entry, and removes the former one there. So an entry can be negative.
+LARGEST_SUM = Decimal(10) ** 10 - Decimal(10) ** -8
+SIGNED_SUMS: dict[str, Range] = {
+    **dict.fromkeys(
+        ("list_usd", "paid_usd", "cache_saved_usd", "batch_saved_usd", "reuse_saved_usd", "kept_usd"),
+        (-LARGEST_SUM, LARGEST_SUM),
+    ),
+    **dict.fromkeys(
+        (
+            "attempts", "answered", "reused", "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens",
+            "cache_write_tokens", "unpriced", "empty", "truncated", "refused", "unparsed",
+        ),
+        SIGNED,
+    ),
+}  # fmt: skip
 
+
+@constrain_numbers(**SIGNED_SUMS)
 class LedgerEntry(models.Model):
     """The sums of one run over a quarter of an hour, written by one database session.
 

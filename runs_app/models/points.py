@@ -8,6 +8,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.range_constraints import LARGEST_FLOAT, constrain_numbers
 from evalsite.lib.stats.t_interval import MeanInterval
 from evalsite.lib.stats.wilson import Interval
 from runs_app.models.designs import Dimension
@@ -35,6 +36,10 @@ class PointQuerySet(models.QuerySet["Point"]):
         return self.filter(status=Point.Status.OPEN)
 
 
+POSITIVE = (0, LARGEST_FLOAT)
+
+
+@constrain_numbers(spread=POSITIVE, guess_chances=POSITIVE, half_width=POSITIVE)
 @constrain_choices
 class Point(models.Model):
     """The items of one category, of one point of a space, or with the same metadata, in one run.

@@ -12,7 +12,8 @@ from django.db.models.functions import Now
 
 from datasets_app.models.history import Actor, make_author_columns
 from evalsite.lib.choice_constraints import constrain_choices
-from runs_app.models.call_record import CallRecord
+from evalsite.lib.range_constraints import constrain_numbers
+from runs_app.models.call_record import HTTP_STATUS, CallRecord
 from runs_app.models.endpoints import Endpoint, LanguageModel
 from runs_app.models.experiments import Experiment
 
@@ -32,6 +33,7 @@ class PreflightQuerySet(models.QuerySet["Preflight"]):
         )
 
 
+@constrain_numbers(http_status=HTTP_STATUS)
 @constrain_choices
 class Preflight(CallRecord):
     """A check of one model.

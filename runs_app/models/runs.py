@@ -13,6 +13,7 @@ from django.urls import reverse
 from datasets_app.models import StatusChange, TransitionQuerySet
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.bounds import BOUNDS
 from runs_app.models.bounded import InRange, build_range_constraints
 from runs_app.models.conditions import Condition, Wave
@@ -88,6 +89,7 @@ def _find_ceiling_problems(runs: list[Run]) -> list[str]:
     return list(dict.fromkeys(problem for run in runs if (problem := run.ceiling_problem)))
 
 
+@constrain_numbers()
 @constrain_choices
 class Run(EngineOwnedColumns):
     """One condition in one wave. Its counters equal the rows of its trials at every commit; `reconcile` checks this."""
@@ -242,6 +244,7 @@ class Run(EngineOwnedColumns):
         return StatusChange.objects.for_row(self).select_related("by")
 
 
+@constrain_numbers()
 class Tick(models.Model):
     """Ten seconds of one run: how many trials ended in them. The rate and its chart are computed from ticks."""
 

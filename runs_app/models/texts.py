@@ -9,9 +9,11 @@ from django.db import models
 
 from datasets_app.models import Dataset, Item
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models.designs import Versioned, build_approval_constraint
 
 
+@constrain_numbers()
 @constrain_choices
 class TextSet(Versioned):
     """A version of the texts about a dataset's items, such as a rubric for each item. Only a draft can change."""
@@ -39,6 +41,7 @@ class TextSet(Versioned):
         return {"texts": dict(texts)}
 
 
+@constrain_numbers()
 class ItemText(models.Model):
     """The text of one item in a set, and its author."""
 

@@ -12,7 +12,9 @@ from django.urls import reverse
 
 from datasets_app.models import Item
 from evalsite.lib.choice_constraints import constrain_choices
-from runs_app.models.call_record import CallRecord
+from evalsite.lib.range_constraints import constrain_numbers
+from runs_app.bounds import SCALE_POINT
+from runs_app.models.call_record import HTTP_STATUS, CallRecord
 from runs_app.models.conditions import Condition
 from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Experiment
@@ -93,6 +95,7 @@ class TrialQuerySet(models.QuerySet["Trial"]):
         return self.filter(status="done").exclude(Exact(trimmed, ""))
 
 
+@constrain_numbers(rating=(SCALE_POINT.low, SCALE_POINT.high))
 @constrain_choices
 class Trial(WorkUnit):
     """One call to make. (run, item, dimension, sample_idx) is unique; a verdict adds the answers that it judges.
@@ -181,6 +184,7 @@ class Trial(WorkUnit):
         return reverse("trial_detail", args=[self.pk])
 
 
+@constrain_numbers(http_status=HTTP_STATUS)
 @constrain_choices
 class Attempt(CallRecord):
     """One call of a trial, with its outcome and cost."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from django.db import models
 
+from evalsite.lib.range_constraints import constrain_numbers
 
+
+@constrain_numbers()
 class Worker(models.Model):
     """A worker process and the time of its last heartbeat."""
 

@@ -1,0 +1,131 @@
+"""CHECK constraints that limit each number and each time of a table to a range without NaN and infinities.
+
+A number that comes from a file, a provider or SQL counts in sums that pages and budgets read. One NaN makes such a sum
+useless, and one negative cost frees a budget. So each column has a range in the database. PostgreSQL orders NaN above
+every number, so an upper limit excludes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+M = TypeVar("M", bound=models.Model)
+Range = tuple[Any, Any]  # The lowest and the highest value. None: the limit of the column's type.
+
+LARGEST_FLOAT = 1e9  # Scores, scales and seconds. The squares of a million such numbers still have a finite sum.
+FIRST_YEAR, LAST_YEAR = 1970, 9998  # In any time zone, Python can represent the times of these years.
+SIGNED: Range = (None, None)
+NUMBERS = (models.IntegerField, models.FloatField, models.DecimalField, models.DateField)
+
+
+class NumbersConstraint(models.CheckConstraint):
+    """A CHECK over the ranges of a model's columns. Migrations contain it as a plain CheckConstraint."""
+
+    ranges: Mapping[str, Range]
+
+    @classmethod
+    def of(cls, ranges: Mapping[str, Range], name: str) -> NumbersConstraint:
+        constraint = cls(condition=_build_condition(ranges), name=name)
+        constraint.ranges = ranges
+        return constraint
+
+    def deconstruct(self) -> Any:
+        _, args, kwargs = super().deconstruct()
+        return "django.db.models.CheckConstraint", args, kwargs
+
+    def validate(self, model: Any, instance: Any, exclude: Any = None, using: Any = None) -> None:
+        """Raise ValidationError for each value outside its range, without a query."""
+        problems = {}
+        for column, (low, high) in self.ranges.items():
+            value = getattr(instance, column)
+            if column in (exclude or ()) or value is None or not isinstance(value, int | float | Decimal | date):
+                continue
+            if not ((low is None or value >= low) and (high is None or value <= high)):
+                problems[column] = f"Must be {describe_range((low, high))}."
+        if problems:
+            raise ValidationError(problems, code="out_of_range")
+
+
+def describe_range(limits: Range) -> str:
+    """Return a text such as `between 0 and 10`, or `at least 0`."""
+    low, high = (f"{limit:%Y-%m-%d}" if isinstance(limit, date) else f"{limit:,}" for limit in map(_or_zero, limits))
+    if limits[1] is None:
+        return f"at least {low}"
+    return f"at most {high}" if limits[0] is None else f"between {low} and {high}"
+
+
+def _or_zero(limit: Any) -> Any:
+    return 0 if limit is None else limit
+
+
+def constrain_numbers(**ranges: Range) -> Callable[[type[M]], type[M]]:
+    """Add one CHECK for the columns of the model that its type or another constraint does not limit.
+
+    The defaults: counts and money are not negative, other numbers are at most LARGEST_FLOAT, and times are in the years
+    that every page can show. `ranges` replaces the default of a column. It is one CHECK for each table, because the
+    engine's statements parse every CHECK again.
+    """
+
+    def decorate(model: type[M]) -> type[M]:
+        meta = model._meta
+        found = {column.attname: ranges.get(column.attname, find_default_range(column)) for column in list_open(model)}
+        if unknown := set(ranges) - set(found):
+            raise TypeError(f"{model.__name__}: no column without a range: {', '.join(sorted(unknown))}")
+        found = {name: limits for name, limits in found.items() if limits != SIGNED}
+        if found:
+            meta.constraints = [
+                *meta.constraints,
+                NumbersConstraint.of(found, f"{meta.db_table}_numbers_in_range"),
+            ]
+            # The migration autodetector reads `constraints` only if the model's Meta declared some.
+            meta.original_attrs["constraints"] = meta.constraints
+        return model
+
+    return decorate
+
+
+def find_default_range(column: models.Field[Any, Any]) -> Range:
+    if isinstance(column, models.DateTimeField):
+        return datetime(FIRST_YEAR, 1, 1, tzinfo=UTC), datetime(LAST_YEAR, 12, 31, tzinfo=UTC)
+    if isinstance(column, models.DateField):
+        return date(FIRST_YEAR, 1, 1), date(LAST_YEAR, 12, 31)
+    if isinstance(column, models.DecimalField):
+        digits = (column.max_digits or 0) - (column.decimal_places or 0)
+        return 0, Decimal(10) ** digits - Decimal(10) ** -(column.decimal_places or 0)
+    return (-LARGEST_FLOAT, LARGEST_FLOAT) if isinstance(column, models.FloatField) else (0, None)
+
+
+def list_open(model: type[models.Model]) -> Iterator[models.Field[Any, Any]]:
+    """Yield the columns with numbers and times that neither their type nor a constraint limits."""
+    limited = {name for constraint in model._meta.constraints for name in _list_limited(constraint)}
+    for column in model._meta.concrete_fields:
+        is_number = isinstance(column, NUMBERS) and not column.primary_key and not column.is_relation
+        has_own_check = isinstance(column, models.fields.PositiveIntegerRelDbTypeMixin)
+        if is_number and not has_own_check and column.attname not in limited:
+            yield column
+
+
+def _list_limited(constraint: models.BaseConstraint) -> Iterator[str]:
+    """Yield the columns that every row of the table must have at most at a fixed value."""
+    condition = getattr(constraint, "condition", None)
+    if not isinstance(condition, models.Q) or condition.connector != models.Q.AND or condition.negated:
+        return
+    for child in condition.children:
+        if isinstance(child, tuple) and child[0].endswith("__lte"):
+            yield child[0].removesuffix("__lte")
+
+
+def _build_condition(ranges: Mapping[str, Range]) -> models.Q:
+    limits = {
+        f"{column}__{lookup}": limit
+        for column, pair in ranges.items()
+        for lookup, limit in zip(("gte", "lte"), pair, strict=True)
+        if limit is not None
+    }
+    return models.Q(**limits)
