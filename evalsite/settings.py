@@ -22,7 +22,7 @@ if "*" in ALLOWED_HOSTS and not DEBUG:
     raise environment.SettingError("EVALSITE_ALLOWED_HOSTS must name the hosts; '*' would accept forged ones")
 # Hosts that may serve models, in addition to the providers' own hosts. Loopback is always allowed.
 LLM_ALLOWED_HOSTS = environment.read_words("EVALSITE_LLM_ALLOWED_HOSTS")
-LLM_KEY_NAMES = environment.read_words("EVALSITE_LLM_KEY_NAMES")  # Empty allows every name that `keys.NAME` matches.
+LLM_KEY_NAMES = environment.read_words("EVALSITE_LLM_KEY_NAMES")  # In addition to runs_app/llm/keys.py.
 CALL_OBSERVER = os.environ.get("EVALSITE_CALL_OBSERVER", "").strip()  # runs_app/llm/call_observer.py
 
 

@@ -10,11 +10,24 @@ from typing import Any
 
 from django.conf import settings
 
+from evalsite.lib.ops.environment import KEY_PREFIX
+
 KEYLESS = "not-needed"
-# These patterns mean the same in Python and in PostgreSQL, because the database checks them, too.
-NAME = r"^[A-Z][A-Z0-9_]*_(KEY|TOKEN)$"
+PROVIDER_KEYS = frozenset({
+    "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "CEREBRAS_API_KEY", "COHERE_API_KEY", "DASHSCOPE_API_KEY",
+    "DEEPINFRA_API_KEY", "DEEPSEEK_API_KEY", "FIREWORKS_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY",
+    "GROQ_API_KEY", "HYPERBOLIC_API_KEY", "MISTRAL_API_KEY", "MOONSHOT_API_KEY", "NEBIUS_API_KEY", "NOVITA_API_KEY",
+    "NVIDIA_API_KEY", "OLLAMA_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "PERPLEXITY_API_KEY",
+    "SAMBANOVA_API_KEY", "TOGETHER_API_KEY", "VLLM_API_KEY", "XAI_API_KEY", "ZAI_API_KEY",
+})  # fmt: skip
+"""The names that providers give to their keys. Every endpoint may name them."""
+# These patterns mean the same in Python and in PostgreSQL, because the database checks them, too. The database does not
+# have the site's settings, so it accepts every name that `EVALSITE_LLM_KEY_NAMES` may add.
+NAME = r"^([A-Z][A-Z0-9_]*_(KEY|TOKEN)|EVALSITE_KEY_[A-Z0-9_]+)$"
 OWN = (
-    r"^(EVALSITE|DJANGO|DATABASE|POSTGRES|AWS|SSH|GPG|GITHUB|GH|GITLAB|CI|ACTIONS|DOCKER|KUBE[A-Z]*|SYSTEMD|DBUS|SUDO)_"
+    r"^EVALSITE_(?!KEY_)"
+    r"|^(DJANGO|DATABASE|POSTGRES|AWS|SSH|GPG|GITHUB|GH|GITLAB|CI|ACTIONS|DOCKER|KUBE[A-Z]*|SYSTEMD|DBUS|SUDO"
+    r"|HF|HUGGING_?FACE|VAULT|NPM|PYPI|STRIPE|AZURE_STORAGE|CF|CLOUDFLARE)_"
     r"|^(SECRET_KEY|CREDENTIALS_KEY|SESSION_TOKEN)$"
 )
 SHORTEST_SECRET = 8  # A shorter value, such as "ollama", is a word that may occur in answers.
@@ -22,15 +35,19 @@ REDACTED = "[key]"
 
 
 def find_name_problem(name: str) -> str | None:
-    """Return why this environment variable may not hold an endpoint's key, or None."""
+    """Return why this environment variable may not hold an endpoint's key, or None.
+
+    Allowed are the names of `PROVIDER_KEYS`, names with `KEY_PREFIX`, and the names in `EVALSITE_LLM_KEY_NAMES`.
+    """
     if not re.fullmatch(NAME[1:-1], name):
-        return "Must be the name of an environment variable that ends in _API_KEY, _KEY or _TOKEN: OPENAI_API_KEY."
+        return (
+            "Must be the name of an environment variable that holds a key, such as OPENAI_API_KEY or EVALSITE_KEY_LAB."
+        )
     if re.search(OWN, name):
-        return f"{name} belongs to the site or its system and is never sent to a provider. Name another variable."
-    allowed = settings.LLM_KEY_NAMES
-    if allowed and name not in allowed:
-        return f"{name} is not on the list of key variables; an operator adds it to EVALSITE_LLM_KEY_NAMES."
-    return None
+        return f"{name} belongs to the site, its system or another service, and is never sent to a provider."
+    if name in PROVIDER_KEYS or name.startswith(KEY_PREFIX) or name in settings.LLM_KEY_NAMES:
+        return None
+    return f"{name} is not a provider's name for its key. Use EVALSITE_KEY_..., or add it to EVALSITE_LLM_KEY_NAMES."
 
 
 def read_key(name: str | None) -> str:
@@ -41,12 +58,11 @@ def read_key(name: str | None) -> str:
 
 
 def list_secrets(*own: str) -> list[str]:
-    """Return the values of all variables that may hold a key, and those of `own`, longest first.
+    """Return the values of all variables with the name of a key or token, and those of `own`, longest first.
 
     A provider may return the key of another endpoint, for example if it is a proxy with several keys.
     """
-    names = (name for name in os.environ if name.endswith(("_KEY", "_TOKEN")))
-    values = {*own, *map(read_key, names)} - {KEYLESS}
+    values = {*own, *(value.strip() for name, value in os.environ.items() if re.search(NAME, name))} - {KEYLESS}
     return sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
 
 

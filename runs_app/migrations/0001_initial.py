@@ -207,7 +207,7 @@ class Migration(migrations.Migration):
                     "key_env",
                     models.CharField(
                         blank=True,
-                        help_text="Environment variable that holds the API key. Must end in _API_KEY, _KEY or _TOKEN",
+                        help_text="Environment variable that holds the API key: OPENAI_API_KEY, or EVALSITE_KEY_ and a name",
                         max_length=80,
                         validators=[runs_app.models.endpoints.validate_key_name],
                         verbose_name="key variable",
@@ -401,11 +401,11 @@ class Migration(migrations.Migration):
                         condition=models.Q(
                             ("key_env", ""),
                             models.Q(
-                                ("key_env__regex", "^[A-Z][A-Z0-9_]*_(KEY|TOKEN)$"),
+                                ("key_env__regex", "^([A-Z][A-Z0-9_]*_(KEY|TOKEN)|EVALSITE_KEY_[A-Z0-9_]+)$"),
                                 models.Q(
                                     (
                                         "key_env__regex",
-                                        "^(EVALSITE|DJANGO|DATABASE|POSTGRES|AWS|SSH|GPG|GITHUB|GH|GITLAB|CI|ACTIONS|DOCKER|KUBE[A-Z]*|SYSTEMD|DBUS|SUDO)_|^(SECRET_KEY|CREDENTIALS_KEY|SESSION_TOKEN)$",
+                                        "^EVALSITE_(?!KEY_)|^(DJANGO|DATABASE|POSTGRES|AWS|SSH|GPG|GITHUB|GH|GITLAB|CI|ACTIONS|DOCKER|KUBE[A-Z]*|SYSTEMD|DBUS|SUDO|HF|HUGGING_?FACE|VAULT|NPM|PYPI|STRIPE|AZURE_STORAGE|CF|CLOUDFLARE)_|^(SECRET_KEY|CREDENTIALS_KEY|SESSION_TOKEN)$",
                                     ),
                                     _negated=True,
                                 ),

@@ -80,7 +80,7 @@ class Endpoint(PricedResource):
         max_length=80,
         blank=True,
         validators=[validate_key_name],
-        help_text="Environment variable that holds the API key. Must end in _API_KEY, _KEY or _TOKEN",
+        help_text="Environment variable that holds the API key: OPENAI_API_KEY, or EVALSITE_KEY_ and a name",
     )
     max_concurrency = models.PositiveIntegerField(
         default=16, validators=[InRange("endpoint", "max_concurrency")], help_text="Calls in flight over all workers"

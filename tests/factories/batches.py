@@ -23,7 +23,7 @@ def make_batched_run(base_url, provider="openai", items=6, *, samples=1, max_usd
     """Create a batched run of `items` questions at the endpoint. Its calls are priced and use a cache buster."""
     url = base_url if provider == "openai" else base_url.removesuffix("/v1")
     endpoint = factories.make_endpoint(
-        f"lab-{provider}", base_url=url, provider=provider, batch_api=provider, key_env="BATCH_KEY"
+        f"lab-{provider}", base_url=url, provider=provider, batch_api=provider, key_env="EVALSITE_KEY_BATCH"
     )
     name = "small" if provider == "openai" else "claude-sonnet-4-5"
     model = factories.make_model(name, endpoint=endpoint, model=name, **PRICES)

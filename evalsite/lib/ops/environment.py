@@ -20,6 +20,7 @@ KNOWN_NAMES = frozenset(
         "EVALSITE_TRUSTED_PROXIES",
     }
 )
+KEY_PREFIX = "EVALSITE_KEY_"  # Keys of endpoints, each in a variable that the endpoint names.
 TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"", "0", "false", "no", "off"})
 
 
@@ -32,9 +33,11 @@ def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
 
     Without this check, a misspelt setting would be ignored silently and its default would apply.
     """
-    unknown = sorted(name for name in environ if name.startswith("EVALSITE_") and name not in KNOWN_NAMES)
-    if unknown:
-        raise SettingError(f"unknown setting {', '.join(unknown)}; valid settings: {', '.join(sorted(KNOWN_NAMES))}")
+    names = [name for name in environ if name.startswith("EVALSITE_") and not name.startswith(KEY_PREFIX)]
+    if unknown := sorted(set(names) - KNOWN_NAMES):
+        raise SettingError(
+            f"unknown setting {', '.join(unknown)}; valid settings: {', '.join(sorted(KNOWN_NAMES))}, {KEY_PREFIX}..."
+        )
 
 
 def read_flag(name: str, environ: Mapping[str, str] = os.environ) -> bool:

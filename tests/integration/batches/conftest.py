@@ -12,7 +12,7 @@ def running_provider():
 @pytest.fixture
 def provider(running_provider, monkeypatch):
     """Return a simulated provider without faults, with reset counters, and set its key."""
-    monkeypatch.setenv("BATCH_KEY", "sk-simulated")
+    monkeypatch.setenv("EVALSITE_KEY_BATCH", "sk-simulated")
     running_provider.set_faults(errors="", batch_faults={}, batch_waits={}, json_schema=True)
     running_provider.reset()
     return running_provider

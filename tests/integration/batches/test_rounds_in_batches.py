@@ -24,7 +24,7 @@ RULE = {
 @pytest.fixture
 def launched_run(provider):
     """Return a run with three points: two have items for two rounds, one has items for a single round."""
-    endpoint = factories.make_endpoint("lab", base_url=provider.url, batch_api="openai", key_env="BATCH_KEY")
+    endpoint = factories.make_endpoint("lab", base_url=provider.url, batch_api="openai", key_env="EVALSITE_KEY_BATCH")
     items = [
         {"key": f"{point}-{n}", "input": f"{point} {n}", "target": "x", "category": point}
         for point, size in (("first", 8), ("second", 8), ("short", 4))

@@ -16,11 +16,11 @@ URL = "http://127.0.0.1:9599/v1"
 
 def test_set_creates_an_endpoint_and_then_changes_only_the_named_settings(manage):
     output = manage("endpoint", "set", "lab", "--provider", "hosted_vllm", "--base-url", URL, "--free")
-    changed = manage("endpoint", "set", "lab", "--max-concurrency", 5, "--key-env", "LAB_KEY", "--not-free")
+    changed = manage("endpoint", "set", "lab", "--max-concurrency", 5, "--key-env", "EVALSITE_KEY_LAB", "--not-free")
     endpoint = Endpoint.objects.get()
     assert (output.code, changed.code) == (0, 0)
     assert (endpoint.provider, endpoint.base_url, endpoint.max_concurrency) == ("hosted_vllm", URL, 5)
-    assert (endpoint.is_free, endpoint.key_env) == (False, "LAB_KEY")
+    assert (endpoint.is_free, endpoint.key_env) == (False, "EVALSITE_KEY_LAB")
 
 
 def test_rate_limits_are_set_shown_kept_and_removed(manage):
@@ -75,11 +75,11 @@ def test_a_value_that_is_refused_is_named_and_nothing_is_saved(manage, option, v
 
 
 def test_list_shows_whether_the_key_is_set_but_never_the_key(manage, monkeypatch):
-    make_endpoint("lab", key_env="LAB_KEY")
-    assert "LAB_KEY (not set here)" in manage("endpoint", "list").out
-    monkeypatch.setenv("LAB_KEY", "sk-very-secret")
+    make_endpoint("lab", key_env="EVALSITE_KEY_LAB")
+    assert "EVALSITE_KEY_LAB (not set here)" in manage("endpoint", "list").out
+    monkeypatch.setenv("EVALSITE_KEY_LAB", "sk-very-secret")
     listed = manage("endpoint", "list")
-    assert "LAB_KEY (set here)" in listed.out
+    assert "EVALSITE_KEY_LAB (set here)" in listed.out
     assert "secret" not in listed.out + manage("endpoint", "list", "--json").out
 
 

@@ -140,9 +140,9 @@ async def unload_and_close(call):
 
 
 def test_a_model_is_unloaded_by_ollamas_own_request_and_a_failure_is_ignored(settings, monkeypatch):
-    monkeypatch.setenv("LAB_KEY", "secret-of-the-lab")
+    monkeypatch.setenv("EVALSITE_KEY_LAB", "secret-of-the-lab")
     with run_fake_provider() as fake:
-        asyncio.run(unload_and_close(make_request(f"{fake.url}/v1", model="qwen3:8b", key_env="LAB_KEY")))
+        asyncio.run(unload_and_close(make_request(f"{fake.url}/v1", model="qwen3:8b", key_env="EVALSITE_KEY_LAB")))
         assert (fake.last.path, fake.last.body) == ("/api/generate", {"model": "qwen3:8b", "keep_alive": 0})
         assert fake.last.headers["authorization"] == "Bearer secret-of-the-lab"
         fake.status = 500

@@ -128,8 +128,8 @@ def test_a_failure_in_a_batch_costs_its_stated_cost_or_its_tokens_at_the_batch_p
 
 
 def test_a_key_in_a_batch_answer_is_not_stored(fake, monkeypatch):
-    monkeypatch.setenv("BATCH_KEY", "sk-of-the-batches")
-    request = dataclasses.replace(make_batch_request("openai", fake.url), key_env="BATCH_KEY")
+    monkeypatch.setenv("EVALSITE_KEY_BATCH", "sk-of-the-batches")
+    request = dataclasses.replace(make_batch_request("openai", fake.url), key_env="EVALSITE_KEY_BATCH")
     body = json.dumps(make_completion("You sent sk-of-the-batches.")).encode()
     (reply,) = run_steps(gateway.read_batch_reply(request, 200, body, HALF))
     assert (reply.text, reply.raw_text) == ("You sent [key].",) * 2

@@ -33,8 +33,8 @@ def observed_calls():
 
 
 def test_the_observer_gets_the_request_and_the_reply(simulator, observed_calls, monkeypatch):
-    monkeypatch.setenv("LAB_KEY", "sk-of-the-lab")
-    reply = make_call(make_request(simulator.url, "What is 3 + 4?", key_env="LAB_KEY"))
+    monkeypatch.setenv("EVALSITE_KEY_LAB", "sk-of-the-lab")
+    reply = make_call(make_request(simulator.url, "What is 3 + 4?", key_env="EVALSITE_KEY_LAB"))
     call_observer.get_observer_queue(HERE).wait()
     ((observed_request, outcome),) = observed_calls
     assert observed_request.messages[-1]["content"] == "What is 3 + 4?"

@@ -104,8 +104,12 @@ def test_a_refused_schema_has_its_own_error_class() -> None:
 
 @pytest.mark.slow
 def test_a_wrong_key_is_unauthorized_and_the_correct_key_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    with simulator_process(SimulatorConfig(key_env="LAB_KEY"), environment={"LAB_KEY": "right-key"}) as simulator:
-        monkeypatch.setenv("LAB_KEY", "right-key")
-        assert make_call(make_request(simulator.url, key_env="LAB_KEY")).text
-        monkeypatch.setenv("LAB_KEY", "wrong-key")
-        assert get_failure(make_request(simulator.url, key_env="LAB_KEY")).error_class == ErrorClass.UNAUTHORIZED
+    with simulator_process(
+        SimulatorConfig(key_env="EVALSITE_KEY_LAB"), environment={"EVALSITE_KEY_LAB": "right-key"}
+    ) as simulator:
+        monkeypatch.setenv("EVALSITE_KEY_LAB", "right-key")
+        assert make_call(make_request(simulator.url, key_env="EVALSITE_KEY_LAB")).text
+        monkeypatch.setenv("EVALSITE_KEY_LAB", "wrong-key")
+        assert (
+            get_failure(make_request(simulator.url, key_env="EVALSITE_KEY_LAB")).error_class == ErrorClass.UNAUTHORIZED
+        )

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
 
 from runs_app.llm import http_transport
 from runs_app.llm.calls import CallFailure, ErrorClass, Kind
+from runs_app.models import Endpoint
+from tests.factories.designs import make_endpoint
 from tests.integration.gateway.fake_provider import FakeProvider
 from tests.integration.gateway.gateway_calls import get_failure, make_call, make_request
 
@@ -36,8 +40,8 @@ def test_an_endpoint_without_a_key_gets_no_key_from_the_environment(fake: FakePr
 def test_the_key_comes_from_the_variable_that_the_endpoint_names(
     fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LAB_KEY", "sk-of-the-lab")
-    make_call(make_request(fake.url, key_env="LAB_KEY"))
+    monkeypatch.setenv("EVALSITE_KEY_LAB", "sk-of-the-lab")
+    make_call(make_request(fake.url, key_env="EVALSITE_KEY_LAB"))
     assert fake.last.headers["authorization"] == "Bearer sk-of-the-lab"
 
 
@@ -45,21 +49,21 @@ def test_the_key_comes_from_the_variable_that_the_endpoint_names(
 def test_a_missing_key_is_a_permanent_failure_before_the_request(
     fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, value: str | None
 ) -> None:
-    monkeypatch.delenv("LAB_KEY", raising=False)
+    monkeypatch.delenv("EVALSITE_KEY_LAB", raising=False)
     if value is not None:
-        monkeypatch.setenv("LAB_KEY", value)
-    failure = get_failure(make_request(fake.url, key_env="LAB_KEY"))
+        monkeypatch.setenv("EVALSITE_KEY_LAB", value)
+    failure = get_failure(make_request(fake.url, key_env="EVALSITE_KEY_LAB"))
     assert failure.error_class == ErrorClass.MISSING_KEY
     assert failure.kind == Kind.PERMANENT
-    assert "LAB_KEY" in failure.message
+    assert "EVALSITE_KEY_LAB" in failure.message
     assert fake.requests == []
 
 
 def test_a_key_that_the_provider_repeats_is_not_stored(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAB_KEY", "a-very-odd-key-77")
+    monkeypatch.setenv("EVALSITE_KEY_LAB", "a-very-odd-key-77")
     fake.status = 401
     fake.reply = {"error": {"message": "Incorrect API key: a-very-odd-key-77. See http://u:p@x.org/y?key=abc"}}
-    failure = get_failure(make_request(fake.url, key_env="LAB_KEY"))
+    failure = get_failure(make_request(fake.url, key_env="EVALSITE_KEY_LAB"))
     assert "a-very-odd-key-77" not in f"{failure} {failure.message} {failure.args}"
     assert "abc" not in failure.message
     assert failure.message.startswith("Incorrect API key")
@@ -175,14 +179,19 @@ def test_a_parameter_of_the_wrong_type_is_not_sent(fake: FakeProvider, name: str
     assert fake.requests == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["EVALSITE_SECRET_KEY", "DATABASE_URL", "DJANGO_SECRET_KEY", "SECRET_KEY", "AWS_SECRET_KEY", "PATH", "HOME",
-     "GITHUB_TOKEN", "OPENAI_API_KEY\n", "LABKEYS"],
-)  # fmt: skip
+OTHER_SERVICES = [
+    "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VAULT_TOKEN", "NPM_TOKEN", "PYPI_TOKEN", "STRIPE_SECRET_KEY",
+    "AZURE_STORAGE_KEY", "CF_API_TOKEN", "GITHUB_TOKEN", "AWS_SECRET_KEY",
+]  # fmt: skip
+OWN_NAMES = ["EVALSITE_SECRET_KEY", "EVALSITE_LLM_KEY_NAMES", "DATABASE_URL", "DJANGO_SECRET_KEY", "SECRET_KEY"]
+
+
+@pytest.mark.parametrize("name", [*OTHER_SERVICES, *OWN_NAMES, "PATH", "HOME", "OPENAI_API_KEY\n", "LABKEYS"])
+@pytest.mark.parametrize("is_listed", [False, True])
 def test_an_environment_variable_that_is_not_a_provider_key_is_never_sent(
-    fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, name: str
+    fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, settings: Any, name: str, is_listed: bool
 ) -> None:
+    settings.LLM_KEY_NAMES = [name] if is_listed else []
     monkeypatch.setenv(name, "a-secret-of-the-site")
     failure = get_failure(make_request(fake.url, key_env=name))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
@@ -190,16 +199,42 @@ def test_an_environment_variable_that_is_not_a_provider_key_is_never_sent(
     assert fake.requests == []
 
 
-def test_only_the_listed_key_variables_are_read(
-    fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, settings: Any
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", [*OTHER_SERVICES, *OWN_NAMES, "EVALSITE_KEY_", "EVALSITE_KEYS_LAB"])
+def test_no_form_and_no_row_takes_the_variable_of_another_service(name: str) -> None:
+    endpoint = make_endpoint("lab")
+    endpoint.key_env = name
+    with pytest.raises(ValidationError) as refusal:
+        endpoint.full_clean()
+    assert "key_env" in refusal.value.message_dict
+    with pytest.raises(IntegrityError, match="endpoint_key_env_is_a_key"), transaction.atomic():
+        Endpoint.objects.update(key_env=name)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "OPENROUTER_API_KEY", "EVALSITE_KEY_LAB", "EVALSITE_KEY_GPU_2"])
+def test_a_providers_own_name_and_the_site_s_prefix_name_keys(
+    fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    settings.LLM_KEY_NAMES = ["LAB_KEY"]
-    monkeypatch.setenv("LAB_KEY", "sk-of-the-lab")
-    monkeypatch.setenv("OTHER_API_KEY", "sk-of-another")
-    assert make_call(make_request(fake.url, key_env="LAB_KEY")).text == "hello"
-    failure = get_failure(make_request(fake.url, key_env="OTHER_API_KEY"))
+    endpoint = make_endpoint("lab", key_env=name)
+    endpoint.full_clean()
+    monkeypatch.setenv(name, "sk-of-the-lab")
+    assert make_call(make_request(fake.url, key_env=name)).text == "hello"
+    assert fake.last.headers["authorization"] == "Bearer sk-of-the-lab"
+
+
+@pytest.mark.django_db
+def test_the_setting_adds_a_key_variable(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    endpoint = make_endpoint("lab", key_env="CLUSTER_TOKEN")
+    monkeypatch.setenv("CLUSTER_TOKEN", "sk-of-the-cluster")
+    failure = get_failure(make_request(fake.url, key_env="CLUSTER_TOKEN"))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
     assert "EVALSITE_LLM_KEY_NAMES" in failure.message
+    with pytest.raises(ValidationError, match="EVALSITE_LLM_KEY_NAMES"):
+        endpoint.full_clean()
+    settings.LLM_KEY_NAMES = ["CLUSTER_TOKEN"]
+    endpoint.full_clean()
+    assert make_call(make_request(fake.url, key_env="CLUSTER_TOKEN")).text == "hello"
     assert len(fake.requests) == 1
 
 
@@ -212,13 +247,13 @@ def _escape(text: str) -> str:
 
 @pytest.mark.parametrize("written", [SECRET, ANOTHER, SECRET.replace("/", "\\/"), _escape(SECRET)])
 def test_a_key_in_an_answer_is_not_stored(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, written: str) -> None:
-    monkeypatch.setenv("LAB_KEY", SECRET)
+    monkeypatch.setenv("EVALSITE_KEY_LAB", SECRET)
     body = """{"id": "c-KEY", "model": "m-KEY", "provider": "p-KEY", "choices": [{"index": 0, "finish_reason": "stop",
         "message": {"role": "assistant", "content": "It is KEY, \\"that\\".", "reasoning_content": "I see KEY"}}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}"""
     fake.reply = body.replace("KEY", written).encode()
     fake.headers = {"x-request-id": f"trace-{SECRET}"}
-    reply = make_call(make_request(fake.url, key_env="LAB_KEY"))
+    reply = make_call(make_request(fake.url, key_env="EVALSITE_KEY_LAB"))
     assert (reply.text, reply.raw_text) == ('It is [key], "that".',) * 2
     assert (reply.reasoning, reply.response_id, reply.trace_id) == ("I see [key]", "c-[key]", "trace-[key]")
     assert not {SECRET, ANOTHER} & set(str(reply).split("'"))
@@ -229,8 +264,8 @@ def test_a_key_in_an_answer_is_not_stored(fake: FakeProvider, monkeypatch: pytes
 def test_a_dummy_key_that_is_a_common_word_is_not_masked_in_answers(
     fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LAB_KEY", "hello")
-    assert make_call(make_request(fake.url, key_env="LAB_KEY")).text == "hello"
+    monkeypatch.setenv("EVALSITE_KEY_LAB", "hello")
+    assert make_call(make_request(fake.url, key_env="EVALSITE_KEY_LAB")).text == "hello"
 
 
 @pytest.mark.slow

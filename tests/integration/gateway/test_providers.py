@@ -20,12 +20,14 @@ MESSAGES = [
 
 
 def make_image_request(fake: FakeProvider, provider: str, model: str, path: str = "", **more: object) -> CallRequest:
-    return make_request(fake.url + path, provider=provider, model=model, messages=MESSAGES, key_env="LAB_KEY", **more)
+    return make_request(
+        fake.url + path, provider=provider, model=model, messages=MESSAGES, key_env="EVALSITE_KEY_LAB", **more
+    )
 
 
 @pytest.fixture(autouse=True)
 def lab_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAB_KEY", "key-77")
+    monkeypatch.setenv("EVALSITE_KEY_LAB", "key-77")
 
 
 @pytest.mark.parametrize("provider", ["openai", "hosted_vllm", "openrouter"])

@@ -70,7 +70,7 @@ def test_a_rater_is_redirected_to_their_items_and_finds_no_experiment(lab, as_):
         assert word not in page
 
 
-ENDPOINT = {"name": "lab", "provider": "openai", "base_url": "http://127.0.0.1:9/v1", "key_env": "LAB_KEY",
+ENDPOINT = {"name": "lab", "provider": "openai", "base_url": "http://127.0.0.1:9/v1", "key_env": "EVALSITE_KEY_LAB",
             "day_zone": "UTC", "max_concurrency": 4, "is_active": "on",
     "batch_api": "none",
     "batch_max_requests": "5000",
@@ -82,7 +82,7 @@ def test_an_operator_adds_an_endpoint_and_a_model(as_):
     client = as_("operator")
     assert client.post("/endpoints/new/", ENDPOINT).status_code == 302
     endpoint = Endpoint.objects.get()
-    assert endpoint.key_env == "LAB_KEY"
+    assert endpoint.key_env == "EVALSITE_KEY_LAB"
     model = {"name": "small", "endpoint": endpoint.pk, "model": "vendor/small", "input_price": "0.5", "is_active": "on"}
     model["batch_discount"] = "0.5"
     response = client.post("/endpoints/models/new/", model)
@@ -101,7 +101,7 @@ def test_an_operator_adds_an_endpoint_and_a_model(as_):
         ("base_url", "file:///etc/passwd", "must start with http"),
         ("base_url", "http://user:secret@127.0.0.1/", "must not hold a name or a password"),
         ("key_env", "sk-live-123", "environment variable"),
-        ("key_env", "DATABASE_URL", "ends in _API_KEY, _KEY or _TOKEN"),
+        ("key_env", "DATABASE_URL", "such as OPENAI_API_KEY or EVALSITE_KEY_LAB"),
         ("key_env", "EVALSITE_SECRET_KEY", "is never sent to a provider"),
         ("name", "Not a slug", "small letters"),
         ("max_concurrency", "0", "Must be between 1 and 100,000."),

@@ -86,7 +86,7 @@ def test_readers_cannot_start_preflights(draft, as_):
 
 CHANGES = {
     "base_url": lambda model: Endpoint.objects.update(base_url="http://127.0.0.1:10/v1"),
-    "key_env": lambda model: Endpoint.objects.update(key_env="OTHER_KEY"),
+    "key_env": lambda model: Endpoint.objects.update(key_env="EVALSITE_KEY_OTHER"),
     "model": lambda model: LanguageModel.objects.filter(pk=model.pk).update(model="vendor/other"),
     "endpoint": lambda model: LanguageModel.objects.filter(pk=model.pk).update(
         endpoint=factories.make_endpoint("another")

@@ -118,7 +118,7 @@ def test_no_part_of_a_link_names_a_user_a_rater_or_an_endpoint(client, transacti
         user.save()
     RaterAssignment.objects.update(alias="quackenbush")
     for endpoint in Endpoint.objects.all():
-        endpoint.base_url, endpoint.key_env = "https://quackenbush.example/v1", "WILHELMINA_KEY"
+        endpoint.base_url, endpoint.key_env = "https://quackenbush.example/v1", "EVALSITE_KEY_WILHELMINA"
         endpoint.save()
     names = ("wilhelmina", "quackenbush")
     study.snapshots.update(label="by hand")

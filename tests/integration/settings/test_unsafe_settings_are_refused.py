@@ -16,6 +16,12 @@ def test_a_misspelt_setting_is_refused_with_the_valid_names():
         environment.refuse_unknown({"EVALSITE_DEBGU": "1", "PATH": "/bin"})
 
 
+def test_a_key_of_an_endpoint_is_no_unknown_setting():
+    environment.refuse_unknown({"EVALSITE_KEY_LAB": "sk-of-the-lab"})
+    with pytest.raises(SettingError, match="EVALSITE_KEYS"):
+        environment.refuse_unknown({"EVALSITE_KEYS": "sk-of-the-lab"})
+
+
 @pytest.mark.parametrize(("text", "value"), [("1", True), ("yes", True), ("", False), ("Off", False)])
 def test_a_flag_is_read(text, value):
     assert environment.read_flag("EVALSITE_DEBUG", {"EVALSITE_DEBUG": text}) is value

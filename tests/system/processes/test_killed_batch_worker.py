@@ -19,7 +19,7 @@ CALLS = 420  # Results are written in three transactions.
 def kill_once(is_reached):
     """Start a worker and kill it with -9 as soon as `is_reached()` is true."""
     end_all_waits()
-    with drain_process(BATCH_KEY="sk-simulated") as worker:
+    with drain_process(EVALSITE_KEY_BATCH="sk-simulated") as worker:
         wait_until(lambda: is_reached() or worker.poll() is not None)
         assert worker.poll() is None, "the worker ended before it could be killed"
         os.killpg(worker.pid, signal.SIGKILL)
@@ -45,7 +45,7 @@ def test_a_batch_survives_three_killed_workers():
 
         provider.set_faults(batch_waits={})
         end_all_waits()
-        with drain_process(BATCH_KEY="sk-simulated") as last:
+        with drain_process(EVALSITE_KEY_BATCH="sk-simulated") as last:
             assert last.wait(timeout=300) == 0
 
         counters = provider.counters()

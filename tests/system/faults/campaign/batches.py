@@ -16,10 +16,10 @@ def kill_batch_workers(lab, trials):
     from runs_app.models import Run
 
     run = lab.make_run("in-batches", trials, stop_failure_rate=1)
-    os.environ["CAMPAIGN_KEY"] = "sk-simulated"
+    os.environ["EVALSITE_KEY_CAMPAIGN"] = "sk-simulated"
     endpoint = run.condition.model.endpoint
     type(endpoint).objects.filter(pk=endpoint.pk).update(
-        batch_api="openai", batch_max_requests=CALLS, batch_max_open=WORKERS, key_env="CAMPAIGN_KEY"
+        batch_api="openai", batch_max_requests=CALLS, batch_max_open=WORKERS, key_env="EVALSITE_KEY_CAMPAIGN"
     )
     Run.objects.filter(pk=run.pk).update(is_batched=True)
     lab.provider.set_faults(errors=LINES_THAT_FAIL, batch_waits={"done": 2.0, "line": 0.002})
