@@ -23,6 +23,7 @@ from datasets_app.importing.norm_reader import NormReading
 from datasets_app.importing.reader_output import load_readings
 from datasets_app.importing.reader_process import COLUMNS, DONE, OUT_OF_MEMORY, OUT_OF_SPACE, PROGRESS, REFUSAL
 from datasets_app.importing.records import FileError, ImportReport, ItemReading, ScratchFolder
+from evalsite.lib.ops.child_environment import build_child_environment
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,6 @@ LOOK_S = 0.5
 STDERR_CHARS = 2000
 # Arrow's own allocators reserve address space in advance. The limit on address space would count it.
 ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
-PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH")
 
 Watch = Callable[[int], None]
 
@@ -148,14 +148,13 @@ def _require_readable(files: Mapping[str, FileToRead]) -> None:
 
 def _run_process(request: dict[str, Any], stderr: Any, seconds: int, watch: Watch, folder: Path) -> int:
     """Run the process and return its exit code. Kill it if it exceeds `seconds` or the caller raises."""
-    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | ENVIRONMENT
     process = subprocess.Popen(
         [sys.executable, "-m", "datasets_app.importing.reader_process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=stderr,
         cwd=BASE_DIR,
-        env=environment,
+        env=build_child_environment(**ENVIRONMENT),
     )
     try:
         deadline = time.monotonic() + seconds

@@ -5,7 +5,6 @@ It is for work that uses more memory or time than a web process should.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from django.conf import settings
 from django.db import connection
 from psycopg.conninfo import make_conninfo
+
+from evalsite.lib.ops.child_environment import build_child_environment
 
 PIECE = 256 * 2**10
 
@@ -36,8 +37,19 @@ def stream_command(arguments: Sequence[str]) -> Iterator[bytes]:
 
 
 def _build_environment() -> dict[str, str]:
-    """Return this process's environment, with the address of the database that it is connected to."""
+    """Return an environment without keys of providers, with the address of the database that this process uses.
+
+    libpq reads certificates and passwords from PG* and the home folder. A command may queue tasks, which the site's own
+    key signs. Without EVALSITE_SECRET_KEY, the command reads that key from the data folder.
+    """
     database = connection.settings_dict
     names = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
     parts = {part: str(database[name]) for part, name in names.items() if database.get(name)}
-    return {**os.environ, "DATABASE_URL": make_conninfo(**{**database["OPTIONS"], **parts})}
+    return build_child_environment(
+        "HOME",
+        "PG*",
+        "MPLCONFIGDIR",
+        "EVALSITE_SECRET_KEY",
+        EVALSITE_DATA_DIR=str(settings.DATA_DIR),
+        DATABASE_URL=make_conninfo(**{**database["OPTIONS"], **parts}),
+    )

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evalsite.lib.ops.child_environment import build_child_environment
+
 SECONDS = 60
 MEMORY = 3 * 2**30
 PNG_PPI = 300
@@ -50,7 +52,13 @@ def _run_job(job: Mapping[str, Any]) -> bytes:
     command = [sys.executable, "-m", "grading_app.study_report.typst_process"]
     try:
         result = subprocess.run(
-            command, input=json.dumps(job).encode(), capture_output=True, timeout=SECONDS, cwd=root, check=False
+            command,
+            input=json.dumps(job).encode(),
+            capture_output=True,
+            timeout=SECONDS,
+            cwd=root,
+            env=build_child_environment("HOME", "XDG_DATA_HOME"),  # Fonts of the account are below these folders.
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise TypesettingError(f"typesetting took longer than {SECONDS} s") from None

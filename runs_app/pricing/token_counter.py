@@ -11,7 +11,6 @@ import contextlib
 import itertools
 import json
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
+from evalsite.lib.ops.child_environment import build_child_environment
 from runs_app.pricing import litellm_data, tokens
 from runs_app.pricing.tokens import Count, TextRule, Texts
 
@@ -87,7 +87,7 @@ def _start_process(tokenizer: str, *options: str) -> subprocess.Popen[str]:
         encoding="utf-8",
         cwd=ROOT,
         # tiktoken looks for its files here; otherwise it would download them.
-        env={"TIKTOKEN_CACHE_DIR": str(file.parent), "PATH": os.defpath, "PYTHONUTF8": "1"},
+        env=build_child_environment(TIKTOKEN_CACHE_DIR=str(file.parent), PYTHONUTF8="1"),
     )
 
 

@@ -1,7 +1,6 @@
 """A simulated provider in a child process, for tests, demos and benchmarks that are not asynchronous."""
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evalsite.lib.ops.child_environment import build_child_environment
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.options import build_arguments
 
@@ -69,7 +69,7 @@ def simulator_process(
     process = subprocess.Popen(
         [sys.executable, "-m", "runs_app.simulator", *arguments],
         cwd=_CHECKOUT,
-        env={**os.environ, **(environment or {})},
+        env=build_child_environment(**(environment or {})),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

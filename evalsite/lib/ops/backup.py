@@ -9,7 +9,6 @@ image before the rows that name it. For that reason a backup first dumps the dat
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection
 
+from evalsite.lib.ops.child_environment import build_child_environment
 from evalsite.lib.ops.postgres_programs import find_programs
 from evalsite.lib.ops.private_files import restrict_folder
 
@@ -83,7 +83,7 @@ def _run(program: str, *arguments: str) -> None:
     password = {"PGPASSWORD": str(parameters["password"])} if parameters.get("password") else {}
     result = subprocess.run(
         [find_programs() / program, f"--dbname={target}", *arguments],
-        env={**os.environ, **password},
+        env=build_child_environment("HOME", "PG*", **password),
         capture_output=True,
         text=True,
     )

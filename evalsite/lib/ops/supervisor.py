@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from evalsite.lib.ops.child_environment import build_child_environment
+
 logger = logging.getLogger("evalsite.up")
 
 CHECK_S = 0.1  # Interval between two checks of the children.
@@ -311,7 +313,9 @@ def _run_watchdog(if_killed: Sequence[str]) -> Iterator[Callable[[Sequence[int]]
     """
     read_end, write_end = os.pipe()
     command = ["/bin/sh", "-c", WATCHDOG_SCRIPT, "watchdog", *if_killed]
-    shell = subprocess.Popen(command, stdin=read_end, start_new_session=True)
+    settings = ("EVALSITE_DATA_DIR", "EVALSITE_POSTGRES_BIN", "EVALSITE_SECRET_KEY")  # For a command of the site.
+    environment = build_child_environment("HOME", *settings)
+    shell = subprocess.Popen(command, stdin=read_end, start_new_session=True, env=environment)
     os.close(read_end)
 
     def report_groups(groups: Sequence[int]) -> None:

@@ -14,6 +14,8 @@ from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.recorder import MigrationRecorder
 
+from evalsite.lib.ops.child_environment import build_child_environment
+
 RELEASE = "0.1.0"
 PACKAGES = ("datasets_app", "evalsite", "grading_app", "runs_app")
 APPS_WITH_MIGRATIONS = ("lib", "datasets_app", "runs_app", "grading_app")
@@ -52,7 +54,8 @@ def get_commit() -> str:
         return ""  # An installed copy may be inside the repository of another project.
     command = ["git", "-C", str(settings.BASE_DIR), "rev-parse", "--verify", "HEAD"]
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+        environment = build_child_environment("HOME")  # git reads safe.directory from the home folder.
+        result = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False, env=environment)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return result.stdout.strip() if result.returncode == 0 else ""

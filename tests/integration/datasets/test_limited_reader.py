@@ -15,6 +15,7 @@ from datasets_app.importing.limited_reader import FileToRead, read_norm_table, r
 from datasets_app.importing.limits import MIB
 from datasets_app.importing.reader_output import ITEMS, load_readings
 from datasets_app.importing.records import FileError, ScratchFolder
+from evalsite.lib.ops.child_environment import PASSED_ON
 from tests.factories.files import BLUE, RED, build_archive, build_picture, list_messages, stop_processes
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
@@ -155,7 +156,7 @@ def test_the_reader_sees_no_key_and_no_database(write_file, monkeypatch):
     monkeypatch.setenv("EVALSITE_SECRET_KEY", "secret")
     reading, _ = read_upload({"items": write_file("id,question\na,One?\n")}, {})
     assert reading.ok
-    assert set(recorded[0]) <= {*limited_reader.PASSED_ON, *limited_reader.ENVIRONMENT}
+    assert set(recorded[0]) <= {*PASSED_ON, *limited_reader.ENVIRONMENT}
 
 
 def test_the_reader_loads_no_django():
