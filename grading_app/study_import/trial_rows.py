@@ -17,6 +17,8 @@ from evalsite.lib.text.hashing import hash_content, slugify_name
 from grading_app.models import GradeCondition, Grading
 from grading_app.study_import.study import StudyError, StudyScore, StudyTrial
 from grading_app.study_import.study_checks import check_trial
+from runs_app.llm.failures import remove_key_patterns
+from runs_app.llm.keys import list_secrets, redact
 from runs_app.models import Attempt, Condition, Experiment, Run, Trial, Wave
 
 Identity = tuple[int, int, int | None, int]  # Run, item, dimension, repetition.
@@ -224,7 +226,7 @@ def _build_trial(study_trial: StudyTrial, rows: StudyRows) -> Trial:
         truncated=study_trial.is_truncated,
         refused=study_trial.is_refused,
         error_class=study_trial.error_class,
-        error=study_trial.error,
+        error=remove_key_patterns(redact(study_trial.error, list_secrets())) if study_trial.error else "",
         claimed_at=study_trial.claimed_at,
         completed_at=study_trial.completed_at,
         **{name: getattr(study_trial, name) for name in USAGE},
@@ -237,7 +239,7 @@ def _build_attempts(study_trial: StudyTrial, trial: Trial) -> Iterator[Attempt]:
     for _ in range(study_trial.attempts - 1):
         yield Attempt(
             trial=trial, run_id=trial.run_id, token=uuid.uuid4(), finished_at=finished_at, error_class="unknown",
-            outcome=Attempt.Outcome.TRANSIENT, error="" if study_trial.is_done else study_trial.error,
+            outcome=Attempt.Outcome.TRANSIENT, error="" if study_trial.is_done else trial.error,
         )  # fmt: skip
     yield Attempt(
         trial=trial,
@@ -249,7 +251,7 @@ def _build_attempts(study_trial: StudyTrial, trial: Trial) -> Iterator[Attempt]:
         refused=study_trial.is_refused,
         unparsed=bool(trial.parse_error),
         error_class=study_trial.error_class,
-        error=study_trial.error,
+        error=trial.error,
         started_at=study_trial.claimed_at,
         finished_at=finished_at,
         **{name: getattr(study_trial, name) for name in USAGE},

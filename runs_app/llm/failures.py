@@ -133,11 +133,15 @@ def clean_message(text: str, secrets: tuple[str, ...] = ()) -> str:
     """Return the text in one line of at most 500 characters, without keys, and without URLs' user names and queries."""
     for secret in filter(None, secrets):
         text = text.replace(secret, "[key]")
-    text = _truncate(text)
-    text = _URL.sub(r"\1\2", text)
-    text = _NAMED_SECRETS.sub(r"\1[key]", _SECRETS.sub("[key]", text))
+    text = remove_key_patterns(_truncate(text))
     text = " ".join(replace_unstorable(text).split())
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
+
+
+def remove_key_patterns(text: str) -> str:
+    """Return the text without parts that look like a key, and without URLs' user names and queries."""
+    text = _URL.sub(r"\1\2", text)
+    return _NAMED_SECRETS.sub(r"\1[key]", _SECRETS.sub("[key]", text))
 
 
 def _truncate(text: str) -> str:

@@ -134,6 +134,32 @@ def test_a_sample_with_an_error_becomes_a_failed_trial(json_log):
     assert (trial.error, trial.attempts, trial.gradings.count()) == ("connection lost", 2, 0)
 
 
+def test_a_key_in_the_traceback_of_an_error_is_not_imported(json_log, monkeypatch):
+    monkeypatch.setenv("EVALSITE_KEY_LAB", "a-very-odd-key-77")
+    document = json.loads(json_log.read_text())
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "client.py", line 7, in call',
+        "    Client(api_key='odd-but-named-key')",
+        "AuthError: Incorrect API key sk-secret-1234567890, Bearer abcdefgh12345678, a-very-odd-key-77",
+        "  at https://user:word@api.example.org/v1?key=abcdef",
+    ]
+    failed = document["samples"][0]
+    failed["error"] = {"message": "\n".join(lines), "traceback": "..."}
+    failed["output"]["choices"], failed["error_retries"] = [], [{"message": "once"}]
+    json_log.write_text(json.dumps(document))
+    import_study(json_log)
+    trial = Trial.objects.get(status="failed")
+    kept = [
+        *lines[:2],
+        "    Client(api_key='[key]')",
+        "AuthError: Incorrect API key [key], [key], [key]",
+        "  at https://api.example.org/v1",
+    ]
+    assert trial.error.split("\n") == kept
+    assert {attempt.error for attempt in Attempt.objects.filter(trial=trial)} == {trial.error}
+
+
 def test_a_long_text_is_read_from_the_attachments(json_log):
     document = json.loads(json_log.read_text())
     document["samples"][0]["output"]["choices"][0]["message"]["content"] = "attachment://abc"
