@@ -21,7 +21,9 @@ _COUNTS = ("usage", "usageMetadata")  # The fields in which providers state the 
 _INPUT = ("prompt_tokens", "input_tokens", "promptTokenCount", "prompt_eval_count")
 _OUTPUT = ("completion_tokens", "output_tokens", "candidatesTokenCount", "eval_count")
 _COSTS = ("cost", "total_cost", "estimated_cost")
-_NUMBER = r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?=\s*[,}])"  # A number at the end of a truncated text may lack digits.
+LONGEST_NUMBER = 100  # Characters of a cost that is stated as text.
+_DECIMAL = re.compile(r"\s*\+?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?\s*", re.ASCII)
+_NUMBER = r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?=\"?\s*[,}])"  # A number at the end of a truncated text may lack digits.
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,20 @@ def read_bill(payload: Mapping[str, Any], text: str) -> Bill:
 
 
 def parse_dollars(value: Any) -> Decimal | None:
-    """Return an amount that a call can cost, rounded to eight decimal places, or None for anything else."""
+    """Return an amount that a call can cost, rounded to eight decimal places, or None for anything else.
+
+    Some providers state it as text: "7.5".
+    """
+    amount = _parse_number(value)
+    return amount.quantize(EIGHT_PLACES) if amount is not None and 0 <= amount < MAX_COST_USD else None
+
+
+def _parse_number(value: Any) -> Decimal | None:
+    """Return a finite number, also if it is written as text in ASCII digits, such as "7.5"; None for anything else."""
+    if isinstance(value, str):
+        return Decimal(value) if len(value) <= LONGEST_NUMBER and _DECIMAL.fullmatch(value) else None
     is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
-    return Decimal(str(value)).quantize(EIGHT_PLACES) if is_number and 0 <= value < MAX_COST_USD else None
+    return Decimal(str(value)) if is_number else None
 
 
 def parse_token_count(value: Any) -> int | None:
@@ -83,15 +96,10 @@ def _read_stated_usd(payload: Mapping[str, Any]) -> Decimal | None:
             cost = section.get(name)
             cost = cost.get("total_cost") if isinstance(cost, dict) else cost
             stated = choose_larger(stated, parse_dollars(cost))
-        if _has_ticks(section):
-            stated = choose_larger(stated, parse_dollars(section["cost_in_usd_ticks"] / TICKS_PER_USD))
+        if (ticks := _parse_number(section.get("cost_in_usd_ticks"))) is not None:
+            stated = choose_larger(stated, parse_dollars(ticks / TICKS_PER_USD))
     upstream = _read_upstream_usd(usage) if isinstance(usage, dict) else None
     return stated if upstream is None else (stated or Decimal(0)) + upstream
-
-
-def _has_ticks(section: Mapping[str, Any]) -> bool:
-    ticks = section.get("cost_in_usd_ticks")
-    return isinstance(ticks, int | float) and not isinstance(ticks, bool)
 
 
 def _read_upstream_usd(usage: Mapping[str, Any]) -> Decimal | None:
@@ -119,5 +127,6 @@ def _parse_broken_usage(text: str) -> dict[str, Any]:
 
 def _find_numbers(text: str) -> dict[str, Any]:
     names = (*_INPUT, *_OUTPUT, *_COSTS, "thoughtsTokenCount")
-    matches = {name: re.search(rf'"{name}"\s*:\s*{_NUMBER}', text) for name in names}
+    quotes = {name: '"?' if name in _COSTS else "" for name in names}
+    matches = {name: re.search(rf'"{name}"\s*:\s*{quotes[name]}{_NUMBER}', text) for name in names}
     return {name: json.loads(match[1]) for name, match in matches.items() if match}

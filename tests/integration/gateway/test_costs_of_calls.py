@@ -5,9 +5,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runs_app.engine.outcomes import build_attempt_from_failure
 from runs_app.llm.calls import ErrorClass
+from runs_app.llm.stated_costs import parse_dollars
 from runs_app.pricing.costs import Prices
 from tests.integration.gateway.fake_provider import FakeProvider, make_completion
 from tests.integration.gateway.gateway_calls import get_failure, make_call, make_request
@@ -72,6 +75,10 @@ def test_a_stated_cost_above_the_list_price_is_used(fake: FakeProvider, fields: 
     [
         {**USAGE, "cost": {"total_cost": 0.5}},
         {**USAGE, "estimated_cost": 0.5},
+        {**USAGE, "cost": "0.5"},
+        {**USAGE, "cost": {"total_cost": " 5e-1 "}},
+        {**USAGE, "cost_in_usd_ticks": "5000000000"},
+        {**USAGE, "cost": "0.02", "is_byok": True, "cost_details": {"upstream_inference_cost": ".48"}},
         {**USAGE, "cost_in_usd_ticks": 5_000_000_000},
         {**USAGE, "cost": 0.02, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.48}},
         {"prompt_tokens": "many", "completion_tokens": None, "cost": 0.5},
@@ -80,6 +87,21 @@ def test_a_stated_cost_above_the_list_price_is_used(fake: FakeProvider, fields: 
 def test_a_stated_cost_is_read_in_every_format(fake: FakeProvider, usage: dict[str, Any]) -> None:
     fake.reply = make_completion(usage=usage)
     assert make_call(make_request(fake.url, prices=BY_HAND)).cost_usd == Decimal("0.5")
+
+
+@pytest.mark.parametrize(
+    "cost",
+    ["", "-7.5", "NaN", "Infinity", "1e999", "1_0", "7,5", "$7.5", "\u0667", "0x10", "9" * 200, "free", True, [7]],
+)
+def test_anything_else_than_a_finite_amount_is_no_stated_cost(fake: FakeProvider, cost: Any) -> None:
+    fake.reply = make_completion(usage={**USAGE, "cost": cost})
+    reply = make_call(make_request(fake.url, prices=BY_HAND))
+    assert (reply.cost_usd, reply.cost_source) == (Decimal("0.003"), "price list")
+
+
+@given(st.decimals(min_value=0, max_value=99_999, places=8))
+def test_an_amount_counts_the_same_as_number_and_as_text(amount: Decimal) -> None:
+    assert parse_dollars(str(amount)) == parse_dollars(amount) == amount
 
 
 BROKEN = {"error": {"code": 502, "message": "upstream died"}, "message": {"content": ""}, "finish_reason": "error"}
@@ -95,6 +117,8 @@ BROKEN = {"error": {"code": 502, "message": "upstream died"}, "message": {"conte
         {"choices": "none", "usage": {"cost": 0.10}},
         b'{"choices": [{"message": {"content": "4"}}], "usage": {"prompt_tokens": 1000, "cost": 0.10}, "id": "x',
         b'{"usage": {"prompt_tokens": 1000, "cost": 0.10, "completion_tokens": 1',
+        b'{"usage": {"prompt_tokens": 1000, "cost": "0.10", "completion_tokens": 1',
+        {"error": {"code": 429, "message": "slow down"}, "usage": {"cost": "0.10"}},
     ],
 )
 def test_a_failure_with_status_200_costs_what_its_reply_states(fake: FakeProvider, reply: Any) -> None:
