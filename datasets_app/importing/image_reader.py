@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import struct
 import warnings
 
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -15,7 +16,12 @@ KNOWN_FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
 LOSSLESS_SOURCES = frozenset({"PNG", "GIF"})
 JPEG_QUALITY = 90
 THUMBNAIL_SIDE, THUMBNAIL_QUALITY = 320, 80
-BROKEN = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError, OverflowError, MemoryError)
+SCAN = b"\xff\xda"  # The marker before each scan of a JPEG. Within a scan, a byte 255 never precedes 218.
+# Pillow raises the last ones for metadata of wrong types.
+BROKEN = (
+    UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError, OverflowError, MemoryError,
+    TypeError, LookupError, ZeroDivisionError, AttributeError, struct.error,
+)  # fmt: skip
 
 
 class BadImage(Exception):
@@ -56,6 +62,8 @@ def make_thumbnail(data: bytes) -> bytes:
 def _decode_pixels(data: bytes, limits: Limits) -> ImageRecord:
     with Image.open(io.BytesIO(data), formats=KNOWN_FORMATS) as source:
         _check_pixels(source, limits)
+        if source.format == "JPEG" and data.count(SCAN) > limits.image_scans:
+            raise BadImage(f"has {data.count(SCAN):,} scans; at most {limits.image_scans} are decoded")
         source.seek(0)
         lossless = source.format in LOSSLESS_SOURCES or source.has_transparency_data
         image = _convert_mode(ImageOps.exif_transpose(source), lossless)

@@ -28,6 +28,7 @@ class Limits:
     ratio_from_bytes: int = MIB
     image_bytes: int = 32 * MIB
     image_pixels: int = 50_000_000  # width x height x frames
+    image_scans: int = 100  # passes of a JPEG over its pixels; a scan of 100 bytes can cost as much as a whole image
     image_side: int = 2048  # longest side; larger images are scaled down
     remarks: int = 100  # stored errors, and stored warnings; further ones are only counted
     hints: int = 20  # missing images for which a similar name is searched
