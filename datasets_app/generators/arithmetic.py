@@ -20,7 +20,7 @@ from random import Random
 from pydantic import model_validator
 
 from datasets_app.generators.answers import INTEGER
-from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.expressions import OPEN, assemble_tokens, draw_groups, evaluate_infix, measure_depth
 
 PRECEDENCE = {"+": 1, "-": 1, "*": 2}
@@ -98,9 +98,10 @@ def explain(case: Case) -> str:
 GENERATOR = Generator(
     name="arithmetic",
     title="Arithmetic",
-    version=1,
+    version=2,
     params=ArithmeticParams,
     draw=draw,
+    earlier={1: Edition(draw, is_distinct=False)},
     explain=explain,
     instructions=Instructions(
         "Calculate the value of the arithmetic expression. Multiplication comes before addition and subtraction.",

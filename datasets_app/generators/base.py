@@ -20,6 +20,7 @@ from datasets_app.generators.answers import AnswerRule
 from evalsite.lib.hints import did_you_mean
 
 COUNT = "count"  # The number of cases to draw. It belongs to the point and never changes the cases.
+MAX_REPEATS = 1000  # After so many repeated draws in a row, a point has hardly another case.
 Harder = Literal["higher", "lower", "other", "neutral"]
 
 
@@ -115,13 +116,23 @@ def format_final_line(target: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Edition:
+    """The way in which one version of a task draws its cases. is_distinct: repeated cases are left out."""
+
+    draw: Callable[[Any, Random], Case]
+    is_distinct: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Generator:
     """A task: it draws cases from a random stream, and describes itself for pages and prompts.
 
-    version: part of every dataset's definition. Raise it whenever the same parameters and seed give other cases.
+    version: part of every dataset's definition. Raise it whenever the same parameters and seed give other cases, and
+    add the previous version to `earlier`. A space that names it still gets its cases.
     draw: returns the next case. All its randomness comes from the given stream.
     explain: returns the reasoning that leads to a case's target, for examples in prompts.
     data_hash: the hash of the shipped facts that the cases depend on, or "".
+    vary_instructions: returns the instructions at these parameters, if they differ from `instructions`.
     """
 
     name: str
@@ -133,6 +144,13 @@ class Generator:
     instructions: Instructions
     answer: AnswerRule
     data_hash: Callable[[], str] = lambda: ""
+    earlier: Mapping[int, Edition] = field(default_factory=dict)
+    vary_instructions: Callable[[Any], Instructions] | None = None
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """Return the versions whose cases can be drawn, in ascending order."""
+        return (*sorted(self.earlier), self.version)
 
     def read_params(self, values: Mapping[str, Any]) -> Any:
         """Return the validated parameters, with defaults for absent ones. `count` is ignored.
@@ -144,19 +162,42 @@ class Generator:
         except ValidationError as error:
             raise ParamError([self._describe_problem(problem) for problem in error.errors()]) from None
 
-    def cases(self, params: Params, rng: Random) -> Iterator[Case]:
-        """Yield cases without end. They share one stream, so the first n cases are always the same."""
-        while True:
-            yield self.draw(params, rng)
+    def get_edition(self, version: int | None) -> Edition:
+        """Return how this version draws its cases; the newest without a version."""
+        return Edition(self.draw) if version in (None, self.version) else self.earlier[version]
+
+    def cases(self, params: Params, rng: Random, version: int | None = None) -> Iterator[Case]:
+        """Yield different cases, until MAX_REPEATS draws in a row repeat earlier ones.
+
+        Cases are equal if their texts are. They share one stream, so the first n cases are always the same.
+        version: of `versions`; None for the newest. Earlier versions may yield repeated cases, without end.
+        """
+        edition = self.get_edition(version)
+        seen: set[bytes] = set()  # Digests, because a point may have 100,000 long texts.
+        repeats = 0
+        while repeats < MAX_REPEATS:
+            case = edition.draw(params, rng)
+            if edition.is_distinct:
+                digest = hashlib.blake2b(case.input.encode(), digest_size=16).digest()
+                if digest in seen:
+                    repeats += 1
+                    continue
+                seen.add(digest)
+                repeats = 0
+            yield case
+
+    def instructions_at(self, params: Params) -> Instructions:
+        """Return the instructions for cases at these parameters."""
+        return self.vary_instructions(params) if self.vary_instructions else self.instructions
 
     def describe_params(self) -> list[ParamInfo]:
         """Return a description of each parameter for a form, in the order of declaration."""
         return [_describe_param(name, model_field) for name, model_field in self.params.model_fields.items()]
 
-    def definition(self) -> dict[str, Any]:
+    def definition(self, version: int | None = None) -> dict[str, Any]:
         """Return the task's version and data, which datasets store and hash as part of their definition."""
         data = self.data_hash()
-        return {"task": self.name, "version": self.version} | ({"data": data} if data else {})
+        return {"task": self.name, "version": version or self.version} | ({"data": data} if data else {})
 
     def _describe_problem(self, problem: Any) -> str:
         name = ".".join(str(step) for step in problem["loc"]) or self.name

@@ -9,6 +9,10 @@ ReasonScape publishes the kinds, the last-in first-out rule, and the weight of c
 choices: each opening kind has the weight 1 and the closing bracket `close_weight_multiplier`. If a rule above allows
 only an opening or only a closing bracket, it is used. `max_depth` is at least 2, because an even length would leave
 nothing to close at depth 1.
+
+The number of unclosed brackets is drawn first: each possible number is equally likely, and so is each sequence of that
+many closing brackets. The closed brackets are distributed at random before, between and after the unclosed ones.
+Version 1 drew one bracket after the other, so that nearly all sequences of one kind left the same number unclosed.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import re
 from random import Random
 
 from datasets_app.generators.answers import AnswerRule
-from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
 
 PAIRS = ("()", "[]", "{}", "<>")
 CLOSING = {pair[0]: pair[1] for pair in PAIRS}
@@ -34,6 +38,55 @@ class BracketsParams(Params):
 
 
 def draw(params: BracketsParams, rng: Random) -> Case:
+    open_count = rng.choice(list_open_counts(params))
+    pairs = [0] * (open_count + 1)  # Closed pairs at each level. No level is deeper than `max_depth`.
+    levels = min(open_count + 1, params.max_depth)
+    for _ in range((params.length - open_count) // 2):
+        pairs[rng.randrange(levels)] += 1
+    sequence: list[str] = []
+    stack: list[str] = []
+    deepest = 0
+    for level, count in enumerate(pairs):
+        if level:
+            stack.append(PAIRS[rng.randrange(params.kinds)][0])
+            sequence.append(stack[-1])
+        closed, depth = _draw_closed_pairs(count, params.max_depth - level, params, rng)
+        sequence += closed
+        deepest = max(deepest, level + depth)
+    return _make_case(sequence, stack, deepest)
+
+
+def list_open_counts(params: BracketsParams) -> list[int]:
+    """Return the possible numbers of unclosed brackets. They are all odd or all even, as the length is."""
+    return list(range(2 - params.length % 2, min(params.length, params.max_depth) + 1, 2))
+
+
+def _draw_closed_pairs(pairs: int, max_depth: int, params: BracketsParams, rng: Random) -> tuple[list[str], int]:
+    """Return a well-formed sequence of this many pairs, and its depth."""
+    weight = params.close_weight_multiplier
+    prob_close = weight / (weight + params.kinds)
+    sequence: list[str] = []
+    stack: list[str] = []
+    unopened, deepest = pairs, 0
+    while unopened or stack:
+        wants_closing = rng.random() < prob_close
+        if stack and (wants_closing or not unopened or len(stack) == max_depth):
+            sequence.append(CLOSING[stack.pop()])
+        else:
+            stack.append(PAIRS[rng.randrange(params.kinds)][0])
+            sequence.append(stack[-1])
+            unopened -= 1
+            deepest = max(deepest, len(stack))
+    return sequence, deepest
+
+
+def _make_case(sequence: list[str], stack: list[str], depth: int) -> Case:
+    target = " ".join(CLOSING[opening] for opening in reversed(stack))
+    return Case(" ".join(sequence), target, genresult={"open": stack, "depth": depth})
+
+
+def draw_unbalanced(params: BracketsParams, rng: Random) -> Case:
+    """Return a case as version 1 drew it."""
     stack: list[str] = []
     sequence: list[str] = []
     deepest = 0
@@ -44,8 +97,7 @@ def draw(params: BracketsParams, rng: Random) -> Case:
             stack.append(PAIRS[rng.randrange(params.kinds)][0])
             sequence.append(stack[-1])
             deepest = max(deepest, len(stack))
-    target = " ".join(CLOSING[opening] for opening in reversed(stack))
-    return Case(" ".join(sequence), target, genresult={"open": stack, "depth": deepest})
+    return _make_case(sequence, stack, deepest)
 
 
 def _draw_closing(params: BracketsParams, depth: int, *, is_last: bool, rng: Random) -> bool:
@@ -71,9 +123,10 @@ def _insert_spaces(text: str) -> str:
 GENERATOR = Generator(
     name="brackets",
     title="Brackets",
-    version=1,
+    version=2,
     params=BracketsParams,
     draw=draw,
+    earlier={1: Edition(draw_unbalanced, is_distinct=False)},
     explain=explain,
     instructions=Instructions(
         "Complete the sequence of brackets so that every bracket is closed in the right order. "

@@ -11,15 +11,18 @@ car directly to the left or right of it. Each move refers to the positions after
 
 ReasonScape publishes people in cars in a row, and absolute, relative, attribute and person-relative moves with
 confounders. Our choices: the sentences, the number of people, and moves by number that never lead to the own car.
+
+The target is drawn first, so that each car is equally likely: stories are drawn until somebody is in it at the end.
+Version 1 asked for any person. Moves to the car next to a person lead to the outer cars less often.
 """
 
 from __future__ import annotations
 
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from datasets_app.generators.answers import INTEGER
-from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import PEOPLE
 
 COLOURS = (
@@ -49,6 +52,21 @@ class Row(NamedTuple):
 
 
 def draw(params: CarsParams, rng: Random) -> Case:
+    target = rng.randrange(params.entities)
+    while True:
+        row, story, trace = _draw_story(params, rng)
+        if subjects := [person for person, place in row.people.items() if place == target]:
+            return _make_case(row, story, trace, rng.choice(subjects))
+
+
+def draw_unbalanced(params: CarsParams, rng: Random) -> Case:
+    """Return a case as version 1 drew it."""
+    row, story, trace = _draw_story(params, rng)
+    return _make_case(row, story, trace, rng.choice(list(row.people)))
+
+
+def _draw_story(params: CarsParams, rng: Random) -> tuple[Row, list[str], list[list[Any]]]:
+    """Return the row with the places at the end, the lines of the story, and the place after each move."""
     number = params.entities
     people = rng.sample(PEOPLE, number)
     places = rng.sample(range(number), number)
@@ -56,7 +74,8 @@ def draw(params: CarsParams, rng: Random) -> Case:
     cars = [f"Car {index + 1} is the {row.colours[index]} {row.brands[index]}." for index in range(number)]
     seats = [f"{person} sits in car {place + 1}." for person, place in row.people.items()]
     kinds = (_move_by_number, _move_by_distance, _move_by_attribute, _move_by_person)[: params.complexity]
-    lines, trace = [], []
+    lines: list[str] = []
+    trace: list[list[Any]] = []
     for _ in range(params.moves):
         person = rng.choice(people)
         sentence, place = rng.choice(kinds)(row, person, rng)
@@ -65,14 +84,13 @@ def draw(params: CarsParams, rng: Random) -> Case:
         trace.append([person, place + 1])
     for _ in range(params.confounders):
         lines.insert(rng.randint(0, len(lines)), _draw_distractor(row, people, rng))
-    subject = rng.choice(people)
-    text = "\n".join([
-        f"{number} cars stand in a row and have the numbers 1 to {number} from left to right. {' '.join(cars)}",
-        " ".join(seats),
-        *lines,
-        f"What is the number of the car that {subject} is in at the end?",
-    ])  # fmt: skip
-    choices = tuple(str(place + 1) for place in range(number))
+    opening = f"{number} cars stand in a row and have the numbers 1 to {number} from left to right. {' '.join(cars)}"
+    return row, [opening, " ".join(seats), *lines], trace
+
+
+def _make_case(row: Row, story: list[str], trace: list[list[Any]], subject: str) -> Case:
+    text = "\n".join([*story, f"What is the number of the car that {subject} is in at the end?"])
+    choices = tuple(str(place + 1) for place in range(len(row.colours)))
     return Case(text, choices[row.people[subject]], choices, {"asked": subject, "trace": trace})
 
 
@@ -128,9 +146,10 @@ def explain(case: Case) -> str:
 GENERATOR = Generator(
     name="cars",
     title="People in cars",
-    version=1,
+    version=2,
     params=CarsParams,
     draw=draw,
+    earlier={1: Edition(draw_unbalanced, is_distinct=False)},
     explain=explain,
     instructions=Instructions(
         "Follow the moves in the order of the lines, and give the number of the car.", "(an integer)"

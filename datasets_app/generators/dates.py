@@ -25,7 +25,7 @@ from random import Random
 from typing import Any, Literal
 
 from datasets_app.generators.answers import AnswerRule
-from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import PEOPLE, format_ordinal
 
 Format = Literal["ISO", "US", "EU", "LONG"]
@@ -243,9 +243,10 @@ def explain(case: Case) -> str:
 GENERATOR = Generator(
     name="dates",
     title="Date understanding",
-    version=1,
+    version=2,
     params=DatesParams,
     draw=draw,
+    earlier={1: Edition(draw, is_distinct=False)},
     explain=explain,
     instructions=Instructions("Find the date that the question asks for.", "(a date in the form asked for)"),
     answer=AnswerRule(rf"(?={DATE_PATTERN.pattern})(.{{1,40}}).*", read_date),

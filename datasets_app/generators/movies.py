@@ -30,7 +30,7 @@ from random import Random
 from typing import NamedTuple
 
 from datasets_app.generators.answers import LETTER, format_options, list_letters
-from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import DATA, join_phrases
 
 FILMS = DATA / "movies.csv"
@@ -177,9 +177,10 @@ def explain(case: Case) -> str:
 GENERATOR = Generator(
     name="movies",
     title="Movie recommendation",
-    version=1,
+    version=2,
     params=MoviesParams,
     draw=draw,
+    earlier={1: Edition(draw, is_distinct=False)},
     explain=explain,
     instructions=Instructions(
         "Given a list of movies a user has watched and liked, recommend a similar film.", "(A) - (Z)"

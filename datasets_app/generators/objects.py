@@ -3,13 +3,16 @@
 Specification. The input lists possessions in one sentence ("I have two apples, a red trumpet and no chairs.") and asks
 for the number of things of `target_groups` categories ("How many fruits and animals do I have?"). `target_items`
 different things belong to the requested categories and `distractor_count` different things to others, in random order.
-The quantity of each requested thing is 1 to `max_count`, that of each distractor 0 to `max_count`. (If `max_count` is
-0, all quantities are "no".) Each thing has an adjective with the probability `prob_adjective`; adjectives never change
-the category. The target is the sum over the requested categories.
+The quantity of each thing is 0 to `max_count`. (If `max_count` is 0, all quantities are "no", and so is the answer.)
+Each thing has an adjective with the probability `prob_adjective`; adjectives never change the category. The target is
+the sum over the requested categories.
 
 ReasonScape publishes the parameters, the sum, and distractors of quantity zero. Our choices: the vocabulary and numbers
 in words. A requested category may be empty if there are fewer things than categories. No thing belongs to two
 categories, and ambiguous things (a tomato) are not used. Free text has a guess chance of 0.
+
+The target is drawn first: each number from 0 to `target_items` times `max_count` is equally likely. In version 1, the
+quantities were drawn, from 1 for requested things. Most sums were in the middle; if `max_count` is 1, all were equal.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from __future__ import annotations
 from random import Random
 
 from datasets_app.generators.answers import INTEGER
-from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import join_phrases, spell_number
 
 # For each category, the singular and plural of twelve things.
@@ -80,6 +83,22 @@ class ObjectsParams(Params):
 
 
 def draw(params: ObjectsParams, rng: Random) -> Case:
+    rest = rng.randint(0, params.target_items * params.max_count)
+    quantities = []
+    for others in reversed(range(params.target_items)):
+        low, high = max(0, rest - others * params.max_count), min(params.max_count, rest)
+        quantities.append(rng.randint(low, high))
+        rest -= quantities[-1]
+    return _make_case(params, rng, quantities)
+
+
+def draw_unbalanced(params: ObjectsParams, rng: Random) -> Case:
+    """Return a case as version 1 drew it."""
+    return _make_case(params, rng)
+
+
+def _make_case(params: ObjectsParams, rng: Random, target_quantities: list[int] | None = None) -> Case:
+    """Return a case with these quantities of the requested things, or with random ones."""
     categories = rng.sample(sorted(CATEGORIES), len(CATEGORIES))
     target_groups, distractor_groups = categories[: params.target_groups], categories[params.target_groups :]
     targets = rng.sample([thing for name in target_groups for thing in CATEGORIES[name]], params.target_items)
@@ -87,7 +106,8 @@ def draw(params: ObjectsParams, rng: Random) -> Case:
         [thing for name in distractor_groups for thing in CATEGORIES[name]], params.distractor_count
     )
     low = min(1, params.max_count)
-    quantities = [(thing, rng.randint(low, params.max_count), True) for thing in targets]
+    drawn = target_quantities or [rng.randint(low, params.max_count) for _ in targets]
+    quantities = [(thing, number, True) for thing, number in zip(targets, drawn, strict=True)]
     quantities += [(thing, rng.randint(0, params.max_count), False) for thing in distractors]
     rng.shuffle(quantities)
     phrases = [_write_phrase(thing, number, params.prob_adjective, rng) for thing, number, _ in quantities]
@@ -121,9 +141,10 @@ def explain(case: Case) -> str:
 GENERATOR = Generator(
     name="objects",
     title="Object counting",
-    version=1,
+    version=2,
     params=ObjectsParams,
     draw=draw,
+    earlier={1: Edition(draw_unbalanced, is_distinct=False)},
     explain=explain,
     instructions=Instructions("Count the objects that the question asks for.", "(an integer)"),
     answer=INTEGER,

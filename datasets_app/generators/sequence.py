@@ -19,7 +19,7 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from datasets_app.generators.answers import INTEGER
-from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
 
 Base = Literal["constant", "growing", "multiply", "fibonacci"]
 SHOWN_TERMS = 3
@@ -112,9 +112,10 @@ def explain(case: Case) -> str:
 GENERATOR = Generator(
     name="sequence",
     title="Number sequences",
-    version=1,
+    version=2,
     params=SequenceParams,
     draw=draw,
+    earlier={1: Edition(draw, is_distinct=False)},
     explain=explain,
     instructions=Instructions("Continue the sequence by its rules.", "(an integer)"),
     answer=INTEGER,

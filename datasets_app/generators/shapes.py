@@ -22,7 +22,7 @@ from random import Random
 from typing import Literal, get_args
 
 from datasets_app.generators.answers import LETTER, format_options, list_letters
-from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
 
 Kind = Literal[
     "any", "circle", "heptagon", "hexagon", "kite", "line", "octagon", "pentagon", "rectangle", "sector", "triangle"
@@ -121,9 +121,10 @@ def explain(case: Case) -> str:
 GENERATOR = Generator(
     name="shapes",
     title="Shapes of SVG paths",
-    version=1,
+    version=2,
     params=ShapesParams,
     draw=draw,
+    earlier={1: Edition(draw, is_distinct=False)},
     explain=explain,
     instructions=Instructions("Name the shape that the SVG path draws.", "(A) - (J)"),
     answer=LETTER,

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from pydantic import field_validator
 
 from datasets_app.generators.answers import LETTER, format_options, list_letters
-from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import PEOPLE, join_phrases
 
 Anchors = Literal["NONE", "NUMERIC", "ASCII", "ROMAN", "ALPHA", "SKIP_2", "REVERSE", "HEX", "ELEMENTS"]
@@ -207,9 +207,10 @@ def explain(case: Case) -> str:
 GENERATOR = Generator(
     name="shuffle",
     title="Tracking shuffled objects",
-    version=1,
+    version=2,
     params=ShuffleParams,
     draw=draw,
+    earlier={1: Edition(draw, is_distinct=False)},
     explain=explain,
     instructions=Instructions("Follow the swaps in the order of the lines, and choose the right option.", "(A) - (Z)"),
     answer=LETTER,

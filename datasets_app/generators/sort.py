@@ -17,7 +17,7 @@ import re
 from random import Random
 
 from datasets_app.generators.answers import AnswerRule
-from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import load_dictionary
 
 
@@ -77,9 +77,10 @@ def _join_words(text: str) -> str:
 GENERATOR = Generator(
     name="sort",
     title="Word sorting",
-    version=1,
+    version=2,
     params=SortParams,
     draw=draw,
+    earlier={1: Edition(draw, is_distinct=False)},
     explain=explain,
     instructions=Instructions(
         "Sort the words in alphabetical order. Ignore case, and keep repeated words.",

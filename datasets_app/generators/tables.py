@@ -5,7 +5,8 @@ unique name, one of four regions, and `columns` integers from 0 to 999. No integ
 is the kind of question:
 
 - lookup: the integer of one column in one row.
-- count: the number of rows above a limit in one column.
+- count: the number of rows above a limit in one column. The limit is between the smallest and the largest integer of
+  the column. Each number from 0 to `rows` - 1 is equally likely.
 - sum: the sum of one column over the rows of one region.
 - max: the name of the row with the largest integer of one column. The choices are all names, so a guess is correct
   with a probability of 1/`rows`.
@@ -13,6 +14,7 @@ is the kind of question:
 
 ReasonScape publishes the parameters' names, and reading, filtering and aggregating as the subject. Our choices:
 notations, operations and contents. Except for max, the answer is an integer, and free text has a guess chance of 0.
+In version 1, the limit of a count could be below or above all integers of the column.
 """
 
 from __future__ import annotations
@@ -23,13 +25,14 @@ from random import Random
 from typing import Any, Literal
 
 from datasets_app.generators.answers import AnswerRule, normalize_integer, normalize_text
-from datasets_app.generators.base import Case, Generator, Instructions, Params, declare_param
+from datasets_app.generators.base import Case, Edition, Generator, Instructions, Params, declare_param
 from datasets_app.generators.vocabulary import load_dictionary
 
 COLUMNS = ("price", "stock", "weight", "height", "age", "score", "sales", "visits", "points", "orders")
 REGIONS = ("north", "south", "east", "west")
 Table = list[dict[str, Any]]
 Answer = tuple[str, str, str]  # The question, its target, and the reasoning.
+Operation = Callable[[Table, str, Random], Answer]
 
 
 class TablesParams(Params):
@@ -44,9 +47,18 @@ class TablesParams(Params):
 
 
 def draw(params: TablesParams, rng: Random) -> Case:
+    return _draw_case(params, rng, OPERATIONS)
+
+
+def draw_unbalanced(params: TablesParams, rng: Random) -> Case:
+    """Return a case as version 1 drew it."""
+    return _draw_case(params, rng, OPERATIONS | {"count": _ask_count_around})
+
+
+def _draw_case(params: TablesParams, rng: Random, operations: dict[str, Operation]) -> Case:
     table = _draw_table(params, rng)
     column = rng.choice(list(table[0])[2:])
-    question, target, reasoning = OPERATIONS[params.operation](table, column, rng)
+    question, target, reasoning = operations[params.operation](table, column, rng)
     choices = tuple(row["name"] for row in table) if params.operation == "max" else None
     facts = {"column": column, "operation": params.operation, "reasoning": reasoning}
     return Case(f"{FORMATS[params.format](table)}\n\n{question}", target, choices, facts)
@@ -72,7 +84,16 @@ def _ask_lookup(table: Table, column: str, rng: Random) -> Answer:
 
 
 def _ask_count(table: Table, column: str, rng: Random) -> Answer:
-    limit = rng.choice(table)[column] + rng.randint(-20, 20)
+    above = rng.randrange(len(table))
+    values = sorted((row[column] for row in table), reverse=True)
+    return _count_rows(table, column, rng.randrange(values[above], values[above - 1]) if above else values[0])
+
+
+def _ask_count_around(table: Table, column: str, rng: Random) -> Answer:
+    return _count_rows(table, column, rng.choice(table)[column] + rng.randint(-20, 20))
+
+
+def _count_rows(table: Table, column: str, limit: int) -> Answer:
     names = [row["name"] for row in table if row[column] > limit]
     return (
         f"How many rows have a value of {column} above {limit}?",
@@ -127,7 +148,7 @@ def _write_html(table: Table) -> str:
     return "\n".join(["<table>", line(list(table[0]), "th"), *body, "</table>"])
 
 
-OPERATIONS: dict[str, Callable[[Table, str, Random], Answer]] = {
+OPERATIONS: dict[str, Operation] = {
     "lookup": _ask_lookup,
     "count": _ask_count,
     "sum": _ask_sum,
@@ -155,9 +176,10 @@ def _normalize_answer(text: str) -> str:
 GENERATOR = Generator(
     name="tables",
     title="Table questions",
-    version=1,
+    version=2,
     params=TablesParams,
     draw=draw,
+    earlier={1: Edition(draw_unbalanced, is_distinct=False)},
     explain=explain,
     instructions=Instructions("Answer the question about the table.", "(an integer or a name, and nothing else)"),
     answer=AnswerRule(r"(?<![0-9.,])([-−+]?[0-9][0-9,]*(?![0-9,]*[.][0-9])|[A-Za-z]+)\.?", _normalize_answer),

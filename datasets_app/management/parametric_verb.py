@@ -10,6 +10,7 @@ from datasets_app import curation
 from datasets_app.drafts import CurationError
 from datasets_app.management.dataset_command import DatasetCommand
 from datasets_app.models import Dataset
+from datasets_app.parametric.case_counts import describe_gaps
 from datasets_app.parametric.dataset_builder import (
     SpaceFiles,
     compare_with_newest,
@@ -88,7 +89,7 @@ def describe_space(space: Space) -> list[str]:
     lines += [f"{task:<30} {points:>8,} {cases:>10,} {most:>10,}" for task, points, cases, most in rows]
     if space.duplicates:
         lines.append(f"{space.duplicates:,} points are left out, because an earlier point has the same parameters")
-    return lines
+    return lines + describe_gaps(space)
 
 
 def _count_cases(space: Space, task: str) -> tuple[int, int]:

@@ -19,9 +19,11 @@ from datasets_app.drafts import CurationError, change_draft
 from datasets_app.importing.dataset_writer import create_draft
 from datasets_app.models import Dataset, Item, ParametricSpace
 from datasets_app.models.history import Actor
+from datasets_app.parametric.case_counts import count_cases
 from datasets_app.parametric.items import GeneratedItem, generate_point, read_points
 from datasets_app.parametric.prompt_parts import make_prompt_parts
 from datasets_app.parametric.spaces import Point, Space
+from datasets_app.parametric.spec import SpaceError
 
 BATCH_SIZE = 5000
 MAX_CASES_IN_MEMORY = 5000  # Of one point. A larger point is drawn twice, once for its examples.
@@ -89,8 +91,9 @@ def create_parametric_dataset(
         definition_hash=digest,
     )
     with change_draft(dataset):
-        _save_items(dataset, space.points, seed=space.seed, watch=watch)
-        summary = f"generated {space.max_cases:,} items at {len(space.points):,} points"
+        dataset.recipe["n"] = _save_items(dataset, space.points, seed=space.seed, watch=watch)
+        dataset.save(update_fields=["recipe"])
+        summary = f"generated {dataset.recipe['n']:,} items at {len(space.points):,} points"
         dataset.add_history_line("items", f"{summary}: {extension}" if extension else summary, by=by)
     return dataset
 
@@ -131,8 +134,8 @@ def iterate_answer_key(dataset: Dataset) -> Iterator[dict[str, Any]]:
         yield {"text": text, "target": target, **case}
 
 
-def _save_items(dataset: Dataset, points: Iterable[Point], *, seed: int, watch: Watch | None) -> None:
-    """Write the items with COPY, in batches."""
+def _save_items(dataset: Dataset, points: Iterable[Point], *, seed: int, watch: Watch | None) -> int:
+    """Write the items with COPY, in batches. Return their number."""
     saved, rows = 0, _iterate_rows(dataset, points, seed=seed)
     while batch := list(islice(rows, BATCH_SIZE)):
         with connection.cursor() as cursor, cursor.copy(COPY) as copy:
@@ -141,6 +144,7 @@ def _save_items(dataset: Dataset, points: Iterable[Point], *, seed: int, watch: 
         saved += len(batch)
         if watch:
             watch(saved)
+    return saved
 
 
 def _iterate_rows(dataset: Dataset, points: Iterable[Point], *, seed: int) -> Iterator[tuple[Any, ...]]:
@@ -193,16 +197,19 @@ def _iterate_items(dataset: Dataset, points: Iterable[Point], *, seed: int) -> I
 
 
 def _count_items(definition: Mapping[str, Any]) -> dict[tuple[str, ...], int]:
-    """Return the number of cases by task definition, name in the file, seed and parameters."""
+    """Return the number of cases by task definition, name in the file, seed and parameters.
+
+    If an installed task differs, its different cases cannot be counted; then the number is the maximum.
+    """
     tasks = {content["task"]: json.dumps(content, sort_keys=True) for content in definition["generators"]}
+    seed, points = definition["seed"], definition["points"]
+    try:
+        counts = count_cases(read_points(definition), seed)
+    except SpaceError:
+        counts = [point["stopping"].get("maximum", point["count"]) for point in points]
     return {
-        (
-            tasks[point["base_task"]],
-            point["task"],
-            str(definition["seed"]),
-            json.dumps(point["params"], sort_keys=True),
-        ): point["stopping"].get("maximum", point["count"])
-        for point in definition["points"]
+        (tasks[point["base_task"]], point["task"], str(seed), json.dumps(point["params"], sort_keys=True)): cases
+        for point, cases in zip(points, counts, strict=True)
     }
 
 

@@ -60,15 +60,23 @@ def generate_from_definition(definition: Mapping[str, Any]) -> Iterator[Generate
 
 
 def read_points(definition: Mapping[str, Any]) -> list[Point]:
-    """Return the points of a stored definition.
+    """Return the points of a stored definition, with the versions of its tasks.
 
-    Raise SpaceError if a task has changed since in version or data, because its cases would differ.
+    Raise SpaceError if the cases would differ, because a version or the data of a task is not installed.
     """
+    versions: dict[str, int] = {}
     for stored in definition["generators"]:
-        installed = get_generator(stored["task"]).definition()
-        if installed != stored:
-            raise SpaceError([f"{stored['task']}: was built as {stored}, but the installed task is {installed}"])
-    return [Point(index=index, **stored) for index, stored in enumerate(definition["points"])]
+        generator = get_generator(stored["task"])
+        version = stored["version"] if stored["version"] in generator.versions else None
+        if generator.definition(version) != stored:
+            raise SpaceError([
+                f"{stored['task']}: was built as {stored}, but the installed task is {generator.definition()}"
+            ])  # fmt: skip
+        versions[generator.name] = stored["version"]
+    return [
+        Point(index=index, version=versions[stored["base_task"]], **stored)
+        for index, stored in enumerate(definition["points"])
+    ]
 
 
 def generate_point(
@@ -76,22 +84,32 @@ def generate_point(
 ) -> Iterator[GeneratedItem]:
     """Yield the cases `start` to `stop` - 1 of a point; by default, all cases up to its maximum.
 
+    A point with fewer different cases ends earlier.
+
     The stream is always drawn from its beginning, so a case depends only on its number.
     """
     stop = point.max_cases if stop is None else stop
-    cases = draw_cases(point.base_task, point.params, seed=seed)
+    cases = draw_cases(point.base_task, point.params, seed=seed, version=point.version)
     for number, case in enumerate(islice(cases, start, stop), start):
         yield GeneratedItem(point, number, case)
 
 
-def draw_cases(base_task: str, params: Mapping[str, Any], *, seed: int = SEED) -> Iterator[Case]:
-    """Yield cases at these parameters without end. Raise ParamError for invalid parameters."""
+def draw_cases(
+    base_task: str, params: Mapping[str, Any], *, seed: int = SEED, version: int | None = None
+) -> Iterator[Case]:
+    """Yield the different cases at these parameters. Raise ParamError for invalid parameters."""
     generator = get_generator(base_task)
-    return generator.cases(generator.read_params(params), make_point_rng(params, seed))
+    return generator.cases(generator.read_params(params), make_point_rng(params, seed), version)
 
 
 def draw_examples(
-    base_task: str, params: Mapping[str, Any], count: int, *, avoid: Container[str], seed: int = EXAMPLES_SEED
+    base_task: str,
+    params: Mapping[str, Any],
+    count: int,
+    *,
+    avoid: Container[str],
+    seed: int = EXAMPLES_SEED,
+    version: int | None = None,
 ) -> list[Case]:
     """Return worked examples for a prompt, with inputs that differ from each other and from those in `avoid`.
 
@@ -99,7 +117,7 @@ def draw_examples(
     The list is shorter than `count` if the parameters allow too few different cases.
     """
     examples: dict[str, Case] = {}
-    for case in islice(draw_cases(base_task, params, seed=seed), MAX_DRAWS_PER_EXAMPLE * count):
+    for case in islice(draw_cases(base_task, params, seed=seed, version=version), MAX_DRAWS_PER_EXAMPLE * count):
         if case.input not in avoid:
             examples.setdefault(case.input, case)
         if len(examples) == count:

@@ -37,7 +37,7 @@ def make_prompt_parts(point: Point, *, seed: int, inputs: Container[str] | None 
     inputs: the inputs of all cases of the point; without them, the cases are drawn again.
     """
     generator = get_generator(point.base_task)
-    instructions = generator.instructions
+    instructions = generator.instructions_at(generator.read_params(point.params))
     parts = dict(zip(INSTRUCTION_KEYS, (instructions.direct, instructions.stepwise, instructions.worked), strict=True))
     for number, case in enumerate(_choose_examples(point, seed, inputs), 1):
         parts[f"example_{number}_input"] = case.input
@@ -53,7 +53,7 @@ def _choose_examples(point: Point, seed: int, inputs: Container[str] | None) -> 
     examples: dict[str, Case] = {}
     for params in (_select_options(point), {}):
         if len(examples) < EXAMPLE_COUNT:
-            cases = draw_examples(point.base_task, params, 2 * EXAMPLE_COUNT, avoid=inputs)
+            cases = draw_examples(point.base_task, params, 2 * EXAMPLE_COUNT, avoid=inputs, version=point.version)
             examples |= {case.input: case for case in cases if case.input not in examples}
     return list(examples.values())[:EXAMPLE_COUNT]
 

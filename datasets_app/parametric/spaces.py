@@ -37,7 +37,7 @@ class Point:
 
     index: the position in the space, from 0. task: the name in the file. base_task: the generator. count: the number of
     cases per round. params: the parameters in the file, without the count; absent ones have the generator's defaults.
-    stopping: the fields of the stopping rule that have a value.
+    stopping: the fields of the stopping rule that have a value. version: of the generator; None for the newest.
     """
 
     index: int
@@ -48,10 +48,14 @@ class Point:
     degree: int
     density: str
     stopping: dict[str, Any] = field(default_factory=dict)
+    version: int | None = None
 
     @property
     def max_cases(self) -> int:
-        """Return the number of generated cases: the maximum of the stopping rule, or else the count."""
+        """Return the largest number of generated cases: the maximum of the stopping rule, or else the count.
+
+        A point with fewer different cases gets fewer (`case_counts.count_cases`).
+        """
         return int(self.stopping.get("maximum", self.count))
 
     @property
@@ -89,7 +93,7 @@ class Space:
 
     @cached_property
     def max_cases(self) -> int:
-        """Return the number of generated cases, over all points."""
+        """Return the largest number of generated cases, over all points."""
         return sum(point.max_cases for point in self.points)
 
     @cached_property
@@ -106,16 +110,20 @@ class Space:
         It contains the resolved points, so neither the file's layout nor a later change to the resolver changes a
         dataset.
         """
-        tasks = sorted({point.base_task for point in self.points})
+        versions = {point.base_task: point.version for point in self.points}
         return {
             "name": self.spec.name,
             "precision": self.precision,
             "degree": self.degree,
             "density": self.density,
             "seed": self.seed,
-            "generators": [get_generator(name).definition() for name in tasks],
+            "generators": [get_generator(name).definition(version) for name, version in sorted(versions.items())],
             "points": [
-                {part.name: getattr(point, part.name) for part in fields(Point) if part.name != "index"}
+                {
+                    part.name: getattr(point, part.name)
+                    for part in fields(Point)
+                    if part.name not in ("index", "version")
+                }
                 for point in self.points
             ],
         }
@@ -138,7 +146,7 @@ def resolve_space(
         raise SpaceError([f"density: choose {', '.join(DENSITIES)}, not {density[:40]!r}"])
     name, block = spec.choose_precision(precision)
     points_by_identity: dict[tuple[str, str], Point] = {}
-    problems: list[str] = []
+    problems = check_versions(spec.tasks)
     total = 0
     for number, task in enumerate(spec.tasks):
         resolver = _Resolver(number, task, block, degree, density)
@@ -154,6 +162,24 @@ def resolve_space(
     space = Space(spec, name, degree, density, seed, points, total - len(points))
     _check_size(len(points), space.max_cases)
     return space
+
+
+def check_versions(tasks: Sequence[TaskSpec]) -> list[str]:
+    """Return the problems of the tasks' versions: unknown ones, and two versions of one generator."""
+    problems = []
+    chosen: dict[str, int] = {}
+    for number, task in enumerate(tasks):
+        generator = get_generator(task.generator_name)
+        version = task.version or generator.version
+        if task.version is not None and task.version not in generator.versions:
+            known = ", ".join(map(str, generator.versions))
+            problems.append(f"tasks[{number}].version: {generator.name} has {known}, not {task.version}")
+        elif chosen.setdefault(generator.name, version) != version:
+            problems.append(
+                f"tasks[{number}].version: an earlier task of {generator.name} has version {chosen[generator.name]}; "
+                "a space has one version of each generator"
+            )
+    return problems
 
 
 def count_points(
@@ -227,6 +253,7 @@ class _Resolver:
                 degree=self.degree,
                 density=self.density,
                 stopping=self.stopping,
+                version=self.task.version or generator.version,
             )
 
     def _iterate_settings(self) -> Iterator[tuple[str, dict[str, Any]]]:

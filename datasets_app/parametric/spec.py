@@ -100,7 +100,7 @@ class Precision(StoppingFields):
 
 
 class TaskSpec(StoppingFields):
-    """The fields of tasks of all modes."""
+    """The fields of tasks of all modes. version: of the generator; by default, the newest."""
 
     name: Name
     task: str | None = None
@@ -108,6 +108,7 @@ class TaskSpec(StoppingFields):
     label: str = Field("", max_length=200)
     degree: int | None = Field(None, ge=0, le=MAX_DEGREE)
     density: Density | None = None
+    version: int | None = None
 
     @property
     def generator_name(self) -> str:

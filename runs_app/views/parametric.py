@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from datasets_app import pending_uploads
 from datasets_app.generators.registry import load_generators
+from datasets_app.parametric.case_counts import describe_gaps
 from datasets_app.parametric.dataset_builder import compare_with_newest
 from datasets_app.parametric.manifolds import DENSITIES
 from evalsite.lib.permissions import members_only
@@ -22,6 +23,7 @@ from runs_app.forms.task_values import TaskValuesForm
 from runs_app.planning import space_preview
 
 FILE_NAME = "space.yaml"
+MAX_SURVEYED_POINTS = 200  # The preview draws some cases of each, while the user types.
 TASK_BUTTONS = {"add", "set", "write", "replace"}  # Buttons that change the text or show the parameters of a task.
 
 
@@ -130,6 +132,7 @@ def _build_preview(form: SpaceForm) -> dict[str, Any]:
     return {
         "space": space,
         "tasks": tasks,
+        "gaps": describe_gaps(space, MAX_SURVEYED_POINTS),
         "by_density": space_preview.count_by_density(form.spec, precision=data["precision"] or None, seed=data["seed"]),
         "maps": space_preview.draw_maps(space, data["x"], data["y"]),
         "costs": space_preview.estimate_costs(tasks, data["models"], data["answer_tokens"]),

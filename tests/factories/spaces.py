@@ -10,7 +10,7 @@ name: small
 precision: {low: {count: %d}}
 tasks:
   - name: brackets
-    params: {length: [4, 8, 12], max_depth: [2, 4], kinds: [1, 2]}
+    params: {length: [4, 8, 12], max_depth: [2, 4], kinds: [2, 3]}
   - name: swaps
     task: shuffle
     params: {length: [4, 5], max_depth: [2, 6]}

@@ -175,6 +175,38 @@ def test_the_same_name_extends_the_dataset_and_says_what_is_new(space_file):
     assert [row for row in list_contents(one.items.all()) if later[row[0]] != row] == []
 
 
+SMALL = """
+name: small
+precision: {low: {count: 12}, high: {count: 32}, highest: {count: 64}}
+tasks:
+  - name: sequence
+    params: {base: multiply, interference: 0, length: 5}
+"""
+
+
+@pytest.mark.django_db
+def test_a_point_with_few_different_cases_is_built_once_and_the_plan_says_so(tmp_path):
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    command = ("parametric", path, "--name", "small", "--precision", "high")
+    plan = "1 point with fewer different cases than requested; each is built once: sequence_"
+    assert plan in run_dataset(*command, "--dry-run")
+    run_dataset(*command)
+    created = Dataset.objects.get()
+    assert created.item_count == created.recipe["n"] == len(set(created.items.values_list("input", flat=True))) == 18
+    assert list_contents(rebuild_items(created)) == list_contents(created.items.all())
+    refusal = run_refused("parametric", path, "--name", "small", "--precision", "highest")
+    assert "has all of these 18 items and no others" in refusal
+
+
+@pytest.mark.django_db
+def test_a_dataset_of_an_earlier_version_is_rebuilt_with_its_cases():
+    created = build_dataset(SMALL.replace("name: sequence", "name: sequence\n    version: 1"), precision="high")
+    assert created.item_count == 32
+    assert len(set(created.items.values_list("input", flat=True))) < 18 + 1
+    assert list_contents(rebuild_items(created)) == list_contents(created.items.all())
+
+
 @pytest.mark.django_db
 def test_one_and_one_point_zero_are_different_parameters_and_different_items():
     text = "name: n\ntasks: [{name: shapes, params: {scale: [1, 1.0], count: 2}}]"

@@ -83,7 +83,7 @@ def test_an_accuracy_is_written_with_the_same_digits_as_its_interval(experiment,
 def test_fixing_a_parameter_selects_its_points_and_averaging_sums_them(experiment, make_client):
     client = make_client(experiment.owner)
     rows = read_rows(client, experiment, "surface", task="brackets", x="length", y="max_depth")
-    fixed = read_rows(client, experiment, "surface", task="brackets", x="length", y="max_depth", **{"at-kinds": "1"})
+    fixed = read_rows(client, experiment, "surface", task="brackets", x="length", y="max_depth", **{"at-kinds": "2"})
     n_cut = sum(int(row["n"]) + int(row["truncated"]) for row in rows)
     assert sum(int(row["n"]) + int(row["truncated"]) for row in fixed) * 2 == n_cut == 48
 

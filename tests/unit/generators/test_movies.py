@@ -111,5 +111,5 @@ def test_a_table_with_too_few_films_is_refused():
 
 
 def test_the_definition_names_the_table_by_its_hash():
-    assert get_generator("movies").definition() == {"task": "movies", "version": 1, "data": hash_films()}
+    assert get_generator("movies").definition() == {"task": "movies", "version": 2, "data": hash_films()}
     assert len(hash_films()) == 64

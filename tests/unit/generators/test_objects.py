@@ -40,10 +40,10 @@ def test_categories_are_disjoint_and_no_adjective_is_a_noun():
     assert not set(things) & set(ADJECTIVES)
 
 
-def test_distractors_are_optional_and_counted_things_are_not():
+def test_counted_things_and_distractors_may_be_missing():
     cases = generate_cases("objects", {"max_count": 2, "distractor_count": 6}, count=30)
     assert any(0 in case.genresult["distractors"].values() for case in cases)
-    assert all(0 not in case.genresult["targets"].values() for case in cases)
+    assert any(0 in case.genresult["targets"].values() for case in cases)
 
 
 def test_the_text_has_the_requested_numbers_of_things():

@@ -114,6 +114,37 @@ def test_a_definition_of_another_version_is_refused():
         list(generate_from_definition(stored))
 
 
+def test_a_task_of_an_earlier_version_has_the_cases_of_that_version():
+    old, new = (build_space([{"name": "boolean", "params": {"length": 64}} | extra]) for extra in ({"version": 1}, {}))
+    assert old.definition()["generators"] == [{"task": "boolean", "version": 1}]
+    assert old.points[0].identity == new.points[0].identity
+    assert old.definition_hash() != new.definition_hash()
+    cases = draw_cases("boolean", {"length": 64}, version=1)
+    assert [item.case for item in generate_items(old)] == [next(cases) for _ in range(4)]
+    assert [item.case for item in generate_items(old)] != [item.case for item in generate_items(new)]
+
+
+def test_a_definition_of_an_earlier_version_rebuilds_its_items():
+    space = build_space([task | {"version": 1} for task in TASKS])
+    stored = json.loads(json.dumps(space.definition()))
+    assert list(generate_from_definition(stored)) == list(generate_items(space))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        ([{"name": "boolean", "version": 3}], r"tasks\[0\].version: boolean has 1, 2, not 3"),
+        (
+            [{"name": "boolean"}, {"name": "old", "task": "boolean", "version": 1}],
+            r"tasks\[1\].version: an earlier task of boolean has version 2; a space has one version",
+        ),
+    ],
+)
+def test_an_unknown_version_and_two_versions_of_a_task_are_refused(tasks, message):
+    with pytest.raises(SpaceError, match=message):
+        build_space(tasks)
+
+
 def test_examples_differ_from_all_cases_and_each_other():
     params = {"length": 4, "kinds": 2}
     cases = draw_cases("brackets", params)
