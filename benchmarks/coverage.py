@@ -49,6 +49,7 @@ DESIGNS: dict[str, Design] = {
     "mean without a scale": Design(scores.simulate_free_mean, True),
     "accuracy of a point, beyond guessing": Design(scores.simulate_guessed_point, True),
     "the same, by excess counts": Design(scores.simulate_excess_counts, True),
+    "mean over points, beyond guessing": Design(scores.simulate_point_mean),
     "rated point": Design(scores.simulate_rated_point, True),
     "change of a share": Design(scores.simulate_changed_share, True),
     "change of a rating": Design(scores.simulate_changed_rating, True),

@@ -15,7 +15,7 @@ from grading_app.statistics.factorial_model import fit_factors
 from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.paired import MAX_EXACT_ITEMS, estimate_change
-from grading_app.statistics.reason_score import bootstrap_geometric_mean
+from grading_app.statistics.reason_score import PointTallies, bootstrap_geometric_mean
 from grading_app.statistics.variance_components import share_intervals
 from runs_app.stopping.rules import Correction, Tally
 
@@ -129,6 +129,26 @@ def simulate_guessed_point(draw: Draw, items: int, repetitions: int, correction:
 
 def simulate_excess_counts(draw: Draw, items: int, repetitions: int) -> Truths:
     return simulate_guessed_point(draw, items, repetitions, "excess_counts")
+
+
+def simulate_point_mean(draw: Draw, items: int, repetitions: int) -> Truths:
+    """Yield means over 12 points of the accuracy beyond guessing, with `items` cases at each point."""
+    shapes = {
+        "falling": np.linspace(1, 0, 12),
+        "nearly perfect": np.full(12, 0.99),
+        "two levels": np.repeat([1.0, 0.0], 6),
+        "middle": np.full(12, 0.6),
+        "one weak point": np.append(np.ones(11), 0.5),
+    }
+    for skills in shapes.values():
+        for guess in (0.0, 0.5):
+
+            def once(skills: Any = skills, guess: float = guess) -> Ends:
+                rights = draw.binomial(items, guess + (1 - guess) * skills)
+                tallies = tuple(Tally(int(right), items, guess_chances=guess * items) for right in rights)
+                return get_ends(PointTallies(tallies).interval())
+
+            yield float(skills.mean()), once
 
 
 def simulate_changed_share(draw: Draw, items: int, repetitions: int) -> Truths:

@@ -77,13 +77,14 @@ def _list_board_figures(source: FigureSource) -> Iterator[PaperFigure]:
         return
     rows = board_tables.sort_rows(board, board_tables.DEFAULT_SORT)
     panels = [make_board_panel(board.tasks, rows)]
+    weights = board_tables.WEIGHT_LABELS[board.weights].lower()
     yield PaperFigure(
         f"{PREFIX}leaderboard",
         "Leaderboard of the tasks",
         lambda width: heat_figure.draw_heat_map(panels, width),
-        lambda: board_tables.make_board_table(board.tasks, rows),
-        "Each cell: the 95 % interval of accuracy beyond guessing, and the share of cut-off answers in brackets. "
-        "Shade: the middle of the interval.",
+        lambda: board_tables.make_board_table(board, rows),
+        f"Each cell: the 95 % interval of accuracy beyond guessing ({weights}), and the share of cut-off answers in "
+        "brackets. Shade: the middle of the interval.",
         "Scores of each model, prompt and sampler by task. The table holds the numbers.",
         page="explorer",
     )

@@ -1,7 +1,8 @@
 """ReasonScape's scores of a model over tasks: the cell of one task, ReasonScore, and its second version.
 
-All scores start from a `Tally` per task: correct, scored and truncated answers, and the sum G of the scored cases'
-guess chances. Truncated answers are not scored; their ratio is truncated / (scored + truncated). The interval of a task
+All scores start from the counts of each task: a `Tally` of all answers, or the `PointTallies` of its points, which then
+have equal weights. A tally has correct, scored and truncated answers, and the sum G of the scored cases' guess chances.
+Truncated answers are not scored; their ratio is truncated / (scored + truncated). The interval of a task
 is Wilson's of (max(0, correct - G), scored - G). Its coverage is low near the level of guessing; `Tally.interval`
 describes by how much, and has an interval without this fault.
 
@@ -15,10 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
-from evalsite.lib.stats.wilson import Interval
+from evalsite.lib.stats.wilson import Interval, normal_quantile
 from runs_app.stopping.rules import Tally
 
 MAX_SCORE = 1000.0
@@ -30,13 +31,89 @@ RESAMPLES, SEED = 10_000, 20_260_301
 MAX_VALUES_IN_MEMORY = 500_000  # The number of values of a bootstrap batch.
 
 
+@dataclass(frozen=True)
+class PointTallies:
+    """The answers of one model to one task, by point. Every point has the same weight, whatever its number of answers.
+
+    An adaptive design asks more cases where answers vary, so that the share of right answers depends on its stopping
+    rule. The mean over points does not. It is the mean over the points with a scored answer.
+    """
+
+    tallies: tuple[Tally, ...]
+
+    @cached_property
+    def answered(self) -> tuple[Tally, ...]:
+        """The points with scored answers that are not all right by guessing."""
+        return tuple(tally for tally in self.tallies if tally.total and tally.total - tally.guess_chances > 1e-9)
+
+    @property
+    def cases(self) -> int:
+        return sum(tally.cases for tally in self.tallies)
+
+    @property
+    def total(self) -> int:
+        return sum(tally.total for tally in self.answered)
+
+    @property
+    def truncation(self) -> float:
+        """Return the mean over points of the share of truncated answers."""
+        shares = [tally.truncation for tally in self.tallies if tally.cases]
+        return math.fsum(shares) / len(shares) if shares else 0.0
+
+    @property
+    def mean(self) -> float | None:
+        """Return the mean over points of the accuracy beyond guessing, from 0 to 1; None without scored answers."""
+        if not self.answered:
+            return None
+        return min(1.0, max(0.0, math.fsum(_estimate_skill(tally) for tally in self.answered) / len(self.answered)))
+
+    @property
+    def chance(self) -> float:
+        """Return the mean over points of the chance of a complete, right answer beyond guessing."""
+        chances = [_estimate_skill(tally) * (1 - tally.truncation) for tally in self.answered]
+        cut = sum(1 for tally in self.tallies if tally.cases and not tally.total)
+        return math.fsum(chances) / (len(chances) + cut) if chances else 0.0
+
+    def interval(self, confidence: float = 0.95) -> Interval | None:
+        """Return the interval of the mean over points, within 0 and 1; None without scored answers.
+
+        Each of the k points gets 2 / k right and 2 / k wrong answers in addition. This gives the shares p_i of n_i
+        answers. With the guess chances g_i, the interval is that of a normal distribution around the mean of
+        (p_i - g_i) / (1 - g_i), with the variance sum p_i (1 - p_i) / (n_i (1 - g_i)^2) / k^2. The added answers keep
+        the variance above 0. Repetitions of items count as their effective number of answers.
+        R. M. Price & D. G. Bonett (2004), "An improved confidence interval for a linear function of binomial
+        proportions", Computational Statistics & Data Analysis 45, 449-456.
+        """
+        k = len(self.answered)
+        if not k:
+            return None
+        mean = variance = 0.0
+        for tally in self.answered:
+            weight = 1.0 if tally.effective is None else tally.effective / tally.total
+            n, guess = tally.total * weight + 4 / k, tally.guess_chances / tally.total
+            share = (tally.correct * weight + 2 / k) / n
+            mean += (share - guess) / (1 - guess) / k
+            variance += share * (1 - share) / n / ((1 - guess) * k) ** 2
+        # A mean below the level of guessing counts as 0, so that the interval does not end below it.
+        mean, margin = min(1.0, max(0.0, mean)), normal_quantile(confidence) * math.sqrt(variance)
+        low, high = max(0.0, mean - margin), min(1.0, mean + margin)
+        return Interval((low + high) / 2, (high - low) / 2)
+
+
+Counts = Tally | PointTallies
+
+
 @dataclass(frozen=True, slots=True)
 class TaskScore:
-    """One task of one model. interval: corrected for guessing; None without scored answers. truncation: 0 to 1."""
+    """One task of one model. interval: corrected for guessing; None without scored answers. truncation: 0 to 1.
+
+    value: the estimate of the accuracy beyond guessing, from 0 to 1.
+    """
 
     interval: Interval | None
     truncation: float
     complete: bool = True
+    value: float | None = None
 
     @property
     def optimistic(self) -> float:
@@ -93,13 +170,21 @@ def add_tallies(tallies: Iterable[Tally]) -> Tally:
     return Tally(correct, total, truncated, min(float(total), math.fsum(guesses)))
 
 
-def score_task(tally: Tally, *, complete: bool = True) -> TaskScore:
+def score_task(counts: Counts, *, complete: bool = True) -> TaskScore:
     """Return the cell of one task. complete: all planned cases have an answer."""
-    interval = tally.interval(correction="excess_counts") if tally.total else None
-    return TaskScore(interval, tally.truncation, complete)
+    if isinstance(counts, PointTallies):
+        return TaskScore(counts.interval(), counts.truncation, complete, counts.mean)
+    interval = counts.interval(correction="excess_counts") if counts.total else None
+    value = min(1.0, max(0.0, _estimate_skill(counts))) if interval else None
+    return TaskScore(interval, counts.truncation, complete, value)
 
 
-def reason_score(tallies: Mapping[str, Tally], *, incomplete: Iterable[str] = ()) -> ReasonScore | None:
+def _estimate_skill(tally: Tally) -> float:
+    """Return the accuracy beyond guessing, which is below 0 for fewer right answers than by guessing."""
+    return (tally.correct - tally.guess_chances) / (tally.total - tally.guess_chances)
+
+
+def reason_score(tallies: Mapping[str, Counts], *, incomplete: Iterable[str] = ()) -> ReasonScore | None:
     """Return ReasonScore: 1000 times the geometric mean over tasks of center + margin - truncation.
 
     incomplete: tasks with planned cases that have no answer. Tasks without answers are excluded and make the score
@@ -112,19 +197,21 @@ def reason_score(tallies: Mapping[str, Tally], *, incomplete: Iterable[str] = ()
     return ReasonScore(score, len(answered), missing, bool(missing) or bool(set(incomplete) & set(tallies)))
 
 
-def chance_correct(tally: Tally) -> float:
+def chance_correct(tally: Counts) -> float:
     """Return the chance of a complete, right answer beyond guessing, from MIN_CHANCE to 1. Evalsite's own estimator.
 
     max(0, correct - G) / (scored - G), times the share of answers that are not truncated. So truncation is a factor,
-    not a penalty.
+    not a penalty. Of several points, the mean.
     """
+    if isinstance(tally, PointTallies):
+        return min(1.0, max(MIN_CHANCE, tally.chance))
     beyond_guessing = tally.total - tally.guess_chances
     skill = max(0.0, tally.correct - tally.guess_chances) / beyond_guessing if beyond_guessing > 1e-9 else 0.0
     return min(1.0, max(MIN_CHANCE, skill * (1 - tally.truncation)))
 
 
 def bootstrap_score(
-    tallies: Mapping[str, Tally],
+    tallies: Mapping[str, Counts],
     *,
     incomplete: Iterable[str] = (),
     confidence: float = 0.95,
@@ -194,7 +281,7 @@ def _draw_weights(n: int, resamples: int, seed: int) -> Iterator[Any]:
         yield np.bincount(flat, minlength=drawn.size).reshape(drawn.shape) / n
 
 
-def _split_by_answers(tallies: Mapping[str, Tally]) -> tuple[dict[str, Tally], tuple[str, ...]]:
+def _split_by_answers(tallies: Mapping[str, Counts]) -> tuple[dict[str, Counts], tuple[str, ...]]:
     """Return the tasks with answers, and the names of the other tasks."""
     answered = {name: tally for name, tally in tallies.items() if tally.cases}
     return answered, tuple(sorted(set(tallies) - set(answered)))

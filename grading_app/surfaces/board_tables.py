@@ -6,18 +6,29 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from grading_app.reports.result_table import ResultColumn, ResultTable
-from grading_app.surfaces.model_board import ModelBoard, ModelRow
+from grading_app.surfaces.model_board import ModelBoard, ModelRow, Weights
 
-FORMULA = (
-    "Cells: Wilson's 95 % interval of (max(0, correct − G), n − G), with G the sum of guess chances and n the answers "
-    "that were not cut off; the share of cut-off answers is in brackets if it is above 2 %. ReasonScore: 1000 times "
-    "the geometric mean over tasks of center + margin − truncation. Version 2: 1000 times the geometric mean over "
-    "tasks of the chance of a finished right answer beyond guessing, at least .01, with a bootstrap over tasks."
+WEIGHT_LABELS: Mapping[Weights, str] = {"points": "Mean over points", "answers": "All answers pooled"}
+CELLS: Mapping[Weights, str] = {
+    "points": (
+        "Cells: Price and Bonett's 95 % interval of the mean over points of the accuracy beyond guessing. All points "
+        "have the same weight, whatever their number of answers. In simulations, the interval covers 91 to 100 %. "
+    ),
+    "answers": (
+        "Cells: Wilson's 95 % interval of (max(0, correct − G), n − G) over the pooled answers of all points, with G "
+        "the sum of guess chances and n the answers that were not cut off. With adaptive stopping, points with more "
+        "cases have more weight. "
+    ),
+}
+SCORES = (
+    "The share of cut-off answers is in brackets if it is above 2 %. ReasonScore: 1000 times the geometric mean over "
+    "tasks of center + margin − truncation. Version 2: 1000 times the geometric mean over tasks of the chance of a "
+    "finished right answer beyond guessing, at least .01, with a bootstrap over tasks."
 )
 RANKS = (
-    "Ranks: Cochran–Mantel–Haenszel tests of all pairs over common points, with Holm's correction at 5 %. The first "
-    "rank of a row is 1 plus the number of significantly better rows, the last rank the number of rows that are not "
-    "significantly worse."
+    "Ranks: Cochran–Mantel–Haenszel tests of all pairs over the answers at common points, with Holm's correction at "
+    "5 %. The first rank of a row is 1 plus the number of significantly better rows, the last rank the number of rows "
+    "that are not significantly worse. Ranks do not depend on the weights of the cells."
 )
 DEFAULT_SORT = "-score"
 SORTS: Mapping[str, Callable[[ModelRow], Any]] = {
@@ -29,6 +40,11 @@ SORTS: Mapping[str, Callable[[ModelRow], Any]] = {
     "answers": lambda row: row.answers,
     "model": lambda row: row.model,
 }
+
+
+def describe_cells(weights: Weights) -> str:
+    """Return how the cells and both scores are computed."""
+    return CELLS[weights] + SCORES
 
 
 def sort_rows(board: ModelBoard, sort: str) -> list[ModelRow]:
@@ -51,8 +67,9 @@ def _get_center(row: ModelRow, task: str) -> float | None:
     return cell.interval.center if cell and cell.interval else None
 
 
-def make_board_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
+def make_board_table(board: ModelBoard, rows: list[ModelRow]) -> ResultTable:
     """Return the leaderboard with unrounded values, and an interval and the truncation per task."""
+    tasks = board.tasks
     columns = [
         ResultColumn("model", "Model"),
         ResultColumn("prompt", "Prompt"),
@@ -63,12 +80,15 @@ def make_board_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
         ResultColumn("reason_score_2", "Version 2", "number", 0),
         ResultColumn("reason_score_2_ci", "95 % interval", "interval", 0),
         ResultColumn("incomplete", "Incomplete"),
+        ResultColumn("weights", "Equal weights"),
     ]
     for task in tasks:
         columns += [
-            ResultColumn(f"{task}_center", task, "coefficient"),
+            ResultColumn(f"{task}_value", task, "coefficient"),
+            ResultColumn(f"{task}_center", "Center", "coefficient"),
             ResultColumn(f"{task}_ci", "95 % interval", "interval"),
             ResultColumn(f"{task}_truncated", "Cut off", "share"),
+            ResultColumn(f"{task}_points", "Points"),
         ]
     columns += [
         ResultColumn("answers", "Answers", "count"),
@@ -76,13 +96,14 @@ def make_board_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
         ResultColumn("mean_tokens", "Per answer", "number", 0),
         ResultColumn("score_per_token", "Score per token", "number", 3),
     ]
-    return ResultTable(
-        "leaderboard", "Leaderboard", columns, [_make_record(row) for row in rows], formula=FORMULA, correction=RANKS
-    )
+    records = [_make_record(row) | {"weights": board.weights} for row in rows]
+    formula = describe_cells(board.weights)
+    return ResultTable("leaderboard", "Leaderboard", columns, records, formula=formula, correction=RANKS)
 
 
-def make_compact_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
+def make_compact_table(board: ModelBoard, rows: list[ModelRow]) -> ResultTable:
     """Return the leaderboard with one column per task, as on the page. For papers."""
+    tasks = board.tasks
     columns = [
         ResultColumn("name", "Model / prompt / sampler"),
         ResultColumn("rank", "Rank"),
@@ -102,7 +123,8 @@ def make_compact_table(tasks: list[str], rows: list[ModelRow]) -> ResultTable:
         }
         for row in rows
     ]
-    return ResultTable("compact", "Leaderboard", columns, records, formula=FORMULA, correction=RANKS)
+    formula = describe_cells(board.weights)
+    return ResultTable("compact", "Leaderboard", columns, records, formula=formula, correction=RANKS)
 
 
 def describe_second(row: ModelRow) -> str:
@@ -130,6 +152,8 @@ def _make_record(row: ModelRow) -> dict[str, Any]:
         "score_per_token": row.per_token,
     }
     for task, cell in row.tasks.items():
+        record[f"{task}_value"] = cell.value
+        record[f"{task}_points"] = "{} of {}".format(*row.points[task])
         record[f"{task}_center"] = cell.interval.center if cell.interval else None
         record[f"{task}_ci"] = (cell.interval.low, cell.interval.high) if cell.interval else None
         record[f"{task}_truncated"] = cell.truncation

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from django.core.cache import cache
 from django.db.models import Q, Sum
@@ -18,7 +18,15 @@ from evalsite.lib.text.hashing import hash_content
 from grading_app.models import GradeCondition
 from grading_app.reports.cached_aggregates import Cached, get_aggregates_across
 from grading_app.reports.frame_cache import fingerprint_many_results
-from grading_app.statistics.reason_score import ReasonScore, TaskScore, bootstrap_score, reason_score, score_task
+from grading_app.statistics.reason_score import (
+    Counts,
+    PointTallies,
+    ReasonScore,
+    TaskScore,
+    bootstrap_score,
+    reason_score,
+    score_task,
+)
 from grading_app.statistics.stratified_shares import RankRange, rank_rows
 from grading_app.surfaces.point_counts import (
     POINT_COUNTS,
@@ -30,11 +38,12 @@ from grading_app.surfaces.point_counts import (
 )
 from runs_app.llm.model_families import find_family
 from runs_app.models import Condition, Experiment
-from runs_app.stopping.rules import Tally
 
-VERSION = 1  # Increase it when the same counts give a different board.
+VERSION = 2  # Increase it when the same counts give a different board.
 CACHE_SECONDS = 3600
 UNRANKED = RankRange(1, 1)
+Weights = Literal["points", "answers"]
+"""What has equal weight in the score of a task: its points, or all of its answers, pooled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,8 @@ class BoardScope:
 class ModelRow:
     """One condition. tasks: its cell in each task with answers. others: other experiments with this condition.
 
-    first, second: the two versions of ReasonScore. family: of the model. groups: the model's tags.
+    points: the task's points with scored answers, and all of its points. first, second: the two versions of
+    ReasonScore. family: of the model. groups: the model's tags.
     """
 
     experiment: str
@@ -62,7 +72,7 @@ class ModelRow:
     family: str
     groups: tuple[str, ...]
     tasks: dict[str, TaskScore]
-    tallies: dict[str, Tally]
+    points: dict[str, tuple[int, int]]
     tokens: int
     answers: int
     incomplete: bool
@@ -82,15 +92,22 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class ModelBoard:
+    """The rows over these tasks. weights: of the cells and of both scores."""
+
     tasks: list[str]
     rows: list[ModelRow]
+    weights: Weights = "answers"
 
 
 @dataclass(frozen=True, slots=True)
 class BoardState:
-    """The board with its gaps: experiments whose answers a worker still counts, and ungraded experiments."""
+    """The board with its gaps: experiments whose answers a worker still counts, and ungraded experiments.
+
+    default_weights: points if any experiment is adaptive, because the number of answers then depends on the answers.
+    """
 
     board: ModelBoard
+    default_weights: Weights
     waiting: list[str]
     ungraded: list[str]
     caches: list[Cached[PointCounts]]
@@ -132,8 +149,13 @@ def list_parametric_experiments(user: Any) -> list[Experiment]:
 FROZEN_STATUSES = (Dataset.Status.APPROVED, Dataset.Status.ARCHIVED)
 
 
-def load_board(experiments: Sequence[Any], limit: str = "") -> BoardState:
-    """Return the board of these experiments, which have `answers`. limit: of the rule `final_answer:LIMIT`."""
+def load_board(experiments: Sequence[Any], limit: str = "", weights: Weights | None = None) -> BoardState:
+    """Return the board of these experiments, which have `answers`. limit: of the rule `final_answer:LIMIT`.
+
+    weights: None for the default of these experiments.
+    """
+    default: Weights = "points" if any(experiment.adaptive for experiment in experiments) else "answers"
+    weights = weights or default
     graders = {key: choose_grader(rules, limit) for key, rules in list_graders(experiments).items()}
     graded = [experiment for experiment in experiments if graders[experiment.pk] is not None]
     states = fingerprint_many_results(graded)
@@ -149,16 +171,16 @@ def load_board(experiments: Sequence[Any], limit: str = "") -> BoardState:
     waiting = [experiment.slug for experiment, cached in pairs if cached.value is None]
     identity = [
         VERSION,
+        weights,
         [[experiment.pk, _get_key(graders[experiment.pk]), cached.fingerprint] for experiment, cached in pairs],
     ]
     key = f"model_board:{hash_content(identity)}:{len(loaded)}"
     board: ModelBoard | None = cache.get(key)
     if board is None:
-        board = build_board(loaded)
+        board = build_board(loaded, weights)
         cache.set(key, board, CACHE_SECONDS)
-    return BoardState(
-        board, waiting, [experiment.slug for experiment in experiments if graders[experiment.pk] is None], caches
-    )
+    ungraded = [experiment.slug for experiment in experiments if graders[experiment.pk] is None]
+    return BoardState(board, default, waiting, ungraded, caches)
 
 
 def choose_grader(rules: Sequence[GradeCondition], limit: str = "") -> GradeCondition | None:
@@ -172,7 +194,7 @@ def _get_key(grader: GradeCondition | None) -> int | None:
     return grader.pk if grader else None
 
 
-def build_board(loaded: Sequence[tuple[Experiment, PointCounts]]) -> ModelBoard:
+def build_board(loaded: Sequence[tuple[Experiment, PointCounts]], weights: Weights = "answers") -> ModelBoard:
     """Return the ranked rows of these experiments. Equal conditions share the row with the most answers."""
     condition_keys = {cell.condition for _, counts in loaded for cell in counts.rows}
     condition_rows = Condition.objects.filter(pk__in=condition_keys).select_related(
@@ -182,7 +204,7 @@ def build_board(loaded: Sequence[tuple[Experiment, PointCounts]]) -> ModelBoard:
     tasks = list(dict.fromkeys(task for _, counts in loaded for task in counts.task_names))
     rows: dict[str, tuple[ModelRow, dict[str, CellCounts]]] = {}
     for experiment, counts in loaded:
-        for row, cells in _list_rows(experiment, counts, conditions):
+        for row, cells in _list_rows(experiment, counts, conditions, weights):
             previous = rows.get(row.condition_id)
             if previous is None or row.answers > previous[0].answers:
                 others = (*previous[0].others, previous[0].experiment) if previous else ()
@@ -194,28 +216,32 @@ def build_board(loaded: Sequence[tuple[Experiment, PointCounts]]) -> ModelBoard:
                 )
     ranks = rank_rows(*_make_strata([cells for _, cells in rows.values()])) if rows else []
     ranked = [replace(row, rank=rank) for (row, _), rank in zip(rows.values(), ranks, strict=True)]
-    return ModelBoard(tasks, sorted(ranked, key=lambda row: -(row.first.score if row.first else -1.0)))
+    return ModelBoard(tasks, sorted(ranked, key=lambda row: -(row.first.score if row.first else -1.0)), weights)
 
 
 def _list_rows(
-    experiment: Experiment, counts: PointCounts, conditions: Mapping[int, Condition]
+    experiment: Experiment, counts: PointCounts, conditions: Mapping[int, Condition], weights: Weights
 ) -> list[tuple[ModelRow, dict[str, CellCounts]]]:
     points = zip(counts.tasks, counts.params, strict=True)
     names = [f"{task} {json.dumps(params, sort_keys=True)}" for task, params in points]
     return [
-        (_make_row(experiment, counts, conditions[key], cells), {names[cell.point]: cell for cell in cells})
+        (_make_row(experiment, counts, conditions[key], cells, weights), {names[cell.point]: cell for cell in cells})
         for key, cells in counts.by_condition.items()
         if key in conditions and any(cell.done for cell in cells)
     ]
 
 
 def _make_row(
-    experiment: Experiment, counts: PointCounts, condition: Condition, cells: Sequence[CellCounts]
+    experiment: Experiment, counts: PointCounts, condition: Condition, cells: Sequence[CellCounts], weights: Weights
 ) -> ModelRow:
     by_task: dict[str, list[CellCounts]] = {task: [] for task in counts.task_names}
     for cell in cells:
         by_task[counts.tasks[cell.point]].append(cell)
-    tallies = {task: sum_cells(task_cells) for task, task_cells in by_task.items()}
+    by_point = {
+        task: PointTallies(tuple(sum_cells([cell]) for cell in task_cells)) for task, task_cells in by_task.items()
+    }
+    pooled = {task: sum_cells(task_cells) for task, task_cells in by_task.items()}
+    tallies: Mapping[str, Counts] = by_point if weights == "points" else pooled
     answered = {task: sum(cell.total + cell.truncated for cell in task_cells) for task, task_cells in by_task.items()}
     gaps = {task for task, n in answered.items() if counts.is_incomplete(condition.pk, task, n)}
     first = reason_score(tallies, incomplete=gaps)
@@ -229,7 +255,9 @@ def _make_row(
         family=find_family(condition.model.endpoint.provider, condition.model.model),
         groups=tuple(condition.model.groups.split()),
         tasks={task: score_task(tally, complete=task not in gaps) for task, tally in tallies.items()},
-        tallies=tallies,
+        points={
+            task: (len(counts_of_task.answered), counts.tasks.count(task)) for task, counts_of_task in by_point.items()
+        },
         tokens=sum(cell.output_tokens for cell in cells),
         answers=sum(cell.done for cell in cells),
         incomplete=bool(gaps),

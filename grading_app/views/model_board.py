@@ -17,8 +17,9 @@ from grading_app.surfaces import heat_figure
 from grading_app.surfaces.board_figure import compute_board_width, make_board_panel
 from grading_app.surfaces.board_tables import (
     DEFAULT_SORT,
-    FORMULA,
     RANKS,
+    WEIGHT_LABELS,
+    describe_cells,
     make_board_table,
     make_compact_table,
     sort_rows,
@@ -27,6 +28,7 @@ from grading_app.surfaces.model_board import (
     BoardScope,
     BoardState,
     ModelRow,
+    Weights,
     list_parametric_experiments,
     list_scopes,
     load_board,
@@ -44,6 +46,7 @@ class ModelBoardForm(forms.Form):
     on = forms.ChoiceField(label="Items", required=False)
     family = forms.ChoiceField(label="Family", required=False)
     group = forms.ChoiceField(label="Group", required=False)
+    weights = forms.ChoiceField(label="Value of a task", required=False)
     limit = forms.IntegerField(label="Token limit", required=False, min_value=1)
     sort = forms.CharField(required=False, widget=forms.HiddenInput())
 
@@ -51,14 +54,17 @@ class ModelBoardForm(forms.Form):
         super().__init__(data)
         self.scopes = {scope.key: scope for scope in scopes}
         self._set_choices("on", [(scope.key, scope.label) for scope in scopes])
+        self._offer_weights("Default")
 
     def _set_choices(self, name: str, choices: list[tuple[str, str]]) -> None:
         field = self.fields[name]
         assert isinstance(field, forms.ChoiceField)  # noqa: S101 - for the type
         field.choices = choices
 
-    def offer_rows(self, rows: list[ModelRow]) -> None:
-        """Offer the families and groups of these rows."""
+    def offer_rows(self, state: BoardState) -> None:
+        """Offer the families and groups of the rows, and the default weights."""
+        rows = state.board.rows
+        self._offer_weights(f"Default: {WEIGHT_LABELS[state.default_weights].lower()}")
         families, groups = {row.family for row in rows}, {group for row in rows for group in row.groups}
         self._set_choices("family", [("", "Any"), *((name, name) for name in sorted(families))])
         self._set_choices("group", [("", "Any"), *((name, name) for name in sorted(groups))])
@@ -70,6 +76,14 @@ class ModelBoardForm(forms.Form):
         if key and key not in self.scopes:
             raise Http404
         return self.scopes[key] if key else next(iter(self.scopes.values()), None)
+
+    def _offer_weights(self, default: str) -> None:
+        self._set_choices("weights", [("", default), *WEIGHT_LABELS.items()])
+
+    @property
+    def chosen_weights(self) -> Weights | None:
+        """The chosen weights, or None for the default; an unknown value is an error of the form."""
+        return next((weights for weights in WEIGHT_LABELS if weights == self.data.get("weights")), None)
 
     @property
     def token_limit(self) -> str:
@@ -87,7 +101,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         return render(request, "grading_app/model_board.html", context)
     rows, sort = _choose_rows(form, state)
     tasks = state.board.tasks
-    file = make_requested_file(request, [make_board_table(tasks, rows), make_compact_table(tasks, rows)], "leaderboard")
+    tables = [make_board_table(state.board, rows), make_compact_table(state.board, rows)]
+    file = make_requested_file(request, tables, "leaderboard")
     if file is not None:
         return file
     query = {name: str(value) for name, value in request.GET.items() if value and name in form.fields}
@@ -97,7 +112,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "heads": make_heads(tasks, sort, query),
         "rows": make_rows(tasks, rows),
         "n_rows": len(state.board.rows),
-        "formula": FORMULA,
+        "formula": describe_cells(state.board.weights),
+        "weights": WEIGHT_LABELS[state.board.weights],
         "ranks": RANKS,
         "has_incomplete": any(row.incomplete for row in rows),
         "has_others": any(row.others for row in rows),
@@ -134,10 +150,9 @@ def _load_board_state(request: HttpRequest) -> tuple[ModelBoardForm, BoardScope 
     scope = form.scope
     if scope is None:
         return form, None, None
-    state = load_board(
-        [experiment for experiment in experiments if experiment.dataset_id in scope.datasets], form.token_limit
-    )
-    form.offer_rows(state.board.rows)
+    compared = [experiment for experiment in experiments if experiment.dataset_id in scope.datasets]
+    state = load_board(compared, form.token_limit, form.chosen_weights)
+    form.offer_rows(state)
     return form, scope, state
 
 

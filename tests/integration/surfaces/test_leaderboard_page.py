@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.scoring.grading import grade
-from grading_app.statistics.reason_score import bootstrap_score, reason_score
+from grading_app.statistics.reason_score import PointTallies, bootstrap_score, reason_score
 from grading_app.surfaces import point_counts
 from runs_app.models import LanguageModel
 from runs_app.stopping.rules import Tally
@@ -61,6 +61,45 @@ def test_a_row_has_the_cell_of_each_task_and_both_scores():
     tokens = sum(trial.output_tokens for run in experiment.runs.all() for trial in run.trials.all())
     assert int(row["tokens"]) == tokens
     assert float(row["score_per_token"]) == pytest.approx(float(row["reason_score"]) * 256 / tokens)
+
+
+def answer_uneven_points(item, _model):
+    """At the first point of a task only two answers, which are right. At the others, four answers of which one is."""
+    if item.metadata["params"]["max_depth"] == 2 and item.metadata["params"]["length"] == 4:
+        return "right" if item.metadata["number"] < 2 else None
+    return "right" if item.metadata["number"] == 0 else "wrong"
+
+
+def test_a_task_counts_by_the_mean_over_its_points_or_by_all_answers():
+    experiment = make_space_experiment(models=("m",), outcome=answer_uneven_points)
+    client = make_client(experiment.owner)
+    (pooled,), (by_points,) = read_rows(client), read_rows(client, weights="points")
+    assert (pooled["weights"], by_points["weights"]) == ("answers", "points")
+    assert float(pooled["brackets_value"]) == pytest.approx((2 * 2 + 10) / (2 * 2 + 40))
+    assert float(by_points["brackets_value"]) == pytest.approx((2 * 1 + 10 * 0.25) / 12)
+    assert by_points["brackets_points"] == "12 of 12"
+    points = PointTallies((Tally(2, 2), Tally(2, 2), *[Tally(1, 4)] * 10))
+    interval = points.interval()
+    assert (float(by_points["brackets_ci_low"]), float(by_points["brackets_ci_high"])) == pytest.approx(
+        (interval.low, interval.high)
+    )
+    swaps = [Tally(2, 2, 0, 2 / 4), Tally(1, 4, 0, 4 / 4), Tally(1, 4, 0, 4 / 5), Tally(1, 4, 0, 4 / 5)]
+    tallies = {"brackets": points, "swaps": PointTallies(tuple(swaps))}
+    assert float(by_points["reason_score"]) == pytest.approx(reason_score(tallies).score)
+    assert float(by_points["reason_score_2"]) == pytest.approx(bootstrap_score(tallies).score)
+    assert by_points["rank"] == pooled["rank"]
+
+
+def test_the_mean_over_points_is_the_default_of_adaptive_designs_and_the_page_says_so():
+    adaptive = {"by": "point", "scorer": "final_answer", "round": 2, "max": 4, "targetci": 0.2}
+    experiment = make_space_experiment(models=("m",), outcome=answer_uneven_points, adaptive=adaptive)
+    client = make_client(experiment.owner)
+    assert read_rows(client)[0]["weights"] == "points"
+    text = page_text(client.get(BOARD))
+    assert "Mean over points." in text
+    assert "Default: mean over points" in text
+    assert "All answers pooled." in page_text(client.get(BOARD, {"weights": "answers"}))
+    assert "Select a valid choice" in page_text(client.get(BOARD, {"weights": "cases"}))
 
 
 def answer_three_of_four(item, _model):
