@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,34 @@ def build_norm_tables(data: AnalysisData) -> list[ResultTable]:
         _build_distribution_table,
     ]
     tables = [build(data, data.norms, matched) for build in builders]
-    return [_build_leaderboard(matched, tables), *tables]
+    common = _find_common_items(data, data.norms)
+    n_items = max(len(match.model) for match in matched)
+    is_comparable = common.sum() >= MIN_COMMON_SHARE * n_items
+    if all(len(match.model) == common.sum() for match in matched):
+        return [_build_leaderboard(matched, tables, ""), *tables]
+    if not is_comparable:
+        note = (
+            f"The conditions rated different items, and only {common.sum()} of {n_items} items in common. Values over "
+            "different items are not comparable."
+        )
+        return [_build_leaderboard(matched, tables, note, has_best=False), *tables]
+    norms = replace(data.norms, mean=np.where(common, data.norms.mean, np.nan))
+    rows = [match for match in _match_items(data, norms) if len(match.model)]
+    note = (
+        f"Only the {common.sum()} of {n_items} items that every condition rated, so that values are comparable. The "
+        "tables below use all items of each condition."
+    )
+    return [_build_leaderboard(rows, [build(data, norms, rows) for build in builders], note), *tables]
+
+
+def _find_common_items(data: AnalysisData, norms: Norms) -> Any:
+    """Return which items have a norm and a rating by each condition that rated any such item."""
+    rated = (data.scores.n > 0) & norms.has_norm[:, None]
+    return norms.has_norm & rated[:, rated.any(axis=0)].all(axis=1)
+
+
+MIN_COMMON_SHARE = 0.5
+"""The leaderboard is limited to common items if they are at least this share of the items of the largest condition."""
 
 
 LEADERBOARD_COLUMNS = (
@@ -75,8 +102,13 @@ LEADERBOARD_COLUMNS = (
 )
 
 
-def _build_leaderboard(matched: list[MatchedItems], tables: list[ResultTable]) -> ResultTable:
-    """Return a table of all measures of agreement, with a row for each condition, from the tables with intervals."""
+def _build_leaderboard(
+    matched: list[MatchedItems], tables: list[ResultTable], note: str, *, has_best: bool = True
+) -> ResultTable:
+    """Return a table of all measures of agreement, with a row for each condition, from the tables with intervals.
+
+    note: the items of the rows, if the conditions rated different items. has_best: the rows are comparable.
+    """
     merged: dict[str, dict[str, Any]] = {
         match.label: {"condition": match.label, "items": len(match.model)} for match in matched
     }
@@ -95,8 +127,10 @@ def _build_leaderboard(matched: list[MatchedItems], tables: list[ResultTable]) -
         ],
         rows,
         sentence=f"{best['condition']} has the lowest mean absolute error: "
-        f"{statistic_format.format_number(best['mae'], 3)} over {best['items']} items.",
-        notes=["Sort by any column. The tables below have the intervals of these numbers.", TOO_FEW],
+        f"{statistic_format.format_number(best['mae'], 3)} over {best['items']} {'common ' if note else ''}items."
+        if has_best
+        else "",
+        notes=[*([note] if note else []), "Sort by any column. The tables below have intervals.", TOO_FEW],
         is_sortable=True,
     )
 
