@@ -21,10 +21,11 @@ VIEWS = {
     "tasks": "Tasks",
     "clusters": "Clusters",
     "compression": "Compression",
-    "hazard": "Tokens",
-    "spectrum": "Prompts",
+    "tokens": "Tokens",
+    "prompts": "Prompts",
 }
-VIEWS_WITHOUT_CHOICES = frozenset({"tasks", "spectrum"})  # These views have no choice of parameters and conditions.
+VIEWS_WITHOUT_CHOICES = frozenset({"tasks", "prompts"})  # These views have no choice of parameters and conditions.
+FORMER_VIEWS = {"hazard": "tokens", "spectrum": "prompts"}  # Names of views in older addresses.
 FIXED_PREFIX = "at-"
 NO_AXIS = "-"
 
@@ -68,7 +69,9 @@ class ExplorerQuery:
 class ExplorerForm(forms.Form):
     """The choices of the explorer, as the address holds them. An unknown value falls back to the default.
 
-    The form is never bound: the choices are read from `data` one by one.
+    The form is never bound: the choices are read from `data` one by one. notices: a sentence on each unknown value of a
+    choice that does not depend on other choices. A parameter of another task is no error, because the form submits it
+    when the task changes.
     """
 
     use_required_attribute = False
@@ -96,6 +99,7 @@ class ExplorerForm(forms.Form):
         answered = {key for key, cells in counts.by_condition.items() if any(cell.done for cell in cells)}
         self.labels = {key: label for key, label in labels.items() if key in answered}
         self.chosen: dict[str, str] = {}
+        self.notices: list[str] = []
         self._choose("view", list(VIEWS.items()))
         self._choose("task", [(task, task) for task in counts.task_names])
         self._choose("condition", [(str(key), label) for key, label in self.labels.items()])
@@ -115,8 +119,13 @@ class ExplorerForm(forms.Form):
         field.choices = choices
         values = [value for value, _ in choices]
         submitted = self.submitted.get(name, "")
+        if name == "view":
+            submitted = FORMER_VIEWS.get(submitted, submitted)
         fallback = default if default in values else values[0] if values else ""
         self.chosen[name] = self.initial[name] = submitted if submitted in values else fallback
+        if name in ("view", "task", "condition", "rule", "wave") and submitted and submitted not in values and choices:
+            shown = dict(choices)[fallback]
+            self.notices.append(f"There is no {name} {submitted[:80]!r} here. The page shows {shown}.")
 
     def _choose_axes(self) -> None:
         """Offer the axes, and the values of each other varying parameter."""
@@ -144,7 +153,7 @@ class ExplorerForm(forms.Form):
             hidden.add("against")
         if view in ("models", "clusters", *VIEWS_WITHOUT_CHOICES):
             hidden.add("condition")
-        if view in VIEWS_WITHOUT_CHOICES | {"compression", "hazard", "clusters"}:
+        if view in VIEWS_WITHOUT_CHOICES | {"compression", "tokens", "clusters"}:
             hidden |= {"x", "y", *(name for name in self.fields if name.startswith(FIXED_PREFIX))}
         if view == "curves":
             hidden.add("y")

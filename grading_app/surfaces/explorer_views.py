@@ -71,14 +71,14 @@ VIEW_PAGES: dict[str, ViewPage] = {
             show_compression,
         ),
         ViewPage(
-            "hazard",
+            "tokens",
             "Finished is the probability that an answer ends within this number of tokens if none were cut off. Right "
             "and cut off are shares of all answers. If finished still rises at the limit, a higher limit would "
             "finish more answers.",
             show_lengths,
         ),
         ViewPage(
-            "spectrum",
+            "prompts",
             "Equal spectra mean that the points of a task differ in content, not in the form of the text. A point with "
             "a different spectrum is worded differently, so that its difficulty may come from the form.",
             show_spectra,

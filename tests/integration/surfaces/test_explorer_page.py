@@ -11,6 +11,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils.html import escape
 
 from evalsite.lib import permissions
 from grading_app.scoring.grading import grade
@@ -293,3 +294,30 @@ def test_the_number_of_queries_does_not_grow_with_points_or_conditions(experimen
         "larger", dataset=experiment.dataset, models=("strong", "weak", "c", "d", "e"), samples=2
     )
     assert count_queries(larger) == count_queries(experiment) < 20
+
+
+@pytest.mark.parametrize(
+    ("choices", "notice"),
+    [
+        ({"view": "nothing"}, "There is no view 'nothing' here. The page shows Heat map."),
+        ({"task": "arithmetic"}, "There is no task 'arithmetic' here. The page shows brackets."),
+        ({"condition": "0"}, "There is no condition '0' here. The page shows "),
+    ],
+)
+def test_an_unknown_choice_in_the_address_is_named(experiment, make_client, choices, notice):
+    assert escape(notice) in page_text(get(make_client(experiment.owner), experiment, **choices))
+
+
+def test_parameters_of_another_task_are_no_error(experiment, make_client):
+    page = get(make_client(experiment.owner), experiment, task="swaps", x="kinds", **{"at-kinds": "2"})
+    assert page.context["form"].notices == []
+
+
+@pytest.mark.parametrize(("name", "former"), [("tokens", "hazard"), ("prompts", "spectrum")])
+def test_views_have_the_names_of_their_tabs_and_older_addresses_still_work(experiment, make_client, name, former):
+    client = make_client(experiment.owner)
+    for view in (name, former):
+        page = get(client, experiment, view=view)
+        assert page.context["query"].view == name
+        assert page.context["form"].notices == []
+    assert f"?view={name}" in page.content.decode()
