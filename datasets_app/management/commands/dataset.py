@@ -13,7 +13,7 @@ from datasets_app.importing.limited_reader import FileToRead, read_norm_table, r
 from datasets_app.management.dataset_command import list_categories
 from datasets_app.management.hub_verb import HubVerb, add_hub_verb
 from datasets_app.management.parametric_verb import ParametricVerb, add_parametric_verb
-from datasets_app.models import Dataset
+from datasets_app.models import Dataset, Item
 from datasets_app.sampling import STRATEGIES
 from evalsite.lib.ops.commands import add_list_option, add_user, refuse_input
 
@@ -63,14 +63,18 @@ class Command(ParametricVerb, HubVerb):
 
     def do_show(self, dataset: str, **options: Any) -> None:
         row = _find_dataset(dataset)
+        items = row.items.prefetch_related("norms").iterator(chunk_size=1000) if options["items"] else iter(())
         if options["json"]:
-            self.write_json(_build_row(row))
-        else:
-            self.print_summary(row)
-            self._print_history(row)
-        if options["items"]:
-            for item in row.items.all():
-                self.write(f"  {item.key:<30} {item.category:<16} {'excluded: ' + item.note if item.excluded else ''}")
+            facts = _build_row(row)
+            if options["items"]:
+                self.write_json_with_rows(facts, "items", map(_build_item, items))
+            else:
+                self.write_json(facts)
+            return
+        self.print_summary(row)
+        self._print_history(row)
+        for item in items:
+            self.write(f"  {item.key:<30} {item.category:<16} {'excluded: ' + item.note if item.excluded else ''}")
 
     def _print_history(self, dataset: Dataset) -> None:
         for change in dataset.history:
@@ -172,7 +176,7 @@ def _build_row(dataset: Dataset) -> dict[str, Any]:
         "dataset": str(dataset),
         "status": dataset.status,
         "title": dataset.title,
-        "items": dataset.item_count,
+        "item_count": dataset.item_count,
         "active": dataset.active_count,
         "categories": list_categories(dataset),
         "content_hash": dataset.content_hash,
@@ -185,6 +189,16 @@ def _build_row(dataset: Dataset) -> dict[str, Any]:
         "parent": str(dataset.parent) if dataset.parent else None,
         "created_at": dataset.created_at.isoformat(),
         "approved_at": dataset.approved_at.isoformat() if dataset.approved_at else None,
+    }
+
+
+def _build_item(item: Item) -> dict[str, Any]:
+    return {
+        **{name: getattr(item, name) for name in ("key", "category", "input")},
+        "image": item.image_id,
+        **{name: getattr(item, name) for name in ("target", "choices", "grading_scheme", "metadata")},
+        "norms": {norm.dimension: {"mean": norm.mean, "sd": norm.sd, "n": norm.n} for norm in item.norms.all()},
+        **{name: getattr(item, name) for name in ("excluded", "note")},
     }
 
 
@@ -205,7 +219,7 @@ def _add_import_verbs(verbs: Any) -> None:
     parser.add_argument("--json", action="store_true")
     parser = _add_verb(verbs, "show", "show a dataset, its hash and its history")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--items", action="store_true")
+    parser.add_argument("--items", action="store_true", help="show the items, too")
 
 
 def _add_item_verbs(verbs: Any) -> None:

@@ -6,7 +6,7 @@ import getpass
 import json
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, NoReturn
 
 from django.contrib.auth.models import User
@@ -56,6 +56,20 @@ class OutputCommand(BaseCommand):
 
     def write_json(self, content: Any) -> None:
         self.write(json.dumps(content, indent=2, ensure_ascii=False, default=str))
+
+    def write_json_with_rows(self, content: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
+        """Write one JSON object: the content, then the rows as the list `name`, a line for each.
+
+        Rows are written one by one, so memory use does not depend on their number.
+        """
+        head = json.dumps(content, indent=2, ensure_ascii=False, default=str).removesuffix("\n}")
+        self.write(f'{head},\n  "{name}": [')
+        separator = ""
+        for row in rows:
+            self.stdout.write(separator, ending="")
+            self.stdout.write("    " + json.dumps(row, ensure_ascii=False, default=str), ending="")
+            separator = ",\n"
+        self.write("\n  ]\n}")
 
     def confirm(self, question: str, yes: bool) -> None:
         """Return if `yes` is set or a person at the terminal agrees. Otherwise end the command with exit code 3."""

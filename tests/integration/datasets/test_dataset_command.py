@@ -148,6 +148,24 @@ def test_facts_are_json_for_other_programs(draft):
     assert "set@1" not in run_dataset("list", "--status", "draft")
 
 
+def test_facts_and_items_are_one_json_document(draft):
+    curation.exclude_items(draft, ["k1"], by="a test", reason="blurred")
+    facts = json.loads(run_dataset("show", "set@1", "--items", "--json"))
+    assert (facts["dataset"], facts["item_count"], facts["active"]) == ("set@1", 9, 8)
+    rows = {row["key"]: row for row in facts["items"]}
+    assert list(rows) == [item.key for item in draft.items.all()]
+    assert (rows["k1"]["excluded"], rows["k1"]["note"]) == (True, "blurred")
+    item = draft.items.get(key="k0")
+    norms = {norm.dimension: {"mean": norm.mean, "sd": norm.sd, "n": norm.n} for norm in item.norms.all()}
+    assert norms
+    assert (rows["k0"]["input"], rows["k0"]["norms"]) == (item.input, norms)
+
+
+def test_a_dataset_without_items_has_an_empty_list():
+    Dataset.objects.create(slug="empty", version=1)
+    assert json.loads(run_dataset("show", "empty@1", "--items", "--json"))["items"] == []
+
+
 def test_show_reports_a_hash_that_does_not_match(draft):
     """This is possible only with disabled triggers."""
     from django.db import connection
