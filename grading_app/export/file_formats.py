@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from django.db import connection
 
 from evalsite.lib.key_ranges import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
+from evalsite.lib.text.names import UnknownNameError
 from evalsite.lib.text.pg_text import describe_unstorable
 from evalsite.lib.web.filters import read_parameters
 from grading_app.export.columns import Column, exact_cell, json_members, spreadsheet_cell
@@ -65,6 +66,13 @@ class Extract:
         for name, value in row_filters.items():
             if fault := describe_unstorable(value):
                 raise ExportError(f"the filter {name} {fault}")
+        try:
+            if "wave" in row_filters:
+                row_filters["wave"] = str(experiment.find_wave(row_filters["wave"]).pk)
+            if "dimension" in row_filters:
+                row_filters["dimension"] = str(experiment.find_dimension(row_filters["dimension"]).pk)
+        except UnknownNameError as error:
+            raise ExportError(str(error)) from error
         if "point" in row_filters:
             try:
                 row_filters["point"] = json.dumps(read_parameters(row_filters["point"]))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
 
+from evalsite.lib.web.choice_fields import NamedChoiceField
 from grading_app.comparison.condition_sides import ConditionSide
 from grading_app.reports.scope import MISSING_WRONG
-from grading_app.reports.score_matrix import Measure
+from grading_app.reports.score_matrix import Measure, match_measure
 
 FILTERS = {
     "all": "All",
@@ -24,7 +25,7 @@ FILTERS = {
 class CompareForm(forms.Form):
     a = forms.ChoiceField(label="A")
     b = forms.ChoiceField(label="B")
-    measure = forms.ChoiceField(label="Measure", required=False)
+    measure = NamedChoiceField(label="Measure", required=False)
     unreadable = forms.ChoiceField(
         label="Answers without a score",
         required=False,
@@ -37,7 +38,7 @@ class CompareForm(forms.Form):
     )
     filter = forms.ChoiceField(required=False, choices=list(FILTERS.items()), widget=forms.HiddenInput())
 
-    def __init__(self, data: Any, sides: Mapping[str, Sequence[ConditionSide]], measures: Iterable[Measure]) -> None:
+    def __init__(self, data: Any, sides: Mapping[str, Sequence[ConditionSide]], measures: Sequence[Measure]) -> None:
         super().__init__(data)
         groups = [(slug, [(side.reference, side.name) for side in rows]) for slug, rows in sides.items() if rows]
         for name, choices in (
@@ -47,6 +48,7 @@ class CompareForm(forms.Form):
         ):
             field: Any = self.fields[name]
             field.choices = choices
+        field.find_key = lambda name: match_measure(measures, name).key
 
     def clean_margin(self) -> float | None:
         margin: float | None = self.cleaned_data["margin"]

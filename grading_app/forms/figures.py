@@ -8,10 +8,12 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
+from evalsite.lib.web.choice_fields import NamedChoiceField, list_choices_in_errors
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.print_style import MM_PER_INCH, PALETTES, PrintStyle
 from grading_app.paper_figures.space_figures import PREFIX
+from grading_app.reports.score_matrix import match_measure
 
 MAX_PIXELS = 40_000_000
 DEFAULTS = PrintStyle()
@@ -22,9 +24,9 @@ MAX_HIDDEN_FIELDS = 40
 class FigureForm(forms.Form):
     """The choices of the figures page, sent by GET. An empty field takes its default."""
 
-    measure = forms.ChoiceField(label="Measure", required=False)
+    measure = NamedChoiceField(label="Measure", required=False)
     only = forms.CharField(label="Figure", required=False, max_length=200, widget=forms.Select)
-    second = forms.ChoiceField(label="Second dimension", required=False)
+    second = NamedChoiceField(label="Second dimension", required=False)
     images = forms.BooleanField(label="Images as marks", required=False)
     mm = forms.FloatField(label="Width (mm)", required=False, min_value=40, max_value=400)
     height = forms.FloatField(label="Height (mm)", required=False, min_value=20, max_value=400)
@@ -41,9 +43,11 @@ class FigureForm(forms.Form):
         super().__init__(data)
         measures: Any = self.fields["measure"]
         measures.choices = [(measure.key, measure.label) for measure in source.measures]
+        measures.find_key = lambda name: match_measure(source.measures, name).key
         second: Any = self.fields["second"]
         ratings = [measure for measure in source.measures if measure.is_rating]
         second.choices = [("", "Next dimension"), *((measure.key, measure.label) for measure in ratings)]
+        second.find_key = lambda name: match_measure(ratings, name).key
         if len(ratings) < 2:
             del self.fields["second"]
         if not ratings:
@@ -51,6 +55,7 @@ class FigureForm(forms.Form):
         hidden_names = [name for name in data if name == "wave" or name.startswith(PREFIX)]
         for name in hidden_names[:MAX_HIDDEN_FIELDS]:
             self.fields[name] = forms.CharField(required=False, max_length=200, widget=forms.HiddenInput())
+        list_choices_in_errors(self)
         examples = {"mm": DEFAULTS.width_mm, "font": DEFAULTS.font_pt, "dpi": DEFAULTS.dpi, "height": "as drawn"}
         for name, example in examples.items():
             self.fields[name].widget.attrs["placeholder"] = f"{example:g}" if not isinstance(example, str) else example

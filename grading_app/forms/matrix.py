@@ -57,7 +57,7 @@ class MatrixForm(ScopeForm):
 
     def _get_flip_labels(self) -> tuple[str, str]:
         """Return the labels of the two choices. A measure from 0 to 1 is right or wrong."""
-        key = self.data.get("measure", "")
+        key = self["measure"].value()
         measure = next((candidate for candidate in self.measures if candidate.key == key or not key), None)
         is_share = measure is not None and (measure.low, measure.high) == (0.0, 1.0)
         return ("Right in", "Wrong in") if is_share else ("Higher in", "Lower in")

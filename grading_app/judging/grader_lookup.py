@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from django.contrib.auth.models import User
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from datasets_app.models.history import Actor
+from evalsite.lib.text.names import NamedChoice, UnknownNameError, find_named
 from grading_app.models import Grader, Panel, Rubric
 from runs_app.models import Experiment, TextSet
 from runs_app.planning.work import PlanError
@@ -16,16 +18,19 @@ MAX_NAME_LENGTH = 80
 VARIANT_FIELDS = ("language_model", "sampler", "on_empty", "longest_answer")
 
 
-def choose_graders(names: Sequence[str], rubric: str | None, texts: str | None = None) -> list[Grader]:
+def choose_graders(
+    experiment: Experiment, names: Sequence[str], rubric: str | None, texts: str | None = None
+) -> list[Grader]:
     """Return the graders with these names, or all graders of a rubric.
 
-    With names and a rubric or texts, return variants of the named graders that use them.
+    A name is that of a grader, or of its scores on the experiment's pages. With names and a rubric or texts, return
+    variants of the named graders that use them.
     New variants are not saved; `save_graders` saves them. Raise PlanError with every name that does not exist.
     """
     rubric_row = None if rubric is None else _find_rubric(rubric)
     text_set = None if texts is None else _find_texts(texts)
     if names:
-        return [make_variant(grader, rubric_row, text_set) for grader in find_by_names(names)]
+        return [make_variant(grader, rubric_row, text_set) for grader in _find_by_names(experiment, names)]
     if text_set is not None:
         raise PlanError(["texts: also name the grader that judges with them"])
     if rubric_row is None:
@@ -36,12 +41,25 @@ def choose_graders(names: Sequence[str], rubric: str | None, texts: str | None =
     return graders
 
 
-def find_by_names(names: Sequence[str]) -> list[Grader]:
-    graders = {grader.name: grader for grader in _select_graders().filter(name__in=names)}
-    if missing := [name for name in names if name not in graders]:
-        existing = ", ".join(_select_graders().filter(archived_at=None).values_list("name", flat=True)) or "none"
-        raise PlanError([f"grader: there is no grader {name}; existing graders: {existing}" for name in missing])
-    return [graders[name] for name in dict.fromkeys(names)]
+def _find_by_names(experiment: Experiment, names: Sequence[str]) -> list[Grader]:
+    keys: dict[int, list[str]] = defaultdict(list)
+    for condition in experiment.grade_conditions.filter(kind="judge"):
+        keys[condition.grader_id].extend((f"g{condition.pk}", condition.grade_condition_id))
+    # An archived grader is found by its own name only, so that the error can say that it is archived.
+    graders = _select_graders().filter(Q(archived_at=None) | Q(name__in=names)).order_by("name")
+    choices = [
+        NamedChoice(grader, grader.name, (grader.name, f"{grader.name} ({grader.rubric})", *keys[grader.pk]))
+        for grader in graders
+    ]
+    found, problems = [], []
+    for name in names:
+        try:
+            found.append(find_named(name, choices, "grader"))
+        except UnknownNameError as error:
+            problems.append(f"grader: {error}")
+    if problems:
+        raise PlanError(problems)
+    return list(dict.fromkeys(found))
 
 
 def find_grader(name: str) -> Grader | None:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import TypeVar
 
 from django.http import QueryDict
 
+from evalsite.lib.text.names import UnknownNameError
 from grading_app.analysis.stored import get_analysis
 from grading_app.reports.frame_cache import fingerprint_results, get_frames
 from grading_app.reports.frames import Frames
 from grading_app.reports.leaderboard import BoardQuery, Leaderboard, get_leaderboard
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.scope import Scope, ScopeForm
-from grading_app.reports.score_matrix import Measure, list_measures
+from grading_app.reports.score_matrix import Measure, list_measures, match_measure
 from grading_app.reports.stored_scores import get_item_scores
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Experiment, Wave
 
 T = TypeVar("T")
-WAVE_NUMBER = re.compile("[0-9]{1,8}")
 
 
 class FigureSource:
@@ -35,9 +34,12 @@ class FigureSource:
         self.is_waiting = False
 
     def _find_wave(self) -> Wave | None:
-        """Return the wave in the address; None for all waves, and for a number that the experiment does not have."""
-        number = str(self.data.get("wave", ""))
-        return self.experiment.waves.filter(number=int(number)).first() if WAVE_NUMBER.fullmatch(number) else None
+        """Return the wave in the address; None for all waves, and for a wave that the experiment does not have."""
+        try:
+            wave: Wave | None = self.experiment.find_wave(name) if (name := self.data.get("wave", "")) else None
+        except UnknownNameError:
+            return None
+        return wave
 
     @cached_property
     def state(self) -> str:
@@ -57,9 +59,13 @@ class FigureSource:
 
     @cached_property
     def measure(self) -> Measure | None:
-        """The measure in the address, or the first one."""
-        key = self.data.get("measure", "")
-        return next((measure for measure in self.measures if key in ("", measure.key)), None)
+        """The measure in the address, or the first one; None if the experiment does not have it."""
+        if name := self.data.get("measure", ""):
+            try:
+                return match_measure(self.measures, name)
+            except UnknownNameError:
+                return None
+        return next(iter(self.measures), None)
 
     @cached_property
     def scope(self) -> Scope | None:

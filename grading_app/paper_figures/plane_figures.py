@@ -11,13 +11,14 @@ import numpy as np
 from django.conf import settings
 
 from datasets_app.models import Item
+from evalsite.lib.text.names import UnknownNameError
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.rating_data import RatingData, Series, load_rating_data, match_items
 from grading_app.paper_figures.rating_figures import BOLD, arrange_panels, choose_color, draw_scatter, set_scale_ticks
 from grading_app.reports import plot_style
 from grading_app.reports.result_table import ResultColumn, ResultTable
-from grading_app.reports.score_matrix import Measure
+from grading_app.reports.score_matrix import Measure, match_measure
 from grading_app.reports.statistic_format import format_coefficient
 from grading_app.statistics.correlation import pearson
 
@@ -88,10 +89,17 @@ def make_plane_figures(plane: Plane) -> Iterator[PaperFigure]:
 
 
 def _find_second(source: FigureSource, first: Measure | None) -> Measure | None:
-    key = source.data.get("second", "")
-    ratings = [measure for measure in source.measures if measure.is_rating and measure != first]
-    is_rating = first is not None and first.is_rating
-    return next((measure for measure in ratings if key in ("", measure.key)), None) if is_rating else None
+    """Return the rating in the address, or the next one; None for the first one, and for an unknown one."""
+    if first is None or not first.is_rating:
+        return None
+    ratings = [measure for measure in source.measures if measure.is_rating]
+    if not (name := source.data.get("second", "")):
+        return next((measure for measure in ratings if measure != first), None)
+    try:
+        second = match_measure(ratings, name)
+    except UnknownNameError:
+        return None
+    return None if second == first else second
 
 
 def _find_thumbnails(data: RatingData) -> dict[int, Path]:

@@ -9,9 +9,10 @@ from django import forms
 from django.http import QueryDict
 
 from datasets_app.models import Item
+from evalsite.lib.web.choice_fields import NamedChoiceField, list_choices_in_errors
 from grading_app.models import BlindReading
 from grading_app.reports.frames import load_condition_labels
-from grading_app.reports.score_matrix import EXCLUSIONS, Measure, list_measures
+from grading_app.reports.score_matrix import EXCLUSIONS, Measure, list_measures, match_measure
 from runs_app.models import Experiment, Wave
 
 FLAGGED = "flagged"
@@ -94,8 +95,8 @@ class ItemsField(forms.Field):
 class ScopeForm(forms.Form):
     """The form of a scope. All fields are optional. An empty field does not restrict the scope."""
 
-    measure = forms.ChoiceField(label="Measure", required=False)
-    wave = forms.TypedChoiceField(label="Wave", required=False, coerce=int, empty_value=None)
+    measure = NamedChoiceField(label="Measure", required=False)
+    wave = NamedChoiceField(label="Wave", required=False)
     condition = forms.TypedMultipleChoiceField(
         label="Conditions", required=False, coerce=int, widget=forms.CheckboxSelectMultiple
     )
@@ -118,11 +119,14 @@ class ScopeForm(forms.Form):
         self.measures = list_measures(experiment)
         self.labels = load_condition_labels(experiment, None, blind.assign_letters() if blind else None)
         self._set_choices("measure", [(measure.key, measure.label) for measure in self.measures])
-        self._set_choices("wave", [("", "All"), *((wave.number, str(wave)) for wave in experiment.waves.all())])
+        self.fields["measure"].find_key = lambda name: match_measure(self.measures, name).key
+        self._set_choices("wave", [("", "All"), *((str(wave.number), str(wave)) for wave in experiment.waves.all())])
+        self.fields["wave"].find_key = lambda name: str(experiment.find_wave(name).number)
         self._set_choices("condition", list(self.labels.items()))
         self._set_choices("baseline", [("", "All pairs"), *self.labels.items()])
         categories = experiment.dataset.items.active().order_by("category").values_list("category", flat=True)
         self._set_choices("category", [("", "All"), *((name, name) for name in categories.distinct() if name)])
+        list_choices_in_errors(self)
 
     def clean_without(self) -> tuple[int, ...]:
         keys: tuple[int, ...] = self.cleaned_data["without"]
@@ -140,11 +144,10 @@ class ScopeForm(forms.Form):
             return None
         data = self.cleaned_data
         measure_key = data["measure"] or self.measures[0].key
-        wave = self.experiment.waves.filter(number=data["wave"]).first() if data["wave"] is not None else None
         return Scope(
             experiment=self.experiment,
             measure=next(measure for measure in self.measures if measure.key == measure_key),
-            wave=wave,
+            wave=self.experiment.find_wave(data["wave"]) if data["wave"] else None,
             conditions=tuple(data["condition"]),
             category=data["category"],
             without=data["without"],

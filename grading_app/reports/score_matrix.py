@@ -7,11 +7,12 @@ is a grader on a dimension. Results, matrix, comparisons and analyses all read t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evalsite.lib.sql import fetch_rows
+from evalsite.lib.text.names import NamedChoice, find_named
 from grading_app.models import GradeCondition
 from grading_app.reports import statistic_format
 from grading_app.reports.frames import (
@@ -23,6 +24,7 @@ from grading_app.reports.frames import (
     load_rule_labels,
     make_scope_parameters,
 )
+from grading_app.scoring.scorers import SCORERS
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Condition, Dimension, Experiment, Wave
@@ -45,6 +47,7 @@ class Measure:
     dimension: the primary key of the dimension, or None.
     grader: the primary key of the grade condition, or the negated key of a queue; None for the models' own ratings.
     low, high: the ends of the scale; None if the scale is unbounded or unknown.
+    names: other names that mean it, such as those of its grader and of its dimension.
     """
 
     key: str
@@ -54,6 +57,7 @@ class Measure:
     grader: int | None = None
     low: float | None = None
     high: float | None = None
+    names: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def is_rating(self) -> bool:
@@ -90,13 +94,14 @@ def list_measures(experiment: Experiment) -> list[Measure]:
             None,
             dimension.scale_min,
             dimension.scale_max,
+            (dimension.name, str(dimension)),
         )
         for dimension in dimensions
     ]
     return [
         *ratings,
         *(
-            _restrict_to_dimension(grader, dimension, names)
+            grader if dimension is None else _restrict_to_dimension(grader, dimension, names[dimension.pk])
             for grader in _list_grader_measures(experiment)
             for dimension in (dimensions or [None])
         ),
@@ -109,6 +114,15 @@ def find_measure(experiment: Experiment, key: str) -> Measure | None:
     return next((measure for measure in measures if measure.key == key or not key), None)
 
 
+def match_measure(measures: Sequence[Measure], name: str) -> Measure:
+    """Return the measure that people mean by a key, or by a name that pages show.
+
+    Raise UnknownNameError for a name of none or of several; the message lists the choices.
+    """
+    choices = [NamedChoice(measure, measure.key, (measure.label, *measure.names)) for measure in measures]
+    return find_named(name, choices, "measure")
+
+
 def name_dimensions(dimensions: Collection[Dimension]) -> dict[int, str]:
     """Return names for addresses by primary key. Dimensions of the same name have their version, too."""
     name_counts = Counter(dimension.name for dimension in dimensions)
@@ -119,7 +133,7 @@ def name_dimensions(dimensions: Collection[Dimension]) -> dict[int, str]:
 
 def _list_grader_measures(experiment: Experiment) -> list[Measure]:
     rules = load_rule_labels(experiment)
-    grade_conditions = GradeCondition.objects.filter(pk__in=rules).select_related("rubric", "panel")
+    grade_conditions = GradeCondition.objects.filter(pk__in=rules).select_related("rubric", "grader", "panel")
     with_scales = grade_conditions.prefetch_related("panel__graders__rubric").order_by("pk")
     conditions = [condition for condition in with_scales if not condition.is_pairwise]
     scorer_counts = Counter(condition.scorer for condition in conditions)
@@ -131,20 +145,38 @@ def _list_grader_measures(experiment: Experiment) -> list[Measure]:
             if condition.kind == GradeCondition.Kind.RULE and scorer_counts[condition.scorer] == 1
             else f"g{condition.pk}"
         )
-        graders.append(Measure(key, rules[condition.pk], condition.kind, None, condition.pk, low, high))
+        scorer = SCORERS.get(condition.scorer)
+        names = (
+            condition.grade_condition_id,
+            condition.scorer,
+            scorer.label if scorer else "",
+            condition.grader.name if condition.grader else "",
+            condition.panel.name if condition.panel else "",
+        )
+        shown_names = tuple(name for name in names if name)
+        label = rules[condition.pk]
+        graders.append(Measure(key, label, condition.kind, None, condition.pk, low, high, shown_names))
     queues = {queue.pk: queue for queue in experiment.rating_queues.exclude(rubric=None).select_related("rubric")}
     for negated, label in load_people_labels(experiment).items():
-        low, high = queues[-negated].rubric.score_range
-        graders.append(Measure(f"people{-negated}", label, "person", None, negated, low, high))
+        queue = queues[-negated]
+        low, high = queue.rubric.score_range
+        names = (queue.name, f"people of {queue.name}")
+        graders.append(Measure(f"people{-negated}", label, "person", None, negated, low, high, names))
     return graders
 
 
-def _restrict_to_dimension(grader: Measure, dimension: Dimension | None, names: dict[int, str]) -> Measure:
-    if dimension is None:
-        return grader
+def _restrict_to_dimension(grader: Measure, dimension: Dimension, dimension_name: str) -> Measure:
+    """Return the grader's scores of one dimension. The grader's own names mean them too, if they are the only ones."""
     title = dimension.title or dimension.name
-    key, label = f"{grader.key}:{names[dimension.pk]}", f"{grader.label} · {title}"
-    return Measure(key, label, grader.kind, dimension.pk, grader.grader, grader.low, grader.high)
+    grader_names = (grader.key, grader.label, *grader.names)
+    suffixes = [f"{joint}{name}" for joint in (":", " · ") for name in (dimension_name, title)]
+    return replace(
+        grader,
+        key=f"{grader.key}:{dimension_name}",
+        label=f"{grader.label} · {title}",
+        dimension=dimension.pk,
+        names=(*grader_names, *(f"{name}{suffix}" for name in grader_names for suffix in suffixes)),
+    )
 
 
 def load_item_scores(

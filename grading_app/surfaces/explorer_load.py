@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
+from evalsite.lib.text.names import UnknownNameError
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
 from grading_app.reports.frames import load_condition_labels
 from grading_app.surfaces.explorer_query import ExplorerForm, ExplorerQuery
@@ -30,9 +32,13 @@ def load_explorer(experiment: Experiment, data: Mapping[str, str]) -> ExplorerSt
     requested = data.get("rule", "")
     grader = int(requested) if requested.isdecimal() and int(requested) in rules else next(iter(rules))
     waves = list(experiment.waves.all())
-    wave = next((wave for wave in waves if str(wave.number) == data.get("wave")), None)
+    wave, choices = None, dict(data.items())
+    if name := data.get("wave", ""):
+        with suppress(UnknownNameError):
+            wave = experiment.find_wave(name)
+            choices["wave"] = str(wave.number)
     cached = get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, grader, wave))
     if cached.value is None:
         return ExplorerState(None, None, cached, rules)
-    form = ExplorerForm(data, cached.value, load_condition_labels(experiment, wave), rules=rules, waves=waves)
+    form = ExplorerForm(choices, cached.value, load_condition_labels(experiment, wave), rules=rules, waves=waves)
     return ExplorerState(form, form.read_query(experiment, grader, wave), cached, rules)

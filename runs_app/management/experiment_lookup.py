@@ -11,9 +11,10 @@ from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
 from evalsite.lib.ops.commands import refuse_input
+from evalsite.lib.text.names import UnknownNameError
 from runs_app.forms.audience import find_shareable_people
 from runs_app.management.condition_options import match_condition_ids
-from runs_app.models import Experiment, Run
+from runs_app.models import Experiment, Run, Wave
 from runs_app.models.runs import RunQuerySet
 from runs_app.planning.design import Design
 
@@ -36,6 +37,15 @@ def get_experiment(name: str, argument: str = "name") -> Experiment:
     experiments = Experiment.objects.select_related("owner", "dataset")
     experiment: Experiment | None = experiments.filter(slug=name).first()
     return experiment or refuse_input(f"{argument}: there is no experiment {name}; see `experiment list`")
+
+
+def choose_wave(experiment: Experiment, name: str, option: str = "--wave") -> Wave | None:
+    """Return the wave of the option; None for an empty name. End the command with exit code 2 for an unknown wave."""
+    try:
+        wave: Wave | None = experiment.find_wave(name) if name else None
+    except UnknownNameError as error:
+        refuse_input(f"{option}: {error}")
+    return wave
 
 
 def get_reader(username: str, experiment: Experiment) -> User:

@@ -17,6 +17,7 @@ from datasets_app.models.history import Actor, format_for_history, record_change
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member, is_operator, is_viewer
 from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.text.names import NamedChoice, find_named
 from runs_app.models.bounded import InRange, build_adaptive_constraint, build_range_constraints
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
@@ -291,6 +292,21 @@ class Experiment(EngineOwnedColumns):
     def get_first_wave(self) -> Any:
         """Return the wave with number 0, created if missing. It holds work that no repetition of the design owns."""
         return self.waves.get_or_create(number=0)[0]
+
+    def find_wave(self, name: str) -> Any:
+        """Return the wave with this number or label. Raise UnknownNameError, which lists the waves, if there is none.
+
+        A number comes before a label, because addresses name waves by number.
+        """
+        waves = list(self.waves.all())
+        choices = [NamedChoice(wave, str(wave.number), (str(wave), f"wave {wave.number}")) for wave in waves]
+        return find_named(name, choices, "wave")
+
+    def find_dimension(self, name: str) -> Dimension:
+        """Return the dimension with this key, name or title. Raise UnknownNameError if there is none, or several."""
+        dimensions = list(self.dimensions.order_by("pk"))
+        choices = [NamedChoice(row, str(row), (row.title or row.name, row.name, str(row.pk))) for row in dimensions]
+        return find_named(name, choices, "dimension")
 
     def may_exceed_budget(self, ceiling_usd: Decimal | None) -> bool:
         """Return whether calls up to this ceiling exceed the remaining budget.

@@ -7,6 +7,7 @@ from typing import Any
 from django.http import Http404, HttpRequest
 from django.shortcuts import get_object_or_404
 
+from evalsite.lib.text.names import UnknownNameError
 from runs_app.models import Experiment, ProviderBatch, Run, Wave
 
 
@@ -29,13 +30,12 @@ def may_edit(request: HttpRequest, experiment: Experiment) -> bool:
 
 
 def get_chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None:
-    """Return the wave of the parameter `wave`, or None without it. Raise Http404 for an unknown wave."""
-    number = request.GET.get("wave", "")
-    if not number:
-        return None
-    wave = experiment.waves.filter(number=int(number)).first() if number.isdecimal() and len(number) < 9 else None
-    if wave is None:
-        raise Http404
+    """Return the wave of the parameter `wave`, a number or label, or None without it. Raise Http404 if unknown."""
+    name = request.GET.get("wave", "")
+    try:
+        wave: Wave | None = experiment.find_wave(name) if name else None
+    except UnknownNameError as error:
+        raise Http404 from error
     return wave
 
 

@@ -8,12 +8,48 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.db.models.fields import BLANK_CHOICE_DASH
 from django.forms import BaseForm, ChoiceField, ModelChoiceField
 from django.utils.html import format_html
 
+from evalsite.lib.text.names import UnknownNameError, list_choices
+
 DASHES = BLANK_CHOICE_DASH[0][1]
+
+
+class NamedChoiceField(ChoiceField):
+    """A choice that an address may give by its key, or by a name that `find_key` maps to the key.
+
+    `find_key` raises UnknownNameError for a name of none or of several. The form sets it with the choices.
+    """
+
+    find_key: Callable[[str], str] = staticmethod(str)
+
+    def to_python(self, value: Any) -> str:
+        name: str = super().to_python(value)
+        try:
+            return self.find_key(name) if name else ""
+        except UnknownNameError as error:
+            raise ValidationError(f"Select a valid choice: {error}.") from error
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return the key, so that the page shows the choice of a name as selected."""
+        try:
+            return self.find_key(str(value)) if value else value
+        except UnknownNameError:
+            return value
+
+
+def list_choices_in_errors(form: BaseForm) -> None:
+    """Let the error of an unknown choice list the choices. Call it when the fields have their choices."""
+    for field in form.fields.values():
+        if isinstance(field, ChoiceField):
+            options: list[Any] = [option for option in field.choices if option[0] != ""]  # type: ignore[union-attr]
+            listed = [value if str(value) == label else f'{value} "{label}"' for value, label in options]
+            choices = list_choices(listed).replace("%", "%%")
+            field.error_messages["invalid_choice"] = f"%(value)s is not one of the choices. There are {choices}."
 
 
 def get_choice_field(form: BaseForm, name: str) -> ChoiceField:

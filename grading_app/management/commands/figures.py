@@ -17,7 +17,7 @@ from grading_app.paper_figures.figure_registry import find_figure, list_figures
 from grading_app.paper_figures.figure_set import render_figures_pdf, summarize_ratings
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.reports.cached_aggregates import compute_rows
-from runs_app.management.experiment_lookup import get_experiment
+from runs_app.management.experiment_lookup import choose_wave, get_experiment
 from runs_app.models import Experiment
 
 FORMATS = ("svg", "png", "pdf", "csv", "json")
@@ -39,9 +39,8 @@ class Command(OutputCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = get_experiment(options["experiment"], "experiment")
         data = QueryDict(options["query"])
+        choose_wave(experiment, data.get("wave", ""), "--query: wave")
         source = _load_source(experiment, data)
-        if data.get("wave") and source.wave is None:
-            refuse_input(f"--query: wave: {experiment} has no wave {data['wave']}")
         form = FigureForm(data, source)
         if not form.is_valid():
             refuse_input(

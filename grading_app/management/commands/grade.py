@@ -16,7 +16,7 @@ from grading_app.scoring.grading import grade
 from grading_app.scoring.scorers import ScorerError
 from runs_app.management.condition_options import add_condition_option, match_condition_ids
 from runs_app.management.cost_confirmation import confirm_cost, print_estimate
-from runs_app.management.experiment_lookup import get_experiment
+from runs_app.management.experiment_lookup import choose_wave, get_experiment
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run, Wave
 from runs_app.planning.work import PlanError
@@ -41,7 +41,7 @@ class Command(OutputCommand):
         parser.add_argument(
             "--panel", action="append", default=[], metavar="P", help="combine the scores of its judges"
         )
-        parser.add_argument("--wave", metavar="LABEL", help="only the answers of this wave: its label or its number")
+        parser.add_argument("--wave", default="", metavar="LABEL", help="only this wave: a label or number")
         add_condition_option(parser, "only the answers of these conditions")
         parser.add_argument("--force", action="store_true", help="grade graded answers again, and replace their grades")
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation of the cost")
@@ -50,7 +50,7 @@ class Command(OutputCommand):
 
     def handle(self, *args: Any, experiment: str, **options: Any) -> None:
         experiment_row = get_experiment(experiment, "experiment")
-        wave = _find_wave(experiment_row, options["wave"])
+        wave = choose_wave(experiment_row, options["wave"])
         options["only"] = _find_conditions(experiment_row, options["condition"])
         try:
             self._grade(experiment_row, wave, options)
@@ -64,7 +64,7 @@ class Command(OutputCommand):
         if uses_design:
             graders = grader_lookup.find_design_graders(experiment)
         else:
-            graders = grader_lookup.choose_graders(options["grader"], options["rubric"], options["texts"])
+            graders = grader_lookup.choose_graders(experiment, options["grader"], options["rubric"], options["texts"])
         if graders:
             self._grade_by_judges(experiment, graders, [wave] if wave else list(experiment.waves.all()), options)
         for name in options["panel"]:
@@ -118,14 +118,3 @@ def _find_conditions(experiment: Experiment, names: Sequence[str]) -> list[str] 
     """Return the ids of the conditions in `--condition`, or None for all conditions."""
     condition_ids = set(experiment.conditions.generating().values_list("condition_id", flat=True))
     return match_condition_ids(condition_ids, names) if names else None
-
-
-def _find_wave(experiment: Experiment, reference: str | None) -> Wave | None:
-    if reference is None:
-        return None
-    waves = list(experiment.waves.all())
-    wave = next((row for row in waves if reference in (row.label, str(row.number))), None)
-    if wave is None:
-        names = ", ".join(str(row) for row in waves) or "none"
-        refuse_input(f"--wave: {experiment} has no wave {reference!r}; it has {names}")
-    return wave

@@ -13,7 +13,7 @@ from grading_app.reports.result_table import FORMATS
 from grading_app.surfaces import surface_tables
 from grading_app.surfaces.explorer_load import ExplorerState, load_explorer
 from grading_app.surfaces.explorer_query import FIXED_PREFIX
-from runs_app.management.experiment_lookup import get_experiment
+from runs_app.management.experiment_lookup import choose_wave, get_experiment
 from runs_app.models import Experiment
 
 TABLES = {
@@ -44,7 +44,7 @@ class Command(OutputCommand):
         )
         parser.add_argument("--x", default="", metavar="NAME", help="the parameter across")
         parser.add_argument("--y", default="", metavar="NAME", help='the parameter down; "-" for none')
-        parser.add_argument("--wave", default="", metavar="NUMBER", help="only this wave")
+        parser.add_argument("--wave", default="", metavar="LABEL", help="only this wave: a label or number")
         add_list_option(parser, "--at", metavar="NAME=VALUE", help="fix another parameter; the others are averaged")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -77,8 +77,10 @@ def _load(experiment: Experiment, choices: dict[str, str]) -> ExplorerState:
 
 
 def _read_choices(experiment: Experiment, options: dict[str, Any]) -> dict[str, str]:
-    """Return the choices as in the explorer's address. Raise CommandError for an unknown condition."""
-    choices = {name: options[name] for name in ("task", "x", "y", "wave") if options[name]}
+    """Return the choices as in the explorer's address. Raise CommandError for an unknown condition or wave."""
+    choices = {name: options[name] for name in ("task", "x", "y") if options[name]}
+    if wave := choose_wave(experiment, options["wave"]):
+        choices["wave"] = str(wave.number)
     keys_by_name = dict(experiment.conditions.filter(stage="generate").values_list("condition_id", "pk"))
     for name in ("condition", "against"):
         if requested := options[name]:

@@ -72,7 +72,10 @@ def test_exports_accept_the_filters_of_the_trial_list(client, experiment):
     )
     assert len(read_rows(download(client, condition=condition.condition_id, category="odd"))) == 2
     assert len(read_rows(download(client, contains="=4", truncated="false", refused="false", from_cache="false"))) == 3
-    assert read_rows(download(client, wave="spring")) == []
+    assert len(read_rows(download(client, wave="wave 0"))) == 6
+    refused = download(client, wave="spring")
+    assert refused.status_code == 400
+    assert refused.content.decode() == 'there is no wave spring; existing waves: 0 "wave 0"'
 
 
 @pytest.mark.parametrize(
