@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grading_app.analysis.category_differences import build_category_tables
 from grading_app.analysis.condition_differences import build_condition_tables
@@ -30,6 +30,11 @@ class Section:
     title: str
     intro: str
     tables: Callable[[AnalysisData], list[ResultTable]]
+
+    def build(self, data: AnalysisData) -> list[ResultTable]:
+        """Return the tables, each with the measure of the scope."""
+        measure = data.scope.measure
+        return [replace(table, measure=measure.key, measure_label=measure.label) for table in self.tables(data)]
 
 
 SECTIONS = (
@@ -65,4 +70,4 @@ SECTIONS = (
 
 def build_section_tables(data: AnalysisData) -> dict[str, list[ResultTable]]:
     """Return the tables of all sections by the section's name. Table names are unique across sections."""
-    return {section.name: section.tables(data) for section in SECTIONS}
+    return {section.name: section.build(data) for section in SECTIONS}

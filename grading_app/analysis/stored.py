@@ -93,15 +93,13 @@ def _compute(queries: Sequence[AnalysisQuery], report_step: StepReporter) -> lis
         report_step("reading scores")
         data = _load_data(query)
         report_step("computing tables")
-        section_tables.append(
-            SectionTables([table.content() for table in SECTIONS_BY_NAME[query.section].tables(data)])
-        )
+        section_tables.append(SectionTables([table.content() for table in SECTIONS_BY_NAME[query.section].build(data)]))
     return section_tables
 
 
 ANALYSIS: Aggregate[AnalysisQuery, SectionTables] = Aggregate(
     name="analysis",
-    version=6,
+    version=7,
     value_type=lambda: SectionTables,
     dump=_dump,
     load=_load,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from evalsite.lib.text.hashing import slugify_name
 from evalsite.lib.text.number_format import MISSING, format_count, format_money
 from evalsite.lib.text.spreadsheet import format_csv_line
 from grading_app.reports import statistic_format
@@ -67,6 +68,7 @@ class ResultTable:
     links: for rows that lead to trials, addresses by column name, in the order of the rows.
     data: further data for a figure, as JSON-compatible values; files do not have it.
     is_sortable: the reader may sort the rows on the page.
+    measure, measure_label: key and label of the measure, which files name beside the title; empty if there is none.
     """
 
     name: str
@@ -81,6 +83,13 @@ class ResultTable:
     links: Sequence[Mapping[str, str]] = field(default_factory=list)
     data: Mapping[str, Any] = field(default_factory=dict)
     is_sortable: bool = False
+    measure: str = ""
+    measure_label: str = ""
+
+    @property
+    def full_title(self) -> str:
+        """The title with the measure, for files, where no page names it."""
+        return f"{self.title}: {self.measure_label}" if self.measure_label else self.title
 
     def sort_by(self, ordering: str) -> ResultTable:
         """Return the table sorted by a column, descending if the name has a minus sign. Missing values are last.
@@ -145,15 +154,24 @@ def _make_finite(value: Any) -> Value:
     return number if math.isfinite(number) else None
 
 
-def _render_csv(table: ResultTable) -> str:
-    names = [name for column in table.columns for name, _ in _flatten(column, None)]
-    return "".join([format_csv_line(names), *(format_csv_line(record.values()) for record in table.records())])
+def render_csv(tables: Sequence[ResultTable]) -> str:
+    """Return one CSV file with the rows of tables of the same kind. A column that a table does not have is empty."""
+    measures = ("measure", "measure_label") if any(table.measure for table in tables) else ()
+    flat_columns = (flat for table in tables for column in table.columns for flat in _flatten(column, None))
+    names = list(dict.fromkeys([*measures, *(name for name, _ in flat_columns)]))
+    records = (
+        {**record, "measure": table.measure, "measure_label": table.measure_label} if measures else record
+        for table in tables
+        for record in table.records()
+    )
+    lines = (format_csv_line(record.get(name) for name in names) for record in records)
+    return "".join([format_csv_line(names), *lines])
 
 
 def _render_json(table: ResultTable) -> str:
     description = {
         name: value
-        for name in ("name", "title", "formula", "test", "correction", "sentence")
+        for name in ("name", "title", "measure", "measure_label", "formula", "test", "correction", "sentence")
         if (value := getattr(table, name))
     }
     notes = {"notes": list(table.notes)} if table.notes else {}
@@ -164,7 +182,7 @@ def _render_markdown(table: ResultTable) -> str:
     head = "| " + " | ".join(_escape_markdown(column.label) for column in table.columns) + " |"
     rule = "| " + " | ".join("---:" if column.is_number else "---" for column in table.columns) + " |"
     body = ["| " + " | ".join(map(_escape_markdown, cells)) + " |" for cells in table.cells()]
-    return "\n".join([f"**{_escape_markdown(table.title)}**", "", head, rule, *body, *_list_remarks(table), ""])
+    return "\n".join([f"**{_escape_markdown(table.full_title)}**", "", head, rule, *body, *_list_remarks(table), ""])
 
 
 def _list_remarks(table: ResultTable) -> list[str]:
@@ -182,11 +200,12 @@ def _render_latex(table: ResultTable) -> str:
     align = "".join("r" if column.is_number else "l" for column in table.columns)
     head = " & ".join(escape_latex(column.label) for column in table.columns)
     body = [" & ".join(map(escape_latex, cells)) + r" \\" for cells in table.cells()]
+    label = f"{table.name}-{slugify_name(table.measure)}" if table.measure else table.name
     lines = [
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{escape_latex(' '.join(filter(None, (table.title + '.', table.test, table.correction))))}}}",
-        rf"\label{{tab:{table.name}}}",
+        rf"\caption{{{escape_latex(' '.join(filter(None, (table.full_title + '.', table.test, table.correction))))}}}",
+        rf"\label{{tab:{label}}}",
         rf"\begin{{tabular}}{{{align}}}",
         r"\toprule",
         rf"{head} \\",
@@ -229,7 +248,7 @@ _TEXTS: dict[Kind, Callable[[Any, int], str]] = {
     "coefficient_interval": lambda value, places: statistic_format.format_coefficient_interval(*value),
 }
 _WRITERS: dict[str, Callable[[ResultTable], str]] = {
-    "csv": _render_csv,
+    "csv": lambda table: render_csv([table]),
     "json": _render_json,
     "md": _render_markdown,
     "latex": _render_latex,

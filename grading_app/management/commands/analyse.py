@@ -10,11 +10,13 @@ from django.core.management.base import CommandError
 from django.http import QueryDict
 
 from evalsite.lib.ops.commands import OutputCommand, add_list_option
+from evalsite.lib.text.names import UnknownNameError
 from grading_app.analysis.data import load_analysis_data
 from grading_app.analysis.sections import build_section_tables
 from grading_app.management.output import write_output
-from grading_app.reports.result_table import FORMATS, ResultTable
+from grading_app.reports.result_table import FORMATS, ResultTable, render_csv
 from grading_app.reports.scope import EXCLUSION_LABELS, Scope, ScopeForm
+from grading_app.reports.score_matrix import Measure, list_measures, match_measure
 from runs_app.management.experiment_lookup import get_experiment
 from runs_app.models import Experiment
 
@@ -28,8 +30,10 @@ class Command(OutputCommand):
         parser.add_argument("--list", action="store_true", help="print the names and titles of the tables")
         parser.add_argument("--format", default="md", choices=FORMATS)
         parser.add_argument("--out", default="-", metavar="PATH", help='the output path; "-" is the standard output')
-        parser.add_argument("--measure", default="", help="a dimension, a scorer or a grader; the first by default")
-        parser.add_argument("--wave", default="", metavar="NUMBER", help="only this wave")
+        add_list_option(
+            parser, "--measure", metavar="NAME", help="a dimension, scorer or grader; may be repeated; default: all"
+        )
+        parser.add_argument("--wave", default="", metavar="LABEL", help="only this wave: a label or number")
         parser.add_argument("--category", default="", help="only items of this category")
         parser.add_argument(
             "--unreadable", default="", choices=["", "wrong"], help="count answers without a score as wrong"
@@ -44,20 +48,37 @@ class Command(OutputCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         experiment = get_experiment(options["experiment"], "experiment")
-        data = load_analysis_data(read_scope(experiment, options))
-        tables = [table for section_tables in build_section_tables(data).values() for table in section_tables]
+        tables = [
+            table
+            for scope in read_scopes(experiment, options)
+            for section_tables in build_section_tables(load_analysis_data(scope)).values()
+            for table in section_tables
+        ]
         if options["list"]:
-            self.write("".join(f"{table.name}  {table.title}\n" for table in tables).rstrip())
+            titles = {table.name: table.title for table in reversed(tables)}
+            self.write("".join(f"{name}  {titles[name]}\n" for name in dict.fromkeys(t.name for t in tables)).rstrip())
             return
         text = _render_tables(_select_tables(tables, options["table"]), options["format"])
         write_output(iter([text.encode()]), options["out"])
 
 
-def read_scope(experiment: Experiment, options: dict[str, Any]) -> Scope:
-    """Return the scope of the options. Raise CommandError for an unknown value."""
+def read_scopes(experiment: Experiment, options: dict[str, Any]) -> list[Scope]:
+    """Return the scope of each measure in the options, by default of all. Raise CommandError for an unknown value."""
+    measures = list_measures(experiment)
+    if not measures:
+        raise CommandError("the experiment has no score yet", returncode=2)
+    try:
+        chosen = [match_measure(measures, name) for name in options["measure"]]
+    except UnknownNameError as error:
+        raise CommandError(f"--measure: {error}", returncode=2) from error
+    return [_read_scope(experiment, options, measure) for measure in dict.fromkeys(chosen or measures)]
+
+
+def _read_scope(experiment: Experiment, options: dict[str, Any], measure: Measure) -> Scope:
     keys_by_name = dict(experiment.conditions.filter(stage="generate").values_list("condition_id", "pk"))
     data = QueryDict(mutable=True)
-    for name in ("measure", "wave", "category", "unreadable", "margin"):
+    data["measure"] = measure.key
+    for name in ("wave", "category", "unreadable", "margin"):
         data[name] = options[name]
     data.setlist("exclude", options["exclude"])
     items = dict(experiment.dataset.items.filter(key__in=options["without"]).values_list("key", "pk"))
@@ -71,10 +92,7 @@ def read_scope(experiment: Experiment, options: dict[str, Any]) -> Scope:
     scope = form.get_scope()
     if scope is None:
         problems = [f"--{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]
-        measure_hint = (
-            f" Measures: {', '.join(measure.key for measure in form.measures)}." if "measure" in form.errors else ""
-        )
-        raise CommandError(" ".join(problems) + measure_hint or "the experiment has no score yet", returncode=2)
+        raise CommandError(" ".join(problems), returncode=2)
     return scope
 
 
@@ -87,15 +105,17 @@ def _find_condition(keys_by_name: dict[str, int], name: str) -> int:
 def _select_tables(tables: list[ResultTable], name: str) -> list[ResultTable]:
     matches = [table for table in tables if table.name == name or not name]
     if not matches:
-        names = ", ".join(table.name for table in tables) or "none"
+        names = ", ".join(dict.fromkeys(table.name for table in tables)) or "none"
         raise CommandError(f"there is no table {name!r} in this analysis; there are {names}", returncode=2)
     return matches
 
 
 def _render_tables(tables: list[ResultTable], file_format: str) -> str:
-    if file_format == "csv" and len(tables) > 1:
-        names = ", ".join(table.name for table in tables)
-        raise CommandError(f"a CSV file holds one table: choose --table, one of {names}", returncode=2)
+    names = list(dict.fromkeys(table.name for table in tables))
+    if file_format == "csv":
+        if len(names) > 1:
+            raise CommandError(f"a CSV file holds one table: choose --table, one of {', '.join(names)}", returncode=2)
+        return render_csv(tables)
     if file_format == "json" and len(tables) > 1:
         return json.dumps([json.loads(table.render("json")) for table in tables], ensure_ascii=False, indent=1) + "\n"
     return "\n".join(table.render(file_format) for table in tables)

@@ -8,6 +8,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from tests import factories
+from tests.factories import gradings
+from tests.factories.judges import make_grader
 
 pytestmark = pytest.mark.django_db
 
@@ -50,7 +52,7 @@ def read_rows(path):
 
 def test_descriptives_describe_the_ratings(experiment, tmp_path):
     out = tmp_path / "table.csv"
-    run("pilot", "--table", "descriptives", "--format", "csv", "--out", str(out))
+    run("pilot", "--table", "descriptives", "--measure", "valence", "--format", "csv", "--out", str(out))
     first, second = read_rows(out)
     ratings = [n + 1 for position in range(6) for n in (position, position + 1) if n != 3]
     assert (first["items"], first["n"], first["missing"]) == ("6", str(len(ratings)), "2")
@@ -61,7 +63,8 @@ def test_descriptives_describe_the_ratings(experiment, tmp_path):
 
 def test_an_unreadable_answer_can_count_as_the_lowest_score(experiment, tmp_path):
     out = tmp_path / "table.json"
-    run("pilot", "--table", "descriptives", "--format", "json", "--unreadable", "wrong", "--out", str(out))
+    scope = ("--measure", "valence", "--unreadable", "wrong")
+    run("pilot", "--table", "descriptives", "--format", "json", *scope, "--out", str(out))
     row = json.loads(out.read_text())["rows"][0]
     ratings = [1 if n == 3 else n + 1 for position in range(6) for n in (position, position + 1)]
     assert (row["n"], row["missing"]) == (12, 0)
@@ -87,3 +90,75 @@ def test_unknown_names_are_errors_that_list_the_valid_names(experiment):
 def test_an_experiment_without_scores_says_so():
     factories.make_experiment("empty")
     assert "no score" in run_refused("empty")
+
+
+@pytest.fixture
+def judged(experiment):
+    """Return the experiment with the scores of a judge on both dimensions."""
+    condition = gradings.make_gradings(experiment, "strict", lambda trial: (trial.rating or 1) / 7)
+    condition.grader = make_grader("strict-judge", rubric=condition.rubric)
+    condition.save()
+    return experiment
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Run the command with a path, and return the text of the file."""
+
+    def run_to_file(*arguments):
+        run("pilot", "--table", "descriptives", *arguments, "--out", str(tmp_path / "out"))
+        return (tmp_path / "out").read_text()
+
+    return run_to_file
+
+
+def test_every_format_names_the_measure(experiment, written):
+    assert "**Scores by condition: Arousal**" in written("--measure", "arousal")
+    assert written("--measure", "arousal", "--format", "csv").startswith("measure,measure_label,condition,")
+    table = json.loads(written("--measure", "arousal", "--format", "json"))
+    assert (table["measure"], table["measure_label"]) == ("arousal", "Arousal")
+    latex = written("--measure", "arousal", "--format", "latex")
+    assert r"\caption{Scores by condition: Arousal." in latex
+    assert r"\label{tab:descriptives-arousal}" in latex
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [(), ("--measure", "valence", "--measure", "arousal"), ("--measure", "valence", "arousal")],
+    ids=["by default", "repeated", "listed"],
+)
+def test_one_command_writes_the_tables_of_several_measures(experiment, written, chosen):
+    assert [table["measure"] for table in json.loads(written("--format", "json", *chosen))] == ["valence", "arousal"]
+    rows = list(csv.DictReader(io.StringIO(written("--format", "csv", *chosen))))
+    assert [row["measure"] for row in rows] == ["valence", "valence", "arousal", "arousal"]
+
+
+@pytest.mark.parametrize("name", ["strict-judge:arousal", "STRICT-JUDGE (standard@1) · arousal"])
+def test_a_measure_goes_by_the_names_that_pages_show(judged, written, name):
+    condition = judged.grade_conditions.get()
+    by_name, by_key = (
+        json.loads(written("--measure", text, "--format", "json")) for text in (name, f"g{condition.pk}:arousal")
+    )
+    assert by_name == by_key
+    assert by_name["measure_label"] == f"{condition.label} · Arousal"
+
+
+def test_a_name_of_several_measures_is_an_error_that_lists_them(judged):
+    error = run_refused("pilot", "--measure", "strict-judge")
+    key = f"g{judged.grade_conditions.get().pk}"
+    assert "strict-judge is the name of several measures: " in error
+    assert f"{key}:valence" in error
+    assert f"{key}:arousal" in error
+
+
+def test_a_wave_goes_by_its_label_or_number(experiment, written):
+    factories.make_wave(experiment, 1, "second")
+    for made in experiment.conditions.all():
+        wave_run = experiment.runs.model.objects.create(
+            experiment=experiment, condition=made, wave=experiment.waves.get(number=1), status="done"
+        )
+        factories.plan_trials(wave_run, answer=lambda *cell: _rating(0))
+    by_label, by_number = (written("--wave", name, "--format", "csv") for name in ("second", "1"))
+    assert by_label == by_number != written("--format", "csv")
+    error = run_refused("pilot", "--wave", "third")
+    assert error == '--wave: there is no wave third; existing waves: 0 "wave 0", 1 "second"'
