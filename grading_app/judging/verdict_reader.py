@@ -10,9 +10,10 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, cast
 
 from evalsite.lib.key_ranges import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
 from grading_app.judging import panels
@@ -57,7 +58,7 @@ WHERE existing.judged_by_id <= excluded.judged_by_id"""
 
 @dataclass(slots=True)
 class VerdictReport:
-    """The newly parsed verdicts of one grade condition, and the error codes of unreadable verdicts."""
+    """The newly stored verdicts of one grade condition, and the error codes of unreadable verdicts."""
 
     condition: GradeCondition
     read: int = 0
@@ -150,6 +151,35 @@ def _build_row(reply: tuple[Any, ...], verdict: Verdict) -> Mapping[str, Any]:
         "reasoning": verdict.reasoning,
         "detail": detail or None,
     }
+
+
+STORED = """SELECT parse_error, count(*) FROM (
+    SELECT parse_error FROM grading_app_grading
+    WHERE condition_id = %(condition)s AND judged_by_id IS NOT NULL AND created_at >= %(since)s
+    UNION ALL
+    SELECT parse_error FROM grading_app_preference
+    WHERE condition_id = %(condition)s AND judged_by_id IS NOT NULL AND created_at >= %(since)s) stored
+GROUP BY 1 ORDER BY 2 DESC, 1"""
+
+
+def read_database_time() -> datetime:
+    """Return the time by the clock that dates verdicts."""
+    with open_raw_cursor() as cursor:
+        cursor.execute("SELECT now()")
+        (now,) = cursor.fetchone()
+    return cast(datetime, now)
+
+
+def count_stored_verdicts(conditions: Iterable[GradeCondition], since: datetime) -> list[VerdictReport]:
+    """Return the verdicts stored since this time of the database, by this process or by a worker of the queue."""
+    report = []
+    with open_raw_cursor() as cursor:
+        for condition in conditions:
+            cursor.execute(STORED, {"condition": condition.pk, "since": since})
+            counts = dict(cursor.fetchall())
+            unread = Counter({code: n for code, n in counts.items() if code})
+            report.append(VerdictReport(condition, sum(counts.values()), unread))
+    return report
 
 
 UNREADABLE = """

@@ -10,7 +10,7 @@ from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, res
 from grading_app.judging import grader_lookup, panels
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.judging_costs import estimate_judging
-from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.judging.verdict_reader import count_stored_verdicts, read_database_time, read_verdicts
 from grading_app.models import Grader
 from grading_app.scoring.grading import grade
 from grading_app.scoring.scorers import ScorerError
@@ -96,6 +96,7 @@ class Command(OutputCommand):
         print_estimate(self, estimate)
         if estimate.to_do:
             confirm_cost(self, experiment, estimate, options["yes"], "Judge")
+        since = read_database_time()
         report = request_verdicts(
             experiment,
             grader_lookup.save_graders(graders, resolve_actor(options["user"])),
@@ -110,7 +111,8 @@ class Command(OutputCommand):
             self.write(str(line))
         if estimate.to_do and not options["no_wait"]:
             wait_for(self, Run.objects.filter(pk__in=[line.run.pk for line in report]))
-        for verdicts in read_verdicts(experiment):
+        read_verdicts(experiment)
+        for verdicts in count_stored_verdicts(dict.fromkeys(line.condition for line in report), since):
             self.write(str(verdicts))
 
 

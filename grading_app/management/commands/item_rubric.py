@@ -82,7 +82,9 @@ class Command(VerbCommand):
         self.write(f"{texts}: {format_count(n_items)} rubrics were requested")
         if wait:
             wait_for(self, Run.objects.filter(condition=texts.written_by))
-            self.write(f"{texts}: {format_count(collect_texts(texts))} new texts")
+            collect_texts(texts)  # A worker of the queue may have stored them already. The draft was empty before.
+            missing = format_count(len(find_missing(texts)))
+            self.write(f"{texts}: {format_count(texts.texts.count())} new texts, {missing} missing")
 
     def do_collect(self, reference: str, **options: Any) -> None:
         texts = _find_text_set(reference)

@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 from django.core.management import CommandError, call_command
 
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Grading, Panel
 from runs_app.models import Experiment, LanguageModel, Manifest, Trial
 from tests import factories
@@ -29,6 +30,25 @@ def test_the_command_prints_the_cost_requests_verdicts_and_reads_the_replies(ans
     assert "12 verdicts read" in capsys.readouterr().out
     assert set(Grading.objects.values_list("score", flat=True)) == {0.5}
     assert Manifest.objects.get().content["launch"]["estimate"]["to_do"] == 12
+
+
+def test_the_command_counts_the_verdicts_that_a_worker_stored_first(answered, monkeypatch, capsys):
+    make_grader()
+    make_grader("judge-b", model=factories.make_model("other"))
+    run_grade("--grader", "judge-b")
+
+    def wait(command, runs):
+        drain(build_judge(0.5))
+        read_verdicts(answered)
+
+    monkeypatch.setattr("grading_app.management.commands.grade.wait_for", wait)
+    capsys.readouterr()
+    call_command("grade", "pilot", "--grader", "judge-a")
+    output = capsys.readouterr().out
+    assert "12 verdicts read" in output
+    assert "judge-b" not in output
+    call_command("grade", "pilot", "--grader", "judge-a")
+    assert ": 0 verdicts read" in capsys.readouterr().out
 
 
 def test_a_cost_above_the_limit_needs_confirmation_before_any_call(answered):

@@ -5,6 +5,7 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
+from grading_app.judging.item_rubrics import collect_all_texts
 from runs_app.models import Experiment, TextSet
 from tests.factories import make_user
 from tests.factories.engine import drain
@@ -46,6 +47,19 @@ def test_a_set_is_generated_collected_corrected_approved_and_archived(asking_wri
     call_command("item_rubric", "archive", "own", "--reason", "a better one is there")
     newest.refresh_from_db()
     assert newest.status == "archived"
+
+
+def test_waiting_reports_the_texts_that_a_worker_stored_first(writer, monkeypatch, capsys):  # noqa: F811
+    make_user("root", superuser=True)
+
+    def wait(command, runs):
+        drain(quote_reference)
+        collect_all_texts(writer.experiment)
+
+    monkeypatch.setattr("grading_app.management.commands.item_rubric.wait_for", wait)
+    words = ("--template", "by-reference", "--model", "author", "--name", "own", "--wait")
+    call_command("item_rubric", "write", "pilot", *words)
+    assert "own@1: 3 new texts, 0 missing" in capsys.readouterr().out
 
 
 def test_a_set_with_an_item_without_a_text_is_not_approved(asking_writer):
