@@ -77,14 +77,28 @@ def find_rubric_problems(
     experiment: Experiment, rubric: Rubric, texts: TextSet | None, *, user_kind: str, name: str
 ) -> Iterator[str]:
     """Yield the problems that keep a rubric and its item texts from being used on this experiment's answers."""
+    options = {"rubric": "--rubric", "texts": "--texts"} if user_kind == "grader" else {}
     if rubric.status != Rubric.Status.APPROVED:
-        yield f"rubric {rubric} is {rubric.status}; a curator must approve it before it is used"
+        remedy = _describe_remedy(rubric, "a curator must approve it before it is used", options.get("rubric", ""))
+        yield f"rubric {rubric} is {rubric.status}; {remedy}"
     if prompts.uses_variable(rubric.messages, judge_prompt.ITEM_RUBRIC) and texts is None:
         yield f"rubric {rubric} uses {{{{item_rubric}}}}, but {user_kind} {name} has no item rubrics"
     if texts is not None and texts.status != TextSet.Status.APPROVED:
-        yield f"item rubrics {texts} are {texts.status}; a curator must approve them before they are used"
+        remedy = _describe_remedy(texts, "a curator must approve them before they are used", options.get("texts", ""))
+        yield f"item rubrics {texts} are {texts.status}; {remedy}"
     if texts is not None and texts.dataset_id != experiment.dataset_id:
         yield f"item rubrics {texts} belong to {texts.dataset}, but the experiment uses {experiment.dataset}"
+
+
+def _describe_remedy(row: Rubric | TextSet, for_draft: str, option: str) -> str:
+    """Return what to do about a version that is not approved. An archived version can never be approved."""
+    if row.status == row.Status.DRAFT:
+        return for_draft
+    newer = type(row).objects.filter(name=row.name, version__gt=row.version).exclude(status=row.Status.ARCHIVED)
+    if (newest := newer.order_by("-version").first()) is None:
+        return "an archived version cannot be used again, so choose another one"
+    approval = "" if newest.status == row.Status.APPROVED else ", once a curator has approved it"
+    return f"choose the newer version {newest}{option and f' ({option} {newest})'}{approval}"
 
 
 def _find_price_problems(experiment: Experiment, grader: Grader, model: LanguageModel) -> Iterator[str]:

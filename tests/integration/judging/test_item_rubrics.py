@@ -6,6 +6,7 @@ from django.urls import reverse
 from datasets_app.models import TransitionError
 from evalsite.lib import permissions
 from grading_app.judging import item_rubrics
+from grading_app.judging.grader_lookup import choose_graders, save_graders
 from grading_app.judging.item_rubrics import RubricWriter, collect_texts, request_rubrics
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
@@ -176,6 +177,31 @@ def test_a_corrected_item_only_costs_its_own_verdicts(writer, text_set, curator)
 def test_a_draft_text_set_cannot_be_used_for_judging(writer, text_set):
     grader = make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=text_set)
     with pytest.raises(PlanError, match="a curator must approve them"):
+        request_verdicts(writer.experiment, [grader], list(writer.experiment.waves.all()), by="test")
+
+
+def test_a_judge_with_a_corrected_draft_is_told_the_version_that_replaces_it(writer, text_set, curator):
+    grader = make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=text_set)
+    item = text_set.dataset.items.first()
+    corrected = item_rubrics.correct_text(text_set, item, "Says two.", by=curator, reason="clearer")
+    grader.text_set.refresh_from_db()
+    waves = list(writer.experiment.waves.all())
+    remedy = r"item rubrics own@1 are archived; choose the newer version own@2 \(--texts own@2\)"
+    with pytest.raises(PlanError, match=remedy + ", once a curator has approved it$"):
+        request_verdicts(writer.experiment, [grader], waves, by="test")
+    item_rubrics.approve_texts(corrected, by=curator, reason="read")
+    with pytest.raises(PlanError, match=remedy + "$"):
+        request_verdicts(writer.experiment, [grader], waves, by="test")
+    (variant,) = choose_graders(writer.experiment, [grader.name], None, "own@2")
+    (line,) = request_verdicts(writer.experiment, save_graders([variant], "test"), waves, by="test")
+    assert line.added == 12
+
+
+def test_an_archived_version_without_a_successor_is_not_offered_for_approval(writer, text_set, curator):
+    grader = make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=text_set)
+    text_set.archive(by=curator, reason="wrong")
+    grader.text_set.refresh_from_db()
+    with pytest.raises(PlanError, match="an archived version cannot be used again, so choose another one"):
         request_verdicts(writer.experiment, [grader], list(writer.experiment.waves.all()), by="test")
 
 
