@@ -50,7 +50,13 @@ def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any
         condition=condition, trial=trial, score=score, reason=reason.strip()[:MAX_REASON_LENGTH], by=by
     )
     earlier = Grading.objects.filter(condition=condition, trial=trial).first()
-    fields = {"score": score, "score_raw": f"{score:.15g}", "parse_ok": True, "reasoning": adjudication.reason}
+    fields = {
+        "score": score,
+        "score_raw": f"{score:.15g}",
+        "parse_ok": True,
+        "reasoning": adjudication.reason,
+        "created_at": adjudication.at,  # A correction has the time of the decision that counts.
+    }
     with allow_superseding():
         Grading.objects.update_or_create(condition=condition, trial=trial, defaults=fields)
     previous = "" if earlier is None else f"{earlier.score:g}"

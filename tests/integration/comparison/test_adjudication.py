@@ -1,6 +1,8 @@
 """Adjudication of an answer: permissions, scales, and the permanence of earlier decisions."""
 
+import json
 import re
+from datetime import datetime
 
 import pytest
 from django.core.cache import cache
@@ -12,8 +14,9 @@ from grading_app.comparison.adjudication import AdjudicationError, adjudicate, m
 from grading_app.comparison.raters import Rater
 from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.comparison.unit_counts import load_unit_counts
+from grading_app.export.file_formats import export_chunks
 from grading_app.forms.adjudication import AdjudicationForm, list_scales
-from grading_app.models import Adjudication, GradeCondition, Grading
+from grading_app.models import Adjudication, GradeCondition, Grading, SupersededVerdict
 from grading_app.models.scales import Scale
 from tests import factories
 from tests.factories.gradings import (
@@ -69,6 +72,18 @@ def test_a_correction_adds_a_row_and_the_last_row_counts(client, experiment):
     assert "I had misread it." in text
     assert list(Adjudication.objects.values_list("score", flat=True)) == [2, 5]
     assert Grading.objects.get(condition__kind="adjudicated").score == 2
+
+
+def test_the_export_has_the_time_of_the_decision_that_counts(experiment):
+    trial = list_generated_trials(experiment)[0]
+    adjudicate(trial, scale=SEVEN, score=5, reason="So it is.", by=experiment.owner)
+    first_time = Grading.objects.get(condition__kind="adjudicated").created_at
+    last = adjudicate(trial, scale=SEVEN, score=2, reason="I had misread it.", by=experiment.owner)
+    lines = b"".join(export_chunks(experiment, "gradings", "jsonl")).splitlines()
+    (row,) = (row for row in map(json.loads, lines) if row["kind"] == "adjudicated")
+    assert (row["score"], datetime.fromisoformat(row["graded_at"])) == (2, last.at)
+    (former,) = SupersededVerdict.objects.filter(trial=trial)
+    assert (former.score, former.given_at) == (5, first_time)
 
 
 def test_a_stored_decision_cannot_be_changed(experiment):
