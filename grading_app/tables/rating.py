@@ -142,13 +142,14 @@ def list_item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
 
 
 def _list_answer_labels(queue: RatingQueue) -> dict[int, str]:
-    """Return the condition of each rated answer. Only members may see it, never raters."""
+    """Return the condition of each rated answer, and its wave if there are several. Raters never see it."""
+    names_wave = queue.experiment is not None and queue.experiment.has_several_waves()
     keys = {key for pair in queue.answers.values_list("trial", "rival") for key in pair if key}
     trials = Trial.objects.filter(pk__in=keys).select_related(
-        "run__condition__model", "run__condition__prompt", "run__condition__sampler"
+        "run__wave", "run__condition__model", "run__condition__prompt", "run__condition__sampler"
     )
     answers = trials.defer("answer", "raw_response", "reasoning", "run__condition__content")
-    return {trial.pk: f"{trial.run.condition.label}, sample {trial.sample_idx}" for trial in answers}
+    return {trial.pk: f"{trial.run.get_label(names_wave=names_wave)}, sample {trial.sample_idx}" for trial in answers}
 
 
 def _get_item_url(queue: RatingQueue, line: ItemMeans) -> str:

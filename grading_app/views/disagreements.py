@@ -76,6 +76,7 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     context = {
         "experiment": experiment,
         "trial": trial,
+        "label": trial.run.get_label(names_wave=experiment.has_several_waves()),
         "position": position,
         "turns": rebuild_turns(trial),
         "verdicts": list_verdicts(trial, raters, selection.criterion if selection else ""),
@@ -163,7 +164,7 @@ def _make_rows(selection: RatingSelection, disagreements_on_page: list[Disagreem
     """Return a page of disagreements, each with its item, the start of its answer, and all ratings."""
     keys = [row.unit for row in disagreements_on_page]
     values = load_values(selection, keys)
-    units = _load_units(selection, keys)
+    units = _load_units(selection, keys, names_wave=selection.experiment.has_several_waves())
     return [
         {
             "disagreement": row,
@@ -175,31 +176,34 @@ def _make_rows(selection: RatingSelection, disagreements_on_page: list[Disagreem
     ]
 
 
-def _load_units(selection: RatingSelection, keys: list[int]) -> dict[int, dict[str, Any]]:
+def _load_units(selection: RatingSelection, keys: list[int], *, names_wave: bool) -> dict[int, dict[str, Any]]:
     """Return each unit's item and answers, shortened for a list."""
     if selection.in_pairs:
         pairs = load_answer_pairs(selection, keys)
         return {
             key: {
                 "item": pair[0].item,
-                "answers": [(_get_condition_label(trial), trial.answer[:EXCERPT_LENGTH]) for trial in pair],
+                "answers": [
+                    (trial.run.get_label(names_wave=names_wave), trial.answer[:EXCERPT_LENGTH]) for trial in pair
+                ],
             }
             for key, pair in pairs.items()
         }
     if selection.covers_answers:
         return {
-            key: {"item": trial.item, "trial": trial, "answers": [("", trial.answer[:EXCERPT_LENGTH])]}
+            key: {
+                "item": trial.item,
+                "trial": trial,
+                "label": trial.run.get_label(names_wave=names_wave),
+                "answers": [("", trial.answer[:EXCERPT_LENGTH])],
+            }
             for key, trial in _load_answers(keys).items()
         }
     return {key: {"item": item, "answers": []} for key, item in Item.objects.in_bulk(keys).items()}
 
 
-def _get_condition_label(trial: Trial) -> str:
-    return str(trial.run.condition.label)
-
-
 def _load_answers(keys: list[int]) -> dict[int, Any]:
     trials = Trial.objects.filter(pk__in=keys).select_related(
-        "item", "run__condition__model", "run__condition__prompt", "run__condition__sampler"
+        "item", "run__wave", "run__condition__model", "run__condition__prompt", "run__condition__sampler"
     )
     return {trial.pk: trial for trial in trials.defer("raw_response", "reasoning", "error")}

@@ -28,11 +28,14 @@ def pair_disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     if selection is None or unit is None or pair is None:
         raise Http404
     cached = get_stored_disagreements(selection)
+    names_wave = experiment.has_several_waves()
     context = {
         "experiment": experiment,
         "trial": pair[0],  # The template for one answer shows this trial's item.
         "first": pair[0],
         "second": pair[1],
+        "first_label": pair[0].run.get_label(names_wave=names_wave),
+        "second_label": pair[1].run.get_label(names_wave=names_wave),
         "position": disagreements.find_position(
             selection, unit, get_spread_measure(request), cached.row if cached else None
         ),

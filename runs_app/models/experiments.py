@@ -302,6 +302,9 @@ class Experiment(EngineOwnedColumns):
         choices = [NamedChoice(wave, str(wave.number), (str(wave), f"wave {wave.number}")) for wave in waves]
         return find_named(name, choices, "wave")
 
+    def has_several_waves(self) -> bool:
+        return self.waves.count() > 1
+
     def find_dimension(self, name: str) -> Dimension:
         """Return the dimension with this key, name or title. Raise UnknownNameError if there is none, or several."""
         dimensions = list(self.dimensions.order_by("pk"))

@@ -176,6 +176,10 @@ class Run(EngineOwnedColumns):
     def get_absolute_url(self) -> str:
         return reverse("run_detail", args=[self.pk])
 
+    def get_label(self, *, names_wave: bool) -> str:
+        """Return the condition's label, with the wave where `names_wave`, which is for experiments with several."""
+        return f"{self.condition.label}, {self.wave}" if names_wave else self.condition.label
+
     @property
     def is_live(self) -> bool:
         """Return whether it makes calls, will make calls on its own, or waits for an answer."""
