@@ -2,18 +2,17 @@
 
 import os
 import secrets
-from pathlib import Path
 from typing import Any
 
 from psycopg import conninfo
 
-from evalsite.lib.ops import environment
+from evalsite.lib.ops import environment, installation
 from evalsite.lib.ops.private_files import make_data_folder
 
 environment.refuse_unknown()
 
-BASE_DIR = Path(__file__).resolve().parent.parent
-DATA_DIR = Path(os.environ.get("EVALSITE_DATA_DIR") or BASE_DIR / "var").resolve()
+BASE_DIR = installation.ROOT
+DATA_DIR = installation.get_data_dir()
 MEDIA_ROOT = DATA_DIR / "media"
 RESULT_SPOOL_DIR = DATA_DIR / "journal"  # The result spool: answers that the database does not have yet.
 DEBUG = environment.read_flag("EVALSITE_DEBUG")
@@ -144,7 +143,7 @@ WSGI_APPLICATION = "evalsite.wsgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [installation.get_shipped_folder("templates")],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -166,7 +165,7 @@ USE_TZ = True
 USE_I18N = False
 
 STATIC_URL = "static/"
-STATICFILES_DIRS = [BASE_DIR / "evalsite" / "static"]
+STATICFILES_DIRS = [installation.PACKAGE / "static"]
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 

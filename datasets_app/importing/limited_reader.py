@@ -11,7 +11,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -24,10 +23,10 @@ from datasets_app.importing.reader_output import load_readings
 from datasets_app.importing.reader_process import COLUMNS, DONE, OUT_OF_MEMORY, OUT_OF_SPACE, PROGRESS, REFUSAL
 from datasets_app.importing.records import FileError, ImportReport, ItemReading, ScratchFolder
 from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.installation import ROOT, build_module_command
 
 logger = logging.getLogger(__name__)
 
-BASE_DIR = Path(__file__).resolve().parents[2]
 LOOK_S = 0.5
 STDERR_CHARS = 2000
 # Arrow's own allocators reserve address space in advance. The limit on address space would count it.
@@ -149,11 +148,11 @@ def _require_readable(files: Mapping[str, FileToRead]) -> None:
 def _run_process(request: dict[str, Any], stderr: Any, seconds: int, watch: Watch, folder: Path) -> int:
     """Run the process and return its exit code. Kill it if it exceeds `seconds` or the caller raises."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "datasets_app.importing.reader_process"],
+        build_module_command("datasets_app.importing.reader_process"),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=stderr,
-        cwd=BASE_DIR,
+        cwd=ROOT,
         env=build_child_environment(**ENVIRONMENT),
     )
     try:

@@ -6,7 +6,6 @@ It is for work that uses more memory or time than a web process should.
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 
 from django.conf import settings
@@ -14,6 +13,7 @@ from django.db import connection
 from psycopg.conninfo import make_conninfo
 
 from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.installation import ROOT, build_module_command
 
 PIECE = 256 * 2**10
 
@@ -23,9 +23,14 @@ class CommandProcessError(RuntimeError):
 
 
 def stream_command(arguments: Sequence[str]) -> Iterator[bytes]:
-    """Yield the standard output of `manage.py ARGUMENTS`. If the reader leaves early, the process ends."""
-    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=_build_environment())
+    """Yield the standard output of a command. If the reader leaves early, the process ends."""
+    process = subprocess.Popen(
+        build_module_command("evalsite", *arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env=_build_environment(),
+    )
     with process:
         try:
             yield from iter(lambda: process.stdout.read(PIECE), b"")  # type: ignore[union-attr]

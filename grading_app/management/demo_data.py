@@ -19,6 +19,7 @@ from django.contrib.auth.models import User
 
 from datasets_app.models import Dataset, Item, Norm
 from datasets_app.parametric.dataset_builder import iterate_answer_key
+from evalsite.lib.ops.installation import get_shipped_folder
 from grading_app.reports.frames import Frames, load_frames
 from grading_app.reports.score_summaries import summarize_scores
 from grading_app.reports.statistic_format import (
@@ -73,7 +74,7 @@ def build_simulator_config() -> SimulatorConfig:
     answers = get_folder() / "answers.jsonl"
     with answers.open("w", encoding="utf-8") as lines:
         lines.writelines(json.dumps(row) + "\n" for row in _iterate_answers())
-    profiles = (settings.BASE_DIR / "samples" / SKILL_PROFILE,)
+    profiles = (get_shipped_folder("samples") / SKILL_PROFILE,)
     return SimulatorConfig(
         port=_find_port(), latency_ms=60, latency_sigma=0.5, skills=SKILLS, answers=(answers,), profiles=profiles
     )
@@ -122,7 +123,7 @@ def describe_results(slug: str) -> Iterator[str]:
     """Yield a line for each number of an experiment: the correlation with the norms, or the share of right answers."""
     experiment = Experiment.objects.get(slug=slug)
     if slug == SPACE_EXPERIMENT:
-        yield make_recovery_table(experiment, read_profiles(settings.BASE_DIR / "samples" / SKILL_PROFILE)).sentence
+        yield make_recovery_table(experiment, read_profiles(get_shipped_folder("samples") / SKILL_PROFILE)).sentence
     frames = load_frames(experiment)
     yield from _describe_norm_agreement(frames)
     for line in summarize_scores(frames.grades, frames):

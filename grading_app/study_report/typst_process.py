@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.installation import ROOT, build_module_command
 
 SECONDS = 60
 MEMORY = 3 * 2**30
@@ -48,15 +49,14 @@ def convert_figures(figures: Files) -> dict[str, bytes]:
 
 
 def _run_job(job: Mapping[str, Any]) -> bytes:
-    root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-m", "grading_app.study_report.typst_process"]
+    command = build_module_command("grading_app.study_report.typst_process")
     try:
         result = subprocess.run(
             command,
             input=json.dumps(job).encode(),
             capture_output=True,
             timeout=SECONDS,
-            cwd=root,
+            cwd=ROOT,
             env=build_child_environment("HOME", "XDG_DATA_HOME"),  # Fonts of the account are below these folders.
             check=False,
         )

@@ -16,14 +16,13 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from pathlib import Path
 
 from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.installation import ROOT, build_module_command
 from runs_app.pricing import litellm_data, tokens
 from runs_app.pricing.tokens import Count, TextRule, Texts
 
 TIME_LIMIT_S = 120  # 16 MB of requests take about 4 s.
-ROOT = Path(__file__).resolve().parents[2]
 
 log = logging.getLogger(__name__)
 _lock = threading.Lock()
@@ -79,7 +78,7 @@ def _start_process(tokenizer: str, *options: str) -> subprocess.Popen[str]:
     if file is None:
         raise ValueError("the tokenizer file is missing or changed")
     return subprocess.Popen(
-        [sys.executable, "-m", "runs_app.pricing.token_counter", tokenizer, *options],
+        build_module_command("runs_app.pricing.token_counter", tokenizer, *options),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import DatabaseError, OperationalError, connection
 
+from evalsite.lib.ops.installation import ROOT, build_module_command
 from evalsite.lib.ops.postgres import Embedded
 from evalsite.lib.ops.private_files import restrict_folder
 from evalsite.lib.ops.supervisor import Child, PeriodicTask, Supervisor
@@ -92,7 +92,8 @@ def serve(
         periodic_tasks: list[PeriodicTask] = [_Announcement(listener, on_ready), _make_pulse_check(pulse)]
         try:
             children = [_make_web_child(listener, environment), queue, *more]
-            Supervisor(children, periodic_tasks, channel.request_stop, if_killed=_build_cleanup_command()).run()
+            cleanup = _build_cleanup_command()
+            Supervisor(children, periodic_tasks, channel.request_stop, if_killed=cleanup, directory=ROOT).run()
         finally:
             with suppress(DatabaseError):
                 requeue_tasks(channel)
@@ -114,9 +115,9 @@ def _make_web_child(listener: socket.socket, environment: dict[str, str]) -> Chi
     options += ["--log-level", "warning", "--no-control-socket"]
     return Child(
         "web",
-        [sys.executable, "-m", "gunicorn", *options, "evalsite.wsgi"],
+        build_module_command("gunicorn", *options, "evalsite.wsgi"),
         environment=environment,
-        directory=settings.BASE_DIR,
+        directory=ROOT,
         keep_fds=(listener.fileno(),),
         grace_s=WEB_GRACE_S,
     )
@@ -125,9 +126,9 @@ def _make_web_child(listener: socket.socket, environment: dict[str, str]) -> Chi
 def _make_queue_child(environment: dict[str, str]) -> Child:
     return Child(
         "queue",
-        [sys.executable, "manage.py", "qcluster"],
+        build_module_command("evalsite", "qcluster"),
         environment=environment,
-        directory=settings.BASE_DIR,
+        directory=ROOT,
         grace_s=QUEUE_GRACE_S,
     )
 
@@ -136,7 +137,7 @@ def _build_cleanup_command() -> list[str]:
     """Return the command to run after `up` was killed. Any command ends the embedded database as its last user."""
     if os.environ.get("DATABASE_URL"):
         return []
-    return [sys.executable, str(settings.BASE_DIR / "manage.py"), "sweep_stale_claims"]
+    return build_module_command("evalsite", "sweep_stale_claims")
 
 
 class _Announcement:

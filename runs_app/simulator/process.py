@@ -2,20 +2,18 @@
 
 import json
 import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.installation import ROOT, build_module_command
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.options import build_arguments
 
-_CHECKOUT = Path(__file__).resolve().parents[2]
 _LISTENING = "listening on "
 
 
@@ -67,8 +65,8 @@ def simulator_process(
     """Run a server for the block. Raise RuntimeError with its output if it does not listen in time."""
     arguments = build_arguments(config or SimulatorConfig())
     process = subprocess.Popen(
-        [sys.executable, "-m", "runs_app.simulator", *arguments],
-        cwd=_CHECKOUT,
+        build_module_command("runs_app.simulator", *arguments),
+        cwd=ROOT,
         env=build_child_environment(**(environment or {})),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -189,7 +189,7 @@ PeriodicTask = Callable[[], float | None]
 class Supervisor:
     """A supervisor that keeps its children running until a signal stops it. A second signal stops it at once.
 
-    If the supervisor itself is killed, its children are killed and `if_killed` is run as a command.
+    If the supervisor itself is killed, its children are killed and `if_killed` is run as a command in `directory`.
     """
 
     def __init__(
@@ -198,16 +198,17 @@ class Supervisor:
         periodic_tasks: Sequence[PeriodicTask] = (),
         before_stop: Callable[[], None] | None = None,
         if_killed: Sequence[str] = (),
+        directory: str | os.PathLike[str] | None = None,
     ) -> None:
         self._children = list(children)
         self._periodic_tasks = list(periodic_tasks)
         self._before_stop = before_stop
-        self._if_killed = if_killed
+        self._if_killed, self._directory = if_killed, directory
         self._signals = 0
 
     def run(self) -> None:
         """Run until a signal arrives, then stop all children. Raise StartFailed if a child does not start."""
-        with self._count_signals(), _run_watchdog(self._if_killed) as report_groups:
+        with self._count_signals(), _run_watchdog(self._if_killed, self._directory) as report_groups:
             threading.Thread(target=self._run_periodic_tasks, daemon=True).start()
             try:
                 while not self._signals:
@@ -306,7 +307,9 @@ def keep_running(child: Child) -> Iterator[None]:
 
 
 @contextmanager
-def _run_watchdog(if_killed: Sequence[str]) -> Iterator[Callable[[Sequence[int]], None]]:
+def _run_watchdog(
+    if_killed: Sequence[str], directory: str | os.PathLike[str] | None
+) -> Iterator[Callable[[Sequence[int]], None]]:
     """Run a shell that kills the children's process groups if this process is killed.
 
     Yield a function that reports the current groups to the shell.
@@ -315,7 +318,7 @@ def _run_watchdog(if_killed: Sequence[str]) -> Iterator[Callable[[Sequence[int]]
     command = ["/bin/sh", "-c", WATCHDOG_SCRIPT, "watchdog", *if_killed]
     settings = ("EVALSITE_DATA_DIR", "EVALSITE_POSTGRES_BIN", "EVALSITE_SECRET_KEY")  # For a command of the site.
     environment = build_child_environment("HOME", *settings)
-    shell = subprocess.Popen(command, stdin=read_end, start_new_session=True, env=environment)
+    shell = subprocess.Popen(command, stdin=read_end, cwd=directory, start_new_session=True, env=environment)
     os.close(read_end)
 
     def report_groups(groups: Sequence[int]) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 from django.apps import apps
-from django.conf import settings
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.recorder import MigrationRecorder
 
+from evalsite import __version__
 from evalsite.lib.ops.child_environment import build_child_environment
+from evalsite.lib.ops.installation import COMMIT_FILE, ROOT
 
-RELEASE = "0.1.0"
 PACKAGES = ("datasets_app", "evalsite", "grading_app", "runs_app")
 APPS_WITH_MIGRATIONS = ("lib", "datasets_app", "runs_app", "grading_app")
 REMEDY = "Bring this machine's code and the database to the same version."
@@ -42,17 +42,22 @@ def get_version() -> str:
     """
     digest = hashlib.sha256()
     for package in PACKAGES:
-        for path in sorted((Path(settings.BASE_DIR) / package).rglob("*.py")):
-            digest.update(f"{path.relative_to(settings.BASE_DIR)}\0".encode() + path.read_bytes() + b"\0")
-    return f"{RELEASE}+{digest.hexdigest()[:10]}"
+        for path in sorted((ROOT / package).rglob("*.py")):
+            digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    return f"{__version__}+{digest.hexdigest()[:10]}"
 
 
 @cache
 def get_commit() -> str:
-    """Return the commit of the checked out code; "" without a git repository. The first result is cached."""
-    if not (Path(settings.BASE_DIR) / ".git").exists():
-        return ""  # An installed copy may be inside the repository of another project.
-    command = ["git", "-C", str(settings.BASE_DIR), "rev-parse", "--verify", "HEAD"]
+    """Return the commit that the build recorded, or the commit of the checkout; "" if both are unknown.
+
+    The first result is cached.
+    """
+    if COMMIT_FILE.exists():
+        return COMMIT_FILE.read_text(encoding="utf-8").strip()
+    if not (ROOT / ".git").exists():
+        return ""  # A copy of the code may be inside the repository of another project.
+    command = ["git", "-C", str(ROOT), "rev-parse", "--verify", "HEAD"]
     try:
         environment = build_child_environment("HOME")  # git reads safe.directory from the home folder.
         result = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False, env=environment)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from argparse import ArgumentParser
 from contextlib import nullcontext
 from io import StringIO
@@ -17,6 +16,7 @@ from django.core.management.base import CommandError
 
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED, OutputCommand
+from evalsite.lib.ops.installation import COMMAND, IS_INSTALLED, ROOT, build_module_command, get_shipped_folder
 from evalsite.lib.ops.supervisor import Child, StartFailed, keep_running
 from grading_app.management import demo_data
 from grading_app.management.demo_data import (
@@ -35,7 +35,7 @@ from runs_app.processes.site_processes import AddressError, migrate, open_listen
 from runs_app.simulator import SimulatorConfig, SimulatorProcess, simulator_process
 from runs_app.simulator.options import build_arguments
 
-SAMPLES = Path("samples")
+SAMPLES = get_shipped_folder("samples")
 IMPORTS = {
     "photographs": ["photographs.csv", "--images", "photographs", "--norms", "norms.csv"],
     "questions": ["questions.jsonl"],
@@ -169,15 +169,16 @@ class Command(OutputCommand):
         """Print a command as people type it, run it, and print its output."""
         output = StringIO()
         if not silently:
-            self.write(f"$ manage.py {shlex.join(words)}")
-        arguments = [str(settings.BASE_DIR / word) if word.startswith(f"{SAMPLES}/") else word for word in words]
-        call_command(*arguments, stdout=output, stderr=self.stderr._out)
+            here = f"{Path.cwd()}/"
+            self.write(f"$ {COMMAND} {shlex.join(word.removeprefix(here) for word in words)}")
+        call_command(*words, stdout=output, stderr=self.stderr._out)
         if not silently:
             self.write("".join(f"  {line}\n" for line in output.getvalue().splitlines() if line.strip()).rstrip("\n"))
 
     def _print_address(self, url: str, password: str) -> None:
         lines = [f"Evalsite is at  {url}", f"log in as       {USERNAME}", f"password        {password}"]
-        lines += ["Ctrl-C stops it; `make demo` continues with the stored data"]
+        again = "evalsite demo" if IS_INSTALLED else "make demo"
+        lines += [f"Ctrl-C stops it; `{again}` continues with the stored data"]
         width = max(map(len, lines)) + 4
         box = ["", "┌" + "─" * width + "┐", *(f"│  {line:<{width - 2}}│" for line in lines), "└" + "─" * width + "┘"]
         self.write("\n".join(box))
@@ -189,9 +190,8 @@ def _locate_samples(words: list[str]) -> list[str]:
 
 
 def _build_provider_process(models: SimulatorConfig) -> Child:
-    command = [sys.executable, "-m", "runs_app.simulator", *build_arguments(models)]
-    return Child("models", command, directory=settings.BASE_DIR)
+    return Child("models", build_module_command("runs_app.simulator", *build_arguments(models)), directory=ROOT)
 
 
 def _build_worker_process() -> Child:
-    return Child("worker", [sys.executable, "manage.py", "drain"], directory=settings.BASE_DIR)
+    return Child("worker", build_module_command("evalsite", "drain"), directory=ROOT)

@@ -2,8 +2,6 @@
 
 import asyncio
 import io
-import tomllib
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +11,9 @@ from django.core.management.base import CommandError
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
+from evalsite.command_line import execute
 from evalsite.lib.ops.versions import (
     MIGRATIONS_BEFORE_RESTART,
-    RELEASE,
     SchemaMismatch,
     check_schema,
     get_version,
@@ -46,15 +44,16 @@ def restored_migrations(run):
     MigrationRecorder.Migration.objects.filter(name=NEWER[1]).delete()
 
 
-def test_the_release_equals_the_version_of_the_project():
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-    assert project["version"] == RELEASE
-    assert get_version().startswith(f"{RELEASE}+")
-
-
 def test_a_worker_reports_its_version(run):
     drain(build_provider())
     assert Worker.objects.get().version == get_version()
+
+
+@pytest.mark.parametrize("option", ["--version", "version"])
+def test_the_command_line_prints_the_version_of_the_site_and_not_djangos(option, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["evalsite", option])
+    execute()
+    assert capsys.readouterr().out == f"{get_version()}\n"
 
 
 def test_the_rate_of_a_worker_covers_the_last_minute(run, monkeypatch):

@@ -9,6 +9,8 @@ import pytest
 from django.urls import reverse
 
 from datasets_app.models import Dataset
+from evalsite import __version__
+from evalsite.lib.ops.installation import ROOT
 from evalsite.lib.ops.versions import get_commit, get_version
 from runs_app import run_control
 from runs_app.experiment_files.spec_errors import SpecError
@@ -87,16 +89,21 @@ def test_a_manifest_contains_all_fields_of_the_estimate_that_are_not_stored_else
 def test_a_manifest_names_the_version_and_the_commit_of_the_code(launched_experiment):
     content = launched_experiment.manifests.get().content
     assert content["evalsite"] == {"version": get_version(), "commit": get_commit()}
-    assert content["evalsite"]["version"].startswith("0.1.0+")
+    assert content["evalsite"]["version"].startswith(f"{__version__}+")
 
 
-def test_the_commit_is_read_from_the_checkout_or_empty_without_one(settings, tmp_path):
-    checkout = settings.BASE_DIR
-    command = ["git", "-C", checkout, "rev-parse", "HEAD"]
+def test_the_commit_is_read_from_the_checkout_or_empty_without_one(monkeypatch, tmp_path):
+    command = ["git", "-C", ROOT, "rev-parse", "HEAD"]
     completed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert get_commit.__wrapped__() == completed.stdout.strip()
-    settings.BASE_DIR = tmp_path
+    monkeypatch.setattr("evalsite.lib.ops.versions.ROOT", tmp_path)
     assert get_commit.__wrapped__() == ""
+
+
+def test_the_commit_that_a_build_recorded_comes_before_the_checkouts(monkeypatch, tmp_path):
+    (tmp_path / "commit.txt").write_text("4f1d\n")
+    monkeypatch.setattr("evalsite.lib.ops.versions.COMMIT_FILE", tmp_path / "commit.txt")
+    assert get_commit.__wrapped__() == "4f1d"
 
 
 def test_a_manifest_contains_every_setting_of_an_experiment_file(launched_experiment):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from evalsite.command_line import needs_database
 from evalsite.lib.ops.postgres import Embedded
-from manage import needs_database
 from tests.system.postgres.conftest import ROOT, is_gone, query, read_line
 
 

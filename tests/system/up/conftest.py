@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,6 +18,8 @@ import pytest
 from evalsite.lib.ops.postgres import Embedded
 from tests.prepared_database import build_environment, copy_folder
 from tests.system.postgres.conftest import ROOT, open_folder, query
+
+MANAGE = (sys.executable, str(ROOT / "manage.py"))
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 180) -> None:
@@ -52,13 +54,13 @@ def find_processes(place: Path) -> dict[int, str]:
 
 
 class Site:
-    """`manage.py up` in a process of its own."""
+    """`manage.py up`, or `up` of another program, in a process of its own."""
 
-    def __init__(self, place: Path, *options: str, **variables: str) -> None:
+    def __init__(self, place: Path, *options: str, program: Sequence[str] = MANAGE, **variables: str) -> None:
         self.place, self.port = place, free_port()
         self.log = place / "up.log"
         self.was_served = False
-        command = [sys.executable, str(ROOT / "manage.py"), "up", f"--port={self.port}", *options]
+        command = [*program, "up", f"--port={self.port}", *options]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 command,
@@ -94,9 +96,8 @@ class Site:
         return next((pid for pid in list_children(self.process.pid) if word in read_command_line(pid)), None)
 
     def manage(self, *arguments: str) -> str:
-        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
         return subprocess.run(
-            command, env=build_environment(self.place), check=True, capture_output=True, text=True
+            [*MANAGE, *arguments], env=build_environment(self.place), check=True, capture_output=True, text=True
         ).stdout
 
     def enqueue(self) -> str:

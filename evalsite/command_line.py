@@ -1,0 +1,120 @@
+"""The command line of Evalsite, for `manage.py`, the program `evalsite` and `python -m evalsite`."""
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+from evalsite.lib.ops.installation import COMMAND, get_data_dir
+
+WITHOUT_DATABASE = frozenset(
+    {
+        "check",
+        "collectstatic",
+        "compilemessages",
+        "diffsettings",
+        "help",
+        "makemessages",
+        "simulate_provider",
+        "startapp",
+        "version",
+    }
+)
+ONLY_LOOKING = frozenset({"--help", "-h", "--version"})
+
+
+def needs_database(arguments: list[str]) -> bool:
+    """Return whether the command will use the database. `arguments` excludes the program's name."""
+    if not arguments or arguments[0] in WITHOUT_DATABASE or ONLY_LOOKING & set(arguments):
+        return False
+    return arguments[0] != "makemigrations" or "--dry-run" not in arguments
+
+
+BAD_INPUT = 2
+
+
+def database() -> AbstractContextManager[None]:
+    """Keep the embedded server running during the command. Do nothing if DATABASE_URL names another server."""
+    if os.environ.get("DATABASE_URL") or not needs_database(sys.argv[1:]):
+        return nullcontext()
+    from evalsite.lib.ops.postgres import Embedded
+
+    leave_on_signals()
+    return Embedded(get_data_dir() / "postgres").running()
+
+
+def leave_on_signals() -> None:
+    """Exit through SystemExit on SIGTERM and SIGHUP.
+
+    By default these signals skip every `finally` block, and the server would keep running without users.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # for example, nohup ignores SIGHUP on purpose
+            signal.signal(number, lambda received, _frame: sys.exit(128 + received))
+
+
+@contextmanager
+def quiet_without_reader() -> Iterator[None]:
+    """Exit quietly, with the usual exit code, if the reader of the output has closed it: `status | head -1`.
+
+    A command that has already finished its work keeps the result. A command that still works is interrupted, as by
+    Ctrl-C.
+    """
+    streams = [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
+    try:
+        try:
+            yield
+        finally:
+            for stream in streams:
+                stream.flush()
+    except BrokenPipeError:
+        unread = [stream for stream in streams if has_no_reader(stream.fileno())]
+        if not unread:
+            raise  # The broken pipe is not our output.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in unread:
+            os.dup2(nowhere, stream.fileno())  # At exit, Python flushes its buffers.
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def has_no_reader(descriptor: int) -> bool:
+    """Return whether this is a pipe whose reading end is closed."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def execute() -> None:
+    """Run the command that `sys.argv` names."""
+    if sys.argv[1:] in (["version"], ["--version"]):
+        from evalsite.lib.ops.versions import get_version
+
+        print(get_version())  # Django would print its own version.
+        return
+    from django.core.management import execute_from_command_line
+
+    program = Path(sys.argv[0]).name
+    execute_from_command_line([COMMAND if program == "__main__.py" else program, *sys.argv[1:]])
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+    from evalsite.lib.ops.environment import SettingError, refuse_unknown
+    from evalsite.lib.ops.postgres_programs import PostgresError
+    from evalsite.lib.ops.private_files import UMASK
+
+    os.umask(UMASK)
+    try:
+        with quiet_without_reader():
+            refuse_unknown()
+            os.environ["EVALSITE_DATA_DIR"] = str(get_data_dir())  # Child processes have another working directory.
+            with database():
+                execute()
+    except PostgresError as error:
+        sys.exit(str(error))
+    except SettingError as error:
+        print(error, file=sys.stderr)
+        sys.exit(BAD_INPUT)
