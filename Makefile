@@ -14,7 +14,7 @@ PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 PRODUCTION := EVALSITE_ALLOWED_HOSTS=evalsite.lab.example EVALSITE_HTTPS=1
 CODE := evalsite datasets_app runs_app grading_app benchmarks tests manage.py
 
-.PHONY: help install install-dev demo test test-all faults campaign fuzz lint
+.PHONY: help install install-dev demo test test-all faults campaign fuzz lint dist
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make test-all              all tests: browsers, killed processes, faults and the fuzzer too'
 	@echo 'make fuzz                  hostile requests to every page and form; ARGS="--fuzz-requests 20000 --fuzz-seed 7"'
 	@echo 'make lint                  style, types, layers, templates, migrations, settings'
+	@echo 'make dist                  the sdist and the wheel, in dist/'
 
 install: .venv/installed
 install-dev: .venv/installed-dev
@@ -65,6 +66,10 @@ lint: install-dev
 	env -u EVALSITE_DEBUG -u DATABASE_URL $(PRODUCTION) EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" \
 		EVALSITE_SECRET_KEY="$$($(RUN) -c 'import secrets; print(secrets.token_urlsafe(48))')" \
 		$(RUN) manage.py check --deploy --fail-level WARNING
+
+# The locked build tools make both; the wheel is built from the sdist.
+dist: install-dev
+	$(RUN) -m build --no-isolation
 
 # The attacks alone. A campaign strikes real runs in the middle, fault after fault, and prints what each one cost.
 faults: install-dev
