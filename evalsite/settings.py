@@ -217,6 +217,10 @@ FILE_UPLOAD_HANDLERS = [
 # Drains that this machine's task queue runs at once. One more worker serves test calls and grading without waiting.
 DRAINS = environment.read_whole_number("EVALSITE_DRAINS", default=2)
 DRAIN_SECONDS = 30
+# An endpoint that does not answer for longer than this stops its runs (runs_app/engine/outages.py).
+OUTAGE_LIMIT_S = 60 * environment.read_whole_number("EVALSITE_OUTAGE_MINUTES", default=240)
+# A run stops after this many pauses of its endpoint by status 429 in a row.
+RATE_LIMIT_PAUSES = environment.read_whole_number("EVALSITE_RATE_LIMIT_PAUSES", default=10)
 DRAIN_CONCURRENCY = 256
 Q_WORKERS = DRAINS + 1
 Q_CLUSTER: dict[str, Any] = {

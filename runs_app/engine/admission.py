@@ -16,15 +16,18 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from django.conf import settings
 from django.db.models import F, Sum
 
 from runs_app.bounds import BOUNDS
 from runs_app.engine.counters import CounterKeys
 from runs_app.engine.fair_share import Demand, share_capacity, share_slots
 from runs_app.engine.locked_counters import LockedCounters
+from runs_app.engine.outages import end_outage, measure_outage_s
 from runs_app.engine.prepared_sql import fetch_rows, to_pg_json
 from runs_app.engine.rate_limiter import consume_tokens, count_free_slots
-from runs_app.models import Run
+from runs_app.engine.run_lifecycle import stop_runs
+from runs_app.models import Endpoint, Run
 
 
 class Claim(NamedTuple):
@@ -151,6 +154,9 @@ def claim_trials(counters: LockedCounters, worker_id: int, limit: int) -> list[C
     if slots <= 0:
         return []
     demands, budgets = counters.list_demands(), counters.get_budgets()
+    if measure_outage_s(counters.limiter, counters.endpoint.now) > settings.OUTAGE_LIMIT_S:
+        _stop_for_outage(counters, [demand.run_id for demand in demands if demand.pending])
+        return []
     allotted = share_slots(slots, demands, budgets, counters.limiter.tokens_left)
     shares = {run_id: n for run_id, n in allotted.items() if n}
     claims = claim_shares(counters, shares, worker_id) if shares else []
@@ -163,6 +169,19 @@ def claim_trials(counters: LockedCounters, worker_id: int, limit: int) -> list[C
         counters.write_changes()  # First, because `pause_for_budget` reads the stored counters.
         pause_for_budget([demand for demand in demands if cannot_afford_trial(demand, budgets)])
     return claims
+
+
+def _stop_for_outage(counters: LockedCounters, run_ids: list[int]) -> None:
+    """Stop all runs with work at an endpoint that is down for too long. A resumed run tests the endpoint anew."""
+    counters.endpoint_delta = replace(counters.endpoint_delta, limiter=end_outage(counters.limiter))
+    counters.write_changes()
+    endpoint = Endpoint.objects.get(pk=counters.endpoint_id)
+    minutes = settings.OUTAGE_LIMIT_S // 60
+    stop_runs(
+        run_ids,
+        f"Endpoint {endpoint} did not answer for more than {minutes:,.0f} minutes: {endpoint.pause_reason}."
+        " Its trials kept their attempts. Resume the run when the endpoint answers again.",
+    )
 
 
 def claim_shares(

@@ -52,6 +52,7 @@ class RunDelta:
     input_tokens: int = 0
     output_tokens: int = 0
     errors: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    rejections: int | None = None  # The new number of pauses in a row; None: unchanged.
 
     def move(self, before: str, after: str) -> None:
         """Count a trial whose status changes from `before` to `after`."""
@@ -83,7 +84,7 @@ WITH changes AS MATERIALIZED (
 ), runs AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) r(id bigint, pending int, running int, done int, failed int,
         cancelled int, attempts int, permanent int, unpriced int, spent_usd numeric, input_tokens bigint,
-        output_tokens bigint, errors jsonb)
+        output_tokens bigint, errors jsonb, rejections int)
 ), ticks AS (
     INSERT INTO runs_app_tick AS t (run_id, at, done, failed, attempts)
     SELECT id, date_bin('10 seconds', clock_timestamp(), 'epoch'), greatest(done, 0), greatest(failed, 0), attempts
@@ -100,6 +101,7 @@ UPDATE runs_app_run t SET
     errors = CASE WHEN r.errors = '{}' THEN t.errors ELSE t.errors || (
         SELECT jsonb_object_agg(key, value::int + coalesce((t.errors ->> key)::int, 0))
         FROM jsonb_each_text(r.errors)) END,
+    rejections = coalesce(r.rejections, t.rejections),
     started_at = CASE WHEN r.running > 0 THEN coalesce(t.started_at, clock_timestamp()) ELSE t.started_at END
 FROM runs r WHERE t.id = r.id
 """
@@ -231,4 +233,5 @@ def _build_run_row(run_id: int, delta: RunDelta) -> dict[str, Any]:
         "input_tokens": delta.input_tokens,
         "output_tokens": delta.output_tokens,
         "errors": delta.errors,
+        "rejections": delta.rejections,
     }

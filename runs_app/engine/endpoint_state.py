@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from runs_app.engine.outages import note_signals
+from runs_app.engine.prepared_sql import fetch_rows
 from runs_app.engine.rate_limiter import (
     RateLimiterState,
     RateLimits,
@@ -21,6 +23,16 @@ SELECT max_concurrency, requests_per_minute, tokens_per_minute, requests_per_day
     (clock_timestamp() AT TIME ZONE day_zone)::date::text
 FROM runs_app_endpoint WHERE id = %s FOR NO KEY UPDATE
 """
+
+
+READ_NOW = "SELECT throttle, extract(epoch FROM clock_timestamp())::float8 FROM runs_app_endpoint WHERE id = %s"
+
+
+def read_limiter(endpoint_id: int) -> tuple[RateLimiterState, float]:
+    """Return an endpoint's stored state without a lock, and the time; another worker may be changing it."""
+    for stored, now in fetch_rows(READ_NOW, endpoint_id):
+        return RateLimiterState.from_row(json.loads(stored)), now
+    return RateLimiterState(), 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +70,8 @@ class EndpointFeedback:
     """The feedback of some calls on their endpoint.
 
     `answered` and `overloaded` count calls by outcome. `requests` and `tokens` are the use beyond the estimate.
-    `allowance` holds the remaining rates that the provider stated last.
+    `allowance` holds the remaining rates that the provider stated last. `signals` are the evidence of the calls for or
+    against an outage, and `failure` is the message of the last one that failed.
     """
 
     answered: int
@@ -66,16 +79,20 @@ class EndpointFeedback:
     requests: int
     tokens: int
     allowance: Allowance | None = None
+    signals: tuple[int, ...] = ()
+    failure: str = ""
 
 
 def apply_feedback(state: EndpointState, feedback: EndpointFeedback, in_flight: int) -> RateLimiterState:
     """Return the rate limiter after this feedback. `in_flight` is the number of calls still in flight."""
+    limiter = note_signals(state.limiter, feedback.signals, state.now)
     limiter = adapt_limit(
-        state.limiter,
+        limiter,
         state.rates,
         in_flight=state.in_flight,
         answered=feedback.answered,
-        overloaded=feedback.overloaded,
+        # An outage says nothing about the number of calls that the endpoint can serve.
+        overloaded=0 if limiter.down_since is not None else feedback.overloaded,
         now=state.now,
     )
     limiter = consume_tokens(limiter, feedback.requests, feedback.tokens)

@@ -16,7 +16,7 @@ from runs_app.engine.endpoint_state import LOCK_ENDPOINT, EndpointState, build_e
 from runs_app.engine.fair_share import Demand
 from runs_app.engine.prepared_sql import fetch_pipelined
 from runs_app.engine.rate_limiter import RateLimiterState
-from runs_app.engine.run_lifecycle import finish_runs
+from runs_app.engine.run_lifecycle import finish_runs, is_rejected_too_often
 from runs_app.stopping.rules import find_stop_reason
 
 NO_CHANGE = RunDelta()
@@ -35,8 +35,8 @@ ORDER BY id FOR NO KEY UPDATE
 LOCK_RUNS = f"""
 SELECT r.id, r.status, r.status = 'running' AND r.is_batched = %s,
     r.n_attempts - r.attempts_before, r.n_permanent - r.permanent_before, e.stop_failure_rate, e.stop_after_attempts,
-    r.experiment_id, r.n_pending, r.n_running, r.max_concurrency, r.reserve_usd, e.lease_s, r.reserve_tokens,
-    e.priority
+    r.rejections, r.experiment_id, r.n_pending, r.n_running, r.max_concurrency, r.reserve_usd, e.lease_s,
+    r.reserve_tokens, e.priority
 FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
 WHERE r.id IN {RELEVANT_RUNS}
 ORDER BY r.id FOR NO KEY UPDATE OF r
@@ -53,21 +53,24 @@ class LockedRun:
     permanent: int
     stop_failure_rate: float
     stop_after_attempts: int
+    rejections: int
     demand: Demand
 
     def get_demand_with(self, delta: RunDelta) -> Demand:
         """Return the run's demand after these changes: nothing pending if they stop the run."""
         before = self.demand
-        pending = before.pending + delta.pending if self.may_claim and not self.exceeds_failure_rate(delta) else 0
+        pending = before.pending + delta.pending if self.may_claim and not self.must_stop_with(delta) else 0
         return replace(before, pending=pending, in_flight=before.in_flight + delta.running)
 
     def may_end_with(self, delta: RunDelta) -> bool:
         """Return whether these changes may end or stop the run: no trial is left, or one failed permanently."""
         remaining = self.demand.pending + self.demand.in_flight + delta.pending + delta.running
-        return remaining == 0 or self.permanent + delta.permanent > 0
+        return remaining == 0 or self.permanent + delta.permanent > 0 or self.must_stop_with(delta)
 
-    def exceeds_failure_rate(self, delta: RunDelta) -> bool:
+    def must_stop_with(self, delta: RunDelta) -> bool:
         """Return whether the run must stop itself after these changes."""
+        if is_rejected_too_often(self.rejections if delta.rejections is None else delta.rejections):
+            return True
         permanent = self.permanent + delta.permanent
         return permanent > 0 and bool(
             find_stop_reason(
@@ -107,6 +110,11 @@ class LockedCounters:
         """Return the calls in flight at the endpoint over all workers, after the changes so far."""
         return self.endpoint.in_flight + sum(delta.running - delta.batched for delta in self.deltas.by_run.values())
 
+    def count_rejections(self, run_id: int) -> int:
+        """Return the number of pauses in a row that the run has caused, after the changes so far."""
+        delta = self.deltas.by_run.get(run_id, NO_CHANGE)
+        return self.runs[run_id].rejections if delta.rejections is None else delta.rejections
+
     def get_counter_keys(self, run_id: int) -> CounterKeys:
         return CounterKeys(run_id, self.runs[run_id].demand.experiment_id, self.endpoint_id)
 
@@ -136,7 +144,7 @@ class LockedCounters:
 
     def _list_failing_runs(self) -> list[int]:
         """Return ids of runs that earlier failures stop. They claim nothing, so no result of theirs would stop them."""
-        return [key for key, run in self.runs.items() if run.may_claim and run.exceeds_failure_rate(NO_CHANGE)]
+        return [key for key, run in self.runs.items() if run.may_claim and run.must_stop_with(NO_CHANGE)]
 
 
 def lock_counters(
@@ -165,5 +173,5 @@ def lock_counters(
 
 
 def _build_run(row: tuple[Any, ...]) -> LockedRun:
-    run_id, status, may_claim, attempts, permanent, rate, minimum, *demand = row
-    return LockedRun(status, may_claim, attempts, permanent, rate, minimum, Demand(run_id, *demand))
+    run_id, status, may_claim, attempts, permanent, rate, minimum, rejections, *demand = row
+    return LockedRun(status, may_claim, attempts, permanent, rate, minimum, rejections, Demand(run_id, *demand))

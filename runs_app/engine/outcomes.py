@@ -113,6 +113,8 @@ def build_failure_outcome(failure: CallFailure, *, attempts: int, yields: int, r
     if failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED and yields < MAX_YIELDS:
         return Outcome("pending", columns, released=True)  # At most once: without a schema there is nothing to refuse.
     wait = _draw_wait_s(retry, attempts, failure.retry_after_s)
+    if failure.error_class == ErrorClass.UNREACHABLE:  # No request causes this. `outages` decides about a pause.
+        return Outcome("pending", columns, released=True, wait_s=wait)
     if failure.kind == Kind.ENDPOINT and yields < MAX_YIELDS:
         retry_after = failure.retry_after_s
         pause = min(wait, 5.0) if retry_after is None else min(retry_after, LONGEST_RETRY_AFTER_S)

@@ -18,6 +18,7 @@ FIRST_LIMIT = 16.0
 CUT_FACTOR = 0.7
 # Calls that were in flight at a cut may report the same overload again, so these reports do not count.
 COOLDOWN_S = 2.0
+PROBES = 2  # Calls in flight during an outage, which test the endpoint (`outages`).
 MIN_UTILIZATION = 0.75  # Below this share of the limit, answers do not show whether more calls would be answered.
 
 
@@ -39,6 +40,9 @@ class RateLimiterState:
     `day` is the provider's date. A batch that uses more tokens than estimated may take a bucket below zero.
     `reported_requests` and `reported_tokens` are the amounts that the provider says are left, valid until
     `requests_until` and `tokens_until`.
+
+    The last four fields belong to `outages`: the signals of recent calls, the start of the outage (None: no outage),
+    and the number and time of the failed tests since.
     """
 
     limit: float = FIRST_LIMIT
@@ -52,6 +56,10 @@ class RateLimiterState:
     reported_tokens: float | None = None
     requests_until: float | None = None
     tokens_until: float | None = None
+    recent: tuple[int, ...] = ()
+    down_since: float | None = None
+    failed_tests: int = 0
+    tested_at: float | None = None
 
     @classmethod
     def from_row(cls, stored: dict[str, Any]) -> RateLimiterState:
@@ -137,6 +145,8 @@ def _list_start_limits(
 ) -> list[StartLimit]:
     most = int(min(limiter.limit, rates.max_concurrency)) if rates.adaptive else rates.max_concurrency
     limits = [StartLimit(most - in_flight, f"has {in_flight} of {most} calls in flight")]
+    if limiter.down_since is not None:
+        limits.append(StartLimit(PROBES - in_flight, "does not answer, and is being tested"))
     if limiter.requests is not None and (rate := rates.requests_per_minute):
         wait = _find_refill_time(limiter, 1 - limiter.requests, rate)
         limits.append(StartLimit(int(limiter.requests), f"has used up its {rate} requests a minute", wait))

@@ -25,9 +25,19 @@ from runs_app.engine.call_columns import (
     list_column_expressions,
 )
 from runs_app.engine.counters import ZERO, CounterDeltas, EndpointDelta, RunDelta
-from runs_app.engine.endpoint_state import EndpointFeedback, apply_feedback
+from runs_app.engine.endpoint_state import EndpointFeedback, apply_feedback, read_limiter
 from runs_app.engine.locked_counters import LockedCounters, lock_counters
+from runs_app.engine.outages import (
+    OUTAGE_CLASSES,
+    TURNS,
+    compute_test_wait_s,
+    note_signals,
+    read_signal,
+    schedule_test,
+)
 from runs_app.engine.prepared_sql import execute, fetch_rows, to_pg_json
+from runs_app.engine.run_lifecycle import is_rejected_too_often
+from runs_app.llm.calls import ErrorClass
 from runs_app.llm.rate_limit_headers import Allowance
 from runs_app.models import Attempt, Trial
 
@@ -35,6 +45,8 @@ logger = logging.getLogger("evalsite.drain")
 
 Pause = tuple[float | None, str | None]  # The seconds of the pause that an endpoint asks for, and the reason.
 NO_PAUSE: Pause = None, None
+REJECTED = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.QUOTA_EXHAUSTED})  # Status 429.
+LONGEST_PAUSE_S = 300.0  # Of a pause after status 429 for which the provider states no time.
 CallKey = tuple[int, UUID, int]  # trial, token, call
 MAX_BATCH_CHARS = 32 * 2**20  # JSON escapes and the rest of the row may make the statement six times as long.
 
@@ -114,7 +126,6 @@ class RecordedChanges:
     held: list[Result] = field(default_factory=list)
     deltas: CounterDeltas = field(default_factory=CounterDeltas)
     feedback: EndpointFeedback | None = None
-    pause: Pause = NO_PAUSE
     late: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, result: Result, rows: Sequence[dict[str, Any]], *, was_held: bool) -> None:
@@ -132,8 +143,35 @@ def apply_changes(counters: LockedCounters, changes: RecordedChanges) -> None:
     if late := _select_attempts_of_existing_runs(counters, changes.late):
         _write_late(counters, late)
     if feedback := changes.feedback:
+        _count_rejections(counters, changes.held)
         limiter = apply_feedback(counters.endpoint, feedback, counters.in_flight)
-        counters.endpoint_delta = EndpointDelta(limiter, feedback.answered, feedback.overloaded, *changes.pause)
+        pause = find_longest_pause(counters, changes.held)
+        if limiter.down_since is not None and any(feedback.signals) and counters.endpoint.is_open:
+            limiter, wait_s = schedule_test(limiter, counters.endpoint.now)
+            pause = max(wait_s, pause[0] or 0.0), feedback.failure
+        counters.endpoint_delta = EndpointDelta(limiter, feedback.answered, feedback.overloaded, *pause)
+
+
+def _count_rejections(counters: LockedCounters, results: Sequence[Result]) -> None:
+    """Count the pauses after status 429 that each run has caused since its last reply of another kind.
+
+    Calls that were in flight when the pause began may report the same rejection again, so only the first one counts.
+    """
+    for run_id in sorted(collect_run_ids(results)):
+        own = [
+            result.calls[-1]
+            for result in results
+            if result.calls and not result.claim.batched and result.claim.counter_keys.run_id == run_id
+        ]
+        before, delta = counters.runs[run_id].rejections, counters.deltas.for_run(counters.get_counter_keys(run_id))
+        if any(_was_answered(call) and call.get("error_class") not in REJECTED for call in own):
+            delta.rejections = 0 if before else None
+        elif counters.endpoint.is_open and any(call.get("error_class") in REJECTED for call in own):
+            delta.rejections = before + 1
+
+
+def _was_answered(call: dict[str, Any]) -> bool:
+    return call["outcome"] in (Attempt.Outcome.OK, Attempt.Outcome.PERMANENT)
 
 
 def _select_attempts_of_existing_runs(
@@ -221,6 +259,7 @@ def write_trials(results: Sequence[Result], worker_id: int) -> RecordedChanges:
     """
     changes = RecordedChanges()
     if results:
+        release_failures_of_outage(results)
         calls = [_build_attempt_rows(result, worker_id) for result in results]
         trials = [_build_trial_row(n, result) for n, result in enumerate(results)]
         held = {n for (n,) in fetch_rows(WRITE_TRIALS, to_pg_json(trials), to_pg_json(chain.from_iterable(calls)))}
@@ -228,8 +267,47 @@ def write_trials(results: Sequence[Result], worker_id: int) -> RecordedChanges:
             changes.add(result, calls[n], was_held=n in held)
         unbatched = [result for result in changes.held if not result.claim.batched]
         if unbatched:
-            changes.feedback, changes.pause = build_feedback(unbatched), find_longest_pause(unbatched)
+            changes.feedback = build_feedback(unbatched)
     return changes
+
+
+def release_failures_of_outage(results: Sequence[Result]) -> None:
+    """Release the trials whose calls failed because their endpoint is down: these attempts do not count.
+
+    The endpoint is read without a lock, because trials are written before any counter is locked. So an attempt may
+    count although another worker notices the outage in the same instant. All results are of one endpoint.
+    """
+    failed = [result for result in results if _may_show_outage(result)]
+    if not failed:
+        return
+    stored, now = read_limiter(failed[0].claim.counter_keys.endpoint_id)
+    limiter = note_signals(stored, list_signals(results), now)
+    if limiter.down_since is None:
+        return
+    wait_s = TURNS * compute_test_wait_s(limiter.failed_tests)
+    for result in failed:
+        result.status, result.released = Trial.Status.PENDING, True
+        result.wait_s = max(result.wait_s or 0.0, wait_s)
+        result.calls[-1]["outcome"] = Attempt.Outcome.ENDPOINT
+
+
+def _may_show_outage(result: Result) -> bool:
+    return bool(
+        result.calls
+        and not result.claim.batched
+        and result.status != Trial.Status.DONE
+        and result.calls[-1].get("error_class") in OUTAGE_CLASSES
+    )
+
+
+def list_signals(results: Sequence[Result]) -> tuple[int, ...]:
+    """Return the evidence of these results for or against an outage of their endpoint."""
+    signals = (
+        read_signal(result.calls[-1], result.claim.trial_id, result.claim.attempts)
+        for result in results
+        if result.calls and not result.claim.batched
+    )
+    return tuple(signal for signal in signals if signal is not None)
 
 
 def _build_trial_row(n: int, result: Result) -> dict[str, Any]:
@@ -336,15 +414,34 @@ def build_feedback(results: Sequence[Result]) -> EndpointFeedback:
     expected = sum(result.claim.expected_tokens for result in results)
     sent = sum(call["outcome"] != Attempt.Outcome.CACHED for call in calls)
     reported = [result.allowance for result in results if result.allowance]  # In the order of arrival.
+    failures = [call["error"] for call in calls if call.get("error_class") in OUTAGE_CLASSES and call.get("error")]
     return EndpointFeedback(
-        answered, overloaded, sent - len(results), used - expected, reported[-1] if reported else None
+        answered,
+        overloaded,
+        sent - len(results),
+        used - expected,
+        reported[-1] if reported else None,
+        list_signals(results),
+        failures[-1][:200] if failures else "",
     )
 
 
-def find_longest_pause(results: Sequence[Result]) -> Pause:
-    """Return the longest pause that these results ask for. A 429 or an overload pauses the endpoint for all workers."""
-    paused = [result for result in results if result.pause_s]
-    if not paused:
-        return NO_PAUSE
-    longest = max(paused, key=lambda result: result.pause_s or 0.0)
-    return longest.pause_s, longest.calls[-1].get("error", "")[:200] if longest.calls else ""
+def find_longest_pause(counters: LockedCounters, results: Sequence[Result]) -> Pause:
+    """Return the longest pause that these results ask for. A 429 or an overload pauses the endpoint for all workers.
+
+    The pauses that a run causes by one 429 after another double. The 429 that stops its run pauses nothing: the other
+    runs go on.
+    """
+    longest: Pause = NO_PAUSE
+    for result in results:
+        if not result.pause_s:
+            continue
+        run_id, pause_s = result.claim.counter_keys.run_id, result.pause_s
+        if result.calls and result.calls[-1].get("error_class") in REJECTED:
+            rejections = counters.count_rejections(run_id)
+            if is_rejected_too_often(rejections):
+                continue
+            pause_s = max(pause_s, min(LONGEST_PAUSE_S, 2.0 ** (rejections - 1))) if rejections > 1 else pause_s
+        if pause_s > (longest[0] or 0.0):
+            longest = pause_s, result.calls[-1].get("error", "")[:200] if result.calls else ""
+    return longest

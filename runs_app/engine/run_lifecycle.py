@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from django.conf import settings
 from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
@@ -38,6 +39,7 @@ def _start(runs: RunQuerySet, target: str, sources: Collection[str], by: Actor, 
         paused_by_budget=False,
         attempts_before=F("n_attempts"),
         permanent_before=F("n_permanent"),
+        rejections=0,
     )
 
 
@@ -58,11 +60,11 @@ ALL_ENDED = """r.n_pending + r.n_running = 0
     AND NOT EXISTS (SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open')"""
 ENDING = f"""
 SELECT r.id, {ALL_ENDED}, r.n_attempts - r.attempts_before, r.n_permanent - r.permanent_before,
-    e.stop_failure_rate, e.stop_after_attempts
+    e.stop_failure_rate, e.stop_after_attempts, r.rejections
 FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
 WHERE r.id = ANY(%s) AND (
     (r.status IN ('running', 'paused', 'stopped') AND {ALL_ENDED})
-    OR (r.status = 'running' AND r.n_permanent > r.permanent_before))
+    OR (r.status = 'running' AND (r.n_permanent > r.permanent_before OR r.rejections > 0)))
 """  # noqa: S608 - the text above
 
 
@@ -77,11 +79,33 @@ def finish_runs(run_ids: Collection[int]) -> None:
     finished = [row[0] for row in rows if row[1]]
     if finished:
         _finish(finished)
-    for run_id, is_finished, attempts, permanent, rate, minimum in rows:
-        if not is_finished and (reason := find_stop_reason(attempts, permanent, threshold=rate, minimum=minimum)):
-            Run.objects.filter(pk=run_id).transition(
-                sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
-            )
+    for run_id, is_finished, attempts, permanent, rate, minimum, rejections in rows:
+        if is_finished:
+            continue
+        if reason := find_stop_reason(attempts, permanent, threshold=rate, minimum=minimum):
+            stop_runs([run_id], reason)
+        elif is_rejected_too_often(rejections):
+            stop_runs([run_id], _describe_rejections(run_id, rejections))
+
+
+def is_rejected_too_often(rejections: int) -> bool:
+    """Return whether a run must stop that has caused this many pauses in a row by status 429."""
+    return rejections >= settings.RATE_LIMIT_PAUSES
+
+
+def _describe_rejections(run_id: int, n: int) -> str:
+    model = Run.objects.select_related("condition__model__endpoint").get(pk=run_id).condition.model
+    return (
+        f"Model {model} at endpoint {model.endpoint} answered 429 (too many requests) {n} times in a row, after ever"
+        " longer pauses. Check its rate limit or quota, then resume the run."
+    )
+
+
+def stop_runs(run_ids: Collection[int], reason: str) -> None:
+    """Stop these runs. Their trials stay pending. The caller holds the locks, within a transaction."""
+    Run.objects.filter(pk__in=run_ids).transition(
+        sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
+    )
 
 
 def _finish(run_ids: list[int]) -> None:

@@ -35,7 +35,8 @@ class ErrorClass(StrEnum):
     OVERLOADED = "overloaded"
     SERVER_ERROR = "server_error"
     TIMEOUT = "timeout"
-    CONNECTION = "connection"
+    CONNECTION = "connection"  # the connection broke, so the provider may have billed the call
+    UNREACHABLE = "unreachable"  # no connection was made, and nothing was sent
     MALFORMED_REPLY = "malformed_reply"
     SOFT_FAILURE = "soft_failure"  # status 200 whose body reports an error
     EMPTY_ANSWER = "empty_answer"  # a blank answer, if the design reruns them
@@ -63,7 +64,9 @@ class ErrorClass(StrEnum):
         return Kind.TRANSIENT if self in _TRANSIENT_CLASSES else Kind.PERMANENT
 
 
-_ENDPOINT_CLASSES = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.QUOTA_EXHAUSTED, ErrorClass.OVERLOADED})
+_ENDPOINT_CLASSES = frozenset(
+    {ErrorClass.RATE_LIMITED, ErrorClass.QUOTA_EXHAUSTED, ErrorClass.OVERLOADED, ErrorClass.UNREACHABLE}
+)
 _TRANSIENT_CLASSES = frozenset(
     {
         ErrorClass.SERVER_ERROR,

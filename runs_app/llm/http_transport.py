@@ -140,6 +140,7 @@ class Exchange:
             return self.build_failure(ErrorClass.MALFORMED_REPLY, str(error))
         if isinstance(error, aiohttp.ClientConnectorError):
             self.was_sent = False
+            return self.build_failure(ErrorClass.UNREACHABLE, f"{type(error).__name__}: {error}")
         is_connection = isinstance(error, aiohttp.ClientError | OSError) and not isinstance(error, aiohttp.InvalidURL)
         return self.build_failure(
             ErrorClass.CONNECTION if is_connection else ErrorClass.BAD_REQUEST, f"{type(error).__name__}: {error}"

@@ -1842,6 +1842,15 @@ class Migration(migrations.Migration):
                         help_text="Permanent failures before its last start, which the limit ignores",
                     ),
                 ),
+                (
+                    "rejections",
+                    models.IntegerField(
+                        db_default=0,
+                        default=0,
+                        editable=False,
+                        help_text="Pauses after status 429 since the last reply of another kind",
+                    ),
+                ),
                 ("errors", models.JSONField(default=dict, editable=False, help_text="Attempts by error class")),
                 ("spent_usd", models.DecimalField(decimal_places=8, default=0, editable=False, max_digits=16)),
                 (
@@ -2852,7 +2861,7 @@ class Migration(migrations.Migration):
                             ("cached", "Answered from cache"),
                             ("transient", "Failed, can be retried"),
                             ("permanent", "Failed permanently"),
-                            ("endpoint", "Released: the endpoint was overloaded"),
+                            ("endpoint", "Released: the endpoint was overloaded or down"),
                             ("released", "Released: the worker stopped"),
                             ("lost", "Lease expired: the worker went silent"),
                             ("late", "Answered after the claim had ended"),

@@ -149,6 +149,12 @@ class Run(EngineOwnedColumns):
         editable=False,
         help_text="Permanent failures before its last start, which the limit ignores",
     )
+    rejections = models.IntegerField(
+        default=0,
+        db_default=0,
+        editable=False,
+        help_text="Pauses after status 429 since the last reply of another kind",
+    )
     errors = models.JSONField(default=dict, editable=False, help_text="Attempts by error class")
     spent_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, editable=False)
     n_unpriced = models.IntegerField(default=0, editable=False, help_text="Attempts whose cost is unknown")

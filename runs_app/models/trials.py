@@ -194,7 +194,7 @@ class Attempt(CallRecord):
         CACHED = "cached", "Answered from cache"
         TRANSIENT = "transient", "Failed, can be retried"
         PERMANENT = "permanent", "Failed permanently"
-        ENDPOINT = "endpoint", "Released: the endpoint was overloaded"
+        ENDPOINT = "endpoint", "Released: the endpoint was overloaded or down"
         RELEASED = "released", "Released: the worker stopped"
         LOST = "lost", "Lease expired: the worker went silent"
         LATE = "late", "Answered after the claim had ended"

@@ -8,10 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
+from django.conf import settings
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from evalsite.lib.text.number_format import format_money
+from evalsite.lib.text.number_format import format_duration, format_money
+from runs_app.engine.outages import measure_outage_s
 from runs_app.engine.preflight import find_end_of_day
 from runs_app.engine.rate_limiter import RateLimiterState, RateLimits, find_reached_limit, refill
 from runs_app.models import Endpoint, Run, Worker
@@ -25,16 +27,20 @@ Kind = Literal["endpoint", "budget", "worker"]
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One reason. `text` is a sentence without the time. `until` is None if someone must act first."""
+    """One reason. `text` is a sentence without the time. `until` is None if someone must act first.
+
+    `next_step` names the event at that time.
+    """
 
     kind: Kind
     text: str
     until: datetime | None = None
+    next_step: str = "Continues"
 
     @property
     def sentence(self) -> str:
         """Return the reason with its time, for a terminal."""
-        return f"{self.text} Continues at {self.until:%Y-%m-%d %H:%M:%S} UTC." if self.until else self.text
+        return f"{self.text} {self.next_step} at {self.until:%Y-%m-%d %H:%M:%S} UTC." if self.until else self.text
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -64,9 +70,13 @@ def find_endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Bl
     now = now or timezone.now()
     if not endpoint.is_active:
         return Blocker("endpoint", f"Endpoint {endpoint} is inactive: no call starts.")
-    if endpoint.paused_until is not None and endpoint.paused_until > now:
+    paused_until = endpoint.paused_until if endpoint.paused_until and endpoint.paused_until > now else None
+    stored = RateLimiterState.from_row(endpoint.throttle)
+    if outage_s := measure_outage_s(stored, now.timestamp()):
+        return _build_outage_blocker(endpoint, outage_s, paused_until)
+    if paused_until:
         reason = f": {endpoint.pause_reason}" if endpoint.pause_reason else "."
-        return Blocker("endpoint", f"Endpoint {endpoint} backs off{reason}", endpoint.paused_until)
+        return Blocker("endpoint", f"Endpoint {endpoint} backs off{reason}", paused_until)
     seconds = now.timestamp()
     rates = RateLimits(
         endpoint.max_concurrency,
@@ -76,12 +86,23 @@ def find_endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Bl
         endpoint.adaptive,
     )
     day = now.astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
-    limiter = refill(RateLimiterState.from_row(endpoint.throttle), rates, seconds, day)
+    limiter = refill(stored, rates, seconds, day)
     # Calls in flight do not block: they end soon, and other calls start.
     bound = find_reached_limit(limiter, rates, 0, find_end_of_day(seconds, endpoint.day_zone))
     if bound is None or bound.until is None or bound.until - seconds < MIN_WAIT.total_seconds():
         return None
     return Blocker("endpoint", f"Endpoint {endpoint} {bound.description}.", datetime.fromtimestamp(bound.until, UTC))
+
+
+def _build_outage_blocker(endpoint: Endpoint, seconds: float, next_test: datetime | None) -> Blocker:
+    reason = f": {endpoint.pause_reason.rstrip('.')}" if endpoint.pause_reason else ""
+    return Blocker(
+        "endpoint",
+        f"Endpoint {endpoint} has not answered for {format_duration(seconds)}{reason}. Trials wait and keep their"
+        f" attempts. After {format_duration(settings.OUTAGE_LIMIT_S)} without an answer, the runs stop.",
+        next_test,
+        "Next test",
+    )
 
 
 def has_worker() -> bool:

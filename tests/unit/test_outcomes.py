@@ -50,7 +50,17 @@ def test_waiting_for_an_equal_request_uses_no_attempt(yields):
     assert 0 < outcome.wait_s <= outcomes.MAX_POLL_S
 
 
-@pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.ENDPOINT])
+@pytest.mark.parametrize("attempts", [1, 20])
+@pytest.mark.parametrize("yields", [0, 10_000])
+def test_a_call_without_a_connection_never_uses_an_attempt(attempts, yields):
+    outcome = build_outcome(ErrorClass.UNREACHABLE, attempts=attempts, yields=yields)
+    assert (outcome.status, outcome.released, outcome.pause_s) == ("pending", True, None)
+
+
+OVERLOADS = [one for one in ErrorClass if one.kind is Kind.ENDPOINT and one != ErrorClass.UNREACHABLE]
+
+
+@pytest.mark.parametrize("error_class", OVERLOADS)
 def test_an_overload_pauses_the_endpoint_and_uses_no_attempt_up_to_a_limit(error_class):
     outcome = build_outcome(error_class, attempts=3)
     assert (outcome.status, outcome.released) == ("pending", True)

@@ -14,6 +14,8 @@ KNOWN_NAMES = frozenset(
         "EVALSITE_HTTPS",
         "EVALSITE_LLM_ALLOWED_HOSTS",
         "EVALSITE_LLM_KEY_NAMES",
+        "EVALSITE_OUTAGE_MINUTES",
+        "EVALSITE_RATE_LIMIT_PAUSES",
         "EVALSITE_NOTICEBOARD",  # Only `up` sets it, for its child processes.
         "EVALSITE_POSTGRES_BIN",
         "EVALSITE_SECRET_KEY",

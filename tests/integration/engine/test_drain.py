@@ -77,13 +77,13 @@ def test_a_transient_error_is_retried_until_attempts_run_out(run, monkeypatch):
     monkeypatch.setattr("runs_app.engine.outcomes.compute_backoff_s", lambda *_, **__: 0.0)
 
     async def call(request):
-        raise CallFailure(ErrorClass.SERVER_ERROR, "the provider is unwell", http_status=500)
+        raise CallFailure(ErrorClass.SOFT_FAILURE, "the provider is unwell", http_status=200)
 
     drain(call)
-    assert set(run.trials.values_list("status", "attempts", "error_class")) == {("failed", 3, "server_error")}
+    assert set(run.trials.values_list("status", "attempts", "error_class")) == {("failed", 3, "soft_failure")}
     assert Attempt.objects.filter(outcome="transient").count() == 18
     run.refresh_from_db()
-    assert run.errors == {"server_error": 18}
+    assert run.errors == {"soft_failure": 18}
     assert find_differences() == []
 
 
@@ -91,7 +91,7 @@ def test_a_retry_waits_as_long_as_the_design_specifies(run):
     Experiment.objects.update(backoff_s=600, max_backoff_s=900)
 
     async def call(request):
-        raise CallFailure(ErrorClass.SERVER_ERROR, "the provider is unwell", http_status=500)
+        raise CallFailure(ErrorClass.SOFT_FAILURE, "the provider is unwell", http_status=200)
 
     drain(call, stop_at=6)
     waits = run.trials.filter(attempts=1).annotate(wait=F("not_before") - Now()).values_list("wait", flat=True)

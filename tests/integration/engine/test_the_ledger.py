@@ -66,12 +66,12 @@ def test_savings_of_batches_and_caches_are_separate(run):
 
 
 def test_calls_of_unknown_cost_are_counted_but_not_summed(run):
-    async def hang(request):
-        raise CallFailure(ErrorClass.TIMEOUT, "no reply within 60 s")
+    async def send_garbage(request):
+        raise CallFailure(ErrorClass.MALFORMED_REPLY, "the reply cannot be read", http_status=200)
 
     Run.objects.update(reserve_usd=Decimal("0.01"))
     type(run.experiment).objects.update(max_attempts=1)
-    drain(hang)
+    drain(send_garbage)
     sums = sum_ledger()
     assert (sums["unpriced"], sums["paid_usd"], sums["list_usd"]) == (6, 0, 0)
     assert LedgerEntry.objects.aggregate(kept=Sum("kept_usd"))["kept"] == 6 * Decimal("0.01")

@@ -70,6 +70,7 @@ def test_every_error_class_has_a_kind() -> None:
         "rate_limited",
         "quota_exhausted",
         "overloaded",
+        "unreachable",
     }
     assert {name for name, kind in kinds.items() if kind == Kind.TRANSIENT} == {
         "batch_expired",

@@ -68,12 +68,13 @@ def test_a_server_that_accepts_and_never_answers_is_a_timeout() -> None:
     assert failure.error_class == ErrorClass.TIMEOUT
 
 
-def test_a_closed_port_is_a_connection_failure() -> None:
+def test_a_closed_port_is_an_unreachable_endpoint() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # Bound so that no other process takes it, but not listening.
         failure = get_failure(make_request(f"http://127.0.0.1:{unused.getsockname()[1]}/v1"))
-    assert failure.error_class == ErrorClass.CONNECTION
-    assert failure.kind == T
+    assert failure.error_class == ErrorClass.UNREACHABLE
+    assert failure.kind == E
+    assert not failure.was_sent
 
 
 def test_a_refusal_is_a_reply_and_not_a_failure(simulator: SimulatorProcess) -> None:

@@ -1,14 +1,9 @@
 """Trials of a misbehaving provider end with a recorded outcome, and trials of other providers are answered."""
 
-import socket
-
 import pytest
 
-from runs_app import run_control
-from runs_app.models import Attempt, Endpoint, Run, Trial
+from runs_app.models import Attempt, Trial
 from runs_app.monitoring.consistency_check import find_differences
-from runs_app.simulator.config import SimulatorConfig
-from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.system.faults.misbehaving_provider import (
     BEHAVIOURS,
@@ -85,25 +80,4 @@ def test_every_kind_of_reply_is_recorded_and_affects_no_other_trial():
     assert provider.requests == {name: 2 if name in TRANSIENT else 1 for name in BEHAVIOURS}
     assert Attempt.objects.count() == provider.requests.total()
     assert not Trial.objects.filter(error__contains="sk-abc").exists()
-    assert find_differences() == []
-
-
-def test_an_outage_costs_nothing_and_failed_trials_are_retried_after_it():
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))  # Reserves the port, but does not listen.
-        url = f"http://127.0.0.1:{reserved.getsockname()[1]}/v1"
-        run = make_run(make_experiment_at(url, factories.make_dataset("some", 20), max_attempts=1))
-        with drain_process() as worker:
-            assert worker.wait(timeout=300) == 0
-    assert set(run.trials.values_list("status", "error_class")) == {("failed", "connection")}
-    assert set(Attempt.objects.values_list("outcome", "cost_usd")) == {("transient", 0)}
-
-    with simulator_process(SimulatorConfig()) as provider:
-        Endpoint.objects.update(base_url=provider.url)
-        assert run_control.retry_failed(Run.objects.all(), by="test", error_class="connection") == 20
-        with drain_process() as worker:
-            assert worker.wait(timeout=300) == 0
-        assert provider.counters()["requests"] == 20
-    run.refresh_from_db()
-    assert (run.status, run.n_done, run.n_failed) == ("done", 20, 0)
     assert find_differences() == []

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -247,6 +248,30 @@ def stop_answers(lab, trials):
     return finish_run(lab, "every call to the provider fails for a while", run, recovery=note)
 
 
+def kill_provider(lab, trials):
+    """Kill the provider of a run, refuse its connections for longer than three attempts take, and start it again."""
+    from runs_app.models import Endpoint
+    from runs_app.simulator.config import SimulatorConfig
+    from runs_app.simulator.process import simulator_process
+    from tests.system.up.conftest import free_port
+
+    config = SimulatorConfig(port=free_port(), latency_ms=250)
+    with simulator_process(config) as provider:
+        run = lab.make_run("provider-killed", trials, max_attempts=3)
+        Endpoint.objects.filter(name="campaign").update(base_url=provider.url)
+        lab.start_workers(2)
+        wait_until(lambda: is_under_way(run))
+        in_flight = refresh(run).n_running
+        os.kill(provider.pid, signal.SIGKILL)
+    time.sleep(OUTAGE_S)
+    with simulator_process(config):
+        note = f"{time_next_result(run)} after its start; it was away for {OUTAGE_S:g} s"
+        account = finish_run(lab, "kill -9 of the provider", run, answers=None, in_flight=in_flight, recovery=note)
+    Endpoint.objects.filter(name="campaign").update(base_url=lab.provider.url)
+    failed = refresh(run).n_failed
+    return replace(account, lost=account.lost + failed)  # An outage must not fail a trial.
+
+
 def freeze_provider(lab, trials):
     """Freeze the process of the provider: it accepts connections and sends nothing."""
     run, _ = start_run(lab, "provider-frozen", trials)
@@ -343,6 +368,7 @@ FAULTS = {
     "postgres": kill_postgres,
     "cut": cut_connections,
     "provider": stop_answers,
+    "outage": kill_provider,
     "frozen": freeze_provider,
     "odd": send_odd_replies,
     "launches": launch_twice,
