@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,9 +24,11 @@ from runs_app.engine.recorder import Result
 from runs_app.engine.response_cache import fetch_cached, take_cache_keys
 from runs_app.llm.calls import CallFailure, CallReply, ErrorClass
 from runs_app.llm.prompts import PromptError
+from runs_app.models import Attempt
 
 logger = logging.getLogger("evalsite.drain")
 
+FAILED = (Attempt.Outcome.TRANSIENT, Attempt.Outcome.ENDPOINT)
 INTERNAL_ERROR_MESSAGE = "The program failed; the worker's log has the details."
 
 
@@ -47,6 +50,10 @@ class Job:
         return self.prepared.cache_key if isinstance(self.prepared, requests.PreparedRequest) else None
 
     @property
+    def is_free(self) -> bool:
+        return isinstance(self.prepared, requests.PreparedRequest) and self.prepared.request.is_free
+
+    @property
     def may_retry(self) -> bool:
         return self.cached_reply is None and self.claim.attempts < self.retry.max_attempts
 
@@ -57,20 +64,34 @@ class Job:
 
 def build_jobs(claims: Sequence[Claim], designs: DesignCache) -> list[Job]:
     """Return the jobs of these claims, with their answers from the response cache. Rows are fetched in sets."""
-    jobs = [_prepare_job(claim, designs) for claim in designs.fetch(claims)]
+    claims = designs.fetch(claims)
+    failed_at = _fetch_failed_providers(claims, designs)
+    jobs = [_prepare_job(claim, designs, failed_at.get(claim.trial_id, ())) for claim in claims]
     cached = fetch_cached({job.cache_key for job in jobs if job.cache_key})
     return _fail_requested_elsewhere(
         [replace(job, cached_reply=_get_cached_reply(job, cached)) for job in jobs], cached
     )
 
 
-def _prepare_job(claim: Claim, designs: DesignCache) -> Job:
+def _fetch_failed_providers(claims: Sequence[Claim], designs: DesignCache) -> dict[int, list[str]]:
+    """Return the providers at which these trials failed before, the oldest first, if their endpoint has routes."""
+    retried = [claim for claim in claims if claim.attempts > 1 or claim.yields]
+    routed = [claim.trial_id for claim in retried if designs.get(claim)[0].target.routes]
+    failed_at: dict[int, list[str]] = defaultdict(list)
+    if routed:
+        rows = Attempt.objects.filter(trial__in=routed, outcome__in=FAILED).exclude(served_provider="").order_by("pk")
+        for trial_id, provider in rows.values_list("trial_id", "served_provider"):
+            failed_at[trial_id].append(provider)
+    return failed_at
+
+
+def _prepare_job(claim: Claim, designs: DesignCache, failed_at: Sequence[str] = ()) -> Job:
     design, question, retry = designs.get(claim)
     try:
         request = requests.prepare_request(design, question, claim.sample_idx)
         request = requests.drop_schema(request) if claim.without_schema else request
         prepared: requests.PreparedRequest | CallFailure = requests.reroute(
-            request, design.target.routes, claim.attempts
+            request, design.target.routes, claim.attempts, failed_at
         )
     except (PromptError, OSError) as error:
         prepared = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])

@@ -244,16 +244,29 @@ def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> P
     return PreparedRequest(request, request_hash, cache_key)
 
 
-def reroute(prepared: PreparedRequest, routes: Sequence[str], attempts: int) -> PreparedRequest:
-    """Send a retry to the next of the provider's routes. The first attempt may take any route.
+def reroute(
+    prepared: PreparedRequest, routes: Sequence[str], attempts: int, failed_at: Sequence[str] = ()
+) -> PreparedRequest:
+    """Send a retry to the next of the provider's routes at which the trial has not failed yet.
 
-    A request that names a route keeps it. The route is not part of the request's content, so the hash stays the same.
+    `failed_at` names the providers of its failed attempts, the oldest first. If all routes have failed, the one that
+    failed first is next. The first attempt may take any route. A request that names a route keeps it. The route is not
+    part of the request's content, so the hash stays the same.
     """
     request = prepared.request
-    if attempts < 2 or not routes or "provider" in request.parameters:
+    if (attempts < 2 and not failed_at) or not routes or "provider" in request.parameters:
         return prepared
-    route = {"order": [routes[(attempts - 2) % len(routes)]], "allow_fallbacks": False}
+    start = max(0, attempts - 2) % len(routes)
+    last_failure = {_normalize_route(name): place for place, name in enumerate(failed_at)}
+    in_turn = [*routes[start:], *routes[:start]]
+    chosen = min(in_turn, key=lambda name: last_failure.get(_normalize_route(name), -1))
+    route = {"order": [chosen], "allow_fallbacks": False}
     return replace(prepared, request=replace(request, parameters={**request.parameters, "provider": route}))
+
+
+def _normalize_route(name: str) -> str:
+    """Return a provider's name without case and punctuation: a router names "google-vertex" as "Google Vertex"."""
+    return "".join(character for character in name.partition("/")[0].casefold() if character.isalnum())
 
 
 def drop_schema(prepared: PreparedRequest) -> PreparedRequest:

@@ -183,6 +183,23 @@ def test_each_retry_uses_the_next_route_of_the_endpoint(router, run):
     assert find_differences() == []
 
 
+def test_a_retry_leaves_out_the_providers_at_which_the_trial_failed(router, run):
+    """The first attempt takes any route. The router names its provider in its own spelling."""
+    routes = []
+
+    async def call(request):
+        routes.append((request.parameters.get("provider") or {"order": ["any"]})["order"][0])
+        if routes[-1] in ("any", "north"):
+            raise CallFailure(ErrorClass.SOFT_FAILURE, "the model stopped with an error", served_provider="North")
+        return build_reply()
+
+    Experiment.objects.update(max_attempts=2)
+    drain(call)
+    run.refresh_from_db()
+    assert (run.n_done, run.n_failed) == (6, 0)
+    assert sorted(routes) == ["any"] * 6 + ["south"] * 6
+
+
 # --- unreadable ratings
 
 
