@@ -26,12 +26,13 @@ LEASE_ENDED = f"""t.status = 'running' AND t.lease_until < clock_timestamp()
         OR clock_timestamp() > pg_postmaster_start_time() + {LEASE_S} * interval '1 second')"""
 
 RUNS_WITH_EXPIRED_LEASES = f"""
-SELECT DISTINCT r.id, r.experiment_id, m.endpoint_id
+SELECT DISTINCT r.id, r.experiment_id, m.endpoint_id, p.is_free
 FROM runs_app_trial t
 JOIN runs_app_run r ON r.id = t.run_id
 JOIN runs_app_experiment e ON e.id = r.experiment_id
 JOIN runs_app_condition c ON c.id = r.condition_id
 JOIN runs_app_languagemodel m ON m.id = c.model_id
+JOIN runs_app_endpoint p ON p.id = m.endpoint_id
 WHERE {LEASE_ENDED}
 """  # noqa: S608 - a constant
 
@@ -59,11 +60,11 @@ def sweep_expired() -> int:
     """Release every claim whose lease has ended by the database's clock. Return how many there were."""
     with connection.cursor() as cursor:
         cursor.execute(RUNS_WITH_EXPIRED_LEASES)
-        runs = [CounterKeys(*row) for row in cursor.fetchall()]
-    return sum(_sweep_run(counter_keys) for counter_keys in runs) + preflight.sweep_preflights()
+        runs = [(CounterKeys(*keys), is_free) for *keys, is_free in cursor.fetchall()]
+    return sum(_sweep_run(*run) for run in runs) + preflight.sweep_preflights()
 
 
-def _sweep_run(counter_keys: CounterKeys) -> int:
+def _sweep_run(counter_keys: CounterKeys, is_free: bool) -> int:
     with transaction.atomic():
         lock_counter_rows({counter_keys})
         with connection.cursor() as cursor:
@@ -73,7 +74,7 @@ def _sweep_run(counter_keys: CounterKeys) -> int:
             return 0
         deltas = CounterDeltas()
         delta = deltas.for_run(counter_keys)
-        attempts = [_build_lost_attempt(counter_keys, *row[:4]) for row in reclaimed]
+        attempts = [_build_lost_attempt(counter_keys, *row[:4], is_free=is_free) for row in reclaimed]
         for *_, reserved, becomes in reclaimed:
             delta.move("running", becomes)
             delta.reserved_usd -= reserved
@@ -86,9 +87,18 @@ def _sweep_run(counter_keys: CounterKeys) -> int:
 
 
 def _build_lost_attempt(
-    counter_keys: CounterKeys, trial_id: int, token: UUID, worker_id: int | None, reserved_usd: Decimal
+    counter_keys: CounterKeys,
+    trial_id: int,
+    token: UUID,
+    worker_id: int | None,
+    reserved_usd: Decimal,
+    *,
+    is_free: bool,
 ) -> dict[str, Any]:
-    """Return the attempt row of a lost call. The provider may have billed it, so its cost is unknown."""
+    """Return the attempt row of a lost call.
+
+    The provider may have billed it, so its cost is unknown. At a free endpoint it is 0.
+    """
     return {
         "trial": trial_id,
         "run": counter_keys.run_id,
@@ -96,6 +106,7 @@ def _build_lost_attempt(
         "worker": worker_id,
         "call": 0,
         "outcome": Attempt.Outcome.LOST,
+        "cost_usd": 0 if is_free and not reserved_usd else None,
         "kept_usd": reserved_usd or None,
         "error_class": LOST,
         "error": SILENT,

@@ -128,10 +128,12 @@ def finish_preflight(key: int, call: dict[str, Any], *, pause_s: float | None = 
 def sweep_preflights() -> int:
     """End the preflights whose lease has ended by the database's clock. Return how many there were."""
     ended = Preflight.objects.filter(status__in=[Status.WAITING, Status.RUNNING], lease_until__lt=Now())
-    rows = list(ended.order_by("pk").values_list("pk", "status"))
-    for key, status in rows:
+    rows = list(ended.order_by("pk").values_list("pk", "status", "model__endpoint__is_free"))
+    for key, status, is_free in rows:
         if status == Status.RUNNING:
-            finish_preflight(key, {"outcome": Attempt.Outcome.LOST, "error_class": LOST, "error": SILENT})
+            cost = 0 if is_free else None
+            lost = {"outcome": Attempt.Outcome.LOST, "error_class": LOST, "error": SILENT, "cost_usd": cost}
+            finish_preflight(key, lost)
         else:
             minutes = WAIT_LIMIT.seconds // 60
             _update(key, Status.WAITING, status=Status.UNVERIFIED, finished_at=Now(),

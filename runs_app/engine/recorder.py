@@ -208,7 +208,7 @@ def _end_cancelled(counters: LockedCounters, results: Sequence[Result]) -> None:
 
 ADD_ATTEMPTS = f"""{INSERT_ATTEMPTS}
 ON CONFLICT (trial_id, token, call) DO NOTHING
-RETURNING trial_id, token, call, 0::numeric
+RETURNING trial_id, token, call, 0::numeric, false
 """
 
 # Write the trials whose token is still valid, their attempts, and their entries in the response cache. Cache keys are
@@ -248,7 +248,7 @@ FROM json_to_recordset(%s::json) r(trial bigint, token uuid, call int, kept_usd 
     {format_column_types(CALL_COLUMNS)})
 JOIN runs_app_attempt was ON was.trial_id = r.trial AND was.token = r.token AND was.call = r.call
 WHERE t.id = was.id AND was.outcome = 'lost'
-RETURNING t.trial_id, t.token, t.call, coalesce(was.kept_usd, 0)
+RETURNING t.trial_id, t.token, t.call, coalesce(was.kept_usd, 0), was.cost_usd IS NULL
 """  # noqa: S608 - built from the names above
 
 
@@ -334,11 +334,12 @@ def _write_late(counters: LockedCounters, rows: Sequence[dict[str, Any]]) -> Non
     for row in rows:
         key, delta = _get_call_key(row), counters.deltas.for_run(counters.get_counter_keys(row["run"]))
         if key in completed | inserted:
-            count_attempt(row, delta, completes_lost=key in completed)
-            delta.reserved_usd -= completed.get(key, ZERO)
+            kept_usd, was_unpriced = completed.get(key, (ZERO, False))
+            count_attempt(row, delta, completes_lost=key in completed, was_unpriced=was_unpriced)
+            delta.reserved_usd -= kept_usd
 
 
-def insert_attempts(rows: Sequence[dict[str, Any]]) -> dict[CallKey, Decimal]:
+def insert_attempts(rows: Sequence[dict[str, Any]]) -> dict[CallKey, tuple[Decimal, bool]]:
     """Insert attempts. Return the keys of the new rows.
 
     Writing a batch again, after a broken connection, inserts no row.
@@ -346,11 +347,11 @@ def insert_attempts(rows: Sequence[dict[str, Any]]) -> dict[CallKey, Decimal]:
     return _execute_write(ADD_ATTEMPTS, rows)
 
 
-def _execute_write(sql: str, rows: Sequence[dict[str, Any]]) -> dict[CallKey, Decimal]:
-    """Return the written calls, each with its earlier reservation for an unknown cost."""
+def _execute_write(sql: str, rows: Sequence[dict[str, Any]]) -> dict[CallKey, tuple[Decimal, bool]]:
+    """Return the written calls, each with its earlier reservation, and whether its cost was unknown until now."""
     if not rows:
         return {}
-    return {(trial, token, call): kept_usd for trial, token, call, kept_usd in fetch_rows(sql, to_pg_json(rows))}
+    return {(trial, token, call): (kept, was) for trial, token, call, kept, was in fetch_rows(sql, to_pg_json(rows))}
 
 
 def _get_call_key(row: dict[str, Any]) -> CallKey:
@@ -386,16 +387,19 @@ def _count_result(result: Result, rows: Sequence[dict[str, Any]], delta: RunDelt
         count_attempt(row, delta)
 
 
-def count_attempt(row: dict[str, Any], delta: RunDelta, *, completes_lost: bool = False) -> None:
-    """Add one attempt to the counters. The sweep has already counted a lost call, as unpriced."""
+def count_attempt(
+    row: dict[str, Any], delta: RunDelta, *, completes_lost: bool = False, was_unpriced: bool = False
+) -> None:
+    """Add one attempt to the counters. The sweep has already counted a lost call, unpriced unless it was free."""
     cost = row.get("cost_usd")
     delta.spent_usd += Decimal(cost) if cost is not None else ZERO
     delta.reserved_usd += row.get("kept_usd") or ZERO
     delta.input_tokens += row.get("input_tokens") or 0
     delta.output_tokens += row.get("output_tokens") or 0
-    delta.unpriced += (cost is None) - completes_lost
     if completes_lost:
+        delta.unpriced -= was_unpriced and cost is not None
         return
+    delta.unpriced += cost is None
     delta.attempts += 1
     delta.permanent += row["outcome"] == Attempt.Outcome.PERMANENT
     if error_class := row.get("error_class"):

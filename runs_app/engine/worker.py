@@ -233,7 +233,7 @@ class Drain:
         try:
             outcome = await self._get_outcome(job, calls)
         except asyncio.CancelledError:
-            calls.append({"outcome": "released", "call": len(calls)})
+            calls.append({"outcome": "released", "call": len(calls), "cost_usd": 0 if job.is_free else None})
             outcome = outcomes.build_release_outcome()
         result = build_result(job, outcome, calls)
         self._spool.add(result)

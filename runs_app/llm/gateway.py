@@ -114,7 +114,7 @@ def _add_bill(
 ) -> CallFailure:
     """Add the amount billed for a call without an answer: the stated cost, or the cost of its tokens."""
     bill = exchange.bill
-    computed = None
+    computed = Decimal(0) if request.is_free else None
     if bill.usage is not None:
         listed = price_unanswered_call(request, bill.usage, _get_listed_cost)
         computed = None if listed is None else parse_dollars(listed * (1 - discount))

@@ -34,6 +34,6 @@ def _build_row(experiment: Experiment) -> dict[str, Any]:
         "done": totals.done,
         "failed": totals.failed,
         "remaining": totals.remaining,
-        "spent_usd": experiment.spent_usd,
+        "spent_usd": totals.find_known_cost(experiment.spent_usd),
         "max_usd": experiment.max_usd,
     }

@@ -11,7 +11,7 @@ from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.models import trials as trials_module
 from runs_app.monitoring.blockers import find_blockers
 from runs_app.monitoring.point_status import report_points
-from runs_app.monitoring.progress import STATUSES, WaveTotals, sum_by_wave
+from runs_app.monitoring.progress import STATUSES, Projection, Totals, WaveTotals, project_cost, sum_by_wave
 from runs_app.planning.drift import find_drift_warnings, find_served_warnings
 
 DONE = Q(status=Trial.Status.DONE)
@@ -32,7 +32,8 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "dataset": str(experiment.dataset),
         "dataset_hash": experiment.dataset.content_hash,
         "max_usd": _format_optional(experiment.max_usd),
-        "spent_usd": _format_optional(experiment.spent_usd),
+        "spent_usd": _format_optional(Totals.of(runs).find_known_cost(experiment.spent_usd)),
+        "projection": _report_projection(project_cost(runs, experiment.max_usd)),
         "reserved_usd": _format_optional(experiment.reserved_usd),
         "trials": sum(run.n_trials for run in runs),
         "done": sum(run.n_done for run in runs),
@@ -46,6 +47,18 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
             blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(_fetch_all_runs(experiment))
         ],
         "warnings": [*find_drift_warnings(experiment), *find_served_warnings(experiment)],
+    }
+
+
+def _report_projection(projection: Projection | None) -> dict[str, Any] | None:
+    """Return the projected cost with its basis, in US dollars; None if no trial has ended or remains."""
+    if projection is None:
+        return None
+    return {
+        "total_usd": str(projection.total_usd),
+        "remaining": projection.remaining,
+        "usd_each": str(projection.usd_each),
+        "is_over_budget": projection.is_over_budget,
     }
 
 
@@ -70,7 +83,7 @@ def _report_wave(wave_totals: WaveTotals) -> dict[str, Any]:
         "status": totals.state,
         "trials": totals.trials,
         **{name: getattr(totals, name) for name in STATUSES},
-        "spent_usd": _format_optional(wave_totals.spent_usd),
+        "spent_usd": _format_optional(totals.find_known_cost(wave_totals.spent_usd)),
     }
 
 
@@ -89,7 +102,7 @@ def _report_run(run: Run, kinds: dict[str, int]) -> dict[str, Any]:
         **{name.removeprefix("n_"): getattr(run, name) for name in COUNTERS},
         **{name: kinds.get(name, 0) for name in ANSWER_KINDS},
         "errors": run.errors,
-        "spent_usd": _format_optional(run.spent_usd),
+        "spent_usd": _format_optional(Totals.of([run]).find_known_cost(run.spent_usd)),
     }
 
 

@@ -37,6 +37,12 @@ class Command(OutputCommand):
         self.write(
             f"{format_money(report['spent_usd'])} spent, {format_money(report['reserved_usd'])} reserved, {budget}"
         )
+        if projection := report["projection"]:
+            over = ", more than the budget" if projection["is_over_budget"] else ""
+            self.write(
+                f"projected cost {format_money(projection['total_usd'])}{over}: spent so far, plus"
+                f" {format_count(projection['remaining'])} trials at {format_money(projection['usd_each'])}"
+            )
         for blocker in report["blockers"]:
             self.write(f"waiting: {blocker['sentence']}")
         if len(report["waves"]) > 1:

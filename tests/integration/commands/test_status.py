@@ -128,3 +128,23 @@ def test_each_measure_has_its_interval_under_each_condition(manage):
     output = manage("status", "quiz").out
     assert "numeric · Valence, 95 % intervals by item:" in output
     assert f"a: {share['text']}, n 20 of 20 items" in output
+
+
+def test_the_projected_cost_is_that_of_the_progress_page(manage, observed_run):
+    experiment, run = observed_run
+    Run.objects.update(n_pending=10, spent_usd="0.50000000", n_unpriced=0, status="running")
+    projection = read_status(manage, "pilot")["projection"]
+    assert projection == {
+        "total_usd": "1.50000000", "remaining": 10, "usd_each": "0.10000000", "is_over_budget": False,
+    }  # fmt: skip
+    assert "projected cost $1.50: spent so far, plus 10 trials at $0.10" in manage("status", "pilot").out
+
+
+def test_a_cost_is_unknown_in_the_status_if_it_is_unknown_in_the_list(manage, observed_run):
+    """All attempts of the run have an unknown cost."""
+    Run.objects.update(n_unpriced=5)
+    report = read_status(manage, "pilot")
+    assert (report["spent_usd"], report["runs"][0]["spent_usd"], report["waves"][0]["spent_usd"]) == (None, None, None)
+    (listed,) = json.loads(manage("experiment", "list", "--json").out)
+    assert listed["spent_usd"] is None
+    assert "unknown spent" in manage("status", "pilot").out

@@ -1,5 +1,6 @@
 """The ceiling of a call of unknown cost stays reserved, so that a late bill never exceeds the budget."""
 
+import asyncio
 from decimal import Decimal
 
 import pytest
@@ -8,7 +9,7 @@ from runs_app.engine.leases import sweep_expired
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
-from runs_app.models import Attempt, Experiment, Run
+from runs_app.models import Attempt, Endpoint, Experiment, Run
 from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import admit, build_provider, build_text_result, drain, expire_leases, register_worker
 
@@ -71,6 +72,29 @@ def test_a_timeout_keeps_its_reservation(budgeted):
     drain(fail_with(ErrorClass.TIMEOUT), stop_at=3)
     assert read_money() == (0, Decimal("0.30"))
     assert set(Attempt.objects.values_list("kept_usd", "cost_usd")) == {(TEN_CENTS, None)}
+    assert find_differences() == []
+
+
+def test_a_lost_call_at_a_free_endpoint_costs_nothing_and_is_never_unknown(run):
+    Endpoint.objects.update(is_free=True)
+    lost = lose_claims(2)
+    run.refresh_from_db()
+    assert (run.spent_usd, run.n_unpriced) == (0, 0)
+    assert set(Attempt.objects.values_list("outcome", "cost_usd")) == {("lost", 0)}
+    record_results([build_text_result(claim) for claim in lost[:1]], WorkerRegistration().worker_id)
+    run.refresh_from_db()
+    assert (run.spent_usd, run.n_unpriced) == (Decimal("0.5"), 0)  # The provider states a cost nevertheless.
+    assert find_differences() == []
+
+
+def test_a_call_released_at_a_stop_costs_nothing_at_a_free_endpoint(run):
+    Endpoint.objects.update(is_free=True)
+
+    async def hang(request):
+        await asyncio.sleep(600)
+
+    drain(hang, stop_at=1, grace_s=0.1)
+    assert set(Attempt.objects.values_list("outcome", "cost_usd")) == {("released", 0)}
     assert find_differences() == []
 
 

@@ -153,6 +153,14 @@ def test_a_failure_with_status_200_and_no_usage_has_an_unknown_cost(fake: FakePr
     assert build_attempt_from_failure(get_failure(make_request(fake.url)))["cost_usd"] is None
 
 
+def test_a_failed_call_at_a_free_endpoint_costs_nothing_unless_it_states_a_cost(fake: FakeProvider) -> None:
+    fake.reply = b"<html>"
+    assert build_attempt_from_failure(get_failure(make_request(fake.url, is_free=True)))["cost_usd"] == 0
+    fake.reply = {"choices": [], "usage": {**USAGE, "cost": 0.10}}
+    failure = get_failure(make_request(fake.url, is_free=True))
+    assert build_attempt_from_failure(failure)["cost_usd"] == Decimal("0.10")
+
+
 def test_an_error_status_without_usage_costs_nothing(fake: FakeProvider) -> None:
     fake.status, fake.reply = 429, {"error": {"message": "slow down"}}
     assert build_attempt_from_failure(get_failure(make_request(fake.url)))["cost_usd"] == 0
