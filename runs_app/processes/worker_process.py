@@ -21,8 +21,8 @@ def run_worker(limits: DrainLimits, watch: Callable[[Drain], Awaitable[None]]) -
     `watch` runs beside the drain until it ends, and stops it. Raise SchemaMismatch if this code does not match the
     database schema.
     """
+    registration = WorkerRegistration()  # First, because loading the gateway may take most of a minute.
     gateway.warm_up()
-    registration = WorkerRegistration()
 
     async def run() -> int:
         drain = Drain(gateway.call, registration, limits, evict=evict, make_batch_worker=BatchWorker)

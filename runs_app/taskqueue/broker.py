@@ -104,6 +104,7 @@ class Pulse:
     def reset(self) -> None:
         """Reset the check before a cluster starts, and requeue the tasks of the previous cluster."""
         self._channel.clear_busy()
+        self._channel.mark_started()
         self._is_new = True
 
     def _check(self) -> None:
@@ -115,6 +116,8 @@ class Pulse:
             self._late = 0
             if time.monotonic() >= self._due:
                 self._send_request()
+        elif self._channel.is_starting():
+            self._late = 0
         elif self._channel.count_busy() < self._workers:
             self._late += 1
             # The request may be done although the database was away and did not record it: send it again.

@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from pathlib import Path
 VARIABLE = "EVALSITE_NOTICEBOARD"
 PREFIX = "up-"
 STOPPING = "stopping"
+STARTING = "starting"
+LONGEST_START_S = 180.0  # A cluster that takes longer to start counts as hung.
 IN_USE = (
     "in-use"  # Locked by the process that created the channel. The kernel frees the lock, however that process ends.
 )
@@ -74,6 +77,19 @@ class SupervisorChannel:
     def is_stop_requested(self) -> bool:
         """Return whether the cluster must stop. It must also stop if the folder is missing, because `up` has ended."""
         return (self.folder / STOPPING).exists() or not self.folder.exists()
+
+    def mark_starting(self) -> None:
+        (self.folder / STARTING).touch()
+
+    def mark_started(self) -> None:
+        (self.folder / STARTING).unlink(missing_ok=True)
+
+    def is_starting(self) -> bool:
+        """Return whether the cluster loads its program now, before its workers start."""
+        try:
+            return time.time() - (self.folder / STARTING).stat().st_mtime < LONGEST_START_S
+        except FileNotFoundError:
+            return False
 
     def mark_busy(self) -> None:
         (self.folder / f"busy-{os.getpid()}").touch()

@@ -5,6 +5,7 @@ import subprocess
 from datetime import timedelta
 
 import pytest
+from django.core.management import call_command
 from django.db import DatabaseError
 from django.utils import timezone
 from django_q.conf import Conf
@@ -12,7 +13,9 @@ from django_q.models import OrmQ
 from django_q.tasks import async_task
 
 from runs_app import tasks
-from runs_app.engine.worker import Drain
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.monitoring.progress import find_live_workers
+from runs_app.processes.worker_process import run_worker
 from runs_app.taskqueue import broker
 from runs_app.taskqueue.broker import MAX_LATE_CHECKS, Broker, Pulse, requeue_tasks
 from runs_app.taskqueue.supervisor_channel import VARIABLE, SupervisorChannel
@@ -148,6 +151,43 @@ def test_a_cluster_with_only_busy_workers_is_not_replaced(channel, pulse, replac
     finally:
         _kill(sleepers)
     assert channel.count_busy() == 0, "the notices of workers that were killed do not count"
+
+
+def test_a_cluster_that_still_loads_its_program_is_not_replaced(channel, pulse, replaced, monkeypatch):
+    channel.mark_starting()
+    for _ in range(3 * MAX_LATE_CHECKS):
+        pulse()
+    assert replaced == []
+    monkeypatch.setattr("runs_app.taskqueue.supervisor_channel.LONGEST_START_S", 0)
+    for _ in range(MAX_LATE_CHECKS):
+        pulse()
+    assert len(replaced) == 1
+
+
+def test_workers_start_after_the_model_library_is_loaded(channel, monkeypatch):
+    """Otherwise the first launch would wait for it, in each worker."""
+    steps = []
+    monkeypatch.setattr("runs_app.llm.gateway.warm_up", lambda: steps.append(("load", channel.is_starting())))
+    monkeypatch.setattr(
+        "django_q.management.commands.qcluster.Cluster.start",
+        lambda self: steps.append(("fork", channel.is_starting())),
+    )
+    call_command("qcluster")
+    assert steps == [("load", True), ("fork", False)]
+
+
+def test_a_worker_is_alive_while_it_loads_the_model_library(db, monkeypatch):
+    """Else `launch --wait` says that no worker is running."""
+    alive = []
+
+    def load():
+        alive.append(find_live_workers().count())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("runs_app.llm.gateway.warm_up", load)
+    with pytest.raises(KeyboardInterrupt):
+        run_worker(DrainLimits(), watch=None)
+    assert alive == [1]
 
 
 def test_database_errors_do_not_count_against_the_cluster(pulse, replaced, monkeypatch):
