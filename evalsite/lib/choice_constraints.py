@@ -29,11 +29,16 @@ def list_choice_fields(model: type[models.Model]) -> list[models.Field[Any, Any]
 
 
 def build_constraint(model: type[models.Model], field: models.Field[Any, Any]) -> ChoiceConstraint:
-    """Return the constraint that allows the field's choices, and the empty text if the field may be blank."""
+    """Return the constraint that allows the field's choices, and the empty text if the field may be blank.
+
+    `OTHER_VALUES` of a model says, by field, which rows may have any other value.
+    """
     values = {str(value) for value, _ in field.flatchoices} | ({""} if field.blank else set())
-    return ChoiceConstraint(
-        condition=models.Q(**{f"{field.name}__in": sorted(values)}), name=build_constraint_name(model, field)
-    )
+    condition = models.Q(**{f"{field.name}__in": sorted(values)})
+    other_values: dict[str, models.Q] = getattr(model, "OTHER_VALUES", {})
+    if field.name in other_values:
+        condition |= other_values[field.name]
+    return ChoiceConstraint(condition=condition, name=build_constraint_name(model, field))
 
 
 def constrain_choices(model: type[M]) -> type[M]:

@@ -22,8 +22,9 @@ ITS_ITEM = ("item_key", "category", "sample_idx", "epoch")  # Columns of a trial
 # separate. `members`, their JSON, is not computed unless it is selected.
 CELLS = f"""(SELECT cell.*, {json_members(SHARED_BY_A_RUN)} AS members FROM (
     SELECT r.id AS run_id, e.slug AS experiment, c.condition_id, c.stage, w.number AS wave, w.label AS wave_label,
-        w.epoch_offset, m.name AS model, n.provider, p.name AS prompt, p.content_hash AS prompt_hash,
-        s.name AS sampler, d.slug || '@' || d.version AS dataset, d.content_hash AS dataset_hash
+        w.epoch_offset, m.name AS model, nullif(n.provider, '') AS provider, p.name AS prompt,
+        p.content_hash AS prompt_hash, s.name AS sampler, d.slug || '@' || d.version AS dataset,
+        d.content_hash AS dataset_hash
     FROM runs_app_run r
     JOIN runs_app_experiment e ON e.id = r.experiment_id
     JOIN datasets_app_dataset d ON d.id = e.dataset_id

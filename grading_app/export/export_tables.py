@@ -269,7 +269,8 @@ LEDGER = ExportTable(
     # not summed.
     rows=f"""FROM (
         SELECT e.slug AS experiment, to_char(b.at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, m.name AS model,
-            n.provider, coalesce(c.stage, 'preflight') AS stage, sum(b.paid_usd) AS cost_usd, {_SUMS}
+            nullif(n.provider, '') AS provider, coalesce(c.stage, 'preflight') AS stage,
+            sum(b.paid_usd) AS cost_usd, {_SUMS}
         FROM runs_app_ledgerentry b
         LEFT JOIN runs_app_run r ON r.id = b.run_id
         LEFT JOIN runs_app_condition c ON c.id = r.condition_id

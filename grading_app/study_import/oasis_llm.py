@@ -33,6 +33,7 @@ Rows = Iterator[tuple[str, Row]]
 TOOL = "oasis-llm"
 TRIAL_COLUMNS = {"run_id", "image_id", "dimension", "sample_idx", "status", "rating"}
 RECOGNISED_BY = {"run_id", "image_id"}  # Both columns are in trials alone; a missing column is then an error.
+MODEL_COLUMNS = {"run_id", "provider", "model_id"}  # Of `models.csv`.
 DIMENSIONS = ("valence", "arousal")
 LOW, HIGH = 1, 7  # The scale of every study of this tool.
 REFUSALS = ("inappropriate content", "DataInspectionFailed", "content_policy", "content policy", "safety")
@@ -64,8 +65,12 @@ def read_oasis_llm(path: Path) -> Study:
     facts = check_rows(rows())
     template = next(iter(sorted(folder.rglob("prompt_template.md"))), None)
     messages = ({"role": "user", "content": template.read_text(encoding="utf-8")},) if template else ()
+    models = {row["run_id"]: row for file in columns if columns[file] >= MODEL_COLUMNS for _, row in _read_rows(file)}
     conditions, separation_notes = separate_equal([
-        StudyCondition(run, model, model, prompt="oasis-llm-rating", messages=messages)
+        StudyCondition(
+            run, model, models.get(run, {}).get("model_id") or model, models.get(run, {}).get("provider", ""),
+            prompt="oasis-llm-rating", messages=messages,
+        )
         for run, model in facts.models.items()
     ])  # fmt: skip
     items, norm_notes = find_items(folder, facts.images)

@@ -206,12 +206,15 @@ def _create_wave(experiment: Experiment, wave: StudyWave) -> Wave:
 
 
 def _create_model(condition: StudyCondition, tool: str, owner: User) -> LanguageModel:
+    provider = condition.provider.lower()
     endpoint = Endpoint.objects.get_or_create(
-        name=ENDPOINT, defaults={"base_url": "https://imported.invalid/v1", "is_active": False}
+        name=f"{ENDPOINT}-{slugify_name(provider)}" if provider else ENDPOINT,
+        defaults={"provider": provider[:80], "base_url": "https://imported.invalid/v1", "is_active": False},
     )[0]
     name = slugify_name(f"{tool}-{condition.model}")[:80]
-    if LanguageModel.objects.filter(name=name).exclude(model=condition.model_id[:200]).exists():  # Of another provider.
-        name = f"{name[:60]}-{hash_content(condition.model_id)[:12]}"
+    same_name = LanguageModel.objects.filter(name=name)
+    if same_name.exclude(model=condition.model_id[:200], endpoint=endpoint).exists():  # Of another provider.
+        name = f"{name[:60]}-{hash_content([provider, condition.model_id])[:12]}"
     model, is_new = LanguageModel.objects.get_or_create(
         name=name, defaults={"endpoint": endpoint, "model": condition.model_id[:200], "is_active": False}
     )

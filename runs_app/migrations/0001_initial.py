@@ -191,7 +191,7 @@ class Migration(migrations.Migration):
                             ("hosted_vllm", "vLLM"),
                         ],
                         default="openai",
-                        max_length=20,
+                        max_length=80,
                     ),
                 ),
                 (
@@ -419,7 +419,9 @@ class Migration(migrations.Migration):
                             (
                                 "provider__in",
                                 ["anthropic", "gemini", "hosted_vllm", "ollama_chat", "openai", "openrouter"],
-                            )
+                            ),
+                            ("is_active", False),
+                            _connector="OR",
                         ),
                         name="runs_app_endpoint_provider_choices",
                     ),

@@ -66,12 +66,14 @@ class Endpoint(PricedResource):
         OPENAI = "openai", "OpenAI's files and batches"
         ANTHROPIC = "anthropic", "Anthropic's message batches"
 
+    # An endpoint of an imported study names its provider as the study does. It is never called.
+    OTHER_VALUES = {"provider": models.Q(is_active=False)}
     PRICE_ERROR_FIELD = "is_free"
     CONDITION_LOOKUP = "model__endpoint"
     CACHE_MARK_PROVIDERS = (Provider.ANTHROPIC, Provider.OPENROUTER)
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
-    provider = models.CharField(max_length=20, choices=Provider, default=Provider.OPENAI)
+    provider = models.CharField(max_length=80, choices=Provider, default=Provider.OPENAI)
     base_url = models.CharField(
         "base URL", max_length=500, blank=True, help_text="Empty: the provider's default address"
     )

@@ -26,8 +26,8 @@ def _describe_design(source: ReportSource) -> list[Span]:
     experiment, dataset = source.experiment, source.experiment.dataset
     models = sorted(
         {
-            f"{condition.model.name} ({condition.model.model}, {condition.model.endpoint.provider})"
-            for condition in source.generation_conditions
+            f"{model.name} ({model.model}, {model.endpoint.provider or 'unknown provider'})"
+            for model in (condition.model for condition in source.generation_conditions)
         }
     )
     prompts = sorted({str(condition.prompt) for condition in source.generation_conditions if condition.prompt})

@@ -53,7 +53,7 @@ def _make_row(source: ReportSource, conditions: list[Condition]) -> Row:
     return {
         "model": model.name,
         "model_id": model.model,
-        "provider": model.endpoint.provider,
+        "provider": model.endpoint.provider or UNREPORTED,
         "served_as": join_words(sorted({entry.model for entry in entries if entry.model})) or UNREPORTED,
         "served_by": join_words(sorted({entry.provider for entry in entries if entry.provider})) or UNREPORTED,
         "calls": sum(entry.calls for entry in entries),

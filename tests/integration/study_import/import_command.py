@@ -1,8 +1,11 @@
-"""Calls of `manage.py import_study`."""
+"""Calls of `manage.py import_study`, and the exported rows of the imported experiment."""
+
+import json
 
 import pytest
 from django.core.management import CommandError, call_command
 
+from grading_app.export.file_formats import export_chunks
 from runs_app.models import Experiment
 
 
@@ -19,3 +22,8 @@ def import_refused_study(path, *options):
     assert caught.value.returncode == 2
     assert not Experiment.objects.exists()
     return str(caught.value)
+
+
+def export_rows(experiment, table):
+    text = b"".join(export_chunks(experiment, table, "jsonl")).decode()
+    return [json.loads(line) for line in text.split("\n") if line]

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from django.core.management import call_command
+from django.db import IntegrityError, transaction
 
 from grading_app.models import Grading
 from grading_app.study_import.inspect_logs import _read_header, _read_samples, read_inspect
-from runs_app.models import Attempt, Experiment, Trial
+from runs_app.models import Attempt, Endpoint, Experiment, Trial
 from tests import factories
-from tests.integration.study_import.import_command import import_refused_study, import_study
+from tests.integration.study_import.import_command import export_rows, import_refused_study, import_study
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
@@ -46,6 +47,19 @@ def test_samples_and_epochs_become_items_and_repetitions(tmp_path):
     assert condition.model.model == "mockllm/model"
     assert condition.sampler.temperature == 0.5
     assert [turn["content"] for turn in condition.prompt.messages] == ["Answer with a number.", "{{input}}"]
+
+
+def test_the_provider_is_the_one_that_the_log_names(client, owner):
+    experiment = import_study(LOG)
+    assert {row["provider"] for table in ("trials", "points", "ledger") for row in export_rows(experiment, table)} == {
+        "mockllm"
+    }
+    endpoint = Endpoint.objects.get()
+    assert (endpoint.name, endpoint.provider, endpoint.is_active) == ("imported-mockllm", "mockllm", False)
+    client.force_login(owner)
+    assert "mockllm" in page_text(client.get("/endpoints/"))
+    with pytest.raises(IntegrityError, match="provider_choices"), transaction.atomic():
+        Endpoint.objects.update(is_active=True)
 
 
 def test_the_page_marks_imported_results_and_offers_no_launch(client, owner):

@@ -143,12 +143,14 @@ def test_the_database_and_the_csv_files_of_the_same_trials_give_the_same_rows(tm
             table = f"read_csv('{file}', header = true, all_varchar = true)"
             database.execute(f"INSERT INTO trials BY NAME SELECT * EXCLUDE (model) FROM {table}")
         rows = database.execute(f"SELECT DISTINCT run_id, model FROM read_csv({files}, all_varchar = true)").fetchall()
+        lines = ["provider,model_id,run_id", *(f"openrouter,{model},{name}" for name, model in rows)]
+        (folders[0] / "models.csv").write_text("\n".join(lines) + "\n")
         for at, (name, model) in enumerate(sorted(rows)):
             add_run(database, name, {"provider": "openrouter", "model": model}, f"2026-04-{at + 1:02}")
     columns = (
         "item__key", "dimension__name", "sample_idx", "status", "rating", "attempts", "answer", "reasoning", "error",
         "finish_reason", "latency_ms", "input_tokens", "output_tokens", "cost_usd", "claimed_at", "completed_at",
-        "run__condition__model__name",
+        "run__condition__model__name", "run__condition__model__endpoint__provider",
     )  # fmt: skip
     for folder in folders:
         call_command("import_study", str(folder))

@@ -15,7 +15,7 @@ from runs_app.run_control import retry_failed
 from tests import factories
 from tests.factories.recordings import find_recording
 from tests.integration.results.test_published_differences import PUBLISHED
-from tests.integration.study_import.import_command import import_refused_study, import_study
+from tests.integration.study_import.import_command import export_rows, import_refused_study, import_study
 
 pytestmark = pytest.mark.django_db
 
@@ -183,3 +183,14 @@ def test_a_path_that_is_not_a_study_is_refused_with_the_known_formats(tmp_path):
 def test_a_name_in_use_is_refused(folder):
     factories.make_dataset("pilot-study")
     assert "the dataset pilot-study exists" in import_refused_study(folder)
+
+
+def test_the_provider_and_the_id_of_a_model_are_those_of_models_csv(folder):
+    (folder / "models.csv").write_text(
+        "model_friendly,provider,model_id,run_id\nsmall,openrouter,lab/small-2,exp__small\n"
+    )
+    experiment = import_study(folder)
+    models = experiment.language_models.order_by("name").values_list("name", "model", "endpoint__provider")
+    assert list(models) == [("oasis-llm-large", "large", ""), ("oasis-llm-small", "lab/small-2", "openrouter")]
+    providers = {row["model"]: row["provider"] for row in export_rows(experiment, "trials")}
+    assert providers == {"oasis-llm-small": "openrouter", "oasis-llm-large": None}, "an unknown one stays unknown"
