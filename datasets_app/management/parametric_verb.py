@@ -89,7 +89,7 @@ def describe_space(space: Space) -> list[str]:
     lines += [f"{task:<30} {points:>8,} {cases:>10,} {most:>10,}" for task, points, cases, most in rows]
     if space.duplicates:
         lines.append(f"{space.duplicates:,} points are left out, because an earlier point has the same parameters")
-    return lines + describe_gaps(space)
+    return [*lines, *describe_gaps(space), *space.spec.notes]
 
 
 def _count_cases(space: Space, task: str) -> tuple[int, int]:

@@ -17,8 +17,8 @@
         degree: 1
 
 The format is that of ReasonScape's experiment files. `file` names a task file, whose fields `read_space` merges into
-the task. ReasonScape's fields that have no meaning here are reported as errors. Stopping fields belong in a precision
-block, or in one task, which overrides the block.
+the task. ReasonScape's fields that have no meaning here are left out, and `SpaceSpec.notes` names them. Stopping fields
+belong in a precision block, or in one task, which overrides the block.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
+    PrivateAttr,
     Tag,
     ValidationError,
     ValidationInfo,
@@ -38,7 +39,7 @@ from pydantic import (
     model_validator,
 )
 
-from datasets_app.generators.registry import UnknownTask, get_generator
+from datasets_app.generators.registry import UnknownTask, get_generator, load_generators
 from datasets_app.parametric.manifolds import (
     MAX_DEGREE,
     RESAMPLE,
@@ -58,6 +59,17 @@ STATIC_MODE_MESSAGE = (
     "static is not supported as a mode: a fixed file of questions has no parameters to explore. "
     "Import such a file as a dataset, or use grid, list or manifold"
 )
+# ReasonScape's fields without a meaning here, with the reason that their note gives.
+SPACE_FIELDS_LEFT_OUT = {
+    **dict.fromkeys(("tiers", "surfaces", "projections"), "the points come from degree, density and precision"),
+    "views": "pages choose their own views",
+}
+TASK_FIELDS_LEFT_OUT = {
+    "answer": "answers are read by the rule of the task here",
+    "views": "pages choose their own views",
+    "target_tokens": "no parameter is solved for a number of tokens",
+}
+CALIBRATE = "calibrate"
 MAX_PROBLEMS = 20
 MAX_COUNT = 100_000
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]*$")]
@@ -184,6 +196,12 @@ class SpaceSpec(StrictModel):
     name: Name
     precision: dict[str, Precision] = Field(default_factory=dict, max_length=20)
     tasks: list[Task] = Field(min_length=1, max_length=MAX_TASKS)
+    _notes: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence for each field of the file that was left out or is read in another way."""
+        return self._notes
 
     @field_validator("tasks")
     @classmethod
@@ -206,9 +224,16 @@ class SpaceSpec(StrictModel):
 
 
 class TaskFile(StoppingFields):
-    """The supported fields of a ReasonScape task file."""
+    """The supported fields of a ReasonScape task file. `file` is its generator. Others are left out.
+
+    Mode and parameters are checked in the task that names the file.
+    """
 
     name: Name
+    file: str | None = None
+    label: str = Field("", max_length=200)
+    mode: Any = None
+    params: Any = None
     manifold: dict[str, ManifoldAxis] | None = None
     manifolds: list[dict[str, ManifoldAxis]] = Field(default_factory=list, max_length=100)
     degree: int | None = Field(None, ge=0, le=MAX_DEGREE)
@@ -224,7 +249,15 @@ def read_space(text: str, task_files: Mapping[str, str] | None = None) -> SpaceS
     content = _parse(text)
     if not isinstance(content, dict):
         raise SpaceError(["a space is a mapping with name, precision and tasks"])
-    return parse_space(_merge_files(content, task_files or {}))
+    notes: list[str] = []
+    content = _leave_out(content, SPACE_FIELDS_LEFT_OUT, "", notes)
+    if isinstance(tasks := content.get("tasks"), list):
+        content["tasks"] = [
+            _read_task(task, f"tasks[{place}]", task_files or {}, notes) for place, task in enumerate(tasks)
+        ]
+    spec = parse_space(content)
+    spec._notes = tuple(notes)
+    return spec
 
 
 def find_task_files(text: str) -> list[str]:
@@ -260,21 +293,42 @@ def _validate(kind: type[Spec], content: Any, prefix: str) -> Spec:
         raise SpaceError(lines + more) from None
 
 
-def _merge_files(content: dict[str, Any], task_files: Mapping[str, str]) -> dict[str, Any]:
-    """Return the content with each task's file merged into it."""
-    tasks = content.get("tasks")
-    if not isinstance(tasks, list):
-        return content
-    return content | {"tasks": [_merge_file(task, task_files) for task in tasks]}
+def _leave_out(content: Mapping[str, Any], reasons: Mapping[str, str], place: str, notes: list[str]) -> dict[str, Any]:
+    """Return the content without these fields. `notes` gets a sentence for each."""
+    notes += [f"{place}{name} is not used: {reasons[name]}." for name in content if name in reasons]
+    return {name: value for name, value in content.items() if name not in reasons}
 
 
-def _merge_file(task: Any, task_files: Mapping[str, str]) -> Any:
-    name = task.get("file") if isinstance(task, dict) else None
-    if not isinstance(name, str) or name not in task_files:
+def _read_task(task: Any, path: str, task_files: Mapping[str, str], notes: list[str]) -> Any:
+    """Return a task with the fields of its task file, in a mode of this site."""
+    if not isinstance(task, dict):
         return task
-    parsed = _parse(task_files[name])
-    _validate(TaskFile, parsed, f"{name}: ")
-    return {"task": parsed["name"]} | {key: value for key, value in parsed.items() if key != "name"} | task
+    file = task.get("file")
+    if isinstance(file, str) and file in task_files:
+        task = _read_task_file(file, task_files[file], notes) | task
+    task = _leave_out(task, TASK_FIELDS_LEFT_OUT, f"{path}.", notes)
+    if task.get("mode") == CALIBRATE:
+        has_manifold = "params" not in task and {"manifold", "manifolds"} & task.keys()
+        task["mode"] = "manifold" if has_manifold else "grid"
+        notes.append(f"{path}: mode calibrate is read as {task['mode']}. It has the parameters of the file only.")
+    return task
+
+
+def _read_task_file(name: str, text: str, notes: list[str]) -> dict[str, Any]:
+    """Return the fields of a task file for the task that names it.
+
+    A field that is unknown and not a misspelt one is ReasonScape's: it is left out.
+    """
+    content = _parse(text)
+    if isinstance(content, dict):
+        known = list(TaskFile.model_fields)
+        unknown = [str(key) for key in content if key not in known and not did_you_mean(str(key)[:80], known)]
+        reasons = {key: "the field is unknown here" for key in unknown} | TASK_FIELDS_LEFT_OUT
+        content = _leave_out(content, reasons, f"{name}: ", notes)
+    task_file = _validate(TaskFile, content, f"{name}: ")
+    generators = [PurePosixPath(task_file.file or "").stem, task_file.name]
+    task = next((name for name in generators if name in load_generators()), task_file.name)
+    return {"task": task} | {key: value for key, value in content.items() if key not in ("name", "file")}
 
 
 def _describe_problem(problem: Any, root: type[StrictModel]) -> str:

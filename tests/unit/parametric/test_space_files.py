@@ -101,14 +101,14 @@ def test_the_static_mode_is_refused_with_a_reason():
             "tasks[0].manifolds[0].length.rnge: unknown field; did you mean range?",
         ),
         ({"name": "brackets", "parms": {}}, "tasks[0].parms: unknown field; did you mean params?"),
-        ({"name": "brackets", "views": []}, "tasks[0].views: unknown field"),
+        ({"name": "brackets", "rounds": []}, "tasks[0].rounds: unknown field"),
         (
             {"name": "brackets", "params": {"length": {"range": [8], "window": {"body": 1}}}},
             "tasks[0].params.length.window: unknown field",
         ),
         (
-            {"name": "brackets", "mode": "calibrate"},
-            "tasks[0].mode: choose grid, list or manifold, not 'calibrate'",
+            {"name": "brackets", "mode": "random"},
+            "tasks[0].mode: choose grid, list or manifold, not 'random'",
         ),
         (
             {"name": "brackets", "mode": "manifold"},
@@ -210,15 +210,49 @@ def test_a_task_file_gives_manifold_degree_and_density():
     assert (point.task, point.base_task, point.params) == ("closing", "brackets", {"length": 24})
 
 
-def test_an_unknown_field_of_a_task_file_is_reported_with_the_file():
+def test_a_misspelt_field_of_a_task_file_is_reported_with_the_file():
     text = write_space({"name": "closing", "file": "tasks/b.json", "mode": "manifold"})
-    file = {"name": "brackets", "manifold": {"length": {"range": [8], "windo": 1}}, "answer_regexp": "x"}
+    file = {"name": "brackets", "manifold": {"length": {"range": [8], "windo": 1}}, "densty": "corner"}
     with pytest.raises(SpaceError) as refused:
         read_space(text, {"tasks/b.json": json.dumps(file)})
     assert refused.value.problems == [
         "tasks/b.json: manifold.length.windo: unknown field; did you mean window?",
-        "tasks/b.json: answer_regexp: unknown field",
+        "tasks/b.json: densty: unknown field; did you mean density?",
     ]
+
+
+def test_fields_of_reasonscape_without_a_meaning_here_are_left_out_with_a_note():
+    text = write_space(
+        {"name": "closing", "file": "tasks/b.json", "mode": "manifold", "label": "Closing", "views": ["by length"]},
+        surfaces=[{"name": "plane"}],
+    )
+    file = {
+        "name": "close the brackets",
+        "file": "tasks/brackets.py",
+        "answer": "Final Answer: (.*)",
+        "rounds": 3,
+        "manifold": {"length": {"range": [8, 16]}},
+    }
+    spec = read_space(text, {"tasks/b.json": json.dumps(file)})
+    assert spec.notes == (
+        "surfaces is not used: the points come from degree, density and precision.",
+        "tasks/b.json: answer is not used: answers are read by the rule of the task here.",
+        "tasks/b.json: rounds is not used: the field is unknown here.",
+        "tasks[0].views is not used: pages choose their own views.",
+    )
+    assert {(point.base_task, point.params["length"]) for point in resolve_space(spec).points} == {
+        ("brackets", 8), ("brackets", 16)
+    }  # fmt: skip
+
+
+def test_a_calibrated_task_has_the_parameters_of_the_file_and_a_note():
+    task = {"name": "tables", "mode": "calibrate", "target_tokens": [1000, 8000], "params": {"rows": [5, 10]}}
+    spec = read_space(write_space(task))
+    assert len(resolve_space(spec).points) == 2
+    assert spec.notes == (
+        "tasks[0].target_tokens is not used: no parameter is solved for a number of tokens.",
+        "tasks[0]: mode calibrate is read as grid. It has the parameters of the file only.",
+    )
 
 
 def test_an_oversized_space_is_refused_before_it_is_built():
