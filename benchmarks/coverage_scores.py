@@ -14,7 +14,7 @@ from grading_app.statistics.condition_pairs import odds_ratio_interval
 from grading_app.statistics.factorial_model import fit_factors
 from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.item_scores import ItemScores
-from grading_app.statistics.paired import MAX_EXACT_ITEMS, estimate_change
+from grading_app.statistics.paired import MIN_CHANGED, estimate_change
 from grading_app.statistics.reason_score import PointTallies, bootstrap_geometric_mean
 from grading_app.statistics.variance_components import share_intervals
 from runs_app.stopping.rules import Correction, Tally
@@ -223,7 +223,8 @@ def simulate_reason_score(draw: Draw, items: int, repetitions: int) -> Truths:
 
 def _estimate_change(differences: Any, span: float, *, once: bool = False) -> Ends:
     n = len(differences)
-    few = differences.tolist() if n <= MAX_EXACT_ITEMS else ()
+    changed = differences[differences != 0].tolist()
+    few = changed if len(changed) < MIN_CHANGED else None
     sd = float(differences.std(ddof=1))
     return get_ends(estimate_change(n, float(differences.mean()), sd, few, span=span, is_single_answer=once))
 

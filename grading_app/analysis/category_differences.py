@@ -11,7 +11,7 @@ from grading_app.reports import statistic_format
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
 from grading_app.statistics.category_interaction import Interaction, category_interaction
 from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
-from grading_app.statistics.paired import holm
+from grading_app.statistics.paired import describe_methods, holm
 
 MAX_ROWS = 300
 LEVEL = 0.05
@@ -57,12 +57,15 @@ def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTa
             ResultColumn("difference", "Difference", signed),
             ResultColumn("difference_ci", "95 % interval", ends),
             ResultColumn("test", "Test"),
+            ResultColumn("t", "t", "number"),
+            ResultColumn("df", "df", "count"),
             ResultColumn("p", "p", "p"),
             ResultColumn("p_holm", "p (Holm)", "p"),
         ],
         rows[:MAX_ROWS],
         formula="Mean over the category's common items of the condition's cell mean minus the baseline's.",
         correction=f"Holm over the {len(rows)} comparisons of this table.",
+        test=describe_methods(pair.change for _, pair in pairs),
         sentence=_describe_result(data, rows, data.labels[baseline]),
         notes=notes,
     )
@@ -77,6 +80,8 @@ def _build_row(data: AnalysisData, category: str, pair: ConditionPair, p_holm: f
         "difference": change.mean,
         "difference_ci": (change.low, change.high) if change.low is not None else None,
         "test": change.test or change.reason,
+        "t": change.t,
+        "df": change.df,
         "p": change.p,
         "p_holm": p_holm if change.p is not None else None,
     }

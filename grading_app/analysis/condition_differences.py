@@ -15,7 +15,7 @@ from grading_app.statistics.condition_pairs import (
     permutation_p_values,
     wilcoxon_p,
 )
-from grading_app.statistics.paired import holm
+from grading_app.statistics.paired import describe_methods, holm
 
 MAX_PAIRS = 300  # Of more pairs, the table lists those with the smallest p.
 LEVEL = 0.05
@@ -56,6 +56,7 @@ def _build_difference_table(data: AnalysisData, pairs: list[ConditionPair], corr
         correction=f"Holm and Benjamini–Hochberg over the {len(pairs)} comparisons of this table."
         if len(pairs) > 1
         else "",
+        test=describe_methods(pair.change for pair in pairs),
         sentence=_describe_result(data, pairs, corrected),
         notes=notes,
     )
@@ -72,6 +73,8 @@ def _list_columns(data: AnalysisData) -> list[ResultColumn]:
         ResultColumn("difference", "B − A", signed),  # type: ignore[arg-type]
         ResultColumn("difference_ci", "95 % interval", ends),  # type: ignore[arg-type]
         ResultColumn("test", "Test"),
+        ResultColumn("t", "t", "number"),
+        ResultColumn("df", "df", "count"),
         ResultColumn("p", "p", "p"),
         ResultColumn("p_holm", "p (Holm)", "p"),
         ResultColumn("p_bh", "p (Benjamini–Hochberg)", "p"),
@@ -114,6 +117,8 @@ def _build_row(data: AnalysisData, pair: ConditionPair) -> dict[str, Any]:
         "difference": change.mean,
         "difference_ci": (change.low, change.high) if change.low is not None else None,
         "test": change.test or change.reason,
+        "t": change.t,
+        "df": change.df,
         "p": change.p,
         "effect": pair.effect,
         "wins": pair.wins,

@@ -10,13 +10,15 @@ from grading_app.reports import statistic_format
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
 from grading_app.reports.score_matrix import Measure
 from grading_app.statistics.condition_pairs import ConditionPair, TwoByTwo
+from grading_app.statistics.paired import EXACT_MCNEMAR, MCNEMAR, SIGN_FLIPS, STUDENT, describe_methods
 from grading_app.statistics.reference import equivalence_p
 
 LEVEL = 0.05
 TESTS = {
-    "sign flips": "Exact sign-flip test of the items' differences.",
-    "paired t": "Paired t-test of the items' differences.",
-    "McNemar's score test": "McNemar's score test, which Tango's interval inverts.",
+    SIGN_FLIPS: "Exact sign-flip test of the items' differences.",
+    STUDENT: "Paired t-test of the items' differences.",
+    MCNEMAR: "McNemar's score test.",
+    EXACT_MCNEMAR: "McNemar's exact test, because few items differ.",
 }
 
 
@@ -66,7 +68,7 @@ def _make_difference_table(
         columns,
         [row],
         formula="B − A: mean over common items of the difference of the items' means.",
-        test=TESTS.get(change.test, ""),
+        test=" ".join(filter(None, (TESTS.get(change.test), describe_methods([change])))),
         sentence=describe_result(paired, pair, measure, names),
         notes=notes,
         links=[{"wins": make_url("gained"), "losses": make_url("lost"), "items": make_url("all")}],
@@ -83,6 +85,8 @@ def _list_difference_columns(names: tuple[str, str], is_share: bool) -> list[Res
         ResultColumn("mean_b", f"B: {names[1]}", mean),
         ResultColumn("difference", "B − A", signed),
         ResultColumn("difference_ci", "95 % interval", "points_interval" if is_share else "interval"),
+        ResultColumn("t", "t", "number"),
+        ResultColumn("df", "df", "count"),
         ResultColumn("p", "p", "p"),
         ResultColumn("effect", "Cohen's d", "signed"),
         ResultColumn("wins", "B higher", "count"),
@@ -100,6 +104,8 @@ def _make_difference_row(pair: ConditionPair, measure: Measure) -> dict[str, Any
         "mean_b": pair.mean_b,
         "difference": change.mean,
         "difference_ci": (change.low, change.high) if change.low is not None else None,
+        "t": change.t,
+        "df": change.df,
         "p": change.p,
         "effect": pair.effect,
         "wins": pair.wins,
@@ -165,7 +171,7 @@ def describe_result(paired: PairedScores, pair: ConditionPair, measure: Measure,
     change = pair.change
     test = "no test for one item"
     if change.test and change.p is not None:
-        test = f"{change.test}, p {statistic_format.format_p_equation(change.p)}"
+        test = f"{change.test_text}, p {statistic_format.format_p_equation(change.p)}"
     scope = f"on {pair.items} common item{'' if pair.items == 1 else 's'} ({test})"
     if change.p is None or change.p >= LEVEL:
         amount = _format_amount(change.mean, paired.is_share, signed=True)

@@ -235,7 +235,15 @@ def _find_lead(
         return None
     change = pair.change
     return Lead(
-        first, second, pair.items, change.mean, change.low, change.high, change.test, change.p, is_best=first == best
+        first,
+        second,
+        pair.items,
+        change.mean,
+        change.low,
+        change.high,
+        change.test_text,
+        change.p,
+        is_best=first == best,
     )
 
 
@@ -254,7 +262,7 @@ def _compare_with_baseline(scores: ItemScores, baseline: int | None, bounds: Bou
             pair.change.mean,
             pair.change.low,
             pair.change.high,
-            pair.change.test or pair.change.reason,
+            pair.change.test_text,
             pair.change.p,
             adjusted if pair.change.p is not None else None,
             pair.wins,
@@ -295,7 +303,7 @@ LEADERBOARD = make_answer_aggregate(
     dump=lambda query: [query.missing_is_wrong, query.baseline],
     load=lambda experiment, wave, values: BoardQuery(experiment, wave, *values),
     step="comparing conditions",
-    version=2,
+    version=3,
 )
 
 

@@ -1,7 +1,7 @@
 """The comparison of two waves of one experiment: the items' scores in both waves, and the outcomes of the trials.
 
 The database aggregates the rows. The result has a row for each condition and measure. It has the differences of single
-items only if there are few items, for the exact test.
+items only if few items differ, for the exact tests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from grading_app.reports.frames import (
 )
 from grading_app.reports.score_matrix import list_measures
 from grading_app.reports.score_summaries import SummaryMeasure, get_sort_key, label_measure
-from grading_app.statistics.paired import MAX_EXACT_ITEMS, Change, estimate_change, holm
+from grading_app.statistics.paired import MIN_CHANGED, Change, estimate_change, holm
 from runs_app.models import Experiment, Wave
 from runs_app.planning.drift import ServedModels
 
@@ -111,7 +111,7 @@ def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]
     labels, dimensions = load_condition_labels(experiment), load_dimensions(experiment)
     rules, people = load_rule_labels(experiment), load_people_labels(experiment)
     scale_lengths = {(measure.grader, measure.dimension): measure.length for measure in list_measures(experiment)}
-    parameters = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": MAX_EXACT_ITEMS}
+    parameters = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": MIN_CHANGED}
     rows = fetch_rows(_build_comparison_sql(RATINGS), parameters) if dimensions else []
     for graded, labels_by_rule in ((BY_RULES, rules), (BY_PEOPLE, people)):
         rows += (
@@ -121,16 +121,14 @@ def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]
         )
     has_several_conditions = len({row[0] for row in rows if row[0] is not None}) > 1
     lines = []
-    for condition, rule, dimension, is_share, n, mean, sd, differences, is_single_answer, *rest in rows:
+    for condition, rule, dimension, is_share, n, mean, sd, changed, is_single_answer, *rest in rows:
         if condition is None and not has_several_conditions:
             continue  # It would repeat the line of the only condition.
         measure = SummaryMeasure(
             label_measure({**rules, **people}, dimensions, rule, dimension), rule, dimension, is_share
         )
         span = 1.0 if is_share else scale_lengths.get((rule, dimension))
-        change = estimate_change(
-            n, mean, sd, differences or (), span=span, is_single_answer=is_share and is_single_answer
-        )
+        change = estimate_change(n, mean, sd, changed, span=span, is_single_answer=is_share and is_single_answer)
         lines.append(WaveChange(measure, labels[condition] if condition is not None else None, change, *rest))
     order: dict[str | None, int] = {None: -1} | {label: at for at, label in enumerate(labels.values())}
     return _adjust_p(sorted(lines, key=lambda line: (get_sort_key(line.measure), order[line.condition])))
@@ -187,7 +185,8 @@ def _build_comparison_sql(item_means: str) -> str:
         SELECT condition_id, rule, dimension_id,
             bool_and(bool_and(zero_or_one)) OVER (PARTITION BY rule, dimension_id),
             count(d), avg(d), stddev_samp(d),
-            CASE WHEN count(d) <= %(few)s THEN array_agg(d) FILTER (WHERE d IS NOT NULL) END,
+            CASE WHEN count(*) FILTER (WHERE d <> 0) < %(few)s
+                THEN coalesce(array_agg(d) FILTER (WHERE d <> 0), ARRAY[]::float8[]) END,
             coalesce(bool_and(d IN (-1, 0, 1)), false),
             avg(a) FILTER (WHERE d IS NOT NULL), avg(b) FILTER (WHERE d IS NOT NULL), count(*) - count(d),
             sum(unread_a)::bigint, sum(unread_b)::bigint

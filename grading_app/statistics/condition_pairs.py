@@ -10,7 +10,8 @@ import numpy as np
 
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
-from grading_app.statistics.paired import MAX_EXACT_ITEMS, Change, estimate_change
+from grading_app.statistics.paired import MIN_CHANGED, Change, estimate_change
+from grading_app.statistics.paired_shares import exact_mcnemar_p
 
 TOLERANCE = 1e-9
 
@@ -72,12 +73,14 @@ def compare_conditions(scores: ItemScores, a: int, b: int, bounds: Bounds | None
     mean_a, mean_b = scores.mean[has_both, column_a], scores.mean[has_both, column_b]
     is_single_answer = scores.is_binary and bool((scores.n[has_both][:, [column_a, column_b]] == 1).all())
     span = 1.0 if scores.is_binary else bounds[1] - bounds[0] if bounds else None
+    differences = np.where(np.abs(differences) <= TOLERANCE, 0.0, differences)
+    changed = differences[differences != 0]
     sd = float(differences.std(ddof=1)) if n > 1 else None
     change = estimate_change(
         n,
         float(differences.mean()),
         sd,
-        list(differences) if n <= MAX_EXACT_ITEMS else (),
+        changed.tolist() if len(changed) < MIN_CHANGED else None,
         span=span,
         is_single_answer=is_single_answer,
     )
@@ -90,10 +93,10 @@ def compare_conditions(scores: ItemScores, a: int, b: int, bounds: Bounds | None
         float(mean_a.mean()),
         float(mean_b.mean()),
         change,
-        int((differences > TOLERANCE).sum()),
-        int((differences < -TOLERANCE).sum()),
-        int((np.abs(differences) <= TOLERANCE).sum()),
-        float(differences.mean()) / sd if sd else None,
+        int((differences > 0).sum()),
+        int((differences < 0).sum()),
+        int((differences == 0).sum()),
+        float(differences.mean()) / sd if sd and sd > TOLERANCE * float(np.abs(differences).max()) else None,
         cross_tabulate(mean_a, mean_b) if is_single_answer else None,
         int(((scores.n[:, column_a] > 0) & ~has_both).sum()),
         int(((scores.n[:, column_b] > 0) & ~has_both).sum()),
@@ -106,19 +109,6 @@ def cross_tabulate(a: Floats, b: Floats) -> TwoByTwo:
     p, (low, high) = exact_mcnemar_p(gained, lost), odds_ratio_interval(gained, lost)
     right, wrong = int(((a == 1) & (b == 1)).sum()), int(((a == 0) & (b == 0)).sum())
     return TwoByTwo(right, gained, lost, wrong, p, gained / lost if lost else None, low, high)
-
-
-def exact_mcnemar_p(gained: int, lost: int) -> float:
-    """Return the two-sided p of the binomial test that gains and losses are equally likely.
-
-    Q. McNemar (1947), Psychometrika 12, 153-157, with the exact distribution. Raise ValueError for negative counts.
-    """
-    from scipy.special import bdtr
-
-    if min(gained, lost) < 0:
-        raise ValueError(f"negative counts: {gained} gained, {lost} lost")
-    changed = gained + lost
-    return min(1.0, 2 * float(bdtr(min(gained, lost), changed, 0.5))) if changed else 1.0
 
 
 def odds_ratio_interval(gained: int, lost: int, confidence: float = 0.95) -> tuple[float, float | None]:

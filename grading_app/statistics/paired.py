@@ -6,30 +6,36 @@ numpy and scipy are imported inside the functions, so that pages without numbers
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from evalsite.lib.stats.t_interval import student_quantile
-from grading_app.statistics.paired_shares import mcnemar_p, tango_interval
+from grading_app.statistics.bounded_mean import gaffke_interval
+from grading_app.statistics.paired_shares import exact_mcnemar_p, mcnemar_p, tango_interval
 
 MAX_EXACT_ITEMS = 16
-"""The maximum number of items for the exact test over all 32,768 patterns of signs."""
+"""Up to this number of items, the interval inverts the sign-flip test over all 32,768 patterns of signs."""
+MIN_CHANGED = 25
+"""Below this number of items that differ, the test is exact: asymptotic tests need more (McNemar's, Student's)."""
 SIGN_FLIPS, STUDENT, MCNEMAR = "sign flips", "paired t", "McNemar's score test"
+EXACT_MCNEMAR = "exact McNemar test"
+STUDENT_INTERVAL, TANGO_INTERVAL = "Student's t", "Tango's score interval"
+FLIP_INTERVAL, BOUNDED_INTERVAL = "inverted sign-flip test", "Gaffke's bounded interval"
 TOLERANCE = 1e-9  # A spread below this share of the mean is rounding error, so the values are equal.
 NO_SPREAD = "all differences are equal, so their spread is unknown"
+FEW_CHANGED = "most items do not differ, and the scale is unknown"
 TOO_FEW = "an interval needs six items"
-STEPS = 10
-"""A usual step of a scale is one point, or a tenth of a longer scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """The mean of n differences, one for each item.
 
-    p: the two-sided p of `test` that there is no change. For a single item, se, interval and p are None and `test` is
-    empty. The interval contains 0 if and only if p is above 1 - confidence. Without an interval, `reason` says why.
+    p: the two-sided p of `test` that there is no change. t, df: of the paired t-test; None for another test. For a
+    single item, se, interval and p are None and `test` is empty. method: the name of the interval. Without an interval,
+    `reason` says why. The interval contains 0 if p is above 1 - confidence. If p is lower, 0 is at most an end of it.
     """
 
     n: int
@@ -40,6 +46,16 @@ class Change:
     p: float | None = None
     test: str = ""
     reason: str = ""
+    method: str = ""
+    t: float | None = None
+    df: int | None = None
+
+    @property
+    def test_text(self) -> str:
+        """The test's name, with t and its degrees of freedom if it has them; the reason if there is no test."""
+        if self.t is None:
+            return self.test or self.reason
+        return f"{self.test}, t({self.df}) = {self.t:.2f}".replace("-", "−")
 
     @property
     def p_or_one(self) -> float:
@@ -47,11 +63,17 @@ class Change:
         return 1.0 if self.p is None else self.p
 
 
+def describe_methods(changes: Iterable[Change]) -> str:
+    """Return a sentence that names the methods of these changes' intervals; "" without an interval."""
+    methods = dict.fromkeys(change.method for change in changes if change.method)
+    return f"Intervals: {', '.join(methods)}." if methods else ""
+
+
 def estimate_change(
     n: int,
     mean: float,
     sd: float | None,
-    differences: Sequence[float] = (),
+    changed: Sequence[float] | None = None,
     confidence: float = 0.95,
     *,
     span: float | None = None,
@@ -60,137 +82,131 @@ def estimate_change(
     """Return the change from the mean and standard deviation (n - 1) of the items' differences; None for no items.
 
     Each item enters once, with the difference of its two means over repetitions. The standard error is sd / sqrt(n).
-    differences: the differences, for at most MAX_EXACT_ITEMS items. Then p is exact (`sign_flip_p`), and the interval
-    is that of `_interval_for_few`.
+    changed: the differences that are not zero, if fewer than MIN_CHANGED items differ; else None.
     span: the length of the scale; None if it is unknown. is_single_answer: all differences are -1, 0 or 1.
-    For more items, single answers on a scale of length 1 have Tango's interval and McNemar's p. Other scores with a
-    span have the paired t-test of the differences and two more (`_append_two_steps`). Without a span, it is the plain
-    paired t-test, which has no interval if all differences are equal.
-    Raise ValueError if n is at most MAX_EXACT_ITEMS and there are not n differences.
+
+    - Single answers on a scale of length 1: the exact McNemar test if fewer than MIN_CHANGED items differ, else
+      McNemar's score test. The interval is Tango's.
+    - If fewer than MIN_CHANGED items and less than half of all differ, if all differ by the same amount, or with fewer
+      than six items: the exact sign-flip test, with Gaffke's interval of a mean within the scale. Without a scale,
+      there is no interval.
+    - Up to MAX_EXACT_ITEMS items: the exact sign-flip test, and the interval that inverts it.
+    - Else the paired t-test and its interval, as scipy.stats.ttest_rel computes them.
+
+    An interval other than Student's ends at 0 where it would contradict its exact test.
+    Raise ValueError if n is at most MAX_EXACT_ITEMS without `changed`, or if `changed` has MIN_CHANGED values or more.
     """
     if n < 2 or sd is None:
         return Change(n, mean) if n else None
-    if span is not None and abs(mean) > span:
+    if changed is None and n <= MAX_EXACT_ITEMS:
+        raise ValueError(f"a test of {n} items needs their differences")
+    if changed is not None and not len(changed) <= min(n, MIN_CHANGED - 1):
+        raise ValueError(f"{len(changed)} of {n} differences are not zero: pass at most {MIN_CHANGED - 1}")
+    if span is not None and max(abs(mean), *map(abs, changed or (0.0,))) > span * (1 + TOLERANCE):
         span = None  # These scores are not on this scale.
-    se = sd / math.sqrt(n)
-    if n > MAX_EXACT_ITEMS:
-        return _estimate_many(n, mean, sd, confidence, span, is_single_answer)
-    if len(differences) != n:
-        raise ValueError(f"a test of {n} items needs their {n} differences, not {len(differences)}")
-    p, ends = sign_flip_p(differences), _interval_for_few(differences, mean, sd, confidence, span)
-    if ends is None:
-        return Change(n, mean, se, p=p, test=SIGN_FLIPS, reason=TOO_FEW if sd else NO_SPREAD)
-    return Change(n, mean, se, *ends, p, SIGN_FLIPS)
-
-
-def _estimate_many(
-    n: int, mean: float, sd: float, confidence: float, span: float | None, is_single_answer: bool
-) -> Change:
-    se = sd / math.sqrt(n)
     if is_single_answer and span == 1:
-        gained, lost = _count_gained_and_lost(n, mean, sd)
-        return Change(n, mean, se, *tango_interval(gained, lost, n, confidence), mcnemar_p(gained, lost), MCNEMAR)
-    if span is not None:
-        low, high = _interval_with_two_steps(n, mean, sd, span, confidence)
-        return Change(n, mean, se, low, high, _student_p(*_append_two_steps(n, mean, sd, span)), STUDENT)
-    if sd <= TOLERANCE * abs(mean):
-        return Change(n, mean, se, p=_student_p(n, mean, sd), test=STUDENT, reason=NO_SPREAD)
-    reach = student_quantile(confidence, n - 1) * se
-    return Change(n, mean, se, mean - reach, mean + reach, _student_p(n, mean, sd), STUDENT)
+        return _estimate_single_answers(n, mean, sd, confidence)
+    if sd <= TOLERANCE * abs(mean) or (changed is not None and (len(changed) < n / 2 or n < 6)):
+        return _estimate_few_changes(n, mean, sd, changed, span, confidence)
+    se = sd / math.sqrt(n)
+    if changed is not None and n <= MAX_EXACT_ITEMS:
+        ends = sign_flip_interval([*changed, *[0.0] * (n - len(changed))], confidence)
+        return Change(n, mean, se, *ends, sign_flip_p(changed), SIGN_FLIPS, method=FLIP_INTERVAL)
+    from scipy.special import stdtr  # Not scipy.stats, which costs a web process 70 MB.
+
+    t, reach = mean / se, student_quantile(confidence, n - 1) * se
+    low, high = (mean - reach, mean + reach) if span is None else (max(-span, mean - reach), min(span, mean + reach))
+    return Change(
+        n, mean, se, low, high, float(2 * stdtr(n - 1, -abs(t))), STUDENT, method=STUDENT_INTERVAL, t=t, df=n - 1
+    )
 
 
-def _interval_for_few(
-    differences: Sequence[float], mean: float, sd: float, confidence: float, span: float | None
-) -> tuple[float, float] | None:
-    """Return the differences that the sign-flip test does not reject, widened for unseen differences.
+def _estimate_single_answers(n: int, mean: float, sd: float, confidence: float) -> Change:
+    gained, lost = _count_gained_and_lost(n, mean, sd)
+    is_exact = gained + lost < MIN_CHANGED
+    p = exact_mcnemar_p(gained, lost) if is_exact else mcnemar_p(gained, lost)
+    ends = _end_at_zero(tango_interval(gained, lost, n, confidence), mean, p, confidence)
+    test = EXACT_MCNEMAR if is_exact else MCNEMAR
+    return Change(n, mean, sd / math.sqrt(n), *ends, p, test, method=TANGO_INTERVAL)
 
-    Scores are few and discrete, so items with equal scores so far may still differ later. The interval therefore also
-    contains Tango's interval if all differences are -1, 0 or 1, or else that of `_interval_with_two_steps`. Towards
-    zero, it ends where the test does, so it contains 0 if and only if p is above 1 - confidence. With five items, the
-    test rejects nothing, and the widened interval contains 0.
-    Return None if the span is unknown and the test alone gives no interval or an interval without width.
-    """
-    exact = sign_flip_interval(differences, confidence)
-    if span is None:
-        return exact if exact is not None and exact[1] - exact[0] > TOLERANCE * abs(mean) else None
-    if span == 1 and all(value in (-1, 0, 1) for value in differences):
-        widened = tango_interval(*_count_gained_and_lost(len(differences), mean, sd), len(differences), confidence)
+
+def _estimate_few_changes(
+    n: int, mean: float, sd: float, changed: Sequence[float] | None, span: float | None, confidence: float
+) -> Change:
+    """Return the change if few items differ, or all by the same amount: the spread then says little of other items."""
+    se, is_constant = sd / math.sqrt(n), sd <= TOLERANCE * abs(mean)
+    if is_constant and mean:
+        p, values, counts = 2.0 ** (1 - n), [mean], [n]  # All signs are the same in one of 2^(n - 1) pairs of patterns.
     else:
-        widened = _interval_with_two_steps(len(differences), mean, sd, span, confidence)
-    low, high = exact or (min(0.0, mean), max(0.0, mean))
-    return (low if low > 0 else min(low, widened[0])), (high if high < 0 else max(high, widened[1]))
+        p, values = sign_flip_p(changed or ()), [0.0, *(changed or ())]
+        counts = [n - len(values) + 1, *[1] * (len(values) - 1)]
+    if span is None:
+        reason = NO_SPREAD if is_constant else TOO_FEW if n < 6 else FEW_CHANGED
+        return Change(n, mean, se, p=p, test=SIGN_FLIPS, reason=reason)
+    ends = _end_at_zero(gaffke_interval(values, counts, (-span, span), confidence), mean, p, confidence)
+    return Change(n, mean, se, *ends, p, SIGN_FLIPS, method=BOUNDED_INTERVAL)
 
 
-def sign_flip_interval(differences: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """Return the shifts that `sign_flip_p` does not reject; None if it rejects none, as for fewer than six items.
+def _end_at_zero(ends: tuple[float, float], mean: float, p: float, confidence: float) -> tuple[float, float]:
+    """Return the ends such that 0 lies inside if the test does not reject, and otherwise is an end or outside."""
+    low, high = ends
+    if p > 1 - confidence:
+        return min(low, 0.0), max(high, 0.0)
+    return (max(low, 0.0), high) if mean > 0 else (low, min(high, 0.0))
+
+
+def sign_flip_interval(differences: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Return the shifts that `sign_flip_p` does not reject.
 
     A split of the items into two groups counts for p at the shift d if d lies between the means of the groups. Each of
     these ranges contains the mean of all items. So the ends are the k-th lowest lower end and the k-th highest upper
     end, for k = (1 - confidence) 2^(n - 1), rounded down. J. A. Hartigan (1969), "Using subsample values as typical
-    values", JASA 64, 1303-1317. Raise ValueError for no differences, or for more than MAX_EXACT_ITEMS.
+    values", JASA 64, 1303-1317. Raise ValueError for more than MAX_EXACT_ITEMS, and for so few that no p is below
+    1 - confidence: five at 95 %.
     """
     import numpy as np
 
-    values, groups = _flip_signs(differences)
-    index = int((1 - confidence) * len(groups) + 1e-9) - 1
-    if index < 0:
-        return None
+    n = len(differences)
+    index = int((1 - confidence) * 2 ** (n - 1) + 1e-9) - 1
+    if n > MAX_EXACT_ITEMS or index < 0:
+        raise ValueError(f"the interval takes 6 to {MAX_EXACT_ITEMS} differences at 95 %, not {n}")
+    values, groups = np.asarray(differences, dtype=np.float64), _list_sign_patterns(n)
     sizes = groups[1:].sum(axis=1)  # Without the pattern that leaves no item.
     sums = groups[1:] @ values
-    means = np.stack([sums / sizes, (values.sum() - sums) / (len(values) - sizes)])
+    means = np.stack([sums / sizes, (values.sum() - sums) / (n - sizes)])
     low, high = np.partition(means.min(axis=0), index)[index], np.partition(-means.max(axis=0), index)[index]
     return float(low), float(-high)
-
-
-def _count_gained_and_lost(n: int, mean: float, sd: float) -> tuple[int, int]:
-    """Return how many differences are 1 and how many are -1, if all others are 0."""
-    net, changed = n * mean, (n - 1) * sd**2 + n * mean**2
-    return round((changed + net) / 2), round((changed - net) / 2)
-
-
-def _append_two_steps(n: int, mean: float, sd: float, span: float) -> tuple[int, float, float]:
-    """Return n, mean and sd of the differences and of two more: a usual step up, and a usual step down."""
-    step, total = min(span, max(1.0, span / STEPS)), n + 2
-    center = n * mean / total
-    squares = (n - 1) * sd**2 + n * (mean - center) ** 2 + (step - center) ** 2 + (step + center) ** 2
-    return total, center, math.sqrt(squares / (total - 1))
-
-
-def _interval_with_two_steps(n: int, mean: float, sd: float, span: float, confidence: float) -> tuple[float, float]:
-    """Return Student's interval over the differences and two more: a usual step up, and a usual step down.
-
-    So it has a width even if all differences are equal. For differences of -1, 0 and 1, it is the interval of D. G.
-    Bonett & R. M. Price (2012), "Adjusted Wald confidence interval for a difference of binomial proportions based on
-    paired data", Journal of Educational and Behavioral Statistics 37, 479-488, with t in place of z.
-    """
-    total, center, spread = _append_two_steps(n, mean, sd, span)
-    reach = student_quantile(confidence, total - 1) * spread / math.sqrt(total)
-    return max(-span, min(mean, center - reach)), min(span, max(mean, center + reach))
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
     """Return the exact two-sided p: the share of sign patterns whose sum is as far from zero as the observed sum.
 
     Patterns further from zero count, too. Without a change, the two means of an item could be swapped, so both signs
-    are equally likely. The test assumes nothing else about the distribution. R. A. Fisher (1935), The design of
-    experiments, section 21. Raise ValueError for no differences, or for more than MAX_EXACT_ITEMS.
+    are equally likely. Items without a difference count for nothing, so they may be left out. R. A. Fisher (1935), The
+    design of experiments, section 21. Raise ValueError for MIN_CHANGED differences or more.
     """
     import numpy as np
 
-    values, groups = _flip_signs(differences)
+    if len(differences) >= MIN_CHANGED:
+        raise ValueError(f"the exact test takes fewer than {MIN_CHANGED} differences, not {len(differences)}")
+    values = np.abs(np.asarray(differences, dtype=np.float64))
+    total = abs(float(np.sum(differences)))
+    # The 2^n sums are those of two halves of the items, added: count the pairs that reach the observed sum.
+    halves = [_sum_sign_patterns(half) for half in (values[: len(values) // 2], values[len(values) // 2 :])]
     # Sums that differ only by rounding error count as equally far from zero.
-    tolerance = TOLERANCE * float(np.abs(values).sum())
-    total = float(values.sum())
-    return float(np.mean(np.abs(total - 2 * (groups @ values)) >= abs(total) - tolerance))
+    needed = total - TOLERANCE * float(values.sum()) - np.sort(halves[0])
+    beyond = len(halves[1]) - np.searchsorted(np.sort(halves[1]), needed, side="left")
+    return min(1.0, 2 * float(beyond.sum()) / 2.0 ** len(values))
 
 
-def _flip_signs(differences: Sequence[float]) -> tuple[Any, Any]:
-    """Return the differences as an array, and the patterns of flipped signs."""
+def _sum_sign_patterns(values: Any) -> Any:
+    """Return the sum of the values for each of the 2^n patterns of their signs."""
     import numpy as np
 
-    if not 0 < len(differences) <= MAX_EXACT_ITEMS:
-        raise ValueError(f"the sign-flip test takes 1 to {MAX_EXACT_ITEMS} differences, not {len(differences)}")
-    return np.asarray(differences, dtype=np.float64), _list_sign_patterns(len(differences))
+    sums = np.zeros(1)
+    for value in values:
+        sums = np.concatenate([sums - value, sums + value])
+    return sums
 
 
 @lru_cache(maxsize=4)
@@ -202,6 +218,12 @@ def _list_sign_patterns(n: int) -> Any:
     import numpy as np
 
     return (np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1).astype(np.float64)
+
+
+def _count_gained_and_lost(n: int, mean: float, sd: float) -> tuple[int, int]:
+    """Return how many differences are 1 and how many are -1, if all others are 0."""
+    net, changed = n * mean, (n - 1) * sd**2 + n * mean**2
+    return round((changed + net) / 2), round((changed - net) / 2)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -216,15 +238,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, p_values[index] * (len(p_values) - rank)))
         adjusted[index] = highest
     return adjusted
-
-
-def _student_p(n: int, mean: float, sd: float) -> float:
-    """Return the two-sided p of the paired t-test.
-
-    If all differences are equal, t is undefined. Then p is the chance that all signs are the same.
-    """
-    from scipy.special import stdtr  # Not scipy.stats, which costs a web process 70 MB.
-
-    if sd <= TOLERANCE * abs(mean):
-        return 2.0 ** (1 - n) if mean else 1.0
-    return float(2 * stdtr(n - 1, -abs(mean) / (sd / math.sqrt(n))))

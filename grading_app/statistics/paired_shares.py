@@ -37,6 +37,19 @@ def mcnemar_p(gained: float, lost: float) -> float:
     return math.erfc(abs(gained - lost) / math.sqrt(2 * (gained + lost)))
 
 
+def exact_mcnemar_p(gained: int, lost: int) -> float:
+    """Return the two-sided p of the binomial test that gains and losses are equally likely.
+
+    Q. McNemar (1947), Psychometrika 12, 153-157, with the exact distribution. Raise ValueError for negative counts.
+    """
+    from scipy.special import bdtr
+
+    if min(gained, lost) < 0:
+        raise ValueError(f"negative counts: {gained} gained, {lost} lost")
+    changed = gained + lost
+    return min(1.0, 2 * float(bdtr(min(gained, lost), changed, 0.5))) if changed else 1.0
+
+
 def _find_highest_difference(gained: float, lost: float, n: float, z: float) -> float:
     """Return the highest difference that is not rejected, by bisection between the estimate and 1."""
     low, high = (gained - lost) / n, 1.0

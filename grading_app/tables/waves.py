@@ -82,7 +82,7 @@ class WaveScoreTable(tables.Table):
         return format_value(value.low, value.high)
 
     def render_p(self, value: Change) -> SafeString | str:
-        return format_html('{} <small class="muted">{}</small>', statistic_format.format_p(value.p), value.test)
+        return format_html('{} <small class="muted">{}</small>', statistic_format.format_p(value.p), value.test_text)
 
     def render_adjusted(self, value: float) -> str:
         return statistic_format.format_p(value)

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from evalsite.lib.permissions import readers_only
 from grading_app.reports.frame_cache import get_wave_comparison
 from grading_app.reports.waves import WaveComparison
-from grading_app.statistics.paired import MAX_EXACT_ITEMS
+from grading_app.statistics.paired import MAX_EXACT_ITEMS, MIN_CHANGED
 from grading_app.tables.waves import WaveOutcomeTable, WaveScoreTable
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.progress import load_experiment_state
@@ -69,6 +69,7 @@ def _make_comparison_context(experiment: Experiment, a: Wave, b: Wave) -> dict[s
         "scores": WaveScoreTable(pair.lines, str(a), str(b)) if _has_pairs(pair) else None,
         "outcomes": WaveOutcomeTable(pair.outcomes, (str(a), str(b))) if pair.outcomes else None,
         "few": MAX_EXACT_ITEMS,
+        "few_changed": MIN_CHANGED,
         "left_out_queues": _list_queues_left_out(experiment),
         "tested": [line for line in pair.lines if line.adjusted is not None],
     }

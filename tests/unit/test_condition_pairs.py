@@ -8,6 +8,7 @@ from scipy import stats
 
 from grading_app.statistics import condition_pairs as pairs
 from grading_app.statistics.item_scores import ItemScores
+from grading_app.statistics.paired_shares import exact_mcnemar_p
 
 
 def build_scores(a, b, *, n=1, is_binary=True):
@@ -49,7 +50,13 @@ def test_the_odds_ratio_has_the_interval_of_the_exact_test():
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_the_exact_test_equals_the_binomial_test(gained, lost):
     expected = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
-    assert pairs.exact_mcnemar_p(gained, lost) == pytest.approx(expected)
+    assert exact_mcnemar_p(gained, lost) == pytest.approx(expected)
+
+
+def test_equal_differences_have_no_effect_size():
+    result = pairs.compare_conditions(build_scores([0.2] * 20, [0.4] * 20, n=5, is_binary=False), 1, 2, (0.0, 1.0))
+    assert (result.effect, result.change.test) == (None, "sign flips")
+    assert result.change.high - result.change.low > 0.1
 
 
 def test_adjusted_p_values_match_scipy():

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chi2, ttest_1samp
+from scipy.stats import binomtest, chi2, permutation_test, ttest_rel
 
 from grading_app.statistics.paired import (
-    MAX_EXACT_ITEMS,
+    BOUNDED_INTERVAL,
+    EXACT_MCNEMAR,
+    FEW_CHANGED,
     MCNEMAR,
+    MIN_CHANGED,
     NO_SPREAD,
     SIGN_FLIPS,
     STUDENT,
@@ -33,7 +36,8 @@ scores = st.lists(st.floats(-7, 7, allow_subnormal=False), min_size=1, max_size=
 def change(differences, **scale):
     n = len(differences)
     sd = stdev(differences) if n > 1 else None
-    return estimate_change(n, fmean(differences), sd, differences if n <= MAX_EXACT_ITEMS else (), **scale)
+    changed = [value for value in differences if value]
+    return estimate_change(n, fmean(differences), sd, changed if len(changed) < MIN_CHANGED else None, **scale)
 
 
 def test_the_sign_flip_test_of_fishers_maize_is_reproduced():
@@ -47,13 +51,49 @@ def test_students_sleep_data_have_the_published_t_and_interval():
     assert (result.low, result.high) == pytest.approx((5 / 6, 37 / 15))
 
 
-def test_many_items_are_tested_by_students_test():
-    differences = [0.5, -0.25, 0.0, 1.0, 0.125] * 4
-    result, expected = change(differences), ttest_1samp(differences, 0)
-    interval = expected.confidence_interval()
-    assert result.test == STUDENT
-    assert result.mean / result.se == pytest.approx(expected.statistic)
-    assert (result.p, result.low, result.high) == pytest.approx((expected.pvalue, interval.low, interval.high))
+def draw_table(random):
+    """Return two columns of scores of the same items, on a scale of this length, most items with different scores."""
+    items, span = int(random.integers(17, 120)), float(random.choice([1.0, 6.0, 100.0]))
+    level = random.uniform(0.2, 0.8, items)
+    columns = [np.clip(level + random.normal(shift, 0.1, items), 0, 1) * span for shift in (0, random.normal(0, 0.05))]
+    return columns, span
+
+
+def test_the_paired_t_test_of_1000_tables_equals_scipy():
+    random = np.random.default_rng(20260301)
+    for _ in range(1000):
+        (a, b), span = draw_table(random)
+        expected, differences = ttest_rel(b, a), (b - a).tolist()
+        interval = expected.confidence_interval()
+        result = change(differences, span=span)
+        assert (result.test, result.df) == (STUDENT, expected.df)
+        assert (result.t, result.p) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-9)
+        assert (result.low, result.high) == pytest.approx((interval.low, interval.high), rel=1e-9, abs=1e-12)
+
+
+def test_repeated_shares_with_a_small_clear_change_are_significant():
+    """40 items x 20 repetitions, changes of mean .05 and SD .08: an interval in units of whole flips would hide it."""
+    differences = np.random.default_rng(7).normal(0, 1, 40)
+    differences = 0.05 + 0.0823 * (differences - differences.mean()) / differences.std(ddof=1)
+    result = change(differences.tolist(), span=1.0)
+    assert (result.test, result.df) == (STUDENT, 39)
+    assert (result.t, result.p) == (pytest.approx(3.842, abs=1e-3), pytest.approx(0.00044, abs=1e-5))
+    assert (result.low, result.high) == (pytest.approx(0.0237, abs=1e-4), pytest.approx(0.0763, abs=1e-4))
+    assert result.test_text == "paired t, t(39) = 3.84"
+
+
+@pytest.mark.parametrize("items", [6, 16, 24])
+def test_the_sign_flip_test_equals_scipys_exact_permutation_test(items):
+    differences = np.random.default_rng(items).integers(-4, 6, items).astype(float)[: min(items, 13)]
+    expected = permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=np.inf)
+    assert sign_flip_p(differences.tolist()) == pytest.approx(expected.pvalue)
+
+
+@pytest.mark.parametrize("changed", [17, 24])
+def test_the_sign_flip_test_of_equal_steps_is_the_binomial_test(changed):
+    for up in range(changed + 1):
+        expected = binomtest(up, changed).pvalue
+        assert sign_flip_p([1.0] * up + [-1.0] * (changed - up)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("differences", "p"), [([0.0] * 30, 1.0), ([0.5] * 30, 2.0**-29), ([0.0] * 4, 1.0)])
@@ -68,10 +108,12 @@ def test_one_item_has_a_difference_and_no_test():
 
 
 def test_few_items_require_their_single_differences():
-    with pytest.raises(ValueError, match="5 differences"):
+    with pytest.raises(ValueError, match="5 items needs their differences"):
         estimate_change(5, 0.1, 0.2)
-    with pytest.raises(ValueError, match="1 to 16 differences, not 17"):
-        sign_flip_p([1.0] * (MAX_EXACT_ITEMS + 1))
+    with pytest.raises(ValueError, match="fewer than 25 differences, not 25"):
+        sign_flip_p([1.0] * MIN_CHANGED)
+    with pytest.raises(ValueError, match="6 to 16 differences at 95 %, not 17"):
+        sign_flip_interval([1.0] * 17)
 
 
 @given(scores)
@@ -85,7 +127,7 @@ def test_swapping_the_sides_changes_only_the_sign(differences):
         assert (second.low, second.high) == (pytest.approx(-first.high, abs=1e-9), pytest.approx(-first.low, abs=1e-9))
 
 
-@given(st.lists(st.integers(-6, 6), min_size=2, max_size=14), st.randoms(use_true_random=False))
+@given(st.lists(st.integers(-6, 6), min_size=1, max_size=14), st.randoms(use_true_random=False))
 @settings(max_examples=40, deadline=None)
 def test_the_order_of_items_does_not_matter(differences, random):
     mixed = random.sample(differences, len(differences))
@@ -104,7 +146,8 @@ def test_the_sign_flip_interval_contains_the_shifts_that_the_test_does_not_rejec
 
 
 def test_five_items_never_reject():
-    assert sign_flip_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+    with pytest.raises(ValueError, match="6 to 16 differences"):
+        sign_flip_interval([1.0, 2.0, 3.0, 4.0, 5.0])
     assert change([1.0, 2.0, 3.0, 4.0, 5.0]).reason == TOO_FEW
 
 
@@ -113,10 +156,13 @@ whole = st.lists(st.integers(-1, 1), min_size=2, max_size=30)
 
 @given(whole)
 @settings(max_examples=80, deadline=None)
-def test_the_interval_contains_zero_if_and_only_if_the_test_does_not_reject(differences):
+def test_zero_is_in_the_interval_if_the_test_does_not_reject_and_else_at_most_an_end(differences):
     for scale in ({"span": 1.0, "is_single_answer": True}, {"span": 6.0}):
         result = change(differences, **scale)
-        assert (result.low <= 1e-12 and result.high >= -1e-12) == (result.p > 0.05), scale
+        if result.p > 0.05:
+            assert result.low <= 0 <= result.high, scale
+        else:
+            assert not result.low < 0 < result.high, scale
         assert result.low <= result.mean + 1e-12
         assert result.mean - 1e-12 <= result.high
 
@@ -154,10 +200,39 @@ def test_mcnemars_test_equals_the_chi_squared_test():
     assert mcnemar_p(0, 0) == 1
 
 
-def test_single_binary_answers_have_tangos_interval_and_mcnemars_test():
-    result = change([1] * 12 + [-1] * 2 + [0] * 36, span=1.0, is_single_answer=True)
-    assert (result.test, result.p) == (MCNEMAR, pytest.approx(mcnemar_p(12, 2)))
-    assert (result.low, result.high) == pytest.approx(tango_interval(12, 2, 50))
+def test_single_answers_have_tangos_interval_and_mcnemars_test():
+    many = change([1] * 20 + [-1] * 8 + [0] * 36, span=1.0, is_single_answer=True)
+    assert (many.test, many.p) == (MCNEMAR, pytest.approx(mcnemar_p(20, 8)))
+    assert (many.low, many.high) == pytest.approx(tango_interval(20, 8, 64))
+
+
+def test_fewer_than_25_discordant_items_have_the_exact_mcnemar_test():
+    for items in (8, 17, 200):
+        result = change([1] * 5 + [0] * (items - 5), span=1.0, is_single_answer=True)
+        assert (result.test, result.p) == (EXACT_MCNEMAR, pytest.approx(binomtest(5, 5).pvalue))
+        assert result.low <= 0 < result.mean < result.high
+    assert change([1] * 20 + [-1] * 4 + [0] * 9, span=1.0, is_single_answer=True).test == EXACT_MCNEMAR
+
+
+def test_few_changes_are_tested_exactly_within_the_scale():
+    """Of 40 items rated 7 on a scale from 1 to 7, three fell by 3. Student's interval would miss rarer falls."""
+    result = change([0.0] * 37 + [-3.0] * 3, span=6.0)
+    assert (result.test, result.method, result.p, result.t) == (SIGN_FLIPS, BOUNDED_INTERVAL, 0.25, None)
+    assert result.low < -0.5
+    assert result.high > 0
+    assert change([0.0] * 37 + [-3.0] * 3).reason == FEW_CHANGED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("share", "fall"), [(0.05, -3.0), (0.02, -6.0), (0.1, -2.0)])
+@pytest.mark.parametrize("items", [20, 40, 200])
+def test_the_interval_of_rare_falls_from_the_ceiling_covers_95_percent(share, fall, items):
+    random = np.random.default_rng(11)
+    covered = 0
+    for _ in range(200):
+        result = change(np.where(random.random(items) < share, fall, 0.0).tolist(), span=6.0)
+        covered += result.low - 1e-9 <= share * fall <= result.high + 1e-9
+    assert covered / 200 > 0.95 - 2 * 0.0154  # .0154 is the standard error of a share of .95 of 200.
 
 
 @pytest.mark.parametrize("items", [8, 11, 20, 40])

@@ -110,7 +110,7 @@ def test_the_numbers_match_the_analysis_command(client, quiz, study):
 def test_a_sentence_states_the_better_side_with_interval_items_and_test(client, quiz):
     text = open_page(client, quiz).content.decode()
     assert "b beats a by 40.0 pp [" in text
-    assert "on 30 common items (McNemar&#x27;s score test, p = 0.001)" in text
+    assert "on 30 common items (exact McNemar test, p &lt; 0.001)" in text
     assert "a beats" not in text
 
 

@@ -51,7 +51,7 @@ def test_a_reader_finds_the_better_condition_and_the_items_that_differ(quiz, vis
     page.get_by_role("link", name="80.0 %").focus()
     press_and_wait(page, "Enter")
     expect(page.locator(".compare-result")).to_contain_text(SENTENCE)
-    expect(page.locator(".compare-result")).to_contain_text("on 40 common items (McNemar's score test")
+    expect(page.locator(".compare-result")).to_contain_text("on 40 common items (exact McNemar test")
     checked(page, f"compare-{viewport['width']}")
     page.get_by_role("link", name="Gained 12").focus()
     press_and_wait(page, "Enter")
