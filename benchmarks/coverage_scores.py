@@ -176,6 +176,41 @@ def simulate_changed_rating(draw: Draw, items: int, repetitions: int) -> Truths:
         yield shift, once
 
 
+def simulate_change_at_ceiling(draw: Draw, items: int, repetitions: int) -> Truths:
+    """Yield changes from a ceiling: of ratings of 7, a few of which fall, and of shares near 1 that rise a little."""
+    return _simulate_falls(draw, items) if repetitions == 1 else _simulate_small_gains(draw, items, repetitions)
+
+
+def _simulate_falls(draw: Draw, items: int) -> Truths:
+    for share, fall in ((0.02, 6.0), (0.05, 3.0), (0.1, 2.0)):
+
+        def once(share: float = share, fall: float = fall) -> Ends:
+            return _estimate_change(np.where(draw.random(items) < share, -fall, 0.0), 6.0)
+
+        yield -share * fall, once
+
+
+def _simulate_small_gains(draw: Draw, items: int, repetitions: int) -> Truths:
+    for level, gain in ((0.8, 0.1), (0.95, 0.02), (0.97, 0.0)):
+
+        def once(level: float = level, gain: float = gain) -> Ends:
+            chances = draw.beta(8 * level, 8 * (1 - level), items)
+            rights = [draw.binomial(repetitions, c) for c in (chances, chances + gain * (1 - chances))]
+            return _estimate_change((rights[1] - rights[0]) / repetitions, 1.0)
+
+        yield gain * (1 - level), once
+
+
+def simulate_change_with_odd_items(draw: Draw, items: int, repetitions: int) -> Truths:
+    """Yield changes of ratings in which a few items fall by 3 points and the others hardly change."""
+    for share in (0.05, 0.1):
+
+        def once(share: float = share) -> Ends:
+            return _estimate_change(draw.normal(0, 0.25, items) - 3 * (draw.random(items) < share), 6.0)
+
+        yield -3 * share, once
+
+
 def simulate_odds_ratio(draw: Draw, items: int, repetitions: int) -> Truths:
     for gain, loss in ((0.1, 0.02), (0.3, 0.05), (0.2, 0.2)):
 

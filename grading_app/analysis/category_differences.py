@@ -11,6 +11,7 @@ from grading_app.reports import statistic_format
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
 from grading_app.statistics.category_interaction import Interaction, category_interaction
 from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
+from grading_app.statistics.known_coverage import describe_change_coverage
 from grading_app.statistics.paired import describe_methods, holm
 
 MAX_ROWS = 300
@@ -45,6 +46,8 @@ def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTa
     signed: Kind = "signed_share" if data.is_share else "signed"
     ends: Kind = "points_interval" if data.is_share else "interval"
     notes = [] if requested == baseline else ["No baseline is selected, so the first condition is used."]
+    if not data.is_share and (coverage := describe_change_coverage(pair.items for _, pair in pairs)):
+        notes.append(coverage)
     if len(rows) > MAX_ROWS:
         notes.append(f"Only the {MAX_ROWS} of {len(rows)} differences with the smallest p are listed.")
     return ResultTable(

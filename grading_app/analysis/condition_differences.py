@@ -15,6 +15,7 @@ from grading_app.statistics.condition_pairs import (
     permutation_p_values,
     wilcoxon_p,
 )
+from grading_app.statistics.known_coverage import describe_change_coverage
 from grading_app.statistics.paired import describe_methods, holm
 
 MAX_PAIRS = 300  # Of more pairs, the table lists those with the smallest p.
@@ -42,6 +43,8 @@ def _list_pairs(data: AnalysisData) -> list[tuple[int, int]]:
 
 def _build_difference_table(data: AnalysisData, pairs: list[ConditionPair], corrected: list[float]) -> ResultTable:
     notes = ["The unit of each test is the item. Repetitions are averaged first."]
+    if not data.is_share and (coverage := describe_change_coverage(pair.items for pair in pairs)):
+        notes.append(coverage)
     if len(pairs) > MAX_PAIRS:
         notes.append(
             f"Only the {MAX_PAIRS} of {len(pairs)} pairs with the smallest p are listed. "

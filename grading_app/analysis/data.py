@@ -11,7 +11,7 @@ from datasets_app.models import Item, Norm
 from grading_app.reports.frames import load_condition_labels, load_facets
 from grading_app.reports.scope import FLAGGED, MISSING_WRONG, Scope
 from grading_app.reports.score_matrix import load_item_scores
-from grading_app.statistics.intervals import Bounds
+from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
 from runs_app.annotations import list_flagged_items
 from runs_app.models import Dimension
@@ -53,7 +53,7 @@ class AnalysisData:
     @property
     def bounds(self) -> Bounds | None:
         """The ends of the measure's scale; None if it is unbounded."""
-        return self.scope.measure.bounds
+        return SHARE_BOUNDS if self.is_share else self.scope.measure.bounds
 
     @property
     def is_share(self) -> bool:

@@ -11,7 +11,7 @@ from grading_app.analysis.data import AnalysisData
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.statistics.correlation import pearson
 from grading_app.statistics.item_scores import Floats
-from grading_app.statistics.known_coverage import describe_skewed_coverage
+from grading_app.statistics.known_coverage import describe_correlation_coverage
 
 MAX_PAIRS = 300
 MAX_ITEMS = 50
@@ -42,14 +42,13 @@ def _build_similarity_table(data: AnalysisData) -> ResultTable:
                 "b": data.labels[data.conditions[b]],
                 "items": len(x),
                 "r": r.r if r else None,
-                "skewed": bool(r and r.is_skewed),
                 "r_ci": (r.low, r.high) if r and r.low is not None else None,
                 "same": float((np.abs(x - y) < 1e-9).mean()),
                 "distance": float(np.abs(x - y).mean()),
             }
         )
     rows.sort(key=lambda row: -(row["r"] if row["r"] is not None else -2.0))  # type: ignore[operator]
-    skewed = describe_skewed_coverage(row["items"] for row in rows if row["skewed"])  # type: ignore[misc]
+    coverage = describe_correlation_coverage(row["items"] for row in rows)  # type: ignore[misc]
     truncation_notes = (
         [f"Only the {MAX_PAIRS} of {len(rows)} pairs with the highest r are listed."] if len(rows) > MAX_PAIRS else []
     )
@@ -66,8 +65,8 @@ def _build_similarity_table(data: AnalysisData) -> ResultTable:
             ResultColumn("distance", "Mean distance", "number"),
         ],
         rows[:MAX_PAIRS],
-        formula="Pearson's r of cell means over common items, with Fisher's interval.",
-        notes=[*truncation_notes, *([skewed] if skewed else [])],
+        formula="Pearson's r of cell means over common items, with the wider of Fisher's and the jackknife's interval.",
+        notes=[*truncation_notes, *([coverage] if coverage else [])],
     )
 
 

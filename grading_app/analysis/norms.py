@@ -23,7 +23,7 @@ from grading_app.statistics.concordance import lins_concordance
 from grading_app.statistics.correlation import pearson
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.item_scores import Floats
-from grading_app.statistics.known_coverage import RMSE, describe_coverage, describe_skewed_coverage
+from grading_app.statistics.known_coverage import RMSE, describe_correlation_coverage, describe_coverage
 from grading_app.statistics.paired import holm
 from grading_app.statistics.ratings import Ratings
 
@@ -239,8 +239,8 @@ def _build_agreement_table(data: AnalysisData, norms: Norms, matched: list[Match
     ceiling = math.sqrt(reliability) if reliability else None
     rows = sorted((_build_agreement_row(match, ceiling) for match in matched), key=lambda row: -(row["r"] or -2))
     notes = [TOO_FEW]
-    if skewed := describe_skewed_coverage(row["items"] for row in rows if row["skewed"]):
-        notes.append(skewed)
+    if coverage := describe_correlation_coverage(row["items"] for row in rows):
+        notes.append(coverage)
     if ceiling:
         notes.append(
             f"Noise ceiling: on average, no rating can correlate with these norms by more than {ceiling:.3f}, the "
@@ -253,8 +253,8 @@ def _build_agreement_table(data: AnalysisData, norms: Norms, matched: list[Match
         "Agreement with the norms",
         columns,
         rows,
-        formula="Intervals: Fisher's for r, Bonett and Wright's for rho, the jackknife's for the concordance "
-        "coefficient.",
+        formula="Intervals: the wider of Fisher's and the jackknife's for r, Bonett and Wright's for rho, and the "
+        "jackknife's for the concordance coefficient.",
         notes=notes,
     )
 
@@ -268,7 +268,6 @@ def _build_agreement_row(match: MatchedItems, ceiling: float | None) -> dict[str
         "condition": match.label,
         "items": len(match.model),
         "r": r.r if r else None,
-        "skewed": bool(r and r.is_skewed),
         "r_ci": (r.low, r.high) if r and r.low is not None else None,
         "rho": rho[0] if rho else None,
         "rho_ci": rho[1] if rho else None,

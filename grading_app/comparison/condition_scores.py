@@ -13,7 +13,7 @@ from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.score_matrix import Measure
 from grading_app.reports.stored_scores import EncodedScores, get_item_scores
 from grading_app.statistics.condition_pairs import TOLERANCE, ConditionPair, compare_conditions
-from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
+from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, is_share_scale
 from grading_app.statistics.item_scores import Floats, Integers, ItemScores
 
 A, B = 0, 1
@@ -48,7 +48,7 @@ class PairedScores:
     @property
     def is_share(self) -> bool:
         """True if all scores are 0 or 1, so that means are shares of right answers."""
-        return self.scores.is_binary and self.bounds in (None, SHARE_BOUNDS)
+        return is_share_scale(self.scores.is_binary, self.bounds)
 
     @property
     def differences(self) -> Floats:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from grading_app.statistics.bootstrap import bootstrap, group_by_item, sum_by_item
 from grading_app.statistics.concordance import compute_concordance, compute_correlation
+from grading_app.statistics.correlation import pearson
 from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import SHARE_BOUNDS, estimate_mean
 from grading_app.statistics.judge_bias import judge_bias, select_common_units
@@ -90,10 +92,27 @@ def _compare_columns(both: Ratings, single: Floats | None, people: int, seed: in
         rater,
         people,
         judge_bias(both, rater).result(),
-        estimate("Pearson's r", lambda times: compute_correlation(x, y, times)),
+        _estimate_correlation(common, left_out, seed),
         estimate("Lin's concordance correlation coefficient", lambda times: _compute_concordance(x, y, times)),
         same,
     )
+
+
+def _estimate_correlation(common: Ratings, left_out: int, seed: int) -> Estimate:
+    """Return Pearson's r as all other pages do (`pearson`); resampled by item if an item has several units."""
+    x, y = common.values.T
+    clusters = group_by_item(common, None).n
+    if clusters < common.n_units:
+        compute = partial(compute_correlation, x, y)
+        return bootstrap(
+            Coefficient("Pearson's r", common, left_out, compute, bounds=(-1.0, 1.0)), seed=seed, resamples=RESAMPLES
+        )
+    times = common.times.astype(np.intp)
+    r = pearson(np.repeat(x, times), np.repeat(y, times))
+    counts = ("Pearson's r", r.r if r else None, common.n_units, 2, common.n_ratings, left_out)
+    if r is None or r.low is None:
+        return Estimate(*counts, clusters=clusters)
+    return Estimate(*counts, None, r.low, r.high, CONFIDENCE, r.method, clusters)
 
 
 def _compute_concordance(x: Floats, y: Floats, times: Floats) -> Floats:

@@ -92,26 +92,25 @@ class GradeCondition(models.Model):
     def scale(self) -> Scale | None:
         """Return the scale of the rubric (for a panel, its members' rubric) or of the adjudication.
 
-        Rules use 0 to 1.
+        This site's rules score from 0 to 1. The scale of an imported score is unknown, unless its file states it.
         """
         if rubric := self._get_verdict_rubric():
             return rubric.scale
-        if self.kind == self.Kind.ADJUDICATED:
+        if "scale_min" in self.parameters:
             return Scale(self.parameters["scale_min"], self.parameters["scale_max"])
-        return Scale(0, 1) if self.kind == self.Kind.RULE else None
+        is_rule_of_this_site = self.kind == self.Kind.RULE and "imported" not in self.parameters
+        return Scale(0, 1) if is_rule_of_this_site else None
 
     @property
     def is_pairwise(self) -> bool:
         return self.rubric is not None and self.rubric.kind == Rubric.Kind.PAIRWISE
 
     @property
-    def score_range(self) -> tuple[float, float] | tuple[None, None]:
-        """Return the lowest and the highest possible score."""
+    def score_range(self) -> tuple[float, float] | None:
+        """Return the lowest and the highest possible score; None if the scale is unknown."""
         if rubric := self._get_verdict_rubric():
             return rubric.score_range
-        if self.kind == self.Kind.ADJUDICATED:
-            return self.parameters["scale_min"], self.parameters["scale_max"]
-        return 0.0, 1.0
+        return self.scale.ends if self.scale else None
 
     def _get_verdict_rubric(self) -> Rubric | None:
         """Return the rubric of its verdicts. All members of a panel have the same scale, so the first one is enough."""

@@ -120,7 +120,7 @@ def _find_reference(experiment: Any, graders: list[GradeCondition]) -> tuple[int
     for key, label in load_people_labels(experiment).items():
         if key in queues:
             return key, label, queues[key].ends
-    for grader in (grader for grader in graders if grader.kind == kind.RULE):
+    for grader in (grader for grader in graders if grader.kind == kind.RULE and grader.score_range):
         return grader.pk, grader.label, (0.0, 1.0)
     return None
 
@@ -128,9 +128,9 @@ def _find_reference(experiment: Any, graders: list[GradeCondition]) -> tuple[int
 def _estimate_calibration(
     experiment: Any, judge: GradeCondition, reference: int, label: str, ends: Bounds
 ) -> Calibration | None:
-    low, high = judge.score_range
-    if low is None or high is None or low == high:
+    if judge.score_range is None or judge.score_range[0] == judge.score_range[1]:
         return None
+    low, high = judge.score_range
     step = 1.0 if 1 <= high - low <= BINS and float(high - low).is_integer() else (high - low) / BINS
     params = {
         "experiment": experiment.pk, "judge": judge.pk, "rules": [reference], "low": low, "step": step,

@@ -194,8 +194,8 @@ def load_people_labels(experiment: Experiment) -> dict[int, str]:
 
 def list_rule_bounds(graders: Sequence[GradeCondition]) -> dict[int, Bounds]:
     """Return the ends of each grader's scale, by the keys of `load_rule_labels` and `load_people_labels`."""
-    scales = {-grader.assignment.queue_id if grader.assignment else grader.pk: grader.scale for grader in graders}
-    return {key: scale.ends for key, scale in scales.items() if scale}
+    ranges = {-grader.assignment.queue_id if grader.assignment else grader.pk: grader.score_range for grader in graders}
+    return {key: ends for key, ends in ranges.items() if ends}
 
 
 RATERS_BY_QUEUE = """SELECT q.id, q.name, u.name, u.version, min(of_answer.n), max(of_answer.n) FROM (

@@ -18,11 +18,12 @@ from evalsite.lib.text.hashing import hash_content
 from grading_app.models import CachedAggregate, GradeCondition
 from grading_app.reports.answer_aggregates import MAX_ANSWERS_PER_REQUEST
 from grading_app.reports.statistic_format import format_interval, format_number, format_share, format_share_interval
+from grading_app.statistics.intervals import Bounds, is_share_scale
 from runs_app.models import Dimension, Experiment
 from runs_app.monitoring.progress import read_totals
 
 CACHE_SECONDS = 24 * 3600
-BY_RATING = """SELECT r.experiment_id, r.condition_id, avg(t.rating)::float8, false
+BY_RATING = """SELECT r.experiment_id, r.condition_id, avg(t.rating)::float8, bool_and(t.rating IN (0, 1))
     FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c ON c.id = r.condition_id
     WHERE r.experiment_id = ANY(%(experiments)s) AND t.dimension_id = ANY(%(measures)s) AND c.stage = 'generate'
         AND t.status = 'done' AND (r.experiment_id, t.dimension_id) IN (
@@ -59,6 +60,7 @@ class _FirstMeasure:
     label: str
     key: int
     is_rating: bool
+    bounds: Bounds | None
     state: list[Any]
 
 
@@ -87,15 +89,17 @@ def _find_first_measures(experiments: Sequence[Experiment]) -> dict[int, _FirstM
     first_measures: dict[int, _FirstMeasure] = {}
     graders = GradeCondition.objects.filter(experiment__in=keys).exclude(scorer="rating").order_by("pk")
     no_measures = (GradeCondition.Kind.PERSON, GradeCondition.Kind.ADJUDICATED)
-    for grader in graders.exclude(kind__in=no_measures).select_related("rubric", "grader", "panel"):
+    with_scales = graders.exclude(kind__in=no_measures).select_related("rubric", "grader", "panel")
+    for grader in with_scales.prefetch_related("panel__graders__rubric"):
         if grader.experiment_id not in first_measures and not grader.is_pairwise:
             first_measures[grader.experiment_id] = _FirstMeasure(
-                grader.label, grader.pk, False, ["grader", grader.pk, grader.changes]
+                grader.label, grader.pk, False, grader.score_range, ["grader", grader.pk, grader.changes]
             )
     dimensions = Dimension.objects.filter(experiments__in=keys).order_by("-pk")
-    for pk, title, name, experiment in dimensions.values_list("pk", "title", "name", "experiments"):
+    columns = ("pk", "title", "name", "scale_min", "scale_max", "experiments")
+    for pk, title, name, low, high, experiment in dimensions.values_list(*columns):
         if experiment in keys:
-            first_measures[experiment] = _FirstMeasure(title or name, pk, True, ["dimension", pk])
+            first_measures[experiment] = _FirstMeasure(title or name, pk, True, (low, high), ["dimension", pk])
     return first_measures
 
 
@@ -110,12 +114,15 @@ def _compute_headlines(first: dict[int, _FirstMeasure]) -> dict[int, Headline]:
     means: dict[int, list[tuple[float, bool]]] = defaultdict(list)
     for experiment, _, mean, is_binary in rows:
         means[experiment].append((mean, is_binary))
-    return {pk: _make_headline(first[pk].label, condition_means) for pk, condition_means in means.items()}
+    headlines = {}
+    for pk, condition_means in means.items():
+        is_share = is_share_scale(all(is_binary for _, is_binary in condition_means), first[pk].bounds)
+        headlines[pk] = _make_headline(first[pk].label, [mean for mean, _ in condition_means], is_share)
+    return headlines
 
 
-def _make_headline(label: str, means: list[tuple[float, bool]]) -> Headline:
-    values = [mean for mean, _ in means]
-    return Headline(label, min(values), max(values), all(is_binary for _, is_binary in means), len(values))
+def _make_headline(label: str, means: list[float], is_share: bool) -> Headline:
+    return Headline(label, min(means), max(means), is_share, len(means))
 
 
 def _load_stored_headlines(experiments: list[int]) -> dict[int, Headline]:
@@ -127,7 +134,7 @@ def _load_stored_headlines(experiments: list[int]) -> dict[int, Headline]:
             continue
         measure = row.value["measures"][0]
         means = [board_row["scores"][measure["key"]]["mean"] for board_row in row.value["rows"]]
-        known_means = [(mean, measure["is_share"]) for mean in means if mean is not None]
+        known_means = [mean for mean in means if mean is not None]
         if known_means:
-            headlines[row.experiment_id] = _make_headline(measure["label"], known_means)
+            headlines[row.experiment_id] = _make_headline(measure["label"], known_means, measure["is_share"])
     return headlines

@@ -25,7 +25,7 @@ from grading_app.reports.frames import (
     make_scope_parameters,
 )
 from grading_app.scoring.scorers import SCORERS
-from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean
+from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean, is_share_scale
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Condition, Dimension, Experiment, Wave
 
@@ -75,7 +75,7 @@ class Measure:
 
     def is_share(self, scores: ItemScores) -> bool:
         """Return True if means of these scores are shares: all are 0 or 1, and the scale has no other ends."""
-        return scores.is_binary and self.bounds in (None, SHARE_BOUNDS)
+        return is_share_scale(scores.is_binary, self.bounds)
 
 
 def list_measures(experiment: Experiment) -> list[Measure]:
@@ -139,7 +139,7 @@ def _list_grader_measures(experiment: Experiment) -> list[Measure]:
     scorer_counts = Counter(condition.scorer for condition in conditions)
     graders = []
     for condition in conditions:
-        low, high = condition.score_range
+        low, high = condition.score_range or (None, None)
         key = (
             condition.scorer
             if condition.kind == GradeCondition.Kind.RULE and scorer_counts[condition.scorer] == 1

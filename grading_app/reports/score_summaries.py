@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from grading_app.reports.frames import Frames, RatedDimension, ScoreCell
 from grading_app.statistics.clusters import ClusterSums
-from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean
+from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean, is_share_scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ScoreSummary:
 def summarize_scores(cells: Iterable[ScoreCell], frames: Frames, *, by_category: bool = False) -> list[ScoreSummary]:
     """Return lines by measure, then condition in the order of the design, then (if requested) category."""
     cells = list(cells)
-    binary = _find_binary_measures(cells)
+    shares = _find_shares(cells, frames)
     sums: dict[tuple[int | None, int | None, int, str | None], tuple[ClusterSums, int]] = {}
     for cell in cells:
         key = (cell.rule, cell.dimension, cell.condition, cell.category if by_category else None)
@@ -57,18 +57,21 @@ def summarize_scores(cells: Iterable[ScoreCell], frames: Frames, *, by_category:
     lines = []
     for (rule, dimension, condition, category), (cluster_sums, unread) in sums.items():
         label = label_measure(frames.rules, frames.dimensions, rule, dimension)
-        measure = SummaryMeasure(label, rule, dimension, (rule, dimension) in binary)
+        measure = SummaryMeasure(label, rule, dimension, (rule, dimension) in shares)
         lines.append(
-            _summarize(measure, frames.labels[condition], category, cluster_sums, unread, _get_bounds(measure, frames))
+            _summarize(
+                measure, frames.labels[condition], category, cluster_sums, unread, _get_bounds(rule, dimension, frames)
+            )
         )
     order = {label: position for position, label in enumerate(frames.labels.values())}
     return sorted(lines, key=lambda line: (get_sort_key(line.measure), order[line.condition], line.category or ""))
 
 
-def _find_binary_measures(cells: list[ScoreCell]) -> set[tuple[int | None, int | None]]:
-    """Return the measures whose scores are 0 or 1 in every condition. Their means are shown as shares."""
+def _find_shares(cells: list[ScoreCell], frames: Frames) -> set[tuple[int | None, int | None]]:
+    """Return the measures whose means are shares."""
     measures = {(cell.rule, cell.dimension) for cell in cells}
-    return measures - {(cell.rule, cell.dimension) for cell in cells if not cell.is_binary}
+    others = {(cell.rule, cell.dimension) for cell in cells if not cell.is_binary}
+    return {key for key in measures if is_share_scale(key not in others, _get_bounds(*key, frames))}
 
 
 def label_measure(
@@ -86,12 +89,12 @@ def get_sort_key(measure: SummaryMeasure) -> tuple[bool, bool, int, int]:
     return (measure.rule is not None, rule < 0, abs(rule), measure.dimension or 0)
 
 
-def _get_bounds(measure: SummaryMeasure, frames: Frames) -> Bounds | None:
-    """Return the ends of the measure's scale; None if they are unknown."""
-    if measure.rule is not None:
-        return frames.rule_bounds.get(measure.rule)
-    dimension = frames.dimensions.get(measure.dimension) if measure.dimension is not None else None
-    return (float(dimension.low), float(dimension.high)) if dimension else None
+def _get_bounds(rule: int | None, dimension: int | None, frames: Frames) -> Bounds | None:
+    """Return the ends of the scale of a grader, or of a dimension without a grader; None if they are unknown."""
+    if rule is not None:
+        return frames.rule_bounds.get(rule)
+    rated = frames.dimensions.get(dimension) if dimension is not None else None
+    return (float(rated.low), float(rated.high)) if rated else None
 
 
 def _summarize(

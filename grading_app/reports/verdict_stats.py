@@ -11,7 +11,14 @@ from grading_app.models import GradeCondition
 from grading_app.reports.frames import select_cluster_sums, select_item_sums
 from grading_app.reports.verdict_aggregates import GradeConditions, make_verdict_aggregate
 from grading_app.statistics.clusters import ClusterSums
-from grading_app.statistics.intervals import Bounds, ScoreEstimate, estimate_mean
+from grading_app.statistics.intervals import (
+    SHARE_BOUNDS,
+    Bounds,
+    ScoreEstimate,
+    estimate_mean,
+    has_only_zero_and_one,
+    is_share_scale,
+)
 from runs_app.models import Dimension
 
 MIN_LENGTH_CORRELATION = 0.3  # A correlation of score and length is flagged from this size on ...
@@ -174,18 +181,19 @@ def _estimate_means(
     scales = {grade_condition.pk: _get_bounds(grade_condition) for grade_condition in conditions}
     dimensions = _load_dimension_bounds(conditions)
     estimates: dict[int, list[AnswerScores]] = {}
-    for rule, condition, dimension, *sums in rows:
+    cells = [(row[:3], ClusterSums(*row[3:-1]), row[-1]) for row in rows]
+    others = {keys[0] for keys, sums, _ in cells if sums.n and not has_only_zero_and_one(sums)}
+    for (rule, condition, dimension), cluster_sums, unread in cells:
         bounds = scales[rule] or dimensions.get(dimension)
-        *cluster_sums, unread = sums
-        estimate = estimate_mean(ClusterSums(*cluster_sums), bounds)
+        bounds = SHARE_BOUNDS if is_share_scale(rule not in others, bounds) else bounds
+        estimate = estimate_mean(cluster_sums, bounds)
         estimates.setdefault(rule, []).append(AnswerScores(condition, dimension, estimate, int(unread)))
     return estimates
 
 
 def _get_bounds(condition: GradeCondition) -> Bounds | None:
     """Return the ends of the scale; None for the answers' own ratings, whose scale is that of the dimension."""
-    scale = None if condition.scorer == "rating" else condition.scale
-    return scale.ends if scale else None
+    return None if condition.scorer == "rating" else condition.score_range
 
 
 def _load_dimension_bounds(conditions: Sequence[GradeCondition]) -> dict[int | None, Bounds]:

@@ -27,6 +27,7 @@ from grading_app.reports.frames import (
 )
 from grading_app.reports.score_matrix import list_measures
 from grading_app.reports.score_summaries import SummaryMeasure, get_sort_key, label_measure
+from grading_app.statistics.intervals import is_share_scale
 from grading_app.statistics.paired import MIN_CHANGED, Change, estimate_change, holm
 from runs_app.models import Experiment, Wave
 from runs_app.planning.drift import ServedModels
@@ -110,7 +111,7 @@ def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]
     """Return lines by measure: all conditions together if there are several, then each in the order of the design."""
     labels, dimensions = load_condition_labels(experiment), load_dimensions(experiment)
     rules, people = load_rule_labels(experiment), load_people_labels(experiment)
-    scale_lengths = {(measure.grader, measure.dimension): measure.length for measure in list_measures(experiment)}
+    scales = {(measure.grader, measure.dimension): measure.bounds for measure in list_measures(experiment)}
     parameters = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": MIN_CHANGED}
     rows = fetch_rows(_build_comparison_sql(RATINGS), parameters) if dimensions else []
     for graded, labels_by_rule in ((BY_RULES, rules), (BY_PEOPLE, people)):
@@ -121,13 +122,15 @@ def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]
         )
     has_several_conditions = len({row[0] for row in rows if row[0] is not None}) > 1
     lines = []
-    for condition, rule, dimension, is_share, n, mean, sd, changed, is_single_answer, *rest in rows:
+    for condition, rule, dimension, is_binary, n, mean, sd, changed, is_single_answer, *rest in rows:
         if condition is None and not has_several_conditions:
             continue  # It would repeat the line of the only condition.
+        bounds = scales.get((rule, dimension))
+        is_share = is_share_scale(is_binary, bounds)
         measure = SummaryMeasure(
             label_measure({**rules, **people}, dimensions, rule, dimension), rule, dimension, is_share
         )
-        span = 1.0 if is_share else scale_lengths.get((rule, dimension))
+        span = 1.0 if is_share else bounds[1] - bounds[0] if bounds else None
         change = estimate_change(n, mean, sd, changed, span=span, is_single_answer=is_share and is_single_answer)
         lines.append(WaveChange(measure, labels[condition] if condition is not None else None, change, *rest))
     order: dict[str | None, int] = {None: -1} | {label: at for at, label in enumerate(labels.values())}

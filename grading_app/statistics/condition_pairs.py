@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grading_app.statistics.intervals import Bounds
+from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
 from grading_app.statistics.paired import MIN_CHANGED, Change, estimate_change
 from grading_app.statistics.paired_shares import exact_mcnemar_p
@@ -64,15 +64,19 @@ class ConditionPair:
 
 
 def compare_conditions(scores: ItemScores, a: int, b: int, bounds: Bounds | None = None) -> ConditionPair | None:
-    """Return the comparison of b with a; None without common items. Raise KeyError for an unknown condition."""
+    """Return the comparison of b with a; None without common items. Raise KeyError for an unknown condition.
+
+    bounds: the ends of the scale; SHARE_BOUNDS if means are shares (`is_share_scale`), None if they are unknown.
+    """
     column_a, column_b = scores.find_column(a), scores.find_column(b)
     has_both, differences = scores.pair_conditions(a, b)
     n = len(differences)
     if not n:
         return None
     mean_a, mean_b = scores.mean[has_both, column_a], scores.mean[has_both, column_b]
-    is_single_answer = scores.is_binary and bool((scores.n[has_both][:, [column_a, column_b]] == 1).all())
-    span = 1.0 if scores.is_binary else bounds[1] - bounds[0] if bounds else None
+    is_share = scores.is_binary and bounds is not None and tuple(bounds) == SHARE_BOUNDS
+    is_single_answer = is_share and bool((scores.n[has_both][:, [column_a, column_b]] == 1).all())
+    span = bounds[1] - bounds[0] if bounds else None
     differences = np.where(np.abs(differences) <= TOLERANCE, 0.0, differences)
     changed = differences[differences != 0]
     sd = float(differences.std(ddof=1)) if n > 1 else None

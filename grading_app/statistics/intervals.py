@@ -46,14 +46,15 @@ def estimate_mean(sums: ClusterSums, bounds: Bounds | None = None, confidence: f
     """Return the mean of clustered scores with the interval that suits them; None for no scores.
 
     bounds: the ends of the scale; None if the scale is unbounded or unknown.
-    - If all scores are 0 or 1 (with bounds 0 to 1, or unknown): a share, with Wilson's interval at the effective n.
+    - If all scores are 0 or 1 and the bounds are SHARE_BOUNDS: a share, with Wilson's interval at the effective n.
+      Callers decide by `is_share_scale`, over all conditions of a measure.
     - For scores within bounds: `bounded_score_interval`. It never leaves the scale and never has zero width.
     - For other scores, or a mean outside the bounds: Student's interval, with a standard error clustered by item. There
       is no interval if all items have the same mean.
     """
     if not sums.n:
         return None
-    if is_share(sums, bounds):
+    if bounds is not None and tuple(map(float, bounds)) == SHARE_BOUNDS and has_only_zero_and_one(sums):
         return _estimate_share(sums, confidence)
     mean = clustered_mean(sums, confidence)
     if mean is None:
@@ -72,10 +73,16 @@ def estimate_mean(sums: ClusterSums, bounds: Bounds | None = None, confidence: f
     return ScoreEstimate(**common, se=mean.se, low=low, high=high, method=method)  # type: ignore[arg-type]
 
 
-def is_share(sums: ClusterSums, bounds: Bounds | None = None) -> bool:
-    """Return True if every score is 0 or 1, and the scale is 0 to 1 or unknown."""
-    on_scale = bounds is None or (float(bounds[0]), float(bounds[1])) == SHARE_BOUNDS
-    if not on_scale or not sums.n or not -1e-9 <= sums.mean <= 1 + 1e-9:
+def is_share_scale(is_binary: bool, bounds: Bounds | None) -> bool:
+    """Return True if means of a measure are shares: all scores are 0 or 1, on a scale from 0 to 1 or an unknown one.
+
+    On a scale from 0 to 10, a score of 1 is not right, and a mean of .5 is not 50 %.
+    """
+    return is_binary and (bounds is None or tuple(map(float, bounds)) == SHARE_BOUNDS)
+
+
+def has_only_zero_and_one(sums: ClusterSums) -> bool:
+    if not sums.n or not -1e-9 <= sums.mean <= 1 + 1e-9:
         return False
     # For scores x from 0 to 1, the sum of x - x^2 is zero only if each x is 0 or 1.
     plain = sums.about(0.0)

@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 SHARE = "share of answers asked once"
-SKEWED_R, RMSE = "r of skewed values", "RMSE"
+ODD_R, ODD_CHANGE, RMSE = "r with odd items", "change with odd items", "RMSE"
 # The start of a measure's name, the range of numbers of items with low coverage (from, below), and the lowest simulated
 # coverage in this range, in per cent.
 LOW_COVERAGE = (
     (SHARE, 2, 60, 91),
     (SHARE, 60, 150, 92),
-    (SKEWED_R, 2, 400, 88),
+    (ODD_R, 2, 60, 55),
+    (ODD_R, 60, 150, 69),
+    (ODD_R, 150, 250, 92),
+    (ODD_CHANGE, 2, 30, 66),
+    (ODD_CHANGE, 30, 150, 85),
+    (ODD_CHANGE, 150, 300, 92),
     ("Krippendorff's alpha", 2, 40, 92),
     ("Cohen's kappa", 2, 40, 90),
     ("Fleiss' kappa", 2, 40, 90),
@@ -44,11 +49,13 @@ def describe_share_coverage(items: Iterable[int]) -> str:
     return f"The interval of a share of items asked once {note}, for some shares." if note else ""
 
 
-def describe_skewed_coverage(items: Iterable[int]) -> str:
-    """Return sentences on correlations of skewed values over these numbers of items; "" without correlations."""
-    fewest = min(items, default=0)
-    if not fewest:
-        return ""
-    note = describe_coverage(SKEWED_R, fewest)
-    sentence = "Where values are skewed, the interval of r uses the jackknife's error if that is larger."
-    return f"{sentence} It {note}." if note else sentence
+def describe_correlation_coverage(items: Iterable[int]) -> str:
+    """Return a sentence on correlations over these numbers of items; "" for enough items, and without correlations."""
+    note = describe_coverage(ODD_R, min(items, default=0))
+    return f"If one item in fifty is rated far off, the interval of r {note}." if note else ""
+
+
+def describe_change_coverage(items: Iterable[int]) -> str:
+    """Return a sentence on mean differences of ratings over these numbers of items; "" for enough items."""
+    note = describe_coverage(ODD_CHANGE, min(items, default=0))
+    return f"If one item in twenty changes by half of the scale, Student's interval {note}." if note else ""

@@ -87,9 +87,9 @@ def estimate_change(
 
     - Single answers on a scale of length 1: the exact McNemar test if fewer than MIN_CHANGED items differ, else
       McNemar's score test. The interval is Tango's.
-    - If fewer than MIN_CHANGED items and less than half of all differ, if all differ by the same amount, or with fewer
-      than six items: the exact sign-flip test, with Gaffke's interval of a mean within the scale. Without a scale,
-      there is no interval.
+    - If fewer than MIN_CHANGED items and less than half of all differ, if all differ by the same amount, with fewer
+      than six items, and for shares of up to MAX_EXACT_ITEMS items: the exact sign-flip test, with Gaffke's interval of
+      a mean within the scale. Without a scale, there is no interval.
     - Up to MAX_EXACT_ITEMS items: the exact sign-flip test, and the interval that inverts it.
     - Else the paired t-test and its interval, as scipy.stats.ttest_rel computes them.
 
@@ -106,7 +106,9 @@ def estimate_change(
         span = None  # These scores are not on this scale.
     if is_single_answer and span == 1:
         return _estimate_single_answers(n, mean, sd, confidence)
-    if sd <= TOLERANCE * abs(mean) or (changed is not None and (len(changed) < n / 2 or n < 6)):
+    is_short_share = span == 1 and n <= MAX_EXACT_ITEMS
+    few_changed = changed is not None and (len(changed) < n / 2 or n < 6 or is_short_share)
+    if sd <= TOLERANCE * abs(mean) or few_changed:
         return _estimate_few_changes(n, mean, sd, changed, span, confidence)
     se = sd / math.sqrt(n)
     if changed is not None and n <= MAX_EXACT_ITEMS:

@@ -6,6 +6,7 @@ import pytest
 from grading_app.comparison.agreement_report import compute_agreement, restrict_to_scale
 from grading_app.reports.figures.norms import NormPanel
 from grading_app.reports.frames import NormPair, RatedDimension
+from grading_app.statistics.correlation import JACKKNIFE, pearson
 from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import intraclass_correlation
@@ -82,10 +83,22 @@ def test_r_over_few_items_has_a_note(n, note):
     assert note in build_panel([1.0, 3.0, 2.0][:n], [2.0, 4.0, 5.0][:n]).r_text
 
 
-def test_skewed_means_have_a_note_on_fishers_interval():
-    even = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 4.0]
-    assert not build_panel(even, even[::-1]).is_skewed
-    assert build_panel([1.0, 1.0, 1.0, 1.2, 1.1, 1.0, 1.3, 7.0], even).is_skewed
+def test_a_reference_has_the_same_correlation_as_all_other_pages():
+    """Nine pairs near a line and an odd one: Fisher's interval would be narrower than the jackknife's."""
+    model, people = (
+        [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 4.0, 2.0, 1.0],
+        [1.1, 2.3, 2.8, 4.2, 4.9, 6.1, 6.8, 3.7, 2.2, 6.0],
+    )
+    ratings = build_ratings(list(zip(model, people, strict=True)), ("model", "norms"))
+    (line,) = compute_agreement(
+        ratings, raters=["model"], pair=None, judge=None, people=[], references=["norms"], scale=(1.0, 7.0)
+    ).references
+    expected = pearson(model, people)
+    correlation = line.r
+    assert (correlation.estimate, correlation.low, correlation.high) == pytest.approx(
+        (expected.r, expected.low, expected.high)
+    )
+    assert correlation.interval == expected.method == JACKKNIFE
 
 
 def test_raters_against_a_decision_have_shares_and_differences_on_the_scale():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.coverage import DESIGNS, ITEMS, REPETITIONS, TESTS, measure_coverage
-from grading_app.statistics.known_coverage import RMSE, SHARE, SKEWED_R, describe_coverage
+from grading_app.statistics.known_coverage import ODD_CHANGE, ODD_R, RMSE, SHARE, describe_coverage
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "statistics.md"
 CELL = r"(?:-|-?[\d.]+(?: \(\d+ none\))?)"
@@ -32,7 +32,7 @@ CELLS = [
     ("Lin's concordance, Agreement", 10, 1),
     ("ICC(2,1)", 10, 1),
     ("percent agreement", 10, 1),
-    ("Pearson's r, skewed values", 10, 1),
+    ("Pearson's r, odd items", 40, 1),
     ("share of variance", 10, 20),
     ("MAE", 10, 1),
     ("RMSE", 10, 1),
@@ -76,7 +76,9 @@ NOTED = {
     "judge and people": "judge: Lin's concordance",
     "limits of agreement, Agreement": "lower limit of agreement",
     "concordance with a reference": "Lin's concordance",
-    "Pearson's r, skewed values": SKEWED_R,
+    "Pearson's r, odd items": ODD_R,
+    "Pearson's r, skewed values": ODD_R,
+    "change of a rating, odd items": ODD_CHANGE,
     "RMSE": RMSE,
 }
 

@@ -10,7 +10,7 @@ from grading_app.reports.figures.kinds import FigureKind, FigureTable, describe_
 from grading_app.reports.frames import Frames, NormPair, RatedDimension
 from grading_app.reports.statistic_format import format_coefficient, format_number
 from grading_app.statistics.correlation import Correlation, pearson
-from grading_app.statistics.known_coverage import describe_skewed_coverage
+from grading_app.statistics.known_coverage import describe_correlation_coverage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,11 +43,6 @@ class NormPanel:
             return f"r = {format_coefficient(correlation.r)}, n = {correlation.n}, {TOO_FEW} for an interval"
         low, high = format_coefficient(correlation.low), format_coefficient(correlation.high)
         return f"r = {format_coefficient(correlation.r)} [{low}, {high}], n = {correlation.n}"
-
-    @property
-    def is_skewed(self) -> bool:
-        """True if the means of the model or of people are too skewed for Fisher's interval."""
-        return self.correlation is not None and self.correlation.is_skewed
 
     @property
     def mean_difference(self) -> float:
@@ -153,7 +148,7 @@ def make_table(data: NormData) -> FigureTable:
 def _make_row(panel: NormPanel, correlation: Correlation | None) -> tuple[str, ...]:
     has_few_items = len(panel.pairs) < MIN_ITEMS
     low, high = (correlation.low, correlation.high) if correlation else (None, None)
-    ends = f"{format_coefficient(low)} to {format_coefficient(high)}{' (skewed)' if panel.is_skewed else ''}"
+    ends = f"{format_coefficient(low)} to {format_coefficient(high)}"
     return (
         panel.condition,
         panel.dimension.title,
@@ -167,10 +162,11 @@ def _make_row(panel: NormPanel, correlation: Correlation | None) -> tuple[str, .
 def write_caption(data: NormData) -> str:
     text = (
         "Each point is an item: the mean of its ratings by the model over the mean of people. On the dashed line both "
-        "agree. Pearson's r over items with Fisher's 95 % interval; it measures order, not level."
+        "agree. Pearson's r over items measures order, not level. Its 95 % interval is the wider of Fisher's and the "
+        "jackknife's."
     )
-    if note := describe_skewed_coverage(len(panel.pairs) for panel in data.panels if panel.is_skewed):
-        text += f" {note} The table marks it."
+    if note := describe_correlation_coverage(len(panel.pairs) for panel in data.panels):
+        text += f" {note}"
     return text + describe_hidden_panels(data.panels, data.visible_panels)
 
 

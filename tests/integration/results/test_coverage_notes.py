@@ -7,7 +7,7 @@ from django.urls import reverse
 from grading_app.analysis.data import load_analysis_data
 from grading_app.analysis.sections import build_section_tables
 from grading_app.reports.scope import ScopeForm
-from grading_app.statistics.known_coverage import describe_share_coverage, describe_skewed_coverage
+from grading_app.statistics.known_coverage import describe_correlation_coverage, describe_share_coverage
 from tests import factories
 from tests.factories.gradings import build_numbered_answer, make_answered_experiment, make_gradings, make_scale_rubric
 from tests.page_text import page_text
@@ -76,7 +76,7 @@ def test_the_analysis_shows_coverage_below_shares():
     assert any(NOTE.format(91) in note for note in build_tables(make_graded(items=12))["descriptives"].notes)
 
 
-def test_the_analysis_marks_correlations_of_skewed_values():
+def test_the_analysis_says_what_odd_items_do_to_the_interval_of_r():
     items = [{"key": f"picture-{n}", "norms": {"valence": 1.0 + (n == 11) * 5 + n / 50}} for n in range(12)]
     experiment = factories.make_experiment(
         dataset=factories.make_dataset("pictures", items), dimensions=[factories.make_dimension("valence")]
@@ -84,10 +84,10 @@ def test_the_analysis_marks_correlations_of_skewed_values():
     for run in factories.make_runs(experiment):
         factories.plan_trials(run, answer=build_numbered_answer)
     notes = build_tables(experiment)["norm_agreement"].notes
-    assert any("the jackknife's error" in note and "covers about 88 % instead of 95 %" in note for note in notes)
+    assert any("far off, the interval of r covers about 55 % instead of 95 %" in note for note in notes)
 
 
 def test_no_notes_without_low_coverage():
-    assert describe_share_coverage([]) == describe_skewed_coverage([]) == ""
+    assert describe_share_coverage([]) == describe_correlation_coverage([]) == ""
     assert describe_share_coverage([150]) == ""
-    assert describe_skewed_coverage([400]).endswith("larger.")
+    assert describe_correlation_coverage([400]) == ""
