@@ -37,7 +37,11 @@ def _build_table(data: AnalysisData, name: str, title: str, categories: list[str
     estimates = (
         "Mean of scores, with a standard error clustered by item. SD, quartiles and median are those of the item means."
     )
-    return ResultTable(name, title, columns, rows, formula=estimates, notes=_list_notes(rows, data.is_share))
+    notes = _list_notes(rows, data.is_share)
+    waves = [str(wave) for wave in data.scope.experiment.waves.answered()] if data.scope.wave is None else []
+    if len(waves) > 1:
+        notes.append(f"These numbers pool {len(waves)} waves ({', '.join(waves)}). Waves tests whether they differ.")
+    return ResultTable(name, title, columns, rows, formula=estimates, notes=notes)
 
 
 def _build_row(data: AnalysisData, condition: int, category: str | None) -> Row:

@@ -83,8 +83,8 @@ class Outcomes:
 class ScoreCell:
     """The scores of one condition in one category: ratings of a dimension, or scores by a grader.
 
-    `rule` is the key of the grader, or None for ratings. `unread` is the number of answers from which no score could be
-    read. With `is_binary`, all scores are 0 or 1.
+    `rule` is the key of the grader, or None for ratings. `unread` is the number of planned answers without a score.
+    With `is_binary`, all scores are 0 or 1.
     """
 
     condition: int
@@ -258,7 +258,7 @@ def load_rating_cells(parameters: SqlParameters) -> list[ScoreCell]:
     """Return ratings by condition, dimension and category."""
     item_sums = f"""SELECT r.condition_id, i.category, t.dimension_id, t.item_id, {select_item_sums("t.rating")}
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
-        WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id IS NOT NULL GROUP BY 1, 2, 3, 4"""  # noqa: S608
+        WHERE {IN_SCOPE} AND t.dimension_id IS NOT NULL GROUP BY 1, 2, 3, 4"""  # noqa: S608
     statement = f"{select_cluster_sums('condition_id, category, dimension_id', item_sums)} ORDER BY 1, 3, 2"
     return [
         _make_cell(condition, category, dimension, None, False, sums)
@@ -276,10 +276,17 @@ BY_PEOPLE = """SELECT -a.queue_id AS rule, g.trial_id, avg(g.score) AS score FRO
 
 
 def load_grade_cells(parameters: SqlParameters, rules: list[int], graded: str = BY_RULES) -> list[ScoreCell]:
-    """Return scores by grader, condition and category. A rated item is one cluster on each dimension."""
+    """Return scores by grader, condition and category. A rated item is one cluster on each dimension.
+
+    All planned answers count as asked; for people, those that they were asked about.
+    """
+    scored = f"({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id"
+    planned = """runs_app_trial t CROSS JOIN unnest(%(rules)s::bigint[]) AS of_rule (rule)
+        LEFT JOIN grading_app_grading graded ON graded.trial_id = t.id AND graded.condition_id = of_rule.rule
+        CROSS JOIN LATERAL (SELECT of_rule.rule, graded.score) AS g"""
     item_sums = f"""SELECT r.condition_id, i.category, t.dimension_id, g.rule, t.item_id, {select_item_sums("g.score")},
             coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one
-        FROM ({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id
+        FROM {planned if graded == BY_RULES else scored}
         JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
         WHERE {IN_SCOPE} GROUP BY 1, 2, 3, 4, 5"""  # noqa: S608
     keys = "condition_id, category, dimension_id, rule"

@@ -7,7 +7,7 @@ correction over these tests.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db.models import Sum
@@ -16,10 +16,10 @@ from evalsite.lib.sql import fetch_rows
 from grading_app.reports.answer_aggregates import make_answer_aggregate
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
 from grading_app.reports.frames import IN_SCOPE, load_condition_labels, make_scope_parameters
-from grading_app.reports.score_matrix import Measure, list_measures, load_item_scores
+from grading_app.reports.score_matrix import Measure, count_missing, list_measures, load_item_scores
 from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean
-from grading_app.statistics.item_scores import ItemScores
+from grading_app.statistics.item_scores import ItemScores, find_lowest_score
 from grading_app.statistics.paired import holm
 from runs_app.models import Experiment, Wave
 
@@ -33,7 +33,8 @@ LATENCIES = f"""SELECT r.condition_id, percentile_cont(0.5) WITHIN GROUP (ORDER 
 class BoardScore:
     """The mean or share of one condition on one measure. low, high: None without an interval; `reason` says why.
 
-    missing: answers without a score. is_best: better than every other condition by a corrected paired test.
+    missing: planned answers without a score; reasons: their numbers by reason. is_best: better than every other
+    condition by a corrected paired test, also if missing answers count as the lowest score.
     """
 
     n: int
@@ -45,6 +46,16 @@ class BoardScore:
     method: str = ""
     reason: str = ""
     is_best: bool = False
+    reasons: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def planned(self) -> int:
+        return self.n + self.missing
+
+    @property
+    def missing_text(self) -> str:
+        """The missing answers by reason, such as '8 refused, 1 unreadable'."""
+        return ", ".join(f"{n:,} {reason}" for reason, n in self.reasons.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +80,9 @@ class BaselineScore:
 class Lead:
     """The two conditions with the highest means, by their keys: the difference with its interval and test.
 
-    is_best: the first is better than every other condition by a corrected paired test.
+    is_best: the first is better than every other condition by a corrected paired test, also if missing answers count
+    as the lowest score. verdict: 1 or -1 if the first is significantly higher or lower than the second, else 0.
+    verdict_with_missing: the same with missing answers counted as the lowest score.
     """
 
     first: int
@@ -81,6 +94,8 @@ class Lead:
     test: str
     p: float | None
     is_best: bool
+    verdict: int = 0
+    verdict_with_missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,17 +183,22 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
         if not item_scores.n.any() and not item_scores.missing.any():
             continue
         missing = dict(zip(item_scores.conditions.tolist(), item_scores.missing.sum(axis=0).tolist(), strict=True))
+        reasons = count_missing(experiment, measure, query.wave) if any(missing.values()) else {}
+        filled = item_scores.fill_missing(find_lowest_score(item_scores, measure.low))
         if query.missing_is_wrong:
-            item_scores = item_scores.fill_missing(measure.low if measure.low is not None else 0.0)
+            item_scores = filled
         is_share = measure.is_share(item_scores)
         bounds = SHARE_BOUNDS if is_share else measure.bounds
-        board_scores = {key: _estimate_score(item_scores, key, missing[key], bounds) for key in labels}
-        best = None if measure.is_rating else _find_best(item_scores, board_scores, bounds)
+        board_scores = {
+            key: replace(_estimate_score(item_scores, key, missing[key], bounds), reasons=reasons.get(key, {}))
+            for key in labels
+        }
+        best = None if measure.is_rating else _find_best(item_scores, filled, bounds)
         for key, score in board_scores.items():
             scores[key][measure.key] = replace(score, is_best=key == best)
         for key, comparison in _compare_with_baseline(item_scores, query.baseline, bounds).items():
             comparisons[key][measure.key] = comparison
-        lead = None if measure.is_rating else _find_lead(item_scores, board_scores, bounds, best)
+        lead = None if measure.is_rating else _find_lead(item_scores, filled, board_scores, bounds, best)
         measures.append(replace(_describe_measure(measure, is_share), lead=lead))
     usage, latencies = _load_usage(query), _load_latencies(query)
     rows = [
@@ -211,9 +231,16 @@ def _estimate_score(scores: ItemScores, condition: int, missing: int, bounds: Bo
     )
 
 
-def _find_best(scores: ItemScores, board_scores: dict[int, BoardScore], bounds: Bounds | None) -> int | None:
+def _find_best(scores: ItemScores, filled: ItemScores, bounds: Bounds | None) -> int | None:
+    """Return the condition that is significantly higher than all others, also with missing answers filled; or None."""
+    best = [_find_significant_top(table, bounds) for table in (scores, filled)]
+    return best[0] if best[0] == best[1] else None
+
+
+def _find_significant_top(scores: ItemScores, bounds: Bounds | None) -> int | None:
     """Return the condition with the highest mean if it differs from all others at the 5 % level, else None."""
-    means = {key: score.mean for key, score in board_scores.items() if score.mean is not None}
+    sums = {key: scores.sum_condition(key) for key in scores.conditions.tolist()}
+    means = {key: one.mean for key, one in sums.items() if one.n}
     if len(means) < 2:
         return None
     top = max(means, key=lambda key: means[key])
@@ -223,7 +250,11 @@ def _find_best(scores: ItemScores, board_scores: dict[int, BoardScore], bounds: 
 
 
 def _find_lead(
-    scores: ItemScores, board_scores: dict[int, BoardScore], bounds: Bounds | None, best: int | None
+    scores: ItemScores,
+    filled: ItemScores,
+    board_scores: dict[int, BoardScore],
+    bounds: Bounds | None,
+    best: int | None,
 ) -> Lead | None:
     """Return the comparison of the two highest means. If means are equal, the first condition in the design leads."""
     means = {key: score.mean for key, score in board_scores.items() if score.mean is not None}
@@ -233,7 +264,7 @@ def _find_lead(
     pair = compare_conditions(scores, second, first, bounds)
     if pair is None:
         return None
-    change = pair.change
+    change, filled_pair = pair.change, compare_conditions(filled, second, first, bounds)
     return Lead(
         first,
         second,
@@ -244,6 +275,8 @@ def _find_lead(
         change.test_text,
         change.p,
         is_best=first == best,
+        verdict=change.verdict(LEVEL),
+        verdict_with_missing=filled_pair.change.verdict(LEVEL) if filled_pair else 0,
     )
 
 
@@ -303,7 +336,7 @@ LEADERBOARD = make_answer_aggregate(
     dump=lambda query: [query.missing_is_wrong, query.baseline],
     load=lambda experiment, wave, values: BoardQuery(experiment, wave, *values),
     step="comparing conditions",
-    version=3,
+    version=4,
 )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grading_app.reports import statistic_format
-from grading_app.reports.leaderboard import LEVEL, BoardMeasure, BoardRow, Leaderboard
+from grading_app.reports.leaderboard import BoardMeasure, BoardRow, Leaderboard
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable, Row
 from grading_app.statistics.known_coverage import describe_share_coverage
 
 CompareUrl = Callable[[BoardRow, BoardMeasure], str]
 BEST_NOTE = (
     "Best: higher than each other condition by a paired test over common items, p < 0.05 after Holm's correction over "
-    "these tests. Ratings have no best."
+    "these tests, also if planned answers without a score count as wrong. Ratings have no best."
 )
 
 
@@ -32,7 +32,10 @@ def describe_lead(board: Leaderboard, measure: BoardMeasure) -> str:
         return f"{measure.label}: {first} has the highest mean, but is not ahead of {second} on their common items."
     if lead.is_best:
         return f"{measure.label}: {first} is the best, {margin}."
-    if lead.p is None or lead.p >= LEVEL:
+    if lead.verdict > lead.verdict_with_missing:
+        outcome = f"then {second} is ahead" if lead.verdict_with_missing < 0 else "then no difference is significant"
+        return f"{measure.label}: {first} is ahead {margin} ({test}). If answers without a score are wrong, {outcome}."
+    if lead.verdict <= 0:
         return f"{measure.label}: {first} is ahead {margin}, but the difference is not significant ({test})."
     return f"{measure.label}: {first} is ahead {margin} ({test}), but not of every condition after Holm's correction."
 
@@ -48,6 +51,7 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
             ResultColumn(f"{measure.key}_ci", "95 % interval", ends),
             ResultColumn(f"{measure.key}_n", "n", "count"),
             ResultColumn(f"{measure.key}_missing", "No score", "count"),
+            ResultColumn(f"{measure.key}_missing_reasons", "Reasons"),
             *([] if measure.is_rating else [ResultColumn(f"{measure.key}_best", "Best")]),
         ]
     columns += [
@@ -82,6 +86,7 @@ def _make_row(board: Leaderboard, row: BoardRow) -> dict[str, object]:
             f"{measure.key}_ci": (score.low, score.high) if score.low is not None else None,
             f"{measure.key}_n": score.n,
             f"{measure.key}_missing": score.missing,
+            f"{measure.key}_missing_reasons": score.missing_text,
             f"{measure.key}_best": "best" if score.is_best else "",
         }
     return values

@@ -28,6 +28,7 @@ from grading_app.scoring.scorers import SCORERS
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean, is_share_scale
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Condition, Dimension, Experiment, Wave
+from runs_app.models.trials import REFUSED_CLASS
 
 EXCLUSIONS = {
     "truncated": "NOT t.truncated",
@@ -184,8 +185,9 @@ def load_item_scores(
 ) -> ItemScores:
     """Load the scores of one measure, in one pass over the rows in the database.
 
-    Items are all active items of the dataset that have an answer, in the order of the dataset. Conditions are all
-    conditions that have runs (in this wave). exclude: keys of EXCLUSIONS.
+    Items are all items with planned answers, in the order of the dataset. Conditions are all conditions that have runs
+    (in this wave). A planned answer without a score is missing, whatever the cause (`count_missing`); for people, only
+    an answer that they were asked about. exclude: keys of EXCLUSIONS.
     """
     parameters = {
         **make_scope_parameters(experiment, wave),
@@ -234,20 +236,53 @@ def _build_statement(measure: Measure, filters: str) -> str:
 
     It uses PostgreSQL's var_pop, because sums of squares would lose digits of large scores.
     """
-    if measure.is_rating:
-        source, score = "runs_app_trial t", "t.rating"
-        trial_filter = "t.status = 'done' AND t.dimension_id = %(dimension)s"
-    else:
-        graded = BY_PEOPLE if measure.grader is not None and measure.grader < 0 else BY_RULES
-        source, score = f"({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id", "g.score"
-        trial_filter = "(%(dimension)s::bigint IS NULL OR t.dimension_id = %(dimension)s)"
+    source, score = _select_source(measure)
     return f"""SELECT of_cell.* FROM (
             SELECT t.item_id, r.condition_id, count({score}) AS n, count(*) - count({score}) AS missing,
                 avg({score})::float8 AS mean, (var_pop({score}::float8) * count({score}))::float8 AS within,
                 coalesce(bool_and({score} IN (0, 1)), true) AS is_binary
             FROM {source} JOIN runs_app_run r ON r.id = t.run_id
-            WHERE {IN_SCOPE} AND {trial_filter}{filters} GROUP BY 1, 2
+            WHERE {IN_SCOPE} AND {OF_DIMENSION}{filters} GROUP BY 1, 2
         ) AS of_cell JOIN datasets_app_item i ON i.id = of_cell.item_id ORDER BY i.position, of_cell.item_id"""  # noqa: S608
+
+
+def _select_source(measure: Measure) -> tuple[str, str]:
+    """Return SQL for the planned answers `t` with their scores by this measure, and the score's column."""
+    if measure.is_rating:
+        return "runs_app_trial t", "t.rating"
+    if measure.grader is not None and measure.grader < 0:
+        return f"({BY_PEOPLE}) g JOIN runs_app_trial t ON t.id = g.trial_id", "g.score"
+    return f"runs_app_trial t LEFT JOIN ({BY_RULES}) g ON g.trial_id = t.id", "g.score"
+
+
+OF_DIMENSION = "(%(dimension)s::bigint IS NULL OR t.dimension_id = %(dimension)s)"
+
+
+def count_missing(
+    experiment: Experiment, measure: Measure, wave: Wave | None = None, exclude: Collection[str] = ()
+) -> dict[int, dict[str, int]]:
+    """Return the number of planned answers without a score, by condition and then by reason, the most frequent first.
+
+    Each answer has one reason. The scope is that of `load_item_scores`.
+    """
+    source, score = _select_source(measure)
+    no_grading = "false" if measure.is_rating else "g.trial_id IS NULL"
+    parameters = {**make_scope_parameters(experiment, wave), "dimension": measure.dimension, "rules": [measure.grader]}
+    filters = "".join(f" AND {EXCLUSIONS[name]}" for name in sorted(exclude))
+    rows = fetch_rows(
+        f"""SELECT r.condition_id, CASE WHEN t.status IN ('pending', 'running') THEN 'not run'
+                WHEN t.status = 'cancelled' THEN 'cancelled'
+                WHEN t.status = 'failed' AND t.error_class <> '{REFUSED_CLASS}' THEN 'failed'
+                WHEN t.status = 'failed' OR t.refused THEN 'refused' WHEN t.truncated THEN 'truncated'
+                WHEN t.answer = '' THEN 'empty' WHEN {no_grading} THEN 'not graded yet' ELSE 'unreadable' END, count(*)
+            FROM {source} JOIN runs_app_run r ON r.id = t.run_id
+            WHERE {IN_SCOPE} AND {OF_DIMENSION}{filters} AND {score} IS NULL GROUP BY 1, 2 ORDER BY 1, 3 DESC, 2""",  # noqa: S608
+        parameters,
+    )
+    reasons: dict[int, dict[str, int]] = {}
+    for condition, reason, n in rows:
+        reasons.setdefault(condition, {})[reason] = n
+    return reasons
 
 
 def estimate_conditions(experiment: Experiment) -> list[dict[str, Any]]:
@@ -262,6 +297,7 @@ def estimate_conditions(experiment: Experiment) -> list[dict[str, Any]]:
         scores = load_item_scores(experiment, measure)
         is_share = measure.is_share(scores)
         missing = dict(zip(scores.conditions.tolist(), scores.missing.sum(axis=0).tolist(), strict=True))
+        reasons = count_missing(experiment, measure) if any(missing.values()) else {}
         for key, label in labels.items():
             estimate = estimate_mean(scores.sum_condition(key), SHARE_BOUNDS if is_share else measure.bounds)
             if estimate is None:
@@ -276,6 +312,7 @@ def estimate_conditions(experiment: Experiment) -> list[dict[str, Any]]:
                     "n": estimate.n,
                     "items": estimate.clusters,
                     "missing": missing[key],
+                    "missing_reasons": reasons.get(key, {}),
                     "mean": estimate.mean,
                     "low": estimate.low,
                     "high": estimate.high,

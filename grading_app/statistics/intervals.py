@@ -131,7 +131,7 @@ def _estimate_share(sums: ClusterSums, confidence: float) -> ScoreEstimate | Non
     if share.low is None or share.high is None or share.effective_n is None:
         return ScoreEstimate(*counts, reason=ONE_ITEM)
     effective_text = "" if round(share.effective_n) == share.n else f" at an effective n of {share.effective_n:,.0f}"
-    return ScoreEstimate(*counts, share.low, share.high, f"Wilson{effective_text}", "", share.effective_n)
+    return ScoreEstimate(*counts, share.low, share.high, f"modified Wilson{effective_text}", "", share.effective_n)
 
 
 def sum_clusters(values: Sequence[float], clusters: Iterable[Hashable] | None = None) -> ClusterSums:

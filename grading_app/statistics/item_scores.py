@@ -172,6 +172,13 @@ class ItemScores:
             )
 
 
+def find_lowest_score(scores: ItemScores, low: float | None) -> float:
+    """Return what a missing answer counts as in the worst case: the low end of the scale, or the lowest item mean."""
+    if low is not None:
+        return low
+    return 0.0 if scores.is_binary or not scores.n.any() else float(np.nanmin(scores.mean))
+
+
 def _shrink_counts(counts: Integers) -> NDArray[np.integer]:
     """Return the counts in the smallest unsigned type that holds them."""
     return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))

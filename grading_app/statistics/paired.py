@@ -57,6 +57,10 @@ class Change:
             return self.test or self.reason
         return f"{self.test}, t({self.df}) = {self.t:.2f}".replace("-", "−")
 
+    def verdict(self, level: float) -> int:
+        """Return 1 or -1 if the mean is significantly above or below zero, else 0."""
+        return 0 if self.p is None or self.p >= level else 1 if self.mean > 0 else -1
+
     @property
     def p_or_one(self) -> float:
         """The p, or 1 without a test, for corrections over several tests."""

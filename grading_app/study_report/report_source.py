@@ -20,6 +20,7 @@ from grading_app.reports.leaderboard import BoardQuery, Leaderboard, compute_lea
 from grading_app.reports.scope import Scope
 from grading_app.reports.score_matrix import Measure, list_measures
 from grading_app.study_report.document import Section
+from grading_app.study_report.words import format_times, join_words
 from runs_app.models import Attempt, Condition, Experiment, Run
 from runs_app.planning.drift import ANSWERED
 from runs_app.planning.manifests import build_manifest
@@ -51,6 +52,13 @@ class ReportSource:
         source.board, source.frames = self.board, self.frames
         source.get_scores = lambda measure: self.get_analysis_data(measure).scores  # type: ignore[method-assign]
         return source
+
+    @cached_property
+    def repetitions_text(self) -> str:
+        """How often a cell of the design was asked, such as `once` or `3 times in each of 2 waves (March, May)`."""
+        waves = [str(wave) for wave in self.experiment.waves.answered()]
+        times = format_times(self.experiment.samples)
+        return times if len(waves) < 2 else f"{times} in each of {len(waves)} waves ({join_words(waves)})"
 
     @cached_property
     def frames(self) -> Frames:

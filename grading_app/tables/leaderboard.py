@@ -52,7 +52,7 @@ class ScoreColumn(tables.Column):
             interval,
             self._get_trials_url(row),
             number_format.format_count(score.n),
-            f", {number_format.format_count(score.missing)} without a score" if score.missing else "",
+            f" of {number_format.format_count(score.planned)}: {score.missing_text}" if score.missing else "",
         )
 
     def _get_trials_url(self, row: BoardRow) -> str:

@@ -19,6 +19,7 @@ from grading_app.analysis.sections import SECTIONS
 from grading_app.analysis.stored import get_analysis
 from grading_app.reports.matrix_cells import MatrixCell, load_cells
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
+from grading_app.reports.pooled_waves import find_pooled_waves
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.scope import Scope, ScopeForm
 from grading_app.views.blind import get_blind_context
@@ -44,6 +45,7 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
         "state": load_experiment_state(experiment),
         "form": form,
         "scope": scope,
+        "pooled": find_pooled_waves(experiment, scope.wave) if scope else None,
         **blind,
     }
     if scope is None:

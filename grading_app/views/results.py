@@ -23,6 +23,7 @@ from grading_app.models import BlindReading, Rubric, Snapshot, SnapshotJob, Supe
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.frame_cache import fingerprint_results, get_figure_svg, get_frames
 from grading_app.reports.frames import Frames, load_condition_labels
+from grading_app.reports.pooled_waves import find_pooled_waves
 from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
 from grading_app.reports.stored_results import FigureTexts, get_results
 from grading_app.scoring.grading import read_rules
@@ -74,6 +75,7 @@ def render_results(
         "state": load_experiment_state(experiment),
         "waves": list(experiment.waves.all()),
         "wave": wave,
+        "pooled": find_pooled_waves(experiment, wave),
         **board,
         **blind,
         "results_cached": cached,
@@ -218,7 +220,9 @@ def _describe_intervals(lines: list[ScoreSummary]) -> str:
         notes.append("Intervals of means: score intervals with Student's t over items, which stay on the scale.")
     if any(line.measure.is_share for line in lines):
         has_repeats = any(line.measure.is_share and line.n > line.items for line in lines)
-        notes.append(f"Intervals of shares: Wilson's{', at the effective number of answers' if has_repeats else ''}.")
+        notes.append(
+            f"Intervals of shares: modified Wilson{', at the effective number of answers' if has_repeats else ''}."
+        )
         items_once = [
             line.items for line in lines if line.measure.is_share and line.n == line.items and line.low is not None
         ]

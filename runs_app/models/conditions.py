@@ -14,6 +14,16 @@ from runs_app.models.endpoints import LanguageModel
 from runs_app.models.experiments import Experiment
 
 
+class WaveQuerySet(models.QuerySet["Wave"]):
+    def answered(self) -> Self:
+        """Return the waves in which models answered items of the design, in their order."""
+        return (
+            self.filter(runs__condition__stage=Condition.Stage.GENERATE, runs__n_done__gt=0)
+            .distinct()
+            .order_by("number")
+        )
+
+
 @constrain_numbers()
 class Wave(models.Model):
     """A labelled repetition of the whole design.
@@ -27,6 +37,8 @@ class Wave(models.Model):
     label = models.CharField(max_length=80, blank=True)
     epoch_offset = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = WaveQuerySet.as_manager()
 
     class Meta:
         ordering = ["number"]

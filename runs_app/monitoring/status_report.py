@@ -46,7 +46,11 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "blockers": [
             blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(_fetch_all_runs(experiment))
         ],
-        "warnings": [*find_drift_warnings(experiment), *find_served_warnings(experiment)],
+        "warnings": [
+            *find_drift_warnings(experiment),
+            *find_served_warnings(experiment),
+            *_find_pooled_waves(experiment),
+        ],
     }
 
 
@@ -146,3 +150,11 @@ def format_judge(line: dict[str, Any]) -> str:
 
 def _format_optional(value: Any) -> str | None:
     return None if value is None else str(value)
+
+
+def _find_pooled_waves(experiment: Experiment) -> list[str]:
+    """Return a sentence if the scores of the report pool several waves with answers."""
+    names = [str(wave) for wave in experiment.waves.answered()]
+    if len(names) < 2:
+        return []
+    return [f"the scores pool {len(names)} waves ({', '.join(names)}); the page Waves tests whether they differ"]

@@ -180,7 +180,7 @@ def test_percent_agreement_has_the_interval_of_a_share():
         pytest.approx(expected.low),
         pytest.approx(expected.high),
     )
-    assert result.interval.startswith("Wilson")
+    assert result.interval.startswith("modified Wilson")
     always = bootstrap(percent_agreement(Ratings.from_table([[1, 1]] * 10)), seed=1)
     assert (round(always.low, 3), always.high) == (0.722, 1)
 

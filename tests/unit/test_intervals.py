@@ -16,7 +16,7 @@ points = st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=5), min_size=
 
 def test_ten_right_answers_of_ten_have_wilsons_interval_of_a_share():
     result, expected = estimate_mean(sum_clusters([1.0] * 10), (0, 1)), wilson(10, 10)
-    assert (result.is_share, result.mean, result.method) == (True, 1.0, "Wilson")
+    assert (result.is_share, result.mean, result.method) == (True, 1.0, "modified Wilson")
     assert (result.low, result.high) == pytest.approx((expected.low, 1))
     assert result.low == pytest.approx(0.722, abs=0.001)
 

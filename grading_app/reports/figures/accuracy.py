@@ -59,7 +59,7 @@ def make_table(data: AccuracyData) -> FigureTable:
 
 
 def write_caption(data: AccuracyData) -> str:
-    text = "Share of right answers among the answers that could be read, with Wilson's 95 % interval"
+    text = "Share of right answers among the answers with a score, with the modified Wilson 95 % interval"
     if any(line.n > line.items for line in data.lines):
         text += " at the effective number of answers, because answers to the same item are correlated"
     unread = sum(line.unread for line in data.lines)
@@ -68,10 +68,10 @@ def write_caption(data: AccuracyData) -> str:
 
 def _describe_unread(unread: int) -> str:
     if not unread:
-        return "Every answer could be read."
+        return "Every planned answer has a score."
     if unread == 1:
-        return "One answer could not be read and is excluded."
-    return f"{unread} answers could not be read and are excluded."
+        return "One planned answer has no score and is excluded."
+    return f"{unread:,} planned answers have no score and are excluded."
 
 
 def write_alt_text(data: AccuracyData) -> str:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from evalsite.lib.text.number_format import format_count
+from grading_app.reports.pooled_waves import find_pooled_waves
 from grading_app.statistics.known_coverage import SHARE, describe_coverage
 from grading_app.study_report.document import Block, Listing, Span, make_paragraph, make_sentence
 from grading_app.study_report.report_source import ReportSource
@@ -25,6 +26,7 @@ def write_blocks(source: ReportSource) -> list[Block | None]:
         _check_lost_trials,
         _check_unscored_answers,
         _check_repetitions,
+        _check_pooled_waves,
         _check_variance,
         _check_served_models,
         _check_model_families,
@@ -102,6 +104,11 @@ def _check_repetitions(source: ReportSource) -> Iterator[Span]:
             "Each cell was asked once, so the variance over repetitions is unknown.",
             source.get_url("experiment_detail"),
         )
+
+
+def _check_pooled_waves(source: ReportSource) -> Iterator[Span]:
+    if pooled := find_pooled_waves(source.experiment, None):
+        yield make_sentence(" ".join(pooled.sentences), source.get_url("experiment_waves"))
 
 
 def _check_variance(source: ReportSource) -> Iterator[Span]:

@@ -7,7 +7,7 @@ from grading_app.models import GradeCondition
 from grading_app.study_report.document import Block, Span, make_paragraph, make_sentence
 from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.sections.run_settings import NAMED, describe_stopping_rule
-from grading_app.study_report.words import count_noun, format_days, format_times, join_words
+from grading_app.study_report.words import count_noun, format_days, join_words
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:
@@ -46,9 +46,7 @@ def _describe_design(source: ReportSource) -> list[Span]:
         ),
         make_sentence(f"The models rated {join_words(scales)}. ", page) if scales else Span(""),
         make_sentence(_describe_samplers(source), page),
-        make_sentence(
-            f"{rule} " if rule else f"Each cell of the design was asked {format_times(experiment.samples)}. ", page
-        ),
+        make_sentence(f"{rule} " if rule else f"Each cell of the design was asked {source.repetitions_text}. ", page),
     ]
 
 
@@ -116,7 +114,7 @@ def _describe_statistics(source: ReportSource) -> list[Span]:
     results, analysis = source.get_url("experiment_results"), source.get_url("experiment_analysis")
     shares = any(measure.is_share for measure in source.board.measures)
     means = any(not measure.is_share for measure in source.board.measures)
-    methods = ["Wilson's intervals at the effective number of answers for shares"] if shares else []
+    methods = ["modified Wilson intervals at the effective number of answers for shares"] if shares else []
     methods += ["score intervals within the scale, by Student's t over items, for means"] if means else []
     sentences = []
     if methods:

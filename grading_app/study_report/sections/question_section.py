@@ -6,7 +6,7 @@ from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.study_report.document import Block, Paragraph, Span, make_paragraph, make_sentence, make_table_block
 from grading_app.study_report.report_source import ReportSource
 from grading_app.study_report.sections.run_settings import describe_stopping_rule
-from grading_app.study_report.words import count_noun, format_times, join_words
+from grading_app.study_report.words import count_noun, join_words
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:
@@ -41,7 +41,7 @@ def _write_design(source: ReportSource) -> Block | None:
 
 def _describe_repetitions(source: ReportSource) -> str:
     rule = describe_stopping_rule(source.experiment)
-    return f"{rule} " if rule else f"Each cell was asked {format_times(source.experiment.samples)}. "
+    return f"{rule} " if rule else f"Each cell was asked {source.repetitions_text}. "
 
 
 def _write_measures(source: ReportSource) -> Block | None:

@@ -29,9 +29,12 @@ REFERENCES: tuple[tuple[str, str, str], ...] = (
     ("effective n", "The effective number of answers", "E. L. Korn & B. I. Graubard (1998), Confidence intervals for "
      "proportions with small expected number of positive counts estimated from survey data, Survey Methodology 24, "
      "193–201"),
-    ("score interval", "The score interval of a mean on a scale", "D. G. Bonett & R. M. Price (2012), Adjusted Wald "
-     "confidence interval for a difference of binomial proportions based on paired data, Journal of Educational and "
-     "Behavioral Statistics 37, 479–488"),
+    ("score interval", "The score interval of a mean on a scale", "Wilson's interval (1927) of the mean's share of the "
+     "scale, at the effective number of answers of Korn & Graubard (1998), and an item added at each end of the scale"),
+    ("gaffke", "Gaffke's bounded interval", "N. Gaffke (2005), Three test statistics for a nonparametric one-sided "
+     "hypothesis on the mean of a nonnegative variable, Mathematical Methods of Statistics 14, 451–467; E. "
+     "Learned-Miller & P. S. Thomas (2019), A new confidence interval for the mean of a bounded random variable, "
+     "arXiv:1905.06208"),
     ("cluster", "Standard errors clustered by item", "K.-Y. Liang & S. L. Zeger (1986), Longitudinal data analysis "
      "using generalized linear models, Biometrika 73, 13–22"),
     ("holm", "Holm's correction", "S. Holm (1979), A simple sequentially rejective multiple test procedure, "
@@ -40,7 +43,7 @@ REFERENCES: tuple[tuple[str, str, str], ...] = (
      "rate: a practical and powerful approach to multiple testing, Journal of the Royal Statistical Society B 57, "
      "289–300"),
     ("student's t", "Student's t", "Student (1908), The probable error of a mean, Biometrika 6, 1–25"),
-    ("paired t-test", "Student's t", "Student (1908), The probable error of a mean, Biometrika 6, 1–25"),
+    ("paired t", "Student's t", "Student (1908), The probable error of a mean, Biometrika 6, 1–25"),
     ("wilcoxon", "Wilcoxon's signed-rank test", "F. Wilcoxon (1945), Individual comparisons by ranking methods, "
      "Biometrics Bulletin 1, 80–83"),
     ("permutation", "Permutation tests", "R. A. Fisher (1935), The Design of Experiments"),
@@ -53,8 +56,8 @@ REFERENCES: tuple[tuple[str, str, str], ...] = (
     ("welch", "Welch's test", "B. L. Welch (1947), The generalization of 'Student's' problem when several different "
      "population variances are involved, Biometrika 34, 28–35"),
     ("cohen's d", "Cohen's d", "J. Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, 2nd edition"),
-    ("fisher's for r", "Fisher's interval of a correlation", "R. A. Fisher (1921), On the 'probable error' of a "
-     "coefficient of correlation deduced from a small sample, Metron 1, 3–32"),
+    ("fisher's and the jackknife's for r", "Fisher's interval of a correlation", "R. A. Fisher (1921), On the "
+     "'probable error' of a coefficient of correlation deduced from a small sample, Metron 1, 3–32"),
     ("jackknife", "The jackknife", "R. G. Miller (1974), The jackknife: a review, Biometrika 61, 1–15"),
     ("bonett and wright", "The interval of Spearman's rho", "D. G. Bonett & T. A. Wright (2000), Sample size "
      "requirements for estimating Pearson, Kendall and Spearman correlations, Psychometrika 65, 23–28"),

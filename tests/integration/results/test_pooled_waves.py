@@ -1,0 +1,71 @@
+"""Numbers over all waves say which waves they pool, and whether these differ."""
+
+import io
+
+import pytest
+from django.core.cache import cache
+from django.core.management import call_command
+from django.urls import reverse
+
+from grading_app.scoring.grading import grade
+from tests import factories
+from tests.page_text import page_text
+
+pytestmark = pytest.mark.django_db
+POOLED = "pool 2 waves: wave 0, May."
+
+
+@pytest.fixture(autouse=True)
+def empty_cache():
+    cache.clear()
+
+
+def make_two_waves(right):
+    """Return an experiment of 40 items that `right[wave]` answers were right on, in wave 0 and in May."""
+    experiment = factories.make_experiment("quiz", dataset=factories.make_dataset("things", 40), scorers=["numeric"])
+    factories.make_wave(experiment, 1, "May")
+    for number, n in enumerate(right):
+        for run in factories.make_runs(experiment, wave=number, status="done"):
+            factories.plan_trials(run, answer=lambda item, *_, n=n: item.target if item.position < n else "-1")
+    grade(experiment, by="test")
+    return experiment
+
+
+def open_page(client, experiment, name):
+    client.force_login(experiment.owner)
+    return page_text(client.get(reverse(name, args=[experiment.slug])))
+
+
+@pytest.mark.parametrize("name", ["experiment_results", "experiment_analysis"])
+def test_a_page_names_the_scores_that_changed_between_the_waves_it_pools(client, name):
+    text = open_page(client, make_two_waves((35, 18)), name)
+    assert POOLED in text
+    assert "Scores changed significantly from wave 0 to May: numeric, " in text
+    assert "87.5 % to 45.0 %" in text
+
+
+def test_waves_without_drift_are_pooled_with_a_note(client):
+    text = open_page(client, make_two_waves((20, 21)), "experiment_results")
+    assert POOLED in text
+    assert "No score differs significantly between wave 0 and May." in text
+
+
+def test_one_wave_has_no_note(client):
+    experiment = make_two_waves((35,))
+    assert "pool" not in open_page(client, experiment, "experiment_results")
+    client.force_login(experiment.owner)
+    page = client.get(reverse("experiment_results", args=[experiment.slug]), {"wave": 0})
+    assert "pool" not in page_text(page)
+
+
+def test_commands_and_the_report_say_which_waves_they_pool(capsys, tmp_path):
+    experiment = make_two_waves((35, 18))
+    complaints = io.StringIO()
+    call_command("status", experiment.slug, stdout=io.StringIO(), stderr=complaints)
+    assert "the scores pool 2 waves (wave 0, May)" in complaints.getvalue()
+    call_command("analyse", experiment.slug, table="descriptives", format="md", stdout=io.StringIO())
+    path = tmp_path / "report.html"
+    call_command("report", experiment.slug, out=str(path))
+    text = " ".join(path.read_text().split())
+    assert "was asked once in each of 2 waves (wave 0 and May)" in text
+    assert "Scores changed significantly from wave 0 to May" in text
