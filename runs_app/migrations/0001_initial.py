@@ -1889,6 +1889,7 @@ class Migration(migrations.Migration):
                             ("n_unpriced__gte", 0),
                             ("output_tokens__gte", 0),
                             ("permanent_before__gte", 0),
+                            ("rejections__gte", 0),
                             ("reserve_usd__gte", 0),
                             ("reserve_usd__lte", Decimal("999999.99999999")),
                             ("spent_usd__gte", 0),

@@ -131,7 +131,6 @@ def test_each_measure_has_its_interval_under_each_condition(manage):
 
 
 def test_the_projected_cost_is_that_of_the_progress_page(manage, observed_run):
-    experiment, run = observed_run
     Run.objects.update(n_pending=10, spent_usd="0.50000000", n_unpriced=0, status="running")
     projection = read_status(manage, "pilot")["projection"]
     assert projection == {

@@ -35,9 +35,7 @@ def test_disagreements_name_the_wave_of_each_answer(client):
     assert page.count("pilot-sampler, wave 0") == 2
     assert page.count("pilot-sampler, second") == 2
     last = list_generated_trials(experiment)[-1]
-    assert "pilot-sampler, second" in open_page(
-        client, experiment, "disagreement", "pilot", last.pk
-    )
+    assert "pilot-sampler, second" in open_page(client, experiment, "disagreement", "pilot", last.pk)
 
 
 def test_one_wave_is_not_named(client):
