@@ -111,6 +111,18 @@ def list_open(model: type[models.Model]) -> Iterator[models.Field[Any, Any]]:
             yield column
 
 
+def find_range(model: type[models.Model], column: models.Field[Any, Any]) -> Range:
+    """Return the range that the database allows in a column: that of its constraints, or of its type."""
+    low, high = (0, None) if isinstance(column, models.fields.PositiveIntegerRelDbTypeMixin) else SIGNED
+    for constraint in model._meta.constraints:
+        condition = getattr(constraint, "condition", None)
+        if isinstance(condition, models.Q) and condition.connector == models.Q.AND and not condition.negated:
+            limits = dict(child for child in condition.children if isinstance(child, tuple))
+            low = limits.get(f"{column.attname}__gte", low)
+            high = limits.get(f"{column.attname}__lte", high)
+    return low, high
+
+
 def _list_limited(constraint: models.BaseConstraint) -> Iterator[str]:
     """Yield the columns that every row of the table must have at most at a fixed value."""
     condition = getattr(constraint, "condition", None)

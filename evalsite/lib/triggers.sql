@@ -22,20 +22,23 @@ CREATE OR REPLACE FUNCTION evalsite_deleting() RETURNS text LANGUAGE sql STABLE 
 SELECT coalesce(current_setting('evalsite.deleting_experiment', true), '')
 $$;
 
--- A version that was approved, and a row that records what was sent, keep their content.
--- The arguments are the columns that may still change.
+-- A version that was approved or imported, and a row that records what was sent, keep their content.
+-- The arguments are the columns that may still change. The approval of an imported version also sets its time.
 CREATE OR REPLACE FUNCTION evalsite_refuse_frozen() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    free text[] := coalesce(TG_ARGV, '{}')
+        || CASE WHEN to_jsonb(OLD) ->> 'status' = 'imported' THEN '{approved_at}'::text[] ELSE '{}' END;
 BEGIN
     IF TG_OP = 'DELETE' THEN
         RAISE EXCEPTION '% % is in use: it cannot be deleted', TG_TABLE_NAME, OLD.id
             USING ERRCODE = 'restrict_violation';
     END IF;
-    IF to_jsonb(OLD) - coalesce(TG_ARGV, '{}') <> to_jsonb(NEW) - coalesce(TG_ARGV, '{}') THEN
+    IF to_jsonb(OLD) - free <> to_jsonb(NEW) - free THEN
         RAISE EXCEPTION '% % is frozen', TG_TABLE_NAME, OLD.id
             USING ERRCODE = 'restrict_violation', HINT = 'Make a new version and change that.';
     END IF;
     IF to_jsonb(OLD) ->> 'status' <> 'draft' AND to_jsonb(NEW) ->> 'status' = 'draft' THEN
-        RAISE EXCEPTION '% % was approved: it cannot be a draft again', TG_TABLE_NAME, OLD.id
+        RAISE EXCEPTION '% % is frozen: it cannot be a draft again', TG_TABLE_NAME, OLD.id
             USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;

@@ -158,7 +158,7 @@ class PreviewForm(forms.Form):
         answered = Experiment.objects.editable_by(user).filter(runs__n_done__gt=0, runs__condition__stage="generate")
         fields["experiment"].queryset = answered.distinct()
         fields["model"].queryset = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True)
-        fields["sampler"].queryset = Sampler.objects.exclude(status=Sampler.Status.ARCHIVED)
+        fields["sampler"].queryset = Sampler.objects.offered()
 
 
 def fetch_item_text(text_set: TextSet | None, trial: Trial) -> str | None:

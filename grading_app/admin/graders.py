@@ -35,7 +35,7 @@ class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
             kind=Rubric.Kind.WRITER
         )
         fields["language_model"].queryset = fields["language_model"].queryset.filter(is_active=True)
-        fields["sampler"].queryset = Sampler.objects.exclude(status=Sampler.Status.ARCHIVED)
+        fields["sampler"].queryset = Sampler.objects.offered()
         fields["text_set"].queryset = TextSet.objects.filter(status=TextSet.Status.APPROVED)
         fields["sampler"].required = False
         fields["sampler"].help_text = f"Empty: {JUDGING_SAMPLER.name}, temperature 0"

@@ -11,6 +11,7 @@ from datasets_app.models.datasets import slug_validator
 from evalsite.lib.web.choice_fields import add_create_link, offer_rows
 from grading_app.forms.rating import rubric_label
 from grading_app.judging.judge_draw import draw_graders
+from grading_app.judging.usable_rows import select_usable
 from grading_app.models import Grader, Rubric
 from runs_app.experiment_files.model_draw import Draw
 from runs_app.forms.draws import DrawForm, sign_draw
@@ -33,7 +34,7 @@ class DrawnJudgesForm(forms.Form):
     def __init__(self, data: Any, *, experiment: Experiment, user: Any) -> None:
         super().__init__(data)
         self.experiment = experiment
-        rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
+        rubrics = select_usable(Rubric, experiment).exclude(kind=Rubric.Kind.WRITER)
         offer_rows(self, "rubric", rubrics.order_by("name", "-version"), label=rubric_label)
         new_rubric = reverse("admin:grading_app_rubric_add")
         add_create_link(self, "rubric", user, "grading_app.add_rubric", new_rubric, "Create another rubric")

@@ -36,7 +36,7 @@ class WriterForm(forms.Form):
         approved = Rubric.objects.visible_to(user).filter(kind=Rubric.Kind.WRITER, status=Rubric.Status.APPROVED)
         fields["template"].queryset = approved
         fields["model"].queryset = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True)
-        fields["sampler"].queryset = Sampler.objects.exclude(status=Sampler.Status.ARCHIVED)
+        fields["sampler"].queryset = Sampler.objects.offered()
         new_template = reverse("admin:grading_app_rubric_add") + "?starter=writer"
         add_create_link(self, "template", user, "grading_app.add_rubric", new_template, "Write another template")
         new_sampler = reverse("admin:runs_app_sampler_add")

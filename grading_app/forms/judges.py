@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from evalsite.lib.web.choice_fields import add_create_link, offer_rows
 from grading_app.judging import grader_lookup
+from grading_app.judging.usable_rows import select_usable, select_usable_graders
 from grading_app.models import Grader, Panel, Rubric
 from runs_app.models import Experiment, TextSet, Wave
 
@@ -50,15 +51,18 @@ class JudgeForm(forms.Form):
         graders = Grader.objects.visible_to(user).select_related("rubric", "language_model")
         # With another rubric, the judge's own rubric may be archived.
         has_other_rubric = data is not None and data.get("rubric")
-        graders = graders.filter(archived_at=None) if has_other_rubric else graders.usable()
+        graders = (
+            graders.filter(archived_at=None)
+            if has_other_rubric
+            else graders.filter(pk__in=select_usable_graders(experiment))
+        )
         fields: Any = self.fields
         fields["grader"].queryset = graders.order_by("name")
         fields["wave"].queryset = experiment.waves.all()
         if experiment.waves.count() < 2:
             del fields["wave"]
-        approved = Rubric.objects.filter(status=Rubric.Status.APPROVED)
-        fields["rubric"].queryset = approved.exclude(kind=Rubric.Kind.WRITER)
-        fields["texts"].queryset = TextSet.objects.filter(status=TextSet.Status.APPROVED, dataset=experiment.dataset_id)
+        fields["rubric"].queryset = select_usable(Rubric, experiment).exclude(kind=Rubric.Kind.WRITER)
+        fields["texts"].queryset = select_usable(TextSet, experiment).filter(dataset=experiment.dataset_id)
         for name in ("rubric", "texts"):
             if not (user.has_perm("grading_app.add_grader") and fields[name].queryset.exists()):
                 del fields[name]

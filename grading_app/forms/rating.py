@@ -14,6 +14,7 @@ from datasets_app.models import Dataset
 from evalsite.lib.permissions import RATER
 from evalsite.lib.web.choice_fields import offer_rows
 from grading_app.judging.grade_conditions import find_rubric_problems
+from grading_app.judging.usable_rows import select_usable
 from grading_app.models import RatingQueue, Rubric
 from grading_app.rating.questions import RaterQuestion, build_questions
 from grading_app.rating.queues import MAX_INVITATIONS
@@ -110,7 +111,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
         if "dataset" in self.fields:
             usable = Dataset.objects.filter(status=Dataset.Status.APPROVED)
             offer_rows(self, "dataset", usable)
-        dimensions = Dimension.objects.exclude(status=Dimension.Status.ARCHIVED)
+        dimensions = Dimension.objects.offered()
         offer_rows(self, "dimensions", dimensions, label=_dimension_label)
 
     def clean_dimensions(self) -> Any:
@@ -187,9 +188,9 @@ class AnswerQueueForm(QueueForm):
         offer_rows(self, "conditions", conditions, label=_condition_label)
         self.fields["dimensions"].required = False
         self.fields["dimensions"].help_text = "Frozen when the queue opens. You can choose a rubric instead"
-        rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
+        rubrics = select_usable(Rubric, self.instance.experiment).exclude(kind=Rubric.Kind.WRITER)
         offer_rows(self, "rubric", rubrics, label=rubric_label)
-        texts = TextSet.objects.filter(status=TextSet.Status.APPROVED, dataset=self.instance.experiment.dataset_id)
+        texts = select_usable(TextSet, self.instance.experiment).filter(dataset=self.instance.experiment.dataset_id)
         offer_rows(self, "text_set", texts)
         self.fields["attention_checks"].help_text += CHECKS_BY_RUBRIC
 

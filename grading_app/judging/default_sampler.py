@@ -10,7 +10,7 @@ def get_or_create_default_sampler() -> Sampler:
     """Return the newest sampler with the default name and settings. Create it if none exists."""
     default = JUDGING_SAMPLER
     settings = {"temperature": default.temperature, "max_tokens": default.max_tokens}
-    usable = Sampler.objects.filter(name=default.name, **settings).exclude(status=Sampler.Status.ARCHIVED)
+    usable = Sampler.objects.filter(name=default.name, **settings).offered()
     existing: Sampler | None = usable.order_by("-version").first()
     if existing is not None:
         return existing

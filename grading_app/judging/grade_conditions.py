@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
+from grading_app.judging.usable_rows import is_usable
 from grading_app.models import GradeCondition, Grader, Rubric
 from runs_app.llm import judge_prompt, prompts
 from runs_app.llm.model_families import is_same_family
@@ -78,12 +79,12 @@ def find_rubric_problems(
 ) -> Iterator[str]:
     """Yield the problems that keep a rubric and its item texts from being used on this experiment's answers."""
     options = {"rubric": "--rubric", "texts": "--texts"} if user_kind == "grader" else {}
-    if rubric.status != Rubric.Status.APPROVED:
+    if not is_usable(rubric, experiment):
         remedy = _describe_remedy(rubric, "a curator must approve it before it is used", options.get("rubric", ""))
         yield f"rubric {rubric} is {rubric.status}; {remedy}"
     if prompts.uses_variable(rubric.messages, judge_prompt.ITEM_RUBRIC) and texts is None:
         yield f"rubric {rubric} uses {{{{item_rubric}}}}, but {user_kind} {name} has no item rubrics"
-    if texts is not None and texts.status != TextSet.Status.APPROVED:
+    if texts is not None and not is_usable(texts, experiment):
         remedy = _describe_remedy(texts, "a curator must approve them before they are used", options.get("texts", ""))
         yield f"item rubrics {texts} are {texts.status}; {remedy}"
     if texts is not None and texts.dataset_id != experiment.dataset_id:

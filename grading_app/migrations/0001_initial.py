@@ -118,7 +118,12 @@ class Migration(migrations.Migration):
                 (
                     "status",
                     models.CharField(
-                        choices=[("draft", "Draft"), ("approved", "Approved"), ("archived", "Archived")],
+                        choices=[
+                            ("draft", "Draft"),
+                            ("imported", "Imported"),
+                            ("approved", "Approved"),
+                            ("archived", "Archived"),
+                        ],
                         default="draft",
                         editable=False,
                         max_length=10,
@@ -205,7 +210,7 @@ class Migration(migrations.Migration):
                         condition=models.Q(("scale_min__lt", models.F("scale_max"))), name="rubric_scale_has_two_points"
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("status__in", ["approved", "archived", "draft"])),
+                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported"])),
                         name="grading_app_rubric_status_choices",
                     ),
                     models.CheckConstraint(

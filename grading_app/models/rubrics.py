@@ -118,9 +118,6 @@ class GraderQuerySet(models.QuerySet["Grader"]):
     def visible_to(self, user: Any) -> Self:
         return self if is_member(user) else self.none()
 
-    def usable(self) -> Self:
-        return self.filter(archived_at=None, rubric__status=Rubric.Status.APPROVED)
-
 
 @constrain_numbers()
 @constrain_choices

@@ -302,6 +302,8 @@ def _build_score(record: Record, usage: Record, timings: Record) -> StudyScore:
             "key": record["key"],
             "step": record.get("step"),
             "version": record.get("version"),
+            "template": record["template"],
+            "sampler": record["sampler"],
             "count": record["params"].get("count"),
             "prompt_tokens_details": usage.get("prompt_tokens_details"),
             "termination_reason": timings.get("termination_reason"),

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import Max
 
@@ -224,14 +225,25 @@ def _create_model(condition: StudyCondition, tool: str, owner: User) -> Language
 
 
 def _create_versioned(row: Any, owner: User, tool: str) -> Any:
-    """Return the approved version with this name and content, or create it."""
-    kind = type(row)
-    versions = kind.objects.filter(name=row.name, content_hash=hash_content(row.content), status="approved")
-    if (version := versions.order_by("-version").first()) is not None:
-        return version
-    row.version, row.created_by = kind.get_next_version(row.name), owner
+    """Return the version with this name and content, or create it as an imported one.
+
+    A name with another content belongs to this site or to another import: the new row then gets the name and a number.
+    So the newest version of a name is never that of a file.
+    """
+    kind, name, number = type(row), row.name, 2
+    while (versions := kind.objects.filter(name=row.name)).exists():
+        same = versions.filter(content_hash=hash_content(row.content)).exclude(status__in=["draft", "archived"])
+        if (version := same.order_by("-version").first()) is not None:
+            return version
+        row.name, number = f"{name[: 79 - len(str(number))]}-{number}", number + 1
+    row.status, row.created_by = kind.Status.IMPORTED, owner
+    try:
+        row.clean_fields(exclude=["name", "created_by"])
+        row.clean()
+    except ValidationError as error:
+        raise StudyError([f"{kind._meta.verbose_name} {row.name}: {' '.join(error.messages)}"]) from error
     row.save()
-    kind.objects.transition_one(row, sources=["draft"], target="approved", by=owner, reason=REASON.format(tool=tool))
+    record_changes([(row, "", row.status)], by=owner, reason=REASON.format(tool=tool))
     return row
 
 

@@ -21,7 +21,8 @@ from grading_app.forms.rules import RuleForm
 from grading_app.judging import grader_lookup, panels
 from grading_app.judging.judge_plan import JudgingReport, request_verdicts
 from grading_app.judging.judging_costs import estimate_judging
-from grading_app.models import Grader, Panel
+from grading_app.judging.usable_rows import select_usable_graders
+from grading_app.models import Panel
 from grading_app.reports.frames import load_condition_labels, load_dimensions
 from grading_app.reports.grader_rows import GraderRow, is_changing, list_grader_rows, list_rubric_tests, list_standings
 from grading_app.reports.rubric_upgrades import RubricUpgrade, find_rubric_upgrades, get_judge_form_url
@@ -148,7 +149,7 @@ def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
     context = {"experiment": experiment, "choice_form": choice_form, "form": form, "estimate": estimate}
     if estimate is not None:
         context["is_over_budget"] = experiment.may_exceed_budget(estimate.ceiling_usd)
-    context["has_graders"] = Grader.objects.usable().exists()
+    context["has_graders"] = select_usable_graders(experiment).exists()
     return render(request, "grading_app/experiment_judge.html", context)
 
 

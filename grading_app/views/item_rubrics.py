@@ -56,7 +56,7 @@ def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
         "totals": Totals.of(runs),
         "runs": runs,
         "may_edit": request.user.has_perm(EDIT),
-        "may_approve": request.user.has_perm(APPROVE) and texts.status == TextSet.Status.DRAFT,
+        "may_approve": request.user.has_perm(APPROVE) and texts.status in TextSet.UNAPPROVED,
         "may_judge": texts.status == TextSet.Status.APPROVED and _may_make_judges(request.user),
         "history": list(texts.history[:50]),
         "only": request.GET.get("only", ""),

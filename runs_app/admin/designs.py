@@ -54,7 +54,7 @@ def build_archive_action(permission: str) -> RowAction:
         "New designs cannot use this version. Existing experiments keep it. "
         "The author can do this unless other users use the version; curators always can."
     )
-    return RowAction("archive", "Archive", consequence, permission, _archive, sources=["draft", "approved"])
+    return RowAction("archive", "Archive", consequence, permission, _archive, sources=Versioned.IN_USE)
 
 
 def build_copy_action(permission: str) -> RowAction:
@@ -64,7 +64,7 @@ def build_copy_action(permission: str) -> RowAction:
 
 def build_approve_action(permission: str, purpose: str) -> RowAction:
     consequence = f"Freezes this version permanently, so that {purpose}. To change it later, create a new version."
-    return RowAction("approve", "Approve", consequence, permission, _approve, sources=["draft"])
+    return RowAction("approve", "Approve", consequence, permission, _approve, sources=Versioned.UNAPPROVED)
 
 
 class VersionedAdmin(RowActionAdmin):

@@ -157,7 +157,7 @@ class RowBuilder:
         model: Any = type(row)
         same = model.objects.filter(name=row.name, content_hash=hash_content(row.content)).order_by("-version")
         in_use = next((version for version in same if version in self.used), None)
-        existing = in_use or same.exclude(status="archived").first()
+        existing = in_use or same.offered().first()
         if existing is not None:
             return existing, False
         row.version = model.get_next_version(row.name)

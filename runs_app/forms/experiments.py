@@ -237,13 +237,13 @@ def select_usable_rows(user: Any, chosen: Experiment | None = None) -> dict[str,
         return rows.filter(usable | Q(pk__in=getattr(chosen, field).values("pk")))
 
     active = Q(is_active=True, endpoint__is_active=True)
-    not_archived = ~Q(status="archived")
+    offered = ~Q(status__in=["archived", "imported"])
     return {
         "dataset": select(Dataset, Q(status="approved"), "dataset"),
         "language_models": select(LanguageModel, active, "language_models").select_related("endpoint"),
         "prompts": select(Prompt, Q(status="approved"), "prompts"),
-        "samplers": select(Sampler, not_archived, "samplers"),
-        "dimensions": select(Dimension, not_archived, "dimensions"),
+        "samplers": select(Sampler, offered, "samplers"),
+        "dimensions": select(Dimension, offered, "dimensions"),
     }
 
 

@@ -79,7 +79,12 @@ class Migration(migrations.Migration):
                 (
                     "status",
                     models.CharField(
-                        choices=[("draft", "Draft"), ("approved", "Approved"), ("archived", "Archived")],
+                        choices=[
+                            ("draft", "Draft"),
+                            ("imported", "Imported"),
+                            ("approved", "Approved"),
+                            ("archived", "Archived"),
+                        ],
                         default="draft",
                         editable=False,
                         max_length=10,
@@ -156,7 +161,7 @@ class Migration(migrations.Migration):
                         name="dimension_scale_max_in_range",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("status__in", ["approved", "archived", "draft"])),
+                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported"])),
                         name="runs_app_dimension_status_choices",
                     ),
                 ],
@@ -675,7 +680,12 @@ class Migration(migrations.Migration):
                 (
                     "status",
                     models.CharField(
-                        choices=[("draft", "Draft"), ("approved", "Approved"), ("archived", "Archived")],
+                        choices=[
+                            ("draft", "Draft"),
+                            ("imported", "Imported"),
+                            ("approved", "Approved"),
+                            ("archived", "Archived"),
+                        ],
                         default="draft",
                         editable=False,
                         max_length=10,
@@ -737,7 +747,7 @@ class Migration(migrations.Migration):
                         name="runs_app_prompt_approval_is_complete",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("status__in", ["approved", "archived", "draft"])),
+                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported"])),
                         name="runs_app_prompt_status_choices",
                     ),
                     models.CheckConstraint(
@@ -767,7 +777,12 @@ class Migration(migrations.Migration):
                 (
                     "status",
                     models.CharField(
-                        choices=[("draft", "Draft"), ("approved", "Approved"), ("archived", "Archived")],
+                        choices=[
+                            ("draft", "Draft"),
+                            ("imported", "Imported"),
+                            ("approved", "Approved"),
+                            ("archived", "Archived"),
+                        ],
                         default="draft",
                         editable=False,
                         max_length=10,
@@ -893,7 +908,7 @@ class Migration(migrations.Migration):
                         name="runs_app_sampler_approval_is_complete",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("status__in", ["approved", "archived", "draft"])),
+                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported"])),
                         name="runs_app_sampler_status_choices",
                     ),
                 ],
@@ -1640,7 +1655,12 @@ class Migration(migrations.Migration):
                 (
                     "status",
                     models.CharField(
-                        choices=[("draft", "Draft"), ("approved", "Approved"), ("archived", "Archived")],
+                        choices=[
+                            ("draft", "Draft"),
+                            ("imported", "Imported"),
+                            ("approved", "Approved"),
+                            ("archived", "Archived"),
+                        ],
                         default="draft",
                         editable=False,
                         max_length=10,
@@ -1700,7 +1720,7 @@ class Migration(migrations.Migration):
                         name="runs_app_textset_approval_is_complete",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("status__in", ["approved", "archived", "draft"])),
+                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported"])),
                         name="runs_app_textset_status_choices",
                     ),
                 ],

@@ -45,21 +45,33 @@ class VersionedQuerySet(TransitionQuerySet):
         return self if is_member(user) else self.none()
 
     def named(self, reference: str) -> Self:
-        """Return the version `name@version`, or the newest version for `name` alone."""
+        """Return the version `name@version`, or the newest version for `name` alone, which is never an imported one."""
         name, _, version = reference.partition("@")
         if version:
             return self.filter(name=name, version=int(version)) if version.isdecimal() else self.none()
-        newest = self.filter(name=name).order_by("-version").values("pk")[:1]
+        newest = self.filter(name=name).exclude(status=Versioned.Status.IMPORTED).order_by("-version").values("pk")[:1]
         return self.filter(pk__in=newest)
+
+    def offered(self) -> Self:
+        """Return the versions that a design can be given: all that are neither archived nor imported."""
+        return self.exclude(status__in=[Versioned.Status.ARCHIVED, Versioned.Status.IMPORTED])
 
 
 class Versioned(models.Model):
-    """A version of a named object. Its content is hashed, and can change only while the version is a draft."""
+    """A version of a named object. Its content is hashed, and can change only while the version is a draft.
+
+    An imported version came with a study of another site. Nobody here has approved it: it serves its own study, and is
+    found only by its name and version.
+    """
 
     class Status(models.TextChoices):
         DRAFT = "draft", "Draft"
+        IMPORTED = "imported", "Imported"
         APPROVED = "approved", "Approved"
         ARCHIVED = "archived", "Archived"
+
+    UNAPPROVED = (Status.DRAFT, Status.IMPORTED)
+    IN_USE = (*UNAPPROVED, Status.APPROVED)
 
     name = models.CharField(max_length=80, validators=[slug_validator])
     version = models.PositiveIntegerField(default=1, editable=False)
@@ -118,7 +130,7 @@ class Versioned(models.Model):
     def approve(self, *, by: Actor, reason: str) -> None:
         """Approve and freeze this version.
 
-        Raise ValueError for a problem in its content, TransitionError if it is not a draft.
+        Raise ValueError for a problem in its content, TransitionError if it was approved before.
         """
         model: Any = type(self)
         with transaction.atomic():
@@ -127,7 +139,7 @@ class Versioned(models.Model):
                 locked.clean()
             except ValidationError as problems:
                 raise ValueError(f"{self} cannot be approved: {' '.join(problems.messages)}") from None
-            model.objects.transition_one(self, sources=["draft"], target="approved", by=by, reason=reason)
+            model.objects.transition_one(self, sources=self.UNAPPROVED, target="approved", by=by, reason=reason)
 
     def archive(self, *, by: Actor, reason: str) -> None:
         """Archive this version, so that new plans cannot use it. Trials that used it stay.
@@ -143,7 +155,7 @@ class Versioned(models.Model):
         Raise TransitionError if it is already archived.
         """
         model: Any = type(self)
-        model.objects.transition_one(self, sources=["draft", "approved"], target="archived", by=by, reason=reason)
+        model.objects.transition_one(self, sources=self.IN_USE, target="archived", by=by, reason=reason)
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:

@@ -138,15 +138,20 @@ def find_differences() -> list[Difference]:
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        return [
-            *_compare_rows(cursor, "run", _build_runs_sql(), RUN_COLUMNS),
-            *_compare_rows(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd")),
-            *_compare_rows(cursor, "endpoint", ENDPOINTS, ("in_flight", "in_batches")),
-            *_compare_rows(cursor, "ledger of run", _build_ledger_sql(LEDGER), LEDGER_COLUMNS),
-            *_compare_rows(cursor, "preflights of model", _build_ledger_sql(PREFLIGHT_LEDGER), LEDGER_COLUMNS),
-            *_compare_rows(cursor, "point", POINTS, ("n_planned",)),
-            *_list_differences("point", POINT_COUNTERS, grading().recount_points()),
-        ]
+        return compare_counters(cursor)
+
+
+def compare_counters(cursor: Any) -> list[Difference]:
+    """Return the differences that this transaction sees."""
+    return [
+        *_compare_rows(cursor, "run", _build_runs_sql(), RUN_COLUMNS),
+        *_compare_rows(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd")),
+        *_compare_rows(cursor, "endpoint", ENDPOINTS, ("in_flight", "in_batches")),
+        *_compare_rows(cursor, "ledger of run", _build_ledger_sql(LEDGER), LEDGER_COLUMNS),
+        *_compare_rows(cursor, "preflights of model", _build_ledger_sql(PREFLIGHT_LEDGER), LEDGER_COLUMNS),
+        *_compare_rows(cursor, "point", POINTS, ("n_planned",)),
+        *_list_differences("point", POINT_COUNTERS, grading().recount_points()),
+    ]
 
 
 def _build_runs_sql() -> str:

@@ -72,15 +72,17 @@ SAMPLERS: dict[str, dict[str, Any]] = {
 def create_shipped_designs() -> list[str]:
     """Create and approve the shipped prompts and samplers whose names are free. Return their references.
 
-    Names that have any version are skipped, because the users may have edited or archived them.
+    Names that have any version are skipped, because the users may have edited or archived them. Versions that came with
+    an imported study do not count.
     """
     rows: list[Versioned] = [Prompt(name=name, messages=turns) for name, turns in PROMPTS.items()]
     rows += [Sampler(name=name, **settings) for name, settings in SAMPLERS.items()]
     created = []
     for row in rows:
         kind: Any = type(row)
-        if kind.objects.filter(name=row.name).exists():
+        if kind.objects.filter(name=row.name).exclude(status=kind.Status.IMPORTED).exists():
             continue
+        row.version = kind.get_next_version(row.name)
         row.full_clean()
         row.save()
         row.approve(by=ACTOR, reason=REASON)

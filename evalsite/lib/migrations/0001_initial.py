@@ -26,5 +26,5 @@ class Migration(migrations.Migration):
             },
         ),
         # The functions that the triggers of all apps share.
-        InstallTriggers("lib", "f47a47f9f667"),
+        InstallTriggers("lib", "22f6d71facb7"),
     ]

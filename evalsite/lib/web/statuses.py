@@ -58,6 +58,7 @@ LOOKS = {
     "paused": PAUSED,
     "stopping": PAUSED,
     "draft": DRAFT,
+    "imported": DRAFT,
     "unverified": DRAFT,
     "approved": APPROVED,
     "frozen": APPROVED,
