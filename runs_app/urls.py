@@ -65,6 +65,7 @@ urlpatterns = [
     path("endpoints/cache/purge/", endpoints.cache_purge, name="cache_purge"),
     path("endpoints/models/new/", endpoints.model_new, name="model_new"),
     path("endpoints/models/<int:pk>/edit/", endpoints.model_edit, name="model_edit"),
+    path("endpoints/models/<int:pk>/schema/", endpoints.model_schema, name="model_schema"),
     path("endpoints/models/<int:pk>/check/", endpoints.model_check, name="model_check"),
     path("endpoints/models/<int:pk>/status/", endpoints.model_status, name="model_status"),
 ]

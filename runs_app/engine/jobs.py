@@ -44,6 +44,7 @@ class Job:
     reruns_empty: bool = False
     reruns_unreadable: bool = False
     local_model: int | None = None  # The key of a model on a local server. The worker unloads it if it stalls.
+    model_id: int | None = None
 
     @property
     def cache_key(self) -> str | None:
@@ -89,7 +90,8 @@ def _prepare_job(claim: Claim, designs: DesignCache, failed_at: Sequence[str] = 
     design, question, retry = designs.get(claim)
     try:
         request = requests.prepare_request(design, question, claim.sample_idx)
-        request = requests.drop_schema(request) if claim.without_schema else request
+        if claim.without_schema or design.target.refuses_schema:
+            request = requests.drop_schema(request)
         prepared: requests.PreparedRequest | CallFailure = requests.reroute(
             request, design.target.routes, claim.attempts, failed_at
         )
@@ -106,6 +108,7 @@ def _prepare_job(claim: Claim, designs: DesignCache, failed_at: Sequence[str] = 
         reruns_empty=design.reruns_empty,
         reruns_unreadable=design.reruns_unreadable,
         local_model=design.target.local_model,
+        model_id=design.target.model_id,
     )
 
 

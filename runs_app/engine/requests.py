@@ -25,7 +25,7 @@ class Target:
     """The destination of a call and its limits. They may change without changing the request's content.
 
     `marks_head` adds cache marks to the part of the prompt that all items share. `local_model` is the key of a model on
-    a local server, which the worker may unload.
+    a local server, which the worker may unload. `refuses_schema` sends the request without its schema.
     """
 
     provider: str
@@ -40,6 +40,8 @@ class Target:
     marks_head: bool = False
     local_model: int | None = None
     max_output_tokens: int | None = None
+    model_id: int | None = None
+    refuses_schema: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,8 @@ def build_target(model: LanguageModel, timeout_s: float) -> Target:
         marks_head=model.marks_head,
         local_model=model.pk if endpoint.local_server else None,
         max_output_tokens=model.max_output_tokens,
+        model_id=model.pk,
+        refuses_schema=model.refuses_schema,
     )
 
 
@@ -270,7 +274,7 @@ def _normalize_route(name: str) -> str:
 
 
 def drop_schema(prepared: PreparedRequest) -> PreparedRequest:
-    """Return the same request without a schema, for a provider that has just refused one."""
+    """Return the same request without a schema, for a provider that has refused one. Its hash stays the same."""
     return replace(prepared, request=replace(prepared.request, response_format=None))
 
 

@@ -32,6 +32,7 @@ from runs_app.engine.leases import renew_leases, sweep_expired
 from runs_app.engine.prefetch import STALE_S, PrefetchQueue
 from runs_app.engine.prepared_sql import discard_plans
 from runs_app.engine.recorder import Result
+from runs_app.engine.refused_schemas import RecentRefusals, remember_refusal, was_refused
 from runs_app.engine.result_spool import ResultSpool, record_orphaned_results
 from runs_app.engine.stall_detection import note_call
 from runs_app.engine.worker_cycle import run_cycle
@@ -97,6 +98,7 @@ class Drain:
     _lost_connection: bool = False
     _mismatch: SchemaMismatch | None = None
     _designs: DesignCache = field(default_factory=DesignCache)
+    _refusals: RecentRefusals = field(default_factory=RecentRefusals)
     _rounds: RoundScheduler = field(default_factory=RoundScheduler)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "drain-db"))
     _watchdog: LeaseWatchdog = field(init=False)
@@ -240,6 +242,9 @@ class Drain:
         self._results.append(result)
         if outcome.pause_s is not None:  # The endpoint asks for a pause, so none of its waiting jobs may start.
             self._release(self._prefetched.take_endpoint(job.claim.counter_keys.endpoint_id))
+        if job.model_id is not None and was_refused(calls) and job.model_id not in self._refusals:
+            self._refusals.add(job.model_id)
+            await self._sql(remember_refusal, job.model_id, calls[0]["error"], self.registration.name)
         if (
             job.local_model is not None
             and self.evict is not None
@@ -262,7 +267,7 @@ class Drain:
             calls.append(outcomes.build_attempt_from_cache(job.cached_reply))
             return outcomes.build_cached_outcome(job.cached_reply, job.scale)
         try:
-            reply = await self._get_reply(job.prepared, calls)
+            reply = await self._get_reply(job, calls)
             calls.append(outcomes.build_attempt_from_reply(reply) | {"call": len(calls)})
             return outcomes.build_answer_outcome(reply, job.scale)
         except CallFailure as error:
@@ -275,11 +280,12 @@ class Drain:
             failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry
         )
 
-    async def _get_reply(
-        self, prepared: requests.PreparedRequest | CallFailure, calls: list[dict[str, Any]]
-    ) -> CallReply:
+    async def _get_reply(self, job: Job, calls: list[dict[str, Any]]) -> CallReply:
+        prepared = job.prepared
         if isinstance(prepared, CallFailure):
             raise prepared
+        if job.model_id in self._refusals:
+            prepared = requests.drop_schema(prepared)
         try:
             return await self.call(prepared.request)
         except CallFailure as failure:

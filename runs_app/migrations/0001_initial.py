@@ -578,6 +578,18 @@ class Migration(migrations.Migration):
                 ("sees_images", models.BooleanField(default=True)),
                 ("structured_output", models.BooleanField(default=True, help_text="Accepts a strict JSON schema")),
                 (
+                    "schema_refused_at",
+                    models.DateTimeField(
+                        editable=False,
+                        help_text="Its provider refused a strict JSON schema, so calls are made without one",
+                        null=True,
+                    ),
+                ),
+                (
+                    "schema_refusal",
+                    models.CharField(blank=True, db_default="", default="", editable=False, max_length=200),
+                ),
+                (
                     "groups",
                     models.CharField(
                         blank=True,

@@ -292,6 +292,10 @@ class LanguageModel(PricedResource):
     price_date = models.DateField(null=True, blank=True, help_text="Date of the prices. Empty: today")
     sees_images = models.BooleanField(default=True)
     structured_output = models.BooleanField(default=True, help_text="Accepts a strict JSON schema")
+    schema_refused_at = models.DateTimeField(
+        null=True, editable=False, help_text="Its provider refused a strict JSON schema, so calls are made without one"
+    )
+    schema_refusal = models.CharField(max_length=200, blank=True, default="", db_default="", editable=False)
     groups = models.CharField(
         max_length=200,
         blank=True,
@@ -366,6 +370,12 @@ class LanguageModel(PricedResource):
             source=self.price_source,
             as_of=self.price_date,
         )
+
+    @property
+    def refuses_schema(self) -> bool:
+        """Return whether its provider refused a schema since the last change of its address."""
+        at, changes = self.schema_refused_at, (self.route_changed_at, self.endpoint.route_changed_at)
+        return at is not None and all(changed is None or changed < at for changed in changes)
 
     @property
     def marks_head(self) -> bool:

@@ -19,6 +19,7 @@ from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
 from runs_app import price_list
 from runs_app.cache_purge import list_purges, measure_cache, purge
+from runs_app.engine.refused_schemas import forget_refusal
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm, ReasonForm
 from runs_app.forms.run_control import RunControlForm
 from runs_app.models import Endpoint, LanguageModel
@@ -87,6 +88,7 @@ def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
         request,
         form,
         f"Edit {model}",
+        refused_schema=model if model.schema_refused_at else None,
         preflights=PreflightTable(list(model.preflights.select_related("model__endpoint")[:MAX_PREFLIGHTS])),
     )
 
@@ -102,6 +104,16 @@ def endpoint_prices(request: HttpRequest, pk: int) -> HttpResponse:
     for repricing in repricings:
         (messages.warning if repricing.problem else messages.info)(request, repricing.summary)
     return redirect("endpoint_list")
+
+
+@require_POST
+@operators_only
+def model_schema(request: HttpRequest, pk: int) -> HttpResponse:
+    """Forget that the provider refused a schema, so that the next call asks with one again."""
+    model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
+    if forget_refusal(model, by=request.user):
+        messages.success(request, f"The next call to {model} asks with a strict JSON schema again.")
+    return redirect("model_edit", model.pk)
 
 
 @require_POST

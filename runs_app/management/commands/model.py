@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_switches, refuse_input, resolve_actor
 from runs_app import price_list
+from runs_app.engine.refused_schemas import forget_refusal
 from runs_app.management.field_updates import update_fields
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import prefetch_last_preflights
@@ -72,6 +73,8 @@ class Command(VerbCommand):
             "is_active",
         )
         update_fields(model, values | {field: options[field] for field in names}, by=resolve_actor(user), reason=reason)
+        if options["structured_output"]:
+            forget_refusal(model, by=resolve_actor(user), reason=reason)
         self.write(_format_line(model))
 
     def do_price(self, names: list[str], all: bool, dry_run: bool, user: str, reason: str, **options: Any) -> None:
@@ -162,6 +165,7 @@ def _build_row(model: LanguageModel) -> dict[str, Any]:
         "max_output_tokens": model.max_output_tokens,
         "sees_images": model.sees_images,
         "structured_output": model.structured_output,
+        "schema_refused_at": model.schema_refused_at,
         "cache_marks": model.cache_marks,
         "active": model.is_active,
         "check": model.last_preflights[0].status if model.last_preflights else "",

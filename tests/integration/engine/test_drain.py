@@ -140,9 +140,11 @@ def test_a_call_with_a_refused_schema_is_repeated_without_the_schema_and_both_ar
 
     drain(refuse_schemas)
     run.refresh_from_db()
-    assert (run.status, run.n_done, run.n_attempts, run.n_permanent) == ("done", items, 2 * items, 0)
+    refused = Attempt.objects.filter(call=0, outcome="transient").count()
+    assert refused >= 1
+    assert (run.status, run.n_done, run.n_attempts, run.n_permanent) == ("done", items, items + refused, 0)
     assert set(run.trials.values_list("status", "rating", "attempts")) == {("done", 6, 1)}
-    assert set(Attempt.objects.values_list("call", "outcome")) == {(0, "transient"), (1, "ok")}
+    assert Attempt.objects.filter(call=1, outcome="ok").count() == refused
     assert find_differences() == []
 
 

@@ -182,6 +182,7 @@ MATRIX = {
     "cache_purge": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, 302), method="post"),
     "model_new": expect_for_operators(),
     "model_edit": expect_for_operators("model"),
+    "model_schema": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, 302), "model", "post"),
     "model_check": Row((TO_LOGIN, HIDDEN, HIDDEN, 302, 302, 302), "model", "post"),
     "model_status": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), "model"),
     "rating_queue": Row((TO_LOGIN, 302, 200, 200, 200, 200)),

@@ -1,0 +1,61 @@
+"""Refused schemas: a provider that takes no strict schema for a model is not asked with one for each trial."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db.models.functions import Now
+
+from datasets_app.models.history import Actor, record_changes
+from runs_app.llm.calls import ErrorClass
+from runs_app.models import Attempt, LanguageModel
+
+REMEMBER_S = 60.0  # By then every worker has read the model's row, or a person has changed it.
+ASPECT = "strict JSON schema"
+
+
+class RecentRefusals:
+    """The models that refused a schema in this process, until their rows are read again."""
+
+    def __init__(self) -> None:
+        self._until: dict[int, float] = {}
+
+    def add(self, model_id: int) -> None:
+        self._until[model_id] = time.monotonic() + REMEMBER_S
+
+    def __contains__(self, model_id: int) -> bool:
+        return self._until.get(model_id, 0.0) > time.monotonic()
+
+
+def was_refused(calls: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the first of these calls was refused for its schema, and the second, without one, was answered.
+
+    Without the answer, the schema may not be the reason.
+    """
+    return (
+        len(calls) == 2
+        and calls[0].get("error_class") == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED
+        and calls[1]["outcome"] == Attempt.Outcome.OK
+    )
+
+
+def remember_refusal(model_id: int, message: str, actor: Actor) -> None:
+    """Record the refusal on the model, once."""
+    rows = LanguageModel.objects.filter(pk=model_id, schema_refused_at=None)
+    if rows.update(schema_refused_at=Now(), schema_refusal=message[:200]):
+        _record(model_id, "not refused", "refused", actor, message)
+
+
+def forget_refusal(model: LanguageModel, *, by: Actor, reason: str = "") -> bool:
+    """Let the next call ask with a schema again. Return False if no refusal was recorded."""
+    rows = LanguageModel.objects.filter(pk=model.pk).exclude(schema_refused_at=None)
+    if not rows.update(schema_refused_at=None, schema_refusal=""):
+        return False
+    _record(model.pk, "refused", "not refused", by, reason)
+    return True
+
+
+def _record(model_id: int, before: str, after: str, actor: Actor, reason: str) -> None:
+    record_changes([(LanguageModel(pk=model_id), before, after)], by=actor, reason=reason, aspect=ASPECT)
