@@ -61,6 +61,7 @@ urlpatterns = [
     path("endpoints/new/", endpoints.endpoint_new, name="endpoint_new"),
     path("endpoints/<int:pk>/live/", endpoints.endpoint_live, name="endpoint_live"),
     path("endpoints/<int:pk>/edit/", endpoints.endpoint_edit, name="endpoint_edit"),
+    path("endpoints/<int:pk>/models/", endpoints.endpoint_models, name="endpoint_models"),
     path("endpoints/<int:pk>/prices/", endpoints.endpoint_prices, name="endpoint_prices"),
     path("endpoints/cache/purge/", endpoints.cache_purge, name="cache_purge"),
     path("endpoints/models/new/", endpoints.model_new, name="model_new"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.db.models import Prefetch
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -17,11 +18,12 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
-from runs_app import price_list
+from runs_app import model_lists, price_list
 from runs_app.cache_purge import list_purges, measure_cache, purge
 from runs_app.engine.refused_schemas import forget_refusal
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm, ReasonForm
 from runs_app.forms.run_control import RunControlForm
+from runs_app.llm.calls import CallFailure
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.monitoring.endpoint_load import load_endpoints
@@ -104,6 +106,31 @@ def endpoint_prices(request: HttpRequest, pk: int) -> HttpResponse:
     for repricing in repricings:
         (messages.warning if repricing.problem else messages.info)(request, repricing.summary)
     return redirect("endpoint_list")
+
+
+@require_http_methods(READ_OR_WRITE)
+@operators_only
+def endpoint_models(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show the endpoint's own list of models beside the site's models, and store the chosen ones.
+
+    The list is fetched again before it is stored, so prices never come from the browser.
+    """
+    endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
+    changes: list[model_lists.Change] | None = None
+    if request.method == "POST":
+        try:
+            changes = model_lists.find_changes(endpoint, model_lists.fetch_models(endpoint))
+            if chosen := set(request.POST.getlist("model")):
+                picked = [change for change in changes if change.listed.model in chosen]
+                added, updated = model_lists.apply_changes(endpoint, picked, by=request.user)
+                messages.success(request, f"{added} models were added and {updated} updated from the list.")
+                return redirect("endpoint_list")
+        except CallFailure as failure:
+            messages.error(request, f"The list of {endpoint} was not read: {failure.message}")
+        except ValidationError as error:
+            messages.error(request, "; ".join(error.messages))
+    context = {"endpoint": endpoint, "changes": changes, "source": model_lists.get_source_name(endpoint)}
+    return render(request, "runs_app/endpoint_models.html", context)
 
 
 @require_POST

@@ -6,8 +6,21 @@ import os
 from argparse import ArgumentParser
 from typing import Any
 
-from evalsite.lib.ops.commands import VerbCommand, add_reason, add_switches, add_user, refuse_input, resolve_actor
+from django.core.exceptions import ValidationError
+from django.core.management import CommandError
+
+from evalsite.lib.ops.commands import (
+    WORK_FAILED,
+    VerbCommand,
+    add_reason,
+    add_switches,
+    add_user,
+    refuse_input,
+    resolve_actor,
+)
+from runs_app import model_lists
 from runs_app.forms.fields import split_names
+from runs_app.llm.calls import CallFailure
 from runs_app.management.field_updates import update_fields
 from runs_app.management.preflights import make_preflights
 from runs_app.models import Endpoint
@@ -36,6 +49,12 @@ class Command(VerbCommand):
         parser = verbs.add_parser("check", help="make one small call to each model of an endpoint")
         parser.add_argument("name")
         add_user(parser)
+        parser = verbs.add_parser("models", help="show the endpoint's own list of models, and what would change")
+        parser.add_argument("name")
+        parser.add_argument("--add", nargs="+", default=[], metavar="ID", help="add or update these models")
+        parser.add_argument("--update", action="store_true", help="update all models that the site has")
+        parser.add_argument("--json", action="store_true")
+        add_reason(parser)
 
     def do_set(self, name: str, user: str, reason: str, **options: Any) -> None:
         endpoint = Endpoint.objects.filter(name=name).first() or Endpoint(name=name)
@@ -63,6 +82,54 @@ class Command(VerbCommand):
         if not models:
             refuse_input(f"name: endpoint {name} has no models; create one with `model set`")
         make_preflights(self, models, by=resolve_actor(user))
+
+    def do_models(
+        self, name: str, add: list[str], update: bool, json: bool, user: str, reason: str, **options: Any
+    ) -> None:
+        endpoint = Endpoint.objects.filter(name=name).first()
+        if endpoint is None:
+            refuse_input(f"name: there is no endpoint {name}")
+        try:
+            changes = model_lists.find_changes(endpoint, model_lists.fetch_models(endpoint))
+        except CallFailure as failure:
+            raise CommandError(f"the list of {name} was not read: {failure.message}", returncode=WORK_FAILED) from None
+        unlisted = set(add) - {change.listed.model for change in changes}
+        if unlisted:
+            refuse_input(f"--add: {endpoint} does not list {', '.join(sorted(unlisted))}; nothing was changed")
+        chosen = [change for change in changes if change.listed.model in add or (update and not change.is_new)]
+        if json:
+            self.write_json([_build_listed_row(change) for change in changes])
+        else:
+            for change in chosen if add or update else changes:
+                self.write(_format_listed(change))
+        if not (add or update):
+            return
+        try:
+            added, updated = model_lists.apply_changes(endpoint, chosen, by=resolve_actor(user), reason=reason)
+        except ValidationError as error:
+            refuse_input("; ".join(error.messages))
+        self.stderr.write(f"{added} models added, {updated} updated from the {model_lists.get_source_name(endpoint)}")
+
+
+def _format_listed(change: model_lists.Change) -> str:
+    price_in, price_out = (change.listed.prices[kind] for kind in ("input_price", "output_price"))
+    known = price_in is not None and price_out is not None
+    price = f"${price_in.normalize():f} in, ${price_out.normalize():f} out" if known else "price not stated"
+    return f"{change.listed.model:<48} {price:<30} {change.summary} {change.listed.note}".rstrip()
+
+
+def _build_listed_row(change: model_lists.Change) -> dict[str, Any]:
+    return {
+        "model": change.listed.model,
+        **change.listed.prices,
+        "context_length": change.listed.context_length,
+        "max_output_tokens": change.listed.max_output_tokens,
+        "sees_images": change.listed.sees_images,
+        "note": change.listed.note,
+        "name": change.name,
+        "new": change.is_new,
+        "changes": change.fields,
+    }
 
 
 def _add_set_options(parser: ArgumentParser) -> None:

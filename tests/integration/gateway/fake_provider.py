@@ -20,6 +20,7 @@ class ReceivedRequest:
 class FakeProvider:
     url: str = ""
     status: int = 200
+    listing: Any = None  # the list of models, as JSON or bytes; None: 404
     reply: Any = None  # JSON, or bytes to send as they are
     headers: dict[str, str] = field(default_factory=dict)
     requests: list[ReceivedRequest] = field(default_factory=list)
@@ -65,8 +66,16 @@ def run_fake_provider() -> Iterator[FakeProvider]:
             self.wfile.write(content)
 
         def do_GET(self) -> None:
-            fake.requests.append(ReceivedRequest(f"GET {self.path}", {}, None))
-            self.send_error(404)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            fake.requests.append(ReceivedRequest(f"GET {self.path}", headers, None))
+            if fake.listing is None:
+                self.send_error(404)
+                return
+            content = fake.listing if isinstance(fake.listing, bytes) else json.dumps(fake.listing).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
 
         def log_message(self, *_args: object) -> None:
             pass

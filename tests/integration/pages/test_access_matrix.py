@@ -177,6 +177,7 @@ MATRIX = {
     "endpoint_new": expect_for_operators(),
     "endpoint_live": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), "endpoint"),
     "endpoint_edit": expect_for_operators("endpoint"),
+    "endpoint_models": expect_for_operators("endpoint"),
     "endpoint_prices": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, 302), "endpoint", "post"),
     "worker_list": MEMBERS,
     "cache_purge": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, 302), method="post"),

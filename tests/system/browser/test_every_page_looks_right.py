@@ -168,6 +168,7 @@ def list_addresses(experiment):
         "trial": reverse("trial_detail", args=[done.pk]) + "?experiment=affect-pilot",
         "trial failed": reverse("trial_detail", args=[failed.pk]),
         "endpoints": reverse("endpoint_list"),
+        "endpoint models": reverse("endpoint_models", args=[model.endpoint_id]),
         "endpoint edit": reverse("endpoint_edit", args=[model.endpoint_id]),
         "model edit": reverse("model_edit", args=[model.pk]),
         "password": reverse("password_change"),

@@ -1,0 +1,222 @@
+"""The list of models that an endpoint itself serves, with prices if it states them, and what it changes on the site.
+
+OpenRouter's form has prices in US dollars per token, the context length and the modalities. OpenAI's form has only ids.
+A price that the list does not state stays unknown, and never replaces a known one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+
+from datasets_app.models.history import Actor, save_with_history
+from runs_app.batches.http_client import ApiClient
+from runs_app.bounds import BOUNDS, PRICE
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.llm.failures import replace_unstorable
+from runs_app.llm.gateway import PROVIDER_URLS
+from runs_app.llm.http_transport import close_session
+from runs_app.llm.keys import read_key
+from runs_app.models import Endpoint, LanguageModel
+from runs_app.price_list import KINDS, SIX_PLACES, Repricing
+from runs_app.pricing.costs import MILLION
+
+TIMEOUT_S = 20.0
+MAX_MODELS = 5_000
+STATED_PRICES = {
+    "input_price": "prompt",
+    "output_price": "completion",
+    "cache_read_price": "input_cache_read",
+    "cache_write_price": "input_cache_write",
+}
+VERSION_PATH = "/v1"  # These providers' base URLs exclude it.
+WITHOUT_VERSION = frozenset({Endpoint.Provider.ANTHROPIC, Endpoint.Provider.OLLAMA})
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModel:
+    """A model as an endpoint lists it. Prices are US dollars per million tokens; None is not stated."""
+
+    model: str
+    prices: dict[str, Decimal | None]
+    context_length: int | None = None
+    max_output_tokens: int | None = None
+    sees_images: bool | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A listed model beside the model of the site with its id, or None if the site has none."""
+
+    listed: ListedModel
+    model: LanguageModel | None
+    name: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_new(self) -> bool:
+        return self.model is None
+
+    @property
+    def summary(self) -> str:
+        """Return the changes for people, such as "input $1 -> $3"."""
+        if self.model is None:
+            return f"new, as {self.name}"
+        current = {kind: getattr(self.model, kind) for kind in KINDS}
+        stated = {kind: self.fields.get(kind, current[kind]) for kind in KINDS}
+        prices = Repricing(self.model, current, stated).summary.partition(": ")[2]
+        others = [f"{name.replace('_', ' ')} {value}" for name, value in self.fields.items() if name in OTHER_FIELDS]
+        if not any(kind in self.fields for kind in KINDS):
+            return ", ".join(others) or "no change"
+        return ", ".join([prices, *others])
+
+
+OTHER_FIELDS = ("max_output_tokens", "sees_images")
+
+
+def fetch_models(endpoint: Endpoint) -> list[ListedModel]:
+    """Fetch the list of an endpoint. Raise CallFailure if it cannot be fetched or is no list of models."""
+    return parse_models(asyncio.run(_fetch(endpoint)))
+
+
+async def _fetch(endpoint: Endpoint) -> dict[str, Any]:
+    base = (endpoint.base_url or PROVIDER_URLS[endpoint.provider] or "").rstrip("/")
+    if not base:
+        raise CallFailure(ErrorClass.NOT_ALLOWED, "the endpoint has no base URL, so its list has no address")
+    if endpoint.provider in WITHOUT_VERSION and not base.endswith(VERSION_PATH):
+        base += VERSION_PATH
+    key = read_key(endpoint.key_env)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    if endpoint.provider == Endpoint.Provider.ANTHROPIC:
+        headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
+    try:
+        return await asyncio.wait_for(ApiClient(base, key, headers).get("/models"), TIMEOUT_S)
+    except TimeoutError:
+        raise CallFailure(ErrorClass.TIMEOUT, f"no list within {TIMEOUT_S:g} s") from None
+    finally:
+        await close_session()
+
+
+def parse_models(payload: Mapping[str, Any]) -> list[ListedModel]:
+    """Return the models of a list, by id. Raise CallFailure if it has none."""
+    rows = payload.get("data")
+    entries = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    models = {model.model: model for entry in entries[:MAX_MODELS] if (model := _parse_model(entry))}
+    if not models:
+        raise CallFailure(ErrorClass.MALFORMED_REPLY, "the reply is no list of models: it has no ids in `data`")
+    return [models[model] for model in sorted(models)]
+
+
+def _parse_model(entry: Mapping[str, Any]) -> ListedModel | None:
+    model = entry.get("id")
+    if not isinstance(model, str) or not 0 < len(model) <= 200 or model != replace_unstorable(model):
+        return None
+    pricing, details, top = (_get_mapping(entry, name) for name in ("pricing", "architecture", "top_provider"))
+    prices = {kind: _parse_price(pricing.get(name)) for kind, name in STATED_PRICES.items()}
+    modalities = details.get("input_modalities")
+    note = ""
+    if _parse_price(pricing.get("request")):  # Our prices have no part per call, so a reservation would be too small.
+        prices, note = dict.fromkeys(prices), "It also charges for each request, so its price stays unknown."
+    return ListedModel(
+        model,
+        prices,
+        context_length=_parse_count(entry.get("context_length")),
+        max_output_tokens=_parse_count(top.get("max_completion_tokens")),
+        sees_images="image" in modalities if isinstance(modalities, list) else None,
+        note=note,
+    )
+
+
+def _get_mapping(entry: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = entry.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _parse_price(dollars: Any) -> Decimal | None:
+    """Return a price per million tokens from a price per token, or None if it is not stated or impossible."""
+    if isinstance(dollars, bool) or not isinstance(dollars, str | int | float) or len(str(dollars)) > 40:
+        return None
+    try:
+        price = Decimal(str(dollars)) * MILLION
+    except InvalidOperation:
+        return None
+    return price.quantize(SIX_PLACES) if price.is_finite() and PRICE.contains(price) else None
+
+
+def _parse_count(value: Any) -> int | None:
+    bound = BOUNDS["languagemodel"]["max_output_tokens"]
+    return value if isinstance(value, int) and not isinstance(value, bool) and bound.contains(value) else None
+
+
+def find_changes(endpoint: Endpoint, listed: Iterable[ListedModel]) -> list[Change]:
+    """Return what the list would change on the site: models in use first, then new ones, each by id."""
+    own = {model.model: model for model in endpoint.models.select_related("endpoint").order_by("-name")}
+    taken = set(LanguageModel.objects.values_list("name", flat=True))
+    changes = [_find_change(endpoint, entry, own.get(entry.model), taken) for entry in listed]
+    return sorted(changes, key=lambda change: change.is_new)
+
+
+def _find_change(endpoint: Endpoint, listed: ListedModel, model: LanguageModel | None, taken: set[str]) -> Change:
+    fields: dict[str, Any] = {}
+    if not endpoint.is_free:
+        fields |= {kind: price for kind, price in listed.prices.items() if price is not None}
+    if listed.sees_images is not None:
+        fields["sees_images"] = listed.sees_images
+    if listed.max_output_tokens is not None and (model is None or model.max_output_tokens is None):
+        fields["max_output_tokens"] = listed.max_output_tokens
+    if model is None:
+        name = _choose_name(listed.model, endpoint, taken)
+        taken.add(name)
+        return Change(listed, None, name, fields)
+    return Change(
+        listed, model, model.name, {name: value for name, value in fields.items() if getattr(model, name) != value}
+    )
+
+
+def _choose_name(model: str, endpoint: Endpoint, taken: Collection[str]) -> str:
+    """Return a free name for a model: its id in small letters, with the endpoint's name if that is taken."""
+    slug = re.sub(r"[^a-z0-9_]+", "-", model.lower()).strip("-_") or "model"
+    names = [slug[:80], f"{slug[:40]}-{endpoint.name}"[:80].strip("-"), *(f"{slug[:70]}-{n}" for n in range(2, 1000))]
+    return next(name for name in names if name not in taken)
+
+
+def get_source_name(endpoint: Endpoint) -> str:
+    return f"model list of {endpoint.base_url or endpoint.get_provider_display()}"[:200]
+
+
+@transaction.atomic
+def apply_changes(endpoint: Endpoint, changes: Iterable[Change], *, by: Actor, reason: str = "") -> tuple[int, int]:
+    """Add new models and update the others, with the list as their price source, with history.
+
+    Return the numbers of models added and updated. Raise ValidationError, and change nothing, if a model cannot take
+    these values.
+    """
+    added = updated = 0
+    for change in changes:
+        values = dict(change.fields)
+        if any(kind in values for kind in KINDS):
+            values |= {"price_source": get_source_name(endpoint), "price_date": timezone.now().date()}
+        if change.model is None:
+            model = LanguageModel(name=change.name, endpoint=endpoint, model=change.listed.model, **values)
+        elif values:
+            model = change.model
+            for name, value in values.items():
+                setattr(model, name, value)
+        else:
+            continue
+        try:
+            model.full_clean()
+        except ValidationError as error:
+            raise ValidationError(f"{change.listed.model}: {' '.join(error.messages)}") from None
+        save_with_history(model, by=by, reason=reason, fields=None if change.model is None else list(values))
+        added, updated = added + (change.model is None), updated + (change.model is not None)
+    return added, updated
