@@ -57,6 +57,7 @@ SCALE_POINT = Bound(-1_000_000, 1_000_000)
 BOUNDS: dict[str, dict[str, Bound]] = {
     "experiment": {
         "samples": Bound(1, 10_000),
+        "shuffle": Bound(0, 2_147_483_647),
         "max_concurrency": CALLS,
         "priority": Bound(-9, 9),
         "request_timeout_s": Bound(0.1, 3_600, "seconds"),

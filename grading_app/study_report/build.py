@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from grading_app.study_report.report_source import ReportSource
 
 TEXTS_AND_SETTINGS = (
-    "title", "description", "status", "samples", "adaptive", "cache", "cache_buster", "batch", "sequential",
+    "title", "description", "status", "samples", "adaptive", "cache", "cache_buster", "batch", "sequential", "shuffle",
     "max_concurrency", "request_timeout_s", "max_attempts", "backoff_s", "max_backoff_s", "on_empty", "on_unreadable",
     "max_usd", "imported_from",
 )  # fmt: skip

@@ -44,7 +44,7 @@ class ExperimentAdmin(VisibleAdmin):
         ("language_models", "prompts"),
         ("samplers", "dimensions"),
         ("samples", "scorers"),
-        ("cache", "cache_buster", "sequential"),
+        ("cache", "cache_buster", "sequential", "shuffle"),
         ("max_concurrency", "request_timeout_s", "lease_s"),
         ("max_attempts", "backoff_s", "max_backoff_s"),
         ("stop_failure_rate", "stop_after_attempts"),

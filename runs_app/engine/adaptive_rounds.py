@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from runs_app.engine.counters import CounterKeys, add_pending
 from runs_app.engine.run_lifecycle import finish_runs
+from runs_app.engine.shuffled_order import make_place_sql
 from runs_app.grading_interface import grading
 from runs_app.models import Experiment, Point, Run
 from runs_app.stopping.rules import Decision, Ratings, Tally
@@ -120,11 +121,13 @@ def _lock(counter_keys: CounterKeys) -> str:
 
 # Trials of a pilot may exist already. ON CONFLICT would wait for a worker that records one of them, and that worker may
 # wait for locks of this transaction: a deadlock. NOT EXISTS is safe, because no other process adds trials meanwhile.
-ADD_CASES = """
-INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
-SELECT p.run_id, repetition, drawn.item, p.dimension_id
+PLACE = make_place_sql("drawn.item", "repetition", "e.shuffle")
+ADD_CASES = f"""
+INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id, place)
+SELECT p.run_id, repetition, drawn.item, p.dimension_id, {PLACE}
 FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS target (point, upto)
 JOIN runs_app_point p ON p.id = target.point
+JOIN runs_app_run r ON r.id = p.run_id JOIN runs_app_experiment e ON e.id = r.experiment_id
 CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
 CROSS JOIN LATERAL generate_series(p.n_planned / p.n_items, (target.upto - 1) / p.n_items) AS repetition
 WHERE repetition * p.n_items + drawn.place - 1 >= p.n_planned
@@ -133,7 +136,7 @@ WHERE repetition * p.n_items + drawn.place - 1 >= p.n_planned
         WHERE t.run_id = p.run_id AND t.item_id = drawn.item AND t.sample_idx = repetition
             AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id)
 ORDER BY repetition, drawn.place, p.id
-"""
+"""  # noqa: S608 - the text above
 COUNT_CASES = """
 UPDATE runs_app_point p SET n_planned = target.upto
 FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS target (point, upto) WHERE p.id = target.point

@@ -71,11 +71,11 @@ WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched
 GROUP BY p.id
 """
 
-# Rows are claimed in the order of the partial index: fresh trials before retries, low sample_idx before high, then
-# item, then dimension. SKIP LOCKED keeps a claim from waiting for other transactions on these rows. The inner LIMIT is
-# a constant, so the planner walks the index instead of sorting all pending rows. The outer LIMIT stops the walk. The
-# ids are passed as an array: for a subquery, the planner would expect thousands of rows and read the whole table. A
-# NULL lease never ends.
+# Rows are claimed in the order of the partial index: fresh trials before retries, then by their place in a shuffled
+# experiment, then low sample_idx before high, then item, then dimension. SKIP LOCKED keeps a claim from waiting for
+# other transactions on these rows. The inner LIMIT is a constant, so the planner walks the index instead of sorting all
+# pending rows. The outer LIMIT stops the walk. The ids are passed as an array: for a subquery, the planner would expect
+# thousands of rows and read the whole table. A NULL lease never ends.
 CLAIM = """
 WITH requested AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) w(run bigint, n int, reserve numeric, lease float8)
@@ -85,7 +85,7 @@ WITH requested AS MATERIALIZED (
             SELECT id FROM runs_app_trial
             WHERE run_id = requested.run AND status = 'pending'
                 AND (not_before IS NULL OR not_before <= clock_timestamp())
-            ORDER BY attempts, sample_idx, item_id, dimension_id LIMIT {most} FOR NO KEY UPDATE SKIP LOCKED
+            ORDER BY attempts, place, sample_idx, item_id, dimension_id LIMIT {most} FOR NO KEY UPDATE SKIP LOCKED
         ) AS claimable LIMIT requested.n
     ) AS next
 )

@@ -29,7 +29,7 @@ def _list_columns(model: type[models.Model], exclude: Collection[str]) -> dict[s
 
 ATTEMPT_COLUMNS = _list_columns(Attempt, ())
 CLAIM_COLUMNS = {field.name for field in WorkUnit._meta.fields} - {"error_class", "error"}
-TRIAL_COLUMNS = _list_columns(Trial, {*CLAIM_COLUMNS, "sample_idx"})
+TRIAL_COLUMNS = _list_columns(Trial, {*CLAIM_COLUMNS, "sample_idx", "place"})
 # The columns that a late answer completes.
 CALL_COLUMNS = {name: ATTEMPT_COLUMNS[name] for name in ("raw_response", "request_hash", *REPLY_FIELDS)}
 

@@ -213,6 +213,7 @@ class ExperimentSpec(Strict):
     cache_buster: bool | None = None
     batch: bool | None = None
     sequential: bool | None = None
+    shuffle: Annotated[int | None, within(EXPERIMENT["shuffle"])] = None
     max_concurrency: Annotated[int | None, within(EXPERIMENT["max_concurrency"])] = None
     priority: Annotated[int | None, within(EXPERIMENT["priority"])] = None
     request_timeout_s: Annotated[float | None, within(EXPERIMENT["request_timeout_s"])] = None

@@ -99,9 +99,9 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         model = Experiment
         fields = [
             "slug", "title", "description", "dataset", "language_models", "prompts", "samplers",
-            "dimensions", "samples", "scorers", "cache", "cache_buster", "batch", "sequential", "max_concurrency",
-            "priority", "request_timeout_s", "max_attempts", "backoff_s", "max_backoff_s", "on_empty", "on_unreadable",
-            "stop_failure_rate", "stop_after_attempts",
+            "dimensions", "samples", "scorers", "cache", "cache_buster", "batch", "sequential", "shuffle",
+            "max_concurrency", "priority", "request_timeout_s", "max_attempts", "backoff_s", "max_backoff_s",
+            "on_empty", "on_unreadable", "stop_failure_rate", "stop_after_attempts",
             "max_usd", "confirm_above_usd", "budget_policy", "dev_items", "dev_samples",
         ]  # fmt: skip
         labels = {
@@ -122,6 +122,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
             "cache_buster": "Add a unique suffix to bypass provider caches",
             "batch": "Use the batch API (half price, up to 24 h)",
             "sequential": "Run conditions sequentially",
+            "shuffle": "Shuffle the order (seed)",
         }
         help_texts = {
             "slug": "Lower-case letters, digits, - and _. Part of the page address",

@@ -1026,6 +1026,16 @@ class Migration(migrations.Migration):
                 ("batch", models.BooleanField(default=False, help_text="Only for endpoints with a batch API")),
                 ("sequential", models.BooleanField(default=False, help_text="Otherwise conditions run in parallel")),
                 (
+                    "shuffle",
+                    models.IntegerField(
+                        blank=True,
+                        help_text="Seed of a random order of execution. Without it, items run in their order",
+                        null=True,
+                        validators=[runs_app.models.bounded.InRange("experiment", "shuffle")],
+                        verbose_name="shuffle",
+                    ),
+                ),
+                (
                     "max_concurrency",
                     models.PositiveIntegerField(
                         default=32,
@@ -1224,6 +1234,10 @@ class Migration(migrations.Migration):
                     runs_app.models.bounded.RangeConstraint(
                         condition=models.Q(("samples__gte", 1), ("samples__lte", 10000)),
                         name="experiment_samples_in_range",
+                    ),
+                    runs_app.models.bounded.RangeConstraint(
+                        condition=models.Q(("shuffle__gte", 0), ("shuffle__lte", 2147483647)),
+                        name="experiment_shuffle_in_range",
                     ),
                     runs_app.models.bounded.RangeConstraint(
                         condition=models.Q(("max_concurrency__gte", 1), ("max_concurrency__lte", 100000)),
@@ -2292,6 +2306,14 @@ class Migration(migrations.Migration):
                 ),
                 ("sample_idx", models.IntegerField(help_text="Repetition, from 0")),
                 (
+                    "place",
+                    models.IntegerField(
+                        db_default=0,
+                        default=0,
+                        help_text="Place in the order of execution of a shuffled experiment, else 0",
+                    ),
+                ),
+                (
                     "subject",
                     models.ForeignKey(
                         db_constraint=False,
@@ -2363,7 +2385,7 @@ class Migration(migrations.Migration):
                 "indexes": [
                     models.Index(
                         condition=models.Q(("status", "pending")),
-                        fields=["run", "attempts", "sample_idx", "item", "dimension"],
+                        fields=["run", "attempts", "place", "sample_idx", "item", "dimension"],
                         name="trial_claimable",
                     ),
                     models.Index(

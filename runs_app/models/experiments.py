@@ -106,6 +106,13 @@ class Experiment(EngineOwnedColumns):
         help_text="Only for endpoints with a batch API",
     )
     sequential = models.BooleanField(default=False, help_text="Otherwise conditions run in parallel")
+    shuffle = models.IntegerField(
+        "shuffle",
+        null=True,
+        blank=True,
+        validators=[InRange("experiment", "shuffle")],
+        help_text="Seed of a random order of execution. Without it, items run in their order",
+    )
     max_concurrency = models.PositiveIntegerField(
         default=32,
         validators=[InRange("experiment", "max_concurrency")],

@@ -112,6 +112,9 @@ class Trial(WorkUnit):
         Dimension, on_delete=models.PROTECT, null=True, related_name="trials", db_index=False, db_constraint=False
     )
     sample_idx = models.IntegerField(help_text="Repetition, from 0")
+    place = models.IntegerField(
+        default=0, db_default=0, help_text="Place in the order of execution of a shuffled experiment, else 0"
+    )
     subject = models.ForeignKey(
         "self", on_delete=models.DO_NOTHING, null=True, related_name="verdicts", db_index=False, db_constraint=False,
         help_text="Trial whose answer is judged. Empty if the question is about the item",
@@ -164,9 +167,9 @@ class Trial(WorkUnit):
             ),
         ]
         indexes = [
-            # The order of a claim: fresh trials before retries, then low sample_idx, then item, then dimension.
+            # The order of a claim: fresh trials before retries, the place, low sample_idx, then item, then dimension.
             models.Index(
-                fields=["run", "attempts", "sample_idx", "item", "dimension"],
+                fields=["run", "attempts", "place", "sample_idx", "item", "dimension"],
                 name="trial_claimable",
                 condition=models.Q(status="pending"),
             ),

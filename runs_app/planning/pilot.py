@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import connection
 
+from runs_app.engine.shuffled_order import make_place_sql
 from runs_app.models import Run
 from runs_app.planning.conditions import get_condition_hash
 from runs_app.planning.design import Design
@@ -29,8 +30,8 @@ MISSING = """(
     ORDER BY 1, 2
 ) AS missing
 """
-INSERT_PILOT = f"""INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
-SELECT %(run)s, 0, missing.* FROM {MISSING}"""  # noqa: S608 - the text above
+INSERT_PILOT = f"""INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id, place)
+SELECT %(run)s, 0, missing.*, {make_place_sql("missing.item", "0")} FROM {MISSING}"""  # noqa: S608 - the text above
 COUNT_MISSING = f"SELECT count(*) FROM {MISSING}"  # noqa: S608 - the text above
 
 
@@ -64,6 +65,7 @@ def count_missing(design: Design, run: Run, share: int) -> int:
 def _build_parameters(design: Design, run: Run, share: int) -> dict[str, Any]:
     return {
         "run": run.pk,
+        "shuffle": design.experiment.shuffle,
         "seed": get_condition_hash(run.condition.condition_id),
         "dataset": design.experiment.dataset_id,
         "dimensions": [dimension.pk for dimension in design.dimensions] or [None],

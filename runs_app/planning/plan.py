@@ -18,6 +18,7 @@ from django.db.models import Max
 
 from datasets_app.models.history import Actor
 from evalsite.lib.text.number_format import format_count
+from runs_app.engine.shuffled_order import make_place_sql
 from runs_app.models import Condition, Experiment, Run, Wave
 from runs_app.planning import pilot as pilot_module
 from runs_app.planning import points
@@ -27,10 +28,10 @@ from runs_app.planning.work import PlanError, add_trials, describe_cancelled, ge
 
 # EXCEPT instead of ON CONFLICT: no other process adds trials, because of the experiment's row lock. One scan of the
 # existing rows is cheaper than a speculative insertion for each row. EXCEPT also treats NULL dimensions as equal.
-INSERT_TRIALS = """
-INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
-SELECT %(run)s, missing.* FROM (
-    SELECT sample_idx, item.id, dimension.id
+INSERT_TRIALS = f"""
+INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id, place)
+SELECT %(run)s, missing.*, {make_place_sql("missing.item_id", "missing.sample_idx")} FROM (
+    SELECT sample_idx, item.id AS item_id, dimension.id AS dimension_id
     FROM generate_series(0, %(samples)s - 1) AS sample_idx
     CROSS JOIN (SELECT id FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded
         AND (%(items)s::bigint[] IS NULL OR id = ANY(%(items)s))) AS item
@@ -39,7 +40,7 @@ SELECT %(run)s, missing.* FROM (
     SELECT sample_idx, item_id, dimension_id FROM runs_app_trial WHERE run_id = %(run)s
     ORDER BY 1, 2, 3
 ) AS missing
-"""
+"""  # noqa: S608 - the text above
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,7 @@ def _insert_missing(design: Design, run: Run) -> int:
             {
                 "run": run.pk,
                 "samples": design.samples,
+                "shuffle": design.experiment.shuffle,
                 "items": design.dev_item_ids,
                 "dataset": design.experiment.dataset_id,
                 "dimensions": [dimension.pk for dimension in design.dimensions] or [None],

@@ -25,6 +25,7 @@ SETTINGS = (
     "cache_buster",
     "batch",
     "sequential",
+    "shuffle",
     "max_concurrency",
     "priority",
     "request_timeout_s",

@@ -57,6 +57,7 @@ def _write_settings(source: ReportSource) -> Block:
         "Cache buster in each request": "yes" if experiment.cache_buster else "no",
         "Provider batches": "yes" if experiment.batch else "no",
         "Conditions": "one after the other" if experiment.sequential else "in parallel",
+        "Items": "in their order" if experiment.shuffle is None else f"in random order, seed {experiment.shuffle}",
         "Maximum of calls in flight per condition": str(experiment.max_concurrency),
         "Time-out per call": f"{experiment.request_timeout_s:g} s",
         "Maximum of attempts per trial": str(experiment.max_attempts),

@@ -18,6 +18,7 @@ from evalsite.lib.ops.commands import (
 )
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app import deletion, run_control
+from runs_app.bounds import BOUNDS
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_yaml
 from runs_app.management.condition_options import add_condition_option
@@ -41,6 +42,8 @@ from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.spec_io import build_spec, create_experiment, duplicate, to_yaml
 from runs_app.planning.work import PlanError
 
+DEFAULT_SHUFFLE = 42  # The seed of `create --shuffle` without a number.
+
 
 class Command(ExtendVerb, RunControlVerbs, VerbCommand):
     help = "Create, show, launch, control, duplicate and delete experiments."
@@ -55,9 +58,13 @@ class Command(ExtendVerb, RunControlVerbs, VerbCommand):
 
     # --- designs -----------------------------------------------------------------------------------------------------
 
-    def do_create(self, file: Path, user: str, name: str, **options: Any) -> None:
+    def do_create(self, file: Path, user: str, name: str, shuffle: int | None, **options: Any) -> None:
         spec = read_yaml(read_file(file))
         spec = spec.model_copy(update={"experiment": name}) if name else spec
+        if shuffle is not None:
+            if not BOUNDS["experiment"]["shuffle"].contains(shuffle):
+                refuse_input(f"--shuffle: the seed must be {BOUNDS['experiment']['shuffle']}, not {shuffle}")
+            spec = spec.model_copy(update={"shuffle": shuffle})
         if Experiment.objects.filter(slug=spec.experiment).exists():
             refuse_input(
                 f"experiment: {spec.experiment} already exists. `experiment extend {spec.experiment} {file}` adds the "
@@ -158,6 +165,14 @@ def _add_design_verbs(verbs: Any) -> None:
     parser = verbs.add_parser("create", help="create a draft from an experiment file (YAML) or a manifest")
     parser.add_argument("file", type=Path)
     parser.add_argument("--name", default="", help="replaces the name in the file")
+    parser.add_argument(
+        "--shuffle",
+        type=int,
+        nargs="?",
+        const=DEFAULT_SHUFFLE,
+        metavar="SEED",
+        help=f"run items in random order; replaces the seed in the file; default: {DEFAULT_SHUFFLE}",
+    )
     add_user(parser, "the owner; default: the only superuser")
     verbs.add_parser("list", help="list all experiments").add_argument("--json", action="store_true")
     parser = add_experiment_verb(verbs, "show", "show the design as a file, and its history")

@@ -31,6 +31,20 @@ def end_runs(runs, status="done", **fields):
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(**moved, **{"status": "done", **fields})
 
 
+@pytest.mark.parametrize(("option", "seed"), [((), None), (("--shuffle",), 42), (("--shuffle", "7"), 7)])
+def test_create_shuffles_the_order_of_execution_with_a_seed(manage, lab, operator, design, option, seed):
+    output = manage("experiment", "create", design(), *option)
+    assert output.code == 0, output.err
+    assert Experiment.objects.get().shuffle == seed
+    assert ("shuffle: 7" in manage("experiment", "show", "pilot").out) == (seed == 7)
+
+
+def test_create_refuses_a_seed_out_of_range(manage, lab, operator, design):
+    output = manage("experiment", "create", design(), "--shuffle", "-1")
+    assert output.code != 0
+    assert "--shuffle: the seed must be between 0 and 2,147,483,647" in output.err
+
+
 def test_create_makes_a_draft_owned_by_the_only_superuser_with_approved_prompts(manage, lab, operator, design):
     output = manage("experiment", "create", design())
     experiment = Experiment.objects.get()

@@ -52,6 +52,7 @@ def test_all_settings_of_a_file_are_stored(lab, curator):
         cache=False,
         cache_buster=True,
         sequential=True,
+        shuffle=7,
         max_concurrency=7,
         request_timeout_s=12.5,
         max_attempts=2,
@@ -71,6 +72,7 @@ def test_all_settings_of_a_file_are_stored(lab, curator):
         True,
     )
     assert (experiment.max_concurrency, experiment.request_timeout_s, experiment.max_attempts) == (7, 12.5, 2)
+    assert experiment.shuffle == 7
     assert (experiment.backoff_s, experiment.max_backoff_s) == (0.5, 20)
     assert (experiment.lease_s, experiment.stop_failure_rate, experiment.stop_after_attempts) == (30, 0.5, 9)
     assert (str(experiment.max_usd), str(experiment.confirm_above_usd)) == ("5.0000", "0.1000")
