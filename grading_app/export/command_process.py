@@ -25,7 +25,7 @@ class CommandProcessError(RuntimeError):
 def stream_command(arguments: Sequence[str]) -> Iterator[bytes]:
     """Yield the standard output of a command. If the reader leaves early, the process ends."""
     process = subprocess.Popen(
-        build_module_command("evalsite", *arguments),
+        build_module_command("evalsite", *arguments, "--verbosity=0"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         cwd=ROOT,

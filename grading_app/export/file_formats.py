@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -40,13 +40,21 @@ class ExportError(ValueError):
     """A table, format or filter that does not exist. The message lists the ones that do."""
 
 
+def ignore_rows(n: int) -> None:
+    """Count no rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """A selection of rows of an experiment. `filters` maps names of FILTERS to the wanted value."""
+    """A selection of rows of an experiment. `filters` maps names of FILTERS to the wanted value.
+
+    `count_rows` receives the number of rows of each page.
+    """
 
     experiment: Experiment
     table: ExportTable
     filters: Mapping[str, str] = field(default_factory=dict)
+    count_rows: Callable[[int], None] = ignore_rows
 
     @classmethod
     def of(cls, experiment: Experiment, table: str, filters: Mapping[str, str] | None = None) -> Extract:
@@ -92,7 +100,9 @@ class Extract:
         for section in self._list_sections():
             params = {**self.filters, "experiment": self.experiment.pk, "section": section}
             for low, high in iterate_key_ranges(keys, params, PAGE_ROWS):
-                yield _copy_page(statement, {**params, "low": low, "high": high}, join)
+                page, n_rows = _copy_page(statement, {**params, "low": low, "high": high}, join)
+                self.count_rows(n_rows)
+                yield page
 
     @property
     def _filter_sql(self) -> str:
@@ -115,10 +125,14 @@ def _find_table(experiment: Experiment, name: str, options: Mapping[str, str]) -
         raise ExportError(str(error)) from error
 
 
-def _copy_page(statement: str, params: Mapping[str, Any], join: Callable[[Iterable[bytes]], bytes]) -> bytes:
-    """Return one page, read to its end. So a slow reader never keeps a statement open."""
-    with open_raw_cursor() as cursor, cursor.copy(statement, params) as copy:
-        return join(copy)
+def _copy_page(
+    statement: str, params: Mapping[str, Any], join: Callable[[Iterable[bytes]], bytes]
+) -> tuple[bytes, int]:
+    """Return one page, read to its end, and its number of rows. So a slow reader never keeps a statement open."""
+    with open_raw_cursor() as cursor:
+        with cursor.copy(statement, params) as copy:
+            page = join(copy)
+        return page, int(cursor.rowcount)
 
 
 def _join_fields(messages: Iterable[bytes]) -> bytes:
@@ -171,39 +185,57 @@ FORMATS: Mapping[str, Callable[[Extract], Iterator[bytes]]] = {
 
 
 def export_chunks(
-    experiment: Experiment, table: str, file_format: str, filters: Mapping[str, str] | None = None
+    experiment: Experiment,
+    table: str,
+    file_format: str,
+    filters: Mapping[str, str] | None = None,
+    count_rows: Callable[[int], None] = ignore_rows,
 ) -> Iterator[bytes]:
-    """Return the file in pieces of about a page each. Raise ExportError at once for anything that does not exist."""
+    """Return the file in pieces of about a page each. Raise ExportError at once for anything that does not exist.
+
+    `count_rows` receives the number of rows of each piece.
+    """
     if table == RECORDS:
-        return _export_records(experiment, file_format, filters or {})
+        return _export_records(experiment, file_format, filters or {}, count_rows)
     if file_format not in FORMATS:
         raise ExportError(f"there is no format {file_format!r}; there are {', '.join(FORMATS)}")
-    return FORMATS[file_format](Extract.of(experiment, table, filters))
+    return FORMATS[file_format](replace(Extract.of(experiment, table, filters), count_rows=count_rows))
 
 
-def _export_records(experiment: Experiment, file_format: str, filters: Mapping[str, str]) -> Iterator[bytes]:
+def _export_records(
+    experiment: Experiment, file_format: str, filters: Mapping[str, str], count_rows: Callable[[int], None]
+) -> Iterator[bytes]:
     if file_format != "jsonl":
         raise ExportError(ONLY_JSONL)
     if filters:
         raise ExportError(f"the table {RECORDS} has no filter {', '.join(sorted(filters))}; it has none")
     if not experiment.dataset.is_parametric:
         raise ExportError(f"the table {RECORDS} is for parametric tasks, and {experiment.dataset} has none")
-    return record_chunks(experiment)
+    return _count_lines(record_chunks(experiment), count_rows)
 
 
-def write_export(chunks: Iterator[bytes], out: str) -> None:
-    """Write to a path, or to the standard output for "-". The file appears at the path only when it is complete.
+def _count_lines(pages: Iterator[bytes], count_rows: Callable[[int], None]) -> Iterator[bytes]:
+    for page in pages:
+        count_rows(page.count(b"\n"))
+        yield page
 
-    A piece is written while the database prepares the next one.
+
+def write_export(chunks: Iterator[bytes], out: str) -> int:
+    """Write to a path, or to the standard output for "-", and return the number of bytes.
+
+    The file appears at the path only when it is complete. A piece is written while the database prepares the next one.
     """
     with _open_sink(out) as file, ThreadPoolExecutor(max_workers=1) as writer:
         writing: Future[int] | None = None
+        n_bytes = 0
         for chunk in chunks:
+            n_bytes += len(chunk)
             if writing:
                 writing.result()
             writing = writer.submit(file.write, chunk)
         if writing:
             writing.result()
+    return n_bytes
 
 
 @contextmanager

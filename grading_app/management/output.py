@@ -8,10 +8,13 @@ from evalsite.lib.ops.commands import refuse_input
 from grading_app.export.file_formats import write_export
 
 
-def write_output(chunks: Iterator[bytes], out: str) -> None:
-    """Write finished chunks as `write_export` does. End the command with exit code 2 if the file cannot be written."""
+def write_output(chunks: Iterator[bytes], out: str) -> int:
+    """Write finished chunks as `write_export` does, and return the number of bytes.
+
+    End the command with exit code 2 if the file cannot be written.
+    """
     try:
-        write_export(chunks, out)
+        return write_export(chunks, out)
     except BrokenPipeError:
         raise  # The reader of the standard output has left. manage.py then ends without a message.
     except OSError as error:

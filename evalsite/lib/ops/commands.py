@@ -47,6 +47,15 @@ class OutputCommand(BaseCommand):
     def write(self, text: str = "") -> None:
         self.stdout.write(text)
 
+    def report_written(self, what: str, out: str, verbosity: int) -> None:
+        """Say what was written to the path. If the content went to the standard output, say so on the error output."""
+        if not verbosity:
+            return
+        if out == "-":
+            self.stderr.write(f"Wrote {what}")
+        else:
+            self.write(f"Wrote {what} to {out}")
+
     def write_file(self, text: str) -> None:
         """Write the text of a file. Escape control characters only if the output is a terminal."""
         if self.stdout.isatty():

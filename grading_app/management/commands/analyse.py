@@ -58,8 +58,12 @@ class Command(OutputCommand):
             titles = {table.name: table.title for table in reversed(tables)}
             self.write("".join(f"{name}  {titles[name]}\n" for name in dict.fromkeys(t.name for t in tables)).rstrip())
             return
-        text = _render_tables(_select_tables(tables, options["table"]), options["format"])
+        selected = _select_tables(tables, options["table"])
+        text = _render_tables(selected, options["format"])
         write_output(iter([text.encode()]), options["out"])
+        if options["out"] != "-":
+            tables_text = f"{len(selected)} table{'' if len(selected) == 1 else 's'}"
+            self.report_written(tables_text, options["out"], options["verbosity"])
 
 
 def read_scopes(experiment: Experiment, options: dict[str, Any]) -> list[Scope]:

@@ -13,6 +13,7 @@ from datasets_app.models import Dataset
 from datasets_app.models.history import Actor
 from evalsite.lib.checksummed_zip import read_file
 from evalsite.lib.ops.commands import OutputCommand, refuse_input, resolve_actor
+from evalsite.lib.text.number_format import format_count
 from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.export.bundles import write_bundle
 from grading_app.export.file_formats import write_export
@@ -43,12 +44,13 @@ class Command(OutputCommand):
             with tempfile.NamedTemporaryFile(suffix=".zip") as file:
                 digest = _write(kind, source, cast(BinaryIO, file), by, scope)
                 file.flush()
-                write_export(read_file(Path(file.name)), options["out"])
+                n_bytes = write_export(read_file(Path(file.name)), options["out"])
         except BrokenPipeError:
             raise  # The reader of the standard output has left. manage.py then ends without a message.
         except (SnapshotError, OSError) as error:
             refuse_input(str(error))
-        self.stderr.write(f"{digest}  {kind}")
+        where = "" if options["out"] == "-" else f" to {options['out']}"
+        self.stderr.write(f"{digest}  {kind}\nWrote {format_count(n_bytes)} bytes{where}")
 
 
 def _find_source(kind: str, name: str) -> Experiment | Dataset:

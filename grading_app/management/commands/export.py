@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from evalsite.lib.ops.commands import OutputCommand, add_list_option
+from evalsite.lib.text.number_format import format_count
 from grading_app.export.file_formats import FORMATS, TABLE_NAMES, ExportError, export_chunks, write_export
 from runs_app.management.experiment_lookup import get_experiment
 
@@ -35,9 +36,14 @@ class Command(OutputCommand):
         try:
             filters = _parse_filters(options["filter"])
             filters |= {name: options[name] for name in ("n_items", "seed") if options[name]}
-            write_export(export_chunks(experiment, options["table"], options["format"], filters), options["out"])
+            counts: list[int] = []
+            chunks = export_chunks(experiment, options["table"], options["format"], filters, counts.append)
+            write_export(chunks, options["out"])
         except (ExportError, *PATH_ERRORS) as error:
             raise CommandError(str(error), returncode=2) from error
+        n_rows = sum(counts)
+        rows = f"{format_count(n_rows)} row{'' if n_rows == 1 else 's'}"
+        self.report_written(rows, options["out"], options["verbosity"])
 
 
 def _parse_filters(texts: list[str]) -> dict[str, str]:

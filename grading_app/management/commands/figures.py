@@ -10,6 +10,7 @@ from typing import Any
 from django.http import QueryDict
 
 from evalsite.lib.ops.commands import OutputCommand, refuse_input
+from evalsite.lib.text.number_format import format_count
 from grading_app.forms.figures import FigureForm
 from grading_app.management.output import write_output
 from grading_app.models import CachedAggregate
@@ -50,7 +51,9 @@ class Command(OutputCommand):
             self.write("".join(f"{figure.name}  {figure.title}\n" for figure in list_figures(source)).rstrip())
             return
         file_format = options["format"] or PurePath(options["out"]).suffix.removeprefix(".").lower()
-        write_output(iter([_build_content(source, form, options["figure"], file_format)]), options["out"])
+        content, what = _build_content(source, form, options["figure"], file_format)
+        n_bytes = write_output(iter([content]), options["out"])
+        self.report_written(f"{what} ({format_count(n_bytes)} bytes)", options["out"], options["verbosity"])
 
 
 def _load_source(experiment: Experiment, data: QueryDict) -> FigureSource:
@@ -64,18 +67,19 @@ def _load_source(experiment: Experiment, data: QueryDict) -> FigureSource:
     return FigureSource(experiment, data)
 
 
-def _build_content(source: FigureSource, form: FigureForm, name: str, file_format: str) -> bytes:
+def _build_content(source: FigureSource, form: FigureForm, name: str, file_format: str) -> tuple[bytes, str]:
+    """Return the content of the file, and what it is in words."""
     if file_format not in FORMATS:
         refuse_input(f"--format: choose one of {', '.join(FORMATS)}")
     if file_format == "json":
-        return (json.dumps(summarize_ratings(source), indent=1, ensure_ascii=False) + "\n").encode()
+        return (json.dumps(summarize_ratings(source), indent=1, ensure_ascii=False) + "\n").encode(), "the summary"
     if not name:
         if file_format != "pdf":
             refuse_input("--figure: all figures together need the format pdf; name one figure for another format")
-        return render_figures_pdf(source.experiment, source.data, form.style)
+        return render_figures_pdf(source.experiment, source.data, form.style), "all figures"
     figure = find_figure(source, name)
     if figure is None:
         refuse_input(f"--figure: there is no figure {name!r}; --list prints the names")
     if file_format == "csv":
-        return figure.table().render("csv").encode()
-    return form.style.write(figure.draw, file_format)  # type: ignore[arg-type]
+        return figure.table().render("csv").encode(), f"the numbers of {figure.name}"
+    return form.style.write(figure.draw, file_format), figure.name  # type: ignore[arg-type]

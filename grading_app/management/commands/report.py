@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from evalsite.lib.ops.commands import OutputCommand, refuse_input
+from evalsite.lib.text.number_format import format_count
 from grading_app.management.output import write_output
 from grading_app.models import ReportChoices, Snapshot
 from grading_app.study_report.build import build_document
@@ -40,9 +41,12 @@ class Command(OutputCommand):
             _read_frozen_report(experiment, options["snapshot"]) if options["snapshot"] else _build_report(experiment)
         )
         try:
-            write_output(iter([write_report(document, file_format)]), options["out"])
+            n_bytes = write_output(iter([write_report(document, file_format)]), options["out"])
         except TypesettingError as error:
             raise CommandError(f"the report could not be typeset: {error}", returncode=1) from error
+        n_sections = len(document.sections)
+        what = f"{n_sections} section{'' if n_sections == 1 else 's'} ({format_count(n_bytes)} bytes)"
+        self.report_written(what, options["out"], options["verbosity"])
         if document.failed:
             titles = ", ".join(document.failed)
             raise CommandError(f"the report is incomplete: these sections could not be written: {titles}", returncode=1)

@@ -64,6 +64,9 @@ class Command(OutputCommand):
                 refuse_input(f"{option}: {value!r} is not one of {available or 'the choices of this task'}")
         table = TABLES[options["view"]](state.query)
         write_output(iter([table.render(options["format"]).encode()]), options["out"])
+        if options["out"] != "-":
+            rows = f"{len(table.rows)} row{'' if len(table.rows) == 1 else 's'}"
+            self.report_written(rows, options["out"], options["verbosity"])
 
 
 def _load(experiment: Experiment, choices: dict[str, str]) -> ExplorerState:
