@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_owner
+from evalsite.lib.text.number_format import format_count
 from grading_app.export.snapshot_check import SnapshotFileError
+from grading_app.export.study_rows import TABLES
 from grading_app.study_import.snapshot_import import import_snapshot
+
+WORDS = {"asset": "image", "superseded verdict": "former verdict"}
+"""Nouns for people, by the name of the model."""
 
 
 class Command(OutputCommand):
@@ -27,10 +33,20 @@ class Command(OutputCommand):
             refuse_input(str(error))
         outcome = "would be imported" if options["dry_run"] else "imported"
         self.write(f"{result.target}: {outcome}, content {result.content}")
-        for name, number in result.rows.items():
-            if number:
-                self.write(f"  {number:,} {name}")
+        for line in describe_rows(result.rows):
+            self.write(f"  {line}")
         for name, new in result.renamed:
             self.write(f"  {name} is in use; imported as {new}")
         for remark in result.remarks:
             self.write(f"  {remark}")
+
+
+def describe_rows(rows: Mapping[str, int]) -> Iterator[str]:
+    """Yield a text such as `1 sampler` for each table with rows. Tables that only link rows are left out."""
+    for part in TABLES:
+        options = part.model._meta
+        number = rows.get(str(options.verbose_name_plural), 0)
+        if number and not options.auto_created:
+            singular = str(options.verbose_name)
+            word = WORDS.get(singular, singular)
+            yield f"{format_count(number)} {word}{'' if number == 1 else 's'}"
