@@ -629,6 +629,14 @@ class Migration(migrations.Migration):
                                 "route_changed_at__lte",
                                 datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
                             ),
+                            (
+                                "schema_refused_at__gte",
+                                datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
+                            (
+                                "schema_refused_at__lte",
+                                datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc),
+                            ),
                         ),
                         name="runs_app_languagemodel_numbers_in_range",
                     ),
@@ -2434,6 +2442,7 @@ class Migration(migrations.Migration):
                             ("not_before__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
                             ("not_before__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
                             ("output_tokens__gte", 0),
+                            ("place__gte", 0),
                             ("rating__gte", -1000000),
                             ("rating__lte", 1000000),
                             ("reasoning_tokens__gte", 0),
