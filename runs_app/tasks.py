@@ -17,7 +17,7 @@ from django.db import connection
 
 from runs_app.grading_interface import grading
 from runs_app.llm.calls import CallReply, CallRequest
-from runs_app.taskqueue.enqueue import enqueue_drains, enqueue_one_drain
+from runs_app.taskqueue.enqueue import enqueue_drains, enqueue_grading_of_idle_runs, enqueue_one_drain
 from runs_app.taskqueue.supervisor_channel import is_stop_requested
 
 if TYPE_CHECKING:
@@ -79,15 +79,17 @@ def drain_slot() -> Iterator[bool]:
 
 
 def tend(queue: str | None = None) -> int:
-    """Release the claims of silent workers, decide adaptive rounds, and restore missing drains. Runs every few seconds.
+    """Release claims of silent workers, decide adaptive rounds, grade idle runs, and restore missing drains.
 
-    Each `up` schedules this on the queue of its own cluster, so each machine restores its own drains.
+    It runs every few seconds. Each `up` schedules it on the queue of its own cluster, so each machine restores its own
+    drains.
     """
     from runs_app.engine.leases import sweep_expired
     from runs_app.processes.worker_process import is_drain_needed
 
     swept = sweep_expired()
     grading().decide_rounds()
+    enqueue_grading_of_idle_runs()
     if is_drain_needed():
         enqueue_drains(queue)
     return swept

@@ -6,7 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.core.cache import cache
 from django.db import transaction
+from django.db.models import Sum
 
 from datasets_app.models.history import Actor
 from runs_app.grading_interface import GRADE
@@ -14,6 +16,7 @@ from runs_app.grading_interface import GRADE
 if TYPE_CHECKING:
     from runs_app.models import Experiment
 
+IDLE_SECONDS = 3600
 DRAIN = "runs_app.tasks.drain"
 PREFLIGHT = "runs_app.tasks.make_preflight"
 
@@ -47,6 +50,24 @@ def enqueue_preflights(keys: Collection[int], *, by: Actor, experiment: Experime
             async_task(PREFLIGHT, row.pk)
 
     transaction.on_commit(enqueue)
+
+
+def enqueue_grading_of_idle_runs() -> None:
+    """Enqueue the grading of answers in runs that stand still: paused, stopped and cancelled runs.
+
+    A finished run is graded when it ends. Each sum of answers is enqueued once an hour at most, because calls in flight
+    may still be recorded after a run stopped.
+    """
+    from django_q.tasks import async_task
+
+    from runs_app.models import Run
+
+    idle = [Run.Status.PAUSED, Run.Status.STOPPED, Run.Status.CANCELLED]
+    runs = Run.objects.generating().callable_here().filter(status__in=idle, n_done__gt=0)
+    sums = runs.order_by().values("experiment").annotate(done=Sum("n_done"))
+    for experiment, done in sums.values_list("experiment", "done"):
+        if cache.add(f"idle-answers:{experiment}:{done}", True, IDLE_SECONDS):
+            async_task(GRADE, experiment)
 
 
 def enqueue_grading(run_ids: Sequence[int]) -> None:
