@@ -22,6 +22,7 @@ from runs_app.monitoring.sparklines import TICK
 RATE_WINDOW = timedelta(seconds=60)
 CURVE_WINDOW = timedelta(hours=1)
 HEARTBEAT_TIMEOUT = timedelta(seconds=60)
+PARTIAL, FAILED = "partial", "failed"
 STATUSES = ("pending", "running", "done", "failed", "cancelled")
 # The state of an experiment whose runs differ: the first of these states that any run has.
 STATE_PRIORITY = (
@@ -98,10 +99,15 @@ def read_totals(experiment: Any) -> Totals:
 
 
 def find_experiment_state(experiment: Experiment, totals: Totals) -> str:
-    """Return the state of an experiment: its status for a draft or an archived one, else the state of its runs."""
-    if experiment.status == Experiment.Status.ACTIVE and totals.state:
-        return totals.state
-    return experiment.status
+    """Return the state of an experiment: its status for a draft or an archived one, else the state of its runs.
+
+    If all runs have ended, it is `done` only without failed trials; otherwise `partial`, or `failed` without an answer.
+    """
+    if experiment.status != Experiment.Status.ACTIVE or not totals.state:
+        return experiment.status
+    if totals.state == Run.Status.DONE and totals.failed:
+        return PARTIAL if totals.done else FAILED
+    return totals.state
 
 
 def load_experiment_state(experiment: Experiment) -> str:

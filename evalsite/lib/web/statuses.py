@@ -16,6 +16,7 @@ DONE = Look("check-circle-fill", "good")
 FAILED = Look("x-octagon-fill", "bad")
 CANCELLED = Look("slash-circle", "neutral")
 PAUSED = Look("pause-circle-fill", "hold")
+PARTIAL = Look("exclamation-triangle", "hold")
 EXPIRED = Look("clock-history", "hold")
 DRAFT = Look("dash-circle-dotted", "neutral")
 APPROVED = Look("patch-check-fill", "good")
@@ -47,6 +48,7 @@ LOOKS = {
     "closed": DONE,
     "enough": DONE,
     "exhausted": PAUSED,
+    "partial": PARTIAL,
     "aborted": FAILED,
     "failed": FAILED,
     "error": FAILED,
