@@ -88,13 +88,13 @@ class Node(NamedTuple):
     """A part of an expression whose truth values are not drawn yet.
 
     true, false: the numbers of its assignments with either value, as shares of all. Both are stored, because 1 - true
-    would lose a share as small as 1e-20. index: of the truth value, for a leaf. operator, left, right: of other parts;
+    would lose a share as small as 1e-20. number: of the truth value, for a leaf. operator, left, right: of other parts;
     with UNLIKE, `left` is a constant.
     """
 
     true: float
     false: float
-    index: int = 0
+    number: int = 0
     operator: str = ""
     left: Any = None
     right: Any = None
@@ -108,7 +108,7 @@ def draw(params: BooleanParams, rng: Random) -> Case:
     root, _ = evaluate_expression(tokens, combine_nodes)
     target = rng.random() < 0.5
     values = draw_values(root, target, params.length, rng)
-    tokens = [values[token.index] if isinstance(token, Node) else token for token in tokens]
+    tokens = [values[token.number] if isinstance(token, Node) else token for token in tokens]
     return _make_case(tokens, target, measure_depth(groups), params)
 
 
@@ -191,7 +191,7 @@ def draw_values(root: Node, target: bool, length: int, rng: Random) -> list[bool
     while pending:
         node, value = pending.pop()
         if not node.operator:
-            values[node.index] = value
+            values[node.number] = value
         elif node.operator == UNLIKE:
             pending.append((node.right, value != node.left))
         else:

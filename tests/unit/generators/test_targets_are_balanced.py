@@ -6,6 +6,7 @@ Every answer's share lies within the range that equal chances give, at a level o
 import math
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -21,7 +22,7 @@ CHOICES = ("boolean", "cars", "movies", "shapes", "shuffle")
 Z = 4.9  # The normal quantile of 1e-6, on both sides.
 
 # The hardest points of each task, and points with few possible answers.
-HARD = {
+HARD: dict[str, list[dict[str, Any]]] = {
     "boolean": [{"length": 32, "max_depth": 2}, {"length": 64, "max_depth": 0}, {"length": 100, "max_depth": 16}],
     "brackets": [{"kinds": 1}, {"kinds": 1, "max_depth": 8, "length": 40}, {"close_weight_multiplier": 100.0}],
     "cars": [{"entities": 12, "moves": 20, "complexity": 4}, {"entities": 4, "moves": 1, "complexity": 4}],
