@@ -10,7 +10,7 @@ from django import forms
 from django.db.models import Q, QuerySet
 
 from datasets_app.models import Dataset, Item
-from evalsite.lib.web.filters import YesNoFilter
+from evalsite.lib.web.filters import FavouriteFilter, YesNoFilter
 
 NO_CATEGORY = " "  # No category has this name, because the import strips names.
 
@@ -20,6 +20,7 @@ class DatasetFilter(df.FilterSet):
         label="Name, title or source", method="filter_names", widget=forms.TextInput(attrs={"type": "search"})
     )
     status = df.ChoiceFilter(choices=Dataset.Status.choices, empty_label="Any")
+    favourite = FavouriteFilter(label="Favourites")
 
     class Meta:
         model = Dataset

@@ -37,7 +37,8 @@ class DatasetTable(tables.Table):
 
     def render_slug(self, record: Dataset) -> SafeString:
         title = format_html(' <small class="muted d-block">{}</small>', record.title) if record.title else ""
-        return format_html('<a href="{}">{}</a>{}', record.get_absolute_url(), record.slug, title)
+        name = format_html('<span><a href="{}">{}</a>{}</span>', record.get_absolute_url(), record.slug, title)
+        return format_html('<span class="starred">{}{}</span>', tags.star(record), name)
 
     def render_status(self, record: Dataset) -> SafeString:
         return tags.status_badge(record.status, label=record.get_status_display())

@@ -17,6 +17,7 @@ urlpatterns = [
     path(f"{ONE}edit/", datasets.dataset_edit, name="dataset_edit"),
     path(f"{ONE}norms/", uploads.dataset_norms, name="dataset_norms"),
     path(f"{ONE}sample/", drafts.dataset_sample, name="dataset_sample"),
+    path(f"{ONE}star/", datasets.dataset_star, name="dataset_star"),
     path(f"{ONE}act/<slug:verb>/", drafts.dataset_act, name="dataset_act"),
     path(f"{ONE}items/<int:pk>/", items.item_detail, name="item_detail"),
     path(f"{ONE}items/<int:pk>/text/<slug:name>/", items.item_text, name="item_text"),

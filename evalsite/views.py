@@ -20,6 +20,7 @@ from runs_app.monitoring.health import measure_worker_health
 from runs_app.monitoring.progress import Totals, annotate_totals, find_experiment_state, read_totals
 
 MAX_RECENT = 8
+MAX_STARRED = 12  # Of each kind.
 
 
 @login_not_required
@@ -52,9 +53,11 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def home(request: HttpRequest) -> HttpResponse:
     if not is_reader(request.user):
         return _redirect_non_member(request)
-    visible = Experiment.objects.visible_to(request.user).exclude(status=Experiment.Status.ARCHIVED)
+    experiments = Experiment.objects.visible_to(request.user).with_star(request.user)
+    visible = experiments.exclude(status=Experiment.Status.ARCHIVED)
     running = visible.filter(pk__in=Run.objects.filter(status__in=Run.UNDER_WAY).values("experiment"))
     context = {
+        "favourites": _list_favourites(request.user),
         "running": _list_with_progress(running),
         "recent": _list_with_progress(visible.exclude(pk__in=running.values("pk"))),
         "steps": _list_setup_steps(request.user),
@@ -69,6 +72,15 @@ def _redirect_non_member(request: HttpRequest) -> HttpResponse:
         return redirect(reverse("rating_queue"))
     except NoReverseMatch:
         return render(request, "home_without_role.html")
+
+
+def _list_favourites(user: Any) -> list[dict[str, Any]]:
+    """Return the experiments and datasets that the user starred, by name. The lists show any further ones."""
+    return [
+        {"kind": kind, "row": row}
+        for kind, model in (("Experiment", Experiment), ("Dataset", Dataset))
+        for row in model.objects.visible_to(user).with_star(user).filter(is_starred=True).order_by("slug")[:MAX_STARRED]
+    ]
 
 
 def _list_with_progress(experiments: Any) -> list[dict[str, Any]]:

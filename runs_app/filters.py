@@ -13,6 +13,7 @@ from django.utils import timezone
 from datasets_app.models import Item
 from evalsite.lib.permissions import is_member
 from evalsite.lib.web.filters import (
+    FavouriteFilter,
     FloatFilter,
     ParameterFilter,
     RowFilter,
@@ -48,6 +49,7 @@ class ExperimentFilter(df.FilterSet):
     status = df.ChoiceFilter(choices=Experiment.Status.choices, empty_label="Any")
     owner = df.CharFilter(label="Owner", field_name="owner__username", lookup_expr="icontains")
     dataset = df.CharFilter(label="Dataset", field_name="dataset__slug", lookup_expr="icontains")
+    favourite = FavouriteFilter(label="Favourites")
 
     class Meta:
         model = Experiment

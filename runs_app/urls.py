@@ -25,6 +25,7 @@ urlpatterns = [
     path("experiments/new/outlook/", experiment_forms.experiment_summary, name="experiment_summary"),
     path("experiments/new/file/", experiment_forms.experiment_from_file, name="experiment_from_file"),
     path("experiments/<slug:slug>/", experiments.experiment_detail, name="experiment_detail"),
+    path("experiments/<slug:slug>/star/", experiments.experiment_star, name="experiment_star"),
     path("experiments/<slug:slug>/edit/", experiment_forms.experiment_edit, name="experiment_edit"),
     path("experiments/<slug:slug>/extend/", extension.experiment_extend, name="experiment_extend"),
     path("experiments/<slug:slug>/yaml/", experiments.experiment_yaml, name="experiment_yaml"),

@@ -101,6 +101,15 @@ class Migration(migrations.Migration):
                         blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL
                     ),
                 ),
+                (
+                    "starred_by",
+                    models.ManyToManyField(
+                        editable=False,
+                        help_text="Favourite of",
+                        related_name="starred_datasets",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("approved_at", models.DateTimeField(blank=True, editable=False, null=True)),
             ],

@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from datasets_app.models.history import Actor, StatusChange, TransitionQuerySet, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.favourites import StarredQuerySet
 from evalsite.lib.permissions import is_member, is_viewer
 from evalsite.lib.range_constraints import constrain_numbers
 
@@ -21,7 +22,7 @@ slug_validator = RegexValidator(
 )
 
 
-class DatasetQuerySet(TransitionQuerySet):
+class DatasetQuerySet(StarredQuerySet, TransitionQuerySet):
     def visible_to(self, user: Any) -> Self:
         """Return the datasets that the user may see.
 
@@ -80,6 +81,9 @@ class Dataset(models.Model):
     item_count = models.PositiveIntegerField(default=0, editable=False)
     active_count = models.PositiveIntegerField(default=0, editable=False)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True)
+    starred_by = models.ManyToManyField(
+        settings.AUTH_USER_MODEL, editable=False, related_name="starred_datasets", help_text="Favourite of"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     approved_at = models.DateTimeField(null=True, blank=True, editable=False)
 
@@ -102,6 +106,9 @@ class Dataset(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("dataset_detail", args=[self.slug, self.version])
+
+    def get_star_url(self) -> str:
+        return reverse("dataset_star", args=[self.slug, self.version])
 
     @property
     def is_draft(self) -> bool:

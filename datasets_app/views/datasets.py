@@ -9,7 +9,7 @@ from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.defaultfilters import pluralize
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from datasets_app import curation, item_pagination
 from datasets_app.dataset_summary import (
@@ -25,7 +25,8 @@ from datasets_app.forms import AboutForm, draw_seed
 from datasets_app.models import Dataset, Item
 from datasets_app.models.items import ItemQuerySet
 from datasets_app.tables import BadgeHistoryTable, DatasetTable, ItemTable, NormSummaryTable
-from datasets_app.views.permissions import get_visible_dataset, make_dataset_context
+from datasets_app.views.permissions import get_visible_dataset, make_dataset_context, redirect_back
+from evalsite.lib.favourites import change_star
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.list_page import ListPage
@@ -38,9 +39,19 @@ CURSORS = ("after", "before")
 @require_safe
 @readers_only
 def dataset_list(request: HttpRequest) -> HttpResponse:
-    visible = Dataset.objects.visible_to(request.user).annotate(n_categories=_count_categories())
-    context = {**DATASETS.load(request, visible), "may_curate": is_member(request.user)}
+    visible = Dataset.objects.visible_to(request.user).with_star(request.user)
+    rows = visible.annotate(n_categories=_count_categories())
+    context = {**DATASETS.load(request, rows), "may_curate": is_member(request.user), "has_stars": True}
     return DATASETS.render(request, context)
+
+
+@require_POST
+@readers_only
+def dataset_star(request: HttpRequest, slug: str, version: int) -> HttpResponse:
+    """Add the dataset to the user's favourites, or remove it."""
+    dataset = get_visible_dataset(request, slug, version)
+    change_star(dataset, request)
+    return redirect_back(request, dataset)
 
 
 @require_safe

@@ -13,7 +13,8 @@ from evalsite.lib.permissions import is_member, uses_admin
 
 
 def get_visible_dataset(request: HttpRequest, slug: str, version: int) -> Dataset:
-    datasets = Dataset.objects.visible_to(request.user).select_related("parent", "created_by")
+    visible = Dataset.objects.visible_to(request.user).with_star(request.user)
+    datasets = visible.select_related("parent", "created_by")
     dataset: Dataset = get_object_or_404(datasets, slug=slug, version=version)
     return dataset
 

@@ -1220,6 +1220,15 @@ class Migration(migrations.Migration):
                     "shared_with",
                     models.ManyToManyField(blank=True, related_name="shared_experiments", to=settings.AUTH_USER_MODEL),
                 ),
+                (
+                    "starred_by",
+                    models.ManyToManyField(
+                        editable=False,
+                        help_text="Favourite of",
+                        related_name="starred_experiments",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
                 ("language_models", models.ManyToManyField(related_name="experiments", to="runs_app.languagemodel")),
                 ("prompts", models.ManyToManyField(related_name="experiments", to="runs_app.prompt")),
                 ("samplers", models.ManyToManyField(related_name="experiments", to="runs_app.sampler")),

@@ -15,6 +15,7 @@ from datasets_app.models import Dataset, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import Actor, format_for_history, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.favourites import StarredQuerySet
 from evalsite.lib.permissions import is_member, is_operator, is_viewer
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.names import NamedChoice, find_named
@@ -24,7 +25,7 @@ from runs_app.models.endpoints import LanguageModel
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
 
 
-class ExperimentQuerySet(TransitionQuerySet):
+class ExperimentQuerySet(StarredQuerySet, TransitionQuerySet):
     def visible_to(self, user: Any) -> Self:
         """Return the experiments that the user owns or that are shared with the user. An operator sees all."""
         if is_operator(user):
@@ -76,6 +77,9 @@ class Experiment(EngineOwnedColumns):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="experiments")
     sharing = models.CharField(max_length=10, choices=Sharing, default=Sharing.PRIVATE)
     shared_with = models.ManyToManyField(settings.AUTH_USER_MODEL, blank=True, related_name="shared_experiments")
+    starred_by = models.ManyToManyField(
+        settings.AUTH_USER_MODEL, editable=False, related_name="starred_experiments", help_text="Favourite of"
+    )
     status = models.CharField(max_length=10, choices=Status, default=Status.DRAFT, editable=False)
 
     dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="experiments")
@@ -239,6 +243,9 @@ class Experiment(EngineOwnedColumns):
 
     def get_absolute_url(self) -> str:
         return reverse("experiment_detail", args=[self.slug])
+
+    def get_star_url(self) -> str:
+        return reverse("experiment_star", args=[self.slug])
 
     def clean(self) -> None:
         if self.backoff_s is not None and self.max_backoff_s is not None and self.max_backoff_s < self.backoff_s:

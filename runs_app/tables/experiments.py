@@ -27,7 +27,7 @@ class ExperimentTable(tables.Table):
     """
 
     tick = tables.Column(verbose_name="Compare", empty_values=(), orderable=False, attrs=TIGHT)
-    slug = tables.Column(verbose_name="Experiment", linkify=True)
+    slug = tables.Column(verbose_name="Experiment")
     status = tables.Column()
     dataset = tables.Column(order_by=("dataset__slug", "-dataset__version"))
     owner = tables.Column(order_by="owner__username")
@@ -48,6 +48,10 @@ class ExperimentTable(tables.Table):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.headlines: Mapping[int, Any] = {}
+
+    def render_slug(self, record: Any) -> SafeString:
+        link = format_html('<a href="{}">{}</a>', record.get_absolute_url(), record.slug)
+        return format_html('<span class="starred">{}{}</span>', tags.star(record), link)
 
     def render_tick(self, record: Any) -> SafeString | str:
         if record.pk not in self.headlines:

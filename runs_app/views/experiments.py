@@ -9,10 +9,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from datasets_app.models import Dataset
 from datasets_app.tables import HistoryTable
+from datasets_app.views.permissions import redirect_back
+from evalsite.lib.favourites import change_star
 from evalsite.lib.permissions import is_member, readers_only
 from evalsite.lib.web.list_page import ListPage
 from evalsite.lib.web.long_text import build_numbered_text_response
@@ -43,12 +45,22 @@ MAX_POINTS = 50
 @readers_only
 @hides_model_names()
 def experiment_list(request: HttpRequest) -> HttpResponse:
-    visible = Experiment.objects.visible_to(request.user).select_related("dataset", "owner")
+    visible = Experiment.objects.visible_to(request.user).with_star(request.user).select_related("dataset", "owner")
     context = EXPERIMENTS.load(request, annotate_totals(visible))
     table = context["table"]
     table.headlines = grading().load_headlines([row.record for row in table.paginated_rows])
-    context |= {"has_scores": bool(table.headlines), "may_design": is_member(request.user)}
+    context |= {"has_scores": bool(table.headlines), "may_design": is_member(request.user), "has_stars": True}
     return EXPERIMENTS.render(request, context)
+
+
+@require_POST
+@readers_only
+@hides_model_names()
+def experiment_star(request: HttpRequest, slug: str) -> HttpResponse:
+    """Add the experiment to the user's favourites, or remove it."""
+    experiment = get_visible_experiment(request, slug)
+    change_star(experiment, request)
+    return redirect_back(request, experiment)
 
 
 @require_safe

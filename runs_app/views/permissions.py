@@ -12,7 +12,8 @@ from runs_app.models import Experiment, ProviderBatch, Run, Wave
 
 
 def get_visible_experiment(request: HttpRequest, slug: str) -> Experiment:
-    experiments = Experiment.objects.visible_to(request.user).select_related("dataset", "owner")
+    visible = Experiment.objects.visible_to(request.user).with_star(request.user)
+    experiments = visible.select_related("dataset", "owner")
     experiment: Experiment = get_object_or_404(experiments, slug=slug)
     return experiment
 
@@ -20,7 +21,8 @@ def get_visible_experiment(request: HttpRequest, slug: str) -> Experiment:
 def get_editable_experiment(request: HttpRequest, slug: str) -> Experiment:
     """Return an experiment that the user may change. Its status may still forbid the change."""
     get_visible_experiment(request, slug)
-    experiments = Experiment.objects.editable_by(request.user).select_related("dataset", "owner")
+    editable = Experiment.objects.editable_by(request.user).with_star(request.user)
+    experiments = editable.select_related("dataset", "owner")
     experiment: Experiment = get_object_or_404(experiments, slug=slug)
     return experiment
 

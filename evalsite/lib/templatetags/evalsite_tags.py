@@ -71,6 +71,26 @@ def icon(name: str, label: str = "") -> SafeString:
 
 
 @register.simple_tag
+def star(row: Any) -> SafeString:
+    """Render the button that adds the row to the user's favourites, or removes it.
+
+    The row comes from `with_star`; without it, the result is empty. The page includes `partials/star_form.html`.
+    """
+    is_starred = getattr(row, "is_starred", None)
+    if is_starred is None:
+        return SafeString()
+    return format_html(
+        '<button type="submit" class="star" form="star-form" formaction="{}" name="starred" value="{}" '
+        'aria-pressed="{}" title="{}">{}</button>',
+        row.get_star_url(),
+        "0" if is_starred else "1",
+        "true" if is_starred else "false",
+        "Remove from favourites" if is_starred else "Add to favourites",
+        icon("star-fill" if is_starred else "star", label=f"Favourite: {row}"),
+    )
+
+
+@register.simple_tag
 def status_badge(status: Any, label: str = "", title: str = "") -> SafeString:
     """Render a status as shape, colour and word. `status` is a word or a member of a TextChoices."""
     if status is None or status == "":

@@ -21,6 +21,13 @@ class YesNoFilter(df.TypedChoiceFilter):
         super().__init__(choices=YES_NO, coerce=lambda value: value == "true", empty_value=None, **kwargs)
 
 
+class FavouriteFilter(YesNoFilter):
+    """A choice between the user's favourites and all other rows, for a queryset `with_star`."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(field_name="is_starred", **kwargs)
+
+
 class RowFilter(df.ModelChoiceFilter):
     """A choice of a row. The error for a value that is not offered names the value."""
 
