@@ -15,6 +15,7 @@ from django.utils import timezone
 from evalsite.lib.text.spreadsheet import format_csv_line
 from grading_app.models import Grading, RaterAssignment, Rating, RatingQueue
 from grading_app.rating.questions import Key, list_questions
+from grading_app.rating.rater_agreement import find_fast_raters, find_low_agreement, measure_rater_agreement
 
 if TYPE_CHECKING:
     from grading_app.statistics.alpha import Level
@@ -31,6 +32,8 @@ class RaterProgress:
 
     `seconds` is the median time of a rating. `passed` of `checked` attention checks were passed.
     `failed` holds the keys of the items whose checks failed.
+    `agreement` is that with the other raters, or None if they share too few items. `is_low` and `is_fast` mark an
+    agreement and a time far below those of the others.
     """
 
     assignment: RaterAssignment
@@ -40,6 +43,9 @@ class RaterProgress:
     checked: int
     seconds: float | None
     failed: tuple[str, ...] = ()
+    agreement: Any = None
+    is_low: bool = False
+    is_fast: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,9 @@ def list_rater_progress(queue: RatingQueue) -> list[RaterProgress]:
         .order_by("number")
         .annotate(total=Count("ratings"), done=Count("ratings", filter=~Q(ratings__value=None)))
     )
+    counted = [row.pk for row in assignments if row.excluded_at is None and row.pk in seconds]
+    agreement = measure_rater_agreement(queue)
+    low, fast = find_low_agreement(agreement), find_fast_raters({rater: median(seconds[rater]) for rater in counted})
     return [
         RaterProgress(
             row,
@@ -106,6 +115,9 @@ def list_rater_progress(queue: RatingQueue) -> list[RaterProgress]:
             len(checks[row.pk]),
             median(seconds[row.pk]) if row.pk in seconds else None,
             tuple(dict.fromkeys(key for key, passed in checks[row.pk] if not passed)),
+            agreement.get(row.pk),
+            row.pk in low,
+            row.pk in fast,
         )
         for row in assignments
     ]
