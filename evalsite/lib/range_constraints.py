@@ -117,7 +117,7 @@ def find_range(model: type[models.Model], column: models.Field[Any, Any]) -> Ran
     for constraint in model._meta.constraints:
         condition = getattr(constraint, "condition", None)
         if isinstance(condition, models.Q) and condition.connector == models.Q.AND and not condition.negated:
-            limits = dict(child for child in condition.children if isinstance(child, tuple))
+            limits: dict[str, Any] = dict(child for child in condition.children if isinstance(child, tuple))
             low = limits.get(f"{column.attname}__gte", low)
             high = limits.get(f"{column.attname}__lte", high)
     return low, high

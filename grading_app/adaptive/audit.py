@@ -21,7 +21,7 @@ def recount_decided_points() -> list[tuple[Any, ...]]:
     are one count, because an empty answer that was not graded may be graded later without changing the decision. A
     cancelled point may have been closed without counts.
     """
-    return [row for experiment in _list_experiments() for row in _recount(experiment)]
+    return [row for experiment in _list_experiments() for row in recount_points_of(experiment)]
 
 
 def describe_earlier_rules() -> list[str]:
@@ -54,7 +54,8 @@ def _list_decided_points(experiment: Experiment) -> Any:
     return Point.objects.filter(run__experiment=experiment, status__in=Point.DECIDED)
 
 
-def _recount(experiment: Experiment) -> list[tuple[Any, ...]]:
+def recount_points_of(experiment: Experiment) -> list[tuple[Any, ...]]:
+    """Return the stored and the recomputed counts of the decided points of one experiment, in pairs."""
     points = _list_decided_points(experiment).defer("items").in_bulk()
     names = _list_rule_names(experiment)
     conditions = _find_conditions(experiment, names)

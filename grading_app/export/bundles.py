@@ -20,7 +20,7 @@ from grading_app.export.bundle_kinds import ANALYSIS, DATASET, KINDS
 from grading_app.export.card_counts import Counts
 from grading_app.export.file_formats import export_chunks
 from grading_app.export.snapshot_check import IMAGES, SCHEMA
-from grading_app.export.snapshots import SnapshotError, count_chunks, json_part, refuse_while_live
+from grading_app.export.snapshots import SnapshotError, count_chunks, json_part, refuse_long_lines, refuse_while_live
 from grading_app.export.study_rows import StudyRowReader
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.scope import Scope
@@ -53,12 +53,13 @@ def write_bundle(
     writer, counts = ArchiveWriter(out), Counts()
     if scope is not None and isinstance(source, Experiment):
         for table in EXPORTED:
-            writer.add(f"tables/{table}.jsonl", count_chunks(counts, table, export_chunks(source, table, "jsonl")))
+            table_chunks = count_chunks(counts, table, export_chunks(source, table, "jsonl"))
+            writer.add(f"tables/{table}.jsonl", refuse_long_lines(f"tables/{table}.jsonl", table_chunks))
         for name, content in _build_analysis_parts(load_analysis_data(scope)):
             writer.add(name, [content])
     with StudyRowReader(source, KINDS[kind]) as reader:
         for part in KINDS[kind]:
-            writer.add(part.file_name, reader.iterate_chunks(part))
+            writer.add(part.file_name, refuse_long_lines(part.file_name, reader.iterate_chunks(part)))
         writer.add("names.json", [reader.build_names()])
         for image in reader.list_images():
             writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(image.file))

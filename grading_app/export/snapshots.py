@@ -19,7 +19,7 @@ from evalsite.lib.checksummed_zip import ArchiveWriter, read_file
 from grading_app.export.card_counts import Counts
 from grading_app.export.file_formats import TABLES, export_chunks
 from grading_app.export.result_facts import build_result_facts
-from grading_app.export.snapshot_check import IMAGES, SCHEMA
+from grading_app.export.snapshot_check import IMAGES, MAX_MARKUP, SCHEMA, check_line
 from grading_app.export.study_card import study_card
 from grading_app.export.study_rows import TABLES as STUDY_TABLES
 from grading_app.export.study_rows import StudyRowReader
@@ -91,10 +91,12 @@ def _write_archive(experiment: Experiment, facts: dict[str, Any], out: BinaryIO)
     writer, counts = ArchiveWriter(out), Counts()
     facts = json.loads(json_part(facts))  # The same form as when read back, so that the study card comes out the same.
     for table in TABLES:
-        writer.add(f"tables/{table}.jsonl", count_chunks(counts, table, export_chunks(experiment, table, "jsonl")))
+        name = f"tables/{table}.jsonl"
+        chunks = count_chunks(counts, table, export_chunks(experiment, table, "jsonl"))
+        writer.add(name, refuse_long_lines(name, chunks))
     with StudyRowReader(experiment) as reader:
         for part in STUDY_TABLES:
-            writer.add(part.file_name, reader.iterate_chunks(part))
+            writer.add(part.file_name, refuse_long_lines(part.file_name, reader.iterate_chunks(part)))
         writer.add("names.json", [reader.build_names()])
         for image in reader.list_images():
             writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(image.file))
@@ -117,6 +119,18 @@ def count_chunks(counts: Counts, table: str, chunks: Iterable[bytes]) -> Iterato
     for chunk in chunks:
         for line in chunk.split(b"\n")[:-1]:
             counts.take(table, line)
+        yield chunk
+
+
+def refuse_long_lines(name: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same chunks. Raise SnapshotError for a line that no import would read. Each chunk holds whole lines."""
+    for chunk in chunks:
+        if len(chunk) > MAX_MARKUP:  # Otherwise no line in it is too long.
+            for line in chunk.splitlines():
+                try:
+                    check_line(line)
+                except ValueError as error:
+                    raise SnapshotError(f"{name}: {error}: {line[:60].decode(errors='replace')}...") from None
         yield chunk
 
 

@@ -120,7 +120,7 @@ class StudyTable:
         return not self.only or column.attname in self.only
 
 
-VERSIONED = {"version": None, "status": "approved"}
+VERSIONED = {"version": None, "approved_at": None}
 
 
 def _get_through_model(row: Any) -> type[models.Model]:
@@ -134,7 +134,7 @@ TABLES: tuple[StudyTable, ...] = (
         "t.sha256 IN (SELECT image_id FROM datasets_app_item WHERE dataset_id = %(dataset)s)",
         only=frozenset({"format", "width", "height"}),
     ),
-    StudyTable(Dataset, "t.id = %(dataset)s", "slug", {"status": "draft", "parent_id": None}),
+    StudyTable(Dataset, "t.id = %(dataset)s", "slug", {"approved_at": None, "parent_id": None}),
     StudyTable(Item, "t.dataset_id = %(dataset)s"),
     StudyTable(Norm, f"t.item_id IN {ITEMS}"),
     StudyTable(ParametricSpace, "t.dataset_id = %(dataset)s"),
@@ -205,7 +205,7 @@ TABLES: tuple[StudyTable, ...] = (
             SELECT text_set_id FROM grading_app_grader WHERE id IN {GRADERS}
             UNION SELECT text_set_id FROM grading_app_ratingqueue WHERE id IN {QUEUES})""",
         "name",
-        {"version": None, "status": "draft"},
+        VERSIONED,
     ),
     StudyTable(
         ItemText,
@@ -238,6 +238,11 @@ TABLES: tuple[StudyTable, ...] = (
     StudyTable(Annotation, f"t.{OF_E} AND NOT t.removed", "", {"former": [], "changed_at": None}),
 )
 BY_MODEL = {part.model: part for part in TABLES}
+# What a definition is on arrival, whatever it is on its own site: a draft stays one, and no approval travels.
+ARRIVAL: Mapping[type[models.Model], str] = {
+    Dataset: "approved", Prompt: "imported", Sampler: "imported", Dimension: "imported", TextSet: "imported",
+    Rubric: "imported",
+}  # fmt: skip
 # Keys inside the JSON of a former verdict.
 INNER_KEYS = {
     "trial_id": Trial,
@@ -254,6 +259,8 @@ def translate(column: models.Field[Any, Any], row: str, lookup: str, source: str
     `lookup` is the prefix of tables that map the key `source` to `target`.
     """
     value = f"{row}.{connection.ops.quote_name(column.attname)}"
+    if column.attname == "status" and column.model in ARRIVAL:
+        return f"CASE WHEN {value} = 'draft' THEN 'draft' ELSE '{ARRIVAL[column.model]}' END"
 
     def find_key(model: type[models.Model], key: str) -> str:
         return f"(SELECT k.{target} FROM {lookup}{model._meta.db_table} k WHERE k.{source} = {key})"

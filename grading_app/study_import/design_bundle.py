@@ -2,7 +2,7 @@
 
 Existing rows are used without changes. A definition (dataset, prompt, sampler, dimension, rubric, item rubrics) matches
 by content, a model by name and id, and a judge or panel by name and parts. All others are created: models as
-placeholders without an endpoint, rating queues as drafts.
+placeholders without an endpoint, rating queues as drafts, definitions as imported ones that a curator must approve.
 """
 
 # ruff: noqa: S608 (names of tables come from the models of this project, values are parameters)
@@ -10,10 +10,11 @@ placeholders without an endpoint, rating queues as drafts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.db import connection, models
+from django.db.models import Q
 
 from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
 from grading_app.models import Grader, Panel, RatingQueue, Rubric
@@ -135,6 +136,8 @@ def complete_design(experiment: Experiment, names: Names) -> list[str]:
             "Judges that are neither in the file nor on this site were left out of the design: "
             f"{', '.join(unknown_graders)}."
         )
+    if waiting := list(_list_unapproved(experiment)):
+        remarks.append(f"A curator must approve these before they are used: {', '.join(waiting)}.")
     remarks += _describe_placeholders(experiment)
     if queues := RatingQueue.objects.filter(experiment=experiment).order_by("name").values_list("name", flat=True):
         remarks.append(
@@ -142,6 +145,18 @@ def complete_design(experiment: Experiment, names: Names) -> list[str]:
             "Check them, and open them once there are answers."
         )
     return remarks
+
+
+def _list_unapproved(experiment: Experiment) -> Iterator[str]:
+    """Yield the prompts of the design, and the rubrics of its judges and queues, that nobody here has approved."""
+    judges = Grader.objects.filter(name__in=experiment.graders).values("rubric")
+    queues = RatingQueue.objects.filter(experiment=experiment).values("rubric")
+    for noun, rows in (
+        ("prompt", experiment.prompts.all()),
+        ("rubric", Rubric.objects.filter(Q(pk__in=judges) | Q(pk__in=queues))),
+    ):
+        for row in rows.filter(status="imported").order_by("name", "version"):
+            yield f"{noun} {row}"
 
 
 def _list_graders_by_name(names: Names) -> dict[str, str]:

@@ -1,8 +1,12 @@
 """The import of a study from a snapshot of another site, in one transaction.
 
 Every row gets a new key, names in use get a suffix, and people become placeholders. So nothing on this site is
-overwritten. Models are inactive and no run is live: nothing is ever called. The archive is not trusted: its parts are
-looked up by name and never used as paths, rows are checked by the database's constraints, and hashes are recomputed.
+overwritten. Models are inactive and no run is live: nothing is ever called. Prompts, samplers, dimensions and rubrics
+are imported, not approved: they serve this study alone.
+
+The archive is not trusted, because anybody can write one whose checksums match. Its parts are looked up by name and
+never used as paths. A process with limits checks every value. This process then copies the lines, lets the models check
+their definitions, and computes counters and hashes again.
 """
 
 # ruff: noqa: S608 (names of tables and columns come from the models of this project, values are parameters)
@@ -15,7 +19,7 @@ import json
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,39 +34,64 @@ from PIL import Image
 from datasets_app.curation import hash_stored_items
 from datasets_app.importing.image_storage import store_images
 from datasets_app.importing.records import BufferedImage
-from datasets_app.models import Asset, Dataset, ParametricSpace
+from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
 from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import record_changes
+from evalsite.lib.checksummed_zip import iterate_pieces
 from evalsite.lib.key_ranges import open_raw_cursor
-from evalsite.lib.text.hashing import hash_content
 from grading_app.export.bundle_kinds import DATASET, DESIGN, KINDS
+from grading_app.export.row_rules import build_rules
 from grading_app.export.snapshot_check import (
     BROKEN,
     IMAGES,
-    MAX_LINE,
+    MAX_PART,
     ROWS,
     SCHEMA,
     STUDY,
+    UNREADABLE,
     SnapshotFileError,
     Verdict,
     describe_damage,
-    verify,
 )
 from grading_app.export.snapshot_check import TABLES as TABLE_PARTS
-from grading_app.export.study_rows import TABLES, StudyTable, translate
-from grading_app.models import RatedAnswer, RaterAssignment, Rating, RatingQueue
+from grading_app.export.study_rows import ARRIVAL, TABLES, StudyTable, translate
+from grading_app.models import (
+    Adjudication,
+    Grader,
+    Grading,
+    Panel,
+    Preference,
+    RatedAnswer,
+    RaterAssignment,
+    Rating,
+    RatingQueue,
+    SupersededVerdict,
+)
+from grading_app.study_import.definition_checks import check_definitions
 from grading_app.study_import.design_bundle import KEYS, ROWS_OF, complete_design, reuse_rows
+from grading_app.study_import.snapshot_reader import verify_in_limits
 from grading_app.study_import.study_completion import complete_study
-from runs_app.models import DeletedRun, Experiment, ItemText, TextSet
+from runs_app.models import Annotation, Attempt, DeletedRun, Experiment, ItemText, Point, Preflight, TextSet, Trial
 from runs_app.models.designs import Versioned
 
 MAX_BYTES = 64 * 2**30  # Unpacked, of all parts.
 MAX_PARTS = 200_000
-MAX_PART = 256 * 2**20  # Of a part that is read as a whole: all but tables and rows.
 MAX_IMAGE = 64 * 2**20
+WHITE_SPACE = bytes.maketrans(b"\t\r", b"  ")  # Between values of JSON: COPY would end a value or a line there.
 IMAGE_NAME = re.compile(rf"{IMAGES}([0-9a-f]{{64}})\.(jpeg|png)\Z")
 PLACEHOLDER = "imported"
+# Rows that this process never reads. All others are few: definitions, conditions, runs.
+STREAMED = (
+    Item, Norm, Trial, Attempt, Point, ItemText, RatedAnswer, RaterAssignment, Rating, Grading, Preference,
+    SupersededVerdict, Adjudication, Annotation, Preflight,
+)  # fmt: skip
 ASPECT = "import"
+
+
+# SQL: whether the row x of the file is a draft. Files before schema 5 had the time of its approval instead.
+IS_DRAFT = (
+    """coalesce(x.line ->> 'status', CASE WHEN x.line ->> 'approved_at' IS NULL THEN 'draft' END, '') = 'draft'"""
+)
 
 
 @dataclass
@@ -94,11 +123,11 @@ def import_snapshot(path: Path, owner: User, *, dry_run: bool = False) -> Snapsh
     A dry run does the same and takes everything back.
     """
     _check_size(path)
-    verdict = verify(path)
+    verdict = verify_in_limits(path, build_rules())
     if verdict.schema > SCHEMA:
         raise SnapshotFileError(f"{path.name} has schema {verdict.schema}, of a newer version; update this site")
     if verdict.problems:
-        raise SnapshotFileError(f"{path.name} was changed: {'; '.join(verdict.problems[:5])}")
+        raise SnapshotFileError(f"{path.name} cannot be imported: {'; '.join(verdict.problems[:5])}")
     if not verdict.content:
         raise SnapshotFileError(
             f"{path.name} has schema {verdict.schema}, which holds tables to read but no rows to import; make a new "
@@ -115,7 +144,7 @@ def import_snapshot(path: Path, owner: User, *, dry_run: bool = False) -> Snapsh
         raise
     except (DataError, IntegrityError) as error:
         raise SnapshotFileError(f"{path.name}: the database refuses a row: {str(error).splitlines()[0]}") from error
-    except (TypeError, AttributeError, *BROKEN) as error:
+    except UNREADABLE as error:
         raise SnapshotFileError(f"{path.name} cannot be imported: {error}") from error
 
 
@@ -125,7 +154,8 @@ def _check_size(path: Path) -> None:
             parts = archive.infolist()
     except BROKEN as error:
         raise SnapshotFileError(describe_damage(path, error)) from None
-    part_sizes = [part.file_size for part in parts if not part.filename.startswith((ROWS, TABLE_PARTS))]
+    streamed = (TABLE_PARTS, *(f"{ROWS}{model._meta.db_table}.jsonl" for model in STREAMED))
+    part_sizes = [part.file_size for part in parts if not part.filename.startswith(streamed)]
     is_large = sum(part.file_size for part in parts) > MAX_BYTES or max(part_sizes, default=0) > MAX_PART
     if is_large or len(parts) > MAX_PARTS:
         raise SnapshotFileError(f"{path.name} is too large: at most {MAX_PARTS:,} parts, {MAX_BYTES // 2**30} GB")
@@ -141,6 +171,7 @@ class _Import:
         self.names: Mapping[str, Mapping[str, str]] = json.loads(archive.read("names.json"))
         self.rows: dict[str, int] = {}
         self.renamed: list[tuple[str, str]] = []
+        self._versions: dict[tuple[str, str], tuple[str, int]] = {}  # By table and name in the file: the newest here.
         self._placeholder: User | None = None
 
     def run(self, *, write_files: bool) -> SnapshotImport:
@@ -162,6 +193,8 @@ class _Import:
             self._name_rows(part)
             self._insert(part)
             self._advance_status(part)
+        new = {part.model: self._list_new_keys(part) for part in self.tables if part.has_key}
+        check_definitions(new, self.file_name)
         if self.tables is TABLES:
             complete_study(self._get_only(Experiment), self.schema)
         self._check_hashes()
@@ -173,6 +206,10 @@ class _Import:
         source = "snapshot" if self.kind == STUDY else f"bundle of kind {self.kind}"
         reason = f"Imported from the {source} {self.file_name}"[:500]
         record_changes([(experiment or dataset, "", self.content[:12])], by=self.owner, reason=reason, aspect=ASPECT)
+        for model in ARRIVAL:
+            rows = model._default_manager.filter(pk__in=new.get(model, [])).exclude(status="draft")
+            # Everybody reads the history of a definition: it does not name the file, because a study may be private.
+            record_changes([(row, "", ARRIVAL[model]) for row in rows], by=self.owner, reason="Imported with a study")
         return SnapshotImport(self.kind, dataset, experiment, self.content, self.rows, self.renamed, remarks)
 
     def _get_only(self, model: type[models.Model]) -> Any:
@@ -189,9 +226,10 @@ class _Import:
         rows, keys = ROWS_OF + part.table, KEYS + part.table
         self._execute(f"CREATE TEMPORARY TABLE {rows} (place bigint GENERATED ALWAYS AS IDENTITY, line jsonb)")
         if is_there:
+            # Pieces of constant size, whatever a line has. A line is one value of COPY's text format.
             with open_raw_cursor() as cursor, cursor.copy(f"COPY {rows} (line) FROM STDIN") as copy:
-                for line in self._read_lines(part.file_name):
-                    copy.write_row((line,))
+                for piece in iterate_pieces(self.archive, part.file_name):
+                    copy.write(piece.translate(WHITE_SPACE).replace(b"\\", b"\\\\"))
         key = part.model._meta.pk.attname
         if part.has_key:
             sequence = f"nextval(pg_get_serial_sequence('{part.table}', '{key}'))"
@@ -201,11 +239,6 @@ class _Import:
             self._execute(f"CREATE UNIQUE INDEX ON {keys} (old)")
             self._execute(f"ANALYZE {keys}")
         self._execute(f"ANALYZE {rows}")
-
-    def _read_lines(self, part: str) -> Iterator[str]:
-        with self.archive.open(part) as file:
-            while line := file.readline(MAX_LINE):
-                yield line.decode()
 
     def _take_images(self, *, write_files: bool) -> None:
         """Check each image, and store the ones that this site does not have."""
@@ -236,7 +269,7 @@ class _Import:
     # --- names --------------------------------------------------------------------------------------------------------
 
     def _name_rows(self, part: StudyTable) -> None:
-        """Give each row its name, or the next free one; rows with versions get the next version of their name."""
+        """Give each row its name, or the next free one. Versions of one name in the file share their new name."""
         if not part.name:
             return
         names = self.names.get(part.table, {})
@@ -255,20 +288,21 @@ class _Import:
             slug_validator(name)
         except ValidationError as error:
             raise SnapshotFileError(f"{self.file_name}: {name[:80]!r} is not a valid name") from error
+        if (part.table, name) in self._versions:
+            candidate, latest = self._versions[part.table, name]
+            self._versions[part.table, name] = candidate, latest + 1
+            return candidate, latest + 1
         names_in_file = set(self._select(f"SELECT name FROM {KEYS}{part.table} WHERE name IS NOT NULL"))
         manager: Any = part.model._default_manager
-        if issubclass(part.model, Versioned):
-            versions = self._select(f"SELECT version FROM {KEYS}{part.table} WHERE name = %s", [name])
-            latest = max([*manager.filter(name=name).values_list("version", flat=True), *versions], default=0)
-            if latest:
-                self.renamed.append((f"{part.model._meta.verbose_name} {name}", f"version {latest + 1}"))
-            return name, latest + 1
         candidate, number = name, 2
         while candidate in names_in_file or manager.filter(**{part.name: candidate}).exists():
             candidate, number = f"{name[: 79 - len(str(number))]}-{number}", number + 1
         if candidate != name:
             self.renamed.append((f"{part.model._meta.verbose_name} {name}", candidate))
-        return candidate, None
+        if not issubclass(part.model, Versioned):
+            return candidate, None
+        self._versions[part.table, name] = candidate, 1
+        return candidate, 1
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -280,6 +314,11 @@ class _Import:
         cells: dict[str, str] = {}
         for column in part.list_columns():
             cells[column.attname] = "m.new" if column.primary_key else translate(column, "r", KEYS, "old", "new")
+        if part.model in ARRIVAL:
+            # Rows with parts arrive as drafts: their parts are inserted afterwards.
+            has_parts = part.model in (Dataset, TextSet)
+            arrival = "draft" if has_parts else ARRIVAL[part.model]
+            cells["status"] = f"CASE WHEN {IS_DRAFT} THEN 'draft' ELSE '{arrival}' END"
         for column in part.list_local_columns():
             cells[column.attname] = self._build_local_sql(part, column, params)
         names = ", ".join(connection.ops.quote_name(name) for name in cells)
@@ -297,15 +336,14 @@ class _Import:
             return "m.name"
         if column.attname == "version" and issubclass(part.model, Versioned):
             return "m.version"
-        if column.attname == "status" and issubclass(part.model, Versioned):
-            return f"CASE WHEN r.approved_at IS NULL THEN 'draft' ELSE '{part.local['status']}' END"
         if (part.model, column.attname) == (DeletedRun, "number"):
             return "-m.new"  # The key that the run had belongs to another site.
         value: Any = part.local.get(column.attname, column.get_default())
         if getattr(column, "auto_now_add", False):
             value = timezone.now()
         if column.related_model is User:
-            value = None if column.null else self._find_owner(part, column)
+            is_definition = part.model in (*ARRIVAL, Grader, Panel)
+            value = None if column.null and not is_definition else self._find_owner(part, column)
             if part.model is RaterAssignment:
                 params[column.attname] = value
                 return f"(SELECT id FROM auth_user WHERE username = %({column.attname})s || '-' || m.new)"
@@ -314,7 +352,7 @@ class _Import:
 
     def _find_owner(self, part: StudyTable, column: models.Field[Any, Any]) -> int | str:
         """Return the owner of the import, or the placeholder of people who are not on this site."""
-        if column.attname == "owner_id":
+        if column.attname in ("owner_id", "created_by_id"):
             return self.owner.pk
         if part.model is RaterAssignment:
             seats = self._select(f"SELECT new FROM {KEYS}{part.table}")
@@ -347,32 +385,41 @@ class _Import:
 
     def _advance_status(self, part: StudyTable) -> None:
         """Take the next step of rows that only accept others in a certain state."""
-        moves = {
-            ParametricSpace: (Dataset, "approved"),
-            ItemText: (TextSet, "approved"),
-            RatedAnswer: (RatingQueue, "open"),
-            Rating: (RatingQueue, "closed"),
-        }
-        if (move := moves.get(part.model)) is not None:
-            model, status = move
-            table = model._meta.db_table
-            approval_filter = "AND approved_at IS NOT NULL" if status == "approved" else ""
+        if part.model is ParametricSpace:
+            table = Dataset._meta.db_table
             self._execute(
-                f"""UPDATE {table} SET status = %s
-                WHERE status <> %s AND id IN (SELECT new FROM {KEYS}{table}) {approval_filter}""",
-                [status, status],
+                f"""UPDATE {table} d SET status = CASE WHEN {IS_DRAFT} THEN 'draft' ELSE '{ARRIVAL[Dataset]}' END,
+                    approved_at = CASE WHEN {IS_DRAFT} THEN NULL ELSE now() END,
+                    (item_count, active_count) = (SELECT count(*), count(*) FILTER (WHERE NOT excluded)
+                        FROM {Item._meta.db_table} WHERE dataset_id = d.id)
+                FROM {KEYS}{table} m JOIN {ROWS_OF}{table} x ON (x.line ->> 'id')::bigint = m.old WHERE d.id = m.new"""
             )
+        elif part.model is ItemText:
+            table = TextSet._meta.db_table
+            self._execute(
+                f"""UPDATE {table} s SET status = '{ARRIVAL[TextSet]}'
+                FROM {KEYS}{table} m JOIN {ROWS_OF}{table} x ON (x.line ->> 'id')::bigint = m.old
+                WHERE s.id = m.new AND NOT {IS_DRAFT}"""
+            )
+        elif part.model in (RatedAnswer, Rating):
+            status = "open" if part.model is RatedAnswer else "closed"
+            table = RatingQueue._meta.db_table
+            self._execute(f"UPDATE {table} SET status = %s WHERE id IN (SELECT new FROM {KEYS}{table})", [status])
 
     def _check_hashes(self) -> None:
-        """Raise SnapshotFileError unless the hash of each definition is the hash of its content."""
-        for part in self.tables:
-            keys = self._select(f"SELECT new FROM {KEYS}{part.table}") if issubclass(part.model, Versioned) else []
-            for row in part.model._default_manager.filter(pk__in=keys):
-                if hash_content(row.content) != row.content_hash:  # type: ignore[attr-defined]
-                    raise SnapshotFileError(f"{self.file_name}: {row} is not what its hash says")
+        """Raise SnapshotFileError unless the hash of the dataset is the hash of its items."""
         for dataset in Dataset.objects.filter(pk__in=self._select(f"SELECT new FROM {KEYS}{Dataset._meta.db_table}")):
             if dataset.approved_at and hash_stored_items(dataset) != dataset.content_hash:
                 raise SnapshotFileError(f"{self.file_name}: the items of {dataset} are not what its hash says")
+
+    def _list_new_keys(self, part: StudyTable) -> list[int]:
+        """Return the keys of the rows that this import created. Rows that were here already do not count."""
+        if part.model in STREAMED:
+            return []
+        return self._select(
+            f"""SELECT m.new FROM {KEYS}{part.table} m
+            JOIN {ROWS_OF}{part.table} x ON (x.line ->> 'id')::bigint = m.old ORDER BY m.new"""
+        )
 
     # --- SQL ----------------------------------------------------------------------------------------------------------
 

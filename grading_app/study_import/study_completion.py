@@ -1,11 +1,19 @@
-"""Completion of an imported study from all its rows: values that old files do not hold, and the study's money."""
+"""Completion of an imported study from all its rows: values that old files do not hold, counters and money.
+
+A counter in a file is a claim. All counters of an imported study are computed from its rows, by the rules of
+`runs_app/monitoring/consistency_check.py`.
+"""
 
 from __future__ import annotations
 
+import math
+
 from django.db import connection
 
+from grading_app.adaptive.audit import recount_points_of
 from grading_app.export.snapshot_check import SnapshotFileError
-from runs_app.models import Experiment, Run, Trial
+from runs_app.models import Experiment, Point, Run, Trial
+from runs_app.monitoring.consistency_check import POINT_COUNTERS
 
 # Files of schema 2 hold the members of a panel by the keys of their own site. They are the conditions of its graders.
 FIND_MEMBERS = """
@@ -25,7 +33,28 @@ UPDATE runs_app_run r SET (status, stop_reason) = (SELECT
         SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open') AS open) s)
 WHERE r.experiment_id = %(experiment)s
 """
-# The rule of runs_app/monitoring/consistency_check.py, for an experiment without running trials.
+COUNT_TRIALS = """
+UPDATE runs_app_run r SET (n_pending, n_running, n_done, n_failed, n_cancelled) = (
+    SELECT count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'running'),
+        count(*) FILTER (WHERE status = 'done'), count(*) FILTER (WHERE status = 'failed'),
+        count(*) FILTER (WHERE status = 'cancelled')
+    FROM runs_app_trial t WHERE t.run_id = r.id)
+WHERE r.experiment_id = %(experiment)s
+"""
+COUNT_CALLS = """
+UPDATE runs_app_run r SET (n_attempts, n_permanent, n_unpriced, spent_usd, input_tokens, output_tokens, errors) = (
+    SELECT count(*), count(*) FILTER (WHERE outcome = 'permanent'), count(*) FILTER (WHERE cost_usd IS NULL),
+        coalesce(sum(cost_usd), 0), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
+        (SELECT coalesce(jsonb_object_agg(error_class, n), '{}') FROM (
+            SELECT error_class, count(*) AS n FROM runs_app_attempt WHERE run_id = r.id AND error_class <> ''
+            GROUP BY 1) AS by_class)
+    FROM runs_app_attempt a WHERE a.run_id = r.id),
+    attempts_before = least(attempts_before, (SELECT count(*) FROM runs_app_attempt a WHERE a.run_id = r.id)),
+    permanent_before = least(permanent_before, (
+        SELECT count(*) FROM runs_app_attempt a WHERE a.run_id = r.id AND a.outcome = 'permanent'))
+WHERE r.experiment_id = %(experiment)s
+"""
+# For an experiment without running trials.
 ADD_UP_MONEY = """
 UPDATE runs_app_experiment SET (spent_usd, reserved_usd) = (
     SELECT coalesce(sum(spent), 0), coalesce(sum(kept), 0) FROM (
@@ -35,14 +64,27 @@ UPDATE runs_app_experiment SET (spent_usd, reserved_usd) = (
         UNION ALL SELECT spent_usd, kept_usd FROM runs_app_deletedrun WHERE experiment_id = %(experiment)s
     ) AS money (spent, kept)) WHERE id = %(experiment)s
 """
+# Case k is repetition k / n_items of item k mod n_items. Trials of a pilot beyond these cases do not count.
+FIND_MISCOUNTED = """
+SELECT p.id, p.n_planned, count(t.id) FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id
+CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
+LEFT JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
+    AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id
+    AND t.sample_idx::bigint * p.n_items + drawn.place <= p.n_planned
+WHERE r.experiment_id = %(experiment)s
+GROUP BY p.id HAVING p.n_planned <> count(t.id) OR p.n_items <> cardinality(p.items)
+"""
 
 
 def complete_study(experiment: Experiment, schema: int) -> None:
-    """Set the values of an imported study that its file does not hold. schema: the version of the file.
+    """Set the values of an imported study that its file does not hold, and its counters. schema: that of the file.
 
-    Raise SnapshotFileError for a file with live runs, because a worker would claim their trials.
+    Raise SnapshotFileError for a file with live runs, because a worker would claim their trials, and for points whose
+    counts led to another decision than their trials.
     """
     with connection.cursor() as cursor:
+        cursor.execute(COUNT_TRIALS, {"experiment": experiment.pk})
+        cursor.execute(COUNT_CALLS, {"experiment": experiment.pk})
         if schema < 4:
             cursor.execute(SET_STATUSES, {"experiment": experiment.pk})
         if schema == 2:
@@ -52,3 +94,25 @@ def complete_study(experiment: Experiment, schema: int) -> None:
     live = runs.filter(status__in=Run.UNDER_WAY) | runs.filter(n_running__gt=0)
     if live.exists() or Trial.objects.filter(run__in=runs, status=Trial.Status.RUNNING).exists():
         raise SnapshotFileError("the file holds live runs, which no snapshot has")
+    _check_points(experiment)
+
+
+def _check_points(experiment: Experiment) -> None:
+    """Raise SnapshotFileError unless the counts of each point are those of its trials and grades."""
+    with connection.cursor() as cursor:
+        cursor.execute(FIND_MISCOUNTED, {"experiment": experiment.pk})
+        if miscounted := cursor.fetchone():
+            key, planned, counted = miscounted
+            raise SnapshotFileError(
+                f"{_name_point(key)}: n_planned is {planned}, and {counted} of its cases have trials"
+            )
+    for key, *pairs in recount_points_of(experiment):
+        for counter, stored, counted in zip(POINT_COUNTERS, pairs[::2], pairs[1::2], strict=True):
+            is_close = isinstance(stored, float) and isinstance(counted, float) and math.isclose(stored, counted)
+            if stored != counted and not is_close:
+                raise SnapshotFileError(f"{_name_point(key)}: {counter} is {stored}, and its rows say {counted}")
+
+
+def _name_point(key: int) -> str:
+    point = Point.objects.select_related("run__condition", "dimension").get(pk=key)
+    return f"rows/runs_app_point.jsonl: point {point.label} of {point.run.condition}"

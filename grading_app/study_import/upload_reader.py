@@ -98,12 +98,19 @@ def is_snapshot(path: Path) -> bool:
 
 
 def _check_size(file: FileToRead, limits: Limits) -> None:
-    """Raise StudyError for an archive that unpacks to more than an upload may."""
+    """Raise StudyError for an archive that unpacks to more than an upload may, in all or for its packed size."""
     with zipfile.ZipFile(file.path) as archive:
-        size = sum(part.file_size for part in archive.infolist())
-    if size > limits.unpacked_bytes:
-        most = limits.unpacked_bytes // MIB
-        raise StudyError([f"{file.name} unpacks to more than {most} MiB; import it with `manage.py import_snapshot`"])
+        parts = archive.infolist()
+    problem = ""
+    if sum(part.file_size for part in parts) > limits.unpacked_bytes:
+        problem = f"{file.name} unpacks to more than {limits.unpacked_bytes // MIB} MiB"
+    for part in parts:
+        is_large = part.file_size > limits.ratio_from_bytes
+        if is_large and part.file_size > limits.member_ratio * max(part.compress_size, 1):
+            name = part.filename[:80]
+            problem = f"{name!r} in {file.name} unpacks to more than {limits.member_ratio} times its size"
+    if problem:
+        raise StudyError([f"{problem}; import it with `manage.py import_snapshot`"])
 
 
 def place_files(files: list[FileToRead], folder: Path) -> Path:

@@ -119,7 +119,8 @@ RUBRIC_KINDS = {
 
 def make_strict_rubric(kind="criteria", *, status="approved", text="{{target}}", name="", **fields):
     answer_turn = "{{answer_a}} {{answer_b}}" if kind == "pairwise" else "{{answer}}"
-    turns = [{"role": "system", "content": f"Be strict. {{{{criteria}}}} {{{{verdict_form}}}} {text}"},
+    criteria = "{{criteria}} " if kind == "criteria" else ""
+    turns = [{"role": "system", "content": f"Be strict. {criteria}{{{{verdict_form}}}} {text}"},
              {"role": "user", "content": answer_turn}]  # fmt: skip
     fields = {**RUBRIC_KINDS[kind], **fields}
     return Rubric.objects.create(name=name or f"strict-{kind}", kind=kind, messages=turns, status=status, **fields)

@@ -139,11 +139,12 @@ def test_an_imported_design_is_a_draft_without_trials_and_with_placeholder_model
     assert (experiment.owner, experiment.spent_usd, experiment.samples) == (owner, 0, 2)
     assert (Run.objects.count(), Trial.objects.count(), Item.objects.count()) == (0, 0, 4)
     assert set(experiment.language_models.values_list("name", "is_active")) == {("small", False), ("large", False)}
-    assert experiment.dataset.status == experiment.prompts.get().status == "approved"
+    assert (experiment.dataset.status, experiment.prompts.get().status) == ("approved", "imported")
     assert experiment.dimensions.get().name == "joy"
     assert experiment.graders == []
     assert imported.remarks == [
         "Judges that are neither in the file nor on this site were left out of the design: strict.",
+        f"A curator must approve these before they are used: prompt {experiment.prompts.get()}.",
         "Models without an active endpoint: large, small. Choose models of this site before the launch.",
     ]
     with pytest.raises(PlanError):

@@ -17,7 +17,18 @@ from grading_app.judging.judge_plan import request_verdicts
 from grading_app.models import GradeCondition, Grader, Panel, RatingQueue, Rubric
 from grading_app.rating import queues
 from grading_app.study_import.snapshot_import import import_snapshot
-from runs_app.models import Condition, Endpoint, Experiment, ItemText, LanguageModel, Run, Sampler, TextSet, Trial
+from runs_app.models import (
+    Condition,
+    Endpoint,
+    Experiment,
+    ItemText,
+    LanguageModel,
+    Prompt,
+    Run,
+    Sampler,
+    TextSet,
+    Trial,
+)
 from runs_app.planning.plan import plan
 from tests import factories
 from tests.factories.judges import PAIR_TURNS, SCORE_TURNS, make_grader, make_item_texts, make_rubric
@@ -93,9 +104,9 @@ def test_an_imported_design_has_its_judges_panels_rubrics_and_settings(foreign_b
     assert (experiment.stop_failure_rate, experiment.stop_after_attempts) == (0.2, 50)
     strict, own = find_design_graders(experiment)
     assert (strict.on_empty, strict.longest_answer, strict.sampler.temperature) == ("zero", 900, 0.0)
-    assert (strict.rubric.status, strict.rubric.messages) == ("approved", SCORE_TURNS)
+    assert (strict.rubric.status, strict.rubric.messages) == ("imported", SCORE_TURNS)
     assert (own.text_set.status, own.text_set.dataset, own.text_set.written_by) == (
-        "approved",
+        "imported",
         experiment.dataset,
         None,
     )
@@ -129,12 +140,19 @@ def test_models_of_judges_are_placeholders_and_the_import_names_them(foreign_bun
     assert set(LanguageModel.objects.values_list("is_active", flat=True)) == {False}
     assert any("Models of judges without an active endpoint: judge-model." in remark for remark in imported.remarks)
     assert any("Models without an active endpoint: small." in remark for remark in imported.remarks)
+    assert any(
+        remark.startswith("A curator must approve these before they are used: prompt ") and ", rubric " in remark
+        for remark in imported.remarks
+    )
 
 
 def test_an_imported_design_with_endpoints_can_be_launched_graded_and_rated(foreign_bundle, owner):
     experiment = import_snapshot(foreign_bundle, owner).experiment
     Endpoint.objects.update(is_active=True, base_url="http://127.0.0.1:9/v1", is_free=True)
     LanguageModel.objects.update(is_active=True)
+    for kind in (Prompt, Rubric, TextSet):
+        for row in kind.objects.filter(status="imported"):
+            row.approve(by="test", reason="Read it")
     plan(experiment, by=owner)
     run = Run.objects.get()
     assert run.n_pending == 3
@@ -168,7 +186,7 @@ def test_a_different_judge_with_the_same_name_is_not_used(foreign_bundle, owner)
     Panel.objects.create(name="both").graders.set([mine])
     imported = import_snapshot(foreign_bundle, owner)
     assert imported.experiment.graders == ["strict-2", "own"]
-    assert {("judge strict", "strict-2"), ("panel both", "both-2"), ("rubric standard", "version 2")} <= set(
+    assert {("judge strict", "strict-2"), ("panel both", "both-2"), ("rubric standard", "standard-2")} <= set(
         imported.renamed
     )
     mine.refresh_from_db()
@@ -176,13 +194,13 @@ def test_a_different_judge_with_the_same_name_is_not_used(foreign_bundle, owner)
     assert set(Panel.objects.get(name="both-2").graders.values_list("name", flat=True)) == {"strict-2", "own"}
 
 
-def test_new_item_rubrics_become_the_next_version_for_existing_items(tmp_path, owner):
+def test_new_item_rubrics_of_existing_items_get_a_free_name(tmp_path, owner):
     make_design()
     path = write(tmp_path)
     TextSet.objects.get().retire(by="test", reason="replaced")
     imported = import_snapshot(path, owner)
     own = find_design_graders(imported.experiment)[1]
-    assert (own.name, str(own.text_set), own.text_set.texts.count()) == ("own-2", "own@2", 3)
+    assert (own.name, str(own.text_set), own.text_set.texts.count()) == ("own-2", "own-2@1", 3)
     assert Dataset.objects.count() == 1
     assert own.text_set.texts.get(item__key="thing-1").item.dataset == Dataset.objects.get()
 

@@ -167,7 +167,7 @@ def test_names_in_use_are_changed_and_nothing_is_overwritten(foreign_snapshot, o
     second = import_snapshot(foreign_snapshot, owner)
     assert (first.experiment.slug, second.experiment.slug) == ("pilot", "pilot-2")
     assert second.experiment.dataset.slug == "photos-2"
-    assert sorted(Prompt.objects.values_list("name", "version")) == [(prompt.name, 1), (prompt.name, 2)]
+    assert sorted(Prompt.objects.values_list("name", "version")) == [(prompt.name, 1), (f"{prompt.name}-2", 1)]
     assert ("experiment pilot", "pilot-2") in second.renamed
     assert first.renamed == []
     contents = [verify(make_snapshot(one.experiment, by="test").path).content for one in (first, second)]
@@ -235,7 +235,7 @@ def test_a_changed_part_is_refused(foreign_snapshot, owner, tmp_path):
     assert caught.value.returncode == 2
 
 
-def change_first_line(content, **changes):
+def change_first_line(content, /, **changes):
     line, other_lines = content.split(b"\n", 1)
     return json.dumps(json.loads(line) | changes).encode() + b"\n" + other_lines
 
@@ -247,9 +247,13 @@ def change_first_line(content, **changes):
         ("rows/runs_app_prompt.jsonl", {"messages": []}, "not what its hash says"),
         ("rows/runs_app_trial.jsonl", {"item_id": 999}, "refers to a missing row"),
         ("rows/runs_app_trial.jsonl", {"id": 2}, "the database refuses"),
-        ("rows/runs_app_trial.jsonl", {"status": "glorious"}, "the database refuses"),
-        ("rows/grading_app_grading.jsonl", {"score": "high"}, "the database refuses"),
-        ("rows/datasets_app_asset.jsonl", {"sha256": "../../x"}, "not an image of a snapshot"),
+        ("rows/runs_app_trial.jsonl", {"status": "glorious"}, r"trial.jsonl, row 1: status is 'glorious', not one of"),
+        ("rows/grading_app_grading.jsonl", {"score": "high"}, r"grading.jsonl, row 1: score is 'high', not a number"),
+        (
+            "rows/datasets_app_asset.jsonl",
+            {"sha256": "../../x"},
+            r"asset.jsonl, row 1: sha256 is '../../x', not a",
+        ),
         ("rows/datasets_app_asset.jsonl", {"width": 1}, "not the image that its row describes"),
     ],
 )
@@ -293,7 +297,7 @@ def test_a_schema_1_snapshot_is_verified_but_cannot_be_imported(owner):
         import_snapshot(RECORDED / "schema-1.zip", owner)
 
 
-@pytest.mark.parametrize("schema", [2, 3, 4])
+@pytest.mark.parametrize("schema", [2, 3, 4, 5])
 def test_a_snapshot_of_a_later_schema_is_verified_and_imported(owner, tmp_path, settings, schema):
     settings.MEDIA_ROOT = tmp_path
     contents = verify(RECORDED / f"schema-{schema}.zip")

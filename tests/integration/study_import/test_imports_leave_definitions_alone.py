@@ -1,0 +1,106 @@
+"""A design means the same before and after any import: its prompts, samplers and dimensions are the same rows."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+
+from runs_app.experiment_files.spec_reader import read_spec
+from runs_app.models import Dimension, Experiment, Prompt, Sampler
+from runs_app.planning.design import Design
+from runs_app.planning.shipped_designs import create_shipped_designs
+from runs_app.planning.spec_io import create_experiment
+from tests import factories
+from tests.factories.spaces import make_space_dataset
+from tests.integration.study_import.test_reasonscape import RECORD, export_records
+
+pytestmark = pytest.mark.django_db
+HERE = Path(__file__).parent
+OASIS = (
+    "model,run_id,image_id,dimension,sample_idx,status,rating,attempts,cost_usd,completed_at,error,raw_response\n"
+    "small,one,Cat 1,valence,0,done,6,1,0.001,2026-04-26 18:20:19,,six\n"
+)
+IMPORTERS = {
+    "reasonscape": ("films.ndjson", json.dumps(RECORD | {"template": "zeroshot", "sampler": "greedy-2k"}) + "\n"),
+    "oasis-llm": ("trials.csv", OASIS),
+    "inspect": ("sums.eval", HERE / "logs" / "sums.eval"),
+    "itemeval": ("studies", HERE / "itemeval"),
+    "snapshot": ("sent.zip", HERE / "snapshots" / "schema-5.zip"),
+}
+
+
+@pytest.fixture(autouse=True)
+def owner(settings, tmp_path):
+    settings.MEDIA_ROOT = tmp_path / "media"
+    return factories.make_user("boss", superuser=True)
+
+
+def list_definitions():
+    """Return the row that each bare name means, by kind and name."""
+    return {
+        (kind, name): kind.objects.named(name).values_list("pk", flat=True).first()
+        for kind in (Prompt, Sampler, Dimension)
+        for name in kind.objects.values_list("name", flat=True).distinct()
+    }
+
+
+def plan_shipped_design(slug, owner):
+    """Return the cells of a design that names shipped prompts and samplers, and the problems of its launch."""
+    spec = {
+        "experiment": slug, "dataset": "reasoning", "models": ["strong"], "prompts": ["zeroshot", "zerocot-nosys"],
+        "samplers": ["greedy-2k", "greedy-4k"],
+    }  # fmt: skip
+    design = Design.load(create_experiment(read_spec(spec), by=owner))
+    return [cell.condition_id for cell in design.cells], design.find_problems()
+
+
+@pytest.mark.parametrize("importer", IMPORTERS)
+def test_a_shipped_design_is_the_same_after_an_import(owner, tmp_path, importer):
+    create_shipped_designs()
+    make_space_dataset()
+    factories.make_model("strong")
+    before, cells = list_definitions(), plan_shipped_design("before", owner)
+    assert len(cells[0]) == 4
+    name, source = IMPORTERS[importer]
+    path = tmp_path / name
+    if isinstance(source, str):
+        path.write_text(source)
+    elif source.is_dir():
+        shutil.copytree(source, path)
+    else:
+        shutil.copy(source, path)
+    if importer == "snapshot":
+        call_command("import_snapshot", str(path))
+    else:
+        call_command("import_study", str(path), "--name", "imported")
+    assert Experiment.objects.exclude(imported_from="").exists()
+    assert Prompt.objects.filter(status="imported").exists()
+    assert not Prompt.objects.filter(status="approved").exclude(pk__in=before.values()).exists()
+    after = list_definitions()
+    assert {key: after[key] for key in before} == before
+    assert all(pk is None for key, pk in after.items() if key not in before)
+    assert plan_shipped_design("after", owner) == cells
+
+
+def test_records_with_the_names_of_shipped_prompts_keep_these_names_in_an_export(owner, tmp_path):
+    create_shipped_designs()
+    path = tmp_path / "films.ndjson"
+    path.write_text(json.dumps(RECORD) + "\n")
+    for _ in range(2):  # The second import finds the rows of the first one.
+        call_command("import_study", str(path), "--name", "films")
+    experiment = Experiment.objects.get(slug="films")
+    assert [str(prompt) for prompt in experiment.prompts.all()] == [f"{RECORD['template']}-2@1"]
+    assert [str(sampler) for sampler in experiment.samplers.all()] == [f"{RECORD['sampler']}-2@1"]
+    assert export_records(experiment) == [RECORD]
+
+
+def test_shipped_designs_are_created_beside_an_imported_one(owner, tmp_path):
+    path = tmp_path / "films.ndjson"
+    path.write_text(json.dumps(RECORD | {"template": "zeroshot", "sampler": "greedy-2k"}) + "\n")
+    call_command("import_study", str(path), "--name", "films")
+    assert not Prompt.objects.named("zeroshot").exists()
+    create_shipped_designs()
+    assert Sampler.objects.named("greedy-2k").get().content == {"temperature": 0.0, "max_tokens": 2048}
+    assert Prompt.objects.named("zeroshot").get().status == "approved"
