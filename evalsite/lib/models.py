@@ -20,6 +20,8 @@ class FailedSignInQuerySet(models.QuerySet["FailedSignIn"]):
         concurrent attempts cannot exceed a limit together.
         """
         now = timezone.now()
+        # If the clock was set back, later failures would block until it catches up. A refusal must not undo this.
+        self.filter(at__gt=now).update(at=now)
         with transaction.atomic():
             self._lock(limits)
             self.filter(at__lte=now - FailedSignIn.WINDOW).delete()
