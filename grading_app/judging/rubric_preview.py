@@ -211,4 +211,5 @@ def list_previewed_verdicts(rubric: Rubric, experiments: QuerySet[Experiment]) -
 def _read_trial_verdict(trial: Trial) -> Verdict | None:
     if trial.status != Trial.Status.DONE:
         return None
-    return read_verdict(trial.answer, trial.run.condition.content["rubric"])
+    answers = [judged.answer for judged in (trial.subject, trial.rival) if judged]
+    return read_verdict(trial.answer, trial.run.condition.content["rubric"], answers, is_truncated=trial.truncated)

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from evalsite.lib.key_ranges import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
 from grading_app.judging import panels
-from grading_app.judging.verdicts import Verdict, read_verdict
+from grading_app.judging.verdicts import KEYS, Verdict, read_verdict
 from grading_app.models import GradeCondition, Rubric
 from grading_app.models.verdict_history import allow_superseding
 from runs_app.models import Experiment, Run
@@ -29,9 +29,14 @@ UNREAD = f"""{DONE_REPLIES} AND NOT EXISTS (SELECT FROM grading_app_grading g
 UNREAD_PAIRS = f"""{DONE_REPLIES} AND NOT EXISTS (SELECT FROM grading_app_preference p
     WHERE p.condition_id = %(condition)s AND p.trial_a_id = v.subject_id AND p.trial_b_id = v.rival_id
     AND p.judged_by_id >= v.id OFFSET 0)"""
-REPLIES = """SELECT v.id, v.subject_id, v.rival_id, v.answer, a.truncated, a.refused {unread}
+# A page has thousands of rows. It reads the judged answers only if a judge could quote a verdict in them.
+REPLIES = """SELECT v.id, v.subject_id, v.rival_id, v.answer, a.truncated, a.refused, v.truncated,
+    CASE WHEN a.answer ~* %(quotable)s THEN a.answer ELSE '' END,
+    CASE WHEN b.answer ~* %(quotable)s THEN b.answer ELSE '' END {unread}
     AND v.id > %(low)s AND v.id <= %(high)s ORDER BY v.id"""
-WITH_SUBJECT = "FROM runs_app_trial v JOIN runs_app_trial a ON a.id = v.subject_id"
+WITH_SUBJECT = (
+    "FROM runs_app_trial v JOIN runs_app_trial a ON a.id = v.subject_id LEFT JOIN runs_app_trial b ON b.id = v.rival_id"
+)
 
 # The newer reply wins, both within a page and between two concurrent readers.
 WRITE = """INSERT INTO grading_app_grading AS existing
@@ -100,6 +105,11 @@ class _JudgeReplies:
         return self.condition.rubric is not None and self.condition.rubric.kind == Rubric.Kind.PAIRWISE
 
     @property
+    def _rubric(self) -> Mapping[str, Any]:
+        content: Mapping[str, Any] = self.condition.judge_condition.content if self.condition.judge_condition else {}
+        return content["rubric"]  # type: ignore[no-any-return]
+
+    @property
     def _unread(self) -> str:
         if self.again:
             return DONE_REPLIES
@@ -117,17 +127,20 @@ class _JudgeReplies:
 
     def _iterate_pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
         parameters = {"run": run, "condition": self.condition.pk}
+        quotable = rf'"{KEYS[self._rubric["kind"]]}"|\\u00[4-7]'  # JSON may write letters of a key as escapes.
         # Each page reads its replies when it is processed, so that only one page is in memory.
         replies = REPLIES.format(unread=self._unread.replace("FROM runs_app_trial v", WITH_SUBJECT, 1))
         for low, high in iterate_key_ranges(f"SELECT v.id {self._unread}", parameters, PAGE_ROWS):
             with open_raw_cursor() as cursor:
-                cursor.execute(replies, {**parameters, "low": low, "high": high})
+                cursor.execute(replies, {**parameters, "low": low, "high": high, "quotable": quotable})
                 page: list[tuple[Any, ...]] = cursor.fetchall()
             yield page
 
     def _store_verdicts(self, page: Sequence[tuple[Any, ...]], report: VerdictReport) -> None:
-        rubric = (self.condition.judge_condition.content if self.condition.judge_condition else {})["rubric"]
-        verdicts = [read_verdict(answer, rubric) for _, _, _, answer, _, _ in page]
+        verdicts = [
+            read_verdict(answer, self._rubric, judged, is_truncated=is_truncated)
+            for _, _, _, answer, _, _, is_truncated, *judged in page
+        ]
         rows = [_build_row(reply, verdict) for reply, verdict in zip(page, verdicts, strict=True)]
         with allow_superseding(), open_raw_cursor() as cursor:
             statement = WRITE_PAIRS if self._in_pairs else WRITE
@@ -137,7 +150,7 @@ class _JudgeReplies:
 
 
 def _build_row(reply: tuple[Any, ...], verdict: Verdict) -> Mapping[str, Any]:
-    trial, subject, rival, _, truncated, refused = reply
+    trial, subject, rival, _, truncated, refused, *_ = reply
     flags = [name for name, applies in (("truncated", truncated), ("refused", refused)) if applies]
     detail = {**(verdict.detail or {}), **({"flags": flags} if flags else {})}
     return {

@@ -5,7 +5,8 @@ The first object with the verdict's key decides; no other object overrules it.
 An unreadable reply gives a result with a code, never a zero score and never an exception.
 
 A judge may quote the answer, including its think tags. So only think blocks at the start of the reply are skipped.
-A tag elsewhere hides nothing, so an answer gains nothing if the judge repeats its tags.
+A tag elsewhere hides nothing, so an answer gains nothing if the judge repeats its tags. An object that stands in the
+answer, too, is taken for a quotation: it is a verdict only if the reply has no other and ends with it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,20 +61,37 @@ class Verdict:
             raise ValueError(f"a verdict has either a value or an error: {self!r}")
 
 
-def read_verdict(reply: str, rubric: Mapping[str, Any]) -> Verdict:
+def read_verdict(
+    reply: str, rubric: Mapping[str, Any], answers: Sequence[str] = (), *, is_truncated: bool = False
+) -> Verdict:
     """Return the verdict in a judge's reply. `rubric` is its content: kind, and scale, criteria or labels.
 
-    Error codes: no_json_object, no_<key>_in_json, and the codes of the kind.
+    `answers` are the judged answers, whose objects the judge may quote. Error codes: no_json_object,
+    no_<key>_in_json, quoted_verdict, and the codes of the kind.
     """
     key = KEYS[rubric["kind"]]
     has_object = False
-    escaped = _double_stray_backslashes(reply)
-    for candidate in _iterate_objects(_strip_leading_thoughts(escaped)[-MAX_READ_LENGTH:]):
+    quoted: tuple[str, dict[str, Any]] | None = None
+    text = _strip_leading_thoughts(_double_stray_backslashes(reply))[-MAX_READ_LENGTH:]
+    judged = [_squeeze(_double_stray_backslashes(answer)) for answer in answers if "{" in answer]
+    for source, candidate in _iterate_objects(text):
         has_object = True
         lower_keys = {name.lower(): value for name, value in candidate.items()}
-        if key in lower_keys:
+        if key not in lower_keys:
+            continue
+        if not any(_squeeze(source) in answer for answer in judged):
             return parse_verdict(lower_keys, rubric)
-    return Verdict(error=f"no_{key}_in_json" if has_object else "no_json_object")
+        quoted = quoted or (source, lower_keys)
+    if quoted is None:
+        return Verdict(error=f"no_{key}_in_json" if has_object else "no_json_object")
+    source, lower_keys = quoted
+    if is_truncated or not text.rstrip().removesuffix(FENCE).rstrip().endswith(source.rstrip()):
+        return Verdict(error="quoted_verdict")
+    return parse_verdict(lower_keys, rubric)
+
+
+def _squeeze(text: str) -> str:
+    return "".join(text.split())
 
 
 def parse_verdict(reply: Mapping[str, Any], rubric: Mapping[str, Any]) -> Verdict:
@@ -190,12 +208,12 @@ def _strip_leading_thoughts(text: str) -> str:
 # --- the objects in a text -------------------------------------------------------------------------------------------
 
 
-def _iterate_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a reply: fenced blocks, last first, then bare {...}, last first."""
+def _iterate_objects(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the JSON objects of a reply with their text: fenced blocks, last first, then bare {...}, last first."""
     for block in reversed(_list_fenced_blocks(text)):
         if (parsed := _parse_object(block)) is not None:
-            yield parsed
-    yield from reversed([parsed for _, _, parsed in _iterate_bare_objects(text)])
+            yield block, parsed
+    yield from reversed([(text[start:end], parsed) for start, end, parsed in _iterate_bare_objects(text)])
 
 
 def _list_fenced_blocks(text: str) -> list[str]:

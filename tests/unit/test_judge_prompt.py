@@ -11,7 +11,7 @@ from runs_app.llm import judge_prompt, prompts
 from runs_app.llm.model_families import find_family, is_same_family
 
 SCORE = {"kind": "score", "min": 0, "max": 1}
-FENCE = re.compile(r"<<<BEGIN ([0-9a-f]{16})>>>\n(.*)\n<<<END ([0-9a-f]{16})>>>\Z", re.DOTALL)
+FENCE = re.compile(r"<<<BEGIN ([0-9a-f]{16})>>>\n(.*)\n<<<END ([0-9a-f]{16})>>>\nHere the", re.DOTALL)
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
