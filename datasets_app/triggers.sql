@@ -78,6 +78,46 @@ END $$;
 CREATE TRIGGER datasets_app_parametricspace_frozen BEFORE INSERT OR UPDATE OR DELETE ON datasets_app_parametricspace
 FOR EACH ROW EXECUTE FUNCTION datasets_app_parametricspace_frozen();
 
+-- Approved rows do not leave with the whole table either.
+CREATE TRIGGER datasets_app_dataset_no_truncate BEFORE TRUNCATE ON datasets_app_dataset
+FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*')
+EXECUTE FUNCTION evalsite_refuse_change('approved datasets are frozen', 'Create a new database instead.');
+
+CREATE TRIGGER datasets_app_item_no_truncate BEFORE TRUNCATE ON datasets_app_item
+FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*')
+EXECUTE FUNCTION evalsite_refuse_change('items of approved datasets are frozen', 'Create a new database instead.');
+
+CREATE TRIGGER datasets_app_norm_no_truncate BEFORE TRUNCATE ON datasets_app_norm
+FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*')
+EXECUTE FUNCTION evalsite_refuse_change('norms of approved datasets are frozen', 'Create a new database instead.');
+
+CREATE TRIGGER datasets_app_parametricspace_no_truncate BEFORE TRUNCATE ON datasets_app_parametricspace
+FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*')
+EXECUTE FUNCTION evalsite_refuse_change('spaces of approved datasets are frozen', 'Create a new database instead.');
+
+-- ## datasets_app_asset
+
+-- The key of an image is the hash of its bytes, so its row never changes.
+CREATE TRIGGER datasets_app_asset_no_update BEFORE UPDATE ON datasets_app_asset
+FOR EACH ROW WHEN (OLD IS DISTINCT FROM NEW)
+EXECUTE FUNCTION evalsite_refuse_change('an image never changes', 'Import the other image: its hash is its key.');
+
+-- An image is deleted only if no item has it. The foreign key of items refuses later, at the end of the transaction.
+CREATE OR REPLACE FUNCTION datasets_app_asset_in_use() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM datasets_app_item WHERE image_id = OLD.sha256) THEN
+        RAISE EXCEPTION 'image % is in use: it cannot be deleted', OLD.sha256 USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN OLD;
+END $$;
+
+CREATE TRIGGER datasets_app_asset_in_use BEFORE DELETE ON datasets_app_asset
+FOR EACH ROW EXECUTE FUNCTION datasets_app_asset_in_use();
+
+CREATE TRIGGER datasets_app_asset_no_truncate BEFORE TRUNCATE ON datasets_app_asset
+FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*')
+EXECUTE FUNCTION evalsite_refuse_change('images of approved datasets are frozen', 'Create a new database instead.');
+
 -- ## datasets_app_statuschange
 
 -- History is append-only. Only the link to a user may be cleared, together with the user; `actor` keeps the name.

@@ -5,7 +5,7 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from datasets_app import curation
-from datasets_app.models import Dataset, Item, Norm
+from datasets_app.models import Asset, Dataset, Item, Norm
 
 pytestmark = pytest.mark.django_db
 
@@ -45,6 +45,36 @@ def test_plain_sql_cannot_change_frozen_data(frozen_dataset, statement):
     before = list(Item.objects.order_by("pk").values()), list(Norm.objects.order_by("pk").values())
     assert "set@1" in execute_refused(statement.format(id=frozen_dataset.pk))
     assert (list(Item.objects.order_by("pk").values()), list(Norm.objects.order_by("pk").values())) == before
+
+
+@pytest.mark.parametrize("table", ["dataset", "item", "norm", "parametricspace", "asset"])
+def test_a_table_with_frozen_data_is_not_emptied(frozen_dataset, table):
+    statement = f"SET CONSTRAINTS ALL IMMEDIATE; TRUNCATE datasets_app_{table} CASCADE"
+    assert "Create a new database instead" in execute_refused(statement)
+    assert frozen_dataset.items.count() == 9
+
+
+@pytest.mark.parametrize(
+    "change", ["width = 7", "format = 'jpeg'", "size = 0", "original_name = 'x'", "sha256 = repeat('b', 64)"]
+)
+def test_an_image_never_changes(draft, change):
+    """Its key is the hash of its bytes, and a figure or a cost rests on its size."""
+    image = Asset.objects.create(sha256="a" * 64, format="png", width=2, height=1, size=1)
+    draft.items.filter(key="k1").update(image=image)
+    before = Asset.objects.values().get()
+    assert "an image never changes" in execute_refused(f"UPDATE datasets_app_asset SET {change}")
+    assert Asset.objects.values().get() == before
+    Asset.objects.update(width=2)
+
+
+def test_an_image_is_deleted_only_if_no_item_has_it(draft):
+    image = Asset.objects.create(sha256="a" * 64, format="png", width=2, height=1, size=1)
+    draft.items.filter(key="k1").update(image=image)
+    assert "is in use" in execute_refused("DELETE FROM datasets_app_asset")
+    draft.items.filter(key="k1").update(image=None)
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM datasets_app_asset")
+    assert not Asset.objects.exists()
 
 
 def test_models_cannot_change_frozen_data(frozen_dataset):
