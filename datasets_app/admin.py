@@ -121,16 +121,21 @@ class DatasetAdmin(RowActionAdmin):
     formfield_overrides = {models.TextField: {"widget": AdminTextareaWidget(attrs={"rows": 3})}}
 
     def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> list[str]:
-        """Return all fields except those that the database lets change even after approval.
-
-        The status is always read-only.
-        """
-        return [name for name in flatten(self.fields) if name not in self.editable]
+        """Return all fields except those that the user may change. The status is always read-only."""
+        editable = self.editable if obj is None or obj.may_be_described_by(request.user) else frozenset()
+        return [name for name in flatten(self.fields) if name not in editable]
 
     def get_fields(self, request: HttpRequest, obj: Dataset | None = None) -> Any:
         """Return the fields. Leave out the reason if no reason is needed or the user cannot change the dataset."""
-        needs_reason = obj is not None and not obj.is_draft and self.has_change_permission(request, obj)
+        may_change = self.has_change_permission(request, obj)
+        needs_reason = obj is not None and not obj.is_draft and may_change and obj.may_be_described_by(request.user)
         return [name for name in self.fields if name != "reason" or needs_reason]
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        row = kwargs.get("obj")
+        if row is not None and not row.may_be_described_by(request.user):
+            context |= dict.fromkeys(("show_save", "show_save_and_continue"), False)
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
         """Save the changes with a line in the dataset's history, as the site's own pages do."""

@@ -26,6 +26,7 @@ class RowAction:
     """An action on rows whose state is in `sources`. Empty `sources` allow any state.
 
     `act(rows, by, reason)` performs it, or raises TransitionError or ValueError with a message for the user.
+    `check(row, by)` raises TransitionError if this user may not act on this row; then the row's page does not offer it.
     """
 
     name: str
@@ -35,9 +36,15 @@ class RowAction:
     act: Callable[[list[Any], Any, str], None]
     sources: Collection[str] = ()
     needs_reason: bool = True
+    check: Callable[[Any, Any], None] | None = None
 
-    def allows(self, row: Any) -> bool:
-        return not self.sources or row.status in self.sources
+    def allows(self, row: Any, by: Any) -> bool:
+        if self.sources and row.status not in self.sources:
+            return False
+        try:
+            return self.check is None or self.check(row, by) is None
+        except TransitionError:
+            return False
 
 
 class RowActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -53,6 +60,9 @@ class RowActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def list_allowed_actions(self, request: HttpRequest) -> list[RowAction]:
         return [action for action in self.row_actions if request.user.has_perm(action.permission)]
 
+    def _list_row_actions(self, request: HttpRequest, row: Any) -> list[RowAction]:
+        return [action for action in self.list_allowed_actions(request) if action.allows(row, request.user)]
+
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         return {
             action.name: (_make_bulk_action(action), action.name, f"{action.label} selected")
@@ -63,17 +73,13 @@ class RowActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         row = self.get_object(request, object_id)
-        row_actions = [
-            action for action in self.list_allowed_actions(request) if row is not None and action.allows(row)
-        ]
+        row_actions = self._list_row_actions(request, row) if row is not None else []
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), "row_actions": row_actions})
 
     def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
         """Answer after the form was saved. If the button of a row action was pressed, ask for the reason."""
-        action = next(
-            (action for action in self.list_allowed_actions(request) if action.name == request.POST.get("_row_action")),
-            None,
-        )
+        pressed = request.POST.get("_row_action")
+        action = next((action for action in self._list_row_actions(request, obj) if action.name == pressed), None)
         if action is None:
             return super().response_change(request, obj)
         return self.ask_reason(request, action, [obj])

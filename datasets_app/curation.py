@@ -130,14 +130,18 @@ ABOUT = ("title", "description", "source", "licence")
 def change_description(dataset: Dataset, about: Mapping[str, str], *, by: Actor, reason: str = "") -> list[str]:
     """Change title, description, source or licence, and return the names of the changed fields.
 
-    History records the old and the new values. These fields are not frozen, but people cite them. A reason is therefore
-    required unless the dataset is a draft.
+    History records the old and the new values. These fields are not frozen, but people cite them. Unless the dataset is
+    a draft, a reason is therefore required, and only its owner or a curator may change them.
     """
     with transaction.atomic():
         current = Dataset.objects.select_for_update(no_key=True).get(pk=dataset.pk)
         changed = [name for name in ABOUT if name in about and getattr(current, name) != about[name]]
         if not changed:
             return []
+        if not current.may_be_described_by(by):
+            raise CurationError(
+                f"{dataset} belongs to another user: only its owner or a curator can change its {', '.join(changed)}"
+            )
         if not current.is_draft:
             _require_reason(reason, f"change {', '.join(changed)} of", dataset)
         for name in changed:

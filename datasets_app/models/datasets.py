@@ -127,6 +127,18 @@ class Dataset(models.Model):
         """Add a line to the dataset's history for an event that does not change its status."""
         record_changes([(self, "", message[:SUMMARY_CHARS])], by=by, reason=reason, aspect=aspect)
 
+    def may_be_described_by(self, by: Actor) -> bool:
+        """Return whether this person may change title, description, source and licence.
+
+        Any member may describe a draft. People cite an approved dataset by these fields, so only its owner and curators
+        may change them then. A text stands for a program or the shell, which may always.
+        """
+        if isinstance(by, str) or self.is_draft:
+            return True
+        return (self.created_by_id is not None and self.created_by_id == by.pk) or by.has_perm(
+            "datasets_app.approve_dataset"
+        )
+
     def refresh_counts(self) -> None:
         """Count the items and the active items, and store both numbers."""
         counts = self.items.aggregate(

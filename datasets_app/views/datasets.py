@@ -93,10 +93,10 @@ def dataset_about(request: HttpRequest, slug: str, version: int) -> HttpResponse
 def dataset_edit(request: HttpRequest, slug: str, version: int) -> HttpResponse:
     """Edit title, description, source and licence.
 
-    Any member may edit a draft. Later only curators may, and they must give a reason.
+    Any member may edit a draft. Later only its owner and curators may, and they must give a reason.
     """
     dataset = get_visible_dataset(request, slug, version)
-    if not (dataset.is_draft or request.user.has_perm("datasets_app.approve_dataset")):
+    if not dataset.may_be_described_by(request.user):
         raise Http404
     form = AboutForm(request.POST or None, instance=dataset)
     if request.method == "POST" and form.is_valid():

@@ -40,6 +40,7 @@ def make_dataset_context(request: HttpRequest, dataset: Dataset) -> dict[str, An
         "warning_count": dataset.history.filter(aspect="warnings").count() if dataset.is_draft else 0,
         "may_curate": member,
         "may_edit": member and dataset.is_draft,
+        "may_describe": member and not dataset.is_draft and dataset.may_be_described_by(request.user),
         "may_approve": member and request.user.has_perm("datasets_app.approve_dataset"),
         "uses_admin": uses_admin(request.user),
     }

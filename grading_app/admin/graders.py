@@ -11,7 +11,7 @@ from django.http import HttpRequest
 
 from datasets_app.admin_transitions import RowAction, RowActionAdmin
 from grading_app.judging import panels
-from grading_app.judging.archive_rules import archive_grader
+from grading_app.judging.archive_rules import archive_grader, check_grader_archivable
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from runs_app.experiment_files.specs import JUDGING_SAMPLER
@@ -84,6 +84,7 @@ class GraderAdmin(UntilUsedAdmin):
             "The judge cannot grade new answers. Existing gradings stay.",
             "grading_app.change_grader",
             _archive,
+            check=check_grader_archivable,
         ),
     )
     content = ("name", "language_model", "rubric", "sampler", "text_set", "on_empty", "longest_answer")

@@ -24,7 +24,7 @@ from evalsite.lib.web.long_text import build_numbered_text_response
 from runs_app.admin.forms import MappingsForm, PreviewForm, PromptForm
 from runs_app.llm import prompts
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
-from runs_app.models.designs import Versioned
+from runs_app.models.designs import Versioned, check_archivable
 from runs_app.prompt_preview import Turns, preview_draft
 
 SAVE_BUTTONS = ("show_save", "show_save_and_continue", "show_save_and_add_another")
@@ -54,7 +54,15 @@ def build_archive_action(permission: str) -> RowAction:
         "New designs cannot use this version. Existing experiments keep it. "
         "The author can do this unless other users use the version; curators always can."
     )
-    return RowAction("archive", "Archive", consequence, permission, _archive, sources=Versioned.IN_USE)
+    return RowAction(
+        "archive",
+        "Archive",
+        consequence,
+        permission,
+        _archive,
+        sources=Versioned.IN_USE,
+        check=check_archivable,
+    )
 
 
 def build_copy_action(permission: str) -> RowAction:

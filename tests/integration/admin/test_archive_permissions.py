@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+from django.urls import reverse
 
 from datasets_app.models import TransitionError
 from grading_app.judging.archive_rules import archive_grader
@@ -84,6 +85,31 @@ def test_a_grader_that_a_design_of_others_names_is_used(researcher, other_user):
     Experiment.objects.filter(pk=factories.make_experiment(owner=other_user).pk).update(graders=["mine"])
     with pytest.raises(TransitionError, match="used by experiments"):
         try_to_archive("grader", row, researcher)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_archive_is_offered_only_where_it_is_allowed(client, kind, researcher, other_user, curator):
+    row = KINDS[kind](researcher)
+    address = reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
+
+    def is_offered(user):
+        client.force_login(user)
+        return 'name="_row_action" value="archive"' in client.get(address).content.decode()
+
+    assert [is_offered(user) for user in (researcher, other_user, curator)] == [True, False, True]
+    make_user_experiment(kind, row, other_user)
+    assert [is_offered(user) for user in (researcher, other_user, curator)] == [False, False, True]
+    assert try_to_archive(kind, row, curator)
+    assert not is_offered(curator)
+
+
+def test_a_button_that_is_not_offered_asks_for_no_reason(client, researcher, other_user):
+    sampler = KINDS["sampler"](researcher)
+    address = reverse("admin:runs_app_sampler_change", args=[sampler.pk])
+    client.force_login(other_user)
+    assert client.post(address, {"_row_action": "archive"}).status_code == 302
+    client.force_login(researcher)
+    assert "Archive: reason" in client.post(address, {"_row_action": "archive"}).content.decode()
 
 
 def test_the_shell_archives_anything(other_user):

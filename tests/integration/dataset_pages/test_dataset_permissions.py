@@ -1,9 +1,12 @@
 """Permissions: members curate, viewers read shared datasets, curators approve; images have those of their datasets."""
 
 import pytest
+from django.contrib.auth.models import User
 from django.urls import reverse
 
+from datasets_app import curation
 from datasets_app.models import Dataset, Item
+from evalsite.lib import permissions
 from tests import factories
 from tests.integration.dataset_pages.conftest import build_action_address, build_address, build_item_action_address
 
@@ -83,6 +86,43 @@ def test_only_curators_change_the_description_of_a_frozen_dataset(pictures, as_)
     assert as_("researcher").post(build_address(pictures, "dataset_edit"), form_data).status_code == 404
     pictures.refresh_from_db()
     assert pictures.title == ""
+
+
+def test_its_owner_changes_the_description_of_a_frozen_dataset_with_a_reason(pictures, as_):
+    client = as_("researcher")
+    Dataset.objects.filter(pk=pictures.pk).update(created_by=User.objects.get(username="researcher"))
+    assert build_address(pictures, "dataset_edit") in client.get(build_address(pictures)).content.decode()
+    form_data = {"title": "Other", "description": "", "source": "Own photographs, 2026", "licence": "CC0"}
+    assert "reason" in client.post(build_address(pictures, "dataset_edit"), form_data).context["form"].errors
+    client.post(build_address(pictures, "dataset_edit"), form_data | {"reason": "published"})
+    pictures.refresh_from_db()
+    assert (pictures.title, pictures.source, pictures.licence) == ("Other", "Own photographs, 2026", "CC0")
+
+
+CITED = {"title": "Other", "description": "Changed", "source": "Somebody else", "licence": "None"}
+
+
+def test_the_admin_changes_a_frozen_dataset_for_its_owner_and_curators_alone(pictures, as_):
+    address = reverse("admin:datasets_app_dataset_change", args=[pictures.pk])
+    client = as_("researcher")
+    page = client.get(address).content.decode()
+    assert 'name="licence"' not in page
+    assert 'name="_save"' not in page
+    assert 'value="duplicate"' in page
+    client.post(address, {**CITED, "reason": "because"})
+    pictures.refresh_from_db()
+    assert {name: getattr(pictures, name) for name in CITED} == dict.fromkeys(CITED, "")
+    assert as_("curator").post(address, {**CITED, "reason": "published"}).status_code == 302
+    pictures.refresh_from_db()
+    assert {name: getattr(pictures, name) for name in CITED} == CITED
+
+
+@pytest.mark.parametrize("field", CITED)
+def test_the_rule_itself_refuses_another_user(pictures, field):
+    other = factories.make_user("other", permissions.RESEARCHER)
+    with pytest.raises(curation.CurationError, match=f"only its owner or a curator can change its {field}"):
+        curation.change_description(pictures, {field: "x"}, by=other, reason="because")
+    assert curation.change_description(pictures, {field: "x"}, by="command line", reason="because") == [field]
 
 
 def test_frozen_datasets_offer_only_a_duplicate(pictures, as_):
