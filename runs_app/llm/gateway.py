@@ -46,7 +46,7 @@ _NEEDS_URL = frozenset({"hosted_vllm"})
 # Parameters that litellm translates for each provider. `parameters` decides which of them may be sent.
 _TRANSLATED = frozenset(
     {"temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "reasoning_effort", "stop", "logit_bias"}
-    | {"presence_penalty", "frequency_penalty", "logprobs", "top_logprobs", "thinking", "verbosity", "service_tier"}
+    | {"presence_penalty", "frequency_penalty", "thinking", "verbosity", "service_tier"}
 )
 # Other parameters, by their names at the provider. In OpenAI's form, other names go into the body unchanged.
 _NATIVE: dict[str, frozenset[str]] = {

@@ -122,8 +122,6 @@ EXTRA: dict[str, Rule] = {
     "frequency_penalty": _build_number_rule(),
     "presence_penalty": _build_number_rule(),
     "logit_bias": Rule("a mapping of tokens to numbers", _is_bias),
-    "logprobs": _build_boolean_rule(),
-    "top_logprobs": _build_count_rule(),
     "stop": Rule("a text or a list of texts", lambda value: _is_text(value) or _is_texts(value)),
     "thinking": _build_mapping_rule(_THINKING, "a mapping with type and budget_tokens"),
     "verbosity": _build_choice_rule("low", "medium", "high"),
@@ -157,6 +155,8 @@ EXTRA: dict[str, Rule] = {
     ),
 }
 EXTRA_NAMES = tuple(sorted(EXTRA))
+# Some twenty alternatives for each token are a hundred times the answer. Nothing here reads them, so they are not paid.
+UNSTORED = frozenset({"logprobs", "top_logprobs"})
 
 
 def find_extra_problems(extra: Mapping[str, Any]) -> list[str]:
@@ -164,7 +164,9 @@ def find_extra_problems(extra: Mapping[str, Any]) -> list[str]:
     problems = []
     if own := sorted(FIELDS.keys() & extra.keys()):
         problems.append(f"Has its own field: {', '.join(own)}.")
-    if unknown := sorted(extra.keys() - EXTRA.keys() - FIELDS.keys()):
+    if unstored := sorted(extra.keys() & UNSTORED):
+        problems.append(f"Cannot be set: {', '.join(unstored)}. Token probabilities are not stored.")
+    if unknown := sorted(extra.keys() - EXTRA.keys() - FIELDS.keys() - UNSTORED):
         problems.append(f"Cannot be set: {', '.join(unknown)}. Allowed are {', '.join(EXTRA_NAMES)}.")
     for name, value in extra.items():
         rule = EXTRA.get(name)

@@ -41,6 +41,12 @@ def test_no_output_limit_exceeds_the_ceiling(limits):
     assert compute_output_ceiling(limits, None) >= max(limits.values())
 
 
+@pytest.mark.parametrize("name", ["logprobs", "top_logprobs"])
+def test_token_probabilities_are_refused_because_they_are_not_stored(name):
+    assert find_extra_problems({name: 5}) == [f"Cannot be set: {name}. Token probabilities are not stored."]
+    assert find_problem("openai", {name: 5})
+
+
 def test_an_unknown_name_is_refused_with_the_allowed_names():
     (problem,) = find_extra_problems({"n": 100, "models": ["dearer"], "top_k": 4})
     assert problem.startswith("Cannot be set: models, n. Allowed are chat_template_kwargs, ")
