@@ -25,8 +25,8 @@ class RecentRefusals:
     def add(self, model_id: int) -> None:
         self._until[model_id] = time.monotonic() + REMEMBER_S
 
-    def __contains__(self, model_id: int) -> bool:
-        return self._until.get(model_id, 0.0) > time.monotonic()
+    def __contains__(self, model_id: int | None) -> bool:
+        return model_id is not None and self._until.get(model_id, 0.0) > time.monotonic()
 
 
 def was_refused(calls: Sequence[Mapping[str, Any]]) -> bool:

@@ -113,8 +113,9 @@ class Command(VerbCommand):
 
 def _format_listed(change: model_lists.Change) -> str:
     price_in, price_out = (change.listed.prices[kind] for kind in ("input_price", "output_price"))
-    known = price_in is not None and price_out is not None
-    price = f"${price_in.normalize():f} in, ${price_out.normalize():f} out" if known else "price not stated"
+    price = "price not stated"
+    if price_in is not None and price_out is not None:
+        price = f"${price_in.normalize():f} in, ${price_out.normalize():f} out"
     return f"{change.listed.model:<48} {price:<30} {change.summary} {change.listed.note}".rstrip()
 
 
