@@ -89,8 +89,8 @@ class PointCounts:
     """The cells of an experiment. tasks, params, items: of each point, in the dataset's order.
 
     cells: the first fields of `CellCounts`, as columns. expected: answers of an item in the design.
-    unfinished: pairs of condition and task with an undecided adaptive point. is_adaptive: points may stop early,
-    so that fewer answers than `expected` are not a gap.
+    unfinished: pairs of condition and task with an undecided adaptive point. is_adaptive: a point may have fewer
+    answers than `expected`, because a stopping rule ends it, or because an imported study has the cases asked only.
     """
 
     tasks: list[str]
@@ -121,7 +121,9 @@ class PointCounts:
     def is_incomplete(self, condition: int, task: str, done: int) -> bool:
         """Return whether planned cases of the task have no answer under this condition."""
         if self.is_adaptive:
-            return not done or (condition, task) in {(key, name) for key, name in self.unfinished}
+            answered = {cell.point for cell in self.by_condition.get(condition, ()) if cell.done}
+            without_answer = {point for point, name in enumerate(self.tasks) if name == task} - answered
+            return bool(without_answer) or (condition, task) in {(key, name) for key, name in self.unfinished}
         planned = sum(items for name, items in zip(self.tasks, self.items, strict=True) if name == task)
         return done < planned * self.expected
 
@@ -190,7 +192,7 @@ def count_points(query: PointQuery) -> PointCounts:
         [len(items) for _, _, items, _ in points],
         {name: [row[index] for row in rows] for index, name in enumerate(columns)},
         expected=experiment.samples * waves,
-        is_adaptive=bool(experiment.adaptive),
+        is_adaptive=not experiment.plans_every_case,
         unfinished=[(key, task) for key, task in fetch_rows(UNDECIDED, scope)] if experiment.adaptive else [],
     )
 
@@ -213,4 +215,5 @@ POINT_COUNTS = make_answer_aggregate(
     step="counting answers by point",
     is_large=_is_large,
     fingerprint=lambda query: query.state or fingerprint_results(query.experiment, query.wave),
+    version=2,
 )

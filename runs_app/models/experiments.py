@@ -256,6 +256,11 @@ class Experiment(EngineOwnedColumns):
         return ValidationError("This name is not available. Choose another name.", code="unique")
 
     @property
+    def plans_every_case(self) -> bool:
+        """Return whether it asks all items of its dataset. A study of another tool has the cases that were asked."""
+        return not self.adaptive and self.imported_from in ("", "snapshot")
+
+    @property
     def audience(self) -> str:
         """Return one of AUDIENCES."""
         if self.sharing != self.Sharing.PRIVATE:

@@ -11,6 +11,7 @@ from datasets_app.models import Item
 from grading_app.export.file_formats import ExportError, export_chunks
 from grading_app.models import Grading
 from grading_app.scoring.grading import grade
+from grading_app.surfaces.point_counts import PointQuery, count_points, list_graders
 from runs_app.models import Attempt, Experiment, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
@@ -92,6 +93,39 @@ def test_unknown_fields_of_a_record_are_kept(owner, tmp_path):
     record = RECORD | {"reasoning_effort": "low"}
     call_command("import_study", str(write_records(tmp_path, record)), "--name", "films")
     assert export_records(Experiment.objects.get()) == [record]
+
+
+def list_incomplete(experiment):
+    """Return the tasks of each condition that the leaderboard marks as incomplete."""
+    rule = list_graders([experiment])[experiment.pk][0]
+    counts = count_points(PointQuery(experiment, rule.pk))
+    names = dict(experiment.conditions.values_list("pk", "model__model"))
+    return {
+        (names[condition], task)
+        for condition in counts.by_condition
+        for task in counts.task_names
+        if counts.is_incomplete(condition, task, 0)
+    }
+
+
+def test_cases_that_an_adaptive_study_did_not_ask_are_not_missing(owner, tmp_path):
+    """The weak model was stopped after two cases of each point: natively its points are decided, in records unseen."""
+    experiment = make_space_experiment("native")
+    records = export_records(experiment)
+    models = sorted({one["model"] for one in records})
+    asked = [one for one in records if one["model"] == models[0] or int(one["key"].rpartition("-")[2]) < 2]
+    assert len(asked) < len(records)
+    call_command("import_study", str(write_records(tmp_path, *asked)), "--name", "stopped")
+    assert list_incomplete(Experiment.objects.get(slug="stopped")) == set()
+
+
+def test_a_point_without_any_answer_is_missing_in_an_imported_study(owner, tmp_path):
+    records = export_records(make_space_experiment("native"))
+    models = sorted({one["model"] for one in records})
+    lost = records[0]["task"]
+    kept = [one for one in records if (one["model"], one["task"]) != (models[1], lost)]
+    call_command("import_study", str(write_records(tmp_path, *kept)), "--name", "gap")
+    assert list_incomplete(Experiment.objects.get(slug="gap")) == {(models[1], records[0]["base_task"])}
 
 
 def count_by_point(records):
