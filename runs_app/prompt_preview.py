@@ -1,8 +1,9 @@
-"""Previews of prompts: the exact messages of a request, with the image at its position."""
+"""Previews of prompts, and the turns of a trial: the exact messages, with the image at its position."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -16,30 +17,58 @@ PLACEHOLDER_SALT = "0123456789"
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One part of a message: a text, an image, or an image with the text that follows it."""
+    """One part of a message: a text, an image, or an image with the text after it. note: such as a tool's name."""
 
     role: str
     text: str = ""
     image_url: str = ""
     image_alt: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The rendered turns. `problem` is the error message if nothing could be rendered."""
+    """The turns. `problem` is the error message if there are none."""
 
     turns: list[Turn]
     problem: str = ""
 
 
 def rebuild_turns(trial: Trial) -> Turns:
-    """Return the turns that were sent for a trial. Fetch its run's design, item, image and dimension with the trial."""
+    """Return the turns that were sent for a trial. Fetch its run's design, item, image and dimension with the trial.
+
+    An imported trial has its own conversation if the source had it, here without its answer.
+    """
+    if trial.messages is not None:
+        *before, last = trial.messages
+        is_answer = (last["role"], last["content"], "tool_calls" in last) == ("assistant", trial.answer, False)
+        messages = before if is_answer else trial.messages
+        return Turns([turn for message in messages for turn in _split_stored(message, trial)])
+    if not trial.run.condition.content["prompt"]["messages"]:
+        return Turns([], "The imported files do not have the messages of this call.")
     image = trial.item.image
     try:
         messages = requests.rebuild_messages(trial, image.url if image else None)
     except prompts.PromptError as problem:
         return Turns([], str(problem))
     return Turns(_build_turns(messages, trial.item))
+
+
+def _split_stored(message: Mapping[str, Any], trial: Trial) -> Iterator[Turn]:
+    """Yield the turns of a stored message: its reasoning, its text with the item's image, and each call of a tool."""
+    role = message["role"]
+    if message.get("reasoning"):
+        yield Turn(role, message["reasoning"], note="reasoning")
+    image = trial.item.image if message.get("image") else None
+    left_out = [f"[{kind}: not imported]" for kind in message.get("left_out", ())]
+    text = "\n\n".join(filter(None, [message["content"], *left_out]))
+    calls = message.get("tool_calls", ())
+    if text or image or not calls:
+        alt = f"Image of {trial.item.key}" if image else ""
+        yield Turn(role, text, image.url if image else "", alt, message.get("function", ""))
+    for call in calls:
+        arguments = json.dumps(call["arguments"], indent=2, ensure_ascii=False)
+        yield Turn(role, arguments, note=f"calls {call['function']}")
 
 
 def _build_turns(messages: Iterable[prompts.Message], item: Item) -> list[Turn]:

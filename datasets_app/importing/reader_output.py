@@ -114,7 +114,7 @@ def _load_items(folder: Path) -> Iterator[ItemRecord]:
             content = json.loads(line)
             image = content.pop("image")
             if image and image[0] not in images:
-                images[image[0]] = _load_image(folder, *image)
+                images[image[0]] = load_image(folder, *image)
             yield ItemRecord(
                 image=images[image[0]] if image else None,
                 choices=tuple(content.pop("choices")),
@@ -123,9 +123,10 @@ def _load_items(folder: Path) -> Iterator[ItemRecord]:
             )
 
 
-def _load_image(
+def load_image(
     folder: Path, sha256: str, form: str, width: int, height: int, size: int, original_name: str
 ) -> BufferedImage:
+    """Return the image in a folder of the reader process. Raise FileError if it is not the image of that hash."""
     if not SHA256.match(sha256) or form not in FORMATS:
         raise FileError("the reader named an image that cannot be one")
     path = folder / f"{sha256}.{form}"

@@ -87,13 +87,15 @@ ATTEMPTS = ExportTable(
 
 GRADE_CONDITIONS = "SELECT id FROM grading_app_gradecondition WHERE experiment_id = %(experiment)s"
 # A rule has only a scorer. A judge or panel has its name; a person has queue and number. The rubric is set if there is
-# one.
+# one. An imported judge has the names of its source.
 BY_WHOM = columns("text", "gc", "grade_condition_id scorer grader rubric rubric_hash")
 # The same for a whole section, so it is joined as a single row.
 GRADER_JOINS = """
     JOIN (SELECT gc.id, gc.kind, gc.grade_condition_id, gc.scorer, gc.parameters,
-            coalesce(gr.name, pa.name, qu.name || ' rater ' || ra.number) AS grader,
-            ru.name AS rubric, ru.content_hash AS rubric_hash, ru.version AS rubric_version,
+            coalesce(gr.name, pa.name, qu.name || ' rater ' || ra.number, im.facts ->> 'judge') AS grader,
+            coalesce(ru.name, im.facts ->> 'rubric') AS rubric,
+            coalesce(ru.content_hash, im.facts ->> 'rubric_hash') AS rubric_hash, ru.version AS rubric_version,
+            im.facts IS NOT NULL AS is_imported_judge,
             ts.name || '@' || ts.version AS item_texts, jm.name AS judge_model, jn.name AS judge_endpoint,
             js.name AS judge_sampler
         FROM grading_app_gradecondition gc
@@ -107,6 +109,8 @@ GRADER_JOINS = """
         LEFT JOIN runs_app_languagemodel jm ON jm.id = jc.model_id
         LEFT JOIN runs_app_endpoint jn ON jn.id = jm.endpoint_id
         LEFT JOIN runs_app_sampler js ON js.id = jc.sampler_id
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN gc.kind = 'judge' AND gc.grader_id IS NULL THEN gc.parameters END AS facts) im
         WHERE gc.id = %(section)s OFFSET 0) gc ON gc.id = {verdict}.condition_id
     LEFT JOIN runs_app_trial j ON j.id = {verdict}.judged_by_id
 """
@@ -120,6 +124,10 @@ ADJUDICATED_BY = """CASE WHEN gc.kind = 'adjudicated' THEN (
     SELECT u.username FROM grading_app_adjudication w JOIN auth_user u ON u.id = w.by_id
     WHERE w.condition_id = g.condition_id AND w.trial_id = g.trial_id ORDER BY w.id DESC LIMIT 1) END"""
 
+# A score without a call cost nothing. The cost of an imported judge's score is unknown if its call is.
+GRADE_COST = """CASE WHEN j.id IS NOT NULL THEN j.cost_usd WHEN gc.is_imported_judge THEN NULL ELSE 0
+    END::numeric(14, 8)"""
+
 GRADINGS = ExportTable(
     name="gradings",
     columns=(
@@ -130,7 +138,7 @@ GRADINGS = ExportTable(
         *columns("flag", "g", "parse_ok"),
         *columns("text", "g", "parse_error"),
         Column("grade_reasoning", "text", "CASE WHEN gc.kind <> 'rule' THEN g.reasoning END"),
-        Column("grade_cost_usd", "decimal", "CASE WHEN j.id IS NULL THEN 0 ELSE j.cost_usd END::numeric(14, 8)"),
+        Column("grade_cost_usd", "decimal", GRADE_COST),
         Column("votes", "integer", "(g.detail ->> 'votes')::integer"),
         *columns("integer", "g", "trial_id"),
         Column("kind", "text", "gc.kind"),

@@ -83,10 +83,17 @@ class GradeCondition(models.Model):
             return f"panel {self.panel.name}"
         if self.grader:
             return f"{self.grader.name} ({self.rubric})" if self.rubric else self.grader.name
+        if self.is_imported_judge:
+            return f"{self.parameters['judge']} ({self.parameters['rubric']})"
         if "imported" in self.parameters:
             return f"{self.scorer} (imported)"  # Its other parameters are facts of the source, some long.
         settings = ", ".join(f"{name} {value}" for name, value in sorted(self.parameters.items()))
         return f"{self.scorer} ({settings})" if settings else self.scorer or str(self)
+
+    @property
+    def is_imported_judge(self) -> bool:
+        """Return whether a judge of another tool gave its scores. Its rubric is not here, so it cannot judge again."""
+        return self.kind == self.Kind.JUDGE and self.grader_id is None
 
     @property
     def scale(self) -> Scale | None:
@@ -98,6 +105,8 @@ class GradeCondition(models.Model):
             return rubric.scale
         if "scale_min" in self.parameters:
             return Scale(self.parameters["scale_min"], self.parameters["scale_max"])
+        if self.is_imported_judge:
+            return Scale(*self.parameters["scale"]) if "scale" in self.parameters else None
         is_rule_of_this_site = self.kind == self.Kind.RULE and "imported" not in self.parameters
         return Scale(0, 1) if is_rule_of_this_site else None
 

@@ -102,7 +102,7 @@ def list_grader_rows(experiment: Experiment) -> list[GraderRow]:
             "grader__text_set",
             "rubric",
             "panel",
-            "judge_condition",
+            "judge_condition__model__endpoint",
         )
         .prefetch_related("panel__graders__rubric")
         .order_by("pk")
@@ -145,9 +145,9 @@ def _list_related_models(experiment: Experiment, conditions: Sequence[GradeCondi
     """Return the answering models of the judge's family by condition; for a panel, of the families of all members."""
     solvers = list_solvers(experiment)
     related_models = {
-        condition.pk: tuple(model.name for model in find_same_family(solvers, condition.grader))
+        condition.pk: tuple(model.name for model in find_same_family(solvers, condition.judge_condition.model))
         for condition in conditions
-        if condition.grader is not None
+        if condition.judge_condition is not None
     }
     for condition in conditions:
         if members := list_panel_members(condition):

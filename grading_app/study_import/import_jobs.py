@@ -142,14 +142,17 @@ def _take_study(study: Study, job: UploadJob, user: User) -> StudyReport:
     dataset = Dataset.objects.filter(pk=entries.get("dataset") or 0).first()
     if entries.get("dataset") and dataset is None:
         raise StudyError(["the dataset that you chose was deleted: choose another one"])
-    with transaction.atomic():
-        report = write_study(study, entries.get("slug") or slugify_name(study.name), user, dataset)
-        transaction.set_rollback(job.kind == "check")
+    slug = entries.get("slug") or slugify_name(study.name)
+    report = write_study(study, slug, user, dataset, dry_run=job.kind == "check")
     counts = {
         "Items": report.items, "Conditions": report.conditions, "Trials": report.trials, "Failed trials": report.failed,
         "Attempts": report.attempts,
     }  # fmt: skip
-    optional_counts = {"Scores": report.gradings, "Trials that are here already": report.skipped}
+    optional_counts = {
+        "Scores": report.gradings,
+        "Verdicts of judges": report.verdicts,
+        "Trials that are here already": report.skipped,
+    }
     counts |= {name: number for name, number in optional_counts.items() if number}
     notes = list(report.notes)
     if report.skipped and not report.trials:

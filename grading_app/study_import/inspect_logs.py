@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import math
-import struct
-import zipfile
-import zlib
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from datasets_app.importing.limited_reader import FileToRead, read_upload
+from datasets_app.importing.records import BufferedImage, ScratchFolder
+from evalsite.lib.text.hashing import hash_content
+from grading_app.study_import.inspect_files import Log, find_log_files, looks_like_a_log, read_header, read_samples
+from grading_app.study_import.inspect_samples import (
+    GRADES,
+    Judges,
+    build_call,
+    build_item,
+    build_trial,
+    build_turn,
+    list_calls,
+    list_judges,
+    name_part,
+    read_image,
+    read_time,
+)
 from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.study import (
     Study,
@@ -24,30 +35,18 @@ from grading_app.study_import.study import (
     StudyError,
     StudyFormat,
     StudyItem,
-    StudyScore,
+    StudyJudge,
     StudyTrial,
     refuse_unreadable,
     separate_equal,
+    split_model,
 )
 
-ZSTANDARD = 93  # zipfile of this Python refuses it.
-MAX_BYTES = 256 * 2**20  # Of one member, unpacked.
-# Most errors of pyarrow derive from these.
-DAMAGED = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    OSError,
-    EOFError,
-    ValueError,
-    NotImplementedError,
-    RuntimeError,
-)
-LOCAL_HEADER = struct.Struct("<4s5H3I2H")
-GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 SETTINGS = ("temperature", "top_p", "max_tokens", "seed")
+# The messages of a sample have the calls of tools and their results, too.
+TAKEN_EVENTS = {"model", "tool", "score", "state", "sample_init", "step", "span_begin", "span_end", "error"}
 OLDEST = datetime.min.replace(tzinfo=UTC)
-Log = Mapping[str, Any]
+LETTERS = (0.0, 1.0)  # The scale of the grades C, P, I and N.
 
 
 @dataclass(frozen=True)
@@ -59,149 +58,72 @@ class LogFile:
     created_at: datetime
 
 
+@dataclass
+class LogFacts:
+    """Facts about the samples of all logs, by keys of items and conditions.
+
+    images: the hash of each item's image. texts: the conditions with samples without an image. judges: the models of
+    each scorer that asks one, by condition and name. parts: the keys of its scores; "" for a score that is no object.
+    numbers: the judges that gave another value than a letter. left_out: parts of messages by kind.
+    """
+
+    items: dict[str, StudyItem] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
+    texts: set[str] = field(default_factory=set)
+    judges: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    parts: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
+    numbers: set[tuple[str, str]] = field(default_factory=set)
+    counts: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    limits: Counter[str] = field(default_factory=Counter)
+
+
 def is_inspect(path: Path) -> bool:
-    return any(_looks_like_a_log(file) for file in _find_log_files(path))
+    return any(looks_like_a_log(file) for file in find_log_files(path))
 
 
 def read_inspect(path: Path) -> Study:
     """Return the study of one log, or of all logs in a folder. Raise StudyError for a log that cannot be read."""
-    files = [file for file in _find_log_files(path) if _looks_like_a_log(file)]
+    files = [file for file in find_log_files(path) if looks_like_a_log(file)]
     if not files:
         raise StudyError([f"{path.name}: no log of inspect_ai (.eval or .json)"])
-    items: dict[str, StudyItem] = {}
-    conditions_by_key: dict[str, StudyCondition] = {}
+    facts, scratch = LogFacts(), ScratchFolder()
     logs: list[LogFile] = []
+    headers: dict[str, Log] = {}
+    conditions: dict[str, StudyCondition] = {}
     notes: list[str] = []
-    task = path.stem
-    is_multi_turn = False
     for file in files:
-        header = _read_header(file)
+        header = read_header(file)
         with refuse_unreadable(file.name):
             condition = _build_condition(header)
-            run = header.get("eval") or {}
-            logs.append(LogFile(file, condition.key, _read_time(run.get("created")) or OLDEST))
-            task = run.get("task", task) if len(logs) == 1 else task
-        conditions_by_key.setdefault(condition.key, condition)
+            logs.append(LogFile(file, condition.key, read_time((header.get("eval") or {}).get("created")) or OLDEST))
+        headers.setdefault(condition.key, header)
+        conditions.setdefault(condition.key, condition)
         if header.get("status") != "success":
             notes.append(f"{file.name}: status {header.get('status')}; its finished samples are taken.")
-        for where, sample in _read_samples(file):
+        for where, sample in read_samples(file):
             with refuse_unreadable(where):
-                item = _build_item(sample, where)
-                is_multi_turn = is_multi_turn or len(sample.get("messages") or []) > 3
-            earlier_item = items.setdefault(item.key, item)
-            if (earlier_item.input, earlier_item.target) != (item.input, item.target):
-                raise StudyError([f"{where}: sample {item.key!r} has another input or target than in an earlier log"])
-    conditions, separation_notes = separate_equal(list(conditions_by_key.values()))
-    if is_multi_turn:
-        notes.append("Some samples have several turns: only their last answer is taken.")
-    notes.append("Costs are taken only if inspect_ai had prices; unknown costs stay unknown.")
+                _add_sample(where, condition.key, sample, facts, scratch.path)
+    images, reading = _read_images(facts, scratch.path)
+    items = [replace(item, image=images.get(facts.images.get(key, ""))) for key, item in facts.items.items()]
+    with_images = [
+        condition if key in facts.texts else replace(condition, messages=_show_image(condition.messages))
+        for key, condition in conditions.items()
+    ]
+    distinct_conditions, separation_notes = separate_equal(with_images)
+    judges, names = _build_judges(facts, headers)
+    task = (headers[logs[0].condition].get("eval") or {}).get("task", path.stem)
     return Study(
         name=str(task).rpartition("/")[2],
         tool="inspect",
-        items=list(items.values()),
-        conditions=conditions,
-        trials=partial(_read_trials, sorted(logs, key=lambda log: log.created_at, reverse=True)),
-        notes=[*notes, *separation_notes],
+        items=items,
+        conditions=distinct_conditions,
+        trials=partial(_read_trials, sorted(logs, key=lambda log: log.created_at, reverse=True), names),
+        judges=judges,
+        notes=[*notes, *_list_notes(facts, images), *separation_notes],
+        scratch=(scratch, reading),
     )
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def _find_log_files(path: Path) -> list[Path]:
-    return sorted([*path.rglob("*.eval"), *path.rglob("*.json")]) if path.is_dir() else [path]
-
-
-def _looks_like_a_log(file: Path) -> bool:
-    if file.suffix == ".eval":
-        return file.is_file()  # Include a damaged one, so that it is reported.
-    if file.suffix != ".json" or not file.is_file():
-        return False
-    with file.open("rb") as start:
-        return b'"eval"' in start.read(20_000)
-
-
-def _read_header(file: Path) -> Log:
-    if file.suffix == ".json":
-        return {name: value for name, value in _read_json_log(file).items() if name != "samples"}
-    with _open(file) as archive:
-        names = set(archive.namelist())
-        name = "header.json" if "header.json" in names else "_journal/start.json"
-        if name not in names:
-            raise StudyError([f"{file.name}: neither header.json nor _journal/start.json"])
-        return _parse(_read_member(file, archive, archive.getinfo(name)), f"{file.name}, {name}")
-
-
-def _read_samples(file: Path) -> Iterator[tuple[str, Log]]:
-    """Yield each sample with its place. A repeated member counts once, as it was last written."""
-    if file.suffix == ".json":
-        samples = _read_json_log(file).get("samples") or []
-        if not isinstance(samples, list):
-            raise StudyError([f"{file.name}: samples is no list"])
-        for number, sample in enumerate(samples, start=1):
-            where = f"{file.name}, sample {number}"
-            if not isinstance(sample, dict):
-                raise StudyError([f"{where}: not an object"])
-            yield where, sample
-        return
-    with _open(file) as archive:
-        members = {info.filename: info for info in archive.infolist() if info.filename.startswith("samples/")}
-        for name, info in members.items():
-            where = f"{file.name}, {name}"
-            yield where, _parse(_read_member(file, archive, info), where)
-
-
-def _open(file: Path) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(file)
-    except zipfile.BadZipFile as error:
-        raise StudyError([f"{file.name}: not a complete log; copy it again ({error})"]) from error
-
-
-def _read_member(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Return the content of a member. Raise StudyError if it is too large or damaged."""
-    if info.file_size > MAX_BYTES:
-        raise StudyError([f"{file.name}, {info.filename}: larger than {MAX_BYTES // 2**20} MB"])
-    try:
-        return _unpack_member(file, archive, info)
-    except DAMAGED as error:
-        raise StudyError([f"{file.name}, {info.filename}: damaged"]) from error
-
-
-def _unpack_member(file: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    if info.compress_type != ZSTANDARD:
-        return archive.read(info)
-    import pyarrow as pa
-
-    with file.open("rb") as raw:
-        raw.seek(info.header_offset)
-        *_, name_length, extra_length = LOCAL_HEADER.unpack(raw.read(LOCAL_HEADER.size))
-        raw.seek(name_length + extra_length, io.SEEK_CUR)
-        compressed = raw.read(info.compress_size)
-    with pa.CompressedInputStream(pa.BufferReader(compressed), "zstd") as stream:
-        content: bytes = stream.read(MAX_BYTES + 1)
-    if len(content) != info.file_size:
-        raise ValueError("another size than declared")
-    return content
-
-
-def _read_json_log(file: Path) -> Log:
-    if file.stat().st_size > MAX_BYTES:
-        raise StudyError([f"{file.name}: larger than {MAX_BYTES // 2**20} MB"])
-    return _parse(file.read_bytes(), file.name)
-
-
-def _parse(content: bytes, where: str) -> Log:
-    try:
-        log = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise StudyError([f"{where}: not complete JSON; copy the log again ({error})"]) from error
-    if not isinstance(log, dict):
-        raise StudyError([f"{where}: not an object"])
-    return log
-
-
-# --- content ----------------------------------------------------------------------------------------------------------
 
 
 def _build_condition(header: Log) -> StudyCondition:
@@ -221,9 +143,7 @@ def _build_condition(header: Log) -> StudyCondition:
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:12]
     return StudyCondition(
         key=f"{model}-{digest}",
-        model=model.rpartition("/")[2],
-        model_id=model,
-        provider=model.partition("/")[0],
+        **split_model(model),
         prompt=f"inspect-{run.get('task') or 'task'}".replace("/", "-")[:70],
         messages=turns,
         sampler="inspect-" + ("-".join(f"{name}-{value}" for name, value in settings.items()) or "default")[:60],
@@ -231,132 +151,139 @@ def _build_condition(header: Log) -> StudyCondition:
     )
 
 
-def _build_key(sample: Log) -> str:
-    return str(sample.get("id"))
+def _show_image(turns: Sequence[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
+    *before, last = turns
+    return (*before, {**last, "content": "{{image}}" + last["content"]})
 
 
-def _build_item(sample: Log, where: str) -> StudyItem:
-    if sample.get("id") is None or sample.get("epoch") is None:
-        raise StudyError([f"{where}: id and epoch must not be empty"])
-    target = sample.get("target")
-    content = sample.get("input")
-    text = (
-        content
-        if isinstance(content, str)
-        else "\n\n".join(_read_text(turn.get("content"), sample) for turn in content or [])
-    )
-    metadata = sample.get("metadata") or {}
-    return StudyItem(
-        key=_build_key(sample)[:200],
-        input=_resolve_attachment(text, sample),
-        target="\n".join(map(str, target)) if isinstance(target, list) else str(target or ""),
-        category=str(metadata.get("category") or "")[:200],
-        choices=tuple(map(str, sample.get("choices") or ())),
-        metadata=_replace_non_finite(metadata),
-    )
+def _add_sample(where: str, condition: str, sample: Log, facts: LogFacts, folder: Path) -> None:
+    """Add the facts of a sample, and write its image to the folder."""
+    item, image = build_item(sample, where), read_image(sample)
+    digest = hashlib.sha256(image).hexdigest() if image else ""
+    earlier_item = facts.items.setdefault(item.key, item)
+    earlier_digest = facts.images.setdefault(item.key, digest)
+    if (earlier_item.input, earlier_item.target, earlier_digest) != (item.input, item.target, digest):
+        raise StudyError([f"{where}: sample {item.key!r} has another input or target than in an earlier log"])
+    if image:
+        (folder / "images").mkdir(exist_ok=True)
+        (folder / "images" / f"{digest}.png").write_bytes(image)  # The reader looks at the bytes, not at the suffix.
+    else:
+        facts.texts.add(condition)
+    for name, models in list_judges(sample):
+        facts.judges[condition, name] = models or facts.judges.get((condition, name), ())
+        value = sample["scores"][name].get("value")
+        values = value if isinstance(value, dict) else {"": value}
+        facts.parts[condition, name].update(map(str, values))
+        if any(part not in GRADES and part == part for part in values.values()):  # Without NaN, which is no score.
+            facts.numbers.add((condition, name))
+    calls, _ = list_calls(sample)
+    messages = sample.get("messages") or []
+    events = Counter(str(event.get("event")) for event in sample.get("events") or ())
+    facts.counts["samples"] += 1
+    facts.counts["several turns"] += sum(message.get("role") == "assistant" for message in messages) > 1
+    facts.counts["several calls"] += len(calls) > 1
+    facts.counts["no calls"] += not calls and not sample.get("error")
+    facts.counts["repeated requests"] += sum(call.get("retries") or 0 for call in calls)
+    facts.counts["unpriced"] += sum(build_call(call).cost_usd is None for call in calls)
+    facts.events.update({kind: n for kind, n in events.items() if kind not in TAKEN_EVENTS})
+    facts.left_out.update(kind for message in messages for kind in build_turn(message, sample).get("left_out", ()))
+    if sample.get("limit"):
+        facts.limits[str(sample["limit"].get("type"))] += 1
 
 
-def _read_trials(logs: Sequence[LogFile]) -> Iterator[StudyTrial]:
+def _read_images(facts: LogFacts, folder: Path) -> tuple[dict[str, BufferedImage], object]:
+    """Return the images by their hash in the log, decoded in the limited process. Those that it refuses are left out.
+
+    The second value keeps their files.
+    """
+    digests = sorted(set(facts.images.values()) - {""})
+    table = folder / "images.jsonl"
+    for _ in range(2):
+        table.write_text("".join(json.dumps({"key": digest, "image": f"{digest}.png"}) + "\n" for digest in digests))
+        if not digests:
+            break
+        files = {"items": FileToRead(table, "images of the log"), "images": FileToRead(folder / "images", "images")}
+        reading, _ = read_upload(files, {"key": "key", "image": "image", "input": ""})
+        if reading.ok:
+            return {item.key: item.image for item in reading.items if item.image}, reading
+        refused = {remark.row for remark in reading.report.errors}
+        digests = [digest for row, digest in enumerate(digests, start=1) if row not in refused]
+    return {}, None
+
+
+def _build_judges(facts: LogFacts, headers: Mapping[str, Log]) -> tuple[dict[str, StudyJudge], Judges]:
+    """Return the judges by their scorer, and the names of the scorers.
+
+    A name has the judge's models if the logs have several judges under it.
+    """
+    variants: dict[str, set[tuple[tuple[str, ...], str]]] = defaultdict(set)
+    found: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {}
+    for (condition, name), models in facts.judges.items():
+        run = headers[condition].get("eval") or {}
+        grader = (run.get("model_roles") or {}).get("grader")
+        default = [part.get("model") for part in (grader if isinstance(grader, list) else [grader]) if part]
+        found[condition, name] = models or tuple(map(str, default)) or (str(run.get("model")),), _hash_rubric(run, name)
+        variants[name].add(found[condition, name])
+    judges: dict[str, StudyJudge] = {}
+    names: dict[tuple[str, str], str] = {}
+    for (condition, name), (models, rubric_hash) in found.items():
+        label = "+".join(model.rpartition("/")[2] for model in models)
+        suffix = "" if len(variants[name]) == 1 else f"-{label}-{rubric_hash}".rstrip("-")
+        names[condition, name] = name + suffix
+        for part in facts.parts[condition, name]:
+            judges[name_part(name + suffix, part)] = StudyJudge(
+                label,
+                StudyCondition(
+                    key=name, **split_model(", ".join(models)), prompt=name_part(name, part), sampler="inspect-judge"
+                ),
+                rubric_hash=rubric_hash,
+                scale=None if (condition, name) in facts.numbers else LETTERS,
+            )
+    return judges, names
+
+
+def _hash_rubric(run: Log, name: str) -> str:
+    """Return the hash of a judge's own template and instructions. Those of the tool are not in the log."""
+    options = next((scorer.get("options") for scorer in run.get("scorers") or () if scorer.get("name") == name), None)
+    own = {key: options[key] for key in ("template", "instructions") if (options or {}).get(key)} if options else {}
+    return hash_content(own)[:12] if own else ""
+
+
+def _read_trials(logs: Sequence[LogFile], judges: Judges) -> Iterator[StudyTrial]:
     """Yield the samples of the logs, newest log first: a retried log repeats samples, and has the later outcome."""
     identities = KeyIndex()
     for log in logs:
-        for where, sample in _read_samples(log.path):
+        for where, sample in read_samples(log.path):
             with refuse_unreadable(where):
-                trial = _build_trial(where, log.condition, sample)
+                trial = build_trial(where, log.condition, sample, judges)
             if identities.add((log.condition, trial.item, trial.sample_idx)):
                 yield trial
 
 
-def _build_trial(where: str, condition: str, sample: Log) -> StudyTrial:
-    output = sample.get("output") or {}
-    choice: Log = next(iter(output.get("choices") or []), {})
-    message = choice.get("message") or {}
-    usage = output.get("usage") or {}
-    error = sample.get("error") or {}
-    text = _read_text(message.get("content"), sample)
-    stop = str(choice.get("stop_reason") or "")
-    cached_tokens = usage.get("input_tokens_cache_read")
-    tokens = usage.get("input_tokens")
-    return StudyTrial(
-        where=where,
-        condition=condition,
-        item=_build_key(sample)[:200],
-        sample_idx=int(sample["epoch"]) - 1,
-        is_done=not error,
-        answer=text,
-        raw_response=None if error else text,
-        reasoning=_read_text(message.get("content"), sample, kind="reasoning"),
-        finish_reason={"max_tokens": "length", "model_length": "length"}.get(stop, stop)[:40],
-        is_truncated=stop in ("max_tokens", "model_length"),
-        is_refused=stop == "content_filter",
-        attempts=1 + len(sample.get("error_retries") or []),
-        input_tokens=tokens + (cached_tokens or 0) if tokens is not None else None,
-        output_tokens=usage.get("output_tokens"),
-        reasoning_tokens=usage.get("reasoning_tokens"),
-        cost_usd=Decimal(str(usage["total_cost"])) if usage.get("total_cost") is not None else None,
-        latency_ms=round(1000 * output["time"]) if output.get("time") is not None else None,
-        response_id=str(output.get("response_id") or "")[:200],
-        served_model=str(output.get("model") or "")[:200],
-        error_class="unknown" if error else "",
-        error=str(error.get("message") or ""),
-        claimed_at=_read_time(sample.get("started_at")),
-        completed_at=_read_time(sample.get("completed_at")),
-        scores=() if error else tuple(_read_scores(sample)),
-    )
+def _list_notes(facts: LogFacts, images: Mapping[str, BufferedImage]) -> Iterator[str]:
+    counts, refused = facts.counts, len(set(facts.images.values()) - {""} - set(images))
+    texts = {
+        "several calls": "{} samples have several calls: each is an attempt, and usage and cost of a trial are sums.",
+        "several turns": "{} samples have several turns: their trials have them all, the prompt only the first.",
+        "no calls": "{} samples have no events: their usage and cost are those of the last call.",
+        "repeated requests": "{} requests were repeated within a call: their cost is unknown.",
+        "unpriced": "The cost of {} calls is unknown, because inspect_ai had no price.",
+    }
+    yield from (text.format(counts[reason]) for reason, text in texts.items() if counts[reason])
+    if refused:
+        yield f"{refused} images are not taken: they are no readable JPEG, PNG, WebP or GIF."
+    if facts.left_out:
+        yield f"Left out of messages: {_format_counts(facts.left_out)}. An item has one image, the first of its input."
+    if facts.limits:
+        yield f"{facts.limits.total()} samples ended at a limit: {_format_counts(facts.limits)}."
+    if facts.events:
+        yield f"Events that are not taken: {_format_counts(facts.events)}."
+    if facts.judges:
+        yield "The rubrics of judges are not in the logs, only their messages."
 
 
-def _read_scores(sample: Log) -> Iterator[StudyScore]:
-    """Yield the scores of a sample, one for each key of a score that is an object."""
-    for name, score in (sample.get("scores") or {}).items():
-        value = score.get("value")
-        parts = {f"{name}-{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
-        for scorer, part in parts.items():
-            number = _read_number(part)
-            yield StudyScore(
-                scorer=scorer,
-                value=number,
-                raw=str(score.get("answer") or "" if number is not None else part)[:2000],
-                error="" if number is not None else "not_a_number",
-                reasoning=str(score.get("explanation") or ""),
-            )
-
-
-def _read_number(value: Any) -> float | None:
-    if isinstance(value, str) and value in GRADES:
-        return GRADES[value]
-    if isinstance(value, bool | int | float) and math.isfinite(value):
-        return float(value)
-    return None
-
-
-def _read_text(content: Any, sample: Log, kind: str = "text") -> str:
-    """Return the texts of a message's content: a string, or parts of which only this kind counts."""
-    if isinstance(content, str):
-        return _resolve_attachment(content, sample) if kind == "text" else ""
-    parts = [part for part in content or [] if isinstance(part, dict) and part.get("type") == kind]
-    return "\n".join(_resolve_attachment(str(part.get(kind) or ""), sample) for part in parts)
-
-
-def _resolve_attachment(text: str, sample: Log) -> str:
-    """Return the text that a reference to an attachment stands for."""
-    for prefix in ("attachment://", "tc://"):
-        if text.startswith(prefix):
-            return str((sample.get("attachments") or {}).get(text.removeprefix(prefix), text))
-    return text
-
-
-def _read_time(text: Any) -> datetime | None:
-    time = datetime.fromisoformat(text) if isinstance(text, str) and text else None
-    return time.replace(tzinfo=UTC) if time and time.tzinfo is None else time
-
-
-def _replace_non_finite(value: Any) -> Any:
-    """Return the value with NaN and infinity as text, because JSON columns cannot hold them."""
-    if isinstance(value, dict):
-        return {str(name): _replace_non_finite(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_replace_non_finite(part) for part in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+def _format_counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
 
 
 INSPECT = StudyFormat(

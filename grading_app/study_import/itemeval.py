@@ -10,7 +10,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -32,7 +31,7 @@ from grading_app.study_import.itemeval_design import (
     name_prompt,
     name_sampler,
 )
-from grading_app.study_import.itemeval_scores import ScoreStore, read_scores
+from grading_app.study_import.itemeval_scores import USAGE_COLUMNS, ScoreStore, read_scores, read_time, read_usage
 from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.stored_tables import StoredTables, TableRow, read_parquet_files, require_columns
 from grading_app.study_import.study import (
@@ -46,6 +45,7 @@ from grading_app.study_import.study import (
     StudyWave,
     refuse_unreadable,
     separate_equal,
+    split_model,
 )
 
 TOOL = "itemeval"
@@ -58,8 +58,7 @@ ITEM_COLUMNS: dict[str, tuple[type, ...]] = {
 SOLUTION_COLUMNS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("run_id", "condition_id", "item_id", "model", "prompt_name", "prompt_hash"), (str,)),
     **dict.fromkeys(("solution", "stop_reason", "error", "model_config_name", "created_at"), (str,)),
-    **dict.fromkeys(("input_tokens", "output_tokens", "cache_read_tokens", "reasoning_tokens"), (int,)),
-    **dict.fromkeys(("usd", "latency_s"), (float, int)),
+    **USAGE_COLUMNS,
     "epoch": (int,),
 }
 NEVER_NULL = ("condition_id", "item_id", "epoch", "model", "created_at")
@@ -92,10 +91,11 @@ def read_itemeval(path: Path) -> Study:
     manifests = _read_manifests(store)
     items = _read_items(tables)
     answers = KeyIndex()
-    by_key, waves = _read_conditions(tables, {item.key for item in items}, answers, manifests, _read_templates(path))
+    templates = _read_templates(path)
+    by_key, waves = _read_conditions(tables, {item.key for item in items}, answers, manifests, templates)
     conditions, notes = separate_equal(list(by_key.values()))
     offsets = {wave.number: wave.epoch_offset for wave in waves}
-    scores = read_scores(tables, answers)
+    scores = read_scores(tables, answers, templates)
     config, planned_conditions, design_notes = _read_study_design(path, manifests, by_key)
     return Study(
         name=str(manifests.config.get("study") or store.name) if config is None else config.content.study,
@@ -108,7 +108,7 @@ def read_itemeval(path: Path) -> Study:
         settings={} if config is None else build_settings(config.content),
         notes=[*_list_notes(tables, by_key), *design_notes, *notes, *scores.notes, *_list_ledger_notes(tables)],
         source=_describe_source(tables),
-        graders=scores.graders,
+        judges=scores.judges,
         scratch=(tables.scratch,),
     )
 
@@ -259,7 +259,7 @@ def _find_solution_problems(where: str, row: TableRow, items: set[str], answers:
     if not answers.add(identity, row["created_at"] if row["error"] is None else None):
         yield f"{where}: this condition, item and epoch are there twice"
     try:
-        datetime.fromisoformat(row["created_at"])
+        read_time(row["created_at"])
     except ValueError:
         yield f"{where}: created_at cannot be read: {row['created_at']!r}"
 
@@ -280,9 +280,7 @@ def _build_condition(row: TableRow, templates: Mapping[str, str]) -> StudyCondit
     model = row["model"]
     return StudyCondition(
         key=row["condition_id"],
-        model=model.rpartition("/")[2],
-        model_id=model,
-        provider=model.partition("/")[0],
+        **split_model(model),
         prompt=name_prompt(row["prompt_name"], row["prompt_hash"] or ""),
         messages=build_turns(text) if text else (),
         sampler=name_sampler(row["model_config_name"]),
@@ -308,7 +306,6 @@ def _build_trial(
     wave = row.get("wave") or 0
     is_done = row["error"] is None
     stop = row["stop_reason"] or ""
-    created_at = datetime.fromisoformat(row["created_at"])
     return StudyTrial(
         where=where,
         condition=row["condition_id"],
@@ -321,34 +318,13 @@ def _build_trial(
         finish_reason=STOPS.get(stop, stop)[:40],
         is_truncated=stop in STOPS,
         is_refused=stop == "content_filter",
-        input_tokens=_sum_tokens(row["input_tokens"], row["cache_read_tokens"]),
-        output_tokens=row["output_tokens"],
-        reasoning_tokens=row["reasoning_tokens"],
-        cache_read_tokens=row["cache_read_tokens"],
-        cache_write_tokens=row.get("cache_write_tokens"),
-        cost_usd=_read_cost(row),
-        latency_ms=round(1000 * row["latency_s"]) if row["latency_s"] is not None else None,
+        **read_usage(row),
         served_model=manifests.served.get((row["run_id"], row["condition_id"]), "")[:200],
         error_class="" if is_done else "unknown",
         error=row["error"] or "",
-        completed_at=created_at if created_at.tzinfo else created_at.replace(tzinfo=UTC),
+        completed_at=read_time(row["created_at"]),
         scores=scores.find(row["condition_id"], row["item_id"], row["epoch"]) if is_done else (),
     )
-
-
-def _sum_tokens(tokens: int | None, cached_tokens: int | None) -> int | None:
-    """Return all input tokens. The store has those that were read from the provider's cache apart."""
-    return None if tokens is None else tokens + (cached_tokens or 0)
-
-
-def _read_cost(row: TableRow) -> Decimal | None:
-    """Return the cost, or None if it is unknown.
-
-    A row that was repeated from the tool's cache, or that failed, has 0 USD and no tokens: what was paid is not in it.
-    """
-    if row["usd"] is None or (row["usd"] == 0 and row["input_tokens"] is None and row["output_tokens"] is None):
-        return None
-    return Decimal(str(row["usd"]))
 
 
 # --- notes ------------------------------------------------------------------------------------------------------------
@@ -360,7 +336,7 @@ def _list_notes(tables: StoredTables, conditions: Mapping[str, StudyCondition]) 
     for _, row in tables.rows(SOLUTIONS):
         counts["error"] += row["error"] is not None
         counts["empty"] += row["error"] is None and not (row["solution"] or "").strip()
-        counts["unknown"] += _read_cost(row) is None
+        counts["unknown"] += read_usage(row)["cost_usd"] is None
         configs[row["prompt_name"] or ""].add(row["prompt_hash"] or "")
     notes = ["Messages, earlier attempts and response ids are in the tool's logs, which are not read."]
     placeholders = sum(not condition.messages for condition in conditions.values())
@@ -382,7 +358,7 @@ def _list_ledger_notes(tables: StoredTables) -> list[str]:
         with refuse_unreadable(where):
             sums[str(row["stage"])] += Decimal(str(row["usd"] or 0))
     totals = ", ".join(f"{stage} {usd:.4f} USD" for stage, usd in sorted(sums.items()))
-    return [f"The ledger of all calls has {totals}; costs of graders are not taken."] if sums else []
+    return [f"The ledger of all calls has {totals}. It also has calls that no row describes."] if sums else []
 
 
 ITEMEVAL = StudyFormat(

@@ -16,7 +16,7 @@ from grading_app.study_import.itemeval_config import (
     StudySection,
     Template,
 )
-from grading_app.study_import.study import StudyCondition, StudyError
+from grading_app.study_import.study import StudyCondition, StudyError, split_model
 
 ON_EMPTY = {"skip": "skip", "rerun": "rerun", "grade": "keep"}
 OPENROUTER, ANTHROPIC = "openrouter", "anthropic"
@@ -91,7 +91,7 @@ def list_results_notes(config: StudyConfig, conditions: Sequence[StudyCondition]
         names = "; ".join(condition.key for condition in conditions)
         yield f"{len(conditions)} conditions of the design have no solutions yet: {names[:300]}."
     if facets.grader:
-        yield f"The judges of the design are not created, only their scores: {', '.join(facets.grader)[:300]}."
+        yield f"The judges of the design cannot judge here, their scores are taken: {', '.join(facets.grader)[:300]}."
     yield "The budget of the design is not taken: nothing of an imported experiment is called."
     if unknown := config.list_unknown_keys():
         yield f"Unknown keys are not taken: {', '.join(unknown)[:300]}."
@@ -104,9 +104,7 @@ def list_conditions(config: StudyConfig) -> Iterator[StudyCondition]:
     for model, prompt, settings in product(content.solvers.models, prompts, content.facets.settings):
         yield StudyCondition(
             key=f"{model}, {prompt.label}, {settings.name}",
-            model=model.rpartition("/")[2],
-            model_id=model,
-            provider=model.partition("/")[0],
+            **split_model(model),
             prompt=name_prompt(prompt.label, prompt.digest),
             messages=() if prompt.text is None else _build_turns(config, prompt),
             sampler=name_sampler(settings.name),
@@ -126,6 +124,11 @@ def name_sampler(settings: str) -> str:
 def build_turns(text: str, *, split: bool = False) -> Turns:
     """Return the turns of a prompt. `split` makes the text before the input a system turn, as the tool can."""
     return _split(text, "{input}" if split else "", PROMPT_VARIABLES)
+
+
+def build_rubric_turns(text: str, *, split: bool = False) -> Turns:
+    """Return the turns of a rubric. `split` makes the text before the answer a system turn, as the tool can."""
+    return _split(text, "{solution}" if split else "", RUBRIC_VARIABLES)
 
 
 def _build_turns(config: StudyConfig, prompt: Template) -> Turns:
@@ -227,7 +230,7 @@ def _build_graders(config: StudyConfig, endpoint: str) -> Iterator[dict[str, Any
             "model": _build_model(grader.model, endpoint),
             "rubric": {
                 "name": name_prompt(rubric, template.digest),
-                "messages": list(_split(template.text or "", "{solution}" * grader.split_rubric, RUBRIC_VARIABLES)),
+                "messages": list(build_rubric_turns(template.text or "", split=grader.split_rubric)),
             },
             "sampler": {
                 "name": f"itemeval-{name}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,8 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+from datasets_app.importing.records import BufferedImage
 
 MAX_PROBLEMS = 20
 UNREADABLE = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
@@ -58,6 +59,7 @@ class StudyItem:
     grading_scheme: str = ""
     excluded: bool = False
     note: str = ""
+    image: BufferedImage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,10 @@ class StudyWave:
 
 @dataclass(frozen=True, slots=True)
 class StudyCondition:
-    """A model with a prompt and a sampler. messages: the turns of the prompt; empty if the source does not have it."""
+    """A model with a prompt and a sampler. messages: the turns of the prompt; empty if the source does not have it.
+
+    run: the source's run, if another run has the same model, prompt and sampler.
+    """
 
     key: str
     model: str
@@ -89,53 +94,93 @@ class StudyCondition:
     messages: tuple[Mapping[str, str], ...] = ()
     sampler: str = "provider-default"
     settings: Mapping[str, Any] = field(default_factory=dict)
+    run: str = ""
+
+
+def split_model(model_id: str) -> dict[str, Any]:
+    """Return the fields of a condition for a model such as `openai/gpt-4o`. Without a slash, it has no provider."""
+    provider, slash, _ = model_id.partition("/")
+    return {"model": model_id.rpartition("/")[2], "model_id": model_id, "provider": provider if slash else ""}
 
 
 def separate_equal(conditions: Sequence[StudyCondition]) -> tuple[list[StudyCondition], list[str]]:
-    """Return the conditions with different samplers where they would be the same one, and a note for each.
+    """Return the conditions, with the run of those that would otherwise equal an earlier one, and a note for each.
 
     Two runs of a tool with the same model and settings stay two conditions, so that no answer hides another.
     """
     first_keys: dict[str, str] = {}
     distinct_conditions, notes = [], []
     for condition in conditions:
-        content = repr(
-            (
-                condition.model,
-                condition.model_id,
-                condition.prompt,
-                condition.messages,
-                condition.sampler,
-                sorted(condition.settings.items()),
-            )
-        )
-        first_key = first_keys.setdefault(content, condition.key)
+        first_key = first_keys.setdefault(repr(replace(condition, key="")), condition.key)
         if first_key == condition.key:
             distinct_conditions.append(condition)
             continue
-        digest = hashlib.sha256(condition.key.encode()).hexdigest()[:12]
-        distinct_conditions.append(replace(condition, sampler=f"{condition.sampler[:36]}-{digest}"))
+        distinct_conditions.append(replace(condition, run=condition.key))
         notes.append(f"{condition.key} has the model and settings of {first_key}: it is a condition of its own.")
     return distinct_conditions, notes
 
 
 @dataclass(frozen=True, slots=True)
-class StudyScore:
-    """A score that the source gave to an answer. value is None if it could not be read, with the reason in `error`."""
+class StudyJudge:
+    """A judge model of the source with its rubric, which is the prompt of `condition`.
 
-    scorer: str
-    value: float | None
-    raw: str = ""
+    rubric_hash: as the source states it. scale: the lowest and the highest score, if the source states them. source_id:
+    the source's id of this judge, if it has one.
+    """
+
+    name: str
+    condition: StudyCondition
+    rubric_hash: str = ""
+    scale: tuple[float, float] | None = None
+    source_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyCall:
+    """One call of a model. None is unknown. error: why it has no answer. list_usd: the cost at list price.
+
+    is_cached: the tool's own cache answered, so that nothing was paid.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cost_usd: Decimal | None = None
+    list_usd: Decimal | None = None
+    latency_ms: int | None = None
+    finish_reason: str = ""
+    response_id: str = ""
+    served_model: str = ""
     error: str = ""
-    reasoning: str = ""
-    detail: Mapping[str, Any] | None = None
+    is_cached: bool = False
+    claimed_at: datetime | None = None
+    completed_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StudyTrial:
+USAGE = (
+    "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens", "latency_ms",
+)  # fmt: skip
+
+
+def sum_calls(calls: Sequence[StudyCall]) -> dict[str, Any]:
+    """Return the usage and the cost of a trial with these calls. A cost is unknown if that of any call is."""
+    sums: dict[str, Any] = {
+        name: sum(known) if (known := [value for call in calls if (value := getattr(call, name)) is not None]) else None
+        for name in USAGE
+    }
+    costs = [call.cost_usd for call in calls]
+    return {**sums, "cost_usd": None if None in costs or not costs else sum(filter(None, costs), Decimal(0))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyTrial(StudyCall):
     """One answer, or the failure to get one. None is unknown. where: the file and row, for error messages.
 
-    sample_idx: the repetition within its wave, from 0.
+    sample_idx: the repetition within its wave, from 0. Usage and cost are sums over `calls`, the calls of the last
+    attempt; without calls, the trial itself is its only call. earlier_calls: the last call of each earlier attempt.
+    messages: the conversation with the answer, as `Trial.messages` has it.
     """
 
     where: str
@@ -148,35 +193,47 @@ class StudyTrial:
     raw_response: str | None = None
     reasoning: str = ""
     rating: int | None = None
-    finish_reason: str = ""
     is_truncated: bool = False
     is_refused: bool = False
     attempts: int = 1
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cost_usd: Decimal | None = None
-    latency_ms: int | None = None
-    response_id: str = ""
-    served_model: str = ""
     error_class: str = ""
-    error: str = ""
-    claimed_at: datetime | None = None
-    completed_at: datetime | None = None
     scores: tuple[StudyScore, ...] = ()
     wave: int = 0
-    cache_read_tokens: int | None = None
-    cache_write_tokens: int | None = None
+    calls: tuple[StudyCall, ...] = ()
+    earlier_calls: tuple[StudyCall, ...] = ()
+    messages: tuple[Mapping[str, Any], ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """Return the number of characters that it holds, with the verdicts on it."""
+        turns = [turn["content"] for turn in self.messages or ()]
+        texts = [self.answer, self.raw_response or "", self.reasoning, *turns]
+        return sum(map(len, texts)) + sum(score.verdict.size for score in self.scores if score.verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyScore:
+    """A score that the source gave to an answer. value is None if it could not be read, with the reason in `error`.
+
+    verdict: the judge's call, if the scorer is a judge of the study.
+    """
+
+    scorer: str
+    value: float | None
+    raw: str = ""
+    error: str = ""
+    reasoning: str = ""
+    detail: Mapping[str, Any] | None = None
+    verdict: StudyTrial | None = None
 
 
 @dataclass(frozen=True)
 class Study:
     """A study. trials: read anew by each call, so that a large one need not be held. notes: what was not taken, why.
 
-    recipe: facts about the dataset, as `Dataset.recipe` has them. source: of the dataset; empty for the tool. graders:
-    facts about scorers, by name. planned: conditions of the design without trials. settings: of the experiment, by
-    their fields. scratch: temporary folders that the trials are read from; they exist as long as the
-    study.
+    recipe: facts about the dataset, as `Dataset.recipe` has them. source: of the dataset; empty for the tool. judges:
+    by the name of their scorer. planned: conditions of the design without trials. settings: of the experiment, by their
+    fields. scratch: temporary folders with files that the study refers to.
     """
 
     name: str
@@ -189,7 +246,7 @@ class Study:
     notes: Sequence[str] = ()
     recipe: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
-    graders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    judges: Mapping[str, StudyJudge] = field(default_factory=dict)
     planned: Sequence[StudyCondition] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     scratch: Sequence[Any] = ()

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from evalsite.lib.text.pg_text import describe_unstorable
-from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyItem, StudyTrial
+from grading_app.study_import.study import USAGE, Study, StudyCall, StudyCondition, StudyError, StudyItem, StudyTrial
 from runs_app.bounds import BOUNDS
 
 MAX_INTEGER = 2**31 - 1
@@ -18,10 +18,8 @@ MAX_USD = Decimal(1_000_000)  # Of one trial.
 MAX_TEXT = 2_000_000
 LONGEST_KEY = 200
 LONGEST_EFFORT = 20
-INTEGERS = (
-    "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens", "latency_ms",
-)  # fmt: skip
-TEXTS = ("answer", "raw_response", "reasoning", "error", "finish_reason", "response_id", "served_model")
+CALL_TEXTS = ("error", "finish_reason", "response_id", "served_model")
+TEXTS = ("answer", "raw_response", "reasoning")
 
 
 def check_design(study: Study) -> None:
@@ -29,7 +27,7 @@ def check_design(study: Study) -> None:
     if not study.items:
         raise StudyError([f"{study.name}: the files have no trial"])
     problems = [f"item {item.key[:80]!r}: {problem}" for item in study.items for problem in _find_item_problems(item)]
-    for condition in (*study.conditions, *study.planned):
+    for condition in (*study.conditions, *study.planned, *(judge.condition for judge in study.judges.values())):
         texts = [condition.model_id, condition.provider, condition.prompt, list(condition.messages)]
         fault = describe_unstorable([*texts, dict(condition.settings)])
         problems += [f"condition {condition.key[:80]!r}: it {fault}"] if fault else []
@@ -83,20 +81,34 @@ def _find_trial_problems(trial: StudyTrial) -> Iterator[str]:
         yield f"the repetition {trial.sample_idx} is not between 0 and {MAX_SAMPLES - 1:,}"
     if not 1 <= trial.attempts <= MAX_ATTEMPTS:
         yield f"attempts is {trial.attempts}, not between 1 and {MAX_ATTEMPTS:,}"
-    for name in INTEGERS:
-        value = getattr(trial, name)
-        if value is not None and not 0 <= value <= MAX_INTEGER:
-            yield f"{name} is {value}, not between 0 and {MAX_INTEGER:,}"
     if trial.rating is not None and abs(trial.rating) > MAX_INTEGER:
         yield f"rating is {trial.rating}"
-    if trial.cost_usd is not None and not (trial.cost_usd.is_finite() and 0 <= trial.cost_usd <= MAX_USD):
-        yield f"cost_usd is {trial.cost_usd}, not between 0 and {MAX_USD:,}"
+    for call in (trial, *trial.calls, *trial.earlier_calls):
+        yield from _find_call_problems(call)
     for name in TEXTS:
         yield from _find_text_problems(name, getattr(trial, name))
+    for turn in trial.messages or ():
+        yield from _find_text_problems("a message", turn["content"])
+        yield from _find_text_problems("a message", turn)
     for score in trial.scores:
         if score.value is not None and not math.isfinite(score.value):
             yield f"the score {score.scorer} is {score.value}"
         yield from _find_text_problems(f"the score {score.scorer}", [score.raw, score.reasoning, score.detail])
+        if score.verdict is not None:
+            yield from (f"the verdict {score.scorer}: {problem}" for problem in _find_trial_problems(score.verdict))
+
+
+def _find_call_problems(call: StudyCall) -> Iterator[str]:
+    for name in USAGE:
+        value = getattr(call, name)
+        if value is not None and not 0 <= value <= MAX_INTEGER:
+            yield f"{name} is {value}, not between 0 and {MAX_INTEGER:,}"
+    for name in ("cost_usd", "list_usd"):
+        usd = getattr(call, name)
+        if usd is not None and not (usd.is_finite() and 0 <= usd <= MAX_USD):
+            yield f"{name} is {usd}, not between 0 and {MAX_USD:,}"
+    for name in CALL_TEXTS:
+        yield from _find_text_problems(name, getattr(call, name))
 
 
 def _find_text_problems(name: str, value: Any) -> Iterator[str]:

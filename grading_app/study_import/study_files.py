@@ -1,11 +1,15 @@
-"""A study as files, so that the process that reads an upload can hand it to the worker that writes it. Pure."""
+"""A study as files, so that the process that reads an upload can hand it to the worker that writes it. Pure.
+
+A hostile file may have taken over that process, so each image is checked against its hash.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cache, partial
@@ -13,6 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from datasets_app.importing.reader_output import load_image
+from datasets_app.importing.records import BufferedImage
 from grading_app.study_import.study import Study, StudyTrial
 
 T = TypeVar("T")
@@ -27,6 +33,8 @@ def write_study_files(study: Study, folder: Path, watch: Callable[[int], None]) 
         field.name: to_json_value(getattr(study, field.name)) for field in fields(Study) if field.name not in LIVE
     }
     (folder / DESIGN).write_text(json.dumps(content), encoding="utf-8")
+    for image in {item.image.sha256: item.image for item in study.items if item.image}.values():
+        shutil.copyfile(image.path, folder / f"{image.sha256}.{image.format}")
     trials, number = study.trials(), 0
     with (folder / TRIALS).open("w", encoding="utf-8") as out:
         while batch := list(islice(trials, BATCH)):
@@ -38,7 +46,14 @@ def write_study_files(study: Study, folder: Path, watch: Callable[[int], None]) 
 def load_study_files(folder: Path) -> Study:
     """Return the study in the folder. Its trials are read one by one."""
     content = json.loads((folder / DESIGN).read_text(encoding="utf-8"))
-    return _build_record(Study, {**content, "trials": partial(_read_trials, folder / TRIALS)})
+    study = _build_record(Study, {**content, "trials": partial(_read_trials, folder / TRIALS)})
+    checked: dict[str, BufferedImage] = {}
+    for image in (item.image for item in study.items if item.image):
+        if image.sha256 not in checked:
+            facts = (image.sha256, image.format, image.width, image.height, image.size, image.original_name)
+            checked[image.sha256] = load_image(folder, *facts)
+    items = [replace(item, image=checked[item.image.sha256]) if item.image else item for item in study.items]
+    return replace(study, items=items)
 
 
 def _read_trials(path: Path) -> Iterator[StudyTrial]:
@@ -48,14 +63,14 @@ def _read_trials(path: Path) -> Iterator[StudyTrial]:
 
 
 def to_json_value(value: Any) -> Any:
-    """Return the value as JSON types. Decimals and times become text."""
+    """Return the value as JSON types. Decimals, times and paths become text."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_json_value(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): to_json_value(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [to_json_value(part) for part in value]
-    return str(value) if isinstance(value, Decimal | datetime) else value
+    return str(value) if isinstance(value, Decimal | datetime | Path) else value
 
 
 def _build_record(kind: type[T], content: Mapping[str, Any]) -> T:
@@ -80,6 +95,8 @@ def _convert_value(hint: Any, value: Any) -> Any:
         return datetime.fromisoformat(value)
     if is_dataclass(hint) and isinstance(hint, type):
         return _build_record(hint, value)
+    if isinstance(value, dict) and get_args(hint) and is_dataclass(get_args(hint)[1]):
+        return {name: _convert_value(get_args(hint)[1], part) for name, part in value.items()}
     if isinstance(value, list) and get_args(hint):
         parts = (_convert_value(get_args(hint)[0], part) for part in value)
         return tuple(parts) if get_origin(hint) is tuple else list(parts)

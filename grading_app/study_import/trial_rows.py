@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from evalsite.lib.text.hashing import hash_content, slugify_name
 from grading_app.models import GradeCondition, Grading
-from grading_app.study_import.study import StudyError, StudyScore, StudyTrial
+from grading_app.study_import.study import USAGE, StudyCall, StudyError, StudyScore, StudyTrial
 from grading_app.study_import.study_checks import check_trial
 from runs_app.llm.failures import remove_key_patterns
 from runs_app.llm.keys import list_secrets, redact
@@ -40,10 +40,7 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS stored
 """
-USAGE = (
-    "finish_reason", "response_id", "served_model", "input_tokens", "output_tokens", "reasoning_tokens", "cost_usd",
-    "latency_ms", "cache_read_tokens", "cache_write_tokens",
-)  # fmt: skip
+CALL_COLUMNS = (*USAGE, "cost_usd", "finish_reason", "response_id", "served_model", "error")
 
 
 @dataclass
@@ -51,7 +48,8 @@ class ImportReport:
     """The counts of an import. skipped: trials that were there already. notes: what was not taken, and why.
 
     recovered: trials that failed here and are done in the files. changed: trials with another answer in the files than
-    here; first_changes: places of the first ones. samples: the largest number of repetitions.
+    here; first_changes: places of the first ones. samples: the largest number of repetitions. verdicts: the gradings by
+    judges. attempts: with the judges' calls.
     """
 
     experiment: Experiment
@@ -61,6 +59,7 @@ class ImportReport:
     failed: int = 0
     attempts: int = 0
     gradings: int = 0
+    verdicts: int = 0
     skipped: int = 0
     recovered: int = 0
     changed: int = 0
@@ -73,7 +72,8 @@ class ImportReport:
 class StudyRows:
     """The rows that the trials of a study refer to, by the keys of the study.
 
-    last_trial: the largest key of a trial before this import. graders: the parameters of scorers.
+    last_trial: the largest key of a trial before this import. runs: by the keys of condition and wave. scorers: by
+    name; those of judges are there from the start.
     """
 
     items: dict[str, int]
@@ -81,19 +81,17 @@ class StudyRows:
     conditions: dict[str, Condition]
     waves: dict[int, Wave]
     last_trial: int = 0
-    runs: dict[tuple[str, int], Run] = field(default_factory=dict)
-    graders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    runs: dict[tuple[int, int], Run] = field(default_factory=dict)
     scorers: dict[str, GradeCondition] = field(default_factory=dict)
 
-    def get_run(self, condition: str, wave: int) -> Run:
+    def get_run(self, condition: Condition, wave: int) -> Run:
         """Return the run of a condition in a wave, and create it if it is new."""
-        key = (condition, wave)
+        key = (condition.pk, wave)
         if key not in self.runs:
-            row = self.conditions[condition]
             self.runs[key] = Run.objects.get_or_create(
-                condition=row,
+                condition=condition,
                 wave=self.waves[wave],
-                defaults={"experiment_id": row.experiment_id, "status": Run.Status.DONE},
+                defaults={"experiment_id": condition.experiment_id, "status": Run.Status.DONE},
             )[0]
         return self.runs[key]
 
@@ -103,11 +101,10 @@ class StudyRows:
             slug = slugify_name(name)[:LONGEST_SCORER]
             if slug in {condition.scorer for condition in self.scorers.values()}:
                 slug = f"{slug[: LONGEST_SCORER - 13]}-{hash_content(name)[:12]}"
-            parameters = {"imported": experiment.imported_from, **self.graders.get(name, {})}
             self.scorers[name] = GradeCondition.objects.get_or_create(
                 experiment=experiment,
                 grade_condition_id=f"imported-{slug}",
-                defaults={"scorer": slug, "parameters": parameters},
+                defaults={"scorer": slug, "parameters": {"imported": experiment.imported_from}},
             )[0]
         return self.scorers[name]
 
@@ -139,20 +136,15 @@ def write_batch(batch: list[StudyTrial], rows: StudyRows, experiment: Experiment
     Trial.objects.bulk_create([trial for _, trial in new_trials])
     attempts = [attempt for study_trial, trial in new_trials for attempt in _build_attempts(study_trial, trial)]
     Attempt.objects.bulk_create(attempts)
-    gradings = [
-        _build_grading(score, trial.pk, rows, experiment)
-        for study_trial, trial in new_trials
-        for score in study_trial.scores
-    ]
-    Grading.objects.bulk_create(gradings)
-    later_gradings = _build_later_gradings(repeated_trials, rows, experiment)
-    Grading.objects.bulk_create(later_gradings)
+    graded: set[tuple[int, int]] = set()
+    if repeated_keys := {trial.pk for study_trial, trial in repeated_trials if study_trial.scores}:
+        graded.update(Grading.objects.filter(trial__in=repeated_keys).values_list("trial", "condition"))
+    _write_gradings([*new_trials, *repeated_trials], graded, rows, experiment, report)
     report.samples = max(report.samples, *(study_trial.sample_idx + 1 for study_trial in batch))
     report.trials += len(new_trials)
     report.skipped += len(repeated_trials)
     report.failed += sum(not study_trial.is_done for study_trial, _ in new_trials)
     report.attempts += len(attempts)
-    report.gradings += len(gradings) + len(later_gradings)
 
 
 def _get_identity(trial: Trial) -> Identity:
@@ -185,21 +177,41 @@ def _count_change(study_trial: StudyTrial, stored_trial: Trial, report: ImportRe
         report.first_changes.append(study_trial.where)
 
 
-def _build_later_gradings(
-    repeated_trials: list[tuple[StudyTrial, Trial]], rows: StudyRows, experiment: Experiment
-) -> list[Grading]:
-    """Return the scores that stored trials do not have yet, because the tool gave them after an earlier import."""
-    scores = [(score, trial.pk) for study_trial, trial in repeated_trials for score in study_trial.scores]
-    if not scores:
-        return []
-    gradings = {
-        (grading.trial_id, grading.condition_id): grading
-        for grading in (_build_grading(score, trial, rows, experiment) for score, trial in scores)
-    }
-    graded_pairs = Grading.objects.filter(trial__in={trial for _, trial in scores}).values_list("trial", "condition")
-    for key in graded_pairs:
-        gradings.pop(key, None)
-    return list(gradings.values())
+def _write_gradings(
+    pairs: list[tuple[StudyTrial, Trial]],
+    graded: set[tuple[int, int]],
+    rows: StudyRows,
+    experiment: Experiment,
+    report: ImportReport,
+) -> None:
+    """Write the scores of these trials with the judges' calls. graded: pairs of trial and grade condition to skip.
+
+    A stored trial has none of the scores that the tool gave after an earlier import.
+    """
+    scored = [(study_trial, trial.pk) for study_trial, trial in pairs if study_trial.scores]
+    gradings: list[Grading] = []
+    verdicts: list[tuple[StudyTrial, Trial]] = []
+    for study_trial, key in scored:
+        for score in study_trial.scores:
+            condition = rows.get_scorer(score.scorer, experiment)
+            if (key, condition.pk) in graded:
+                continue
+            graded.add((key, condition.pk))
+            grading = _build_grading(score, key, condition)
+            gradings.append(grading)
+            if score.verdict is not None and condition.judge_condition is not None:
+                run = rows.get_run(condition.judge_condition, study_trial.wave)
+                verdict = _fill_trial(score.verdict, rows, run, sample_idx=0, subject_id=key)
+                verdicts.append((score.verdict, verdict))
+                grading.judged_by = verdict
+    if verdicts:
+        Trial.objects.bulk_create([verdict for _, verdict in verdicts])
+        attempts = [attempt for study_trial, verdict in verdicts for attempt in _build_attempts(study_trial, verdict)]
+        Attempt.objects.bulk_create(attempts)
+        report.attempts += len(attempts)
+    Grading.objects.bulk_create(gradings)
+    report.verdicts += len(verdicts)
+    report.gradings += len(gradings)
 
 
 def _build_trial(study_trial: StudyTrial, rows: StudyRows) -> Trial:
@@ -210,12 +222,21 @@ def _build_trial(study_trial: StudyTrial, rows: StudyRows) -> Trial:
             raise StudyError([f"{study_trial.where}: unknown {name} {getattr(study_trial, name)!r}"])
     if study_trial.dimension is not None and study_trial.dimension not in rows.dimensions:
         raise StudyError([f"{study_trial.where}: unknown dimension {study_trial.dimension!r}"])
+    run = rows.get_run(rows.conditions[study_trial.condition], study_trial.wave)
+    return _fill_trial(study_trial, rows, run, sample_idx=study_trial.sample_idx)
+
+
+def _fill_trial(
+    study_trial: StudyTrial, rows: StudyRows, run: Run, *, sample_idx: int, subject_id: int | None = None
+) -> Trial:
+    """Return the row of an answer, or of the verdict on the answer `subject_id`."""
     is_unreadable = study_trial.is_done and study_trial.dimension is not None and study_trial.rating is None
     return Trial(
-        run=rows.get_run(study_trial.condition, study_trial.wave),
+        run=run,
         item_id=rows.items[study_trial.item],
         dimension_id=rows.dimensions[study_trial.dimension] if study_trial.dimension is not None else None,
-        sample_idx=study_trial.sample_idx,
+        sample_idx=sample_idx,
+        subject_id=subject_id,
         status=Trial.Status.DONE if study_trial.is_done else Trial.Status.FAILED,
         attempts=study_trial.attempts,
         rating=study_trial.rating,
@@ -223,45 +244,72 @@ def _build_trial(study_trial: StudyTrial, rows: StudyRows) -> Trial:
         answer=study_trial.answer,
         reasoning=study_trial.reasoning,
         raw_response=study_trial.raw_response,
+        messages=None if study_trial.messages is None else [dict(turn) for turn in study_trial.messages],
         truncated=study_trial.is_truncated,
         refused=study_trial.is_refused,
+        from_cache=study_trial.is_cached,
         error_class=study_trial.error_class,
-        error=remove_key_patterns(redact(study_trial.error, list_secrets())) if study_trial.error else "",
         claimed_at=study_trial.claimed_at,
         completed_at=study_trial.completed_at,
-        **{name: getattr(study_trial, name) for name in USAGE},
+        **{**{name: getattr(study_trial, name) for name in CALL_COLUMNS}, "error": _redact_error(study_trial.error)},
     )
 
 
+def _redact_error(error: str) -> str:
+    """Return the error of a foreign tool without keys: a traceback may quote one."""
+    return remove_key_patterns(redact(error, list_secrets())) if error else ""
+
+
 def _build_attempts(study_trial: StudyTrial, trial: Trial) -> Iterator[Attempt]:
-    """Yield the calls of a trial. The source has the cost of the last study_trial only; earlier ones are unknown."""
-    finished_at = study_trial.completed_at or study_trial.claimed_at or timezone.now()
-    for _ in range(study_trial.attempts - 1):
-        yield Attempt(
-            trial=trial, run_id=trial.run_id, token=uuid.uuid4(), finished_at=finished_at, error_class="unknown",
-            outcome=Attempt.Outcome.TRANSIENT, error="" if study_trial.is_done else trial.error,
-        )  # fmt: skip
-    yield Attempt(
-        trial=trial,
-        run_id=trial.run_id,
-        token=uuid.uuid4(),
-        outcome=Attempt.Outcome.OK if study_trial.is_done else Attempt.Outcome.PERMANENT,
+    """Yield the calls of a trial. Calls that the source does not describe have an unknown cost."""
+    unknown_call = StudyCall(error="" if study_trial.is_done else study_trial.error)
+    for place in range(study_trial.attempts - 1):
+        call = (*study_trial.earlier_calls, *[unknown_call] * study_trial.attempts)[place]
+        yield _build_attempt(call, trial, Attempt.Outcome.TRANSIENT, token=uuid.uuid4())
+    token = uuid.uuid4()
+    *first_calls, last_call = study_trial.calls or (study_trial,)
+    for place, call in enumerate(first_calls):
+        outcome = Attempt.Outcome.TRANSIENT if call.error else Attempt.Outcome.OK
+        yield _build_attempt(call, trial, outcome, token=token, call=place)
+    yield _build_attempt(
+        last_call,
+        trial,
+        Attempt.Outcome.OK if study_trial.is_done else Attempt.Outcome.PERMANENT,
+        token=token,
+        call=len(first_calls),
         empty=study_trial.is_done and study_trial.answer == "",
         truncated=study_trial.is_truncated,
         refused=study_trial.is_refused,
         unparsed=bool(trial.parse_error),
         error_class=study_trial.error_class,
-        error=trial.error,
-        started_at=study_trial.claimed_at,
-        finished_at=finished_at,
-        **{name: getattr(study_trial, name) for name in USAGE},
+        error=_redact_error(study_trial.error),
     )
 
 
-def _build_grading(score: StudyScore, trial: int, rows: StudyRows, experiment: Experiment) -> Grading:
+def _build_attempt(call: StudyCall, trial: Trial, outcome: Attempt.Outcome, /, **facts: Any) -> Attempt:
+    """Return the row of a call. facts: columns that the call itself does not know."""
+    is_failure = outcome not in (Attempt.Outcome.OK, Attempt.Outcome.CACHED)
+    times = (call.completed_at, call.claimed_at, trial.completed_at, trial.claimed_at, timezone.now())
+    columns = {name: getattr(call, name) for name in (*CALL_COLUMNS, "list_usd")}
+    return Attempt(
+        trial=trial,
+        run_id=trial.run_id,
+        outcome=Attempt.Outcome.CACHED if call.is_cached and not is_failure else outcome,
+        started_at=call.claimed_at,
+        finished_at=next(filter(None, times)),
+        **{
+            **columns,
+            "error": _redact_error(call.error),
+            "error_class": "unknown" if is_failure else "",
+            **facts,
+        },
+    )
+
+
+def _build_grading(score: StudyScore, trial: int, condition: GradeCondition) -> Grading:
     return Grading(
         trial_id=trial,
-        condition=rows.get_scorer(score.scorer, experiment),
+        condition=condition,
         score=score.value,
         score_raw=score.raw,
         parse_ok=score.value is not None,

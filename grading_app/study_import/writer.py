@@ -15,10 +15,12 @@ from django.db import DataError, IntegrityError, transaction
 from django.db.models import Max
 
 from datasets_app import curation
-from datasets_app.models import Dataset, Item, Norm
+from datasets_app.importing.image_storage import store_images
+from datasets_app.models import Asset, Dataset, Item, Norm
 from datasets_app.models.history import record_changes
 from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name
-from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyTrial, StudyWave
+from grading_app.models import GradeCondition
+from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyJudge, StudyTrial, StudyWave
 from grading_app.study_import.study_checks import check_design
 from grading_app.study_import.trial_rows import (
     ImportReport,
@@ -48,17 +50,23 @@ PLACEHOLDER = ({"role": "user", "content": "{{input}}"},)
 REASON = "Imported from {tool}"
 
 
-def write_study(study: Study, slug: str, owner: User, dataset: Dataset | None = None) -> ImportReport:
+def write_study(
+    study: Study, slug: str, owner: User, dataset: Dataset | None = None, *, dry_run: bool = False
+) -> ImportReport:
     """Write the study under this name, or add the trials that an earlier import of it did not have.
 
-    dataset: an approved dataset with the items of the study, by key; None to create one from the study. Raise
-    StudyError and write nothing in three cases: the name belongs to another experiment or dataset, a trial names an
-    unknown item, or the database cannot store a value.
+    dataset: an approved dataset with the items of the study, by key; None to create one from the study. A dry run
+    writes the same rows and takes them back. Raise StudyError and write nothing in three cases: the name belongs to
+    another experiment or dataset, a trial names an unknown item, or the database cannot store a value.
     """
     check_design(study)
     try:
         with transaction.atomic():
-            return _write_study(study, slug, owner, dataset)
+            if dataset is None and not dry_run:  # Files first, so that no row names a missing file.
+                store_images(item.image for item in study.items if item.image)
+            report = _write_study(study, slug, owner, dataset)
+            transaction.set_rollback(dry_run)
+            return report
     except (DataError, IntegrityError) as error:
         raise StudyError([f"{study.name}: the database refuses a row: {str(error).splitlines()[0]}"]) from error
 
@@ -101,7 +109,7 @@ def _split_batches(trials: Iterator[StudyTrial]) -> Iterator[list[StudyTrial]]:
     chars = 0
     for trial in trials:
         batch.append(trial)
-        chars += len(trial.answer) + len(trial.raw_response or "") + len(trial.reasoning)
+        chars += trial.size
         if len(batch) == BATCH or chars >= BATCH_CHARS:
             yield batch
             batch, chars = [], 0
@@ -131,12 +139,20 @@ def _create_dataset(study: Study, slug: str, owner: User) -> Dataset:
         created_by=owner,
         recipe=dict(study.recipe),
     )
+    images = {item.image.sha256: item.image for item in study.items if item.image}
+    Asset.objects.bulk_create(
+        [
+            Asset(sha256=sha256, format=image.format, width=image.width, height=image.height, size=image.size)
+            for sha256, image in images.items()
+        ],
+        ignore_conflicts=True,  # `store_images` has written them, unless this is a dry run.
+    )
     items = Item.objects.bulk_create(
         (
             Item(
                 dataset=dataset, position=position, key=study_item.key, input=study_item.input,
                 target=study_item.target, category=study_item.category, choices=list(study_item.choices),
-                metadata=dict(study_item.metadata),
+                metadata=dict(study_item.metadata), image_id=study_item.image.sha256 if study_item.image else None,
                 grading_scheme=study_item.grading_scheme, excluded=study_item.excluded, note=study_item.note,
             )
             for position, study_item in enumerate(study.items)
@@ -187,15 +203,46 @@ def _create_referenced_rows(study: Study, experiment: Experiment, owner: User) -
         for axis, row in (("language_models", model), ("prompts", prompt), ("samplers", sampler)):
             getattr(experiment, axis).add(row)
         if part.key in trial_conditions:
-            conditions[part.key] = _create_condition(experiment, model, prompt, sampler)
+            conditions[part.key] = _create_condition(experiment, part.run, model, prompt, sampler)
     items = dict(experiment.dataset.items.values_list("key", "pk"))
     waves = {part.number: _create_wave(experiment, part) for part in study.waves}
     dimension_keys = {name: row.pk for name, row in dimensions.items()}
     last_trial = Trial.objects.aggregate(last=Max("pk"))["last"] or 0
-    rows = StudyRows(items, dimension_keys, conditions, waves, last_trial, graders=study.graders)
-    for key in conditions:
-        rows.get_run(key, study.waves[0].number)
+    judges = {name: _create_judge(judge, experiment, owner, study.tool) for name, judge in study.judges.items()}
+    rows = StudyRows(items, dimension_keys, conditions, waves, last_trial, scorers=judges)
+    for condition in conditions.values():
+        rows.get_run(condition, study.waves[0].number)
     return rows
+
+
+def _create_judge(judge: StudyJudge, experiment: Experiment, owner: User, tool: str) -> GradeCondition:
+    """Return the grade condition of a judge, and create it if it is new. It has no grader: nothing here can call it."""
+    part = judge.condition
+    model = _create_model(part, tool, owner)
+    sampler = _create_versioned(Sampler(name=slugify_name(part.sampler), **part.settings), owner, tool)
+    facts = {"judge": judge.name, "rubric": part.prompt, "rubric_hash": judge.rubric_hash, "source": judge.source_id}
+    content = {
+        "model": model.identity,
+        "sampler": sampler.content,
+        "prompt": {"messages": [dict(turn) for turn in part.messages], "answer_format": "text"},
+        "imported": facts,
+    }
+    key = build_condition_id(f"{slugify_name(judge.name)}_{slugify_name(part.prompt)}", content)
+    judge_condition = Condition.objects.get_or_create(
+        experiment=experiment,
+        condition_id=key,
+        defaults={"stage": Condition.Stage.JUDGE, "model": model, "sampler": sampler, "content": content},
+    )[0]
+    scale = {"scale": list(judge.scale)} if judge.scale else {}
+    return GradeCondition.objects.get_or_create(
+        experiment=experiment,
+        grade_condition_id=key,
+        defaults={
+            "kind": GradeCondition.Kind.JUDGE,
+            "judge_condition": judge_condition,
+            "parameters": {"imported": tool, **{name: fact for name, fact in facts.items() if fact}, **scale},
+        },
+    )[0]
 
 
 def _create_wave(experiment: Experiment, wave: StudyWave) -> Wave:
@@ -247,14 +294,19 @@ def _create_versioned(row: Any, owner: User, tool: str) -> Any:
     return row
 
 
-def _create_condition(experiment: Experiment, model: LanguageModel, prompt: Prompt, sampler: Sampler) -> Condition:
+def _create_condition(
+    experiment: Experiment, run: str, model: LanguageModel, prompt: Prompt, sampler: Sampler
+) -> Condition:
+    """Return the condition of a cell, and create it if it is new. A run of the source is part of its identity."""
     cell = Cell(
         Facet(model.name, model.identity, model.pk),
         Facet(prompt.name, prompt.content, prompt.pk),
         Facet(sampler.name, sampler.content, sampler.pk),
     )
+    content = {**cell.content, **({"run": run} if run else {})}
+    slug = f"{cell.slug}_run-{hash_content(run)[:12]}" if run else cell.slug
     return Condition.objects.get_or_create(
         experiment=experiment,
-        condition_id=build_condition_id(cell.slug, cell.content),
-        defaults={"model": model, "prompt": prompt, "sampler": sampler, "content": cell.content},
+        condition_id=build_condition_id(slug, content),
+        defaults={"model": model, "prompt": prompt, "sampler": sampler, "content": content},
     )[0]

@@ -148,7 +148,7 @@ def _list_answer_labels(queue: RatingQueue) -> dict[int, str]:
     trials = Trial.objects.filter(pk__in=keys).select_related(
         "run__wave", "run__condition__model", "run__condition__prompt", "run__condition__sampler"
     )
-    answers = trials.defer("answer", "raw_response", "reasoning", "run__condition__content")
+    answers = trials.defer("answer", "raw_response", "messages", "reasoning", "run__condition__content")
     return {trial.pk: f"{trial.run.get_label(names_wave=names_wave)}, sample {trial.sample_idx}" for trial in answers}
 
 

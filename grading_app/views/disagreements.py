@@ -206,4 +206,4 @@ def _load_answers(keys: list[int]) -> dict[int, Any]:
     trials = Trial.objects.filter(pk__in=keys).select_related(
         "item", "run__wave", "run__condition__model", "run__condition__prompt", "run__condition__sampler"
     )
-    return {trial.pk: trial for trial in trials.defer("raw_response", "reasoning", "error")}
+    return {trial.pk: trial for trial in trials.defer("raw_response", "messages", "reasoning", "error")}

@@ -183,7 +183,7 @@ def _list_cell_trials(scope: Scope, item: Item, condition: Condition) -> list[Tr
     if scope.measure.dimension:
         trials = trials.filter(dimension=scope.measure.dimension)
     ordered = trials.select_related("run__wave", "dimension").order_by("run__wave__number", "sample_idx", "pk")
-    return list(ordered.defer("raw_response", "reasoning")[: MAX_ANSWERS + 1])
+    return list(ordered.defer("raw_response", "messages", "reasoning")[: MAX_ANSWERS + 1])
 
 
 def _list_answers(

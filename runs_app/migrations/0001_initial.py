@@ -2376,6 +2376,13 @@ class Migration(migrations.Migration):
                 ),
                 ("reasoning", models.TextField(db_default="", default="")),
                 ("raw_response", models.TextField(help_text="The model's text before parsing", null=True)),
+                (
+                    "messages",
+                    models.JSONField(
+                        help_text="The conversation of an imported answer. Empty: the request is rendered from the condition",
+                        null=True,
+                    ),
+                ),
                 ("finish_reason", models.CharField(db_default="", default="", max_length=40)),
                 ("truncated", models.BooleanField(db_default=False, default=False)),
                 ("refused", models.BooleanField(db_default=False, default=False)),
@@ -2926,7 +2933,7 @@ class Migration(migrations.Migration):
                 ("token", models.UUIDField()),
                 (
                     "call",
-                    models.SmallIntegerField(default=0, help_text="0, or 1 for the second call of one claim"),
+                    models.SmallIntegerField(default=0, help_text="Number of the call within one claim, from 0"),
                 ),
                 (
                     "outcome",

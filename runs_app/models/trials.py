@@ -134,6 +134,9 @@ class Trial(WorkUnit):
     answer = models.TextField(default="", db_default="", help_text="The model's answer, without its reasoning")
     reasoning = models.TextField(default="", db_default="")
     raw_response = models.TextField(null=True, help_text="The model's text before parsing")
+    messages = models.JSONField(
+        null=True, help_text="The conversation of an imported answer. Empty: the request is rendered from the condition"
+    )
     finish_reason = models.CharField(max_length=40, default="", db_default="")
     truncated = models.BooleanField(default=False, db_default=False)
     refused = models.BooleanField(default=False, db_default=False)
@@ -212,7 +215,7 @@ class Attempt(CallRecord):
         Run, on_delete=models.CASCADE, related_name="attempt_rows", db_index=False, db_constraint=False
     )
     token = models.UUIDField()
-    call = models.SmallIntegerField(default=0, help_text="0, or 1 for the second call of one claim")
+    call = models.SmallIntegerField(default=0, help_text="Number of the call within one claim, from 0")
     outcome = models.CharField(max_length=10, choices=Outcome)
     raw_response = models.TextField(null=True, help_text="Set only if the trial does not store it")
     request_hash = models.CharField(max_length=64, default="")

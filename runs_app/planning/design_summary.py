@@ -81,12 +81,22 @@ def summarise_design(design: Design, *, wave_label: str = "", pilot: int | None 
 
 
 def list_cells(design: Design) -> list[CellRow]:
-    """Return the cells of the current design, planned or not. Conditions that left the design are not included."""
-    condition_ids = design.experiment.conditions.generating().values_list("condition_id", flat=True)
-    planned = set(map(get_condition_hash, condition_ids))
-    return [
-        CellRow(
-            cell.condition_id, cell.model, cell.prompt, cell.sampler, get_condition_hash(cell.condition_id) in planned
+    """Return the cells of the current design, planned or not. Conditions that left the design are not included.
+
+    An imported experiment may have several runs of one cell. It cannot change, so all its conditions are included.
+    """
+    conditions = {
+        get_condition_hash(condition.condition_id): condition
+        for condition in design.experiment.conditions.generating().select_related("model", "prompt", "sampler")
+    }
+    rows = {
+        (short := get_condition_hash(cell.condition_id)): CellRow(
+            cell.condition_id, cell.model, cell.prompt, cell.sampler, short in conditions
         )
         for cell in design.cells
-    ]
+    }
+    if design.experiment.imported_from:
+        for short, condition in conditions.items():
+            facets = (Facet(row.name, {}) for row in (condition.model, condition.prompt, condition.sampler) if row)
+            rows.setdefault(short, CellRow(condition.condition_id, *facets, planned=True))
+    return list(rows.values())

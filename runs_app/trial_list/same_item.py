@@ -37,7 +37,7 @@ def list_other_answers(user: Any, trial: Trial) -> list[OtherAnswer]:
         .exclude(pk=trial.pk)
         .annotate(excerpt=Left("answer", EXCERPT))
         .select_related("run__wave", *labels)
-        .defer("answer", "raw_response", "reasoning", "error", "run__condition__content", "run__errors")
+        .defer("answer", "raw_response", "messages", "reasoning", "error", "run__condition__content", "run__errors")
         .order_by(first, "run", "sample_idx", "pk")[:MAX_SHOWN]
     )
     answers = {other.pk: OtherAnswer(other, other.run_id == trial.run_id) for other in trials}

@@ -25,6 +25,7 @@ SEARCHED = 25_000
 EXCERPT = 240
 WIDE_COLUMNS = (
     "raw_response",
+    "messages",
     "reasoning",
     "answer",
     "error",

@@ -53,11 +53,8 @@ class Command(OutputCommand):
             if isinstance(study, Design):
                 self._create_design(study, owner, dry_run=options["dry_run"])
                 return
-            with transaction.atomic():
-                report = write_study(
-                    study, options["name"] or slugify_name(study.name), owner, _find_dataset(options["dataset"])
-                )
-                transaction.set_rollback(options["dry_run"])
+            slug, dataset = options["name"] or slugify_name(study.name), _find_dataset(options["dataset"])
+            report = write_study(study, slug, owner, dataset, dry_run=options["dry_run"])
         except (StudyError, SpecError) as error:
             refuse_input(str(error))
         self._print_report(report, study.tool, dry=options["dry_run"])
@@ -80,7 +77,8 @@ class Command(OutputCommand):
         self.write(f"  {report.items} items, {report.conditions} conditions")
         self.write(f"  {report.trials} trials, {report.failed} of them failed; {report.attempts} attempts")
         if report.gradings:
-            self.write(f"  {report.gradings} scores")
+            by_judges = f", {report.verdicts} of them by judges" if report.verdicts else ""
+            self.write(f"  {report.gradings} scores{by_judges}")
         if report.skipped:
             self.write(f"  {report.skipped} trials already existed")
         for note in report.notes:

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -11,7 +12,9 @@ from django.core.management import call_command
 from django.db import IntegrityError, transaction
 
 from grading_app.models import Grading
-from grading_app.study_import.inspect_logs import _read_header, _read_samples, read_inspect
+from grading_app.reports.frames import load_condition_labels
+from grading_app.study_import.inspect_files import read_header, read_samples
+from grading_app.study_import.inspect_logs import read_inspect
 from runs_app.models import Attempt, Endpoint, Experiment, Trial
 from tests import factories
 from tests.integration.study_import.import_command import export_rows, import_refused_study, import_study
@@ -30,7 +33,7 @@ def owner():
 @pytest.fixture
 def json_log(tmp_path):
     """Convert the log to a JSON document, the tool's other format."""
-    document = {**_read_header(LOG), "samples": [sample for _, sample in _read_samples(LOG)]}
+    document = {**read_header(LOG), "samples": [sample for _, sample in read_samples(LOG)]}
     path = tmp_path / "sums.json"
     path.write_text(json.dumps(document))
     return path
@@ -84,7 +87,7 @@ def test_costs_that_the_log_does_not_have_are_unknown_on_each_page(client, owner
 def test_imported_scores_equal_the_log():
     import_study(LOG)
     logged = {}
-    for _, sample in _read_samples(LOG):
+    for _, sample in read_samples(LOG):
         for scorer, score in sample["scores"].items():
             logged[sample["id"], sample["epoch"], scorer] = {"C": 1.0, "I": 0.0}[score["value"]]
     stored = Grading.objects.values_list("trial__item__key", "trial__sample_idx", "condition__scorer", "score")
@@ -200,7 +203,7 @@ def test_a_retried_log_gives_the_later_outcome_of_each_sample(tmp_path, json_log
     )
 
 
-def test_two_runs_of_a_task_with_the_same_settings_are_two_conditions(tmp_path, json_log, capsys):
+def test_two_runs_of_a_task_with_the_same_settings_are_two_conditions(tmp_path, json_log, capsys, client, owner):
     document = json.loads(json_log.read_text())
     document["eval"]["task_id"] = "another"
     folder = tmp_path / "runs"
@@ -209,6 +212,16 @@ def test_two_runs_of_a_task_with_the_same_settings_are_two_conditions(tmp_path, 
     (folder / "2.json").write_text(json.dumps(document))
     experiment = import_study(folder)
     assert (experiment.conditions.count(), Trial.objects.count()) == (2, 16)
+    names = [
+        name.partition("--")[0] for name in experiment.conditions.order_by("pk").values_list("condition_id", flat=True)
+    ]
+    assert names[0] == "inspect-model_inspect-sums_inspect-temperature-0-5"
+    assert re.fullmatch(f"{names[0]}_run-[0-9a-f]{{12}}", names[1])
+    assert all(label.startswith("inspect-model (") for label in load_condition_labels(experiment).values())
+    client.force_login(owner)
+    page = client.get(f"/experiments/{experiment.slug}/").content.decode()
+    assert page.count("Planned and frozen") == 2, "the page has both conditions"
+    assert "has had" not in page
     assert "it is a condition of its own" in capsys.readouterr().out
 
 

@@ -5,17 +5,19 @@ Two solvers, two prompts, three items, two epochs, two waves, a judge and a nume
 
 import json
 import shutil
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from django.core.management import call_command
 
 from datasets_app.importing.limited_reader import FileToRead
-from grading_app.models import GradeCondition, Grading
+from grading_app.models import Grading
 from grading_app.study_import.upload_reader import read_study_upload
 from runs_app.models import Experiment, Run, Trial, Wave
 from tests import factories
-from tests.integration.study_import.import_command import import_refused_study, import_study
+from tests.integration.study_import.import_command import export_rows, import_refused_study, import_study
+from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 FOLDER = Path(__file__).parent / "itemeval"
@@ -62,7 +64,7 @@ def test_solutions_become_trials_with_their_costs_waves_and_scores(folder, capsy
     assert (experiment.slug, experiment.imported_from, experiment.samples) == ("sums", "itemeval", 2)
     assert experiment.dataset.source == f"Imported from itemeval: lab/sums@{'0123456789abcdef' * 2}01234567"
     solutions, gradings = read_rows(folder, "solutions"), read_rows(folder, "gradings")
-    stored = Trial.objects.values_list(
+    stored = Trial.objects.generating().values_list(
         "run__condition__model__model", "run__condition__prompt__name", "item__key", "run__wave__epoch_offset",
         "sample_idx", "answer", "cost_usd", "input_tokens", "output_tokens", "latency_ms",
     )  # fmt: skip
@@ -76,19 +78,18 @@ def test_solutions_become_trials_with_their_costs_waves_and_scores(folder, capsy
         )
         for row in solutions
     }  # fmt: skip
-    assert len(solutions) == Trial.objects.count() == 48
+    assert len(solutions) == Trial.objects.generating().count() == 48
     assert list(Wave.objects.values_list("number", "label", "epoch_offset")) == [(0, "", 0), (1, "recheck", 2)]
-    assert Run.objects.filter(status="done").count() == 8
-    scores = Grading.objects.values_list("condition__scorer", "trial__answer", "score")
+    assert Run.objects.generating().filter(status="done").count() == 8
+    scores = Grading.objects.values_list("condition__kind", "trial__answer", "score")
     answers = {(row["condition_id"], row["item_id"], row["epoch"]): row["solution"] for row in solutions}
     assert sorted(scores) == sorted(
-        (row["scorer_name"] or row["grade_condition_slug"], answers[get_identity(row)], row["score"])
-        for row in gradings
+        ("rule" if row["scorer_name"] else "judge", answers[get_identity(row)], row["score"]) for row in gradings
     )
     call_command("reconcile")
     output = capsys.readouterr().out
-    assert "48 trials, 0 of them failed; 48 attempts" in output
-    assert "96 scores" in output
+    assert "48 trials, 0 of them failed; 96 attempts" in output
+    assert "96 scores, 48 of them by judges" in output
     assert "The ledger of all calls has generate 0.0226 USD" in output
     assert "hold a placeholder" not in output
 
@@ -112,7 +113,7 @@ def test_a_prompt_is_imported_only_if_its_hash_matches_the_store(folder, capsys)
     (folder / "prompts/solver/short.md").write_text("Another text.\n\n{input}\n")
     (folder / "prompts/solver/minimal.md").write_text("Not the packaged text.\n\n{input}\n")
     experiment = import_study(folder)
-    prompts = {one.prompt.name: one.prompt.messages[0]["content"] for one in experiment.conditions.all()}
+    prompts = {one.prompt.name: one.prompt.messages[0]["content"] for one in experiment.conditions.generating()}
     assert prompts["itemeval-short-b034baff0c5b"] == "{{input}}"
     assert prompts["itemeval-builtin-minimal-13fd87721413"].startswith("Solve the following problem.")
     assert "2 conditions hold a placeholder" in capsys.readouterr().out
@@ -123,12 +124,68 @@ def test_a_prompt_is_imported_only_if_its_hash_matches_the_store(folder, capsys)
 
 
 @pytest.mark.slow
-def test_scorers_keep_the_grader_and_the_rubric(folder):
+def test_a_judge_stays_a_judge_with_its_rubric_its_reasons_and_its_costs(folder):
+    experiment = import_study(folder)
+    exported = {
+        (row["item_key"], row["condition_id"].split("_")[0].removeprefix("itemeval-"), row["epoch"], row["prompt"]): row
+        for row in export_rows(experiment, "gradings")
+        if row["kind"] == "judge"
+    }
+    logged = [row for row in read_rows(folder, "gradings") if row["grade_kind"] == "judge"]
+    assert len(exported) == len(logged) == 48
+    for row in logged:
+        solver, prompt, _ = row["gen_condition_id"].split("_")
+        (copy,) = [
+            copy
+            for (item, model, epoch, name), copy in exported.items()
+            if (item, model, epoch) == (row["item_id"], solver, row["epoch"]) and name.startswith(f"itemeval-{prompt}")
+        ]
+        assert (copy["score"], copy["grade_reasoning"]) == (row["score"], row["reasoning"])
+        # A row that the tool repeated from its cache has neither tokens nor a cost.
+        assert copy["grade_cost_usd"] == (pytest.approx(row["usd"], abs=1e-8) if row["input_tokens"] else None)
+        assert [copy[name] for name in ("grader", "rubric", "rubric_hash")] == [
+            "mock_judge", "builtin:standard", "3acd1566de95"
+        ]  # fmt: skip
+        assert (copy["judge_model"], copy["scorer"]) == ("itemeval-judge", "")
+        call = Trial.objects.get(pk=copy["judge_trial_id"])
+        assert (call.answer, call.input_tokens, call.output_tokens) == (
+            row["judge_completion"], row["input_tokens"], row["output_tokens"]
+        )  # fmt: skip
+    rules = [row for row in export_rows(experiment, "gradings") if row["kind"] == "rule"]
+    assert {(row["scorer"], row["grader"], row["rubric"], float(row["grade_cost_usd"])) for row in rules} == {
+        ("numeric", None, None, 0.0)
+    }
+    spent = sum(Decimal(str(row["usd"])) for row in [*logged, *read_rows(folder, "solutions")])
+    assert experiment.spent_usd == round(spent, 8)
+
+
+@pytest.mark.slow
+def test_pages_show_an_imported_judge_and_offer_no_further_verdict(folder, client, owner):
+    experiment = import_study(folder)
+    client.force_login(owner)
+    page = client.get("/experiments/sums/grading/").content.decode()
+    assert "mock_judge (builtin:standard)" in page
+    assert "itemeval-judge" in page
+    assert "This judge cannot judge again here" in page
+    assert "Grade again" not in page
+    for address in ("results/", "grading/agreement/", "report/", "analysis/", "waves/", "progress/", "ledger/"):
+        assert client.get(f"/experiments/sums/{address}", follow=True).status_code in (200, 404), address
+    call = Trial.objects.filter(run__experiment=experiment, subject__isnull=False).first()
+    text = page_text(client.get(f"/trials/{call.pk}/"))
+    assert "A judge's call: its verdict is on" in text
+    assert "You are grading a candidate solution" in text, "the rubric is the packaged one"
+    assert call.subject.answer.splitlines()[0] in text
+
+
+@pytest.mark.slow
+def test_a_rubric_without_its_text_is_not_invented(folder, client, owner):
+    for row in read_rows(folder, "gradings"):
+        if row["grade_kind"] == "judge":
+            rewrite_store(folder, "gradings", lambda one: one["rubric_hash"] == "3acd1566de95", rubric_hash="0" * 12)
     import_study(folder)
-    judge = GradeCondition.objects.get(scorer="mock-judge_builtin-standard")
-    assert judge.parameters["imported"] == "itemeval"
-    assert judge.label == "mock-judge_builtin-standard (imported)"
-    assert (judge.parameters["grader_model"], judge.parameters["rubric_name"]) == ("mockllm/judge", "builtin:standard")
+    client.force_login(owner)
+    call = Trial.objects.filter(subject__isnull=False).first()
+    assert "The imported files do not have the messages of this call." in page_text(client.get(f"/trials/{call.pk}/"))
 
 
 @pytest.mark.slow
@@ -148,7 +205,7 @@ def test_later_scores_are_added(folder):
     assert not Grading.objects.exists()
     aside.rename(folder / "studies/sums/gradings.parquet")
     import_study(folder)
-    assert (Trial.objects.count(), Grading.objects.count()) == (48, 96)
+    assert (Trial.objects.generating().count(), Grading.objects.count()) == (48, 96)
 
 
 @pytest.mark.slow
@@ -164,7 +221,7 @@ def test_errors_empty_answers_and_unknown_costs_are_preserved(folder, capsys):
     assert not Grading.objects.filter(trial=failed).exists()
     empty = Trial.objects.get(answer="", status="done")
     assert (empty.truncated, empty.finish_reason) == (True, "length")
-    assert Trial.objects.filter(cost_usd=None).count() == 3
+    assert Trial.objects.generating().filter(cost_usd=None).count() == 3
     output = capsys.readouterr().out
     assert "1 solutions are errors" in output
     assert "The cost of 3 solutions is unknown" in output
@@ -255,4 +312,4 @@ def test_a_zip_of_the_folder_can_be_uploaded(folder, tmp_path):
     reading = read_study_upload({"file0": FileToRead(archive, archive.name)}, "")
     assert len(list(reading.study.trials())) == 48
     assert [wave.label for wave in reading.study.waves] == ["", "recheck"]
-    assert reading.study.graders["numeric"] == {}
+    assert [judge.name for judge in reading.study.judges.values()] == ["mock_judge"]

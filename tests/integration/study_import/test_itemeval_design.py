@@ -189,11 +189,15 @@ def test_imported_results_have_the_design_of_the_configuration(tmp_path, capsys)
     )
     rows = experiment.language_models.order_by("model").values_list("model", "is_active")
     assert list(rows) == [(model, False) for model in models]
-    assert (experiment.conditions.count(), experiment.prompts.count(), experiment.samplers.count()) == (4, 2, 1)
+    assert (experiment.conditions.generating().count(), experiment.prompts.count(), experiment.samplers.count()) == (
+        4,
+        2,
+        1,
+    )
     output = capsys.readouterr().out
     assert "the experiment has its design: 3 models, 2 prompts, 1 sampler, 5 repetitions, scorer numeric" in output
     assert "2 conditions of the design have no solutions yet: mockllm/solver-c, short, default;" in output
-    assert "The judges of the design are not created, only their scores: mock_judge." in output
+    assert "The judges of the design cannot judge here, their scores are taken: mock_judge." in output
     assert "hold a placeholder" not in output, "the packaged prompt has the hash of the store"
 
 
