@@ -13,11 +13,13 @@ from django.core.management import call_command
 
 from datasets_app.importing.limited_reader import FileToRead
 from datasets_app.models import Asset
+from grading_app.export.snapshots import make_snapshot
 from grading_app.models import GradeCondition, Grading
 from grading_app.study_import.inspect_files import read_header, read_samples
+from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.study_import.upload_reader import read_study_upload
 from grading_app.study_import.writer import write_study
-from runs_app.models import Attempt, Experiment, Trial
+from runs_app.models import Attempt, Condition, Experiment, Trial
 from tests import factories
 from tests.integration.study_import.import_command import export_rows, import_study
 
@@ -245,3 +247,23 @@ def test_two_judges_under_one_name_stay_two_judges(tmp_path):
         "claude-3-5-sonnet-latest (model_graded_fact)", "gpt-4o-mini (model_graded_fact)"
     ]  # fmt: skip
     assert [judge.gradings.count() for judge in judges] == [2, 2]
+
+
+@pytest.mark.slow
+def test_a_snapshot_takes_conversations_judges_and_providers_to_another_site(settings, tmp_path, owner):
+    settings.MEDIA_ROOT = tmp_path / "media"
+    experiment = import_study(LOGS / "pictures.eval")
+    path = make_snapshot(experiment, by="test").path
+    copy = import_snapshot(path, owner).experiment
+    messages, judges, providers = (
+        [list(query.filter(**{lookup: one}).order_by("pk").values_list(*columns)) for one in (experiment, copy)]
+        for query, lookup, columns in (
+            (Trial.objects, "run__experiment", ("messages", "answer", "cost_usd")),
+            (GradeCondition.objects, "experiment", ("kind", "grade_condition_id", "parameters")),
+            (Condition.objects, "experiment", ("condition_id", "model__endpoint__provider")),
+        )
+    )
+    assert messages[0] == messages[1]
+    assert judges[0] == judges[1]
+    assert providers[0] == providers[1]
+    assert {provider for _, provider in providers[0]} == {"openai", "anthropic"}
