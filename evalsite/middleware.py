@@ -1,4 +1,4 @@
-"""Middleware for every request: invalid and invisible characters, sign-in, caching, and the reader's time zone."""
+"""Middleware for every request: health, invalid and invisible characters, sign-in, caching, and time zones."""
 
 import zoneinfo
 from collections.abc import Callable, Iterable
@@ -11,8 +11,10 @@ from django.contrib.auth.views import redirect_to_login
 from django.db import DataError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 
+from evalsite import views
 from evalsite.lib.control_characters import mark_html, mark_text
 from evalsite.lib.web.addresses import find_page
 
@@ -23,6 +25,20 @@ TZ_COOKIE = "tz"
 def list_zones() -> frozenset[str]:
     """Return the names of all time zones of this machine. The result is cached, because reading them is slow."""
     return frozenset(zoneinfo.available_timezones())
+
+
+class HealthMiddleware:
+    """Middleware that answers the health check before the `Host` header is checked, and without a session.
+
+    Monitors, containers and `up` request it by address, which is not a host name of the site.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        is_health = request.path_info == reverse("healthz")
+        return views.healthz(request) if is_health else self.get_response(request)
 
 
 class TimezoneMiddleware:

@@ -1,5 +1,6 @@
 """Django settings, read from the environment. Unknown or unsafe settings stop the start."""
 
+import logging
 import os
 import secrets
 from typing import Any
@@ -121,6 +122,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "evalsite.middleware.HealthMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -185,7 +187,7 @@ HTTPS = environment.read_flag("EVALSITE_HTTPS")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_SSL_REDIRECT = HTTPS
-SECURE_REDIRECT_EXEMPT = [r"^healthz$"]  # `up` and containers request it on loopback, without TLS.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]  # `up`, monitors and containers request it without TLS.
 # Silence the advice on HSTS for subdomains and on HSTS preload. The owner of the whole domain decides both.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 # Proxies whose X-Forwarded-For is trusted. The limit on sign-ins per address needs it.
@@ -244,11 +246,22 @@ Q_CLUSTER: dict[str, Any] = {
     "time_zone": "UTC",
 }
 
+
+def _drop_traceback(record: logging.LogRecord) -> bool:
+    record.exc_info = None
+    return True
+
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
+    "filters": {"one_line": {"()": "django.utils.log.CallbackFilter", "callback": _drop_traceback}},
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "WARNING"},
-    "loggers": {"evalsite": {"level": "INFO"}},
+    "loggers": {
+        "evalsite": {"level": "INFO"},
+        # Anybody can send a request with a wrong host name, as often as they like.
+        "django.security.DisallowedHost": {"filters": ["one_line"]},
+    },
 }

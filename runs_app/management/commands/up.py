@@ -46,5 +46,7 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=WORK_FAILED) from None
 
     def _print_url(self, url: str) -> None:
+        if settings.HTTPS:
+            url = f"https://{settings.ALLOWED_HOSTS[0].removeprefix('.')}/ for a proxy that passes requests on to {url}"
         self.stdout.write(f"Evalsite is at {url} (Ctrl-C stops it)")
         self.stdout.flush()

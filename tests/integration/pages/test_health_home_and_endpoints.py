@@ -21,6 +21,21 @@ def test_health_says_only_ok_and_needs_no_login(client):
     assert response.headers["Cache-Control"].startswith("max-age=0")
 
 
+@pytest.mark.django_db
+def test_health_answers_a_request_with_any_host_name_and_no_other_page_does(client, settings, caplog):
+    settings.ALLOWED_HOSTS = ["lab.example.org"]
+    settings.SECURE_SSL_REDIRECT = True
+    client.cookies["sessionid"] = "of-nobody"
+    for host in ("127.0.0.1:8000", "[::1]:8000", "another.example", ""):
+        response = client.get("/healthz", headers={"Host": host})
+        assert response.status_code == 200
+        assert (response.cookies, response.headers["X-Content-Type-Options"]) == ({}, "nosniff")
+        assert host not in response.content.decode() or not host
+    assert client.post("/healthz").status_code == 405
+    settings.SECURE_SSL_REDIRECT = False
+    assert client.get("/accounts/login/", headers={"Host": "another.example"}).status_code == 400
+
+
 def test_health_says_503_when_the_database_does_not_answer(client, monkeypatch):
     def raise_error():
         raise DatabaseError("secret details of the server")
