@@ -103,15 +103,16 @@ def execute() -> None:
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
     from evalsite.lib.ops.environment import SettingError, refuse_unknown
+    from evalsite.lib.ops.failed_commands import explain_failures
     from evalsite.lib.ops.postgres_programs import PostgresError
     from evalsite.lib.ops.private_files import UMASK
 
     os.umask(UMASK)
     try:
-        with quiet_without_reader():
+        with explain_failures(), quiet_without_reader():
             refuse_unknown()
             os.environ["EVALSITE_DATA_DIR"] = str(get_data_dir())  # Child processes have another working directory.
-            with database():
+            with database(), explain_failures():
                 execute()
     except PostgresError as error:
         sys.exit(str(error))

@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import conninfo
 
 from evalsite.lib.ops import environment, installation
-from evalsite.lib.ops.private_files import make_data_folder
+from evalsite.lib.ops.private_files import explain_unusable, make_data_folder
 
 environment.refuse_unknown()
 
@@ -48,7 +48,10 @@ def _load_secret_key() -> str:
     return path.read_text().strip()
 
 
-SECRET_KEY = _load_secret_key()
+try:
+    SECRET_KEY = _load_secret_key()
+except OSError as error:
+    raise environment.SettingError(explain_unusable(DATA_DIR, error)) from error
 
 
 def _read_connection_parameters() -> dict[str, Any]:

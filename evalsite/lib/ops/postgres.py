@@ -27,8 +27,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from evalsite.lib.ops.failed_commands import explain_disk_error
 from evalsite.lib.ops.postgres_programs import PostgresError, Programs, get_user_name
-from evalsite.lib.ops.private_files import make_data_folder
+from evalsite.lib.ops.private_files import explain_unusable, make_data_folder
 
 NAME = "evalsite"  # the name of the database and of its only role
 PORT = "5432"  # only part of the socket's file name: the server does not listen on TCP
@@ -113,7 +114,10 @@ class Embedded:
             fcntl.flock(gate, fcntl.LOCK_EX)
             yield
         except OSError as error:
-            raise PostgresError(f"The embedded PostgreSQL in {self.data_dir} failed: {error}") from error
+            remedy = explain_disk_error(error) or ""
+            raise PostgresError(
+                f"The embedded PostgreSQL in {self.data_dir} failed: {error}. {remedy}".rstrip()
+            ) from error
         finally:
             os.close(gate)
 
@@ -122,10 +126,7 @@ class Embedded:
             make_data_folder(self.data_dir)
             return os.open(self.data_dir / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
-            raise PostgresError(
-                f"The database folder {self.data_dir} cannot be used: {error.strerror}. "
-                "Run as the user that made it, or set EVALSITE_DATA_DIR to a folder of your own."
-            ) from error
+            raise PostgresError(explain_unusable(self.data_dir, error)) from error
 
     # The methods below require the gate lock.
 

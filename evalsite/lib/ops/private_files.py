@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -18,6 +19,22 @@ def make_data_folder(folder: Path) -> None:
         missing.mkdir(mode=0o700, exist_ok=True)
         if os.geteuid() == 0:
             missing.chmod(0o711)
+
+
+def explain_unusable(folder: Path, error: OSError) -> str:
+    """Return why this folder of the site cannot be used, and the remedy."""
+    blocker = next((step for step in (folder, *folder.parents) if step.exists()), folder)
+    if not blocker.is_dir():
+        return f"The folder {folder} cannot be used: {blocker} is a file. Set EVALSITE_DATA_DIR to a folder."
+    remedies = {
+        errno.EROFS: "Its disk is read-only: mount it writable, or set EVALSITE_DATA_DIR to a folder on another disk.",
+        errno.ENOSPC: "Its disk is full: free space, or set EVALSITE_DATA_DIR to a folder on another disk.",
+        errno.EDQUOT: "Your quota is used up: free space, or set EVALSITE_DATA_DIR to a folder on another disk.",
+    }
+    remedy = remedies.get(
+        error.errno or 0, "Run as the user that made it, or set EVALSITE_DATA_DIR to a folder of your own."
+    )
+    return f"The folder {folder} cannot be used: {error.strerror}. {remedy}"
 
 
 def restrict_folder(folder: Path) -> None:

@@ -19,7 +19,8 @@ INSERT INTO django_migrations (app, name, applied) VALUES
     ('datasets_app', '0001_initial', now()), ('datasets_app', '0002_freeze', now()),
     ('runs_app', '0001_initial', now()), ('runs_app', '0002_freeze', now()), ('runs_app', '0038_plain_labels', now()),
     ('grading_app', '0001_initial', now()), ('grading_app', '0019_plain_labels', now()),
-    ('lib', '0001_failed_sign_ins', now())
+    ('lib', '0001_failed_sign_ins', now());
+ALTER TABLE runs_app_run DROP n_failed
 """
 CONTENT = """
 SELECT string_agg(app || name, ',' ORDER BY id) || (SELECT count(*) FROM pg_trigger) || (SELECT count(*) FROM auth_user)
@@ -35,7 +36,7 @@ def old_database(place):
         yield embedded
 
 
-@pytest.mark.parametrize("command", ["migrate", "up --port {port}", "demo --no-serve", "drain --until-idle"])
+@pytest.mark.parametrize("command", ["migrate", "up --port {port}", "demo --no-serve", "drain --until-idle", "status"])
 def test_a_command_that_needs_the_current_tables_rejects_it_with_a_remedy(place, old_database, command):
     before = query(old_database, CONTENT)
     line = command.format(port=free_port()).split()
