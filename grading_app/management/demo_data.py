@@ -52,6 +52,12 @@ def get_folder() -> Path:
     return path
 
 
+def read_password() -> str:
+    """Return the stored password of the demonstration's superuser, or "" if there is none."""
+    path = get_folder() / "password"
+    return path.read_text().strip() if path.exists() else ""
+
+
 def get_or_create_password() -> str:
     """Return a password of the demonstration's superuser.
 
@@ -59,7 +65,7 @@ def get_or_create_password() -> str:
     """
     path = get_folder() / "password"
     user, _ = User.objects.get_or_create(username=USERNAME, defaults={"is_staff": True, "is_superuser": True})
-    password = path.read_text().strip() if path.exists() else ""
+    password = read_password()
     if not password or not user.check_password(password):
         password = secrets.token_urlsafe(9)
         path.touch(mode=0o600)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from evalsite.lib.ops.postgres import Embedded
 from evalsite.lib.ops.private_files import restrict_folder
 from evalsite.lib.ops.supervisor import Child, PeriodicTask, Supervisor
 from runs_app.planning.shipped_designs import create_shipped_designs
+from runs_app.processes.simulated_models import build_simulated_models
 from runs_app.taskqueue.broker import Pulse, requeue_tasks
 from runs_app.taskqueue.supervisor_channel import VARIABLE, SupervisorChannel
 
@@ -32,6 +34,24 @@ DEBUG_ERROR = (
     "--host {host}: EVALSITE_DEBUG is on, so error pages show settings and code to everybody. Unset EVALSITE_DEBUG to"
     " serve other machines, or omit --host to serve only this machine."
 )
+
+
+def add_address_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--host", type=_parse_host, default="127.0.0.1", help="address to listen on (default: only this machine)"
+    )
+    parser.add_argument("--port", type=_parse_port, default=8000)
+
+
+def _parse_host(text: str) -> str:
+    """Return an address without the brackets that an IPv6 address has in a URL."""
+    return text[1:-1] if text.startswith("[") and text.endswith("]") else text
+
+
+def _parse_port(text: str) -> int:
+    if not (text.isdecimal() and int(text) <= 65_535):
+        raise ArgumentTypeError(f"{text} is not a port; enter a number from 1 to 65535")
+    return int(text)
 
 
 class AddressError(Exception):
@@ -72,12 +92,11 @@ def serve(
     listener: socket.socket,
     *,
     drains: int,
-    more: Sequence[Child] = (),
     on_ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve the site until a stop signal, then end all its processes. Raise GivingUp if a process cannot start.
+    """Serve the site until a stop signal, then end all its processes. Raise StartFailed if a process cannot start.
 
-    `more` children run beside the site's own. `on_ready` is called once with the URL, when the site answers.
+    The caller holds the lock of the data folder. `on_ready` is called once with the URL, when the site answers.
     """
     _remove_leftovers()
     with SupervisorChannel.create_in(settings.DATA_DIR) as channel:
@@ -91,7 +110,7 @@ def serve(
         queue.on_start = pulse.reset
         periodic_tasks: list[PeriodicTask] = [_Announcement(listener, on_ready), _make_pulse_check(pulse)]
         try:
-            children = [_make_web_child(listener, environment), queue, *more]
+            children = [_make_web_child(listener, environment), queue, *build_simulated_models()]
             cleanup = _build_cleanup_command()
             Supervisor(children, periodic_tasks, channel.request_stop, if_killed=cleanup, directory=ROOT).run()
         finally:

@@ -6,7 +6,6 @@ files. A cluster that was started without `up` has no channel and needs none.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -20,9 +19,6 @@ PREFIX = "up-"
 STOPPING = "stopping"
 STARTING = "starting"
 LONGEST_START_S = 180.0  # A cluster that takes longer to start counts as hung.
-IN_USE = (
-    "in-use"  # Locked by the process that created the channel. The kernel frees the lock, however that process ends.
-)
 
 
 class SupervisorChannel:
@@ -32,26 +28,18 @@ class SupervisorChannel:
     @classmethod
     @contextmanager
     def create_in(cls, parent: Path) -> Iterator[SupervisorChannel]:
-        """Create a channel for one `up`, and remove it after the block."""
+        """Create a channel for one `up`, and remove it after the block. The caller holds the data folder's lock."""
         parent.mkdir(parents=True, exist_ok=True)
         channel = cls(Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)))
         try:
-            with (channel.folder / IN_USE).open("w") as in_use:
-                fcntl.flock(in_use, fcntl.LOCK_EX)
-                yield channel
+            yield channel
         finally:
             channel.remove()
 
     @classmethod
     def find_orphaned(cls, parent: Path) -> Iterator[SupervisorChannel]:
-        """Yield the channels of killed `up` processes."""
-        for path in parent.glob(f"{PREFIX}*/{IN_USE}"):
-            with path.open("w") as in_use:
-                try:
-                    fcntl.flock(in_use, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    continue
-                yield cls(path.parent)
+        """Yield the channels of killed `up` processes. The caller holds the lock of the data folder, so none runs."""
+        yield from map(cls, parent.glob(f"{PREFIX}*/"))
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

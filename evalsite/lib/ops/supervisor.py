@@ -51,7 +51,7 @@ class Child:
     """A process to keep running. Its output is forwarded line by line, with its name as a prefix.
 
     A stop request sends SIGTERM to the process alone, never to its group. After `grace_s` seconds the whole group is
-    killed.
+    killed. If a child that is not required cannot be started, the supervisor tries again for ever.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Child:
     directory: str | os.PathLike[str] | None = None
     keep_fds: tuple[int, ...] = ()
     grace_s: float = 10.0
+    is_required: bool = True
     on_start: Callable[[], None] | None = None  # Called before the first start and before each restart.
 
     _process: subprocess.Popen[bytes] | None = None
@@ -147,7 +148,7 @@ class Child:
         is_healthy = now - self._started >= HEALTHY_AFTER_S
         self._was_healthy |= is_healthy
         self._quick_ends = 0 if is_healthy else self._quick_ends + 1
-        if self._quick_ends >= MAX_STARTS and not self._was_healthy:
+        if self.is_required and self._quick_ends >= MAX_STARTS and not self._was_healthy:
             raise StartFailed(f"{self.name} {ending}, {MAX_STARTS} times in a row")
         delay = min(MAX_DELAY_S, FIRST_DELAY_S * 2**self._quick_ends)
         self._next_start = now + delay

@@ -17,6 +17,7 @@ from django.core.management.base import CommandError
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED, OutputCommand
 from evalsite.lib.ops.installation import COMMAND, IS_INSTALLED, ROOT, build_module_command, get_shipped_folder
+from evalsite.lib.ops.site_lock import SiteInUse, hold_site
 from evalsite.lib.ops.supervisor import Child, StartFailed, keep_running
 from grading_app.management import demo_data
 from grading_app.management.demo_data import (
@@ -31,11 +32,12 @@ from grading_app.management.demo_data import (
 )
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run
-from runs_app.processes.site_processes import AddressError, migrate, open_listener, serve
-from runs_app.simulator import SimulatorConfig, SimulatorProcess, simulator_process
-from runs_app.simulator.options import build_arguments
+from runs_app.processes.simulated_models import store_simulated_models
+from runs_app.processes.site_processes import AddressError, add_address_options, migrate, open_listener, serve
+from runs_app.simulator import SimulatorProcess, simulator_process
 
 SAMPLES = get_shipped_folder("samples")
+AGAIN = "evalsite demo" if IS_INSTALLED else "make demo"
 IMPORTS = {
     "photographs": ["photographs.csv", "--images", "photographs", "--norms", "norms.csv"],
     "questions": ["questions.jsonl"],
@@ -53,27 +55,34 @@ class Command(OutputCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--no-serve", action="store_true", help="stop after the study")
-        parser.add_argument("--host", default="127.0.0.1")
-        parser.add_argument("--port", type=int, default=8000)
+        add_address_options(parser)
 
     def handle(self, *args: Any, no_serve: bool, host: str, port: int, **options: Any) -> None:
         try:
-            with nullcontext() if no_serve else open_listener(host, port) as listener:
-                password, models = self._demonstrate()
+            with (
+                hold_site(settings.DATA_DIR) as store_address,
+                nullcontext() if no_serve else open_listener(host, port) as listener,
+            ):
+                password = self._demonstrate()
                 if listener is not None:
-                    serve(
-                        listener,
-                        drains=settings.DRAINS,
-                        more=[_build_provider_process(models)],
-                        on_ready=lambda url: self._print_address(url, password),
-                    )
+
+                    def announce(url: str) -> None:
+                        store_address(url)
+                        self._print_address(url, password, f"Ctrl-C stops it; `{AGAIN}` continues with the stored data")
+
+                    serve(listener, drains=settings.DRAINS, on_ready=announce)
+        except SiteInUse as error:
+            known_password = demo_data.read_password()
+            if no_serve or not error.url or not known_password:
+                raise CommandError(str(error), returncode=BAD_INPUT) from None
+            self._print_address(error.url, known_password, "It already runs; this command started nothing")
         except AddressError as error:
             raise CommandError(str(error), returncode=BAD_INPUT) from None
         except StartFailed as error:
             raise CommandError(str(error), returncode=WORK_FAILED) from None
 
-    def _demonstrate(self) -> tuple[str, SimulatorConfig]:
-        """Run the study. Return the password for the site, and the configuration of the simulated models."""
+    def _demonstrate(self) -> str:
+        """Run the study, and store the simulated models for `serve`. Return the password for the site."""
         self.write("You can type these commands yourself, or do the same in the browser.")
         if any(os.environ.get(key) for key in KEYS):
             self.write(KEY_NOTICE)
@@ -83,13 +92,14 @@ class Command(OutputCommand):
         with nullcontext() if demo_data.is_finished() else keep_running(_build_worker_process()):
             self._curate()
             models = demo_data.build_simulator_config()
+            store_simulated_models(models)
             with simulator_process(models) as provider:
                 self._design(provider)
                 self._run()
         self._publish()
         if not demo_data.is_finished():
             raise CommandError("not every trial is done", returncode=WORK_FAILED)
-        return password, models
+        return password
 
     # --- the steps of the study -------------------------------------------------------------------------------------
 
@@ -175,10 +185,9 @@ class Command(OutputCommand):
         if not silently:
             self.write("".join(f"  {line}\n" for line in output.getvalue().splitlines() if line.strip()).rstrip("\n"))
 
-    def _print_address(self, url: str, password: str) -> None:
+    def _print_address(self, url: str, password: str, note: str) -> None:
         lines = [f"Evalsite is at  {url}", f"log in as       {USERNAME}", f"password        {password}"]
-        again = "evalsite demo" if IS_INSTALLED else "make demo"
-        lines += [f"Ctrl-C stops it; `{again}` continues with the stored data"]
+        lines += [note]
         width = max(map(len, lines)) + 4
         box = ["", "┌" + "─" * width + "┐", *(f"│  {line:<{width - 2}}│" for line in lines), "└" + "─" * width + "┘"]
         self.write("\n".join(box))
@@ -187,10 +196,6 @@ class Command(OutputCommand):
 
 def _locate_samples(words: list[str]) -> list[str]:
     return [word if word.startswith("--") else str(SAMPLES / word) for word in words]
-
-
-def _build_provider_process(models: SimulatorConfig) -> Child:
-    return Child("models", build_module_command("runs_app.simulator", *build_arguments(models)), directory=ROOT)
 
 
 def _build_worker_process() -> Child:

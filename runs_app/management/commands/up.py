@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED
+from evalsite.lib.ops.site_lock import SiteInUse, hold_site
 from evalsite.lib.ops.supervisor import StartFailed
-from runs_app.processes.site_processes import LOOPBACK, AddressError, migrate, open_listener, serve
+from runs_app.processes.site_processes import (
+    LOOPBACK,
+    AddressError,
+    add_address_options,
+    migrate,
+    open_listener,
+    serve,
+)
 
 ROOT_WARNING = (
     "Warning: the site runs as root, which it does not need. Its web server and workers can then do anything on this"
@@ -23,8 +32,7 @@ class Command(BaseCommand):
     help = "Start the database if it is embedded, migrate, and serve the site with its workers until Ctrl-C."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: only this machine)")
-        parser.add_argument("--port", type=int, default=8000)
+        add_address_options(parser)
         parser.add_argument("--workers", type=int, default=settings.DRAINS, metavar="N", help="number of drains")
 
     def handle(self, *args: Any, host: str, port: int, workers: int, **options: Any) -> None:
@@ -35,17 +43,18 @@ class Command(BaseCommand):
                 "Set EVALSITE_ALLOWED_HOSTS to the host names of this site. Requests to other names are refused."
             )
         try:
-            with open_listener(host, port) as listener:
+            with hold_site(settings.DATA_DIR) as store_address, open_listener(host, port) as listener:
                 if os.geteuid() == 0:
                     self.stderr.write(ROOT_WARNING, self.style.WARNING)
                 migrate()
-                serve(listener, drains=workers, on_ready=self._print_url)
-        except AddressError as error:
+                serve(listener, drains=workers, on_ready=lambda url: self._announce(url, store_address))
+        except (AddressError, SiteInUse) as error:
             raise CommandError(str(error), returncode=BAD_INPUT) from None
         except StartFailed as error:
             raise CommandError(str(error), returncode=WORK_FAILED) from None
 
-    def _print_url(self, url: str) -> None:
+    def _announce(self, url: str, store_address: Callable[[str], None]) -> None:
+        store_address(url)
         if settings.HTTPS:
             url = f"https://{settings.ALLOWED_HOSTS[0].removeprefix('.')}/ for a proxy that passes requests on to {url}"
         self.stdout.write(f"Evalsite is at {url} (Ctrl-C stops it)")

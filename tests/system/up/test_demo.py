@@ -77,13 +77,27 @@ def serve_and_stop(place: Path) -> str:
                 break
         assert f"http://127.0.0.1:{port}/" in output
         assert "models | listening on http://127.0.0.1:" in output
-        assert can_log_in(port, re.search(r"password +(\S+)", output)[1])
+        password = re.search(r"password +(\S+)", output)[1]
+        assert can_log_in(port, password)
+        join_demo(place, port, password)
         process.send_signal(signal.SIGINT)
         assert process.wait(180) == 0, process.stdout.read()
     finally:
         process.kill()
         process.communicate()
     return output
+
+
+def join_demo(place: Path, port: int, password: str) -> None:
+    """A second demonstration of the folder prints the address of the first, and changes nothing."""
+    models = (place / "data" / "demo" / "models.json").read_text()
+    process = start_demo(place, f"--port={free_port()}")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert f"http://127.0.0.1:{port}/ " in output
+    assert password in output
+    assert "It already runs; this command started nothing" in output
+    assert (place / "data" / "demo" / "models.json").read_text() == models
 
 
 def can_log_in(port: int, password: str) -> bool:

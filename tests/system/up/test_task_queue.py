@@ -90,12 +90,6 @@ def test_tasks_of_a_dead_cluster_return_to_the_shared_queue(channel):
     assert len(Broker().dequeue()) == 1
 
 
-def test_only_the_channel_of_a_killed_supervisor_is_found_orphaned(channel, tmp_path):
-    (tmp_path / "up-killed").mkdir()
-    (tmp_path / "up-killed" / "in-use").touch()
-    assert [orphan.queue for orphan in SupervisorChannel.find_orphaned(tmp_path)] == ["up-killed"]
-
-
 # --- hanging clusters ------------------------------------------------------------------------------------------------
 
 
