@@ -29,8 +29,8 @@ MAX_STARRED = 12  # Of each kind.
 def healthz(request: HttpRequest) -> JsonResponse:
     """Answer 200 while the site can serve pages, and 503 while the database does not answer.
 
-    With `?workers=1`, also answer 503 while workers are stale. Anybody may ask, so the answer contains only counts and
-    ages.
+    With `?workers=1`, also answer 503 while workers are stale or blocked. Anybody may ask, so the answer contains only
+    counts and ages.
     """
     try:
         health = measure_worker_health()
@@ -39,12 +39,12 @@ def healthz(request: HttpRequest) -> JsonResponse:
     oldest = health.oldest_waiting_task_s
     content = {
         "status": "ok",
-        "workers": "stale" if health.is_stale else "ok",
+        "workers": health.state,
         "workers_alive": health.alive,
         "oldest_waiting_task_s": None if oldest is None else round(oldest),
     }
-    if health.is_stale and request.GET.get("workers") == "1":
-        return JsonResponse(content | {"status": "stale"}, status=503)
+    if health.state != "ok" and request.GET.get("workers") == "1":
+        return JsonResponse(content | {"status": health.state}, status=503)
     return JsonResponse(content)
 
 

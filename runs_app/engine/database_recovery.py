@@ -29,10 +29,15 @@ WHERE t.status = 'running' AND t.worker_id = %s
 """
 
 
+def is_out_of_resources(error: Exception) -> bool:
+    """Return whether disk space, memory or connections are exhausted: class 53 of the error codes."""
+    return (getattr(error.__cause__, "sqlstate", None) or "").startswith("53")
+
+
 def describe_outage(error: Exception) -> str:
-    """Return the database's problem, for the log. In class 53, disk space, memory or connections are exhausted."""
-    code = getattr(error.__cause__, "sqlstate", None) or ""
-    return "the database is out of resources" if code.startswith("53") else "the database is unreachable"
+    """Return the database's problem with its first line, for the log and for people."""
+    problem = "the database is out of resources" if is_out_of_resources(error) else "the database is unreachable"
+    return f"{problem}: {str(error).splitlines()[0] if str(error) else 'no message'}"
 
 
 def record_each(results: Sequence[Result], worker_id: int) -> int:

@@ -24,7 +24,13 @@ from runs_app.engine import outcomes, requests
 from runs_app.engine.adaptive_rounds import RoundScheduler
 from runs_app.engine.admission import Claim, WorkerCapacity
 from runs_app.engine.broken_runs import prepare_jobs
-from runs_app.engine.database_recovery import OUTAGES, describe_outage, record_each, release_unknown_claims
+from runs_app.engine.database_recovery import (
+    OUTAGES,
+    describe_outage,
+    is_out_of_resources,
+    record_each,
+    release_unknown_claims,
+)
 from runs_app.engine.design_cache import DesignCache
 from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE, Job, build_result
 from runs_app.engine.lease_watchdog import LeaseWatchdog
@@ -365,8 +371,10 @@ class Drain:
                 return await asyncio.get_running_loop().run_in_executor(self._thread, _run_connected, work, *arguments)
             except OUTAGES as error:
                 self._lost_connection = True
-                message = str(error).splitlines()[0] if str(error) else "no message"
-                logger.warning("%s: %s", describe_outage(error), message)
+                logger.warning("%s", describe_outage(error))
+                if is_out_of_resources(error):
+                    loop = asyncio.get_running_loop()
+                    await loop.run_in_executor(self._thread, self.registration.note_trouble, describe_outage(error))
                 await asyncio.sleep(OUTAGE_S)
 
 

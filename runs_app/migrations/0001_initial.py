@@ -33,6 +33,10 @@ class Migration(migrations.Migration):
                 ("in_flight", models.IntegerField(default=0)),
                 ("recorded", models.BigIntegerField(default=0, help_text="Results recorded since the worker started")),
                 ("per_minute", models.FloatField(default=0, help_text="Results recorded in the last minute")),
+                (
+                    "trouble",
+                    models.CharField(blank=True, help_text="Why the database records no results now", max_length=200),
+                ),
                 ("started_at", models.DateTimeField(auto_now_add=True)),
                 ("seen_at", models.DateTimeField(auto_now_add=True, db_index=True)),
                 ("stopped_at", models.DateTimeField(null=True)),

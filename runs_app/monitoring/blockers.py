@@ -22,7 +22,7 @@ MIN_WAIT = timedelta(seconds=5)  # A shorter wait, such as for the requests of a
 START_GAP = timedelta(seconds=30)  # The time between a launch and the first drain.
 WORKER_GAP = timedelta(seconds=60)  # The time between the end of one drain and the start of the next.
 
-Kind = Literal["endpoint", "budget", "worker"]
+Kind = Literal["endpoint", "budget", "worker", "database"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,12 @@ def find_blockers(runs: Iterable[Run]) -> list[Blocker]:
     by_name = sorted(endpoints, key=lambda endpoint: endpoint.name)
     blockers = [blocker for endpoint in by_name if (blocker := find_endpoint_blocker(endpoint, now))]
     blockers += dict.fromkeys(blocker for run in waiting if (blocker := _find_budget_blocker(run)))
-    if not has_worker() and not any(run.created_at >= now - START_GAP for run in waiting):
+    troubles = list_troubles()
+    if not troubles and not any(run.created_at >= now - START_GAP for run in waiting):
         blockers.append(Blocker("worker", "No worker is alive. Trials wait until one starts."))
+    if trouble := next(filter(None, troubles), ""):
+        text = f"A worker cannot record results: {trouble}. Trials continue when it has resources again."
+        blockers.append(Blocker("database", text))
     return blockers
 
 
@@ -105,9 +109,12 @@ def _build_outage_blocker(endpoint: Endpoint, seconds: float, next_test: datetim
     )
 
 
-def has_worker() -> bool:
-    """Return whether any worker sent a heartbeat within the last minute, including one that has just left."""
-    return Worker.objects.filter(seen_at__gte=Now() - WORKER_GAP).exists()
+def list_troubles() -> list[str]:
+    """Return the trouble with the database, or "", of each worker with a heartbeat within the last minute.
+
+    A worker that has just left counts, without trouble.
+    """
+    return list(Worker.objects.filter(seen_at__gte=Now() - WORKER_GAP).values_list("trouble", flat=True))
 
 
 def _find_budget_blocker(run: Run) -> Blocker | None:

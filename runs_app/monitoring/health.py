@@ -16,6 +16,8 @@ SELECT
         WHERE stopped_at IS NULL AND seen_at >= now() - interval '{ALIVE_S} seconds'),
     (SELECT extract(epoch FROM now() - max(seen_at)) FROM runs_app_worker),
     (SELECT extract(epoch FROM now() - min(lock)) FROM django_q_ormq WHERE lock <= now()),
+    EXISTS (SELECT FROM runs_app_worker
+        WHERE stopped_at IS NULL AND seen_at >= now() - interval '{ALIVE_S} seconds' AND trouble <> ''),
     EXISTS (SELECT FROM runs_app_run WHERE status = 'running' AND n_pending + n_running > 0 AND NOT is_batched)
 """  # noqa: S608 - built from the numbers above
 
@@ -27,6 +29,7 @@ class WorkerHealth:
     alive: int
     seen_s: float | None  # Seconds since the last heartbeat of any worker; None without a heartbeat.
     oldest_waiting_task_s: float | None  # Seconds; None if no task waits.
+    is_blocked: bool  # A worker cannot record, because the database has no space or other resources left.
     calls_wait: bool
 
     @property
@@ -35,12 +38,16 @@ class WorkerHealth:
         is_silent = self.seen_s is None or self.seen_s > STALE_WORKERS_S
         return (self.calls_wait and is_silent) or (self.oldest_waiting_task_s or 0) > STALE_TASKS_S
 
+    @property
+    def state(self) -> str:
+        """Return `ok`, or why no work is done: `blocked` by the database, or `stale`."""
+        return "blocked" if self.is_blocked else "stale" if self.is_stale else "ok"
+
 
 def measure_worker_health() -> WorkerHealth:
     """Return the health, by the database's clock. Raise DatabaseError if the database does not answer."""
     with connection.cursor() as cursor:
         cursor.execute(HEALTH)
-        alive, seen, oldest, calls_wait = cursor.fetchone()
-    return WorkerHealth(
-        alive, None if seen is None else float(seen), None if oldest is None else float(oldest), calls_wait
-    )
+        alive, seen, oldest, is_blocked, calls_wait = cursor.fetchone()
+    seen, oldest = (None if seconds is None else float(seconds) for seconds in (seen, oldest))
+    return WorkerHealth(alive, seen, oldest, is_blocked, calls_wait)

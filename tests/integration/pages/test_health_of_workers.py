@@ -6,7 +6,9 @@ import pytest
 from django.utils import timezone
 from django_q.models import OrmQ
 
+from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Run, Worker
+from runs_app.monitoring.blockers import find_blockers
 from runs_app.taskqueue.broker import TEND_TASK
 from tests import factories
 
@@ -72,6 +74,38 @@ def test_workers_are_stale_if_calls_wait_without_a_worker(client, waiting_run, s
     status, body = get_health(client, "?workers=1")
     assert status == code
     assert body["status"] == ("ok" if code == 200 else "stale")
+
+
+FULL = 'the database is out of resources: could not extend file "base/5/16384": No space left on device'
+
+
+def test_a_worker_that_cannot_record_blocks_the_site_and_says_why_to_its_members_only(client, waiting_run):
+    make_worker()
+    Worker.objects.update(trouble=FULL)
+    assert (get_health(client)[0], get_health(client)[1]["workers"]) == (200, "blocked")
+    assert get_health(client, "?workers=1")[0] == 503
+    assert "extend" not in str(get_health(client, "?workers=1")[1])
+    blockers = find_blockers(Run.objects.with_design())
+    assert [blocker.sentence for blocker in blockers] == [
+        f"A worker cannot record results: {FULL}. Trials continue when it has resources again."
+    ]
+
+
+@pytest.mark.parametrize("change", [{"seen_at": compute_time_ago(300)}, {"stopped_at": compute_time_ago(1)}])
+def test_the_trouble_of_a_worker_that_is_gone_blocks_nothing(client, change):
+    make_worker()
+    Worker.objects.update(trouble=FULL, **change)
+    assert get_health(client, "?workers=1")[1]["workers"] == "ok"
+
+
+def test_a_worker_stores_its_trouble_until_the_database_works_again(monkeypatch):
+    registration = WorkerRegistration()
+    registration.note_trouble(FULL * 9)
+    registration.send_heartbeat(1, 0)
+    assert Worker.objects.get().trouble == (FULL * 9)[:200]
+    monkeypatch.setattr("runs_app.engine.worker_registration.TROUBLE_S", -1.0)  # As if this time had passed.
+    registration.send_heartbeat(1, 0)
+    assert Worker.objects.get().trouble == ""
 
 
 @pytest.mark.parametrize("change", [{"status": "paused"}, {"is_batched": True}, {"n_pending": 0, "n_done": 5}])

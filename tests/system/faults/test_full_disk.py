@@ -1,13 +1,16 @@
 """The database's disk is full for a while: workers report it, wait and resume. No result is lost, no call repeated."""
 
+import io
 import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from contextlib import contextmanager, suppress
 
 import pytest
+from django.core.management import call_command
 
 from evalsite.lib.ops.postgres import Embedded
 from runs_app.models import Run
@@ -17,7 +20,7 @@ from tests.factories.engine import make_launched_run
 from tests.prepared_database import copy_folder
 from tests.system.faults.conftest import use_database_of
 from tests.system.faults.test_database_outage import TRIALS, assert_each_trial_is_done_once, kill_server
-from tests.system.postgres.conftest import open_folder
+from tests.system.postgres.conftest import ROOT, open_folder
 from tests.system.processes.workers import IN_FLIGHT, drain_process, wait_until
 
 DISK_MB = 192
@@ -78,7 +81,29 @@ def wait_for_output(process, words, seconds=90):
     return output
 
 
-def test_workers_wait_for_disk_space_and_resume(server_on_small_disk):
+def run_status():
+    output = io.StringIO()
+    call_command("status", "faulty", stdout=output)
+    return output.getvalue()
+
+
+def assert_explained(line, embedded):
+    """Check that a command on the full disk ends with a sentence and not with a traceback."""
+    database = f"postgresql://evalsite@/evalsite?host={embedded.socket_dir}"
+    process = subprocess.run(
+        [sys.executable, "manage.py", *line.split()],
+        cwd=ROOT,
+        env=os.environ | {"DATABASE_URL": database, "EVALSITE_SECRET_KEY": "x" * 40},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 1, process.stderr
+    assert "is full" in process.stderr
+    assert "Free space" in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_workers_wait_for_disk_space_report_it_and_resume(server_on_small_disk, client):
     embedded, disk = server_on_small_disk
     with simulator_process(SimulatorConfig(latency_ms=2000)) as provider:  # The disk must be full before the run ends.
         make_launched_run(provider.url)
@@ -90,9 +115,15 @@ def test_workers_wait_for_disk_space_and_resume(server_on_small_disk):
             requests = provider.counters()["requests"]
             assert requests < TRIALS, "it was over before the disk was full"
             wait_for_output(worker, "the database")  # Printed again: the worker waits and makes no calls.
+            wait_until(lambda: client.get("/healthz?workers=1").status_code == 503)
+            assert client.get("/healthz?workers=1").json()["workers"] == "blocked"
+            assert client.get("/healthz").status_code == 200
+            assert "waiting: A worker cannot record results: the database is out of resources" in run_status()
+            assert_explained(f"export faulty --table trials --out {disk}/trials.csv", embedded)
             assert provider.counters()["requests"] <= requests + IN_FLIGHT
             provider.set_faults(latency_ms=50)
             ballast.unlink()
             embedded.start()  # A full disk may have ended the server.
+            wait_until(lambda: client.get("/healthz?workers=1").status_code == 200)
             assert worker.wait(timeout=300) == 0
         assert_each_trial_is_done_once(provider)
