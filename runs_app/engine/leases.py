@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -21,9 +22,11 @@ LEASE_S = f"greatest(1, least({BOUNDS['experiment']['lease_s'].high}, e.lease_s)
 
 # While the database server was down, no worker could renew a lease. So leases of earlier claims last at least one
 # period from the server's start.
-LEASE_ENDED = f"""t.status = 'running' AND t.lease_until < clock_timestamp()
-    AND (t.claimed_at > pg_postmaster_start_time()
-        OR clock_timestamp() > pg_postmaster_start_time() + {LEASE_S} * interval '1 second')"""
+# The parameter is the time of a restore, or NULL: see `sweep_expired`.
+LEASE_ENDED = f"""t.status = 'running' AND t.lease_until IS NOT NULL
+    AND (t.claimed_at < %s::timestamptz OR (t.lease_until < clock_timestamp()
+        AND (t.claimed_at > pg_postmaster_start_time()
+            OR clock_timestamp() > pg_postmaster_start_time() + {LEASE_S} * interval '1 second')))"""
 
 RUNS_WITH_EXPIRED_LEASES = f"""
 SELECT DISTINCT r.id, r.experiment_id, m.endpoint_id, p.is_free
@@ -56,19 +59,23 @@ RETURNING t.id, stale.token, stale.worker_id, stale.reserved_usd, stale.becomes
 """  # noqa: S608 - a constant
 
 
-def sweep_expired() -> int:
-    """Release every claim whose lease has ended by the database's clock. Return how many there were."""
+def sweep_expired(restored_at: datetime | None = None) -> int:
+    """Release every claim whose lease has ended by the database's clock. Return how many there were.
+
+    After a restore, also release all claims that are older than the restore, because their workers have another
+    database.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(RUNS_WITH_EXPIRED_LEASES)
+        cursor.execute(RUNS_WITH_EXPIRED_LEASES, [restored_at])
         runs = [(CounterKeys(*keys), is_free) for *keys, is_free in cursor.fetchall()]
-    return sum(_sweep_run(*run) for run in runs) + preflight.sweep_preflights()
+    return sum(_sweep_run(*run, restored_at) for run in runs) + preflight.sweep_preflights()
 
 
-def _sweep_run(counter_keys: CounterKeys, is_free: bool) -> int:
+def _sweep_run(counter_keys: CounterKeys, is_free: bool, restored_at: datetime | None) -> int:
     with transaction.atomic():
         lock_counter_rows({counter_keys})
         with connection.cursor() as cursor:
-            cursor.execute(RECLAIM, [counter_keys.run_id, LOST, SILENT])
+            cursor.execute(RECLAIM, [restored_at, counter_keys.run_id, LOST, SILENT])
             reclaimed = cursor.fetchall()
         if not reclaimed:
             return 0

@@ -11,10 +11,14 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import DatabaseError, connection
 from django.utils import timezone
+from django_q.models import OrmQ
+from django_q.tasks import async_task
 
 from datasets_app.models import Item
 from evalsite.lib.ops.postgres import Embedded
-from runs_app.models import Run, Trial
+from runs_app.engine.admission import WorkerCapacity
+from runs_app.engine.worker_cycle import run_cycle
+from runs_app.models import Attempt, Endpoint, Run, Trial, Worker
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.system.faults.conftest import use_database_of
@@ -142,3 +146,53 @@ def test_an_unwritable_folder_and_a_missing_file_are_reported(site, tmp_path):
     with pytest.raises(CommandError, match="--keep") as error:
         run_command("backup", tmp_path, "--keep", "0")
     assert error.value.returncode == 2
+
+
+def claim_trials(run, n):
+    """Claim trials of a running run as a worker does. Return the worker."""
+    Run.objects.filter(pk=run.pk).update(status="running")
+    worker = Worker.objects.create(name="old-host:1:1", host="old-host", pid=1)
+    endpoint = run.condition.model.endpoint_id
+    assert len(run_cycle([], worker.pk, WorkerCapacity(n)).claims) == n
+    assert Endpoint.objects.get(pk=endpoint).in_flight == n
+    return worker
+
+
+@pytest.fixture
+def dump_of_a_drain(site, tmp_path):
+    """A dump of a site with four calls in flight, a worker, and two tasks, of which one has a foreign signature."""
+    claim_trials(site, 4)
+    async_task("runs_app.tasks.drain", cluster="up-of-the-old-site")
+    async_task("runs_app.tasks.tend", cluster="up-of-the-old-site.pulse")
+    OrmQ.objects.create(key="evalsite", payload="of-another-secret", lock=timezone.now())
+    run_command("backup", tmp_path)
+    (dump,) = tmp_path.glob("*.dump")
+    return dump
+
+
+def test_a_restore_releases_what_a_drain_held(dump_of_a_drain, empty_server):
+    with use_database_of(empty_server):
+        output = run_command("restore", dump_of_a_drain)
+        assert "4 calls were in flight at the backup. Their claims are released" in output
+        assert "1 tasks were signed with another EVALSITE_SECRET_KEY and are removed" in output
+        run = Run.objects.get()
+        assert (run.n_pending, run.n_running, run.status) == (6, 0, "running")
+        assert Endpoint.objects.get(pk=run.condition.model.endpoint_id).in_flight == 0
+        assert Attempt.objects.filter(outcome="lost").count() == 4
+        assert [task.key for task in OrmQ.objects.all()] == ["evalsite"]
+        assert not Worker.objects.filter(stopped_at=None).exists()
+        worker = Worker.objects.create(name="new-host:1:1", host="new-host", pid=1)
+        claims = run_cycle([], worker.pk, WorkerCapacity(6)).claims
+        assert len(claims) == 6, "the slots of the endpoint are free"
+
+
+def test_runs_of_a_restored_backup_can_be_paused_before_a_worker_starts(dump_of_a_drain, empty_server):
+    with use_database_of(empty_server):
+        assert "1 runs paused; `experiment resume NAME` continues them" in run_command(
+            "restore", dump_of_a_drain, "--pause"
+        )
+        run = Run.objects.get()
+        assert (run.status, run.n_running) == ("paused", 0)
+        assert [row for row in find_differences() if row.counter.startswith(("n_", "in_flight"))] == []
+        worker = Worker.objects.create(name="new-host:1:1", host="new-host", pid=1)
+        assert run_cycle([], worker.pk, WorkerCapacity(6)).claims == []
