@@ -110,7 +110,7 @@ def extend(
     """
     with transaction.atomic():
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
-        if problems := list(find_extension_problems(locked, extension)):
+        if problems := list(find_extension_problems(locked, extension, wave)):
             raise PlanError(problems)
         design = build_extended_design(locked, extension)
         add_rows(locked, extension, by=by, reason=reason)

@@ -16,6 +16,7 @@ from runs_app.experiment_files.specs import ExperimentSpec, ExtensionSpec
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Run, Sampler
 from runs_app.planning.cost_estimate import estimate_design
 from runs_app.planning.design import Design
+from runs_app.planning.plan import describe_imported, find_wave_overlap
 from runs_app.planning.spec_io import SETTINGS, ExperimentBuilder
 from runs_app.pricing.estimated_costs import Estimate
 
@@ -194,16 +195,22 @@ def preview_extension(experiment: Experiment, extension: Extension, *, wave_labe
         after=replace(after, warnings=[*warnings, *after.warnings]),
         new_conditions=len(extended.cells) - len(design.cells),
         unlaunched=max(0, before.to_do - waiting),
-        problems=[*find_extension_problems(experiment, extension), *after.problems],
+        problems=[*find_extension_problems(experiment, extension, wave_label), *after.problems],
     )
 
 
-def find_extension_problems(experiment: Experiment, extension: Extension) -> Iterator[str]:
-    """Yield the reasons why this experiment cannot be extended by rows of these axes."""
+def find_extension_problems(experiment: Experiment, extension: Extension, wave_label: str) -> Iterator[str]:
+    """Yield the reasons why this wave cannot be extended, for the preview and for the extension itself."""
     if experiment.status == Experiment.Status.DRAFT:
         yield f"experiment {experiment} is a draft: edit it instead"
     if extension.dimensions and not experiment.dimensions.exists():
         yield "dimensions: this experiment was launched without dimensions, so it has no ratings; duplicate it instead"
+    if experiment.status == Experiment.Status.ARCHIVED:
+        yield f"{experiment} is archived"
+    if experiment.imported_from:
+        yield describe_imported(experiment)
+    if overlap := find_wave_overlap(experiment, wave_label, extension.samples or experiment.samples):
+        yield overlap
 
 
 def add_rows(experiment: Experiment, extension: Extension, *, by: Actor, reason: str = "") -> None:

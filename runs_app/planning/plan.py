@@ -162,15 +162,28 @@ def _get_or_create_wave(experiment: Experiment, label: str) -> Wave:
         offset = max((wave.epoch_offset + _count_epochs(wave, experiment) for wave in waves), default=0)
         number = 0 if number is None else number + 1
         return Wave.objects.create(experiment=experiment, number=number, label=label, epoch_offset=offset)
-    end = wave.epoch_offset + experiment.samples
-    if later := [other for other in waves if wave.epoch_offset < other.epoch_offset < end]:
-        raise PlanError(
-            [
-                f"{wave} cannot grow to {experiment.samples} samples: its epochs would overlap with those of "
-                f"{later[0]}, which start at {later[0].epoch_offset + 1}; launch a new wave"
-            ]
-        )
+    if problem := find_wave_overlap(experiment, label, experiment.samples):
+        raise PlanError([problem])
     return wave
+
+
+def find_wave_overlap(experiment: Experiment, label: str, samples: int) -> str:
+    """Return why the wave with this label cannot have so many samples, or "" if it can.
+
+    Each wave continues the epochs of the waves before it, so only the last wave can grow.
+    """
+    waves = list(experiment.waves.order_by("epoch_offset"))
+    wave = next((wave for wave in waves if wave.label == label), None)
+    if wave is None:
+        return ""
+    end = wave.epoch_offset + samples
+    later = next((other for other in waves if wave.epoch_offset < other.epoch_offset < end), None)
+    if later is None:
+        return ""
+    return (
+        f"samples: {wave} cannot grow to {samples} samples, because {later} follows it and has the repetitions from"
+        f" number {later.epoch_offset + 1} on. Only the last wave can grow. To repeat the design, launch a new wave"
+    )
 
 
 def _count_epochs(wave: Wave, experiment: Experiment) -> int:

@@ -3,10 +3,13 @@
 from decimal import Decimal
 
 import pytest
+from django.db import transaction
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from runs_app import run_control
 from runs_app.experiment_files.specs import ExtensionSpec
-from runs_app.models import Condition, Prompt, Run, Trial
+from runs_app.models import Condition, Experiment, Prompt, Run, Trial
 from runs_app.planning.extension import Extension, get_first_wave_label, preview_extension, read_extension
 from runs_app.planning.work import PlanError
 from tests.factories.drafts import (
@@ -88,14 +91,56 @@ def test_an_extension_adds_trials_to_the_named_wave():
     assert Run.objects.filter(wave__label="march").count() == 1
 
 
-def test_more_samples_are_refused_if_the_epochs_of_waves_would_overlap():
+def test_more_samples_before_a_later_wave_are_refused_by_preview_and_extension_with_one_sentence():
     experiment = make_draft_experiment()
     for label in ("", "march"):
         run_control.launch(experiment, by="test", wave=label)
-    with pytest.raises(PlanError, match="its epochs would overlap with"):
+    (problem,) = preview_extension(experiment, Extension(samples=2)).problems
+    assert problem == (
+        "samples: wave 0 cannot grow to 2 samples, because march follows it and has the repetitions from number 2 on."
+        " Only the last wave can grow. To repeat the design, launch a new wave"
+    )
+    assert preview_extension(experiment, Extension(samples=2), wave_label="march").problems == []
+    with pytest.raises(PlanError, match=problem):
         run_control.extend(experiment, Extension(samples=2), by="test")
     experiment.refresh_from_db()
     assert (experiment.samples, experiment.history.filter(aspect="samples").count()) == (1, 0)
+
+
+@settings(max_examples=15)
+@given(offsets=st.lists(st.integers(1, 4), min_size=1, max_size=3), wave=st.integers(0, 3), samples=st.integers(1, 6))
+def test_a_preview_has_a_problem_exactly_if_the_extension_is_refused(offsets, wave, samples):
+    with transaction.atomic():
+        experiment = make_draft_experiment()
+        labels = [str(number) for number in range(len(offsets))]
+        for label, size in zip(labels, sorted(offsets), strict=True):
+            Experiment.objects.filter(pk=experiment.pk).update(samples=size)
+            experiment.refresh_from_db()
+            run_control.launch(experiment, by="test", wave=label)
+        extension = Extension(samples=max(samples, experiment.samples))
+        label = labels[wave % len(labels)]
+        problems = preview_extension(experiment, extension, wave_label=label).problems
+        refused = []
+        try:
+            run_control.extend(experiment, extension, by="test", wave=label)
+        except PlanError as error:
+            refused = error.problems
+        assert problems == refused
+        transaction.set_rollback(True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"), [({"status": "archived"}, "is archived"), ({"imported_from": "a tool"}, "cannot run here")]
+)
+def test_the_preview_refuses_what_a_launch_refuses(columns, words):
+    experiment = make_draft_experiment()
+    run_control.launch(experiment, by="test")
+    Experiment.objects.filter(pk=experiment.pk).update(**columns)
+    experiment.refresh_from_db()
+    problems = preview_extension(experiment, Extension(samples=2)).problems
+    assert [problem for problem in problems if words in problem], problems
+    with pytest.raises(PlanError, match=words):
+        run_control.extend(experiment, Extension(samples=2), by="test")
 
 
 def test_a_dimension_is_refused_if_the_experiment_has_no_ratings():
