@@ -60,7 +60,7 @@ class ShareLinkForm(forms.Form):
     shows_costs = forms.BooleanField(
         label="Show costs",
         required=False,
-        help_text="If off, readers see no section, column or figure of costs",
+        help_text="If off, readers see no budget and no section, column or figure of costs",
     )
 
     @property

@@ -58,10 +58,11 @@ class ShareLinkQuerySet(models.QuerySet["ShareLink"]):
         return self.filter(experiment__in=Experiment.objects.editable_by(user))
 
     def usable(self) -> Self:
-        return self.filter(revoked_at=None, expires_at__gt=timezone.now())
+        """Exclude links that have expired, were revoked, or whose author has no active account."""
+        return self.filter(revoked_at=None, expires_at__gt=timezone.now(), created_by__is_active=True)
 
     def find(self, token: str) -> ShareLink | None:
-        """Return the usable link of a token. Unknown, expired and revoked tokens all return None."""
+        """Return the usable link of a token. Every other token returns None."""
         return self.usable().filter(token_hash=hash_token(token)).select_related("experiment__dataset").first()
 
 
@@ -97,6 +98,8 @@ class ShareLink(models.Model):
     def state(self) -> str:
         if self.revoked_at:
             return "revoked"
+        if self.created_by is None or not self.created_by.is_active:
+            return "without author"
         return "expired" if self.expires_at <= timezone.now() else "active"
 
     def shows(self, scope: str) -> bool:

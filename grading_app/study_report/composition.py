@@ -51,7 +51,10 @@ def _make_problem_section(titles: list[str]) -> list[Section]:
 
 
 def leave_out_costs(document: Document) -> Document:
-    """Return the document without the section on costs, the figures of costs, and the columns of money in tables."""
+    """Return the document without the section on costs, the figures of costs, and the columns of money in tables.
+
+    Every other amount, such as the budget, belongs to the section on costs.
+    """
     sections = [
         replace(section, blocks=[_drop_money_of_block(block) for block in section.blocks if not is_cost_figure(block)])
         for section in document.sections

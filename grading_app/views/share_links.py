@@ -199,6 +199,7 @@ def shared_design(request: HttpRequest, link: ShareLink, token: str) -> HttpResp
     stored = get_report(link.experiment).value
     document = stored.document if stored else None
     if document is not None:
+        document = document if link.shows_costs else leave_out_costs(document)
         document = replace(document, sections=[one for one in document.sections if one.name in DESIGN])
     context = _make_context(link, token, document=document, formats=[])
     context["sections"] = list_page_sections(document, str) if document else []

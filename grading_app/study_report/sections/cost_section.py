@@ -1,4 +1,4 @@
-"""Costs: what the calls cost by stage and model, and what caches and batches saved."""
+"""Costs: the budget, what the calls cost by stage and model, and what caches and batches saved."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from runs_app.monitoring.ledger_report import MODEL, STAGE, Line, Sums, filter_e
 def write_blocks(source: ReportSource) -> list[Block | None]:
     entries = LedgerEntry.objects.filter(filter_experiment(source.experiment))
     by_stage, by_model = sum_by_group(entries, STAGE), sum_by_group(entries, MODEL)
+    limit = source.experiment.max_usd
+    text = f"The budget was {format_money(limit)}. " if limit is not None else "There was no budget. "
+    budget = make_sentence(text, source.get_url("experiment_detail"))
     if not by_stage:
-        return [make_paragraph("No call has been recorded.", tone="note")]
+        return [make_paragraph(budget, "No call has been recorded.", tone="note")]
     total = Sums.add_up(by_stage)
     ledger = source.get_url("experiment_ledger")
     judges = ", including those of judges" if source.judge_conditions else ""
     return [
         make_paragraph(
+            budget,
             make_sentence(
                 f"{count_noun(total.calls, 'call')} cost {format_money(total.paid_usd)} in all{judges}. ",
                 ledger,

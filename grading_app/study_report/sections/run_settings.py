@@ -1,10 +1,10 @@
-"""Settings: the samplers, and what the experiment sets for calls, retries and the budget."""
+"""Settings: the samplers, and what the experiment sets for calls and retries."""
 
 from __future__ import annotations
 
 import json
 
-from evalsite.lib.text.number_format import format_count, format_money, format_score
+from evalsite.lib.text.number_format import format_count, format_score
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.study_report.document import Block, make_table_block
 from grading_app.study_report.report_source import ReportSource
@@ -66,7 +66,6 @@ def _write_settings(source: ReportSource) -> Block:
         ),
         "Empty answers": experiment.get_on_empty_display(),
         "Answers without a readable rating": experiment.get_on_unreadable_display(),
-        "Budget": format_money(experiment.max_usd) if experiment.max_usd is not None else "none",
     }
     rows = [{"setting": name, "value": value} for name, value in facts.items()]
     columns = [ResultColumn("setting", "Setting"), ResultColumn("value", "Value")]

@@ -4,6 +4,7 @@ import io
 import re
 import zipfile
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from django.contrib.auth.models import User
@@ -43,12 +44,13 @@ def replace_drawings(monkeypatch):
 def study():
     owner = factories.make_user(OWNER, permissions.RESEARCHER)
     dimensions = [factories.make_dimension("valence")]
-    return make_answered_experiment("study", items=6, models=("a", "b"), dimensions=dimensions, owner=owner)
+    fields = {"dimensions": dimensions, "owner": owner, "max_usd": Decimal(BUDGET)}
+    return make_answered_experiment("study", items=6, models=("a", "b"), **fields)
 
 
 def make_link(study, scope="report", *, days=7, **fields):
     expires = timezone.now() + timedelta(days=days)
-    return ShareLink.create(study, scope, expires, by=study.owner, **fields)
+    return ShareLink.create(study, scope, expires, **{"by": study.owner, **fields})
 
 
 PARTS = {
@@ -171,7 +173,8 @@ def test_a_link_reaches_only_its_own_experiment(client, study):
             assert text == plain[name]
 
 
-COST_WORDS = ("cost by", "costs by stage", "$0.00", "paid", "score against cost", "median cost")
+BUDGET = "7.31"
+COST_WORDS = ("budget", f"${BUDGET}", "cost by", "costs by stage", "$0.00", "paid", "score against cost", "median cost")
 
 
 def find_shown_costs(client, token):
@@ -179,7 +182,7 @@ def find_shown_costs(client, token):
     words_by_part = {}
     for name in PARTS:
         answer = client.get(build_part_address(name, token))
-        text = (b"".join(answer) if answer.streaming else answer.content).decode().lower()
+        text = read_texts(answer).lower()
         words_by_part[name] = [word for word in COST_WORDS if word in text]
     return {name: words for name, words in words_by_part.items() if words}
 
@@ -189,6 +192,8 @@ def test_shared_pages_omit_costs_unless_the_author_includes_them(client, study):
     _, token = make_link(study, "experiment")
     compute_page(client, token)
     assert find_shown_costs(client, token) == {}
+    bundle = read_texts(client.get(reverse("shared_report_file", args=[token, "zip"]))).lower()
+    assert [word for word in COST_WORDS if word in bundle] == []
     cost_figures = [
         name
         for name in ("cost-d1", "cost-valence")
@@ -204,6 +209,7 @@ def test_shared_pages_omit_costs_unless_the_author_includes_them(client, study):
     _, token = make_link(study, "experiment", shows_costs=True)
     shown = find_shown_costs(client, token)
     assert {"shared_report", "shared_report_file", "shared_leaderboard"} <= set(shown)
+    assert {"budget", f"${BUDGET}"} <= set(shown["shared_report"])
 
 
 def test_guessed_expired_revoked_and_foreign_links_give_the_same_answer(client, study):
@@ -218,6 +224,28 @@ def test_guessed_expired_revoked_and_foreign_links_give_the_same_answer(client, 
     assert len({answer.content for answer in answers}) == 1
     assert len({str(sorted(answer.headers.items())) for answer in answers}) == 1
     assert client.get(build_part_address("shared_leaderboard", narrow)).status_code == 200
+
+
+@pytest.mark.parametrize("end", ["deactivate", "delete"])
+def test_a_link_ends_with_the_account_of_its_author(client, study, end):
+    """The experiment stays, with its other links, because it may have another owner by then."""
+    colleague = factories.make_user("colleague", permissions.RESEARCHER)
+    link, token = make_link(study, "leaderboard", by=colleague)
+    _, other = make_link(study, "leaderboard")
+    address = build_part_address("shared_leaderboard", token)
+    assert client.get(address).status_code == 200
+    if end == "delete":
+        colleague.delete()
+    else:
+        User.objects.filter(pk=colleague.pk).update(is_active=False)
+    gone = client.get(address)
+    assert gone.status_code == 404
+    assert gone.content == client.get(build_part_address("shared_leaderboard", "a" * 43)).content
+    assert client.get(build_part_address("shared_leaderboard", other)).status_code == 200
+    client.force_login(study.owner)
+    page = page_text(client.get(reverse("share_links", args=["study"])))
+    assert "without author" in page
+    assert reverse("share_link_revoke", args=["study", link.pk]) not in page
 
 
 def test_a_token_reaches_no_other_page(client, study):
