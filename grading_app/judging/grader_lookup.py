@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import cast
 
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
@@ -43,8 +44,8 @@ def choose_graders(
 
 def _find_by_names(experiment: Experiment, names: Sequence[str]) -> list[Grader]:
     keys: dict[int, list[str]] = defaultdict(list)
-    for condition in experiment.grade_conditions.filter(kind="judge"):
-        keys[condition.grader_id].extend((f"g{condition.pk}", condition.grade_condition_id))
+    for condition in experiment.grade_conditions.filter(kind="judge", grader__isnull=False):
+        keys[cast(int, condition.grader_id)].extend((f"g{condition.pk}", condition.grade_condition_id))
     # An archived grader is found by its own name only, so that the error can say that it is archived.
     graders = _select_graders().filter(Q(archived_at=None) | Q(name__in=names)).order_by("name")
     choices = [

@@ -119,9 +119,10 @@ class ScopeForm(forms.Form):
         self.measures = list_measures(experiment)
         self.labels = load_condition_labels(experiment, None, blind.assign_letters() if blind else None)
         self._set_choices("measure", [(measure.key, measure.label) for measure in self.measures])
-        self.fields["measure"].find_key = lambda name: match_measure(self.measures, name).key
+        fields: dict[str, Any] = self.fields
+        fields["measure"].find_key = lambda name: match_measure(self.measures, name).key
         self._set_choices("wave", [("", "All"), *((str(wave.number), str(wave)) for wave in experiment.waves.all())])
-        self.fields["wave"].find_key = lambda name: str(experiment.find_wave(name).number)
+        fields["wave"].find_key = lambda name: str(experiment.find_wave(name).number)
         self._set_choices("condition", list(self.labels.items()))
         self._set_choices("baseline", [("", "All pairs"), *self.labels.items()])
         categories = experiment.dataset.items.active().order_by("category").values_list("category", flat=True)

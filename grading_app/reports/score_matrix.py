@@ -161,8 +161,8 @@ def _list_grader_measures(experiment: Experiment) -> list[Measure]:
     for negated, label in load_people_labels(experiment).items():
         queue = queues[-negated]
         low, high = queue.rubric.score_range
-        names = (queue.name, f"people of {queue.name}")
-        graders.append(Measure(f"people{-negated}", label, "person", None, negated, low, high, names))
+        people = (queue.name, f"people of {queue.name}")
+        graders.append(Measure(f"people{-negated}", label, "person", None, negated, low, high, people))
     return graders
 
 

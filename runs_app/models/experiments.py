@@ -328,7 +328,8 @@ class Experiment(EngineOwnedColumns):
         """Return the dimension with this key, name or title. Raise UnknownNameError if there is none, or several."""
         dimensions = list(self.dimensions.order_by("pk"))
         choices = [NamedChoice(row, str(row), (row.title or row.name, row.name, str(row.pk))) for row in dimensions]
-        return find_named(name, choices, "dimension")
+        dimension: Dimension = find_named(name, choices, "dimension")
+        return dimension
 
     def may_exceed_budget(self, ceiling_usd: Decimal | None) -> bool:
         """Return whether calls up to this ceiling exceed the remaining budget.

@@ -97,6 +97,8 @@ def list_cells(design: Design) -> list[CellRow]:
     }
     if design.experiment.imported_from:
         for short, condition in conditions.items():
-            facets = (Facet(row.name, {}) for row in (condition.model, condition.prompt, condition.sampler) if row)
-            rows.setdefault(short, CellRow(condition.condition_id, *facets, planned=True))
+            model, prompt, sampler = (
+                Facet(row.name if row else "", {}) for row in (condition.model, condition.prompt, condition.sampler)
+            )
+            rows.setdefault(short, CellRow(condition.condition_id, model, prompt, sampler, True))
     return list(rows.values())

@@ -6,7 +6,7 @@ The view fetches choices that come from rows, because a template must not query.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
@@ -46,7 +46,7 @@ def list_choices_in_errors(form: BaseForm) -> None:
     """Let the error of an unknown choice list the choices. Call it when the fields have their choices."""
     for field in form.fields.values():
         if isinstance(field, ChoiceField):
-            options: list[Any] = [option for option in field.choices if option[0] != ""]  # type: ignore[union-attr]
+            options: list[Any] = [option for option in cast("Any", field.choices) if option[0] != ""]
             listed = [value if str(value) == label else f'{value} "{label}"' for value, label in options]
             choices = list_choices(listed).replace("%", "%%")
             field.error_messages["invalid_choice"] = f"%(value)s is not one of the choices. There are {choices}."

@@ -32,7 +32,7 @@ NOBODY = ()
 VERSIONED = {"add": AUTHORS, "change": AUTHORS, "delete": CURATORS, "archive": AUTHORS, "new_version": AUTHORS}
 READ_ONLY = {"add": NOBODY, "change": NOBODY, "delete": NOBODY}
 
-MAY = {
+MAY: dict[str, dict[str, tuple[str, ...]]] = {
     "auth.Group": dict.fromkeys(READ_ONLY, ("superuser",)),
     "auth.User": dict.fromkeys(READ_ONLY, ("superuser",)),
     "datasets_app.Dataset": {

@@ -5,6 +5,7 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 
 from datasets_app import curation
+from datasets_app.drafts import CurationError
 from datasets_app.models import Dataset, Item
 from evalsite.lib import permissions
 from tests import factories
@@ -120,7 +121,7 @@ def test_the_admin_changes_a_frozen_dataset_for_its_owner_and_curators_alone(pic
 @pytest.mark.parametrize("field", CITED)
 def test_the_rule_itself_refuses_another_user(pictures, field):
     other = factories.make_user("other", permissions.RESEARCHER)
-    with pytest.raises(curation.CurationError, match=f"only its owner or a curator can change its {field}"):
+    with pytest.raises(CurationError, match=f"only its owner or a curator can change its {field}"):
         curation.change_description(pictures, {field: "x"}, by=other, reason="because")
     assert curation.change_description(pictures, {field: "x"}, by="command line", reason="because") == [field]
 

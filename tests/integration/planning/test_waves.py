@@ -40,9 +40,7 @@ def test_only_the_last_wave_can_grow():
     plan_module.plan(experiment)
     plan_module.plan(experiment, wave_label="march")
     grow(experiment, 3)
-    with pytest.raises(
-        PlanError, match="march follows it and has the repetitions from number 3 on"
-    ):
+    with pytest.raises(PlanError, match="march follows it and has the repetitions from number 3 on"):
         plan_module.plan(experiment)
     assert plan_module.plan(experiment, wave_label="march").trials_added == 3
 

@@ -94,14 +94,14 @@ STUDIES = {
     "imported 0 and 1": (grade_as_imported_shares, {}, True),
     "repeated share": (grade_as_repeated_share, {"samples": 3}, True),
     "judge 1 to 5": (grade_as_panel, {}, False),
-    "ratings 1 to 7": (lambda experiment: None, {"dimensions": True}, False),
+    "ratings 1 to 7": (lambda experiment: None, {}, False),
 }
 
 
 @pytest.fixture(params=STUDIES)
 def study(request):
     grade, design, is_share = STUDIES[request.param]
-    if design.pop("dimensions", False) or request.param == "ratings 1 to 7":
+    if request.param == "ratings 1 to 7":
         design = {"dimensions": [factories.make_dimension("valence")]}
     experiment = make_study(**design)
     grade(experiment)

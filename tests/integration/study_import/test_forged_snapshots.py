@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from datasets_app.importing.limited_reader import FileToRead
+from datasets_app.importing.limits import LIMITS
 from datasets_app.models import Dataset
 from evalsite.lib import permissions
 from evalsite.lib.text.hashing import hash_content
@@ -183,7 +184,7 @@ def test_a_name_in_a_design_means_the_same_sampler_after_an_import(owner, tmp_pa
 @pytest.mark.parametrize("part", ["tables/trials.jsonl", "rows/runs_app_trial.jsonl", "rows/runs_app_worker.jsonl"])
 def test_a_line_of_brackets_is_refused_before_it_fills_the_memory(owner, tmp_path, monkeypatch, part):
     """The objects of such a line need thirty times its size. The process that reads it has less here."""
-    limits = replace(snapshot_reader.LIMITS, reader_memory_bytes=640 * 2**20)
+    limits = replace(LIMITS, reader_memory_bytes=640 * 2**20)
     monkeypatch.setattr(snapshot_reader, "LIMITS", limits)
     bomb = b"[" + b",".join([b'{"":{}}'] * 4_000_000) + b"]"
     parts = {part: read_parts(FILE).get(part, b"") + bomb + b"\n"}

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -22,7 +23,7 @@ OASIS = (
     "model,run_id,image_id,dimension,sample_idx,status,rating,attempts,cost_usd,completed_at,error,raw_response\n"
     "small,one,Cat 1,valence,0,done,6,1,0.001,2026-04-26 18:20:19,,six\n"
 )
-IMPORTERS = {
+IMPORTERS: dict[str, tuple[str, Any]] = {
     "reasonscape": ("films.ndjson", json.dumps(RECORD | {"template": "zeroshot", "sampler": "greedy-2k"}) + "\n"),
     "oasis-llm": ("trials.csv", OASIS),
     "inspect": ("sums.eval", HERE / "logs" / "sums.eval"),

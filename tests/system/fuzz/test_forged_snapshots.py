@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.apps import apps
@@ -161,7 +162,7 @@ class Laboratory:
         yield from self.check_rows()
         for address in list_pages(imported):
             for name, client in self.clients.items():
-                response = client.get(address)
+                response: Any = client.get(address)
                 with suppress(AttributeError):
                     b"".join(response.streaming_content)
                 if response.status_code >= 500:
