@@ -98,12 +98,12 @@ def _describe_cells(trials: Any, cells: Sequence[dict[str, Any]]) -> list[ItemAn
 
 
 def _load_first_answers(trials: Any) -> Any:
-    place = Window(
+    rank = Window(
         RowNumber(),
         partition_by=[F("run__condition"), F("dimension")],
         order_by=["run__wave__number", "sample_idx", "pk"],
     )
-    first_trials = trials.annotate(place=place, excerpt=Left("answer", EXCERPT_LENGTH)).filter(place__lte=MAX_ANSWERS)
+    first_trials = trials.annotate(rank=rank, excerpt=Left("answer", EXCERPT_LENGTH)).filter(rank__lte=MAX_ANSWERS)
     with_fields = first_trials.select_related("run__wave").only(
         "item_id", "status", "rating", "sample_idx", "error_class", "parse_error", "dimension_id", "run__condition_id",
         "run__experiment_id", "run__wave__number", "run__wave__label",
