@@ -202,10 +202,10 @@ class Migration(migrations.Migration):
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(
-                            ("mean__gte", -1000000000.0),
-                            ("mean__lte", 1000000000.0),
+                            ("mean__gte", -1000000000000.0),
+                            ("mean__lte", 1000000000000.0),
                             ("sd__gte", 0),
-                            ("sd__lte", 1000000000.0),
+                            ("sd__lte", 1000000000000.0),
                         ),
                         name="datasets_app_norm_numbers_in_range",
                     ),

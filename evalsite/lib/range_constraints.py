@@ -18,7 +18,7 @@ from django.db import models
 M = TypeVar("M", bound=models.Model)
 Range = tuple[Any, Any]  # The lowest and the highest value. None: the limit of the column's type.
 
-LARGEST_FLOAT = 1e9  # Scores, scales and seconds. The squares of a million such numbers still have a finite sum.
+LARGEST_FLOAT = 1e12  # Scores, scales and seconds. The squares of a million such numbers still have a finite sum.
 FIRST_YEAR, LAST_YEAR = 1970, 9998  # In any time zone, Python can represent the times of these years.
 SIGNED: Range = (None, None)
 NUMBERS = (models.IntegerField, models.FloatField, models.DecimalField, models.DateField)

@@ -92,8 +92,8 @@ def find_rubric_problems(
 
 
 def _describe_remedy(row: Rubric | TextSet, for_draft: str, option: str) -> str:
-    """Return what to do about a version that is not approved. An archived version can never be approved."""
-    if row.status == row.Status.DRAFT:
+    """Return what to do about a version that this experiment may not use. An archived version can never be approved."""
+    if row.status in row.UNAPPROVED:
         return for_draft
     newer = type(row).objects.filter(name=row.name, version__gt=row.version).exclude(status=row.Status.ARCHIVED)
     if (newest := newer.order_by("-version").first()) is None:

@@ -93,7 +93,7 @@ class GradeCondition(models.Model):
     @property
     def is_imported_judge(self) -> bool:
         """Return whether a judge of another tool gave its scores. Its rubric is not here, so it cannot judge again."""
-        return self.kind == self.Kind.JUDGE and self.grader_id is None
+        return self.kind == self.Kind.JUDGE and self.grader_id is None and "judge" in self.parameters
 
     @property
     def scale(self) -> Scale | None:

@@ -12,6 +12,7 @@ from django.core.management import CommandError
 from evalsite.lib.ops.commands import (
     WORK_FAILED,
     VerbCommand,
+    add_list_option,
     add_reason,
     add_switches,
     add_user,
@@ -51,7 +52,7 @@ class Command(VerbCommand):
         add_user(parser)
         parser = verbs.add_parser("models", help="show the endpoint's own list of models, and what would change")
         parser.add_argument("name")
-        parser.add_argument("--add", nargs="+", default=[], metavar="ID", help="add or update these models")
+        add_list_option(parser, "--add", metavar="ID", help="add or update these models")
         parser.add_argument("--update", action="store_true", help="update all models that the site has")
         parser.add_argument("--json", action="store_true")
         add_reason(parser)

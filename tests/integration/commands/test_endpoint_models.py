@@ -44,7 +44,7 @@ def fake():
 
 @pytest.fixture
 def router(db, fake):
-    return factories.make_endpoint("router", base_url=fake.url, provider="openrouter", key_env="ROUTER_API_KEY")
+    return factories.make_endpoint("router", base_url=fake.url, provider="openrouter", key_env="EVALSITE_KEY_ROUTER")
 
 
 def read_list(manage, *words):
@@ -52,7 +52,7 @@ def read_list(manage, *words):
 
 
 def test_the_list_shows_prices_per_million_tokens_and_changes_nothing(manage, router, fake, monkeypatch):
-    monkeypatch.setenv("ROUTER_API_KEY", "secret-of-the-router")
+    monkeypatch.setenv("EVALSITE_KEY_ROUTER", "secret-of-the-router")
     listed = read_list(manage)
     large = listed["vendor/large-2"]
     assert {name: Decimal(large[name]) for name in ("input_price", "output_price", "cache_read_price")} == {

@@ -53,7 +53,7 @@ def test_a_draft_is_approved_and_archived_with_a_reason_in_its_history(manage, o
     assert (row.status, row.history[0].reason, row.history[0].by) == ("approved", "read twice", operator)
     assert row.approved_at is not None
     second_result = manage(noun, "approve", f"{name}@1", "--reason", "again")
-    assert (second_result.code, "only draft can become approved" in second_result.err) == (2, True)
+    assert (second_result.code, "can become approved" in second_result.err) == (2, True)
     assert manage(noun, "archive", name, "--reason", "old").code == 0
     row.refresh_from_db()
     assert row.status == "archived"

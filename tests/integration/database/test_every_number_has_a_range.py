@@ -98,7 +98,7 @@ def test_the_error_of_a_form_names_the_field_and_the_range():
     constraint = Rubric._meta.constraints[-1]
     with pytest.raises(ValidationError) as caught:
         constraint.validate(Rubric, Rubric(scale_min=-1e300, scale_max=1))
-    assert caught.value.message_dict["scale_min"] == ["Must be between -1,000,000,000.0 and 1,000,000,000.0."]
+    assert caught.value.message_dict["scale_min"] == ["Must be between -1,000,000,000,000.0 and 1,000,000,000,000.0."]
 
 
 def test_the_ranges_are_checked_without_a_database():

@@ -54,7 +54,7 @@ def test_the_query_looks_up_the_grade_of_each_answer_separately(experiment, stat
     """Check the plan, because without statistics a join would compare each answer with all grades of the condition."""
     grade(experiment, by="a test")
     run, condition = experiment.runs.first(), GradeCondition.objects.first()
-    arguments = {"run": run.pk, "condition": condition.pk, "with_empty": True, "low": 5, "high": 9}
+    arguments = {"run": run.pk, "condition": condition.pk, "with_empty": True, "low": 5, "high": 9, "quotable": "x"}
     with transaction.atomic(), connection.cursor() as cursor:
         for setting in ("seqscan", "bitmapscan"):
             cursor.execute(f"SET LOCAL enable_{setting} = off")

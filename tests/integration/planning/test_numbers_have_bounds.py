@@ -102,7 +102,8 @@ def test_the_error_of_a_model_field_names_the_range(table, column):
 def test_the_documented_ranges_match_the_code(table):
     text = (settings.BASE_DIR / "docs" / "experiment-file.md").read_text(encoding="utf-8")
     for column, bound in BOUNDS[table].items():
-        assert f"| `{column}` | {str(bound).removeprefix('between ').replace(' and ', ' to ')}" in text
+        values = str(bound).removeprefix("between ").replace(" and ", " to ")
+        assert f"| `{column}` | {values}" in text or f"- `{column}` (optional): a seed, from {values}." in text
 
 
 @pytest.fixture

@@ -290,7 +290,7 @@ def test_an_unknown_side_is_not_found(client, quiz, wrong):
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("measure", "nothing", "Select a valid choice. nothing is not one of the available choices."),
+        ("measure", "nothing", "Select a valid choice: there is no measure nothing; existing measures: numeric."),
         ("margin", "-1", "Enter a number above 0, or leave it empty."),
         ("margin", "wide", "Enter a number."),
         ("filter", "best", "Select a valid choice. best is not one of the available choices."),

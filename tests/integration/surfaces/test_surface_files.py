@@ -83,7 +83,7 @@ def test_the_command_accepts_the_selections_of_the_explorer(study, tmp_path):
         (["--condition", "nobody"], "--condition: there is no condition 'nobody'"),
         (["--at", "length"], "--at: write NAME=VALUE"),
         (["--at", "colour=red"], "--at colour: 'red'"),
-        (["--wave", "7"], "--wave: '7'"),
+        (["--wave", "7"], "--wave: there is no wave 7"),
     ],
 )
 def test_an_unknown_selection_is_refused(study, tmp_path, options, message):
