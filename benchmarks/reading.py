@@ -112,7 +112,7 @@ def list_pages(graded: Experiment, rated: Experiment) -> dict[str, str]:
         addresses |= {
             f"results, {experiment.slug}": results,
             f"results, {experiment.slug}, baseline": f"{results}?baseline={baseline}",
-            f"results, {experiment.slug}, no score wrong": f"{results}?unreadable=wrong",
+            f"results, {experiment.slug}, no score wrong": f"{results}?missing=wrong",
         }
     addresses["cost figure"] = f"{reverse('cost_figure', args=[graded.slug])}?measure=exact_match"
     for name, stem in (("graded", matrix), ("rated", of_ratings)):

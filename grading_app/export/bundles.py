@@ -101,7 +101,7 @@ def describe_scope(data: AnalysisData) -> dict[str, Any]:
         "category": scope.category,
         "without": list(omitted_items.values_list("key", flat=True)),
         "exclude": sorted(scope.exclude),
-        "unreadable": scope.missing,
+        "missing": scope.missing,
         "baseline": names[scope.baseline] if scope.baseline else None,
         "margin": scope.margin,
     }

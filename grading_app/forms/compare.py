@@ -26,7 +26,7 @@ class CompareForm(forms.Form):
     a = forms.ChoiceField(label="A")
     b = forms.ChoiceField(label="B")
     measure = NamedChoiceField(label="Measure", required=False)
-    unreadable = forms.ChoiceField(
+    missing = forms.ChoiceField(
         label="Answers without a score",
         required=False,
         choices=[("", "Excluded"), (MISSING_WRONG, "Counted as wrong")],

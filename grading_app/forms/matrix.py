@@ -43,7 +43,7 @@ class MatrixForm(ScopeForm):
     a = forms.TypedChoiceField(required=False, coerce=int, empty_value=None)
     b = forms.TypedChoiceField(required=False, coerce=int, empty_value=None)
     display = forms.ChoiceField(label="Display", required=False, choices=list(DISPLAYS.items()))
-    field_order = ("measure", "wave", "display", "sort", "show", "a", "b", "category", "unreadable")
+    field_order = ("measure", "wave", "display", "sort", "show", "a", "b", "category", "missing")
 
     def __init__(self, data: QueryDict, experiment: Experiment, blind: BlindReading | None = None) -> None:
         super().__init__(data, experiment, blind)

@@ -64,7 +64,7 @@ class Scope:
         optional = {
             "wave": self.wave.number if self.wave else None,
             "category": self.category or None,
-            "unreadable": self.missing if self.missing != MISSING_EXCLUDED else None,
+            "missing": self.missing if self.missing != MISSING_EXCLUDED else None,
             "baseline": self.baseline,
             "margin": self.margin,
         }
@@ -101,7 +101,7 @@ class ScopeForm(forms.Form):
         label="Conditions", required=False, coerce=int, widget=forms.CheckboxSelectMultiple
     )
     category = forms.ChoiceField(label="Category", required=False)
-    unreadable = forms.ChoiceField(
+    missing = forms.ChoiceField(
         label="Answers without a score",
         required=False,
         choices=[("", "Excluded"), (MISSING_WRONG, "Counted as wrong")],
@@ -153,7 +153,7 @@ class ScopeForm(forms.Form):
             category=data["category"],
             without=data["without"],
             exclude=frozenset(data["exclude"]),
-            missing=data["unreadable"] or MISSING_EXCLUDED,
+            missing=data["missing"] or MISSING_EXCLUDED,
             baseline=data["baseline"],
             margin=data["margin"],
             blind=self.blind,

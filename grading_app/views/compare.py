@@ -129,7 +129,7 @@ def _render_comparison(
         context["is_under_way"] = any(state.is_under_way for state in cached)
         return render(request, "grading_app/compare.html", context)
     scores = cached[0].value.scores, cached[1].value.scores
-    paired = pair_scores(a, b, measure, scores, missing_is_wrong=choices["unreadable"] == MISSING_WRONG)
+    paired = pair_scores(a, b, measure, scores, missing_is_wrong=choices["missing"] == MISSING_WRONG)
     pair = paired.pair
     get_address = partial(_get_filter_url, request)
     tables = make_comparison_tables(paired, pair, measure, names, choices["margin"], get_address) if pair else []

@@ -34,7 +34,7 @@ class BoardForm(forms.Form):
     """The choices of a leaderboard, sent by GET."""
 
     baseline = forms.TypedChoiceField(label="Baseline", required=False, coerce=int, empty_value=None)
-    unreadable = forms.ChoiceField(
+    missing = forms.ChoiceField(
         label="Answers without a score",
         required=False,
         choices=[("", "Excluded"), (MISSING_WRONG, "Counted as wrong")],
@@ -49,7 +49,7 @@ class BoardForm(forms.Form):
         """Return the query of the chosen leaderboard, or None for invalid choices."""
         if not self.is_valid():
             return None
-        counts_as_wrong = self.cleaned_data["unreadable"] == MISSING_WRONG
+        counts_as_wrong = self.cleaned_data["missing"] == MISSING_WRONG
         return BoardQuery(experiment, wave, counts_as_wrong, self.cleaned_data["baseline"])
 
 
@@ -72,7 +72,7 @@ def get_leaderboard_context(
     board = board.with_labels(labels) if board else None
     if board is None or not board.measures:
         return context, []
-    get_address = partial(_get_compare_url, board, experiment, wave, request.GET.get("unreadable", ""))
+    get_address = partial(_get_compare_url, board, experiment, wave, request.GET.get("missing", ""))
     html = LeaderboardTable(board, experiment.slug, get_address)
     RequestConfig(request, paginate=False).configure(html)
     baselines = [table for measure in board.measures if (table := make_baseline_table(board, measure, get_address))]
@@ -93,7 +93,7 @@ def get_leaderboard_context(
 
 
 def _get_compare_url(
-    board: Leaderboard, experiment: Experiment, wave: Wave | None, unreadable: str, row: BoardRow, measure: BoardMeasure
+    board: Leaderboard, experiment: Experiment, wave: Wave | None, missing: str, row: BoardRow, measure: BoardMeasure
 ) -> str:
     """Return the address that compares a condition with the baseline, or with the best other condition."""
     other_rows = [candidate for candidate in board.rows if candidate.condition != row.condition]
@@ -107,13 +107,13 @@ def _get_compare_url(
         ":".join(map(str, (experiment.slug, candidate.condition, *([wave.number] if wave else []))))
         for candidate in (reference, row)
     )
-    return get_compare_url(a, b, measure=measure.key, unreadable=unreadable)
+    return get_compare_url(a, b, measure=measure.key, missing=missing)
 
 
 def _make_figure(
     request: HttpRequest, experiment: Experiment, board: Leaderboard, measure: BoardMeasure
 ) -> dict[str, Any]:
-    choices = {name: request.GET[name] for name in ("wave", "unreadable") if request.GET.get(name)}
+    choices = {name: request.GET[name] for name in ("wave", "missing") if request.GET.get(name)}
     return make_figure_context(
         f"cost-{measure.key.replace(':', '-')}",
         reverse("cost_figure", args=[experiment.slug]),
@@ -135,7 +135,7 @@ def cost_figure_view(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = get_visible_experiment(request, slug)
     wave = get_chosen_wave(request, experiment)
     theme, width = read_theme(request), read_width(request)
-    query = BoardForm({"unreadable": request.GET.get("unreadable", "")}, {}).make_query(experiment, wave)
+    query = BoardForm({"missing": request.GET.get("missing", "")}, {}).make_query(experiment, wave)
     board = get_leaderboard(query).value if query else None
     blind = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first()
     if board is not None and blind is not None:

@@ -41,7 +41,7 @@ from runs_app.views.permissions import get_visible_experiment
 
 MAX_ANSWERS = 50
 """The number of answers of a cell in the panel."""
-CELL_PARAMETERS = ("measure", "wave", "unreadable", "exclude")
+CELL_PARAMETERS = ("measure", "wave", "missing", "exclude")
 """The parameters of the matrix that a cell's page keeps."""
 
 

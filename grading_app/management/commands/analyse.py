@@ -36,7 +36,7 @@ class Command(OutputCommand):
         parser.add_argument("--wave", default="", metavar="LABEL", help="only this wave: a label or number")
         parser.add_argument("--category", default="", help="only items of this category")
         parser.add_argument(
-            "--unreadable", default="", choices=["", "wrong"], help="count answers without a score as wrong"
+            "--missing", default="", choices=["", "wrong"], help="count answers without a score as wrong"
         )
         parser.add_argument(
             "--baseline", default="", metavar="CONDITION", help="compare the others with this condition"
@@ -82,7 +82,7 @@ def _read_scope(experiment: Experiment, options: dict[str, Any], measure: Measur
     keys_by_name = dict(experiment.conditions.filter(stage="generate").values_list("condition_id", "pk"))
     data = QueryDict(mutable=True)
     data["measure"] = measure.key
-    for name in ("wave", "category", "unreadable", "margin"):
+    for name in ("wave", "category", "missing", "margin"):
         data[name] = options[name]
     data.setlist("exclude", options["exclude"])
     items = dict(experiment.dataset.items.filter(key__in=options["without"]).values_list("key", "pk"))

@@ -63,7 +63,7 @@ def test_descriptives_describe_the_ratings(experiment, tmp_path):
 
 def test_an_unreadable_answer_can_count_as_the_lowest_score(experiment, tmp_path):
     out = tmp_path / "table.json"
-    scope = ("--measure", "valence", "--unreadable", "wrong")
+    scope = ("--measure", "valence", "--missing", "wrong")
     run("pilot", "--table", "descriptives", "--format", "json", *scope, "--out", str(out))
     row = json.loads(out.read_text())["rows"][0]
     ratings = [1 if n == 3 else n + 1 for position in range(6) for n in (position, position + 1)]

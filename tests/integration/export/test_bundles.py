@@ -178,10 +178,10 @@ def test_a_model_with_the_same_name_but_a_different_id_is_not_used(tmp_path, set
 @pytest.mark.slow
 def test_an_analysis_bundle_contains_scope_tables_and_source_rows(tmp_path, capsys):
     make_study()
-    contents = read_parts(write_bundle(tmp_path, "analysis", "pilot", "--query", "measure=joy&unreadable=wrong"))
+    contents = read_parts(write_bundle(tmp_path, "analysis", "pilot", "--query", "measure=joy&missing=wrong"))
     scope = json.loads(contents["analysis/scope.json"])
-    assert (scope["measure"]["key"], scope["unreadable"], len(scope["conditions"])) == ("joy", "wrong", 2)
-    call_command("analyse", "pilot", "--table", "descriptives", "--format", "csv", "--unreadable", "wrong")
+    assert (scope["measure"]["key"], scope["missing"], len(scope["conditions"])) == ("joy", "wrong", 2)
+    call_command("analyse", "pilot", "--table", "descriptives", "--format", "csv", "--missing", "wrong")
     assert contents["analysis/descriptives.csv"].decode() == capsys.readouterr().out
     assert json.loads(contents["analysis/descriptives.json"])["rows"]
     scores = [line.split(",") for line in contents["analysis/item_scores.csv"].decode().splitlines()]

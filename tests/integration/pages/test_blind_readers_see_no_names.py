@@ -102,7 +102,7 @@ def list_addresses_with_choices(lab):
         reverse("experiment_figure", args=["study", "means"]) + "?mm=90",
         reverse("figure_file", args=["study", "all", "pdf"]),
         *(reverse("experiment_export", args=["study", "trials", kind]) for kind in ("csv", "jsonl", "parquet")),
-        reverse("experiment_results", args=["study"]) + f"?baseline={first}&unreadable=wrong",
+        reverse("experiment_results", args=["study"]) + f"?baseline={first}&missing=wrong",
         reverse("experiment_matrix", args=["study"]) + f"?measure=numeric:valence&a={first}&b={second}",
         reverse("experiment_matrix", args=["study"]) + "?table=matrix&format=csv",
         reverse("experiment_analysis", args=["study"]) + "?table=factors&format=md",

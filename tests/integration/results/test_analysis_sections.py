@@ -152,9 +152,7 @@ def test_equivalence_is_tested_within_the_readers_margin(study):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "query", ["", "category=A", "unreadable=wrong", "exclude=truncated", "exclude=retried&margin=1"]
-)
+@pytest.mark.parametrize("query", ["", "category=A", "missing=wrong", "exclude=truncated", "exclude=retried&margin=1"])
 def test_every_table_is_written_in_every_format(study, query):
     for table in build_tables(study, query).values():
         for file_format in ("csv", "json", "md", "latex"):

@@ -66,7 +66,7 @@ def list_addresses(study):
     results, matrix, analysis = (reverse(name, args=["study"]) for name in PAGES)
     return [
         results,
-        f"{results}?baseline={first}&unreadable=wrong",
+        f"{results}?baseline={first}&missing=wrong",
         f"{results}?table=leaderboard&format=csv",
         f"{results}?baseline={first}&table=baseline-numeric-valence&format=latex",
         reverse("cost_figure", args=["study"]) + "?measure=numeric:valence",

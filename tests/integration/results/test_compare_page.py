@@ -175,7 +175,7 @@ def test_items_without_a_score_on_one_side_are_reported(client, study):
 
 
 def test_unreadable_answers_count_as_wrong_on_request(client, study):
-    (row,) = read_csv(client, study, unreadable="wrong")
+    (row,) = read_csv(client, study, missing="wrong")
     assert (int(row["items"]), int(row["losses"])) == (12, 1)
 
 
@@ -294,7 +294,7 @@ def test_an_unknown_side_is_not_found(client, quiz, wrong):
         ("margin", "-1", "Enter a number above 0, or leave it empty."),
         ("margin", "wide", "Enter a number."),
         ("filter", "best", "Select a valid choice. best is not one of the available choices."),
-        ("unreadable", "right", "Select a valid choice. right is not one of the available choices."),
+        ("missing", "right", "Select a valid choice. right is not one of the available choices."),
     ],
 )
 def test_an_invalid_parameter_is_an_error_at_its_field(client, quiz, name, value, expected):

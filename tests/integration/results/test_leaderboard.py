@@ -98,17 +98,17 @@ def test_the_numbers_match_the_scores_table(client, quiz):
 
 
 def test_unreadable_answers_count_as_wrong_on_request(client, quiz):
-    fast = read_records(client, quiz, unreadable="wrong")["fast"]
+    fast = read_records(client, quiz, missing="wrong")["fast"]
     assert (float(fast["numeric"]), int(fast["numeric_n"])) == (pytest.approx(18 / 40), 40)
-    assert "count as wrong here" in open_page(client, quiz, unreadable="wrong").content.decode()
+    assert "count as wrong here" in open_page(client, quiz, missing="wrong").content.decode()
 
 
 def test_the_url_contains_the_treatment_of_unreadable_answers(client, quiz):
-    chosen = open_page(client, quiz, unreadable="wrong").content.decode()
-    assert "?unreadable=wrong&amp;table=leaderboard&amp;format=csv" in chosen
+    chosen = open_page(client, quiz, missing="wrong").content.decode()
+    assert "?missing=wrong&amp;table=leaderboard&amp;format=csv" in chosen
     later = open_page(client, quiz).content.decode()
     assert "count as wrong here" not in later
-    assert "unreadable=wrong" not in later
+    assert "missing=wrong" not in later
 
 
 def test_the_best_is_marked_if_every_paired_test_is_significant(client, quiz):
@@ -188,7 +188,7 @@ def test_every_measure_has_a_column(client, quiz):
     ],
 )
 def test_headers_sort_by_url(client, quiz, sort, expected):
-    html = open_page(client, quiz, sort=sort, unreadable="wrong").context["board_html"]
+    html = open_page(client, quiz, sort=sort, missing="wrong").context["board_html"]
     assert [row.record["condition"] for row in html.rows] == expected
 
 
@@ -201,7 +201,7 @@ def test_n_links_to_the_counted_trials(client, quiz):
     assert len(client.get(f"/trials/?{query.replace('&amp;', '&')}").context["page"].keys) == 40
 
 
-@pytest.mark.parametrize(("name", "value"), [("baseline", "999999"), ("baseline", "x"), ("unreadable", "maybe")])
+@pytest.mark.parametrize(("name", "value"), [("baseline", "999999"), ("baseline", "x"), ("missing", "maybe")])
 def test_an_invalid_choice_is_an_error_at_its_field(client, quiz, name, value):
     page = open_page(client, quiz, **{name: value})
     assert page.status_code == 200

@@ -167,10 +167,10 @@ def test_a_category_filter_shows_its_items(graded, see):
 def test_answers_without_a_score_count_as_wrong_on_request(see):
     sums = make_sums(answers={("item-0", "a", 0): "I do not know."})
     assert list_cell_texts(see(sums))["item-0"] == ["✓", "2/2"]
-    assert list_cell_texts(see(sums, unreadable="wrong"))["item-0"] == ["1/2", "2/2"]
+    assert list_cell_texts(see(sums, missing="wrong"))["item-0"] == ["1/2", "2/2"]
     assert "item-0" in list_keys(see(sums, show="failures"))
     assert list_keys(see(sums, show="different")) == ["item-1", "item-2"]
-    assert list_keys(see(sums, unreadable="wrong", show="different")) == ["item-0", "item-1", "item-2"]
+    assert list_keys(see(sums, missing="wrong", show="different")) == ["item-0", "item-1", "item-2"]
 
 
 def test_an_item_with_a_failed_call_is_selected_as_a_failure(see):

@@ -60,10 +60,10 @@ def test_the_compare_page_selects_the_measure_of_this_name(client, judged):
 
 def test_a_form_error_lists_the_choices(client):
     address = reverse("experiment_analysis", args=["pilot"])
-    errors = client.get(address, {"measure": "bleu", "wave": "third", "unreadable": "50%"}).context["form"].errors
+    errors = client.get(address, {"measure": "bleu", "wave": "third", "missing": "50%"}).context["form"].errors
     assert "existing measures: exact_match" in errors["measure"][0]
     assert 'existing waves: 0 "wave 0", 1 "second"' in errors["wave"][0]
-    assert errors["unreadable"] == ['50% is not one of the choices. There are wrong "Counted as wrong".']
+    assert errors["missing"] == ['50% is not one of the choices. There are wrong "Counted as wrong".']
 
 
 @pytest.mark.parametrize(

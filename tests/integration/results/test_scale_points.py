@@ -68,7 +68,7 @@ def test_categories_have_shares_of_their_own():
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("unreadable=wrong", (12, [5 / 12, 3 / 12, 1 / 12, 3 / 12])),
+        ("missing=wrong", (12, [5 / 12, 3 / 12, 1 / 12, 3 / 12])),
         ("exclude=truncated", (10, [4 / 10, 3 / 10, 0, 3 / 10])),
         ("category=B", (5, [2 / 5, 3 / 5, 0, 0])),
     ],

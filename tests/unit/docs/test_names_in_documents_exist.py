@@ -32,7 +32,10 @@ def list_code_words():
 
 @cache
 def list_file_names():
-    return {file.name for folder in (*APPS, "tests", "benchmarks") for file in (ROOT / folder).rglob("*.py")}
+    folders = [ROOT / folder for folder in (*APPS, "tests", "benchmarks")]
+    return {
+        file.name for file in [*ROOT.glob("*.py"), *(found for folder in folders for found in folder.rglob("*.py"))]
+    }
 
 
 def find_missing_names(quoted):
