@@ -71,7 +71,18 @@ from grading_app.study_import.definition_checks import check_definitions
 from grading_app.study_import.design_bundle import KEYS, ROWS_OF, complete_design, reuse_rows
 from grading_app.study_import.snapshot_reader import verify_in_limits
 from grading_app.study_import.study_completion import complete_study
-from runs_app.models import Annotation, Attempt, DeletedRun, Experiment, ItemText, Point, Preflight, TextSet, Trial
+from runs_app.models import (
+    Annotation,
+    Attempt,
+    DeletedRun,
+    Dimension,
+    Experiment,
+    ItemText,
+    Point,
+    Preflight,
+    TextSet,
+    Trial,
+)
 from runs_app.models.designs import Versioned
 
 MAX_BYTES = 64 * 2**30  # Unpacked, of all parts.
@@ -292,6 +303,13 @@ class _Import:
             candidate, latest = self._versions[part.table, name]
             self._versions[part.table, name] = candidate, latest + 1
             return candidate, latest + 1
+        if issubclass(part.model, Dimension):
+            # Models see the name of a dimension, and norms are matched by it: another name would be another content.
+            version = Dimension.get_next_version(name)
+            if version > 1:
+                self.renamed.append((f"dimension {name}", f"{name}@{version}"))
+            self._versions[part.table, name] = name, version
+            return name, version
         names_in_file = set(self._select(f"SELECT name FROM {KEYS}{part.table} WHERE name IS NOT NULL"))
         manager: Any = part.model._default_manager
         candidate, number = name, 2

@@ -275,13 +275,17 @@ def _create_versioned(row: Any, owner: User, tool: str) -> Any:
     """Return the version with this name and content, or create it as an imported one.
 
     A name with another content belongs to this site or to another import: the new row then gets the name and a number.
-    So the newest version of a name is never that of a file.
+    So the newest version of a name is never that of a file. A dimension keeps its name, which models see and by which
+    norms are matched, and becomes another version. A name without a version never means an imported one.
     """
     kind, name, number = type(row), row.name, 2
     while (versions := kind.objects.filter(name=row.name)).exists():
         same = versions.filter(content_hash=hash_content(row.content)).exclude(status__in=["draft", "archived"])
         if (version := same.order_by("-version").first()) is not None:
             return version
+        if kind is Dimension:
+            row.version = Dimension.get_next_version(name)
+            break
         row.name, number = f"{name[: 79 - len(str(number))]}-{number}", number + 1
     row.status, row.created_by = kind.Status.IMPORTED, owner
     try:

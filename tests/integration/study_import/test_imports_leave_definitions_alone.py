@@ -105,3 +105,15 @@ def test_shipped_designs_are_created_beside_an_imported_one(owner, tmp_path):
     create_shipped_designs()
     assert Sampler.objects.named("greedy-2k").get().content == {"temperature": 0.0, "max_tokens": 2048}
     assert Prompt.objects.named("zeroshot").get().status == "approved"
+
+
+def test_an_imported_dimension_keeps_its_name_because_norms_are_matched_by_it(owner, tmp_path):
+    """The site's own dimension of the name has another content. A name without a version still means the site's."""
+    own = factories.make_dimension("valence", low=1, high=9)
+    path = tmp_path / "trials.csv"
+    path.write_text(OASIS)
+    call_command("import_study", str(path))
+    imported = Dimension.objects.filter(status="imported")
+    assert "valence" in {dimension.name for dimension in imported}
+    assert all(dimension.version > own.version for dimension in imported if dimension.name == own.name)
+    assert list(Dimension.objects.named("valence")) == [own]
