@@ -1,4 +1,4 @@
-"""How far each rater of a queue agrees with the others, and the marks for raters far below them."""
+"""The agreement of each rater of a queue with the others, and the marks for raters far below them."""
 
 from __future__ import annotations
 

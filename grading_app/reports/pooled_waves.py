@@ -1,4 +1,4 @@
-"""Whether numbers over all waves pool waves that differ."""
+"""The waves that numbers over all waves pool, and the scores that differ between them."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class ReportSource:
 
     @cached_property
     def repetitions_text(self) -> str:
-        """How often a cell of the design was asked, such as `once` or `3 times in each of 2 waves (March, May)`."""
+        """The number of times that a cell was asked: `once`, or `3 times in each of 2 waves (March, May)`."""
         waves = [str(wave) for wave in self.experiment.waves.answered()]
         times = format_times(self.experiment.samples)
         return times if len(waves) < 2 else f"{times} in each of {len(waves)} waves ({join_words(waves)})"

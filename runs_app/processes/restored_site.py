@@ -1,4 +1,4 @@
-"""What a restored backup holds of the site that made it: claims, batch leases, workers and tasks of its processes."""
+"""The claims, batch leases, workers and tasks that a restored backup holds of the processes of its site."""
 
 from __future__ import annotations
 
