@@ -36,7 +36,7 @@ def experiment():
     grade(created, scorers=[{"name": "regex", "pattern": "a"}], by="test")
     with allow_superseding():
         Grading.objects.filter(trial__answer="").update(
-            parse_ok=True, parse_error="", score=float("nan"), detail={"votes": 2}
+            parse_ok=True, parse_error="", score=0.1 + 0.2, detail={"votes": 2}
         )
     (note,) = annotate(Trial.objects.first(), "note", EVERYTHING, by=created.owner)
     change_text(note, NASTY[1], by=created.owner)

@@ -103,7 +103,7 @@ def test_facts_and_card_contain_the_version_and_results_with_methods(experiment)
     assert (line["low"], line["high"]) == pytest.approx((expected.low, expected.high))
     card = contents["study-card.md"].decode()
     assert f"| evalsite | {get_version()} |" in card
-    assert "| numeric | small | 3 | 3 | 0 | 1 | 0 | 0.4385 to 1 | modified Wilson |" in card
+    assert "| numeric | small | 3 | 3 | 3 | 1 | 0 | 0.4385 to 1 | modified Wilson |" in card
 
 
 @pytest.mark.slow
