@@ -102,7 +102,7 @@ class Turn(Shape):
 
 
 class ConditionPrompt(Shape):
-    messages: list[Turn] = Field(min_length=1)
+    messages: list[Turn]
     answer_format: Literal["text", "rating", "rating_with_reasoning"]
 
 
@@ -148,7 +148,9 @@ class ConditionRow(Shape):
             raise ValueError("a condition of the design has a prompt, and a judge has none")
         messages = [turn.model_dump() for turn in self.content.prompt.messages]
         if self.stage == "generate":
-            problems = prompts.validate(messages)
+            problems = prompts.validate(messages) or ([] if messages else ["A prompt needs a turn."])
+        elif self.stage == "judge" and not messages:
+            problems = []  # A judge of another tool, whose prompt its study does not have. It never judges again.
         else:
             kind = "writer" if self.stage == "rubric" else self.content.rubric.kind
             problems = rubric_checks.find_template_problems(kind, messages)
@@ -210,7 +212,8 @@ class GradeConditionRow(Shape):
     @model_validator(mode="after")
     def _check_kind(self) -> GradeConditionRow:
         needed = {"judge": ("grader_id", "rubric_id"), "panel": ("panel_id",), "person": ("assignment_id", "rubric_id")}
-        for name in needed.get(self.kind, ()):
+        is_foreign_judge = self.kind == "judge" and "judge" in self.parameters and self.grader_id is None
+        for name in () if is_foreign_judge else needed.get(self.kind, ()):
             if getattr(self, name) is None:
                 raise ValueError(f"a {self.kind} needs {name}")
         if self.kind == "rule" and "imported" not in self.parameters:

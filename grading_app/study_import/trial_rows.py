@@ -231,7 +231,7 @@ def _fill_trial(
 ) -> Trial:
     """Return the row of an answer, or of the verdict on the answer `subject_id`."""
     is_unreadable = study_trial.is_done and study_trial.dimension is not None and study_trial.rating is None
-    return Trial(
+    trial = Trial(
         run=run,
         item_id=rows.items[study_trial.item],
         dimension_id=rows.dimensions[study_trial.dimension] if study_trial.dimension is not None else None,
@@ -251,8 +251,10 @@ def _fill_trial(
         error_class=study_trial.error_class,
         claimed_at=study_trial.claimed_at,
         completed_at=study_trial.completed_at,
-        **{**{name: getattr(study_trial, name) for name in CALL_COLUMNS}, "error": _redact_error(study_trial.error)},
+        **{name: getattr(study_trial, name) for name in CALL_COLUMNS},
     )
+    trial.error = _redact_error(study_trial.error)
+    return trial
 
 
 def _redact_error(error: str) -> str:
@@ -282,7 +284,7 @@ def _build_attempts(study_trial: StudyTrial, trial: Trial) -> Iterator[Attempt]:
         refused=study_trial.is_refused,
         unparsed=bool(trial.parse_error),
         error_class=study_trial.error_class,
-        error=_redact_error(study_trial.error),
+        error=study_trial.error,
     )
 
 
@@ -291,19 +293,16 @@ def _build_attempt(call: StudyCall, trial: Trial, outcome: Attempt.Outcome, /, *
     is_failure = outcome not in (Attempt.Outcome.OK, Attempt.Outcome.CACHED)
     times = (call.completed_at, call.claimed_at, trial.completed_at, trial.claimed_at, timezone.now())
     columns = {name: getattr(call, name) for name in (*CALL_COLUMNS, "list_usd")}
-    return Attempt(
+    attempt = Attempt(
         trial=trial,
         run_id=trial.run_id,
         outcome=Attempt.Outcome.CACHED if call.is_cached and not is_failure else outcome,
         started_at=call.claimed_at,
         finished_at=next(filter(None, times)),
-        **{
-            **columns,
-            "error": _redact_error(call.error),
-            "error_class": "unknown" if is_failure else "",
-            **facts,
-        },
+        **{**columns, "error_class": "unknown" if is_failure else "", **facts},
     )
+    attempt.error = _redact_error(attempt.error)
+    return attempt
 
 
 def _build_grading(score: StudyScore, trial: int, condition: GradeCondition) -> Grading:

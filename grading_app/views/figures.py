@@ -27,6 +27,8 @@ from runs_app.views.permissions import get_chosen_wave, get_visible_experiment
 
 FILE_FORMATS = ("svg", "png", "pdf", "csv")
 
+MAX_VALUE = 200
+
 
 @require_safe
 @readers_only
@@ -63,6 +65,9 @@ def _make_figure_context(request: HttpRequest, experiment: Experiment, figure: P
 def _get_file_url(request: HttpRequest, experiment: Experiment, name: str, file_format: str) -> str:
     """Return the address of a file. The parameter `mm` marks a printed figure."""
     query = request.GET.copy()
+    for name, values in list(query.lists()):
+        if max(map(len, values), default=0) > MAX_VALUE:  # It is no valid option, and a page has a hundred such links.
+            del query[name]
     query.setdefault("mm", "")
     return f"{reverse('figure_file', args=[experiment.slug, name, file_format])}?{query.urlencode()}"
 

@@ -336,7 +336,7 @@ def test_a_changed_or_truncated_snapshot_is_refused(member, snapshot, tmp_path):
                 name, original.read(name).replace(b"first", b"other") if name == "names.json" else original.read(name)
             )
     page = page_text(member.get(send_snapshot(member, tmp_path / "forged.zip")))
-    assert "forged.zip was changed: names.json: its content does not match its checksum" in page
+    assert "forged.zip cannot be imported: names.json: its content does not match its checksum" in page
     snapshot.write_bytes(snapshot.read_bytes()[:-1000])
     page = page_text(member.get(send_snapshot(member, snapshot, format="snapshot")))
     assert "sent.zip is no snapshot or bundle of Evalsite" in page
