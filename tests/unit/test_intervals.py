@@ -24,7 +24,7 @@ def test_ten_right_answers_of_ten_have_wilsons_interval_of_a_share():
 @given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=5), min_size=2, max_size=12))
 @settings(max_examples=50, deadline=None)
 def test_scores_of_0_and_1_have_the_clustered_interval_of_a_share(groups):
-    result, expected = estimate_mean(compute_sums(groups)), clustered_share(compute_sums(groups))
+    result, expected = estimate_mean(compute_sums(groups), (0, 1)), clustered_share(compute_sums(groups))
     assert result.is_share
     assert (result.mean, result.low, result.high) == (expected.share, expected.low, expected.high)
 

@@ -22,7 +22,7 @@ from tests.integration.study_import.test_reasonscape import RECORD
 pytestmark = pytest.mark.django_db
 ITEMEVAL = Path(__file__).parent / "itemeval"
 FEW, MANY = 400, 2400
-MAX_BYTES_EACH = 200  # A dict entry with an identity as its key needs more than 160 bytes.
+MAX_BYTES_EACH = 200  # A trial that stayed in memory would need more than 1,000 bytes.
 
 
 def build_study(trials):
