@@ -17,6 +17,11 @@ words = st.text(max_size=60) | st.text("0123456789 {}[];é猫🙂\n", max_size=6
 requests = st.lists(st.lists(words, min_size=1, max_size=3), min_size=1, max_size=12)
 
 
+@pytest.fixture(autouse=True)
+def no_failed_tokenizers(monkeypatch):
+    monkeypatch.setattr(token_counter, "failed_tokenizers", set())
+
+
 @pytest.fixture(scope="module", params=["cl100k_base", "claude"])
 def rule_and_count(request):
     """Return the token rule, and the count function of the tokenizer loaded from its file."""
@@ -131,11 +136,11 @@ def test_the_counting_process_inherits_no_api_keys(monkeypatch):
 
 @pytest.mark.slow
 def test_a_tokenizer_that_cannot_run_is_an_error_and_is_remembered(monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/nonexistent")
-    with pytest.raises(token_counter.CountError):
-        token_counter.count_largest([["hello"]], tokens.CL100K)
+    with monkeypatch.context() as without_python:
+        without_python.setattr(sys, "executable", "/nonexistent")
+        with pytest.raises(token_counter.CountError):
+            token_counter.count_largest([["hello"]], tokens.CL100K)
     assert token_counter.failed_tokenizers == {"cl100k_base"}
-    monkeypatch.undo()
     token_counter.count_largest([["hello"]], tokens.CL100K)
     assert not token_counter.failed_tokenizers
 
@@ -151,7 +156,6 @@ def test_a_counting_process_that_ends_or_hangs_is_an_error_and_is_removed(monkey
 
     monkeypatch.setattr(subprocess, "Popen", start)
     monkeypatch.setattr(token_counter, "TIME_LIMIT_S", 0.5)
-    monkeypatch.setattr(token_counter, "failed_tokenizers", set())
     with pytest.raises(token_counter.CountError):
         token_counter.count_largest([["hello " * 100_000]] * 3, tokens.CL100K)
     assert started[0].poll() is not None

@@ -89,6 +89,7 @@ def design_and_launch(page):
 def read_surface(page):
     page.get_by_role("link", name="Explorer", exact=True).click()
     expect(page.locator(".surface-map td a")).to_have_count(4)
+    page.wait_for_load_state("load")
     page.get_by_label("Task").select_option("boolean")
     expect(page.locator(".surface-map td a")).to_have_count(2)
     page.get_by_role("link", name="Leaderboard").first.click()

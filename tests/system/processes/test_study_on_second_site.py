@@ -90,7 +90,7 @@ def collect_facts(experiment, folder):
     return {
         "content": re.search(r"(\w{64})  content", verified).group(1),
         "report": read_report(experiment),
-        "analysis": re.sub(r"\bg\d+", "g", read_output_file(folder, "analyse", experiment.slug, "--format", "json")),
+        "analysis": re.sub(r"\b(g|people)\d+", r"\1", read_output_file(folder, "analyse", experiment.slug, "--format", "json")),
         "points": read_points(experiment, folder),
         "results": read_page(client, "experiment_results", experiment),
         "grading": read_page(client, "experiment_grading", experiment),
