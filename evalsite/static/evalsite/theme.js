@@ -17,7 +17,6 @@
     const mode = stored();
     root.dataset.themeMode = mode;
     root.dataset.theme = mode === "auto" ? (dark.matches ? "dark" : "light") : mode;
-    root.dataset.bsTheme = root.dataset.theme;
   }
 
   function tellZone() {

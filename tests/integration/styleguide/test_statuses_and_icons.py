@@ -79,7 +79,17 @@ def test_every_icon_named_in_a_template_exists():
     assert names <= ICONS
 
 
-def test_vendored_files_keep_their_licences_and_name_no_missing_map():
-    for folder in ("bootstrap", "bootstrap-icons"):
-        assert "MIT" in Path(finders.find(f"vendor/{folder}/LICENSE")).read_text()
-    assert "sourceMappingURL" not in Path(finders.find("vendor/bootstrap/bootstrap.min.css")).read_text()
+UTILITY = re.compile(r"(m|p)[tbsexy]?-\d|(d|flex|align|justify|gap|fw|text|w|h|float|col|row)-[a-z0-9-]+")
+
+
+def test_every_utility_class_in_a_template_has_a_rule():
+    rules = "".join(path.read_text() for path in (ROOT / "evalsite/static/evalsite").glob("*.css"))
+    used = {
+        name
+        for template in (ROOT / "templates").rglob("*.html")
+        for value in re.findall(r'class="([^"]*)"', template.read_text())
+        for name in value.split()
+        if UTILITY.fullmatch(name)
+    }
+    assert {"mt-3", "d-flex", "gap-2"} <= used
+    assert {name for name in used if not re.search(rf"\.{name}\b", rules)} == set()
