@@ -221,10 +221,10 @@ def breadcrumbs(*parts: str) -> SafeString:
 
 
 @register.simple_tag(takes_context=True)
-def nav_link(context: RequestContext, url_name: str, label: str) -> SafeString:
-    """Render a link of the main navigation, or "" if the reader may not open its page.
+def nav_link(context: RequestContext, url_name: str, label: str, *, also: str = "") -> SafeString:
+    """Render a link of the navigation, or "" if the reader may not open its page.
 
-    The link is marked as current within its section.
+    The link is marked as current within its section and below the addresses in `also`, which spaces separate.
     """
     try:
         href = reverse(url_name)
@@ -232,7 +232,10 @@ def nav_link(context: RequestContext, url_name: str, label: str) -> SafeString:
         return EMPTY
     if not may_open(context["user"], href):
         return EMPTY
-    return format_html('<a href="{}"{}>{}</a>', href, _mark_current(context, href, section=href != "/"), label)
+    current = _mark_current(context, href, section=href != "/")
+    if not current and any(_mark_current(context, other, section=True) for other in also.split()):
+        current = format_html(' aria-current="{}"', "true")
+    return format_html('<a href="{}"{}>{}</a>', href, current, label)
 
 
 @register.simple_tag(takes_context=True)

@@ -27,10 +27,11 @@ def open_trial_list(client, graded):
     return lambda **query: client.get(reverse("trial_list"), query)
 
 
-def test_the_trial_list_is_a_tab_of_its_experiment(open_trial_list):
+def test_the_trial_list_is_a_page_of_its_experiments_answers(open_trial_list):
     text = open_trial_list(experiment="sums").content.decode()
     assert 'aria-label="Experiment"' in text
-    assert '<a href="/trials/?experiment=sums" aria-current="true">Trials</a>' in text
+    assert '<a href="/experiments/sums/matrix/" aria-current="true">Answers</a>' in text
+    assert '<a href="/trials/?experiment=sums" aria-current="page">Trials</a>' in text
     assert "8 trials" in text
     assert 'aria-label="Experiment"' not in open_trial_list().content.decode()
 

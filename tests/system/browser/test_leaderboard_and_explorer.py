@@ -47,7 +47,8 @@ def study(owner, monkeypatch):
 def test_a_reader_follows_links_from_the_leaderboard_to_the_trials_of_a_cell(study, visitor, checked):
     page = visitor(study.owner, LAPTOP)
     page.goto(reverse("home"))
-    page.get_by_role("navigation", name="Main").get_by_role("link", name="Leaderboard").click()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Experiments").click()
+    page.get_by_role("navigation", name="Experiments").get_by_role("link", name="Task leaderboard").click()
     expect(page.locator(".model-board tbody tr")).to_have_count(3)
     expect(page.locator(".model-board tbody tr").first).to_contain_text("large-model")
     page.get_by_role("link", name="Score per token").click()

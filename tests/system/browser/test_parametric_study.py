@@ -92,7 +92,7 @@ def read_surface(page):
     page.wait_for_load_state("load")
     page.get_by_label("Task").select_option("boolean")
     expect(page.locator(".surface-map td a")).to_have_count(2)
-    page.get_by_role("link", name="Leaderboard").first.click()
+    page.get_by_role("link", name="Task leaderboard").click()
     row = page.locator(".model-board tbody tr")
     expect(row).to_have_count(1)
     expect(row).to_contain_text("sharp")
