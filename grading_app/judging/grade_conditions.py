@@ -95,7 +95,7 @@ def _describe_remedy(row: Rubric | TextSet, for_draft: str, option: str) -> str:
     """Return what to do about a version that this experiment may not use. An archived version can never be approved."""
     if row.status in row.UNAPPROVED:
         return for_draft
-    newer = type(row).objects.filter(name=row.name, version__gt=row.version).exclude(status=row.Status.ARCHIVED)
+    newer = type(row).objects.filter(name=row.name, version__gt=row.version).offered()
     if (newest := newer.order_by("-version").first()) is None:
         return "an archived version cannot be used again, so choose another one"
     approval = "" if newest.status == row.Status.APPROVED else ", once a curator has approved it"

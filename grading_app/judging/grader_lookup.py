@@ -87,14 +87,14 @@ def _select_graders() -> QuerySet[Grader]:
 def _find_rubric(reference: str) -> Rubric:
     rubric: Rubric | None = Rubric.objects.named(reference).exclude(kind=Rubric.Kind.WRITER).first()
     if rubric is None:
-        raise PlanError([f"rubric: there is no rubric {reference}"])
+        raise PlanError([f"rubric: there is no rubric {reference}{Rubric.objects.suggest_version(reference)}"])
     return rubric
 
 
 def _find_texts(reference: str) -> TextSet:
     text_set: TextSet | None = TextSet.objects.named(reference).select_related("dataset").first()
     if text_set is None:
-        raise PlanError([f"texts: there are no item rubrics {reference}"])
+        raise PlanError([f"texts: there are no item rubrics {reference}{TextSet.objects.suggest_version(reference)}"])
     return text_set
 
 

@@ -16,8 +16,6 @@ from runs_app.planning.drawn_models import build_judge_name
 from runs_app.planning.spec_io import build_model_spec, build_sampler_spec
 from runs_app.planning.work import PlanError
 
-APPROVE_PERMISSION = "grading_app.approve_rubric"
-
 
 def read_grader_names(builder: RowBuilder, entries: Sequence[str | GraderSpec]) -> list[str]:
     """Return the names of the graders in a file. Add each problem to the builder's problems."""
@@ -113,7 +111,7 @@ def build_rubric_row(spec: RubricSpec) -> Rubric:
 
 def _build_rubric(builder: RowBuilder, path: str, spec: RubricSpec) -> Any:
     rubric, is_new = builder.find_or_create_version(path, build_rubric_row(spec))
-    if is_new and builder.may(APPROVE_PERMISSION):
+    if is_new and builder.may(Rubric.APPROVAL):
         Rubric.objects.transition_one(
             rubric, sources=["draft"], target="approved", by=builder.by, reason=builder.reason
         )

@@ -25,6 +25,8 @@ from runs_app.models.designs import Versioned, build_approval_constraint
 class Rubric(Versioned):
     """A versioned template for a judge, with the kind of its verdict. It is approved before use."""
 
+    APPROVAL = "grading_app.approve_rubric"
+
     class Kind(models.TextChoices):
         SCORE = "score", "Score on a scale"
         CRITERIA = "criteria", "Pass or fail per criterion"

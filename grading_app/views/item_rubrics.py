@@ -27,7 +27,7 @@ from runs_app.views.permissions import get_editable_experiment
 
 PER_PAGE = 25
 TEXT_SETS = ListPage(TextSetTable, "grading_app/writing/text_sets.html")
-EDIT, APPROVE = "runs_app.change_textset", "grading_app.approve_rubric"
+EDIT = "runs_app.change_textset"
 
 
 @require_safe
@@ -56,7 +56,7 @@ def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
         "totals": Totals.of(runs),
         "runs": runs,
         "may_edit": request.user.has_perm(EDIT),
-        "may_approve": request.user.has_perm(APPROVE) and texts.status in TextSet.UNAPPROVED,
+        "may_approve": request.user.has_perm(TextSet.APPROVAL) and texts.status in TextSet.UNAPPROVED,
         "may_judge": texts.status == TextSet.Status.APPROVED and _may_make_judges(request.user),
         "history": list(texts.history[:50]),
         "only": request.GET.get("only", ""),
@@ -125,8 +125,8 @@ def _archive(texts: TextSet, by: Any, reason: str) -> str:
 
 ACTIONS: dict[str, tuple[str, Callable[[TextSet, Any, str], str]]] = {
     "collect": (EDIT, _collect),
-    "approve": (APPROVE, _approve),
-    "archive": (APPROVE, _archive),
+    "approve": (TextSet.APPROVAL, _approve),
+    "archive": (TextSet.APPROVAL, _archive),
 }
 
 

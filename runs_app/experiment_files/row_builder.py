@@ -14,11 +14,19 @@ from django.db import models
 from datasets_app.models.history import record_changes
 from evalsite.lib.text.hashing import hash_content
 from runs_app.experiment_files.model_draw import Candidate, Draw, DrawError, DrawSpec, draw
-from runs_app.experiment_files.specs import PROVIDER_DEFAULT, DimensionSpec, ModelSpec, PromptSpec, SamplerSpec
+from runs_app.experiment_files.specs import (
+    JUDGING_SAMPLER,
+    PROVIDER_DEFAULT,
+    DimensionSpec,
+    ModelSpec,
+    PromptSpec,
+    SamplerSpec,
+)
 from runs_app.models import Dimension, Endpoint, LanguageModel, Prompt, Sampler
 from runs_app.models.designs import Versioned
 
-APPROVE = "runs_app.approve_prompt"
+# Samplers that the site defines itself, so that a file that mentions them brings in nothing.
+SITE_SAMPLERS = (SamplerSpec(name=PROVIDER_DEFAULT), JUDGING_SAMPLER)
 CREATED_WITH_EXPERIMENT = "Made for an experiment"  # No experiment name: the whole group can read a prompt's history.
 # Fields whose key in the file differs from the column.
 KEYS = {
@@ -111,7 +119,8 @@ class RowBuilder:
         rows = self.list_visible(kind)
         row = rows.filter(name=reference).first() if kind is LanguageModel else rows.named(reference).first()
         if row is None:
-            self.problems.append(f"{path}: there is no {kind._meta.verbose_name} {reference}")
+            hint = "" if kind is LanguageModel else rows.suggest_version(reference)
+            self.problems.append(f"{path}: there is no {kind._meta.verbose_name} {reference}{hint}")
         return row
 
     # --- inline definitions ------------------------------------------------------------------------------------------
@@ -139,30 +148,39 @@ class RowBuilder:
 
     def find_or_create_prompt(self, path: str, spec: PromptSpec) -> Any:
         prompt, new = self.find_or_create_version(path, build_prompt(spec))
-        if new and self.may(APPROVE):
+        if new and self.may(Prompt.APPROVAL):
             Prompt.objects.transition_one(prompt, sources=["draft"], target="approved", by=self.by, reason=self.reason)
         return prompt
 
     def find_or_create_sampler(self, path: str, spec: SamplerSpec) -> Any:
-        return self.find_or_create_version(path, build_sampler(spec))[0]
+        return self.find_or_create_version(path, build_sampler(spec), is_of_site=spec in SITE_SAMPLERS)[0]
 
     def find_or_create_dimension(self, path: str, spec: DimensionSpec) -> Any:
         return self.find_or_create_version(path, build_dimension(spec))[0]
 
-    def find_or_create_version(self, path: str, row: Versioned) -> tuple[Any, bool]:
+    def find_or_create_version(self, path: str, row: Versioned, *, is_of_site: bool = False) -> tuple[Any, bool]:
         """Return the version of this name with the same content, or a new one, and whether it is new.
 
-        The version is None if the new one is invalid.
+        The version is None if the new one is invalid. An author who may not approve it brings in an imported version:
+        other designs that name it without a version keep theirs. is_of_site: the site defines this content.
         """
         model: Any = type(row)
+        may_share = is_of_site or self.may(model.APPROVAL)
         same = model.objects.filter(name=row.name, content_hash=hash_content(row.content)).order_by("-version")
         in_use = next((version for version in same if version in self.used), None)
         existing = in_use or same.offered().first()
+        if existing is None and not may_share:
+            existing = same.filter(status=model.Status.IMPORTED).first()
         if existing is not None:
             return existing, False
         row.version = model.get_next_version(row.name)
         row.created_by = self.by
-        return (row, True) if self.save(path, row) else (None, False)
+        row.status = model.Status.DRAFT if may_share else model.Status.IMPORTED
+        if not self.save(path, row):
+            return None, False
+        if not may_share:
+            record_changes([(row, "", row.status)], by=self.by, reason=self.reason)
+        return row, True
 
     def save(self, path: str, row: models.Model) -> bool:
         """Save a new row if it is valid and the author may add it. Return whether it was saved."""

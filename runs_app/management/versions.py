@@ -99,7 +99,8 @@ class VersionCommand(VerbCommand):
     def get_row(self, reference: str) -> Any:
         row = self.kind.objects.named(reference).select_related("created_by").first()
         if row is None:
-            refuse_input(f"reference: there is no {self.noun} {reference}; `{self.noun} list` lists them")
+            hint = self.kind.objects.suggest_version(reference) or f"; `{self.noun} list` lists them"
+            refuse_input(f"reference: there is no {self.noun} {reference}{hint}")
         return row
 
     def _build_row(self, row: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -52,6 +52,11 @@ class VersionedQuerySet(TransitionQuerySet):
         newest = self.filter(name=name).exclude(status=Versioned.Status.IMPORTED).order_by("-version").values("pk")[:1]
         return self.filter(pk__in=newest)
 
+    def suggest_version(self, name: str) -> str:
+        """Return the end of an error about an unknown name: how to write an imported version of it, if there is one."""
+        version = self.filter(name=name, status=Versioned.Status.IMPORTED).order_by("-version").first()
+        return f"; write {version} for the version that came with a study or a file" if version else ""
+
     def offered(self) -> Self:
         """Return the versions that a design can be given: all that are neither archived nor imported."""
         return self.exclude(status__in=[Versioned.Status.ARCHIVED, Versioned.Status.IMPORTED])
@@ -60,9 +65,11 @@ class VersionedQuerySet(TransitionQuerySet):
 class Versioned(models.Model):
     """A version of a named object. Its content is hashed, and can change only while the version is a draft.
 
-    An imported version came with a study of another site. Nobody here has approved it: it serves its own study, and is
-    found only by its name and version.
+    An imported version came with a study of another site, or with an experiment file whose author may not approve
+    definitions. Nobody here has approved it: it serves its own study, and is found only by its name and version.
     """
+
+    APPROVAL: ClassVar[str] = "runs_app.approve_prompt"  # The permission to approve, or to define for everybody.
 
     class Status(models.TextChoices):
         DRAFT = "draft", "Draft"

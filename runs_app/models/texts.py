@@ -18,6 +18,8 @@ from runs_app.models.designs import Versioned, build_approval_constraint
 class TextSet(Versioned):
     """A version of the texts about a dataset's items, such as a rubric for each item. Only a draft can change."""
 
+    APPROVAL = "grading_app.approve_rubric"
+
     dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="text_sets")
     written_by = models.ForeignKey(
         "runs_app.Condition",

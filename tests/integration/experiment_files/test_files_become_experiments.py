@@ -192,13 +192,13 @@ def test_the_provider_default_sampler_is_created_on_demand(lab, curator):
     assert create(curator, experiment="second").samplers.get() == sampler
 
 
-def test_a_prompt_by_a_curator_is_approved_and_a_prompt_by_a_researcher_is_a_draft(lab, curator, researcher):
+def test_a_prompt_by_a_curator_is_approved_and_a_prompt_by_a_researcher_serves_its_own_study(lab, curator, researcher):
     make_rehearsal_model("sim")
     waiting = create(researcher, models=["sim"]).prompts.get()
     ready = create(
         curator, experiment="b", models=["sim"], prompts=[{"name": "other", "user": "{{key}}"}]
     ).prompts.get()
-    assert (waiting.status, ready.status) == ("draft", "approved")
+    assert (waiting.status, ready.status) == ("imported", "approved")
     assert StatusChange.objects.for_row(ready).get().reason == "Made for an experiment"
 
 

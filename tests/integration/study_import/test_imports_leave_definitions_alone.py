@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.db import transaction
 
 from runs_app.experiment_files.spec_reader import read_spec
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
@@ -14,6 +15,7 @@ from runs_app.planning.design import Design
 from runs_app.planning.shipped_designs import create_shipped_designs
 from runs_app.planning.spec_io import create_experiment
 from tests import factories
+from tests.factories.drafts import make_questions
 from tests.factories.spaces import make_space_dataset
 from tests.integration.study_import.test_reasonscape import RECORD, export_records
 
@@ -29,7 +31,10 @@ IMPORTERS: dict[str, tuple[str, Any]] = {
     "inspect": ("sums.eval", HERE / "logs" / "sums.eval"),
     "itemeval": ("studies", HERE / "itemeval"),
     "snapshot": ("sent.zip", HERE / "snapshots" / "schema-5.zip"),
+    "oasis-llm-duckdb": ("pilot", "a database that the test writes"),
+    "design": ("design.zip", "a bundle that the test writes"),
 }
+CHANGED = {"messages": [{"role": "user", "content": "Elsewhere: {{input}}"}]}
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +62,30 @@ def plan_shipped_design(slug, owner):
     return [cell.condition_id for cell in design.cells], design.find_problems()
 
 
+def write_database(folder):
+    """Write a database file of OASIS-LLM with one run of one trial."""
+    duckdb = pytest.importorskip("duckdb", reason="the optional package duckdb is not installed")
+    from tests.integration.study_import.test_oasis_duckdb import CONFIG, SCHEMA, add_run, add_trial
+
+    folder.mkdir()
+    with duckdb.connect(str(folder / "llm_runs.duckdb")) as database:
+        database.execute(SCHEMA)
+        add_run(database, "exp__small", CONFIG, "2026-04-01")
+        add_trial(database, "exp__small", "Cat 1", 0, rating=6, raw="six")
+
+
+def write_design_bundle(path):
+    """Write a design of another site, which has other contents under names that the site shares with this one."""
+    with transaction.atomic():
+        prompts = [factories.make_prompt(name, version=7, **CHANGED) for name in ("zeroshot", "zerocot-nosys")]
+        samplers = [factories.make_sampler("greedy-2k", version=7, temperature=1.5)]
+        dimensions = [factories.make_dimension("strangeness")]
+        dataset = make_questions(1, slug="elsewhere")
+        factories.make_experiment("foreign", dataset=dataset, prompts=prompts, samplers=samplers, dimensions=dimensions)
+        call_command("bundle", "design", "foreign", "--out", str(path))
+        transaction.set_rollback(True)
+
+
 @pytest.mark.parametrize("importer", IMPORTERS)
 def test_a_shipped_design_is_the_same_after_an_import(owner, tmp_path, importer):
     create_shipped_designs()
@@ -66,17 +95,21 @@ def test_a_shipped_design_is_the_same_after_an_import(owner, tmp_path, importer)
     assert len(cells[0]) == 4
     name, source = IMPORTERS[importer]
     path = tmp_path / name
-    if isinstance(source, str):
+    if importer == "oasis-llm-duckdb":
+        write_database(path)
+    elif importer == "design":
+        write_design_bundle(path)
+    elif isinstance(source, str):
         path.write_text(source)
     elif source.is_dir():
         shutil.copytree(source, path)
     else:
         shutil.copy(source, path)
-    if importer == "snapshot":
+    if importer in ("snapshot", "design"):
         call_command("import_snapshot", str(path))
     else:
         call_command("import_study", str(path), "--name", "imported")
-    assert Experiment.objects.exclude(imported_from="").exists()
+    assert Experiment.objects.exclude(slug="before").exists()
     assert Prompt.objects.filter(status="imported").exists()
     assert not Prompt.objects.filter(status="approved").exclude(pk__in=before.values()).exists()
     after = list_definitions()
