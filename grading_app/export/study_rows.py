@@ -193,7 +193,13 @@ TABLES: tuple[StudyTable, ...] = (
     StudyTable(Manifest, f"t.{OF_E}"),
     StudyTable(Wave, f"t.{OF_E}"),
     # An imported run keeps the status in which it ended. No run of a snapshot is live, so nothing claims its trials.
-    StudyTable(Run, f"t.{OF_E}", "", {"paused_by_budget": False, "is_batched": False}),
+    # What a call may cost depends on the prices and limits of a site: an import computes the reservations.
+    StudyTable(
+        Run,
+        f"t.{OF_E}",
+        "",
+        {"paused_by_budget": False, "is_batched": False, "reserve_usd": 0, "reserve_tokens": 0, "request_tokens": 0},
+    ),
     StudyTable(
         Trial, f"t.run_id IN {RUNS}", "", {"token": None, "lease_until": None, "not_before": None, "reserved_usd": 0}
     ),

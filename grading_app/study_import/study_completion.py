@@ -1,7 +1,8 @@
 """Completion of an imported study from all its rows: values that old files do not hold, counters and money.
 
 A counter in a file is a claim. All counters of an imported study are computed from its rows, by the rules of
-`runs_app/monitoring/consistency_check.py`.
+`runs_app/monitoring/consistency_check.py`. So are the reservations of the calls that this site may still make for it:
+verdicts, and texts about items.
 """
 
 from __future__ import annotations
@@ -9,11 +10,17 @@ from __future__ import annotations
 import math
 
 from django.db import connection
+from django.db.models import Func, IntegerField, Max
 
 from grading_app.adaptive.audit import recount_points_of
 from grading_app.export.snapshot_check import SnapshotFileError
-from runs_app.models import Experiment, Point, Run, Trial
+from grading_app.judging.judging_costs import FILLER
+from runs_app.engine.requests import build_run_design
+from runs_app.llm import judge_prompt, prompts
+from runs_app.models import Condition, Dimension, Experiment, ItemText, Point, Prompt, Run, Trial
 from runs_app.monitoring.consistency_check import POINT_COUNTERS
+from runs_app.planning.token_bounds import bound_input_tokens
+from runs_app.pricing.costs import CallBounds
 
 # Files of schema 2 hold the members of a panel by the keys of their own site. They are the conditions of its graders.
 FIND_MEMBERS = """
@@ -95,6 +102,49 @@ def complete_study(experiment: Experiment, schema: int) -> None:
     if live.exists() or Trial.objects.filter(run__in=runs, status=Trial.Status.RUNNING).exists():
         raise SnapshotFileError("the file holds live runs, which no snapshot has")
     _check_points(experiment)
+    _bound_calls(experiment)
+
+
+def _bound_calls(experiment: Experiment) -> None:
+    """Set the reservations of runs that may make calls here, from the requests that workers would build of their rows.
+
+    Raise SnapshotFileError if an open call asks about an excluded item, because no bound covers these.
+    """
+    runs = Run.objects.filter(experiment=experiment).exclude(condition__stage=Condition.Stage.GENERATE)
+    excluded = Trial.objects.filter(run__in=runs, item__excluded=True).exclude(status=Trial.Status.DONE)
+    if (trial := excluded.select_related("item").first()) is not None:
+        raise SnapshotFileError(
+            f"rows/runs_app_trial.jsonl: a call that is not done asks about item {trial.item.key}, which is excluded"
+        )
+    for run in runs.with_design():
+        trials = run.trials.order_by()
+        answers = trials.aggregate(subject=Max(OctetLength("subject__answer")), rival=Max(OctetLength("rival__answer")))
+        answer = FILLER * max(answers["subject"] or 0, answers["rival"] or 0)
+        design = build_run_design(run)
+        texts = (
+            ItemText.objects.filter(text_set__content_hash=design.texts) if design.texts else ItemText.objects.none()
+        )
+        variables = {
+            **design.rubric_variables,
+            **judge_prompt.build_answer_variables(answer, None),
+            **judge_prompt.build_answer_variables(answer, answer),
+            judge_prompt.ITEM_RUBRIC: FILLER * (texts.aggregate(longest=Max(OctetLength("text")))["longest"] or 0),
+        }
+        closing = [prompts.Turn(role="user", content=design.closing)] if design.closing else []
+        prompt = Prompt(messages=[*design.turns, *closing], answer_format=design.answer_format)
+        dimensions = list(Dimension.objects.filter(pk__in=trials.values("dimension")))
+        model, sampler = run.condition.model, run.condition.sampler
+        run.request_tokens = bound_input_tokens(model, prompt, experiment.dataset, dimensions, variables)
+        output_limit = sampler.compute_output_ceiling(model.max_output_tokens)
+        bounds = CallBounds(run.ceiling_usd, run.request_tokens, output_limit)
+        Run.objects.filter(pk=run.pk).update(**bounds.columns)
+
+
+class OctetLength(Func):
+    """The bytes of a text."""
+
+    function = "OCTET_LENGTH"
+    output_field = IntegerField()
 
 
 def _check_points(experiment: Experiment) -> None:
