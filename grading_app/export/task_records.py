@@ -78,7 +78,7 @@ def _read_answer(trial: Trial) -> dict[str, Any]:
     """Return the reading of an answer that no rule has graded yet."""
     item = ScoredItem(trial.item.target, tuple(map(str, trial.item.choices)), trial.item.metadata.get("task", ""))
     answer = Answer(trial.answer, truncated=trial.truncated, output_tokens=trial.output_tokens)
-    return dict(SCORERS[SCORER].function(answer, item, {}).detail or {})
+    return dict(SCORERS[SCORER].score(answer, item, {}).detail or {})
 
 
 def _build_record(run: Run, trial: Trial, place: _Place, messages: Any, detail: Mapping[str, Any]) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class Rule:
         return build_condition_id(slugify_name(self.scorer), content)
 
     def score(self, answer: Answer, item: ScoredItem) -> Score:
-        return SCORERS[self.scorer].function(answer, item, self.parameters)
+        return SCORERS[self.scorer].score(answer, item, self.parameters)
 
 
 @dataclass(slots=True)
@@ -325,7 +325,7 @@ def load_rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
 
 def list_scorer_choices() -> list[tuple[str, str]]:
     """Return names and labels of the scorers that need no parameter."""
-    return [(scorer.name, scorer.form_label) for scorer in SCORERS.values() if not scorer.required]
+    return [(scorer.name, scorer.form_label) for scorer in SCORERS.values() if not scorer.needs_parameter]
 
 
 def list_scorers_with_parameter() -> list[tuple[str, str]]:

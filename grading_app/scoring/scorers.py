@@ -1,7 +1,8 @@
 """Scorers: pure functions from (answer, item) to a score.
 
-A new scorer is one function below with the decorator `@register_scorer(...)`. Forms and commands find it by name. An
-unreadable answer gives a result with a code, not an exception. It is stored, counted, and never read as zero.
+A new scorer is one function below with the decorator `@register_scorer(...)`, which declares its parameters. Forms and
+commands find it by name, and check its parameters before anything is graded. An unreadable answer gives a result with a
+code, not an exception. It is stored, counted, and never read as zero.
 """
 
 from __future__ import annotations
@@ -24,10 +25,15 @@ from grading_app.scoring.answer_extraction import (
     find_target_letter,
     normalize,
 )
+from grading_app.scoring.parameters import (
+    Parameter,
+    declare_number,
+    declare_pattern,
+    declare_text,
+    declare_whole_number,
+)
 from runs_app.llm.rating_parser import find_json_objects, strip_thinking
 
-MAX_PATTERN_LENGTH = 500
-MAX_REPEATS = 1000  # Nested counted repeats multiply, and fill memory when a pattern is compiled.
 MAX_SEARCH_LENGTH = 20_000  # Characters from the end, where answers are.
 SEARCH_SECONDS = 0.2
 
@@ -78,24 +84,32 @@ class Score:
         return self.parse_error is None
 
 
-Parameters = Mapping[str, str]
+Parameters = Mapping[str, Any]
+"""The values of a scorer's parameters, by name: those of its declarations, with their types and defaults."""
 ScoringFunction = Callable[[Answer, ScoredItem, Parameters], Score]
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A registered scorer. `required` and `optional` are names of its parameters."""
+    """A registered scorer, with the declarations of its parameters. The first one may follow the name and a colon."""
 
     name: str
     label: str
     function: ScoringFunction
-    required: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
 
     @property
     def parameter(self) -> str:
-        """Return the name of the only parameter, or an empty string."""
-        return next(iter((*self.required, *self.optional)), "")
+        """Return the name of the first parameter, or an empty string."""
+        return self.parameters[0].name if self.parameters else ""
+
+    @property
+    def needs_parameter(self) -> bool:
+        return any(parameter.required for parameter in self.parameters)
+
+    def score(self, answer: Answer, item: ScoredItem, texts: Mapping[str, str]) -> Score:
+        """Return the score of an answer. `texts` are valid parameters as a design stores them."""
+        return self.function(answer, item, _convert_parameters(self.parameters, tuple(texts.items())))
 
     @property
     def form_label(self) -> str:
@@ -108,6 +122,15 @@ class Scorer:
         return f"{self.name}:{self.parameter.upper()}" if self.parameter else self.name
 
 
+@lru_cache(maxsize=256)
+def _convert_parameters(declared: tuple[Parameter, ...], texts: tuple[tuple[str, str], ...]) -> Parameters:
+    """Return the values of all parameters, cached for all answers that a rule scores."""
+    written = dict(texts)
+    return MappingProxyType(
+        {one.name: one.convert(written[one.name]) if one.name in written else one.default for one in declared}
+    )
+
+
 _registry: dict[str, Scorer] = {}
 SCORERS: Mapping[str, Scorer] = MappingProxyType(_registry)
 
@@ -116,15 +139,13 @@ class ScorerError(ValueError):
     """An unknown scorer, or invalid parameters; the message names them."""
 
 
-def register_scorer(
-    name: str, label: str, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()
-) -> Callable[[ScoringFunction], ScoringFunction]:
-    """Register a function under a unique name."""
+def register_scorer(name: str, label: str, *parameters: Parameter) -> Callable[[ScoringFunction], ScoringFunction]:
+    """Register a function under a unique name, with the parameters that it takes."""
 
     def register(function: ScoringFunction) -> ScoringFunction:
         if name in _registry:
             raise ValueError(f"the scorer name {name} is already registered")
-        _registry[name] = Scorer(name, label, function, required, optional)
+        _registry[name] = Scorer(name, label, function, parameters)
         return function
 
     return register
@@ -153,34 +174,36 @@ def _format_parameter(value: Any) -> str:
     return f"{Decimal(str(value)):f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
-def format_scorer(name: str, parameters: Parameters) -> str:
+def format_scorer(name: str, parameters: Mapping[str, str]) -> str:
     """Return the scorer as people write it: `exact_match`, `regex:PATTERN`."""
     value = parameters.get(SCORERS[name].parameter) if name in SCORERS else None
     return name if value is None else f"{name}:{value}"
 
 
-def find_parameter_problems(name: str, parameters: Parameters) -> list[str]:
+def find_parameter_problems(name: str, parameters: Mapping[str, str]) -> list[str]:
     """Return the reasons why these parameters are invalid for this scorer, as sentences for their author."""
     scorer = SCORERS.get(name)
     if scorer is None:
         return [f"There is no scorer {name}; available scorers: {', '.join(row.usage for row in SCORERS.values())}."]
+    declared = {parameter.name: parameter for parameter in scorer.parameters}
     problems = [
-        f"The scorer {name} needs a {need}: write {scorer.usage}."
-        for need in scorer.required
-        if not parameters.get(need)
+        f"The scorer {name} needs a {parameter.name}: write {scorer.usage}."
+        for parameter in scorer.parameters
+        if parameter.required and not parameters.get(parameter.name)
     ]
     for key, value in parameters.items():
-        if not scorer.parameter:
+        if not declared:
             problems.append(f"The scorer {name} takes no parameter.")
-        elif key not in scorer.required + scorer.optional:
-            problems.append(f"The scorer {name} has no parameter {key!r}; its parameter is {scorer.parameter}.")
-        elif key == "pattern" and (problem := find_pattern_problem(value)):
+        elif key not in declared:
+            problems.append(f"The scorer {name} has no parameter {key!r}; {_list_parameters(scorer)}.")
+        elif not (value == "" and declared[key].required) and (problem := declared[key].find_problem(name, value)):
             problems.append(problem)
-        elif key == "tolerance" and not re.fullmatch(r"[0-9]{0,12}\.?[0-9]{1,12}", value):
-            problems.append(f"The tolerance must be a number of at least 0, not {value!r}.")
-        elif key == "limit" and not re.fullmatch(r"[1-9][0-9]{0,8}", value):
-            problems.append(f"The limit must be a whole number of at least 1 token, not {value!r}.")
     return problems
+
+
+def _list_parameters(scorer: Scorer) -> str:
+    names = [f"{one.name}, {one.accepts}" for one in scorer.parameters]
+    return f"its parameter is {names[0]}" if len(names) == 1 else f"its parameters are {'; '.join(names)}"
 
 
 @register_scorer("rating", "the parsed rating")
@@ -212,7 +235,7 @@ def multiple_choice(answer: Answer, item: ScoredItem, parameters: Parameters) ->
     return _make_unreadable_score("no_letter_found") if letter is None else _make_score(letter == target, letter)
 
 
-@register_scorer("numeric", "the last number", optional=("tolerance",))
+@register_scorer("numeric", "the last number", declare_number("tolerance", ge=0, le=10**12, default=0.0))
 def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the last number of the final part equals the target's last number within `tolerance`, else 0."""
     if not item.target.strip():
@@ -223,7 +246,7 @@ def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     number = find_last_number(find_final_part(answer.text))
     if number is None:
         return _make_unreadable_score("no_number_found")
-    tolerance = max(1e-9, float(parameters.get("tolerance", 0)))
+    tolerance = max(1e-9, parameters["tolerance"])
     return _make_score(math.isclose(number[0], target[0], rel_tol=1e-9, abs_tol=tolerance), number[1])
 
 
@@ -243,7 +266,7 @@ def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score
     return _make_score(_split_elements(part) == target, part)
 
 
-@register_scorer("json_field", "a field of the JSON answer", required=("field",))
+@register_scorer("json_field", "a field of the JSON answer", declare_text("field", max_length=500, required=True))
 def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the field (a path such as "result.city") of the JSON answer is the target, as text or
     number; else 0."""
@@ -259,7 +282,7 @@ def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Scor
     return _make_score(_is_same_text_or_number(raw, item.target), raw)
 
 
-@register_scorer("regex", "regular expression", required=("pattern",))
+@register_scorer("regex", "regular expression", declare_pattern("pattern", required=True))
 def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the pattern matches, else 0.
 
@@ -281,7 +304,11 @@ def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     )
 
 
-@register_scorer("final_answer", "final answer of a parametric task", optional=("limit",))
+@register_scorer(
+    "final_answer",
+    "final answer of a parametric task",
+    declare_whole_number("limit", ge=1, le=999_999_999),
+)
 def final_answer(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the answer that the task's pattern reads is the target, else 0.
 
@@ -295,7 +322,7 @@ def final_answer(answer: Answer, item: ScoredItem, parameters: Parameters) -> Sc
     if not item.target.strip():
         return _make_unreadable_score("empty_target")
     extraction = rule.read(strip_thinking(answer.text), item.choices or None)
-    limit = int(parameters.get("limit") or 0)
+    limit = parameters["limit"]
     truncated = answer.truncated or bool(limit and answer.output_tokens and answer.output_tokens > limit)
     correct = rule.is_correct(extraction, item.target)
     detail = {
@@ -307,22 +334,6 @@ def final_answer(answer: Answer, item: ScoredItem, parameters: Parameters) -> Sc
     }
     value = None if truncated else float(correct)
     return Score(value, extraction.extracted, "truncated" if truncated else None, detail)
-
-
-def find_pattern_problem(pattern: str) -> str | None:
-    """Return the problem of a regular expression, for its author, or None if it is valid."""
-    import regex as timed_re
-
-    if len(pattern) > MAX_PATTERN_LENGTH:
-        return f"The pattern is longer than {MAX_PATTERN_LENGTH} characters."
-    counts = [int(high or low or 1) for low, high in re.findall(r"\{([0-9]{0,6}),?([0-9]{0,6})\}", pattern)]
-    if math.prod(max(1, count) for count in counts) > MAX_REPEATS:
-        return f"The pattern's counted repeats multiply to more than {MAX_REPEATS}."
-    try:
-        timed_re.compile(pattern)
-    except timed_re.error as error:
-        return f"The pattern is not a valid regular expression: {error}."
-    return None
 
 
 def _find_last_match(pattern: str, text: str) -> tuple[str | None, bool]:

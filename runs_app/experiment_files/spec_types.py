@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from evalsite.lib.text.hashing import canonical_json
 from runs_app.bounds import BUDGET, Bound
@@ -46,12 +47,21 @@ def _check_storable(extra: dict[str, Any]) -> dict[str, Any]:
     return extra
 
 
+def _check_scalar(value: Any) -> str | int | float:
+    if isinstance(value, str):
+        return _check_no_nul(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
+        raise ValueError("write a text or a number")
+    return value
+
+
 def within(bound: Bound) -> BeforeValidator:
     """Return a validator that refuses numbers outside the bound, including NaN and infinities."""
     return BeforeValidator(bound.check)
 
 
 Text = Annotated[str, AfterValidator(_check_no_nul)]
+Scalar = Annotated[str | int | float, PlainValidator(_check_scalar)]
 # In pydantic's regex engine, $ matches only the end of the text, not the end of a line.
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=80)]
 Reference = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*(@[0-9]+)?$", max_length=100)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from runs_app.bounds import BOUNDS
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
@@ -17,6 +17,7 @@ from runs_app.experiment_files.spec_types import (
     Money,
     Name,
     Reference,
+    Scalar,
     Settings,
     Strict,
     Text,
@@ -154,16 +155,16 @@ class GraderSpec(Strict):
 
 
 class ScorerSpec(Strict):
-    """A scoring rule with at most one parameter."""
+    """A scoring rule with its parameters. The scorer declares their names, types and bounds, and checks them."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Scalar]
 
     name: Name
-    pattern: Text | None = None
-    field: Text | None = None
-    tolerance: float | None = None
 
     @property
     def content(self) -> dict[str, Any]:
-        return self.model_dump(exclude_none=True)
+        return self.model_dump()
 
 
 class GradeSpec(Strict):

@@ -23,7 +23,7 @@ PARAMETERS = {"json_field": {"field": "city"}, "regex": {"pattern": r"=> (\w+)"}
 
 
 def score_text(name, text, target="", choices=(), **parameters):
-    return SCORERS[name].function(Answer(text), ScoredItem(target, choices), parameters or PARAMETERS.get(name, {}))
+    return SCORERS[name].score(Answer(text), ScoredItem(target, choices), parameters or PARAMETERS.get(name, {}))
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_an_unscorable_answer_has_an_error_code_and_no_value(name, text, target,
 
 
 def test_a_rating_is_its_own_score():
-    assert SCORERS["rating"].function(Answer("six", rating=6), ScoredItem(), {}) == Score(6.0, "6")
+    assert SCORERS["rating"].score(Answer("six", rating=6), ScoredItem(), {}) == Score(6.0, "6")
 
 
 def test_a_missing_rating_keeps_its_error_code():
-    score = SCORERS["rating"].function(Answer("9", rating_error="out_of_scale"), ScoredItem(), {})
+    score = SCORERS["rating"].score(Answer("9", rating_error="out_of_scale"), ScoredItem(), {})
     assert score.parse_error == "out_of_scale"
 
 
@@ -128,8 +128,15 @@ def test_a_pattern_with_endless_backtracking_times_out():
         ("regex", {"pattern": "((((a{99}){99}){99}){99})"}, "multiply to more than 1000"),
         ("exact_match", {"pattern": "x"}, "takes no parameter"),
         ("regex", {"field": "x", "pattern": "y"}, "has no parameter 'field'; its parameter is pattern"),
-        ("numeric", {"tolerance": "-1"}, "at least 0"),
-        ("numeric", {"tolerance": "nan"}, "at least 0"),
+        (
+            "numeric",
+            {"tolerance": "-1"},
+            "The tolerance of the scorer numeric must be a number from 0 to 1,000,000,000,000",
+        ),
+        ("numeric", {"tolerance": "nan"}, "must be a number from 0 to 1,000,000,000,000, not 'nan'"),
+        ("numeric", {"tolerance": "1e-3"}, "must be a number"),
+        ("numeric", {"tolerance": ""}, "must be a number"),
+        ("json_field", {"field": "x" * 501}, "a text of 1 to 500 characters"),
     ],
 )
 def test_invalid_parameters_are_refused(name, parameters, problem):
@@ -160,7 +167,7 @@ def test_a_score_has_either_a_value_or_an_error(wrong):
 )
 def test_every_scorer_gives_a_score_for_any_answer_and_item(name, text, target, choices, rating):
     answer = Answer(text, rating, None if rating else "no_rating_found")
-    score = SCORERS[name].function(answer, ScoredItem(target, choices), PARAMETERS.get(name, {}))
+    score = SCORERS[name].score(answer, ScoredItem(target, choices), PARAMETERS.get(name, {}))
     assert score.parse_ok == (score.value is not None) == (score.parse_error is None)
 
 
@@ -204,7 +211,7 @@ MOVIE = ScoredItem("(C)", ("(A)", "(B)", "(C)"), "movies")
 
 
 def test_the_final_answer_of_a_parametric_task_is_extracted_and_normalised():
-    score = SCORERS["final_answer"].function(Answer("Both are war films.\nFinal Answer: (C) Hacksaw Ridge"), MOVIE, {})
+    score = SCORERS["final_answer"].score(Answer("Both are war films.\nFinal Answer: (C) Hacksaw Ridge"), MOVIE, {})
     assert (score.value, score.raw, score.parse_ok) == (1.0, "(C)", True)
     assert score.detail == {
         "extracted": "(C)",
@@ -220,18 +227,18 @@ def test_the_final_answer_of_a_parametric_task_is_extracted_and_normalised():
     [("Final Answer: (A)", "(A)", True), ("Final Answer: (D)", "(D)", False), ("I do not know.", None, False)],
 )
 def test_a_wrong_or_missing_final_answer_records_whether_it_was_valid(text, extracted, valid):
-    score = SCORERS["final_answer"].function(Answer(text), MOVIE, {})
+    score = SCORERS["final_answer"].score(Answer(text), MOVIE, {})
     assert (score.value, score.raw) == (0.0, extracted)
     assert (score.detail["valid"], score.detail["correct"]) == (valid, False)
 
 
 def test_a_final_answer_in_a_thought_is_not_read():
     text = "<think>Final Answer: (C)</think>Final Answer: (B)"
-    assert SCORERS["final_answer"].function(Answer(text), MOVIE, {}).raw == "(B)"
+    assert SCORERS["final_answer"].score(Answer(text), MOVIE, {}).raw == "(B)"
 
 
 def test_a_truncated_final_answer_has_no_score_even_if_it_is_correct():
-    score = SCORERS["final_answer"].function(Answer("Final Answer: (C)", truncated=True), MOVIE, {})
+    score = SCORERS["final_answer"].score(Answer("Final Answer: (C)", truncated=True), MOVIE, {})
     assert (score.value, score.parse_error) == (None, "truncated")
     assert (score.detail["correct"], score.detail["truncated"]) == (True, True)
 
@@ -239,19 +246,19 @@ def test_a_truncated_final_answer_has_no_score_even_if_it_is_correct():
 @pytest.mark.parametrize(("tokens", "value"), [(2000, 1.0), (2001, None), (None, 1.0)])
 def test_a_context_limit_counts_longer_answers_as_truncated(tokens, value):
     answer = Answer("Final Answer: (C)", output_tokens=tokens)
-    assert SCORERS["final_answer"].function(answer, MOVIE, {"limit": "2000"}).value == value
+    assert SCORERS["final_answer"].score(answer, MOVIE, {"limit": "2000"}).value == value
 
 
 def test_a_non_parametric_item_has_no_final_answer():
     for item in (ScoredItem("(C)"), ScoredItem("(C)", task="cooking")):
-        assert (
-            SCORERS["final_answer"].function(Answer("Final Answer: (C)"), item, {}).parse_error == "no_parametric_task"
-        )
+        assert SCORERS["final_answer"].score(Answer("Final Answer: (C)"), item, {}).parse_error == "no_parametric_task"
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "2k", "1.5"])
+@pytest.mark.parametrize("limit", ["0", "-1", "2k", "1.5", "1000000000"])
 def test_a_limit_is_a_whole_number_of_tokens(limit):
-    with pytest.raises(ScorerError, match="whole number of at least 1 token"):
+    with pytest.raises(
+        ScorerError, match="The limit of the scorer final_answer must be a whole number from 1 to 999,999,999"
+    ):
         read_scorer(f"final_answer:{limit}")
 
 

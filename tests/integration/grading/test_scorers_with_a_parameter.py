@@ -96,7 +96,23 @@ def test_experiment_files_accept_both_forms_and_export_the_parameter(answered_ex
     [
         ("regex", "grade.scorers[0]: the scorer regex needs a pattern: write regex:PATTERN."),
         ({"name": "regex", "pattern": "("}, "grade.scorers[0]: the pattern is not a valid regular expression"),
-        ({"name": "regex", "patern": "x"}, "grade.scorers[0].patern: unknown key; did you mean pattern?"),
+        (
+            {"name": "regex", "pattern": "x", "patern": "x"},
+            "grade.scorers[0]: the scorer regex has no parameter 'patern'; its parameter is pattern, "
+            "a regular expression.",
+        ),
+        (
+            {"name": "numeric", "tolerance": "banana"},
+            "grade.scorers[0]: the tolerance of the scorer numeric must be a number from 0 to 1,000,000,000,000, "
+            "not 'banana'.",
+        ),
+        ("numeric:banana", "grade.scorers[0]: the tolerance of the scorer numeric must be a number from 0 to"),
+        (
+            {"name": "final_answer", "limit": 0},
+            "grade.scorers[0]: the limit of the scorer final_answer must be a whole",
+        ),
+        ({"name": "regex", "pattern": True}, "grade.scorers[0].pattern: write a text or a number"),
+        ({"name": "numeric", "tolerance": float("nan")}, "grade.scorers[0].tolerance: write a text or a number"),
         ({"name": "exact_match", "pattern": "x"}, "grade.scorers[0]: the scorer exact_match takes no parameter."),
     ],
 )
@@ -140,6 +156,29 @@ def test_the_form_names_the_invalid_line_and_keeps_all_entries(answered_experime
     page = client.post(reverse("experiment_new"), {**form_data, "rules": "regex:x\nregex:("})
     assert "Line 2: The pattern is not a valid regular expression" in page.content.decode()
     assert page.context["form"]["rules"].value() == "regex:x\nregex:("
+
+
+def test_forms_and_the_command_refuse_a_value_out_of_its_bounds(answered_experiment, form_data, client):
+    client.force_login(answered_experiment.owner)
+    problem = (
+        "The tolerance of the scorer numeric must be a number from 0 to 1,000,000,000,000, not &#x27;banana&#x27;."
+    )
+    page = client.post(reverse("experiment_new"), {**form_data, "rules": "numeric:0.1\nnumeric:banana"})
+    assert f"Line 2: {problem}" in page.content.decode()
+    page = client.post(reverse("experiment_grade", args=["pilot"]), {"rules": "numeric:banana"})
+    assert f"Line 1: {problem}" in page.content.decode()
+    with pytest.raises(CommandError, match="The tolerance of the scorer numeric must be a number") as refusal:
+        call_command("grade", "pilot", "--scorer", "numeric:banana")
+    assert refusal.value.returncode == 2
+    assert not GradeCondition.objects.exists()
+
+
+def test_a_mapping_may_have_every_declared_parameter(answered_experiment):
+    rule = {"name": "final_answer", "limit": 200}
+    experiment = create_experiment(
+        read_yaml(yaml.safe_dump(build_content(answered_experiment, rule))), by=answered_experiment.owner, trusted=True
+    )
+    assert experiment.scorers == [{"name": "final_answer", "limit": "200"}]
 
 
 def test_a_parametric_scorer_can_be_the_stopping_rule_of_points(answered_experiment, form_data, client):
