@@ -15,7 +15,7 @@ from grading_app.statistics.factorial_model import fit_factors
 from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.paired import MIN_CHANGED, estimate_change
-from grading_app.statistics.reason_score import PointTallies, bootstrap_geometric_mean
+from grading_app.statistics.reason_score import PointTallies, estimate_geometric_mean
 from grading_app.statistics.variance_components import share_intervals
 from runs_app.stopping.rules import Correction, Tally
 
@@ -247,13 +247,21 @@ def simulate_variance_share(draw: Draw, items: int, repetitions: int) -> Truths:
 
 
 def simulate_reason_score(draw: Draw, items: int, repetitions: int) -> Truths:
-    """Yield the second ReasonScore over `items` tasks, drawn from a population with known chances."""
-    chances = np.exp(draw.normal(-0.5, 0.5, 400_000)).clip(0.01, 1)
+    """Yield the second ReasonScore over `items` tasks, drawn from populations of tasks: varied, easy, some failed."""
+    n = 400_000
+    populations = (
+        np.exp(draw.normal(-0.5, 0.5, n)),
+        draw.beta(4, 1, n),
+        draw.beta(0.7, 0.7, n),
+        np.where(draw.random(n) < 0.1, draw.uniform(0.01, 0.3, n), draw.uniform(0.8, 1, n)),
+    )
+    for population in populations:
+        chances = population.clip(0.01, 1)
 
-    def once() -> Ends:
-        return bootstrap_geometric_mean(list(draw.choice(chances, items)), resamples=500)
+        def once(chances: Any = chances) -> Ends:
+            return estimate_geometric_mean(draw.choice(chances, items).tolist()) or NONE
 
-    yield float(np.exp(np.log(chances).mean())), once
+        yield float(np.exp(np.log(chances).mean())), once
 
 
 def _estimate_change(differences: Any, span: float, *, once: bool = False) -> Ends:

@@ -23,7 +23,7 @@ from grading_app.statistics.reason_score import (
     PointTallies,
     ReasonScore,
     TaskScore,
-    bootstrap_score,
+    chance_score,
     reason_score,
     score_task,
 )
@@ -39,7 +39,7 @@ from grading_app.surfaces.point_counts import (
 from runs_app.llm.model_families import find_family
 from runs_app.models import Condition, Experiment
 
-VERSION = 2  # Increase it when the same counts give a different board.
+VERSION = 3  # Increase it when the same counts give a different board.
 CACHE_SECONDS = 3600
 UNRANKED = RankRange(1, 1)
 Weights = Literal["points", "answers"]
@@ -262,7 +262,7 @@ def _make_row(
         answers=sum(cell.done for cell in cells),
         incomplete=bool(gaps),
         first=first,
-        second=bootstrap_score(tallies, incomplete=gaps),
+        second=chance_score(tallies, incomplete=gaps),
     )
 
 

@@ -112,7 +112,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "heads": make_heads(tasks, sort, query),
         "rows": make_rows(tasks, rows),
         "n_rows": len(state.board.rows),
-        "formula": describe_cells(state.board.weights),
+        "formula": describe_cells(state.board),
         "weights": WEIGHT_LABELS[state.board.weights],
         "ranks": RANKS,
         "has_incomplete": any(row.incomplete for row in rows),

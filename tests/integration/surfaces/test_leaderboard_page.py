@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from types import SimpleNamespace
 
 import pytest
 from django.db import connection
@@ -12,8 +13,9 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.scoring.grading import grade
-from grading_app.statistics.reason_score import PointTallies, bootstrap_score, reason_score
+from grading_app.statistics.reason_score import PointTallies, chance_score, reason_score
 from grading_app.surfaces import point_counts
+from grading_app.surfaces.board_tables import describe_second
 from runs_app.models import LanguageModel
 from runs_app.stopping.rules import Tally
 from tests import factories
@@ -48,19 +50,31 @@ def test_a_row_has_the_cell_of_each_task_and_both_scores():
         "swaps": Tally(4 * 12, 4 * 14, 4 * 2, guess_chances=guesses),
     }
     for task, tally in tallies.items():
-        interval = tally.interval(correction="excess_counts")
+        interval = tally.interval()
         assert float(row[f"{task}_center"]) == pytest.approx(interval.center)
         assert float(row[f"{task}_ci_low"]) == pytest.approx(interval.low)
         assert float(row[f"{task}_truncated"]) == 0.125
     assert float(row["reason_score"]) == pytest.approx(reason_score(tallies).score)
-    second = bootstrap_score(tallies)
-    assert (float(row["reason_score_2"]), float(row["reason_score_2_ci_low"])) == pytest.approx(
-        (second.score, second.low)
-    )
+    second = chance_score(tallies)
+    assert (float(row["reason_score_2"]), row["reason_score_2_ci_low"]) == (pytest.approx(second.score), "")
     assert (row["incomplete"], row["answers"]) == ("", "256")
     tokens = sum(trial.output_tokens for run in experiment.runs.all() for trial in run.trials.all())
     assert int(row["tokens"]) == tokens
     assert float(row["score_per_token"]) == pytest.approx(float(row["reason_score"]) * 256 / tokens)
+
+
+def test_two_tasks_have_a_sentence_in_place_of_an_interval():
+    experiment = make_space_experiment(dataset=make_space_dataset(count=16), models=("m",), outcome=lambda *_: "right")
+    text = page_text(make_client(experiment.owner).get(BOARD))
+    assert "It has no interval over fewer than 10 tasks" in text
+    assert "mapped to the accuracy beyond guessing. In simulations, it covers 93 % or more" in text
+    assert "bootstrap over tasks" not in text
+
+
+def test_an_interval_of_the_second_score_names_its_level():
+    tallies = {str(task): Tally(96 + task, 128) for task in range(12)}
+    row = SimpleNamespace(second=chance_score(tallies))
+    assert re.fullmatch(r"\d+ \(95 %: \d+ to \d+\)", describe_second(row))
 
 
 def answer_uneven_points(item, _model):
@@ -86,7 +100,7 @@ def test_a_task_counts_by_the_mean_over_its_points_or_by_all_answers():
     swaps = [Tally(2, 2, 0, 2 / 4), Tally(1, 4, 0, 4 / 4), Tally(1, 4, 0, 4 / 5), Tally(1, 4, 0, 4 / 5)]
     tallies = {"brackets": points, "swaps": PointTallies(tuple(swaps))}
     assert float(by_points["reason_score"]) == pytest.approx(reason_score(tallies).score)
-    assert float(by_points["reason_score_2"]) == pytest.approx(bootstrap_score(tallies).score)
+    assert float(by_points["reason_score_2"]) == pytest.approx(chance_score(tallies).score)
     assert by_points["rank"] == pooled["rank"]
 
 
