@@ -192,7 +192,7 @@ def simulate_corrected_mean(share: bool, field: str = "corrected") -> Callable[[
             def once(table_of: Any = table_of) -> Ends:
                 table = table_of(5 * items)
                 table[items:, 1] = np.nan
-                result = corrected_mean(Ratings.from_table(table), 0, tuned=True)
+                result = corrected_mean(Ratings.from_table(table), 0)
                 n_fitted = int(result.judge_share > 0) if field == "corrected" else 0
                 estimate = getattr(result, field)
                 return get_ends(restrict_to_scale(estimate, (0, 1) if share else (1, 7), estimate.clusters - n_fitted))

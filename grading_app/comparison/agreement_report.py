@@ -328,7 +328,7 @@ def _compare_with_people(
         slope=slope,
         limits=limits,
         standings=list(_compute_standings(table, judge, are_names, repeated)) if (among_people > 1).any() else [],
-        mean=corrected_mean(table, judge, tuned=True),
+        mean=corrected_mean(table, judge),
     )
 
 

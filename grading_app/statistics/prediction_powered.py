@@ -26,7 +26,7 @@ class CorrectedMean:
     corrected: by prediction-powered inference.
     people: from only the people's ratings.
     judge: the judge's own mean over all units, with its bias.
-    judge_share: the weight of the judge, 0 to 1 (1 unless tuned).
+    judge_share: the weight of the judge, 0 to 1.
     rectifier: the mean of people minus judge, on the units that both rated.
     """
 
@@ -61,17 +61,15 @@ def corrected_mean(
     judge: Hashable,
     items: Mapping[Hashable, Hashable] | None = None,
     confidence: float = 0.95,
-    tuned: bool = False,
 ) -> CorrectedMean:
     """Return the mean of the people's ratings over all units. People rated a random part, and the judge rated all.
 
     theta = share * mean over unrated units of f + mean over rated units of (y - share * f), where y is the people's
     mean rating of a unit and f is the judge's. So the judge's mean is corrected by its error on the units that people
-    rated. The estimate is unbiased for any judge. Its interval is narrower than the people's own if the judge predicts
-    their ratings.
-    A. N. Angelopoulos, S. Bates, C. Fannjiang, M. I. Jordan & T. Zrnic (2023), "Prediction-powered inference", Science
-    382, 669-674 (share = 1). tuned: use the share, within 0 and 1, that makes the interval narrowest, so that a bad
-    judge does no harm: A. N. Angelopoulos, J. C. Duchi & T. Zrnic (2023), "PPI++", arXiv:2311.01453.
+    rated. Its interval is narrower than the people's own if the judge predicts their ratings. The share, within 0 and
+    1, makes the interval narrowest, so that a bad judge does no harm. A. N. Angelopoulos, S. Bates, C. Fannjiang, M. I.
+    Jordan & T. Zrnic (2023), "Prediction-powered inference", Science 382, 669-674; A. N. Angelopoulos, J. C. Duchi &
+    T. Zrnic (2023), "PPI++", arXiv:2311.01453.
     The standard error sums the squared residuals of both parts over items, times G / (G - 1) for G items that people
     rated. items: unit -> item; by default, each unit is an item. The interval is Student's with G - 1 degrees of
     freedom. If each unit is an item, this is the paper's variance with n - 1 in place of n. A share that is fitted to
@@ -86,12 +84,13 @@ def corrected_mean(
     sample = _collect_sample(judged_units, judge, items)
     if not sample.y.size:
         raise ValueError("no unit was rated by the judge and by people")
-    share = (_find_best_share(sample) if tuned else 1.0) if sample.f.size else 0.0
+    share = _find_best_share(sample) if sample.f.size else 0.0
     people = judged_units.drop_rater(judge)
     n_unjudged = ratings.n_units - judged_units.n_units
     common = Estimate("", None, judged_units.n_units, people.n_raters, people.n_ratings, n_unjudged)
-    formula = f"prediction-powered mean{', tuned' if tuned else ''}"
-    corrected = replace(_make_estimate(common, sample, share, confidence, int(tuned and share > 0)), formula=formula)
+    corrected = _make_estimate(
+        replace(common, formula="prediction-powered mean, tuned"), sample, share, confidence, int(share > 0)
+    )
     people_estimate = _make_estimate(common, sample, 0.0, confidence)
     rated_units = round(float(sample.times_y.sum()))
     people_estimate = replace(people_estimate, formula="mean of the people", units=rated_units)

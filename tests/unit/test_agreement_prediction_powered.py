@@ -21,22 +21,26 @@ def draw_sample(draw, units=300, rated=60, shift=0.8, noise=0.5, worthless=False
 
 
 def test_the_corrected_mean_by_hand():
-    # Rated: judge 4 2, people 3 2; unrated: judge 5 3 4. Mean of the judge 4, rectifier (-1 + 0) / 2.
-    # Variances of the means, n below: (1 + 1 + 0) / 9 and (1/4 + 1/4) / 4, together times 2 / 1.
-    result = corrected_mean(Ratings.from_table([[4, 3], [2, 2], [5, NAN], [3, NAN], [4, NAN], [NAN, 7]]), 0)
-    assert (result.corrected.estimate, result.rectifier, result.judge_share) == (3.5, -0.5, 1)
-    assert result.corrected.se == pytest.approx(math.sqrt(2 * (2 / 9 + 0.5 / 4)))
-    assert (result.people.estimate, result.judge.estimate) == (2.5, 3.6)
-    assert result.people.se == pytest.approx(0.5)
-    assert (result.corrected.units, result.corrected.raters, result.corrected.ratings) == (5, 1, 2)
-    assert (result.corrected.left_out, result.people.units, result.judge.ratings) == (1, 2, 5)
+    # Rated: judge 4 2 6 4, people 3 2 5 5; unrated: judge 5 3 4. Means: people 15/4, judge on rated 4, on unrated 4.
+    # The residuals of the people's mean, of the judge's on rated, and on unrated units: each over the number of units.
+    table = [[4, 3], [2, 2], [6, 5], [4, 5], [5, NAN], [3, NAN], [4, NAN], [NAN, 7]]
+    result = corrected_mean(Ratings.from_table(table), 0)
+    fixed = np.array([-0.75, -1.75, 1.25, 1.25]) / 4
+    judged, others = np.array([0, -2, 2, 0]) / 4, np.array([1, -1, 0]) / 3
+    share = float(fixed @ judged / (judged @ judged + others @ others))
+    assert (result.corrected.estimate, result.rectifier) == (pytest.approx(15 / 4), -0.25)
+    assert result.judge_share == pytest.approx(share)
+    squares = float(((fixed - share * judged) ** 2).sum() + share**2 * (others @ others))
+    assert result.corrected.se == pytest.approx(math.sqrt(4 / 2 * squares))
+    assert (result.people.estimate, result.judge.estimate) == (15 / 4, 4.0)
+    assert (result.corrected.units, result.corrected.raters, result.corrected.ratings) == (7, 1, 4)
+    assert (result.corrected.left_out, result.people.units, result.judge.ratings) == (1, 4, 7)
 
 
-@pytest.mark.parametrize("tuned", [False, True])
-def test_intervals_have_the_stated_coverage_and_are_narrower_than_those_of_people_alone(tuned):
+def test_intervals_have_the_stated_coverage_and_are_narrower_than_those_of_people_alone():
     # 600 samples; 4 standard errors of .95 are .036.
     draw = np.random.default_rng(21)
-    results = [corrected_mean(draw_sample(draw), 0, tuned=tuned) for _ in range(600)]
+    results = [corrected_mean(draw_sample(draw), 0) for _ in range(600)]
     assert np.mean([result.corrected.low <= 0 <= result.corrected.high for result in results]) == pytest.approx(
         0.95, abs=0.036
     )
@@ -45,37 +49,34 @@ def test_intervals_have_the_stated_coverage_and_are_narrower_than_those_of_peopl
         (result.corrected.high - result.corrected.low, result.people.high - result.people.low) for result in results
     ]
     narrower, classical = np.mean(widths, axis=0)
-    # Truth 1, noise .25, share 1: sqrt(1.25/240 + .25/60) over sqrt(1/60) is .75; tuned, a share of .64 makes it .60.
-    assert narrower / classical == pytest.approx(0.60 if tuned else 0.75, abs=0.03)
+    # Truth 1, noise .25: a share of .64 makes the ratio .60.
+    assert narrower / classical == pytest.approx(0.60, abs=0.03)
 
 
-def test_a_tuned_estimate_loses_no_precision_to_a_worthless_judge():
+def test_the_estimate_loses_no_precision_to_a_worthless_judge():
     draw = np.random.default_rng(5)
-    results = [corrected_mean(draw_sample(draw, worthless=True), 0, tuned=True) for _ in range(200)]
+    results = [corrected_mean(draw_sample(draw, worthless=True), 0) for _ in range(200)]
     assert np.mean([result.judge_share for result in results]) < 0.05
     ratio = np.mean([result.corrected.se / result.people.se for result in results])
     assert 0.97 < ratio <= math.sqrt(59 / 58)  # Only the degree of freedom of the fitted share.
-    plain = corrected_mean(draw_sample(draw, worthless=True), 0)
-    assert plain.corrected.se > 2 * plain.people.se
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_the_tuned_weight_gives_the_smallest_error(seed):
-    ratings = draw_sample(np.random.default_rng(seed), units=40, rated=12)
-    tuned, plain = corrected_mean(ratings, 0, tuned=True), corrected_mean(ratings, 0)
-    assert 0 <= tuned.judge_share <= 1
-    factor = math.sqrt(11 / 10) if tuned.judge_share else 1  # The degree of freedom of the fitted share.
-    assert tuned.corrected.se <= factor * min(plain.corrected.se, tuned.people.se) + 1e-12
+def test_the_judges_share_never_makes_the_error_larger_than_that_of_people_alone(seed):
+    result = corrected_mean(draw_sample(np.random.default_rng(seed), units=40, rated=12), 0)
+    assert 0 <= result.judge_share <= 1
+    factor = math.sqrt(11 / 10) if result.judge_share else 1  # The degree of freedom of the fitted share.
+    assert result.corrected.se <= factor * result.people.se + 1e-12
 
 
 def test_intervals_from_few_human_rated_items_have_the_stated_coverage():
     # 400 samples; 4 standard errors of .95 are .044. Without the degree of freedom that the share takes it is .88.
     draw = np.random.default_rng(7)
-    results = [corrected_mean(draw_sample(draw, rated=4, noise=1), 0, tuned=True) for _ in range(400)]
+    results = [corrected_mean(draw_sample(draw, rated=4, noise=1), 0) for _ in range(400)]
     assert np.mean([result.corrected.low <= 0 <= result.corrected.high for result in results]) == pytest.approx(
         0.95, abs=0.044
     )
-    three = corrected_mean(draw_sample(draw, rated=3), 0, tuned=True)
+    three = corrected_mean(draw_sample(draw, rated=3), 0)
     assert (three.judge_share, three.corrected.estimate) == (0, three.people.estimate)
 
 
@@ -119,7 +120,7 @@ def test_samples_that_cannot_be_corrected_are_rejected():
     with pytest.raises(ValueError, match="the unit 1 has no item"):
         corrected_mean(Ratings.from_table([[1, 2], [1, NAN]]), 0, {0: "a"})
     lone = corrected_mean(Ratings.from_table([[1, 2], [3, NAN]]), 0)
-    assert (lone.corrected.estimate, lone.corrected.low, lone.people.se) == (4, None, None)
+    assert (lone.corrected.estimate, lone.corrected.low, lone.people.se) == (2, None, None)
 
 
 @pytest.mark.parametrize("people", [[1.0] * 12, [1.0] * 11 + [0.0], [0.0] * 12])

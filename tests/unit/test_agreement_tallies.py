@@ -65,13 +65,13 @@ def test_tallied_units_give_the_same_comparison_of_a_judge_with_people(table, it
         assert list_numbers(first.result()) == list_numbers(second.result())
 
 
-@given(tables(raters=(3, 4), units=(4, 14)), st.integers(2, 4), st.booleans())
-def test_tallied_units_give_the_same_corrected_mean(table, items, tuned):
+@given(tables(raters=(3, 4), units=(4, 14)), st.integers(2, 4))
+def test_tallied_units_give_the_same_corrected_mean(table, items):
     given_by_judge = ~np.isnan(table[:, JUDGE])
     assume((given_by_judge & (~np.isnan(table[:, 1:])).any(axis=1)).any())
     of_item = list_items(table, items)
-    added = corrected_mean(make_tally(table, of_item), JUDGE, tuned=tuned)
-    plain = corrected_mean(Ratings.from_table(table), JUDGE, of_item, tuned=tuned)
+    added = corrected_mean(make_tally(table, of_item), JUDGE)
+    plain = corrected_mean(Ratings.from_table(table), JUDGE, of_item)
     assert (added.judge_share, added.rectifier) == pytest.approx((plain.judge_share, plain.rectifier), abs=1e-7)
     for first, second in ((added.corrected, plain.corrected), (added.people, plain.people), (added.judge, plain.judge)):
         assert list_numbers(first) == list_numbers(second)
