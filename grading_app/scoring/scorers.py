@@ -61,6 +61,13 @@ class Answer:
     output_tokens: int | None = None
 
 
+LARGEST_SCORE = 1e50  # Statistics take powers of scores, up to the fifth, which must not overflow.
+
+
+def is_valid_score(value: float) -> bool:
+    return math.isfinite(value) and abs(value) <= LARGEST_SCORE
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """A score. `value` is None if and only if `parse_error` is set. `raw` is the parsed text.
@@ -76,7 +83,7 @@ class Score:
     def __post_init__(self) -> None:
         if (self.value is None) == (not self.parse_error):
             raise ValueError(f"a score has either a value or a parse error: {self.value!r}, {self.parse_error!r}")
-        if self.value is not None and not math.isfinite(self.value):
+        if self.value is not None and not is_valid_score(self.value):
             raise ValueError(f"{self.value} is not a valid score")
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,52 +47,57 @@ class Line:
 
 
 def paired_difference(x: Floats, y: Floats, confidence: float = 0.95) -> MeanDifference | None:
-    """Return the mean of x - y over items with Student's interval, the paired t-test, and Cohen's d.
+    """Return the mean of x - y over items with scipy's paired t-test and interval, and Cohen's d.
 
     d is the mean over the standard deviation of the differences. Its interval inverts the noncentral t distribution:
     G. Cumming & S. Finch (2001), Educational and Psychological Measurement 61, 532-574. Return None for fewer than two
     items, if all differences are equal, or if only one item has an error.
     """
+    from scipy.stats import ttest_rel
+
     differences = np.asarray(x, dtype=np.float64) - np.asarray(y, dtype=np.float64)
     n = len(differences)
     if n < 2 or _is_constant(differences, x, y):
         return None
-    mean, sd = float(differences.mean()), float(differences.std(ddof=1))
-    t, df = mean / (sd / math.sqrt(n)), float(n - 1)
-    test = _test_difference(mean, sd / math.sqrt(n), t, df, confidence)
-    low, high = _find_noncentrality(t, df, confidence)
-    return MeanDifference(n, mean, *test, mean / sd, (low / math.sqrt(n), high / math.sqrt(n)))
+    test = ttest_rel(x, y)
+    return _describe_test(
+        test, n, float(differences.mean()), float(test.statistic), n - 1, 1 / math.sqrt(n), confidence
+    )
 
 
 def welch_difference(x: Floats, y: Floats, confidence: float = 0.95) -> MeanDifference | None:
-    """Return the difference of the means of two independent samples by Welch's t-test, with Cohen's d.
+    """Return the difference of the means of two independent samples with scipy's Welch test, and Cohen's d.
 
     B. L. Welch (1947), Biometrika 34, 28-35. d divides by the pooled standard deviation; its interval inverts the
     noncentral t distribution with n_x + n_y - 2 degrees of freedom. Return None if a sample has fewer than two values,
     or neither varies.
     """
+    from scipy.stats import ttest_ind
+
     n, m = len(x), len(y)
     if n < 2 or m < 2 or (_is_constant(x, x) and _is_constant(y, y)):
         return None
-    mean = float(np.mean(x) - np.mean(y))
-    a, b = float(np.var(x, ddof=1)) / n, float(np.var(y, ddof=1)) / m
-    se = math.sqrt(a + b)
-    df = (a + b) ** 2 / (a * a / (n - 1) + b * b / (m - 1))
-    pooled = math.sqrt(((n - 1) * n * a + (m - 1) * m * b) / (n + m - 2))
-    scale = math.sqrt(1 / n + 1 / m)
-    low, high = _find_noncentrality(mean / (pooled * scale), n + m - 2, confidence)
-    test = _test_difference(mean, se, mean / se, df, confidence)
-    return MeanDifference(n + m, mean, *test, mean / pooled, (low * scale, high * scale))
+    difference, df, root = float(np.mean(x) - np.mean(y)), n + m - 2, math.sqrt(1 / n + 1 / m)
+    pooled = math.sqrt((n * float(np.var(x)) + m * float(np.var(y))) / df)
+    if not pooled:  # Squares of tiny values are zero.
+        return None
+    test = ttest_ind(x, y, equal_var=False)
+    return _describe_test(test, n + m, difference, difference / (pooled * root), df, root, confidence)
 
 
-def _test_difference(
-    mean: float, se: float, t: float, df: float, confidence: float
-) -> tuple[Interval, float, float, float]:
-    """Return the interval, t, df and the two-sided p."""
-    from scipy.special import stdtr, stdtrit
+def _describe_test(
+    test: Any, n: int, difference: float, pooled_t: float, pooled_df: int, root: float, confidence: float
+) -> MeanDifference | None:
+    """Return scipy's test with Cohen's d; None if the variance is too small for a number.
 
-    reach = float(stdtrit(df, (1 + confidence) / 2)) * se
-    return (mean - reach, mean + reach), t, df, float(2 * stdtr(df, -abs(t)))
+    d is pooled_t * root, where pooled_t has pooled_df degrees of freedom.
+    """
+    ends = test.confidence_interval(confidence)
+    if not (math.isfinite(test.statistic) and ends.low < ends.high):
+        return None
+    interval, (low, high) = (float(ends.low), float(ends.high)), _find_noncentrality(pooled_t, pooled_df, confidence)
+    t, df, p = float(test.statistic), float(test.df), float(test.pvalue)
+    return MeanDifference(n, difference, interval, t, df, p, pooled_t * root, (low * root, high * root))
 
 
 def _find_noncentrality(t: float, df: float, confidence: float) -> Interval:
@@ -130,49 +136,37 @@ def spearman(x: Floats, y: Floats, confidence: float = 0.95) -> tuple[float, Int
     """
     if len(x) < 2 or _is_constant(x, x) or _is_constant(y, y):
         return None
-    rho = float(np.clip(np.corrcoef(_rank(x), _rank(y))[0, 1], -1.0, 1.0))
+    from scipy.stats import spearmanr
+
+    rho = float(np.clip(spearmanr(x, y).statistic, -1.0, 1.0))
     if len(x) < 10 or abs(rho) > 1 - TOLERANCE:
         return rho, None
     reach = normal_quantile(confidence) * math.sqrt((1 + rho * rho / 2) / (len(x) - 3))
     return rho, (math.tanh(math.atanh(rho) - reach), math.tanh(math.atanh(rho) + reach))
 
 
-def _rank(values: Floats) -> Floats:
-    """Return mid-ranks, from 1."""
-    _, indices, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    ranks: Floats = (last - (counts - 1) / 2)[indices]
-    return ranks
-
-
 def least_squares(x: Floats, y: Floats, confidence: float = 0.95) -> Line | None:
-    """Return the regression line of y on x by least squares; None below three items or if x does not vary.
+    """Return scipy's regression line of y on x; None below three items or if x does not vary.
 
     If all items lie on the line, there are no intervals, because other items may not.
     """
-    from scipy.special import stdtrit
+    from scipy.stats import linregress
 
     n = len(x)
-    if n < 3 or _is_constant(x, x):
+    if n < 3 or _is_constant(x, x) or not np.var(x) > 0:  # Squares of tiny values are zero.
         return None
-    center = float(np.mean(x))
-    spread = float(((x - center) ** 2).sum())
-    slope = float(((x - center) * (y - np.mean(y))).sum() / spread)
-    intercept = float(np.mean(y)) - slope * center
-    residual_squares = float(((y - intercept - slope * x) ** 2).sum())
-    total = float(((y - np.mean(y)) ** 2).sum())
-    if math.sqrt(residual_squares) <= TOLERANCE * float(np.max(np.abs(y))):
-        return Line(intercept, slope, None, None, 1.0 if total > 0 else None)
-    error, reach = math.sqrt(residual_squares / (n - 2)), float(stdtrit(n - 2, (1 + confidence) / 2))
-    slope_reach = reach * error / math.sqrt(spread)
-    intercept_reach = reach * error * math.sqrt(1 / n + center**2 / spread)
-    return Line(
-        intercept,
-        slope,
-        (intercept - intercept_reach, intercept + intercept_reach),
-        (slope - slope_reach, slope + slope_reach),
-        1 - residual_squares / total if total > 0 else None,
-    )
+    fit = linregress(x, y)
+    slope, intercept = float(fit.slope), float(fit.intercept)
+    residuals = y - intercept - slope * x
+    r_squared = float(fit.rvalue) ** 2 if np.var(y) > 0 else None
+    if math.sqrt(float(residuals @ residuals)) <= TOLERANCE * float(np.max(np.abs(y))):
+        return Line(intercept, slope, None, None, None if r_squared is None else 1.0)
+    reach = student_quantile(confidence, n - 2)
+    ends = [
+        (value - reach * float(error), value + reach * float(error))
+        for value, error in ((intercept, fit.intercept_stderr), (slope, fit.stderr))
+    ]
+    return Line(intercept, slope, ends[0], ends[1], r_squared)
 
 
 def confidence_band(x: Floats, y: Floats, at: Floats, confidence: float = 0.95) -> tuple[Floats, Floats, Floats] | None:
@@ -181,17 +175,13 @@ def confidence_band(x: Floats, y: Floats, at: Floats, confidence: float = 0.95) 
     Each interval covers the mean at its own x with this confidence, not the whole line: N. R. Draper & H. Smith (1998),
     Applied regression analysis, section 3.1. Return None in the cases of `least_squares`.
     """
-    from scipy.special import stdtrit
-
     line = least_squares(x, y, confidence)
     if line is None:
         return None
-    n, center = len(x), float(np.mean(x))
-    residual_squares = float(((y - line.intercept - line.slope * x) ** 2).sum())
-    spread = float(((x - center) ** 2).sum())
-    reach = float(stdtrit(n - 2, (1 + confidence) / 2)) * math.sqrt(residual_squares / (n - 2))
-    fit = line.intercept + line.slope * at
-    margin = reach * np.sqrt(1 / n + (at - center) ** 2 / spread)
+    fit, distances = line.intercept + line.slope * at, at - np.mean(x)
+    # The errors of slope, mean and line are s / root(n var x), s / root n, and the root of the sum of their squares.
+    slope_reach = (line.slope_interval[1] - line.slope_interval[0]) / 2 if line.slope_interval else 0.0
+    margin = slope_reach * np.sqrt(np.var(x) + distances**2)
     return fit, fit - margin, fit + margin
 
 
@@ -201,8 +191,6 @@ def deming(x: Floats, y: Floats, ratio: float = 1.0, confidence: float = 0.95) -
     ratio: the error variance of y over that of x. K. Linnet (1990), Statistics in Medicine 9, 1463-1473. Return None
     below four items, or if x and y are uncorrelated.
     """
-    from scipy.special import stdtrit
-
     n = len(x)
     fit = _fit_deming(x, y, ratio)
     if n < 4 or fit is None:
@@ -213,7 +201,7 @@ def deming(x: Floats, y: Floats, ratio: float = 1.0, confidence: float = 0.95) -
     pseudo = n * np.array(fit) - (n - 1) * jackknife_fits
     if np.ptp(pseudo, axis=0).max() <= n * TOLERANCE * float(np.abs(y).max()):
         return Line(*fit, None, None)  # All items lie on the line. Other items may not.
-    reach = float(stdtrit(n - 1, (1 + confidence) / 2)) * pseudo.std(axis=0, ddof=1) / math.sqrt(n)
+    reach = student_quantile(confidence, n - 1) * pseudo.std(axis=0, ddof=1) / math.sqrt(n)
     (intercept, slope), (intercept_reach, slope_reach) = fit, map(float, reach)
     return Line(
         intercept,
@@ -248,7 +236,8 @@ def _fit_deming_jackknife(x: Floats, y: Floats, ratio: float) -> Floats | None:
 
 
 def root_mean_square(differences: Floats) -> float:
-    return float(np.sqrt(np.mean(np.asarray(differences) ** 2)))
+    largest = float(np.abs(differences).max()) or 1.0
+    return largest * float(np.sqrt(np.mean((np.asarray(differences) / largest) ** 2)))
 
 
 def mean_absolute(differences: Floats) -> float:
@@ -266,12 +255,12 @@ def error_interval(x: Floats, y: Floats, statistic: str, confidence: float = 0.9
     if n < 10 or _is_constant(errors, x, y):
         return None
     power = {"mae": 1, "rmse": 2}[statistic]
-    values = errors**power
+    values = (errors / errors.max()) ** power  # Squares of tiny errors would vanish.
     if values.sum() - values.max() <= 0:
         return None
     logs = np.log((values.sum() - values) / (n - 1)) / power
     reach = student_quantile(confidence, n - 1) * math.sqrt((n - 1) / n * float(((logs - logs.mean()) ** 2).sum()))
-    center = math.log(float(values.mean())) / power
+    center = math.log(float(values.mean())) / power + math.log(float(errors.max()))
     return math.exp(center - reach), math.exp(center + reach)
 
 

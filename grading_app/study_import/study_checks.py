@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from evalsite.lib.text.pg_text import describe_unstorable
+from grading_app.scoring.scorers import LARGEST_SCORE, is_valid_score
 from grading_app.study_import.study import USAGE, Study, StudyCall, StudyCondition, StudyError, StudyItem, StudyTrial
 from runs_app.bounds import BOUNDS
 
@@ -91,8 +92,8 @@ def _find_trial_problems(trial: StudyTrial) -> Iterator[str]:
         yield from _find_text_problems("a message", turn["content"])
         yield from _find_text_problems("a message", turn)
     for score in trial.scores:
-        if score.value is not None and not math.isfinite(score.value):
-            yield f"the score {score.scorer} is {score.value}"
+        if score.value is not None and not is_valid_score(score.value):
+            yield f"the score {score.scorer} is {score.value}, not between -{LARGEST_SCORE:g} and {LARGEST_SCORE:g}"
         yield from _find_text_problems(f"the score {score.scorer}", [score.raw, score.reasoning, score.detail])
         if score.verdict is not None:
             yield from (f"the verdict {score.scorer}: {problem}" for problem in _find_trial_problems(score.verdict))
