@@ -6,8 +6,8 @@ import numpy as np
 
 from grading_app.analysis.data import AnalysisData
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
-from grading_app.statistics.intervals import estimate_mean
-from grading_app.statistics.known_coverage import describe_share_coverage
+from grading_app.statistics.intervals import STUDENT, estimate_mean
+from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
 
 QUANTILES = {0.25: "Lower quartile", 0.5: "Median", 0.75: "Upper quartile"}
 
@@ -76,4 +76,6 @@ def _list_notes(rows: list[Row], is_share: bool) -> list[str]:
     methods = dict.fromkeys(str(row["method"]) for row in rows if row["method"])
     single_answer_items = [row["items"] for row in rows if is_share and row["interval"] and row["items"] == row["n"]]
     interval_note = f"Interval: {', '.join(methods)}." if methods else ""
-    return [note for note in (interval_note, describe_share_coverage(single_answer_items)) if note]
+    unbounded = [row["items"] for row in rows if str(row["method"]).startswith(STUDENT)]
+    notes = (interval_note, describe_share_coverage(single_answer_items), describe_skew_coverage(unbounded))
+    return [note for note in notes if note]

@@ -18,7 +18,7 @@ from grading_app.reports.cached_aggregates import Cached, get_aggregate
 from grading_app.reports.frames import IN_SCOPE, load_condition_labels, make_scope_parameters
 from grading_app.reports.score_matrix import Measure, count_missing, list_measures, load_item_scores
 from grading_app.statistics.condition_pairs import compare_conditions
-from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, estimate_mean
+from grading_app.statistics.intervals import SHARE_BOUNDS, STUDENT, Bounds, estimate_mean
 from grading_app.statistics.item_scores import ItemScores, find_lowest_score
 from grading_app.statistics.paired import holm
 from runs_app.models import Experiment, Wave
@@ -156,6 +156,11 @@ class Leaderboard:
         shares = [measure.key for measure in self.measures if measure.is_share]
         scores = [row.scores[key] for row in self.rows for key in shares]
         return [score.items for score in scores if score.low is not None and score.n == score.items]
+
+    @property
+    def without_scale(self) -> list[int]:
+        """The number of items of each mean that has Student's interval, because its scale is unknown."""
+        return [score.items for row in self.rows for score in row.scores.values() if score.method.startswith(STUDENT)]
 
     @property
     def has_missing(self) -> bool:

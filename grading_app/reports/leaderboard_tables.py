@@ -7,7 +7,7 @@ from collections.abc import Callable
 from grading_app.reports import statistic_format
 from grading_app.reports.leaderboard import BoardMeasure, BoardRow, Leaderboard
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable, Row
-from grading_app.statistics.known_coverage import describe_share_coverage
+from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
 
 CompareUrl = Callable[[BoardRow, BoardMeasure], str]
 BEST_NOTE = (
@@ -60,6 +60,7 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
         ResultColumn("output_tokens", "Output tokens", "count"),
         ResultColumn("latency_s", "Median latency (s)", "number"),
     ]
+    notes = describe_share_coverage(board.single_answer_shares), describe_skew_coverage(board.without_scale)
     return ResultTable(
         "leaderboard",
         "Leaderboard",
@@ -67,7 +68,7 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
         [_make_row(board, row) for row in board.rows],
         formula="Mean or share over answers, with standard errors clustered by item.",
         correction=BEST_NOTE,
-        notes=list(filter(None, [describe_share_coverage(board.single_answer_shares)])),
+        notes=[note for note in notes if note],
     )
 
 

@@ -14,6 +14,7 @@ from evalsite.lib.stats.t_interval import student_quantile
 from grading_app.statistics.clusters import ClusterSums, clustered_mean, clustered_share
 
 Bounds = tuple[float, float]
+STUDENT = "Student's t over"  # The start of the method of a mean without a scale.
 ONE_ITEM = "an interval needs at least two items"
 NO_SPREAD = "all items have the same mean, so their spread is unknown"
 SHARE_BOUNDS: Bounds = (0.0, 1.0)
@@ -67,7 +68,7 @@ def estimate_mean(sums: ClusterSums, bounds: Bounds | None = None, confidence: f
         method = f"score interval within the scale, Student's t over {mean.clusters:,} items"
     elif mean.se and mean.low is not None and mean.high is not None:
         low, high = mean.low, mean.high
-        method = f"Student's t over {mean.clusters:,} items"
+        method = f"{STUDENT} {mean.clusters:,} items"
     else:
         return ScoreEstimate(**common, se=0.0, reason=NO_SPREAD)  # type: ignore[arg-type]
     return ScoreEstimate(**common, se=mean.se, low=low, high=high, method=method)  # type: ignore[arg-type]

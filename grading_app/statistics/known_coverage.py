@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 SHARE = "share of answers asked once"
 ODD_R, ODD_CHANGE, RMSE = "r with odd items", "change with odd items", "RMSE"
+SKEWED = "mean of skewed scores without a scale"
 # The start of a measure's name, the range of numbers of items with low coverage (from, below), and the lowest simulated
 # coverage in this range, in per cent.
 LOW_COVERAGE = (
@@ -20,9 +21,23 @@ LOW_COVERAGE = (
     (ODD_CHANGE, 2, 30, 66),
     (ODD_CHANGE, 30, 150, 85),
     (ODD_CHANGE, 150, 300, 92),
+    (SKEWED, 2, 15, 74),
+    (SKEWED, 15, 30, 77),
+    (SKEWED, 30, 100, 82),
+    (SKEWED, 100, 500, 88),
+    # Of categories, if one category is rare: one label in ten.
+    ("Krippendorff's alpha, nominal", 2, 15, 40),
+    ("Krippendorff's alpha, nominal", 15, 30, 56),
+    ("Krippendorff's alpha, nominal", 30, 60, 77),
+    ("Cohen's kappa, ", 2, 40, 90),  # With weights.
+    ("Fleiss' kappa, ", 2, 40, 90),
+    ("Cohen's kappa", 2, 15, 40),
+    ("Cohen's kappa", 15, 30, 67),
+    ("Cohen's kappa", 30, 60, 87),
+    ("Fleiss' kappa", 2, 15, 33),
+    ("Fleiss' kappa", 15, 30, 60),
+    ("Fleiss' kappa", 30, 60, 79),
     ("Krippendorff's alpha", 2, 40, 92),
-    ("Cohen's kappa", 2, 40, 90),
-    ("Fleiss' kappa", 2, 40, 90),
     ("Lin's concordance", 2, 40, 91),
     ("ICC(2,1)", 2, 40, 92),
     ("slope of the judge", 2, 40, 92),
@@ -35,11 +50,16 @@ LOW_COVERAGE = (
 )
 
 
+OF_CATEGORIES = ("Krippendorff's alpha, nominal", "Cohen's kappa", "Fleiss' kappa")
+
+
 def describe_coverage(name: str, items: int) -> str:
     """Return a text such as 'covers about 92 % ...'; "" if intervals of this measure cover at least 93 %."""
+    measure = max((prefix for prefix, *_ in LOW_COVERAGE if name.startswith(prefix)), key=len, default="")
     for prefix, low, high, per_cent in LOW_COVERAGE:
-        if name.startswith(prefix) and low <= items < high:
-            return f"covers about {per_cent} % instead of 95 % in simulations of about as many items"
+        if prefix == measure and low <= items < high:
+            condition = ", if one category is rare" if prefix in OF_CATEGORIES else ""
+            return f"covers about {per_cent} % instead of 95 % in simulations of about as many items{condition}"
     return ""
 
 
@@ -47,6 +67,12 @@ def describe_share_coverage(items: Iterable[int]) -> str:
     """Return a sentence on shares over these numbers of items with one answer each; "" for enough items."""
     note = describe_coverage(SHARE, min(items, default=0))
     return f"The interval of a share of items asked once {note}, for some shares." if note else ""
+
+
+def describe_skew_coverage(items: Iterable[int]) -> str:
+    """Return a sentence on means without a scale over these numbers of items; "" for enough items."""
+    note = describe_coverage(SKEWED, min(items, default=0))
+    return f"If scores are strongly skewed, with a few far above all others, Student's interval {note}." if note else ""
 
 
 def describe_correlation_coverage(items: Iterable[int]) -> str:

@@ -26,7 +26,8 @@ from grading_app.models import Panel
 from grading_app.reports.frames import load_condition_labels, load_dimensions
 from grading_app.reports.grader_rows import GraderRow, is_changing, list_grader_rows, list_rubric_tests, list_standings
 from grading_app.reports.rubric_upgrades import RubricUpgrade, find_rubric_upgrades, get_judge_form_url
-from grading_app.statistics.known_coverage import describe_share_coverage
+from grading_app.statistics.intervals import STUDENT
+from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
 from grading_app.tables.grading import AnswerNames, AnswerScoreTable, StrengthTable
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state
@@ -55,7 +56,7 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
         "experiment": experiment,
         "state": load_experiment_state(experiment),
         "rows": [_make_row_context(experiment, row, editable, upgrades, names) for row in rows],
-        "shares_note": _describe_shares(rows),
+        "coverage_note": _describe_coverage(rows),
         "is_live": is_computing or is_changing((run for row in rows for run in row.runs), POLLING_S),
         "standings": [
             (rater, cached, StrengthTable(cached.value.ranked if cached.value else ())) for rater, cached in standings
@@ -71,13 +72,15 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, f"grading_app/{page}", context)
 
 
-def _describe_shares(rows: Sequence[GraderRow]) -> str:
+def _describe_coverage(rows: Sequence[GraderRow]) -> str:
     estimates = [line.estimate for row in rows if not row.is_adjudication for line in row.scores.means if line.estimate]
-    return describe_share_coverage(
+    shares = describe_share_coverage(
         estimate.clusters
         for estimate in estimates
         if estimate.is_share and estimate.low is not None and estimate.n == estimate.clusters
     )
+    means = describe_skew_coverage(estimate.clusters for estimate in estimates if estimate.method.startswith(STUDENT))
+    return " ".join(filter(None, (shares, means)))
 
 
 def _make_row_context(

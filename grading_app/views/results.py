@@ -27,7 +27,8 @@ from grading_app.reports.pooled_waves import find_pooled_waves
 from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
 from grading_app.reports.stored_results import FigureTexts, get_results
 from grading_app.scoring.grading import read_rules
-from grading_app.statistics.known_coverage import describe_share_coverage
+from grading_app.statistics.intervals import STUDENT
+from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
 from grading_app.tables.reports import SnapshotTable
 from grading_app.tables.results import AnswerTable, ScoreTable
 from grading_app.views.blind import get_blind_context
@@ -218,6 +219,8 @@ def _describe_intervals(lines: list[ScoreSummary]) -> str:
     notes = ["Standard errors are clustered by item."]
     if any(not line.measure.is_share for line in lines):
         notes.append("Intervals of means: score intervals with Student's t over items, which stay on the scale.")
+    if note := describe_skew_coverage(line.items for line in lines if line.method.startswith(STUDENT)):
+        notes.append(note)
     if any(line.measure.is_share for line in lines):
         has_repeats = any(line.measure.is_share and line.n > line.items for line in lines)
         notes.append(

@@ -6,6 +6,7 @@ from django.urls import reverse
 
 from grading_app.analysis.data import load_analysis_data
 from grading_app.analysis.sections import build_section_tables
+from grading_app.models import GradeCondition
 from grading_app.reports.scope import ScopeForm
 from grading_app.statistics.known_coverage import describe_correlation_coverage, describe_share_coverage
 from tests import factories
@@ -61,6 +62,8 @@ def test_alpha_over_few_items_shows_its_coverage(client):
     table = client.get(reverse("experiment_agreement", args=[experiment.slug])).context["measures"]
     cells = {row.record.name: str(row.get_cell("interval")) for row in table.rows}
     assert "covers about 92 % instead of 95 %" in cells["Krippendorff's alpha, ordinal"]
+    assert "covers about 40 % instead of 95 %" in cells["Krippendorff's alpha, nominal"]
+    assert "if one category is rare" in cells["Krippendorff's alpha, nominal"]
     assert "covers about 90 % instead of 95 %" in cells["Cohen's kappa, quadratic weights"]
     assert "covers about" not in cells["Kendall's W"]
 
@@ -85,6 +88,16 @@ def test_the_analysis_says_what_odd_items_do_to_the_interval_of_r():
         factories.plan_trials(run, answer=build_numbered_answer)
     notes = build_tables(experiment)["norm_agreement"].notes
     assert any("far off, the interval of r covers about 55 % instead of 95 %" in note for note in notes)
+
+
+def test_scores_without_a_scale_show_what_skew_does_to_their_interval(client):
+    experiment = make_answered_experiment(items=12)
+    rule = make_gradings(experiment, "latency", lambda trial: 1.0 + 3 * trial.item.position**2, kind="rule")
+    GradeCondition.objects.filter(pk=rule.pk).update(parameters={"imported": "true"})
+    note = "interval covers about 74 % instead of 95 %"
+    assert open_page(client, experiment, "experiment_results").count(note) == 2
+    assert note in open_page(client, experiment, "experiment_grading")
+    assert any(note in one for one in build_tables(experiment)["descriptives"].notes)
 
 
 def test_no_notes_without_low_coverage():
