@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from datasets_app.models import Item, Norm
 from grading_app.reports.frames import load_condition_labels, load_facets
 from grading_app.reports.scope import FLAGGED, MISSING_WRONG, Scope
-from grading_app.reports.score_matrix import load_item_scores
+from grading_app.reports.score_matrix import Measure, list_measures, load_item_scores
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
 from runs_app.annotations import list_flagged_items
@@ -36,6 +36,8 @@ class AnalysisData:
 
     labels: the conditions' labels by primary key. facets: the names of their model, prompt and sampler.
     keys, categories: of the items. norms: None if the dataset has no norms for the measure's dimension.
+    n_measures: of the experiment. other_scores: of the other measures, each with the ends of its scale, if the scope
+    corrects p over all measures; else empty.
     """
 
     scope: Scope
@@ -45,6 +47,8 @@ class AnalysisData:
     keys: list[str]
     categories: list[str]
     norms: Norms | None
+    n_measures: int = 1
+    other_scores: tuple[tuple[ItemScores, Bounds | None], ...] = ()
 
     @property
     def conditions(self) -> list[int]:
@@ -71,6 +75,8 @@ def load_analysis_data(scope: Scope) -> AnalysisData:
         load_facets(scope.experiment, letters),
     )
     scores = scores.select_conditions([key for key in labels if key in scores.conditions])
+    measures = list_measures(scope.experiment)
+    others = [measure for measure in measures if measure.key != scope.measure.key] if scope.family else []
     items_by_key = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
     items = {pk: (key, category) for pk, key, category in items_by_key.iterator()}
     return AnalysisData(
@@ -81,7 +87,16 @@ def load_analysis_data(scope: Scope) -> AnalysisData:
         keys=[items[int(pk)][0] for pk in scores.items],
         categories=[items[int(pk)][1] for pk in scores.items],
         norms=_load_norms(scope, scores),
+        n_measures=len(measures),
+        other_scores=tuple(_load_other_scores(scope, measure) for measure in others),
     )
+
+
+def _load_other_scores(scope: Scope, measure: Measure) -> tuple[ItemScores, Bounds | None]:
+    """Return the scores of another measure in the same scope, with the ends of its scale."""
+    scope = replace(scope, measure=measure)
+    scores = load_item_scores(scope.experiment, measure, scope.wave, scope.excluded_answers)
+    return narrow_scores(scope, scores), SHARE_BOUNDS if measure.is_share(scores) else measure.bounds
 
 
 def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:

@@ -9,7 +9,8 @@ from grading_app.comparison.condition_scores import PairedScores
 from grading_app.reports import statistic_format
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
 from grading_app.reports.score_matrix import Measure
-from grading_app.statistics.condition_pairs import ConditionPair, TwoByTwo
+from grading_app.statistics.condition_pairs import ConditionPair, PairOfDesign, TwoByTwo
+from grading_app.statistics.fixed_items import ITEMS_LIKE_THESE, THESE_ITEMS
 from grading_app.statistics.paired import EXACT_MCNEMAR, MCNEMAR, SIGN_FLIPS, STUDENT, describe_methods
 from grading_app.statistics.reference import equivalence_p
 
@@ -29,12 +30,13 @@ def make_comparison_tables(
     names: tuple[str, str],
     margin: float | None,
     make_url: Callable[[str], str],
+    design: PairOfDesign | None = None,
 ) -> list[ResultTable]:
     """Return the table of the difference and, for single answers that are right or wrong, the 2 x 2 table.
 
-    make_url: return the address of the items that match a filter.
+    make_url: return the address of the items that match a filter. design: the pair's place in its design.
     """
-    tables = [_make_difference_table(paired, pair, measure, names, margin, make_url)]
+    tables = [_make_difference_table(paired, pair, measure, names, margin, make_url, design)]
     if pair.two_by_two:
         tables.append(_make_two_by_two_table(pair.two_by_two, names, make_url))
     return tables
@@ -47,11 +49,25 @@ def _make_difference_table(
     names: tuple[str, str],
     margin: float | None,
     make_url: Callable[[str], str],
+    design: PairOfDesign | None,
 ) -> ResultTable:
-    change = pair.change
+    change, alone = pair.change, paired.on_these_items
     columns = _list_difference_columns(names, paired.is_share)
     row = _make_difference_row(pair, measure)
     notes = [change.reason.capitalize() + "."] if change.reason else []
+    if design:
+        row["p_holm"] = design.p
+        columns.insert(9, ResultColumn("p_holm", "p (Holm)", "p"))
+        notes.append(_describe_design(design))
+    notes.append(ITEMS_LIKE_THESE)
+    if alone and alone.low is not None:
+        row |= {"fixed_ci": (alone.low, alone.high), "p_fixed": alone.p}
+        kind: Kind = "points_interval" if paired.is_share else "interval"
+        columns += [
+            ResultColumn("fixed_ci", "95 % interval, these items", kind),
+            ResultColumn("p_fixed", "p, these items", "p"),
+        ]
+        notes.append(THESE_ITEMS)
     notes.append(
         "Repetitions are averaged, so that an item counts once. Cohen's d: the mean over the SD of the differences."
     )
@@ -69,7 +85,7 @@ def _make_difference_table(
         [row],
         formula="B − A: mean over common items of the difference of the items' means.",
         test=" ".join(filter(None, (TESTS.get(change.test), describe_methods([change])))),
-        sentence=describe_result(paired, pair, measure, names),
+        sentence=describe_result(paired, pair, measure, names, design),
         notes=notes,
         links=[{"wins": make_url("gained"), "losses": make_url("lost"), "items": make_url("all")}],
     )
@@ -166,24 +182,62 @@ def _make_two_by_two_table(counts: TwoByTwo, names: tuple[str, str], make_url: C
     )
 
 
-def describe_result(paired: PairedScores, pair: ConditionPair, measure: Measure, names: tuple[str, str]) -> str:
-    """Return a sentence: which side is better and by how much, with the interval and the test."""
+def _describe_design(design: PairOfDesign) -> str:
+    if design.p is None:
+        return f"One of {design.pairs:,} pairs of this design. Analysis corrects p for all of them."
+    return (
+        f"One of {design.pairs} pairs of this design. p (Holm) is corrected over them, as in Analysis and the report."
+    )
+
+
+def describe_result(
+    paired: PairedScores,
+    pair: ConditionPair,
+    measure: Measure,
+    names: tuple[str, str],
+    design: PairOfDesign | None = None,
+) -> str:
+    """Return sentences: which side is better and by how much, with interval and tests, and what this depends on."""
     change = pair.change
     test = "no test for one item"
     if change.test and change.p is not None:
         test = f"{change.test_text}, p {statistic_format.format_p_equation(change.p)}"
+        if design and design.p is not None:
+            corrected = statistic_format.format_p_equation(design.p)
+            test += f"; p {corrected} after Holm's correction over the {design.pairs} pairs of the design"
     scope = f"on {pair.items} common item{'' if pair.items == 1 else 's'} ({test})"
-    if change.p is None or change.p >= LEVEL:
-        amount = _format_amount(change.mean, paired.is_share, signed=True)
-        return f"No significant difference: B − A is {amount}{_format_interval(pair, paired.is_share, 1)} {scope}."
     b_is_higher = change.mean > 0
     high, low = (names[1], names[0]) if b_is_higher else names
     amount = _format_amount(abs(change.mean), paired.is_share) + _format_interval(
-        pair, paired.is_share, 1 if b_is_higher else -1
+        change.low, change.high, paired.is_share, 1 if b_is_higher else -1
     )
-    if measure.is_rating:
-        return f"{high} rates {amount} higher than {low} {scope}."
-    return f"{high} beats {low} by {amount} {scope}."
+    if change.p is None or change.p >= LEVEL:
+        amount = _format_amount(change.mean, paired.is_share, signed=True)
+        interval = _format_interval(change.low, change.high, paired.is_share, 1)
+        result = f"No significant difference: B − A is {amount}{interval} {scope}."
+    elif design and (design.p is None or design.p >= LEVEL):
+        result = f"{high} is {amount} higher than {low} {scope}. " + (
+            "This pair is significant only without the correction."
+            if design.p is not None
+            else f"The p is not corrected for the {design.pairs:,} pairs of the design."
+        )
+    elif measure.is_rating:
+        result = f"{high} rates {amount} higher than {low} {scope}."
+    else:
+        result = f"{high} beats {low} by {amount} {scope}."
+    missing = paired.check_missing(pair, measure).describe(names)
+    return " ".join(filter(None, (result, _describe_estimands(paired), missing)))
+
+
+def _describe_estimands(paired: PairedScores) -> str:
+    """Return which question the interval answers, and the answer to the other one if repetitions allow it."""
+    alone = paired.on_these_items
+    if alone is None or alone.low is None or alone.p is None:
+        return "This is for items like these."
+    amount = _format_amount(alone.mean, paired.is_share, signed=True)
+    interval = _format_interval(alone.low, alone.high, paired.is_share, 1)
+    p = statistic_format.format_p_equation(alone.p)
+    return f"This is for items like these. On these items alone, B − A is {amount}{interval} (p {p})."
 
 
 def _format_amount(value: float, is_share: bool, *, signed: bool = False) -> str:
@@ -191,11 +245,10 @@ def _format_amount(value: float, is_share: bool, *, signed: bool = False) -> str
     return statistic_format.add_sign(text) if signed else text
 
 
-def _format_interval(pair: ConditionPair, is_share: bool, sign: int) -> str:
-    change = pair.change
-    if change.low is None or change.high is None:
+def _format_interval(low: float | None, high: float | None, is_share: bool, sign: int) -> str:
+    if low is None or high is None:
         return ""
-    low, high = sorted((sign * change.low, sign * change.high))
+    low, high = sorted((sign * low, sign * high))
     scale, places = (100, 1) if is_share else (1, 2)
     texts = [statistic_format.format_number(scale * end, places) for end in (low, high)]
     return f" [{texts[0]}, {texts[1]}]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,17 @@ from grading_app.comparison.condition_sides import ConditionSide
 from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.score_matrix import Measure
 from grading_app.reports.stored_scores import EncodedScores, get_item_scores
-from grading_app.statistics.condition_pairs import TOLERANCE, ConditionPair, compare_conditions
+from grading_app.statistics.condition_pairs import (
+    TOLERANCE,
+    ConditionPair,
+    PairOfDesign,
+    compare_conditions,
+    correct_pair,
+)
+from grading_app.statistics.fixed_items import FixedItemsChange, estimate_on_these_items
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, is_share_scale
 from grading_app.statistics.item_scores import Floats, Integers, ItemScores
+from grading_app.statistics.missing_answers import LEVEL, MissingVerdicts, check_missing
 
 A, B = 0, 1
 # The fields that models and rules use. Other fields of an item may differ between datasets.
@@ -58,7 +66,21 @@ class PairedScores:
 
     @property
     def pair(self) -> ConditionPair | None:
-        return compare_conditions(self.scores, A, B, SHARE_BOUNDS if self.is_share else self.bounds)
+        return compare_conditions(self.scores, A, B, self._ends)
+
+    @property
+    def on_these_items(self) -> FixedItemsChange | None:
+        ends = self._ends
+        return estimate_on_these_items(self.scores, A, B, ends[1] - ends[0] if ends else None)
+
+    def check_missing(self, pair: ConditionPair, measure: Measure) -> MissingVerdicts:
+        """Return whether the verdict on the pair depends on answers without a score."""
+        verdict = pair.change.verdict(LEVEL)
+        return check_missing(self.scores, A, B, self._ends, verdict, at_ends=measure.is_rating)
+
+    @property
+    def _ends(self) -> Bounds | None:
+        return SHARE_BOUNDS if self.is_share else self.bounds
 
     def select(self, name: str) -> NDArray[np.intp]:
         """Return the rows that match a filter, the largest change first, then in the order of the dataset."""
@@ -99,9 +121,9 @@ def pair_scores(
 ) -> PairedScores:
     """Return the scores of both sides over their common items. scores: the scores of both experiments."""
     scores_a, scores_b = _select_side(a, scores[0]), _select_side(b, scores[1])
-    low = measure.low if measure.low is not None else 0.0
     missing = int(scores_a.missing.sum()), int(scores_b.missing.sum())
     if missing_is_wrong:
+        low = _get_low(measure)
         scores_a, scores_b = scores_a.fill_missing(low), scores_b.fill_missing(low)
     scores_a, scores_b = scores_a.pool(), scores_b.pool()
     at_a, at_b, unlike = _match_items(a, b, scores_a.items, scores_b.items)
@@ -124,6 +146,26 @@ def pair_scores(
         unlike,
         *missing,
     )
+
+
+def correct_for_design(
+    a: ConditionSide, b: ConditionSide, measure: Measure, scores: ItemScores, *, missing_is_wrong: bool
+) -> PairOfDesign | None:
+    """Return the place of a pair of conditions among all pairs of its design, as Analysis and the report test them.
+
+    None unless both sides are single conditions of one experiment and wave. scores: of all conditions.
+    """
+    keys = a.conditions[0].pk, b.conditions[0].pk
+    is_one_design = a.experiment == b.experiment and a.wave == b.wave and not a.is_whole and not b.is_whole
+    if not is_one_design or not set(keys) <= set(scores.conditions.tolist()):
+        return None
+    table = scores.fill_missing(_get_low(measure)) if missing_is_wrong else scores
+    is_share = measure.is_share(table)
+    return correct_pair(replace(table, is_binary=is_share), *keys, SHARE_BOUNDS if is_share else measure.bounds)
+
+
+def _get_low(measure: Measure) -> float:
+    return measure.low if measure.low is not None else 0.0
 
 
 def _select_side(side: ConditionSide, scores: ItemScores) -> ItemScores:

@@ -25,6 +25,7 @@ EXCLUSION_LABELS = {
 }
 MAX_EXCLUDED_ITEMS = 200  # The maximum number of items that a scope may exclude one by one.
 MISSING_EXCLUDED, MISSING_WRONG = "exclude", "wrong"
+FAMILY_OF_MEASURES = "measures"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Scope:
     missing: how answers without a score count: MISSING_EXCLUDED or MISSING_WRONG.
     baseline: the condition that is compared with all others; None for all pairs.
     margin: the largest difference that counts as equivalent, in units of the measure; None without equivalence test.
+    family: the tests that p is corrected over: "" for the table's own, FAMILY_OF_MEASURES for those of all measures.
     blind: the reader's blind reading, whose letters replace the names of models. It is not part of the address.
     """
 
@@ -49,6 +51,7 @@ class Scope:
     missing: str = MISSING_EXCLUDED
     baseline: int | None = None
     margin: float | None = None
+    family: str = ""
     blind: BlindReading | None = None
 
     @property
@@ -67,6 +70,7 @@ class Scope:
             "missing": self.missing if self.missing != MISSING_EXCLUDED else None,
             "baseline": self.baseline,
             "margin": self.margin,
+            "family": self.family or None,
         }
         for name, value in optional.items():
             if value is not None:
@@ -112,6 +116,11 @@ class ScopeForm(forms.Form):
     without = ItemsField(label="Items left out", required=False)
     baseline = forms.TypedChoiceField(label="Baseline", required=False, coerce=int, empty_value=None)
     margin = forms.FloatField(label="Equivalence margin", required=False, min_value=0)
+    family = forms.ChoiceField(
+        label="Correct p over",
+        required=False,
+        choices=[("", "The tests of each measure"), (FAMILY_OF_MEASURES, "The tests of all measures")],
+    )
 
     def __init__(self, data: QueryDict, experiment: Experiment, blind: BlindReading | None = None) -> None:
         super().__init__(data)
@@ -156,5 +165,6 @@ class ScopeForm(forms.Form):
             missing=data["missing"] or MISSING_EXCLUDED,
             baseline=data["baseline"],
             margin=data["margin"],
+            family=data["family"],
             blind=self.blind,
         )

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
-from grading_app.statistics.paired import MIN_CHANGED, Change, estimate_change
+from grading_app.statistics.paired import MIN_CHANGED, Change, estimate_change, holm
 from grading_app.statistics.paired_shares import exact_mcnemar_p
 
 TOLERANCE = 1e-9
+MAX_PAIRS = 66  # Of 12 conditions. A request computes all their tests in less than a second.
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,14 @@ class ConditionPair:
     only_b: int
 
 
+@dataclass(frozen=True, slots=True)
+class PairOfDesign:
+    """One of several pairs of a design. p: after Holm's correction over the pairs; None for more than MAX_PAIRS."""
+
+    pairs: int
+    p: float | None = None
+
+
 def compare_conditions(scores: ItemScores, a: int, b: int, bounds: Bounds | None = None) -> ConditionPair | None:
     """Return the comparison of b with a; None without common items. Raise KeyError for an unknown condition.
 
@@ -105,6 +115,17 @@ def compare_conditions(scores: ItemScores, a: int, b: int, bounds: Bounds | None
         int(((scores.n[:, column_a] > 0) & ~has_both).sum()),
         int(((scores.n[:, column_b] > 0) & ~has_both).sum()),
     )
+
+
+def correct_pair(scores: ItemScores, a: int, b: int, bounds: Bounds | None = None) -> PairOfDesign | None:
+    """Return p of b against a after Holm's correction over all pairs of conditions; None if there is no other pair."""
+    pairs = list(combinations(scores.conditions.tolist(), 2))
+    if len(pairs) > MAX_PAIRS:
+        return PairOfDesign(len(pairs))
+    tested = [pair for first, second in pairs if (pair := compare_conditions(scores, first, second, bounds))]
+    corrected = holm([pair.change.p_or_one for pair in tested])
+    p = next((p for pair, p in zip(tested, corrected, strict=True) if {pair.a, pair.b} == {a, b}), None)
+    return PairOfDesign(len(tested), p) if len(tested) > 1 else None
 
 
 def cross_tabulate(a: Floats, b: Floats) -> TwoByTwo:

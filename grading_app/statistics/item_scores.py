@@ -75,14 +75,17 @@ class ItemScores:
             is_binary,
         )
 
-    def fill_missing(self, score: float) -> ItemScores:
-        """Return the scores with this score for each answer that has none, for example 0 for wrong."""
-        n_missing, n = self.missing, self.n + self.missing
+    def fill_missing(self, score: float | Sequence[float]) -> ItemScores:
+        """Return the scores with this score for each answer that has none, for example 0 for wrong.
+
+        score: one for all conditions, or one for each.
+        """
+        score, n_missing, n = np.asarray(score, dtype=np.float64), self.missing, self.n + self.missing
         previous = np.where(self.n > 0, np.nan_to_num(self.mean), score)
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.where(n > 0, (self.n * previous + n_missing * score) / n, np.nan)
             within = self.within + np.where(n > 0, self.n * n_missing / n * (previous - score) ** 2, 0.0)
-        still_binary = self.is_binary and score in (0.0, 1.0)
+        still_binary = self.is_binary and bool(np.isin(score, (0.0, 1.0)).all())
         return replace(self, n=n, missing=np.zeros_like(n_missing), mean=mean, within=within, is_binary=still_binary)
 
     def select_items(self, is_selected: NDArray[np.bool_]) -> ItemScores:

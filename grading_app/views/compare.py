@@ -16,7 +16,7 @@ from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.comparison.compared_answers import load_compared_items
 from grading_app.comparison.comparison_tables import make_comparison_tables
-from grading_app.comparison.condition_scores import PairedScores, get_side_scores, pair_scores
+from grading_app.comparison.condition_scores import PairedScores, correct_for_design, get_side_scores, pair_scores
 from grading_app.comparison.condition_sides import (
     ConditionSide,
     find_side,
@@ -129,10 +129,14 @@ def _render_comparison(
         context["is_under_way"] = any(state.is_under_way for state in cached)
         return render(request, "grading_app/compare.html", context)
     scores = cached[0].value.scores, cached[1].value.scores
-    paired = pair_scores(a, b, measure, scores, missing_is_wrong=choices["missing"] == MISSING_WRONG)
+    missing_is_wrong = choices["missing"] == MISSING_WRONG
+    paired = pair_scores(a, b, measure, scores, missing_is_wrong=missing_is_wrong)
     pair = paired.pair
     get_address = partial(_get_filter_url, request)
-    tables = make_comparison_tables(paired, pair, measure, names, choices["margin"], get_address) if pair else []
+    design = correct_for_design(a, b, measure, scores[0], missing_is_wrong=missing_is_wrong)
+    tables = []
+    if pair:
+        tables = make_comparison_tables(paired, pair, measure, names, choices["margin"], get_address, design)
     basename = f"compare-{a.reference}-{b.reference}".replace(":", "-")
     if (file := make_requested_file(request, tables, basename)) is not None:
         return file

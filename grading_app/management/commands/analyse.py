@@ -15,7 +15,7 @@ from grading_app.analysis.data import load_analysis_data
 from grading_app.analysis.sections import build_section_tables
 from grading_app.management.output import write_output
 from grading_app.reports.result_table import FORMATS, ResultTable, render_csv
-from grading_app.reports.scope import EXCLUSION_LABELS, Scope, ScopeForm
+from grading_app.reports.scope import EXCLUSION_LABELS, FAMILY_OF_MEASURES, Scope, ScopeForm
 from grading_app.reports.score_matrix import Measure, list_measures, match_measure
 from runs_app.management.experiment_lookup import get_experiment
 from runs_app.models import Experiment
@@ -42,6 +42,9 @@ class Command(OutputCommand):
             "--baseline", default="", metavar="CONDITION", help="compare the others with this condition"
         )
         parser.add_argument("--margin", default="", help="the largest difference that is still equivalent")
+        parser.add_argument(
+            "--family", default="", choices=["", FAMILY_OF_MEASURES], help="correct p over the tests of all measures"
+        )
         add_list_option(parser, "--condition", metavar="CONDITION", help="only this condition; may be repeated")
         add_list_option(parser, "--without", metavar="KEY", help="leave out this item; may be repeated")
         add_list_option(parser, "--exclude", metavar="|".join(EXCLUSION_LABELS), help="answers to leave out")
@@ -82,7 +85,7 @@ def _read_scope(experiment: Experiment, options: dict[str, Any], measure: Measur
     keys_by_name = dict(experiment.conditions.filter(stage="generate").values_list("condition_id", "pk"))
     data = QueryDict(mutable=True)
     data["measure"] = measure.key
-    for name in ("wave", "category", "missing", "margin"):
+    for name in ("wave", "category", "missing", "margin", "family"):
         data[name] = options[name]
     data.setlist("exclude", options["exclude"])
     items = dict(experiment.dataset.items.filter(key__in=options["without"]).values_list("key", "pk"))
