@@ -47,7 +47,7 @@ def _list_pairs(data: AnalysisData) -> list[tuple[int, int]]:
 
 def list_condition_pairs(conditions: Sequence[int], baseline: int | None) -> list[tuple[int, int]]:
     """Return the pairs (a, b) to compare: of the baseline with all others, or all pairs without one."""
-    if baseline in conditions:
+    if baseline is not None and baseline in conditions:
         return [(baseline, other) for other in conditions if other != baseline]
     return list(combinations(conditions, 2))
 

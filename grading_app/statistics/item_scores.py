@@ -80,12 +80,12 @@ class ItemScores:
 
         score: one for all conditions, or one for each.
         """
-        score, n_missing, n = np.asarray(score, dtype=np.float64), self.missing, self.n + self.missing
-        previous = np.where(self.n > 0, np.nan_to_num(self.mean), score)
+        filled, n_missing, n = np.asarray(score, dtype=np.float64), self.missing, self.n + self.missing
+        previous = np.where(self.n > 0, np.nan_to_num(self.mean), filled)
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.where(n > 0, (self.n * previous + n_missing * score) / n, np.nan)
-            within = self.within + np.where(n > 0, self.n * n_missing / n * (previous - score) ** 2, 0.0)
-        still_binary = self.is_binary and bool(np.isin(score, (0.0, 1.0)).all())
+            mean = np.where(n > 0, (self.n * previous + n_missing * filled) / n, np.nan)
+            within = self.within + np.where(n > 0, self.n * n_missing / n * (previous - filled) ** 2, 0.0)
+        still_binary = self.is_binary and bool(np.isin(filled, (0.0, 1.0)).all())
         return replace(self, n=n, missing=np.zeros_like(n_missing), mean=mean, within=within, is_binary=still_binary)
 
     def select_items(self, is_selected: NDArray[np.bool_]) -> ItemScores:
