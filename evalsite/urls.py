@@ -9,10 +9,12 @@ from django.urls import include, path
 
 from evalsite import views
 from evalsite.lib.web.sign_in import SignInView
+from evalsite.lib.web.sign_in_links import welcome
 
 urlpatterns = [
     path("", views.home, name="home"),
     path("healthz", views.healthz, name="healthz"),
+    path("welcome/", welcome, name="welcome"),
     path("accounts/login/", SignInView.as_view(), name="login"),
     path("accounts/logout/", auth.LogoutView.as_view(), name="logout"),
     path("accounts/password/", auth.PasswordChangeView.as_view(), name="password_change"),

@@ -1,11 +1,16 @@
-"""Failed sign-ins, stored in the database so that all web processes limit password guessing together."""
+"""Rows about signing in: failed sign-ins, by which all web processes limit guessing together, and one-time links."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import math
+import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
+from django.conf import settings
 from django.db import connection, models, transaction
 from django.utils import timezone
 
@@ -68,3 +73,48 @@ class TooManyFailures(Exception):
     def __init__(self, seconds: int) -> None:
         super().__init__(f"wait {seconds} seconds")
         self.seconds = seconds
+
+
+class SignInLinkQuerySet(models.QuerySet["SignInLink"]):
+    def issue(self, user: Any = None) -> str:
+        """Create a link for this account, or for the site's first account, and return its code.
+
+        The database stores only a hash of the code. Expired links are deleted.
+        """
+        now = timezone.now()
+        self.filter(expires_at__lte=now).delete()
+        code = secrets.token_urlsafe(32)
+        self.create(code_hash=_hash_code(code), user=user, expires_at=now + SignInLink.LIFETIME)
+        return code
+
+    def find_usable(self, code: str) -> SignInLink | None:
+        """Return the unused link with this code. Compare all of them, so that the time tells nothing about a code."""
+        digest = _hash_code(code)
+        usable = list(self.filter(used_at=None, expires_at__gt=timezone.now()).select_related("user"))
+        matches = [link for link in usable if hmac.compare_digest(link.code_hash, digest)]
+        return matches[0] if matches else None
+
+
+def _hash_code(code: str) -> str:
+    return hashlib.sha256(code.encode()).hexdigest()
+
+
+class SignInLink(models.Model):
+    """A link that signs in once, within an hour: to its account or, without one, to the first account of the site."""
+
+    LIFETIME = timedelta(hours=1)
+
+    code_hash = models.CharField(max_length=64, unique=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, related_name="+")
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+
+    objects = SignInLinkQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return f"sign-in link {self.pk}"
+
+    def use(self) -> bool:
+        """Mark the link as used. Return whether this call did so: of several at once, one does."""
+        usable = SignInLink.objects.filter(pk=self.pk, used_at=None, expires_at__gt=timezone.now())
+        return usable.update(used_at=timezone.now()) == 1

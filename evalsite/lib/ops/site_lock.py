@@ -9,6 +9,7 @@ from pathlib import Path
 
 from evalsite.lib.ops.private_files import make_data_folder
 
+DEFAULT_URL = "http://127.0.0.1:8000/"
 LOCK_FILE = "site.lock"  # Contains the address of the site once it answers.
 
 
@@ -45,3 +46,11 @@ def hold_site(data_dir: Path) -> Iterator[Callable[[str], None]]:
 
         store_address("")
         yield store_address
+
+
+def read_address(data_dir: Path) -> str:
+    """Return the address at which the folder's site answers, or answered last. Without one, return the default."""
+    try:
+        return (data_dir / LOCK_FILE).read_text() or DEFAULT_URL
+    except FileNotFoundError:
+        return DEFAULT_URL

@@ -11,6 +11,7 @@ from typing import Any, cast
 from django import forms
 from django.conf import settings
 from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView
 from django.core import signing
 from django.http import HttpRequest, HttpResponse
@@ -118,6 +119,9 @@ class SignInForm(AuthenticationForm):
 class SignInView(LoginView):
     authentication_form = SignInForm
     redirect_authenticated_user = True
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return super().get_context_data(**kwargs, has_accounts=User.objects.exists())
 
     def get_redirect_url(self, request: HttpRequest | None = None) -> str:
         """Return the address in `next`, or the nearest page above it if it accepts only POST. "" without `next`."""

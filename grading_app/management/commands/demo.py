@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
@@ -19,6 +20,7 @@ from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED, OutputCommand
 from evalsite.lib.ops.installation import COMMAND, IS_INSTALLED, ROOT, build_module_command, get_shipped_folder
 from evalsite.lib.ops.site_lock import SiteInUse, hold_site
 from evalsite.lib.ops.supervisor import Child, StartFailed, keep_running
+from evalsite.lib.web.sign_in_links import build_link
 from grading_app.management import demo_data
 from grading_app.management.demo_data import (
     DATASETS,
@@ -186,8 +188,9 @@ class Command(OutputCommand):
             self.write("".join(f"  {line}\n" for line in output.getvalue().splitlines() if line.strip()).rstrip("\n"))
 
     def _print_address(self, url: str, password: str, note: str) -> None:
-        lines = [f"Evalsite is at  {url}", f"log in as       {USERNAME}", f"password        {password}"]
-        lines += [note]
+        link = build_link(url, User.objects.get(username=USERNAME))
+        lines = [f"Evalsite is at  {url}", f"sign in at      {link}", "                (valid once, for an hour)"]
+        lines += [f"or log in as    {USERNAME}", f"password        {password}", note]
         width = max(map(len, lines)) + 4
         box = ["", "┌" + "─" * width + "┐", *(f"│  {line:<{width - 2}}│" for line in lines), "└" + "─" * width + "┘"]
         self.write("\n".join(box))

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
 
 from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED
 from evalsite.lib.ops.site_lock import SiteInUse, hold_site
 from evalsite.lib.ops.supervisor import StartFailed
+from evalsite.lib.web.sign_in_links import build_link, get_public_url
 from runs_app.processes.site_processes import (
     LOOPBACK,
     AddressError,
@@ -55,7 +58,9 @@ class Command(BaseCommand):
 
     def _announce(self, url: str, store_address: Callable[[str], None]) -> None:
         store_address(url)
-        if settings.HTTPS:
-            url = f"https://{settings.ALLOWED_HOSTS[0].removeprefix('.')}/ for a proxy that passes requests on to {url}"
-        self.stdout.write(f"Evalsite is at {url} (Ctrl-C stops it)")
+        address = f"{get_public_url(url)} for a proxy that passes requests on to {url}" if settings.HTTPS else url
+        self.stdout.write(f"Evalsite is at {address} (Ctrl-C stops it)")
+        if not User.objects.exists():
+            self.stdout.write(f"Create the first account at {build_link(url)} (valid once, for an hour)")
+        connection.close()  # This process runs on without the database.
         self.stdout.flush()

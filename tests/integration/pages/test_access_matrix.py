@@ -55,6 +55,7 @@ def expect_for_operators(args="", answer=200):
 MATRIX = {
     "healthz": EVERYONE,
     "login": Row((200, 302, 302, 302, 302, 302)),
+    "welcome": EVERYONE,
     "logout": Row((302,) * 6, method="post"),
     "password_change": SIGNED_IN,
     "password_change_done": SIGNED_IN,

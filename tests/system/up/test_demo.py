@@ -79,6 +79,8 @@ def serve_and_stop(place: Path) -> str:
         assert "models | listening on http://127.0.0.1:" in output
         password = re.search(r"password +(\S+)", output)[1]
         assert can_log_in(port, password)
+        code = re.search(rf"sign in at +http://127.0.0.1:{port}/welcome/#(\S+)", output)[1]
+        assert can_log_in(port, code=code)
         join_demo(place, port, password)
         process.send_signal(signal.SIGINT)
         assert process.wait(180) == 0, process.stdout.read()
@@ -100,11 +102,13 @@ def join_demo(place: Path, port: int, password: str) -> None:
     assert (place / "data" / "demo" / "models.json").read_text() == models
 
 
-def can_log_in(port: int, password: str) -> bool:
+def can_log_in(port: int, password: str = "", code: str = "") -> bool:
+    """Return whether the password, or the code of a one-time link, leads to the home page."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    address = f"http://127.0.0.1:{port}/accounts/login/"
+    address = f"http://127.0.0.1:{port}/{'welcome/' if code else 'accounts/login/'}"
     with browser.open(address, timeout=60) as page:
         token = re.search(r'csrfmiddlewaretoken" value="(\w+)"', page.read().decode())[1]
-    form = urllib.parse.urlencode({"username": "demo", "password": password, "csrfmiddlewaretoken": token})
+    fields = {"code": code} if code else {"username": "demo", "password": password}
+    form = urllib.parse.urlencode(fields | {"csrfmiddlewaretoken": token})
     with browser.open(address, form.encode(), timeout=60) as page:
         return page.url == f"http://127.0.0.1:{port}/"
