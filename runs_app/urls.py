@@ -23,6 +23,7 @@ urlpatterns = [
     path("experiments/", experiments.experiment_list, name="experiment_list"),
     path("experiments/new/", experiment_forms.experiment_new, name="experiment_new"),
     path("experiments/new/outlook/", experiment_forms.experiment_summary, name="experiment_summary"),
+    path("experiments/new/prompts/", experiment_forms.experiment_prompts, name="experiment_prompts"),
     path("experiments/new/file/", experiment_forms.experiment_from_file, name="experiment_from_file"),
     path("experiments/<slug:slug>/", experiments.experiment_detail, name="experiment_detail"),
     path("experiments/<slug:slug>/star/", experiments.experiment_star, name="experiment_star"),

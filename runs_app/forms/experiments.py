@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils.html import format_html
 
-from datasets_app.models import Dataset
+from datasets_app.models import Dataset, Item
 from evalsite.lib.web.choice_fields import (
     add_create_link,
     get_choice_field,
@@ -25,6 +25,7 @@ from runs_app.forms.fields import PriorityField, RulesField, list_scorer_names, 
 from runs_app.grading_interface import get_scorer_name, grading, list_scorer_choices
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
+from runs_app.planning.token_bounds import find_unfillable
 from runs_app.stopping.rules import MIN_FAILURES
 
 MAX_FILE_BYTES = 1_000_000
@@ -144,6 +145,12 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
             offer_rows(self, name, rows)
         self.offer_people(self.instance, exclude=None if chosen else user)
         get_row_field(self, "dataset").empty_label = "Choose a dataset"
+        # The prompts that the chosen dataset cannot fill are folded.
+        self.fields["dataset"].widget.attrs |= {
+            "hx-post": reverse("experiment_prompts"),
+            "hx-include": "#design",
+            "hx-target": "#prompt-choices",
+        }
         self._offer_scorers()
         for name in DEFAULT_IF_EMPTY:
             self.fields[name].required = False
@@ -213,6 +220,23 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
             elif name in CREATE_LINKS:
                 label, permission = CREATE_LINKS[name]
                 add_create_link(self, name, self.user, permission, reverse(url_name), label)
+
+    def group_prompts(self) -> dict[str, list[Any]]:
+        """Return the prompts' checkboxes: those that the dataset can fill, and the others, each with its reason.
+
+        A ticked prompt stays with the first. Call this after the choices were fetched.
+        """
+        value = self["dataset"].value()
+        reasons: dict[int, str] = {}
+        if str(getattr(value, "pk", value) or "").isdecimal():
+            items = Item.objects.active().filter(dataset__in=get_offered_rows(self, "dataset").filter(pk=value))
+            reasons = find_unfillable(list(get_offered_rows(self, "prompts")), items) if items.exists() else {}
+        groups: dict[str, list[Any]] = {"fitting": [], "unfitting": []}
+        for box in self["prompts"].subwidgets:
+            reason = reasons.get(int(str(box.data["value"])), "")
+            box.reason = reason
+            groups["unfitting" if reason and not box.data["selected"] else "fitting"].append(box)
+        return groups
 
     def save(self, commit: bool = True) -> Experiment:
         if not self.instance.pk:

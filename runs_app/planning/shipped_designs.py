@@ -1,6 +1,7 @@
-"""Shipped designs: approved prompts and samplers for parametric tasks, which users may edit as new versions.
+"""Shipped designs: approved prompts and samplers, which users may edit as new versions.
 
-The prompts' variables are metadata of generated items (`datasets_app/parametric/prompt_parts.py`).
+General prompts use only variables that every dataset can fill. The variables of the prompts for parametric tasks are
+metadata of generated items (`datasets_app/parametric/prompt_parts.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from runs_app.models.designs import Versioned
 EXAMPLES = (1, 2, 3)
 ACTOR = "shipped with the site"
 REASON = "Shipped for parametric tasks"
+GENERAL_REASON = "Shipped for any dataset"
 
 
 def _build_turn(role: str, content: str) -> Turn:
@@ -60,6 +62,31 @@ PROMPTS: dict[str, list[Turn]] = {
     ],
     "unified-cot": [_build_turn("user", _build_unified_text())],
 }
+ANSWER_LINE = 'End with a line "ANSWER: " and then only your answer.'
+GENERAL_PROMPTS: dict[str, dict[str, Any]] = {
+    "plain": {"messages": [_build_turn("user", "{{input}}\n{{choices}}")]},
+    "answer-line": {"messages": [_build_turn("user", f"{{{{input}}}}\n{{{{choices}}}}\n\n{ANSWER_LINE}")]},
+    "multiple-choice": {
+        "messages": [
+            _build_turn(
+                "user",
+                "{{input}}\n\n{{choices}}\n\n"
+                'Which choice is right? End with a line "ANSWER: " and then only the letter of the choice.',
+            )
+        ]
+    },
+    "rate-image": {
+        "messages": [
+            _build_turn(
+                "user",
+                "{{image}}\n\n{{dimension_instructions}}\n\n"
+                "Rate this image from {{scale_min}} to {{scale_max}}. {{scale_labels}}",
+            )
+        ],
+        "answer_format": "rating",
+    },
+}
+GENERAL_SAMPLERS: dict[str, dict[str, Any]] = {"provider-default": {}, "temperature-0": {"temperature": 0.0}}
 SAMPLERS: dict[str, dict[str, Any]] = {
     "greedy-2k": {"temperature": 0.0, "max_tokens": 2048},
     "greedy-4k": {"temperature": 0.0, "max_tokens": 4096},
@@ -75,8 +102,9 @@ def create_shipped_designs() -> list[str]:
     Names that have any version are skipped, because the users may have edited or archived them. Versions that came with
     an imported study do not count.
     """
-    rows: list[Versioned] = [Prompt(name=name, messages=turns) for name, turns in PROMPTS.items()]
-    rows += [Sampler(name=name, **settings) for name, settings in SAMPLERS.items()]
+    rows: list[Versioned] = [Prompt(name=name, **content) for name, content in GENERAL_PROMPTS.items()]
+    rows += [Prompt(name=name, messages=turns) for name, turns in PROMPTS.items()]
+    rows += [Sampler(name=name, **settings) for name, settings in (GENERAL_SAMPLERS | SAMPLERS).items()]
     created = []
     for row in rows:
         kind: Any = type(row)
@@ -85,6 +113,7 @@ def create_shipped_designs() -> list[str]:
         row.version = kind.get_next_version(row.name)
         row.full_clean()
         row.save()
-        row.approve(by=ACTOR, reason=REASON)
+        is_general = row.name in GENERAL_PROMPTS or row.name in GENERAL_SAMPLERS
+        row.approve(by=ACTOR, reason=GENERAL_REASON if is_general else REASON)
         created.append(str(row))
     return created

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from django.contrib.postgres.aggregates import BoolOr
 from django.core.cache import cache
-from django.db.models import Expression, F, Func, IntegerField, QuerySet, TextField, Value
+from django.db.models import Expression, F, Func, IntegerField, Q, QuerySet, TextField, Value
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce
 
@@ -149,6 +150,27 @@ def find_missing_variables(prompt: Prompt, items: QuerySet[Item]) -> Iterator[tu
             continue
         if n := without_value.count():
             yield name, n
+
+
+def find_unfillable(prompts_to_check: Collection[Prompt], items: QuerySet[Item]) -> dict[int, str]:
+    """Return why no item can fill a prompt, by the prompt's key. Prompts that some item can fill are left out.
+
+    One query reads the items, however many prompts there are.
+    """
+    tests = {prompts.IMAGE: Q(image__isnull=False), "input": ~Q(input="")}
+    for prompt in prompts_to_check:
+        for name in _count_variables(prompt):
+            if name.startswith(prompts.META):
+                tests[name] = Q(metadata__has_key=name.removeprefix(prompts.META))
+    names = sorted(tests)
+    found = items.aggregate(**{f"has_{at}": BoolOr(tests[name]) for at, name in enumerate(names)})
+    missing = {name for at, name in enumerate(names) if not found[f"has_{at}"]}
+    reasons = {}
+    for prompt in prompts_to_check:
+        if lacking := [prompts.format_placeholder(name) for name in _count_variables(prompt) if name in missing]:
+            shown = ", ".join(lacking[:2]) + (f" and {len(lacking) - 2} more" if len(lacking) > 2 else "")
+            reasons[prompt.pk] = f"no item has {shown}"
+    return reasons
 
 
 def find_longest_request(prompt: Prompt, dataset: Dataset, dimensions: Sequence[Dimension]) -> tuple[str, int]:

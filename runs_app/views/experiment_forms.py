@@ -59,6 +59,18 @@ def experiment_summary(request: HttpRequest) -> HttpResponse:
     return render(request, "runs_app/partials/design_summary_area.html", {"summary": _summarise_choices(form)})
 
 
+@require_POST
+@members_only
+@hides_model_names()
+def experiment_prompts(request: HttpRequest) -> HttpResponse:
+    """Show the prompts for the chosen dataset: those that it can fill, and the others folded. Save nothing."""
+    form = ExperimentForm(request.POST, user=request.user)
+    fetch_choices(form)
+    context = {"form": form, "prompt_groups": form.group_prompts()}
+    form.errors.pop("prompts", None)  # The person has not finished.
+    return render(request, "runs_app/partials/prompt_choices.html", context)
+
+
 @require_http_methods(READ_OR_WRITE)
 @members_only
 @hides_model_names()
@@ -86,6 +98,7 @@ def _edit_draft(request: HttpRequest, form: ExperimentForm, heading: str) -> Htt
     form.add_create_links()
     context = {
         "form": form,
+        "prompt_groups": form.group_prompts(),
         "heading": heading,
         "summary": _summarise_choices(form),
         "experiment": form.instance,

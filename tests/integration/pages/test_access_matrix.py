@@ -64,6 +64,7 @@ MATRIX = {
     "experiment_list": READERS,
     "experiment_new": MEMBERS,
     "experiment_summary": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), method="post"),
+    "experiment_prompts": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), method="post"),
     "experiment_from_file": MEMBERS,
     "experiment_detail": expect_for_experiment(),
     "experiment_star": expect_for_experiment(302, method="post"),

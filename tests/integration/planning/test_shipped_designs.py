@@ -1,4 +1,4 @@
-"""The shipped prompts and samplers for parametric tasks, and the requests they render."""
+"""The shipped prompts and samplers, and the requests they render."""
 
 import io
 
@@ -10,10 +10,13 @@ from datasets_app.parametric.items import generate_point
 from datasets_app.parametric.prompt_parts import make_prompt_parts
 from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
+from evalsite.lib.rating_scale import RatingScale
 from runs_app.llm.prompts import build_variables, render, validate
 from runs_app.models import Prompt, Sampler
 from runs_app.planning import shipped_designs
-from runs_app.planning.shipped_designs import PROMPTS, create_shipped_designs
+from runs_app.planning.design import Design
+from runs_app.planning.shipped_designs import GENERAL_PROMPTS, PROMPTS, create_shipped_designs
+from tests import factories
 
 ROLES = {
     "zeroshot": "su",
@@ -58,10 +61,36 @@ def test_the_command_creates_missing_designs_as_approved_and_keeps_existing_ones
     call_command("prompt", "shipped", stdout=out)
     assert "zeroshot-nosys@1" in out.getvalue()
     assert Prompt.objects.get(name="zeroshot").status == "archived"
-    assert set(Prompt.objects.filter(status="approved").values_list("name", flat=True)) == set(ROLES) - {"zeroshot"}
+    approved = set(Prompt.objects.filter(status="approved").values_list("name", flat=True))
+    assert approved == {*ROLES, *GENERAL_PROMPTS} - {"zeroshot"}
     limits = dict(Sampler.objects.filter(status="approved", temperature=0).values_list("name", "max_tokens"))
-    assert limits == {"greedy-2k": 2048, "greedy-4k": 4096, "greedy-8k": 8192, "greedy-max": None}
+    tasks = {"greedy-2k": 2048, "greedy-4k": 4096, "greedy-8k": 8192, "greedy-max": None}
+    assert limits == tasks | {"temperature-0": None}
+    assert Sampler.objects.get(name="provider-default").content == {}
     assert Prompt.objects.get(name="multishot").history.get().reason == shipped_designs.REASON
     assert create_shipped_designs() == []
     call_command("prompt", "shipped", stdout=(second_output := io.StringIO()))
     assert "nothing is missing" in second_output.getvalue()
+
+
+@pytest.mark.parametrize("name", sorted(GENERAL_PROMPTS))
+def test_a_general_prompt_is_valid_and_needs_no_metadata(name):
+    messages = GENERAL_PROMPTS[name]["messages"]
+    assert validate(messages) == []
+    scale = RatingScale(1, 7, {})
+    variables = build_variables(key="a", input="What is 2 + 3?", choices=["4", "5"], dimension="warmth", scale=scale)
+    (message,) = render(messages, variables, "data:image/png;base64,AA" if name == "rate-image" else None)
+    assert message["role"] == "user"
+    assert name == "rate-image" or "What is 2 + 3?\n" in message["content"]
+    assert name == "rate-image" or "B) 5" in message["content"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["plain", "answer-line", "multiple-choice"])
+def test_a_general_prompt_fits_a_dataset_of_questions_without_metadata(name):
+    create_shipped_designs()
+    dataset = factories.make_dataset("capitals", 3)
+    design = {"prompts": [Prompt.objects.get(name=name)], "samplers": [Sampler.objects.get(name="provider-default")]}
+    experiment = factories.make_experiment(dataset=dataset, max_usd=None, **design)
+    assert Design.load(experiment).find_problems() == []
+    assert Design.load(experiment).find_warnings() == []

@@ -32,14 +32,14 @@ for name in ("researcher", "operator", "viewer", "curator"):
     user.save()
 factories.make_dataset("questions", {ITEMS})
 factories.make_model("small", endpoint=factories.make_endpoint("lab", base_url="{{url}}"))
-factories.make_prompt("plain", system="Answer briefly.")
+factories.make_prompt("brief", system="Answer briefly.")
 factories.make_sampler("short", max_tokens=100)
 """
 DESIGN = """
 experiment: {name}
 dataset: questions@1
 models: [small]
-prompts: [plain@1]
+prompts: [brief@1]
 samplers: [short@1]
 cache: false
 backoff_s: 0.1
