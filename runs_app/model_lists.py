@@ -99,7 +99,7 @@ async def _fetch(endpoint: Endpoint) -> dict[str, Any]:
     if endpoint.provider == Endpoint.Provider.ANTHROPIC:
         headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
     try:
-        return await asyncio.wait_for(ApiClient(base, key, headers).get("/models"), TIMEOUT_S)
+        return await asyncio.wait_for(ApiClient(base, key, headers, endpoint.allowed_host).get("/models"), TIMEOUT_S)
     except TimeoutError:
         raise CallFailure(ErrorClass.TIMEOUT, f"no list within {TIMEOUT_S:g} s") from None
     finally:

@@ -23,11 +23,12 @@ SILENCE_S = 60.0  # A streamed reply may take long, but no pause in it may.
 
 @dataclass(frozen=True, slots=True)
 class ApiClient:
-    """The address of a provider's API, with its key and headers."""
+    """The address of a provider's API, with its key and headers, and a host that an operator allowed for it."""
 
     url: str
     key: str = field(repr=False)
     headers: dict[str, str] = field(repr=False)
+    allowed_host: str = ""
 
     async def get(self, path: str) -> dict[str, Any]:
         return await self._send("GET", path, REQUEST_S)
@@ -71,7 +72,7 @@ class ApiClient:
         self, method: str, path: str, timeout: aiohttp.ClientTimeout, headers: dict[str, str], **body: Any
     ) -> Any:
         url = f"{self.url}{path}"
-        if problem := find_url_problem(url, settings.LLM_ALLOWED_HOSTS):
+        if problem := find_url_problem(url, [*settings.LLM_ALLOWED_HOSTS, self.allowed_host]):
             raise CallFailure(ErrorClass.NOT_ALLOWED, problem, was_sent=False)
         content = {name: value for name, value in body.items() if value is not None}
         return get_session().request(

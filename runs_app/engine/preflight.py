@@ -1,7 +1,8 @@
-"""Preflights: tiny calls that test a model. They use a slot, the endpoint's rates and the experiment's budget.
+"""Preflights: tiny calls that test a model, and tries of a prompt on one item.
 
-A preflight has two short transactions, one before the call and one after it. Both lock the endpoint, then the
-experiment, then the preflight. If the process dies between them, the sweep ends the lease that it left.
+They use a slot, the endpoint's rates and the experiment's budget. A preflight has two short transactions, one before
+the call and one after it. Both lock the endpoint, then the experiment, then the preflight. If the process dies between
+them, the sweep ends the lease that it left.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from runs_app.engine.endpoint_state import EndpointFeedback, apply_feedback
 from runs_app.engine.locked_counters import LockedCounters, lock_counters
 from runs_app.engine.outcomes import build_attempt_from_failure, build_attempt_from_reply, build_failure_outcome
 from runs_app.engine.rate_limiter import consume_tokens, find_reached_limit
-from runs_app.engine.requests import build_target
+from runs_app.engine.requests import build_target, load_image_data_url
 from runs_app.llm.calls import LOST, SILENT, CallFailure, CallReply, CallRequest
 from runs_app.models import Attempt, Experiment, Preflight
 from runs_app.models.preflights import WAIT_LIMIT
@@ -32,6 +33,8 @@ from runs_app.pricing import costs, tokens
 QUESTION = "Answer with the word ready."
 MAX_ANSWER_TOKENS = 16
 INPUT_TOKENS = tokens.estimate_by_bytes([QUESTION])
+QUESTION_MESSAGES = [{"role": "user", "content": QUESTION}]
+IMAGE_TOKENS = 1500
 TIMEOUT_S = 30
 LEASE = timedelta(seconds=3 * TIMEOUT_S)
 
@@ -72,7 +75,8 @@ def make_preflight(key: int, call: Call) -> str:
         except CallFailure as failure:
             _finish_failed(key, failure)
         else:
-            finish_preflight(key, build_attempt_from_reply(reply), allowance=reply.allowance)
+            answer = reply.text if request.messages is not QUESTION_MESSAGES else ""
+            finish_preflight(key, build_attempt_from_reply(reply) | {"answer": answer}, allowance=reply.allowance)
     return Preflight.objects.values_list("status", flat=True).get(pk=key)
 
 
@@ -94,12 +98,19 @@ def begin_preflight(key: int) -> CallRequest | None:
         locked = _lock_preflight(key)
         if locked is None or locked.preflight.status != Status.WAITING:
             return None
-        ceiling = costs.compute_ceiling(locked.preflight.model.prices, INPUT_TOKENS, MAX_ANSWER_TOKENS)
+        try:
+            request = _build_request(locked.preflight)
+        except OSError as problem:
+            reason = f"the image of the item cannot be read: {problem.strerror}"
+            _update(key, status=Status.UNVERIFIED, error=reason, finished_at=Now())
+            return None
+        ceiling = costs.compute_ceiling(locked.preflight.model.prices, *count_tokens(locked.preflight))
         if reason := find_closed_reason(locked) or find_unpaid_reason(locked.preflight, ceiling):
             _update(key, status=Status.UNVERIFIED, error=reason, finished_at=Now())
             return None
-        _start(locked, ZERO if locked.preflight.experiment_id is None else costs.round_reservation(ceiling))
-    return _build_request(locked.preflight)
+        reservation = ZERO if locked.preflight.experiment_id is None else costs.round_reservation(ceiling)
+        _start(locked, reservation, sum(count_tokens(locked.preflight)))
+    return request
 
 
 def finish_preflight(key: int, call: dict[str, Any], *, pause_s: float | None = None, allowance: Any = None) -> None:
@@ -164,7 +175,7 @@ def _update(key: int, only: str | None = None, **columns: Any) -> None:
     rows.update(**{"error": "", "error_class": "", "reserved_usd": 0, "lease_until": None} | columns)
 
 
-def _start(locked: LockedPreflight, reserve: Decimal) -> None:
+def _start(locked: LockedPreflight, reserve: Decimal, tokens_taken: int) -> None:
     counters = locked.counters
     _update(
         locked.preflight.pk,
@@ -174,7 +185,7 @@ def _start(locked: LockedPreflight, reserve: Decimal) -> None:
         lease_until=Now() + LEASE,
         started_at=Now(),
     )
-    limiter = consume_tokens(counters.limiter, 1, INPUT_TOKENS + MAX_ANSWER_TOKENS)
+    limiter = consume_tokens(counters.limiter, 1, tokens_taken)
     locked.write_changes(EndpointDelta(limiter, in_flight=1), BudgetDelta(reserved_usd=reserve))
 
 
@@ -188,7 +199,8 @@ def _build_endpoint_delta(
         return EndpointDelta(counters.limiter, in_flight=in_flight)
     answered, overloaded = int(outcome == Attempt.Outcome.OK), int(pause_s is not None)
     used = (call.get("input_tokens") or 0) + (call.get("output_tokens") or 0)
-    feedback = EndpointFeedback(answered, overloaded, 0, used - INPUT_TOKENS - MAX_ANSWER_TOKENS, allowance)
+    taken = sum(count_tokens(locked.preflight))
+    feedback = EndpointFeedback(answered, overloaded, 0, used - taken, allowance)
     limiter = apply_feedback(counters.endpoint, feedback, counters.in_flight + in_flight)
     reason = call.get("error", "")[:200] if pause_s else None
     return EndpointDelta(limiter, answered, overloaded, pause_s or None, reason, in_flight=in_flight)
@@ -196,18 +208,45 @@ def _build_endpoint_delta(
 
 def _build_request(preflight: Preflight) -> CallRequest:
     target = build_target(preflight.model, timeout_s=TIMEOUT_S)
+    messages = QUESTION_MESSAGES if preflight.messages is None else [_load_images(row) for row in preflight.messages]
     return CallRequest(
         provider=target.provider,
         model=target.model,
         base_url=target.base_url,
         key_env=target.key_env,
-        messages=[{"role": "user", "content": QUESTION}],
-        parameters={"max_tokens": MAX_ANSWER_TOKENS},
+        messages=messages,
+        parameters=preflight.parameters or {"max_tokens": MAX_ANSWER_TOKENS},
         response_format=None,
         timeout_s=target.timeout_s,
         is_free=target.is_free,
         prices=target.prices,
+        max_output_tokens=target.max_output_tokens,
+        allowed_host=target.allowed_host,
     )
+
+
+def _load_images(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with the bytes of its images, which are stored as `sha256:HASH:CONTENT_TYPE`."""
+    if isinstance(message["content"], str):
+        return message
+    parts = []
+    for part in message["content"]:
+        if part["type"] == "image_url":
+            _, sha256, content_type = part["image_url"]["url"].split(":")
+            part = {"type": "image_url", "image_url": {"url": load_image_data_url(sha256, content_type)}}
+        parts.append(part)
+    return message | {"content": parts}
+
+
+def count_tokens(preflight: Preflight) -> tuple[int, int]:
+    """Return bounds of the input and output tokens of a preflight. An image counts as IMAGE_TOKENS."""
+    contents = [message["content"] for message in preflight.messages or QUESTION_MESSAGES]
+    parts = [part for content in contents if not isinstance(content, str) for part in content]
+    texts = [content for content in contents if isinstance(content, str)]
+    texts += [part["text"] for part in parts if part["type"] == "text"]
+    images = sum(part["type"] == "image_url" for part in parts)
+    n_output = preflight.parameters.get("max_tokens") or MAX_ANSWER_TOKENS
+    return tokens.estimate_by_bytes(texts) + IMAGE_TOKENS * images, n_output
 
 
 # Reasons to make no call ----------------------------------------------------------------------------------------------

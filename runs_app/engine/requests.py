@@ -42,6 +42,7 @@ class Target:
     max_output_tokens: int | None = None
     model_id: int | None = None
     refuses_schema: bool = False
+    allowed_host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ def build_target(model: LanguageModel, timeout_s: float) -> Target:
         max_output_tokens=model.max_output_tokens,
         model_id=model.pk,
         refuses_schema=model.refuses_schema,
+        allowed_host=endpoint.allowed_host,
     )
 
 
@@ -241,6 +243,7 @@ def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> P
         is_free=target.is_free,
         prices=target.prices,
         max_output_tokens=target.max_output_tokens,
+        allowed_host=target.allowed_host,
     )
     request_hash = prompts.compute_request_hash(target.model, hashed_messages, parameters, response_format)
     epoch = design.epoch_offset + sample_idx + 1

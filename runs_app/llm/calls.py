@@ -89,7 +89,8 @@ class CallRequest:
     """A call to make. `messages` have the form of OpenAI's chat API, with images as data URLs in image_url parts.
 
     `runs_app.llm.parameters` lists the allowed `parameters`. `prices` are the prices set by hand on the model, in US
-    dollars per million tokens. `max_output_tokens` is the model's own limit of an answer.
+    dollars per million tokens. `max_output_tokens` is the model's own limit of an answer. `allowed_host` is a host that
+    an operator allowed for this endpoint, in addition to those of the site.
     """
 
     provider: str
@@ -103,6 +104,7 @@ class CallRequest:
     is_free: bool = False
     prices: Prices | None = None
     max_output_tokens: int | None = None
+    allowed_host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

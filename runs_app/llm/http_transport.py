@@ -113,7 +113,7 @@ class Exchange:
 
     def _check(self, url: str, stream: bool) -> None:
         """Refuse an address that is not allowed, and a second request."""
-        problem = find_url_problem(url, settings.LLM_ALLOWED_HOSTS)
+        problem = find_url_problem(url, [*settings.LLM_ALLOWED_HOSTS, self.request.allowed_host])
         if problem is None and (stream or self.was_used):
             problem = "A call is one request."
         if problem is not None:

@@ -1,4 +1,7 @@
-"""Keys of endpoints: the environment variables that may hold them, and the removal of keys from replies."""
+"""Keys of endpoints: the variables that may hold them, and the removal of keys from replies.
+
+A variable is set in the environment, or an operator stored its value on the site (`runs_app/llm/stored_keys.py`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 from django.conf import settings
 
 from evalsite.lib.ops.environment import KEY_PREFIX
+from runs_app.llm.stored_keys import load_stored_keys
 
 KEYLESS = "not-needed"
 PROVIDER_KEYS = frozenset({
@@ -51,10 +55,13 @@ def find_name_problem(name: str) -> str | None:
 
 
 def read_key(name: str | None) -> str:
-    """Return the value of a key variable. It is empty if the variable is not set or may not hold a key."""
+    """Return the value of a key variable. It is empty if the variable is not set or may not hold a key.
+
+    The environment comes first.
+    """
     if not name or find_name_problem(name) is not None:
         return ""
-    return os.environ.get(name, "").strip()
+    return os.environ.get(name, "").strip() or load_stored_keys().get(name, "")
 
 
 def list_secrets(*own: str) -> list[str]:
@@ -62,7 +69,8 @@ def list_secrets(*own: str) -> list[str]:
 
     A provider may return the key of another endpoint, for example if it is a proxy with several keys.
     """
-    values = {*own, *(value.strip() for name, value in os.environ.items() if re.search(NAME, name))} - {KEYLESS}
+    environment = (value.strip() for name, value in os.environ.items() if re.search(NAME, name))
+    values = {*own, *environment, *load_stored_keys().values()} - {KEYLESS}
     return sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection
+import socket
+from collections.abc import Callable, Collection
+from typing import Any
 from urllib.parse import urlsplit
 
 PROVIDER_HOSTS = frozenset(
@@ -34,6 +36,33 @@ def find_url_problem(url: str, allowed_hosts: Collection[str]) -> str | None:
     if host in PROVIDER_HOSTS or host in allowed_hosts or f"{host}:{port}" in allowed_hosts:
         return None if parts.scheme == "https" or host not in PROVIDER_HOSTS else "Providers are called by https only."
     return f"{host} is not on the list of allowed hosts; an operator adds it to EVALSITE_LLM_ALLOWED_HOSTS."
+
+
+def read_grantable_host(url: str, resolve: Callable[..., list[Any]] = socket.getaddrinfo) -> tuple[str, str]:
+    """Return the host of a URL, with its port if it has one, and why an operator may not allow it on a page, or "".
+
+    A page allows only hosts of the public internet. A host in a private network may be any service of the lab, so the
+    person who runs the site names it in the environment.
+    """
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower().rstrip(".")
+    name = host if parts.port is None else f"{host}:{parts.port}"
+    try:
+        addresses = {entry[4][0] for entry in resolve(host, parts.port or 443, type=socket.SOCK_STREAM)}
+    except (OSError, UnicodeError):
+        return name, f"{host} has no address. Check the spelling."
+    if not all(_is_public(address) for address in addresses):
+        return name, (
+            f"{host} is an address of a private network. To allow it, add {name} to EVALSITE_LLM_ALLOWED_HOSTS in the"
+            " environment of the site, and restart it."
+        )
+    return name, ""
+
+
+def _is_public(address: str) -> bool:
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    mapped = getattr(parsed, "ipv4_mapped", None) or parsed
+    return bool(mapped.is_global and not mapped.is_multicast)
 
 
 def _is_link_local(host: str) -> bool:

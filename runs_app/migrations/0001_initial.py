@@ -327,6 +327,17 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
+                (
+                    "allowed_host",
+                    models.CharField(
+                        blank=True,
+                        db_default="",
+                        default="",
+                        help_text="Host of the base URL, in addition to those in EVALSITE_LLM_ALLOWED_HOSTS",
+                        max_length=300,
+                        verbose_name="host allowed by an operator",
+                    ),
+                ),
                 ("in_flight", models.IntegerField(default=0, editable=False)),
                 (
                     "in_batches",
@@ -1501,6 +1512,20 @@ class Migration(migrations.Migration):
                 ),
                 ("latency_ms", models.IntegerField(null=True)),
                 ("trace_id", models.CharField(default="", max_length=64)),
+                (
+                    "about",
+                    models.CharField(
+                        default="", help_text="Dataset and item of a try. Empty: a plain check", max_length=320
+                    ),
+                ),
+                (
+                    "messages",
+                    models.JSONField(
+                        help_text="Messages of a try. An image has its hash in place of its bytes", null=True
+                    ),
+                ),
+                ("parameters", models.JSONField(default=dict, help_text="Sampler's settings of a try")),
+                ("answer", models.TextField(default="", help_text="Answer of a try")),
                 (
                     "model",
                     models.ForeignKey(

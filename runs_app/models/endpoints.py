@@ -140,6 +140,14 @@ class Endpoint(PricedResource):
         default="",
         help_text="Unloads a model that stalls (three time-outs in a row)",
     )
+    allowed_host = models.CharField(
+        "host allowed by an operator",
+        max_length=300,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Host of the base URL, in addition to those in EVALSITE_LLM_ALLOWED_HOSTS",
+    )
     in_flight = models.IntegerField(default=0, editable=False)
     in_batches = models.IntegerField(default=0, editable=False, help_text="Trials that batches hold, not in flight")
     throttle = models.JSONField(
@@ -192,11 +200,16 @@ class Endpoint(PricedResource):
         """
         return not self._state.adding and self.models.filter(conditions__isnull=False).exists()
 
+    @property
+    def allowed_hosts(self) -> list[str]:
+        """Return the hosts that this endpoint may call, besides loopback and the providers' own."""
+        return [*settings.LLM_ALLOWED_HOSTS, *([self.allowed_host] if self.allowed_host else [])]
+
     def clean(self) -> None:
         super().clean()
         if self.is_in_use and self.provider != Endpoint.objects.values_list("provider", flat=True).get(pk=self.pk):
             raise ValidationError({"provider": f"{self} is in use: {FROZEN} Create a new endpoint."})
-        if self.base_url and (problem := find_url_problem(self.base_url, settings.LLM_ALLOWED_HOSTS)):
+        if self.base_url and (problem := find_url_problem(self.base_url, self.allowed_hosts)):
             raise ValidationError({"base_url": problem})
         if not isinstance(self.provider_routes, list) or not all(
             isinstance(name, str) for name in self.provider_routes

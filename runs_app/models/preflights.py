@@ -24,11 +24,18 @@ class PreflightQuerySet(models.QuerySet["Preflight"]):
     def last_of_each_model(self) -> Self:
         return self.order_by("model_id", "-pk").distinct("model_id")
 
-    def request(self, keys: Collection[int], *, by: Actor, experiment: Experiment | None = None) -> list[Preflight]:
-        """Create a waiting preflight for each model with one of these keys. The experiment, if any, pays for them."""
+    def request(
+        self, keys: Collection[int], *, by: Actor, experiment: Experiment | None = None, **content: Any
+    ) -> list[Preflight]:
+        """Create a waiting preflight for each model with one of these keys. The experiment, if any, pays for them.
+
+        `content` has the columns of a try: `about`, `messages` and `parameters`.
+        """
         user, actor = make_author_columns(by)
         return self.bulk_create(
-            Preflight(model_id=key, experiment=experiment, by=user, actor=actor, lease_until=Now() + WAIT_LIMIT)
+            Preflight(
+                model_id=key, experiment=experiment, by=user, actor=actor, lease_until=Now() + WAIT_LIMIT, **content
+            )
             for key in keys
         )
 
@@ -36,7 +43,7 @@ class PreflightQuerySet(models.QuerySet["Preflight"]):
 @constrain_numbers(http_status=HTTP_STATUS)
 @constrain_choices
 class Preflight(CallRecord):
-    """A check of one model.
+    """A check of one model, or a try: one call of a model with a prompt that may be unsaved, about one item.
 
     It is not an Attempt, because counters, exports and pages rely on every attempt having a trial and a run.
 
@@ -64,6 +71,10 @@ class Preflight(CallRecord):
         related_name="preflights",
         help_text="Experiment whose budget pays for the call, if any",
     )
+    about = models.CharField(max_length=320, default="", help_text="Dataset and item of a try. Empty: a plain check")
+    messages = models.JSONField(null=True, help_text="Messages of a try. An image has its hash in place of its bytes")
+    parameters = models.JSONField(default=dict, help_text="Sampler's settings of a try")
+    answer = models.TextField(default="", help_text="Answer of a try")
     status = models.CharField(max_length=10, choices=Status, default=Status.WAITING, editable=False)
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     actor = models.CharField(max_length=200, help_text="Name of the requester at the time of the request")
