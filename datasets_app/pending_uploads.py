@@ -58,6 +58,7 @@ def get_most_bytes(part: str) -> int:
 class UploadJob:
     """A request to find an upload's "columns", to "check" its content, to "import" it, or to import "norms".
 
+    The kind "preview" finds the columns and then checks the content. With `leaves_out`, rows with errors are left out.
     The kind "download" fetches a split of the hub first, and then finds its columns; `rows` and `total` are bytes. The
     kind "parametric" builds the space in the file; `mapping` then has how it is resolved, and `total` its cases.
 
@@ -76,6 +77,7 @@ class UploadJob:
     error: str = ""
     mapping: Mapping[str, str] | None = None
     entered: Mapping[str, str] | None = None
+    leaves_out: bool = False
     saving_since: float = 0.0
     dataset: list[Any] | None = None
     experiment: str = ""
@@ -96,7 +98,7 @@ class UploadJob:
 
 @dataclass(frozen=True)
 class JobResult:
-    """The result of a check or an import, with the form input that it used."""
+    """The result of a check or an import, with the form input that it used, and the first items as they will be."""
 
     items: int
     norms: int
@@ -104,6 +106,8 @@ class JobResult:
     norms_report: ImportReport
     entered: Mapping[str, str]
     error: str = ""
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    first_items: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -210,13 +214,25 @@ class PendingUpload:
         return fields
 
     def request_job(
-        self, kind: str, mapping: Mapping[str, str] | None = None, entered: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        mapping: Mapping[str, str] | None = None,
+        entered: Mapping[str, str] | None = None,
+        *,
+        leaves_out: bool = False,
     ) -> None:
         """Queue a job. Do nothing if another job of this upload is active and has not lost its worker."""
         job = self.job
         if job and job.is_active and not self.is_orphaned:
             return
-        request = UploadJob(secrets.token_hex(8), kind, requested_at=time.time(), mapping=mapping, entered=entered)
+        request = UploadJob(
+            secrets.token_hex(8),
+            kind,
+            requested_at=time.time(),
+            mapping=mapping,
+            entered=entered,
+            leaves_out=leaves_out,
+        )
         self.store_job(request)
         self._enqueue(request)
 

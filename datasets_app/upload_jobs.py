@@ -20,7 +20,7 @@ from datasets_app.importing.dataset_writer import create_dataset, save_norms
 from datasets_app.importing.hub_dataset import download_split
 from datasets_app.importing.limited_reader import Watch, read_norm_table, read_table_columns, read_upload
 from datasets_app.importing.reader_output import report_to_json
-from datasets_app.importing.records import ImportReport
+from datasets_app.importing.records import ImportReport, ItemRecord
 from datasets_app.importing.table_readers import hash_file
 from datasets_app.models import Dataset, TransitionError
 from datasets_app.models.history import Actor
@@ -30,6 +30,7 @@ from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import SpaceError, read_space
 from datasets_app.pending_uploads import READ_UPLOAD, PendingUpload, UploadJob, find_upload
 
+FIRST_ITEMS, SHOWN_CHARS, SHOWN_CHOICES = 5, 500, 10
 FAILED = "the worker failed; its log has the reason"
 Perform = Callable[[PendingUpload, UploadJob, User], str]
 
@@ -74,8 +75,7 @@ def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
             return _import_norms(upload, job, user, watch)
         if job.kind == "parametric":
             return _build_space(upload, job, user)
-        reading, norms = read_upload(upload.files, job.mapping or {}, watch=watch)
-        return _finish_reading(upload, job, user, reading, norms)
+        return _read_items(upload, job, user, watch)
     except FileError as error:
         return finish(upload, job, state="failed", error=str(error))
     except FileNotFoundError:
@@ -103,8 +103,11 @@ def _download(upload: PendingUpload, job: UploadJob) -> str:
     return finish(upload, job)
 
 
-def _finish_reading(upload: PendingUpload, job: UploadJob, user: User, reading: ItemReading, norms: NormReading) -> str:
-    """Save the dataset if this is an import without errors, and store the report."""
+def _read_items(upload: PendingUpload, job: UploadJob, user: User, watch: Watch) -> str:
+    """Read the items. Save the dataset if this is an import without errors, and store the report."""
+    if job.kind == "preview":
+        upload.store("columns", read_table_columns(upload.files["items"], watch=watch)._asdict())
+    reading, norms = read_upload(upload.files, job.mapping or {}, watch=watch, leaves_out=job.leaves_out)
     error, dataset = "", None
     if job.kind == "import" and reading.ok and norms.ok:
         job = replace(job, state="saving", seen_at=time.time(), saving_since=time.time())
@@ -166,8 +169,21 @@ def _build_space(upload: PendingUpload, job: UploadJob, user: User) -> str:
 
 def _store_result(upload: PendingUpload, job: UploadJob, reading: ItemReading, norms: NormReading, error: str) -> None:
     counts = {"items": len(reading.items), "norms": len(norms.norms), "error": error, "entered": job.entered or {}}
+    shown = {"mapping": reading.mapping, "first_items": [_show_item(item) for item in reading.items[:FIRST_ITEMS]]}
     reports = {"report": report_to_json(reading.report), "norms_report": report_to_json(norms.report)}
-    upload.store("report", counts | reports)
+    upload.store("report", counts | shown | reports)
+
+
+def _show_item(item: ItemRecord) -> dict[str, Any]:
+    """Return the parts of an item for a preview, with long texts cut."""
+    return {
+        "key": item.key,
+        "input": item.input[:SHOWN_CHARS],
+        "image": item.image.original_name if item.image else "",
+        "target": item.target[:SHOWN_CHARS],
+        "choices": [choice[:SHOWN_CHARS] for choice in item.choices[:SHOWN_CHOICES]],
+        "category": item.category,
+    }
 
 
 def finish(upload: PendingUpload, job: UploadJob, **how: Any) -> str:

@@ -39,19 +39,21 @@ def read_items(
     limits: Limits = LIMITS,
     scratch: ScratchFolder | None = None,
     watch: Callable[[int], None] | None = None,
+    leaves_out: bool = False,
 ) -> ItemReading:
     """Read a table, or a zip of images with or without a table in it, into items.
 
     `images` is a folder or a zip beside the table. A given mapping is merged over the guessed mapping; a field mapped
     to "" is left out. Images are written to `scratch`. `watch` is called with the number of each row.
-    Every problem becomes an error in the reading, never an exception. Only a reading that is `ok` may be saved.
+    Every problem becomes an error in the reading, never an exception. Only a reading that is `ok` may be saved. With
+    `leaves_out`, a row with an error is left out with a warning.
     """
     report = ImportReport(limits.remarks)
     reading = ItemReading([], [], dict(mapping or {}), read_name(source), "", report, scratch)
     with ExitStack() as stack:
         try:
             file, _ = stack.enter_context(open_source(source))
-            _read_file(reading, file, _open_images(images, stack, limits), limits, watch)
+            _read_file(reading, file, _open_images(images, stack, limits), limits, watch, leaves_out)
         except FileError as error:
             report.error(None, "file" if not str(error).startswith("map ") else "mapping", str(error))
     if not reading.items and reading.ok:
@@ -99,6 +101,7 @@ def _read_file(
     finder: ImageFinder | None,
     limits: Limits,
     watch: Callable[[int], None] | None,
+    leaves_out: bool,
 ) -> None:
     if measure_file(file) > limits.file_bytes:
         raise FileError(f"the file is larger than {limits.file_bytes // MIB} MiB")
@@ -111,7 +114,7 @@ def _read_file(
     else:
         reading.columns, rows = IMAGE_ONLY_COLUMNS, _iterate_images(image_buffer.finder)
     reading.mapping = _complete_mapping(reading, image_buffer.finder is not None)
-    _ItemBuilder(reading, image_buffer, limits).read(_report_progress(rows, watch) if watch else rows)
+    _ItemBuilder(reading, image_buffer, limits, leaves_out).read(_report_progress(rows, watch) if watch else rows)
 
 
 def _report_progress(rows: Iterator[Row], watch: Callable[[int], None]) -> Iterator[Row]:
@@ -170,8 +173,9 @@ def _may_hold_bytes(reading: ItemReading) -> bool:
 class _ItemBuilder:
     """A builder that turns rows into items one by one and records the keys already used."""
 
-    def __init__(self, reading: ItemReading, image_buffer: ImageBuffer, limits: Limits) -> None:
+    def __init__(self, reading: ItemReading, image_buffer: ImageBuffer, limits: Limits, leaves_out: bool) -> None:
         self.reading, self.image_buffer, self.limits, self.report = reading, image_buffer, limits, reading.report
+        self.leaves_out = leaves_out
         self.bound = BoundMapping(reading.mapping, reading.columns)
         self.first_row: dict[str, int] = {}
 
@@ -183,7 +187,11 @@ class _ItemBuilder:
             try:
                 item = self._build_item(row)
             except BadField as error:
-                self.report.error(row, error.field, str(error))
+                if self.leaves_out:
+                    cells = {column: _make_preview(row.values.get(column)) for column in self.reading.columns}
+                    self.report.leave_out(row, error.field, str(error), cells)
+                else:
+                    self.report.error(row, error.field, str(error))
             else:
                 self.reading.items.append(item)
 

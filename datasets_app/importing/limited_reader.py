@@ -58,12 +58,19 @@ def read_table_columns(file: FileToRead, limits: Limits = LIMITS, watch: Watch |
 
 
 def read_upload(
-    files: Mapping[str, FileToRead], mapping: Mapping[str, str], limits: Limits = LIMITS, watch: Watch | None = None
+    files: Mapping[str, FileToRead],
+    mapping: Mapping[str, str],
+    limits: Limits = LIMITS,
+    watch: Watch | None = None,
+    *,
+    leaves_out: bool = False,
 ) -> tuple[ItemReading, NormReading]:
     """Read the parts "items", "images" and "norms". Errors are in the reports, as with `read_items`."""
     scratch = ScratchFolder()
     try:
-        _run_task(scratch, "items", files, limits, limits.reader_seconds, watch, mapping=dict(mapping))
+        _run_task(
+            scratch, "items", files, limits, limits.reader_seconds, watch, mapping=dict(mapping), leaves_out=leaves_out
+        )
         return load_readings(scratch)
     except FileError as error:
         report = ImportReport()

@@ -72,6 +72,8 @@ def report_to_json(report: ImportReport) -> dict[str, Any]:
         "warnings": [_remark_to_json(remark) for remark in report.warnings],
         "error_total": report.error_total,
         "warning_total": report.warning_total,
+        "left_out": report.left_out,
+        "left_out_total": report.left_out_total,
     }
 
 
@@ -81,6 +83,8 @@ def report_from_json(content: dict[str, Any]) -> ImportReport:
         warnings=[Remark(*remark) for remark in content["warnings"]],
         error_total=content["error_total"],
         warning_total=content["warning_total"],
+        left_out=content.get("left_out", []),
+        left_out_total=content.get("left_out_total", 0),
     )
 
 

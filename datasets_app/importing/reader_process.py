@@ -88,6 +88,7 @@ def _read_items(request: dict[str, Any], out: Path, limits: Any) -> None:
             limits=limits,
             scratch=ScratchFolder.at(out),
             watch=report_progress(out),
+            leaves_out=request.get("leaves_out", False),
         )
     norms = NormReading()
     if reading.ok and "norms" in files:

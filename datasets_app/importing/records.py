@@ -45,13 +45,25 @@ class Remark:
 
 @dataclass(slots=True)
 class ImportReport:
-    """The errors and warnings of a file. The first `keep` of each are stored; all are counted."""
+    """The errors and warnings of a file. The first `keep` of each are stored; all are counted.
+
+    `left_out` are the rows that were left out because of an error, each with its cells as text and its "problem".
+    """
 
     keep: int = LIMITS.remarks
     errors: list[Remark] = field(default_factory=list)
     warnings: list[Remark] = field(default_factory=list)
     error_total: int = 0
     warning_total: int = 0
+    left_out: list[dict[str, str]] = field(default_factory=list)
+    left_out_total: int = 0
+
+    def leave_out(self, row: Row, where: str, message: str, cells: dict[str, str]) -> None:
+        """Note a row that is not imported. The warning names it, and its cells are kept for a download."""
+        self.warning(row, where, f"left out: {message}")
+        self.left_out_total += 1
+        if len(self.left_out) < self.keep:
+            self.left_out.append({"problem": f"{where}: {message}", **cells})
 
     def error(self, row: Row | None, where: str, message: str) -> None:
         self.error_total += 1

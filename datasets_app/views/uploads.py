@@ -5,11 +5,14 @@ A worker reads the files. Until it has finished, the page of the upload shows it
 
 from __future__ import annotations
 
+import csv
+import io
+
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
 from datasets_app import pending_uploads
@@ -21,6 +24,7 @@ from datasets_app.models import Dataset
 from datasets_app.pending_uploads import JobResult, PendingUpload, UploadJob
 from datasets_app.views.permissions import get_visible_draft
 from evalsite.lib.permissions import members_only
+from evalsite.lib.text.spreadsheet import escape_cell
 from evalsite.lib.web.htmx import wants_part
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
@@ -110,6 +114,24 @@ def dataset_import(request: HttpRequest, token: str) -> HttpResponse:
     if wants_part(request):
         return HttpResponseClientRefresh()
     return _render_mapping(request, upload, table, _make_mapping_form(upload, table, upload.outcome))
+
+
+@require_safe
+@members_only
+def dataset_left_out(request: HttpRequest, token: str) -> HttpResponse:
+    """Download the rows that the last reading left out, each with its problem, to correct and upload them."""
+    upload = _find_items_upload(request, token)
+    outcome = upload.outcome if upload else None
+    if upload is None or outcome is None or not outcome.report.left_out:
+        raise Http404
+    rows = outcome.report.left_out
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([escape_cell(column) for column in rows[0]])
+    writer.writerows([escape_cell(row.get(column, "")) for column in rows[0]] for row in rows)
+    name = f"{upload.slug}-left-out.csv"
+    disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8", headers=disposition)
 
 
 def _handle_import_button(request: HttpRequest, upload: PendingUpload) -> HttpResponse:

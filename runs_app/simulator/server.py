@@ -196,8 +196,10 @@ class Simulator:
             headers["Retry-After"] = f"{self.config.retry_after_s:g}"
         return web.json_response(refusal.body, status=refusal.status, headers=headers)
 
-    async def list_models(self, _request: web.Request) -> web.Response:
+    async def list_models(self, request: web.Request) -> web.Response:
         """Handle GET /v1/models: list the configured, recorded and requested models."""
+        if refusal := self.find_refusal(request):
+            return refusal
         recorded = self.recordings.models if self.recordings else {}
         served = [self.config.served_name] if self.config.served_name else []
         names = dict.fromkeys([*served, *self.config.skills, *recorded, *self.counters.models])
