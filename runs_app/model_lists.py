@@ -22,9 +22,9 @@ from runs_app.batches.http_client import ApiClient
 from runs_app.bounds import BOUNDS, PRICE
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.llm.failures import replace_unstorable
-from runs_app.llm.gateway import PROVIDER_URLS
 from runs_app.llm.http_transport import close_session
 from runs_app.llm.keys import read_key
+from runs_app.llm.providers import PROVIDERS
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.price_list import KINDS, SIX_PLACES, Repricing
 from runs_app.pricing.costs import MILLION
@@ -37,8 +37,6 @@ STATED_PRICES = {
     "cache_read_price": "input_cache_read",
     "cache_write_price": "input_cache_write",
 }
-VERSION_PATH = "/v1"  # These providers' base URLs exclude it.
-WITHOUT_VERSION = frozenset({Endpoint.Provider.ANTHROPIC, Endpoint.Provider.OLLAMA})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +87,15 @@ def fetch_models(endpoint: Endpoint) -> list[ListedModel]:
 
 
 async def _fetch(endpoint: Endpoint) -> dict[str, Any]:
-    base = (endpoint.base_url or PROVIDER_URLS[endpoint.provider] or "").rstrip("/")
+    provider = PROVIDERS[endpoint.provider]
+    base = (endpoint.base_url or provider.default_url or "").rstrip("/")
     if not base:
         raise CallFailure(ErrorClass.NOT_ALLOWED, "the endpoint has no base URL, so its list has no address")
-    if endpoint.provider in WITHOUT_VERSION and not base.endswith(VERSION_PATH):
-        base += VERSION_PATH
+    version = provider.models_path.removesuffix("/models")  # Some endpoints name it in their base URL.
     key = read_key(endpoint.key_env)
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    if endpoint.provider == Endpoint.Provider.ANTHROPIC:
-        headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
+    client = ApiClient(base.removesuffix(version), key, provider.models_headers(key), endpoint.allowed_host)
     try:
-        return await asyncio.wait_for(ApiClient(base, key, headers, endpoint.allowed_host).get("/models"), TIMEOUT_S)
+        return await asyncio.wait_for(client.get(provider.models_path), TIMEOUT_S)
     except TimeoutError:
         raise CallFailure(ErrorClass.TIMEOUT, f"no list within {TIMEOUT_S:g} s") from None
     finally:

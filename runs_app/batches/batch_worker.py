@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import connection
+from django.utils.module_loading import import_string
 
-from runs_app.batches.anthropic import AnthropicBatches
 from runs_app.batches.batch_admission import admit_batches, list_runs_with_work
 from runs_app.batches.batch_lease import LEASE_S, BatchLease, LeaseLost, take_lease
 from runs_app.batches.batch_size import MAX_LOOKUPS, compute_retry_wait_s
 from runs_app.batches.cancellation import end_unsubmitted, take_cancel_step
 from runs_app.batches.collection import collect_results, handle_unknown_batch
-from runs_app.batches.openai import OpenAiBatches
 from runs_app.batches.protocol import BatchApi, BatchFile
 from runs_app.batches.status_poll import poll_batch
 from runs_app.batches.submission import Submission
 from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE
 from runs_app.llm import gateway
 from runs_app.llm.calls import CallFailure, CallRequest, ErrorClass
+from runs_app.llm.providers import PROVIDERS
 from runs_app.models import Endpoint, ProviderBatch
 
 logger = logging.getLogger("evalsite.drain")
@@ -33,10 +33,6 @@ S = ProviderBatch.Status
 POLL_S = 1.0  # The time between two looks for due batches.
 MAX_CONCURRENT = 3  # One worker handles several batches at once, so that a long upload delays no other batch.
 RUN_STOPPED = "Its run or its endpoint was stopped before the submission."
-APIS: dict[str, type[OpenAiBatches] | type[AnthropicBatches]] = {
-    Endpoint.Provider.OPENAI: OpenAiBatches,
-    Endpoint.Provider.ANTHROPIC: AnthropicBatches,
-}
 
 HAS_DUE = """
 SELECT EXISTS (SELECT FROM runs_app_providerbatch WHERE status = ANY(%s)
@@ -158,7 +154,8 @@ def build_batch_api(endpoint: Endpoint) -> BatchApi:
     """Return the batch API of an endpoint, with its address and key. Raise CallFailure if one of them is missing."""
     request = CallRequest(endpoint.provider, "", endpoint.base_url or None, endpoint.key_env or None, [])
     url, key = gateway.resolve_access(request)
-    return APIS[endpoint.provider](url, key)
+    api: BatchApi = import_string(PROVIDERS[endpoint.provider].batch_api)(url, key)
+    return api
 
 
 def has_due_batches(within_s: float = 0.0) -> bool:

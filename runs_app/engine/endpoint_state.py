@@ -15,7 +15,7 @@ from runs_app.engine.rate_limiter import (
     consume_tokens,
     refill,
 )
-from runs_app.llm.rate_limit_headers import Allowance
+from runs_app.llm.calls import Allowance
 
 LOCK_ENDPOINT = """
 SELECT max_concurrency, requests_per_minute, tokens_per_minute, requests_per_day, adaptive, throttle, in_flight,

@@ -10,8 +10,7 @@ from typing import Any
 
 from evalsite.lib.rating_scale import RatingScale
 from runs_app.engine.backoff import LONGEST_RETRY_AFTER_S, RetryPolicy, compute_backoff_s
-from runs_app.llm.calls import REPLY_FIELDS, CallFailure, CallReply, ErrorClass, Kind
-from runs_app.llm.rate_limit_headers import Allowance
+from runs_app.llm.calls import REPLY_FIELDS, Allowance, CallFailure, CallReply, ErrorClass, Kind
 from runs_app.llm.rating_parser import parse_rating
 
 # A trial is released if its endpoint is overloaded. Two hundred releases mean hours of waiting, so the overload is not

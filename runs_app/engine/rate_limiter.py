@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from runs_app.llm.rate_limit_headers import Allowance
+from runs_app.llm.calls import Allowance
 
 BURST = 1 / 6  # A bucket's capacity, as a share of a minute's rate.
 MIN_REFILL_PER_MINUTE = 0.99  # A bucket of rate 1 holds the whole rate, so without a minimum it would never refill.

@@ -37,8 +37,7 @@ from runs_app.engine.outages import (
 )
 from runs_app.engine.prepared_sql import execute, fetch_rows, to_pg_json
 from runs_app.engine.run_lifecycle import is_rejected_too_often
-from runs_app.llm.calls import ErrorClass
-from runs_app.llm.rate_limit_headers import Allowance
+from runs_app.llm.calls import Allowance, ErrorClass
 from runs_app.models import Attempt, Trial
 
 logger = logging.getLogger("evalsite.drain")

@@ -7,14 +7,10 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Literal
 
-from runs_app.llm.rate_limit_headers import Allowance
 from runs_app.pricing.costs import Prices, Usage
 
 LOST = "worker_lost"  # The error class of a call whose worker went silent.
 SILENT = "Its worker went silent."
-
-SELF_HOSTED = frozenset({"hosted_vllm", "ollama_chat"})
-"""Providers whose server the users run, so no price list has its models."""
 
 CostSource = Literal["free", "price list", "litellm", "provider", "unknown"]
 
@@ -82,6 +78,22 @@ _TRANSIENT_CLASSES = frozenset(
         ErrorClass.INTERNAL_ERROR,
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """The remaining number of requests or tokens, valid until the rate resets in `resets_in_s` seconds."""
+
+    n: int
+    resets_in_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """The remaining requests and tokens, None if the provider does not state them."""
+
+    requests: Remaining | None = None
+    tokens: Remaining | None = None
 
 
 @dataclass(frozen=True, slots=True)

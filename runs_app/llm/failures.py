@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from runs_app.llm.calls import ErrorClass
+from runs_app.llm.providers import PROVIDERS
 from runs_app.llm.rate_limit_headers import parse_reply_time
 
 MAX_MESSAGE = 500
@@ -26,11 +27,11 @@ _BY_STATUS: dict[int, ErrorClass] = {
     422: ErrorClass.UNPROCESSABLE,
     425: ErrorClass.SERVER_ERROR,
     429: ErrorClass.RATE_LIMITED,
-    498: ErrorClass.OVERLOADED,  # Groq: no capacity
     503: ErrorClass.OVERLOADED,
     504: ErrorClass.TIMEOUT,
     524: ErrorClass.TIMEOUT,  # Cloudflare: the origin server did not answer in time
-    529: ErrorClass.OVERLOADED,  # Anthropic
+    # Those of all providers, because routers and servers with OpenAI's API pass on the statuses of their backends.
+    **{status: error_class for provider in PROVIDERS.values() for status, error_class in provider.statuses.items()},
 }
 
 _QUOTA = re.compile(r"insufficient_quota", re.IGNORECASE)
@@ -125,8 +126,19 @@ def read_message(body: str) -> str:
     metadata = error.get("metadata")
     upstream = metadata.get("raw") if isinstance(metadata, dict) else None
     parts = [error.get("message") or error.get("detail") or error.get("code"), upstream]
-    texts = [part if isinstance(part, str) else json.dumps(part) for part in parts if part]
+    texts = [part if isinstance(part, str) else _describe_fields(part) or json.dumps(part) for part in parts if part]
     return ": ".join(texts) or body
+
+
+def _describe_fields(part: Any) -> str:
+    """Return "field: problem" for each refused field that a server based on pydantic names, or an empty text."""
+    entries = part.get("detail") if isinstance(part, dict) else part
+    problems = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return "; ".join(
+        f"{'.'.join(map(str, place[1:]))}: {entry['msg']}"
+        for entry in problems
+        if isinstance(place := entry.get("loc"), list) and isinstance(entry.get("msg"), str)
+    )
 
 
 def clean_message(text: str, secrets: tuple[str, ...] = ()) -> str:

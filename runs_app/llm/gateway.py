@@ -22,40 +22,17 @@ from typing import Any
 from django.conf import settings
 
 from runs_app.llm import call_observer, parameters
-from runs_app.llm.calls import SELF_HOSTED, CallFailure, CallReply, CallRequest, ErrorClass, RequestBody
+from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass, RequestBody
 from runs_app.llm.dry_run import CapturingTransport, ReplayTransport
 from runs_app.llm.http_transport import Exchange, close_session
 from runs_app.llm.keys import KEYLESS, find_name_problem, read_key
+from runs_app.llm.providers import PROVIDERS
+from runs_app.llm.providers.base import TRANSLATED, Provider
 from runs_app.llm.replies import price_unanswered_call, read_reply
 from runs_app.llm.stated_costs import choose_larger, parse_dollars
 from runs_app.pricing.costs import Usage
 
 __all__ = ["build_body", "call", "close_session", "read_batch_reply", "resolve_access", "warm_up"]
-
-# The default address of each provider.
-PROVIDER_URLS: dict[str, str | None] = {
-    "openai": "https://api.openai.com/v1",
-    "openrouter": "https://openrouter.ai/api/v1",
-    "anthropic": "https://api.anthropic.com",
-    "gemini": None,  # litellm builds its addresses, which include the model
-    "ollama_chat": "http://localhost:11434",
-    "hosted_vllm": None,
-}
-_NEEDS_URL = frozenset({"hosted_vllm"})
-
-# Parameters that litellm translates for each provider. `parameters` decides which of them may be sent.
-_TRANSLATED = frozenset(
-    {"temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "reasoning_effort", "stop", "logit_bias"}
-    | {"presence_penalty", "frequency_penalty", "thinking", "verbosity", "service_tier"}
-)
-# Other parameters, by their names at the provider. In OpenAI's form, other names go into the body unchanged.
-_NATIVE: dict[str, frozenset[str]] = {
-    "anthropic": frozenset({"top_k"}),
-    "gemini": frozenset({"top_k"}),
-    "ollama_chat": frozenset(
-        {"top_k", "min_p", "num_ctx", "repeat_penalty", "repeat_last_n", "mirostat", "think", "keep_alive"}
-    ),
-}
 
 
 async def call(request: CallRequest) -> CallReply:
@@ -132,7 +109,7 @@ def warm_up() -> None:
     Call this once in a worker before work starts. It takes seconds, but otherwise each collection walks all objects of
     litellm.
     """
-    for provider in PROVIDER_URLS:
+    for provider in PROVIDERS:
         # Preparing a call imports the provider's adapter. The call is not made.
         request = CallRequest(provider, "warm-up", "http://127.0.0.1:9", None, [{"role": "user", "content": "."}])
         _start_completion(request, _get_exchange_class()(request, KEYLESS)).close()
@@ -174,7 +151,8 @@ def _start_completion(request: CallRequest, exchange: Exchange) -> Any:
         function_id=exchange.trace_id,
     )
     return litellm.completion(
-        model=f"{request.provider}/{request.model}",  # litellm removes the first part, even of a model's own name
+        # litellm removes the first part, even of a model's own name.
+        model=f"{_get_provider(request).adapter}/{request.model}",
         api_base=_get_base_url(request),
         api_key=exchange.key,
         messages=request.messages,
@@ -189,14 +167,20 @@ def _start_completion(request: CallRequest, exchange: Exchange) -> Any:
     )
 
 
+def _get_provider(request: CallRequest) -> Provider:
+    """Return the declaration of the request's provider. Raise CallFailure if it has none."""
+    if request.provider not in PROVIDERS:
+        known = ", ".join(PROVIDERS)
+        raise CallFailure(ErrorClass.NOT_ALLOWED, f"provider {request.provider!r} is not one of {known}")
+    return PROVIDERS[request.provider]
+
+
 def _get_base_url(request: CallRequest) -> str | None:
     """Return the endpoint's address or the provider's default. Without one, litellm would read the environment."""
-    if request.provider not in PROVIDER_URLS:
-        known = ", ".join(PROVIDER_URLS)
-        raise CallFailure(ErrorClass.NOT_ALLOWED, f"provider {request.provider!r} is not one of {known}")
-    url = request.base_url or PROVIDER_URLS[request.provider]
+    provider = _get_provider(request)
+    url = request.base_url or provider.default_url
     if url is None:
-        if request.provider in _NEEDS_URL:
+        if provider.needs_url:
             raise CallFailure(ErrorClass.NOT_ALLOWED, f"an endpoint of {request.provider} needs a base URL")
         return None
     return url.rstrip("/")
@@ -215,34 +199,33 @@ def _get_key(request: CallRequest) -> str:
 
 
 def _build_parameters(request: CallRequest) -> dict[str, Any]:
-    """Return the sampler's parameters for litellm. Only known names pass, because litellm has control arguments, too.
-
-    Anthropic requires a limit of the answer. If the sampler sets none, the model's own limit is sent, because the
-    reservation rests on it; litellm would choose another.
-    """
+    """Return the sampler's parameters for litellm. Only known names pass: litellm has control arguments, too."""
+    provider = _get_provider(request)
     settings_by_name = {name: value for name, value in request.parameters.items() if value is not None}
     if problem := parameters.find_problem(request.provider, settings_by_name):
         raise CallFailure(ErrorClass.NOT_ALLOWED, problem, was_sent=False)
     limits_output = parameters.limits_output(settings_by_name)
-    if request.provider == "anthropic" and request.max_output_tokens and not limits_output:
+    if provider.needs_output_limit and request.max_output_tokens and not limits_output:
         settings_by_name["max_tokens"] = request.max_output_tokens
-    supported = _TRANSLATED | _NATIVE.get(request.provider, frozenset())
+    supported = (TRANSLATED | provider.native) - provider.renamed.keys()
     arguments = {name: value for name, value in settings_by_name.items() if name in supported}
-    extra = {name: value for name, value in settings_by_name.items() if name not in supported}
+    extra = {
+        provider.renamed.get(name, name): value for name, value in settings_by_name.items() if name not in supported
+    }
     if extra:
         arguments["extra_body"] = extra
-    if request.provider == "ollama_chat" and "reasoning_effort" not in settings_by_name:
-        arguments.setdefault("think", False)  # thinking models of Ollama think unless this is set
-    if request.base_url and request.provider not in _NATIVE:
-        # litellm looks parameters up by the names of models, but a local server may serve any model.
-        arguments["allowed_openai_params"] = sorted(_TRANSLATED & settings_by_name.keys())
+    if provider.get_defaults is not None:
+        arguments = {**provider.get_defaults(settings_by_name), **arguments}
+    if provider.speaks_openai and (request.base_url or not provider.checks_parameters):
+        # litellm looks parameters up by the names of models, but such a server may serve any model.
+        arguments["allowed_openai_params"] = sorted(TRANSLATED & arguments.keys())
     return arguments
 
 
 def _get_listed_cost(request: CallRequest, usage: Any) -> float | None:
     """Return the cost of these tokens in US dollars by litellm's price list, or None if the model is not listed."""
     # For a self-hosted model, litellm would ask the server.
-    if request.provider in SELF_HOSTED or not _is_listed(request.provider, request.model):
+    if _get_provider(request).is_self_hosted or not _is_listed(request.provider, request.model):
         return None
     litellm = _import_litellm()
     model = {"model": request.model, "custom_llm_provider": request.provider}

@@ -16,6 +16,7 @@ from django.conf import settings
 from runs_app.llm import failures
 from runs_app.llm.calls import CallFailure, CallRequest, ErrorClass
 from runs_app.llm.keys import KEYLESS, list_secrets, redact, redact_body
+from runs_app.llm.providers import PROVIDERS
 from runs_app.llm.rate_limit_headers import parse_allowance
 from runs_app.llm.stated_costs import Bill, read_bill
 from runs_app.llm.url_allowlist import find_url_problem
@@ -46,6 +47,7 @@ class Exchange:
         self.headers: Mapping[str, str] = {}
         self.body = b""
         self.failure: CallFailure | None = None
+        self._parsed: tuple[bytes, dict[str, Any], bool] = (b"", {}, False)
 
     def __del__(self) -> None:
         """Do nothing. litellm's client would close its connections here, but this client has none."""
@@ -56,8 +58,18 @@ class Exchange:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """Return the JSON object of the reply's body, or an empty object."""
-        return failures.parse_json_object(self.text)
+        """Return the JSON object of the reply's body, repaired as its provider declares, or an empty object."""
+        return self._parse()[0]
+
+    def _parse(self) -> tuple[dict[str, Any], bool]:
+        """Return the payload, and whether it was repaired. Each body is parsed once."""
+        if self._parsed[0] is not self.body:
+            stated = payload = failures.parse_json_object(self.text)
+            provider = PROVIDERS.get(self.request.provider)
+            if payload and provider is not None and provider.repair_reply is not None:
+                payload = provider.repair_reply(stated)
+            self._parsed = (self.body, payload, payload != stated)
+        return self._parsed[1:]
 
     @property
     def bill(self) -> Bill:
@@ -102,10 +114,11 @@ class Exchange:
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             self.failure = self._build_send_failure(error)
             raise self.failure from None
+        payload, is_repaired = self._parse()
         response = httpx.Response(
             self.status or 0,
             headers={name: value for name, value in self.headers.items() if name not in _DROPPED_HEADERS},
-            content=_replace_invalid_utf8(self.body),
+            content=_json.dumps(payload).encode() if is_repaired else _replace_invalid_utf8(self.body),
             request=httpx.Request("POST", url),
         )
         response.raise_for_status()

@@ -14,16 +14,15 @@ from typing import Any
 from django.conf import settings
 
 from evalsite.lib.ops.environment import KEY_PREFIX
+from runs_app.llm.providers import PROVIDERS
 from runs_app.llm.stored_keys import load_stored_keys
 
 KEYLESS = "not-needed"
-PROVIDER_KEYS = frozenset({
-    "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "CEREBRAS_API_KEY", "COHERE_API_KEY", "DASHSCOPE_API_KEY",
-    "DEEPINFRA_API_KEY", "DEEPSEEK_API_KEY", "FIREWORKS_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY",
-    "GROQ_API_KEY", "HYPERBOLIC_API_KEY", "MISTRAL_API_KEY", "MOONSHOT_API_KEY", "NEBIUS_API_KEY", "NOVITA_API_KEY",
-    "NVIDIA_API_KEY", "OLLAMA_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "PERPLEXITY_API_KEY",
-    "SAMBANOVA_API_KEY", "TOGETHER_API_KEY", "VLLM_API_KEY", "XAI_API_KEY", "ZAI_API_KEY",
-})  # fmt: skip
+PROVIDER_KEYS = frozenset(provider.key_name for provider in PROVIDERS.values() if provider.key_name) | {
+    "CEREBRAS_API_KEY", "COHERE_API_KEY", "DASHSCOPE_API_KEY", "DEEPINFRA_API_KEY", "GOOGLE_API_KEY",
+    "HYPERBOLIC_API_KEY", "MOONSHOT_API_KEY", "NEBIUS_API_KEY", "NOVITA_API_KEY", "NVIDIA_API_KEY",
+    "PERPLEXITY_API_KEY", "SAMBANOVA_API_KEY", "ZAI_API_KEY",
+}  # fmt: skip
 """The names that providers give to their keys. Every endpoint may name them."""
 # These patterns mean the same in Python and in PostgreSQL, because the database checks them, too. The database does not
 # have the site's settings, so it accepts every name that `EVALSITE_LLM_KEY_NAMES` may add.

@@ -8,10 +8,10 @@ from dataclasses import replace
 from runs_app.llm.calls import CallRequest
 from runs_app.llm.http_transport import Exchange
 from runs_app.llm.keys import KEYLESS, read_key
+from runs_app.llm.providers import ollama
 
 logger = logging.getLogger("evalsite.drain")
 
-DEFAULT_URL = "http://localhost:11434"
 TIMEOUT_S = 10.0
 
 
@@ -20,7 +20,7 @@ async def evict(request: CallRequest) -> None:
 
     This is not a call to a model: it costs nothing, it is not counted or stored, and its failure changes nothing.
     """
-    root = (request.base_url or DEFAULT_URL).rstrip("/").removesuffix("/v1")
+    root = (request.base_url or ollama.PROVIDER.default_url or "").rstrip("/").removesuffix("/v1")
     key = read_key(request.key_env) or KEYLESS
     exchange = Exchange(replace(request, timeout_s=TIMEOUT_S), key)
     headers = {} if key == KEYLESS else {"Authorization": f"Bearer {key}"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from runs_app.llm.providers import PROVIDERS
+
 # Most specific first: the first pattern that matches a model's name decides.
 FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (family, re.compile(pattern))
@@ -25,7 +27,7 @@ FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("olmo", r"\bolmo"),
     )
 )
-BY_PROVIDER = {"anthropic": "claude", "gemini": "gemini", "mistral": "mistral", "deepseek": "deepseek", "xai": "grok"}
+BY_PROVIDER = {name: provider.family for name, provider in PROVIDERS.items() if provider.family}
 
 
 def find_family(provider: str, model: str) -> str:

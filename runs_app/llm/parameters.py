@@ -11,10 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-OPENAI, OPENROUTER, ANTHROPIC, GEMINI = "openai", "openrouter", "anthropic", "gemini"
-OLLAMA, VLLM = "ollama_chat", "hosted_vllm"
-EVERY = frozenset({OPENAI, OPENROUTER, ANTHROPIC, GEMINI, OLLAMA, VLLM})
-OPENAI_FORM = frozenset({OPENAI, OPENROUTER, VLLM})  # Here, unknown names go into the request's body unchanged.
+from runs_app.llm.providers import PROVIDERS
 
 # The providers' names for the maximum length of an answer, and for the thinking budget.
 ANSWER_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict")
@@ -30,11 +27,10 @@ COMPLETIONS = ("n", "best_of", "candidate_count")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The rule for a parameter's value, in words and as a check, and the providers that accept the parameter."""
+    """The rule for a parameter's value, in words and as a check."""
 
     expected: str
     accepts: Callable[[Any], bool]
-    providers: frozenset[str] = EVERY
 
 
 def _is_number(value: Any) -> bool:
@@ -57,41 +53,31 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and len(value) <= 64 and all(map(_is_text, value))
 
 
-def _build_number_rule(*providers: str) -> Rule:
-    return Rule("a number", _is_number, frozenset(providers) or EVERY)
-
-
-def _build_count_rule(*providers: str) -> Rule:
-    return Rule("a whole number of at least 0", _is_count, frozenset(providers) or EVERY)
-
-
-def _build_integer_rule(*providers: str) -> Rule:
-    return Rule("a whole number", _is_integer, frozenset(providers) or EVERY)
-
-
-def _build_boolean_rule(*providers: str) -> Rule:
-    return Rule("true or false", lambda value: isinstance(value, bool), frozenset(providers) or EVERY)
-
-
-def _build_choice_rule(*values: str, providers: frozenset[str] = EVERY) -> Rule:
-    return Rule(f"one of {', '.join(values)}", lambda value: value in values, providers)
-
-
-def _build_mapping_rule(fields: Mapping[str, Callable[[Any], bool]], expected: str, *providers: str) -> Rule:
-    """Return the rule for a mapping with any of these keys."""
-
-    def accepts(value: Any) -> bool:
-        return isinstance(value, dict) and all(key in fields and fields[key](entry) for key, entry in value.items())
-
-    return Rule(expected, accepts, frozenset(providers) or EVERY)
-
-
 def _is_boolean(value: Any) -> bool:
     return isinstance(value, bool)
 
 
 def _is_bias(value: Any) -> bool:
     return isinstance(value, dict) and len(value) <= 1024 and all(map(_is_number, value.values()))
+
+
+_NUMBER = Rule("a number", _is_number)
+_COUNT = Rule("a whole number of at least 0", _is_count)
+_INTEGER = Rule("a whole number", _is_integer)
+_BOOLEAN = Rule("true or false", _is_boolean)
+
+
+def _build_choice_rule(*values: str) -> Rule:
+    return Rule(f"one of {', '.join(values)}", lambda value: value in values)
+
+
+def _build_mapping_rule(fields: Mapping[str, Callable[[Any], bool]], expected: str) -> Rule:
+    """Return the rule for a mapping with any of these keys."""
+
+    def accepts(value: Any) -> bool:
+        return isinstance(value, dict) and all(key in fields and fields[key](entry) for key, entry in value.items())
+
+    return Rule(expected, accepts)
 
 
 _ROUTING = {
@@ -111,48 +97,44 @@ _CHAT_TEMPLATE = {"enable_thinking": _is_boolean, "thinking": _is_boolean, "thin
 
 # The parameters that are fields of a sampler. All others are in its `extra`.
 FIELDS: dict[str, Rule] = {
-    "temperature": _build_number_rule(),
-    "top_p": _build_number_rule(),
-    "max_tokens": _build_count_rule(),
+    "temperature": _NUMBER,
+    "top_p": _NUMBER,
+    "max_tokens": _COUNT,
     "seed": Rule("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
     "reasoning_effort": Rule("a text", _is_text),
 }
 EXTRA: dict[str, Rule] = {
-    "max_completion_tokens": _build_count_rule(),
-    "frequency_penalty": _build_number_rule(),
-    "presence_penalty": _build_number_rule(),
+    "max_completion_tokens": _COUNT,
+    "frequency_penalty": _NUMBER,
+    "presence_penalty": _NUMBER,
     "logit_bias": Rule("a mapping of tokens to numbers", _is_bias),
     "stop": Rule("a text or a list of texts", lambda value: _is_text(value) or _is_texts(value)),
     "thinking": _build_mapping_rule(_THINKING, "a mapping with type and budget_tokens"),
     "verbosity": _build_choice_rule("low", "medium", "high"),
     "service_tier": _build_choice_rule("auto", "default", "flex", "standard_only"),
-    "top_k": _build_integer_rule(*EVERY),
-    "min_p": _build_number_rule(*OPENAI_FORM, OLLAMA),
-    "top_a": _build_number_rule(*OPENAI_FORM),
-    "repetition_penalty": _build_number_rule(*OPENAI_FORM),
-    "length_penalty": _build_number_rule(*OPENAI_FORM),
-    "min_tokens": _build_count_rule(*OPENAI_FORM),
-    "ignore_eos": _build_boolean_rule(*OPENAI_FORM),
-    "skip_special_tokens": _build_boolean_rule(*OPENAI_FORM),
-    "include_reasoning": _build_boolean_rule(*OPENAI_FORM),
-    "enable_thinking": _build_boolean_rule(*OPENAI_FORM),
-    "thinking_budget": _build_count_rule(*OPENAI_FORM),
-    "thinking_token_budget": _build_count_rule(*OPENAI_FORM),
+    "top_k": _INTEGER,
+    "min_p": _NUMBER,
+    "top_a": _NUMBER,
+    "repetition_penalty": _NUMBER,
+    "length_penalty": _NUMBER,
+    "min_tokens": _COUNT,
+    "ignore_eos": _BOOLEAN,
+    "skip_special_tokens": _BOOLEAN,
+    "include_reasoning": _BOOLEAN,
+    "enable_thinking": _BOOLEAN,
+    "thinking_budget": _COUNT,
+    "thinking_token_budget": _COUNT,
     "chat_template_kwargs": _build_mapping_rule(
-        _CHAT_TEMPLATE, "a mapping with enable_thinking, thinking and thinking_budget", *OPENAI_FORM
+        _CHAT_TEMPLATE, "a mapping with enable_thinking, thinking and thinking_budget"
     ),
-    "reasoning": _build_mapping_rule(
-        _REASONING, "a mapping with effort, max_tokens, exclude and enabled", *OPENAI_FORM
-    ),
-    "provider": _build_mapping_rule(_ROUTING, f"a mapping with any of {', '.join(_ROUTING)}", *OPENAI_FORM),
-    "num_ctx": _build_count_rule(OLLAMA),
-    "repeat_penalty": _build_number_rule(OLLAMA),
-    "repeat_last_n": _build_integer_rule(OLLAMA),
-    "mirostat": _build_count_rule(OLLAMA),
-    "think": Rule("true, false or a level", lambda value: _is_boolean(value) or _is_text(value), frozenset({OLLAMA})),
-    "keep_alive": Rule(
-        "a number of seconds or a duration", lambda value: _is_number(value) or _is_text(value), frozenset({OLLAMA})
-    ),
+    "reasoning": _build_mapping_rule(_REASONING, "a mapping with effort, max_tokens, exclude and enabled"),
+    "provider": _build_mapping_rule(_ROUTING, f"a mapping with any of {', '.join(_ROUTING)}"),
+    "num_ctx": _COUNT,
+    "repeat_penalty": _NUMBER,
+    "repeat_last_n": _INTEGER,
+    "mirostat": _COUNT,
+    "think": Rule("true, false or a level", lambda value: _is_boolean(value) or _is_text(value)),
+    "keep_alive": Rule("a number of seconds or a duration", lambda value: _is_number(value) or _is_text(value)),
 }
 EXTRA_NAMES = tuple(sorted(EXTRA))
 # Some twenty alternatives for each token are a hundred times the answer. Nothing here reads them, so they are not paid.
@@ -177,15 +159,16 @@ def find_extra_problems(extra: Mapping[str, Any]) -> list[str]:
 
 def list_allowed_parameters(provider: str) -> list[str]:
     """Return the names of all parameters that this provider accepts."""
-    return sorted(name for name, rule in (FIELDS | EXTRA).items() if provider in rule.providers)
+    return sorted(PROVIDERS[provider].parameters) if provider in PROVIDERS else []
 
 
 def find_problem(provider: str, parameters: Mapping[str, Any]) -> str | None:
     """Return why these parameters may not be sent to this provider, or None."""
+    allowed_names = list_allowed_parameters(provider)
     for name, value in parameters.items():
         rule = (FIELDS | EXTRA).get(name)
-        if rule is None or provider not in rule.providers:
-            allowed = ", ".join(list_allowed_parameters(provider))
+        if rule is None or name not in allowed_names:
+            allowed = ", ".join(allowed_names)
             return f"parameter {name!r} may not be set for {provider}; allowed are {allowed}"
         if value is not None and not rule.accepts(value):
             return f"parameter {name!r} must be {rule.expected}"

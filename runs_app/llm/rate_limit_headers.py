@@ -1,7 +1,7 @@
 """The remaining rates that a provider states in the headers of its replies. Pure.
 
-Supported are the headers of OpenAI and compatible providers, Anthropic, OpenRouter, and the IETF draft
-(draft-ietf-httpapi-ratelimit-headers-07).
+Each provider declares its headers. The headers of all are read from every reply, because routers and gateways pass on
+those of their backends, and so are those of the IETF draft (draft-ietf-httpapi-ratelimit-headers-07).
 """
 
 from __future__ import annotations
@@ -9,45 +9,24 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+
+from runs_app.llm.calls import Allowance, Remaining
+from runs_app.llm.providers import PROVIDERS
 
 LONGEST_S = 900.0  # As for Retry-After: a request every 15 minutes costs nothing.
 DEFAULT_RESET_S = 1.0  # If the provider does not state the reset time.
 EPOCH_S, EPOCH_MS = 1e9, 1e12  # A plain number above these is a point in time, not a duration.
 
 _REQUESTS = (
-    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
-    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
-    ("x-ratelimit-remaining", "x-ratelimit-reset"),
+    *(pair for provider in PROVIDERS.values() for pair in provider.request_rates),
     ("ratelimit-remaining", "ratelimit-reset"),
 )
-_TOKENS = (
-    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
-    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
-    ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-reset"),
-    ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"),
-)
+_TOKENS = tuple(pair for provider in PROVIDERS.values() for pair in provider.token_rates)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
-
-
-@dataclass(frozen=True, slots=True)
-class Remaining:
-    """The remaining number of requests or tokens, valid until the rate resets in `resets_in_s` seconds."""
-
-    n: int
-    resets_in_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """The remaining requests and tokens, None if the provider does not state them."""
-
-    requests: Remaining | None = None
-    tokens: Remaining | None = None
 
 
 def parse_allowance(headers: Mapping[str, str], now: datetime | None = None) -> Allowance | None:

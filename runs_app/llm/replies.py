@@ -9,6 +9,7 @@ from typing import Any
 from runs_app.llm.calls import CallReply, CallRequest, CostSource, ErrorClass
 from runs_app.llm.failures import find_reported_error, replace_unstorable
 from runs_app.llm.http_transport import Exchange
+from runs_app.llm.providers import PROVIDERS
 from runs_app.llm.rate_limit_headers import parse_allowance
 from runs_app.llm.stated_costs import parse_dollars, parse_token_count
 from runs_app.pricing.costs import Usage, compute_cost, compute_list_cost
@@ -81,7 +82,7 @@ def _read_raw_text(payload: dict[str, Any], text: str) -> str:
 def _strip_provider(model: Any, request: CallRequest) -> str:
     """Return the served model as the provider states it, without the provider's name that litellm adds."""
     served = str(model or "")
-    prefix = f"{request.provider}/"
+    prefix = f"{PROVIDERS[request.provider].adapter}/"
     return served if request.model.startswith(prefix) else served.removeprefix(prefix)
 
 

@@ -8,14 +8,9 @@ from collections.abc import Callable, Collection
 from typing import Any
 from urllib.parse import urlsplit
 
-PROVIDER_HOSTS = frozenset(
-    {
-        "api.openai.com",
-        "openrouter.ai",
-        "api.anthropic.com",
-        "generativelanguage.googleapis.com",
-    }
-)
+from runs_app.llm.providers import PROVIDERS
+
+PROVIDER_HOSTS = frozenset(host for provider in PROVIDERS.values() for host in provider.all_hosts)
 
 
 def find_url_problem(url: str, allowed_hosts: Collection[str]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Self
 from zoneinfo import available_timezones
@@ -18,7 +19,7 @@ from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.permissions import is_member
 from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.llm import keys
-from runs_app.llm.calls import SELF_HOSTED
+from runs_app.llm.providers import PROVIDERS, SELF_HOSTED
 from runs_app.llm.url_allowlist import find_url_problem
 from runs_app.models.bounded import InRange, RangeConstraint, build_range_constraints
 from runs_app.models.priced_resource import PricedResource
@@ -42,6 +43,12 @@ class GroupOwnedQuerySet(models.QuerySet[Any]):
         return self if is_member(user) else self.none()
 
 
+def _build_choices(name: str, labels: Mapping[str, str]) -> Any:
+    """Return an enumeration of these values, whose members have their names in upper case."""
+    enumeration: Any = TextChoices
+    return enumeration(name, [(value.upper(), (value, label)) for value, label in labels.items()])
+
+
 FROZEN = "the settings of earlier calls cannot change."  # The end of an error message.
 
 
@@ -50,30 +57,24 @@ FROZEN = "the settings of earlier calls cannot change."  # The end of an error m
 class Endpoint(PricedResource):
     """One API that serves models. Workers lock its row, because its limits hold for all of them together."""
 
-    class Provider(TextChoices):
-        OPENAI = "openai", "OpenAI, or a server that speaks its API"
-        OPENROUTER = "openrouter", "OpenRouter"
-        ANTHROPIC = "anthropic", "Anthropic"
-        GEMINI = "gemini", "Google Gemini"
-        OLLAMA = "ollama_chat", "Ollama"
-        VLLM = "hosted_vllm", "vLLM"
+    # Each provider declares itself. A new one needs a migration, because the database checks the choices.
+    Provider = _build_choices("Provider", {name: provider.label for name, provider in PROVIDERS.items()})
 
     class LocalServer(TextChoices):
         OLLAMA = "ollama", "Ollama"
 
-    class BatchApi(TextChoices):
-        NONE = "none", "None"
-        OPENAI = "openai", "OpenAI's files and batches"
-        ANTHROPIC = "anthropic", "Anthropic's message batches"
+    BatchApi = _build_choices(
+        "BatchApi",
+        {"none": "None", **{name: provider.batch_label for name, provider in PROVIDERS.items() if provider.batch_api}},
+    )
 
     # An endpoint of an imported study names its provider as the study does. It is never called.
     OTHER_VALUES = {"provider": models.Q(is_active=False)}
     PRICE_ERROR_FIELD = "is_free"
     CONDITION_LOOKUP = "model__endpoint"
-    CACHE_MARK_PROVIDERS = (Provider.ANTHROPIC, Provider.OPENROUTER)
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
-    provider = models.CharField(max_length=80, choices=Provider, default=Provider.OPENAI)
+    provider = models.CharField(max_length=80, choices=Provider, default="openai")
     base_url = models.CharField(
         "base URL", max_length=500, blank=True, help_text="Empty: the provider's default address"
     )
@@ -186,7 +187,7 @@ class Endpoint(PricedResource):
 
     @property
     def accepts_batches(self) -> bool:
-        return self.batch_api != self.BatchApi.NONE
+        return self.batch_api != "none"
 
     @property
     def has_list_prices(self) -> bool:
@@ -215,7 +216,8 @@ class Endpoint(PricedResource):
             isinstance(name, str) for name in self.provider_routes
         ):
             raise ValidationError({"provider_routes": 'Enter a list of names, such as ["azure", "openai"].'})
-        if self.provider_routes and self.provider != self.Provider.OPENROUTER:
+        provider = PROVIDERS.get(self.provider)
+        if self.provider_routes and not (provider and provider.takes_routes):
             raise ValidationError({"provider_routes": "Provider routes work only with OpenRouter."})
         if self.batch_api not in (self.BatchApi.NONE, self.provider):
             raise ValidationError(
@@ -396,7 +398,8 @@ class LanguageModel(PricedResource):
 
         Other providers may refuse a request with this unknown field.
         """
-        return self.cache_marks and self.endpoint.provider in Endpoint.CACHE_MARK_PROVIDERS
+        provider = PROVIDERS.get(self.endpoint.provider)
+        return self.cache_marks and provider is not None and provider.takes_cache_marks
 
     @property
     def identity(self) -> dict[str, str]:

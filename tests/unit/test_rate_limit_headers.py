@@ -14,8 +14,9 @@ from runs_app.engine.rate_limiter import (
     count_free_slots,
     refill,
 )
+from runs_app.llm.calls import Remaining
 from runs_app.llm.failures import read_retry_after_s
-from runs_app.llm.rate_limit_headers import DEFAULT_RESET_S, LONGEST_S, Remaining, parse_allowance
+from runs_app.llm.rate_limit_headers import DEFAULT_RESET_S, LONGEST_S, parse_allowance
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 EPOCH = NOW.timestamp()

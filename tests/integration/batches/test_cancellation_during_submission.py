@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 from django.db import connections
+from django.utils.module_loading import import_string
 
 from runs_app import run_control
-from runs_app.batches.batch_worker import APIS
+from runs_app.llm.providers import PROVIDERS
 from runs_app.models import Endpoint, ProviderBatch, Run
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.processes.worker_process import is_drain_needed
@@ -34,7 +35,8 @@ def resume_all():
 
 def call_before(monkeypatch, kind, step, *, do):
     """Call `do` once, just before a worker takes this step at the provider."""
-    real, waiting = getattr(APIS[kind], step), [do]
+    api = import_string(PROVIDERS[kind].batch_api)
+    real, waiting = getattr(api, step), [do]
 
     def run_in_thread():
         waiting.pop()()
@@ -45,7 +47,7 @@ def call_before(monkeypatch, kind, step, *, do):
             await asyncio.to_thread(run_in_thread)
         return await real(self, *arguments, **named)
 
-    monkeypatch.setattr(APIS[kind], step, wrapped_step)
+    monkeypatch.setattr(api, step, wrapped_step)
 
 
 def test_a_batch_cancelled_during_its_upload_is_never_submitted(provider, monkeypatch):

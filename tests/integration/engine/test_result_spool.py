@@ -12,8 +12,7 @@ from runs_app.engine.leases import sweep_expired
 from runs_app.engine.recorder import Result, record_results
 from runs_app.engine.result_spool import MAX_RECORDED_BYTES, ResultSpool, record_orphaned_results
 from runs_app.engine.worker_registration import WorkerRegistration
-from runs_app.llm.calls import CallFailure, ErrorClass
-from runs_app.llm.rate_limit_headers import Allowance, Remaining
+from runs_app.llm.calls import Allowance, CallFailure, ErrorClass, Remaining
 from runs_app.models import Attempt, Endpoint, Trial, Worker
 from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import admit, build_provider, build_text_result, drain, expire_leases
