@@ -1,4 +1,4 @@
--- The triggers of grading_app, by table. CONTRIBUTING.md, "A trigger", says how to change one.
+-- The triggers of grading_app, by table, and its views. CONTRIBUTING.md, "A trigger", says how to change one.
 
 -- ## grading_app_rubric, grading_app_grader, grading_app_panel, grading_app_panel_graders
 
@@ -329,3 +329,40 @@ END $$;
 
 CREATE TRIGGER grading_app_blindreading_record BEFORE UPDATE OR DELETE ON grading_app_blindreading
 FOR EACH ROW EXECUTE FUNCTION grading_app_blindreading_record();
+
+-- ## Views
+
+-- The score of each answer by each grader, in one row; NULL without a score, and `missing` says why. The grader of a
+-- rating is its dimension. A rule, a judge or a panel has a row for every answer of its experiment, graded or not. A
+-- queue of raters is one grader, `person`, with the mean of its raters; a single one of them is `rater`. These two, and
+-- adjudications, have rows only for the answers that people were asked about. Verdicts on two answers are no scores.
+-- All branches have columns of the same types, so that the planner reads only the branch of the wanted kind.
+CREATE OR REPLACE VIEW grading_app_answerscore AS
+SELECT s.*, CASE WHEN s.score IS NOT NULL THEN '' WHEN s.status IN ('pending', 'running') THEN 'not run'
+        WHEN s.status = 'cancelled' THEN 'cancelled'
+        WHEN s.status = 'failed' AND s.error_class <> 'content_refused' THEN 'failed'
+        WHEN s.status = 'failed' OR s.refused THEN 'refused' WHEN s.truncated THEN 'truncated'
+        WHEN s.answer = '' THEN 'empty' WHEN s.is_graded THEN 'unreadable' ELSE 'not graded yet' END AS missing
+FROM (
+    SELECT 'rating'::text AS grader_kind, a.dimension_id AS grader_id, a.rating::float8 AS score, true AS is_graded,
+        NULL::text AS score_raw, a.*
+    FROM runs_app_answer a WHERE a.dimension_id IS NOT NULL
+    UNION ALL
+    SELECT gc.kind::text, gc.id, g.score, g.trial_id IS NOT NULL, g.score_raw, a.*
+    FROM runs_app_answer a
+    JOIN grading_app_gradecondition gc ON gc.experiment_id = a.experiment_id AND gc.kind IN ('rule', 'judge', 'panel')
+    LEFT JOIN grading_app_grading g ON g.trial_id = a.trial_id AND g.condition_id = gc.id
+    WHERE NOT EXISTS (SELECT FROM grading_app_rubric u WHERE u.id = gc.rubric_id AND u.kind = 'pairwise')
+    UNION ALL
+    SELECT CASE gc.kind WHEN 'person' THEN 'rater' ELSE gc.kind END::text, gc.id, g.score, true, g.score_raw, a.*
+    FROM grading_app_grading g
+    JOIN grading_app_gradecondition gc ON gc.id = g.condition_id AND gc.kind IN ('person', 'adjudicated')
+    JOIN runs_app_answer a ON a.trial_id = g.trial_id
+    UNION ALL
+    SELECT 'person'::text, p.queue_id, p.score, true, NULL::text, a.*
+    FROM (
+        SELECT ra.queue_id, g.trial_id, avg(g.score) AS score
+        FROM grading_app_grading g JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
+        JOIN grading_app_raterassignment ra ON ra.id = gc.assignment_id GROUP BY 1, 2
+    ) p JOIN runs_app_answer a ON a.trial_id = p.trial_id
+) s;

@@ -1,4 +1,4 @@
--- The triggers of runs_app, by table. CONTRIBUTING.md, "A trigger", says how to change one.
+-- The triggers of runs_app, by table, and its views. CONTRIBUTING.md, "A trigger", says how to change one.
 
 -- ## Shared by several tables
 
@@ -422,3 +422,16 @@ END $$;
 
 CREATE TRIGGER runs_app_annotation_keeps_history BEFORE UPDATE ON runs_app_annotation
 FOR EACH ROW EXECUTE FUNCTION runs_app_annotation_keeps_history();
+
+-- ## Views
+
+-- An answer is a trial of the design itself, with its run and its condition. The calls of judges and of writers of
+-- rubrics are trials, too, but never answers. The planner leaves out the join of items if no column of them is read.
+CREATE OR REPLACE VIEW runs_app_answer AS
+SELECT t.id AS trial_id, t.run_id, r.experiment_id, r.wave_id, r.condition_id, c.model_id, c.prompt_id, c.sampler_id,
+    t.item_id, i.category, i.excluded, t.dimension_id, t.sample_idx, t.status, t.error_class, t.attempts, t.from_cache,
+    t.answer, t.parse_error, t.rating, t.truncated, t.refused, t.served_model, t.served_provider, t.cost_usd,
+    t.latency_ms
+FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c ON c.id = r.condition_id
+    LEFT JOIN datasets_app_item i ON i.id = t.item_id
+WHERE c.stage = 'generate';

@@ -1,6 +1,7 @@
 """The models of the grading app: gradings, judges, ratings by people, cached aggregates, reports and snapshots."""
 
 from grading_app.models.aggregates import CachedAggregate, StoredDisagreement
+from grading_app.models.answer_scores import AnswerScore
 from grading_app.models.blind import BlindReading
 from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference, SupersededVerdict
 from grading_app.models.raters import RaterAssignment, RaterInvitation
@@ -11,6 +12,7 @@ from grading_app.models.snapshots import Snapshot, SnapshotJob
 
 __all__ = [
     "Adjudication",
+    "AnswerScore",
     "BlindReading",
     "CachedAggregate",
     "GradeCondition",

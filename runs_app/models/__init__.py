@@ -1,6 +1,7 @@
 """The models of the runs app: endpoints, language models, designs, experiments, runs, trials and their calls."""
 
 from runs_app.models.annotations import Annotation
+from runs_app.models.answers import Answer
 from runs_app.models.batches import ProviderBatch
 from runs_app.models.cache import CachedAnswer
 from runs_app.models.conditions import Condition, Manifest, Wave
@@ -18,6 +19,7 @@ from runs_app.models.workers import Worker
 
 __all__ = [
     "Annotation",
+    "Answer",
     "Attempt",
     "CachedAnswer",
     "Condition",

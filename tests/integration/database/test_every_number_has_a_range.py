@@ -30,7 +30,7 @@ SIGNED = {
 def list_numbers():
     for label in OWN_APPS:
         for model in apps.get_app_config(label).get_models(include_auto_created=True):
-            for column in model._meta.concrete_fields:
+            for column in model._meta.concrete_fields if model._meta.managed else ():
                 kinds = (models.IntegerField, models.FloatField, models.DecimalField, models.DateField)
                 if isinstance(column, kinds) and not column.primary_key and not column.is_relation:
                     yield model._meta.db_table, column

@@ -1,8 +1,9 @@
-"""The database's triggers equal those declared in each app's triggers.sql, by name, condition and body."""
+"""The database's triggers and views equal those declared in each app's triggers.sql, by name, condition and body."""
 
 import re
 
 import pytest
+from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 
@@ -17,6 +18,7 @@ FROM pg_trigger WHERE NOT tgisinternal
 FUNCTIONS = """
 SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
 """
+VIEWS = "SELECT viewname, definition FROM pg_views WHERE schemaname = current_schema()"
 
 pytestmark = pytest.mark.django_db
 
@@ -33,9 +35,9 @@ def execute(sql):
 
 
 def read_database():
-    """Return the definition of each trigger and function of the database, by its name."""
+    """Return the definition of each trigger, function and view of the database, by its name."""
     triggers_found = {name: (table, definition, enabled) for name, table, definition, enabled, _ in query(TRIGGERS)}
-    return triggers_found | {f"{name}()": definition for name, definition in query(FUNCTIONS)}
+    return triggers_found | {f"{name}()": definition for name, definition in query(FUNCTIONS)} | dict(query(VIEWS))
 
 
 def read_declared():
@@ -47,6 +49,8 @@ def read_declared():
             "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = current_schema()::regnamespace"
         ):
             execute(f"DROP FUNCTION {signature} CASCADE")
+        for name, _ in query(VIEWS):
+            execute(f"DROP VIEW IF EXISTS {name} CASCADE")
         assert read_database() == {}
         for app in APPS:
             execute(read_declarations(app))
@@ -114,6 +118,21 @@ def test_a_changed_function_is_found():
         " AS $$ BEGIN RETURN NEW; END $$"
     )
     assert find_differences() == ["runs_app_attempt_no_update()"]
+
+
+def test_a_changed_view_is_found():
+    execute(
+        "CREATE OR REPLACE VIEW runs_app_answer AS "
+        + dict(query(VIEWS))["runs_app_answer"].replace("generate", "judge")
+    )
+    assert find_differences() == ["runs_app_answer"]
+
+
+def test_every_view_has_an_unmanaged_model_with_columns_of_the_view():
+    views = {model._meta.db_table: model for model in apps.get_models() if not model._meta.managed}
+    assert views.keys() == dict(query(VIEWS)).keys() == {"runs_app_answer", "grading_app_answerscore"}
+    for model in views.values():
+        assert list(model.objects.values_list(*[field.attname for field in model._meta.concrete_fields])) == []
 
 
 def test_every_trigger_is_named_for_its_table_and_its_rule_and_its_own_function_has_its_name():
