@@ -61,7 +61,7 @@ class GradingConfig(AppConfig):
 
     def list_condition_estimates(self, experiment: Experiment) -> list[dict[str, Any]]:
         """Return the estimate of each measure under each condition, with its interval."""
-        from grading_app.reports.score_matrix import estimate_conditions
+        from grading_app.reports.frames import estimate_conditions
 
         return estimate_conditions(experiment)
 

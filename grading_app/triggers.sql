@@ -354,10 +354,13 @@ FROM (
     LEFT JOIN grading_app_grading g ON g.trial_id = a.trial_id AND g.condition_id = gc.id
     WHERE NOT EXISTS (SELECT FROM grading_app_rubric u WHERE u.id = gc.rubric_id AND u.kind = 'pairwise')
     UNION ALL
-    SELECT CASE gc.kind WHEN 'person' THEN 'rater' ELSE gc.kind END::text, gc.id, g.score, true, g.score_raw, a.*
-    FROM grading_app_grading g
-    JOIN grading_app_gradecondition gc ON gc.id = g.condition_id AND gc.kind IN ('person', 'adjudicated')
-    JOIN runs_app_answer a ON a.trial_id = g.trial_id
+    SELECT 'rater'::text, gc.id, g.score, true, g.score_raw, a.*
+    FROM grading_app_gradecondition gc JOIN grading_app_grading g ON g.condition_id = gc.id
+    JOIN runs_app_answer a ON a.trial_id = g.trial_id WHERE gc.kind = 'person'
+    UNION ALL
+    SELECT 'adjudicated'::text, gc.id, g.score, true, g.score_raw, a.*
+    FROM grading_app_gradecondition gc JOIN grading_app_grading g ON g.condition_id = gc.id
+    JOIN runs_app_answer a ON a.trial_id = g.trial_id WHERE gc.kind = 'adjudicated'
     UNION ALL
     SELECT 'person'::text, p.queue_id, p.score, true, NULL::text, a.*
     FROM (

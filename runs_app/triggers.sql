@@ -430,8 +430,8 @@ FOR EACH ROW EXECUTE FUNCTION runs_app_annotation_keeps_history();
 CREATE OR REPLACE VIEW runs_app_answer AS
 SELECT t.id AS trial_id, t.run_id, r.experiment_id, r.wave_id, r.condition_id, c.model_id, c.prompt_id, c.sampler_id,
     t.item_id, i.category, i.excluded, t.dimension_id, t.sample_idx, t.status, t.error_class, t.attempts, t.from_cache,
-    t.answer, t.parse_error, t.rating, t.truncated, t.refused, t.served_model, t.served_provider, t.cost_usd,
-    t.latency_ms
+    t.answer, t.reasoning, t.parse_error, t.rating, t.truncated, t.refused, t.served_model, t.served_provider,
+    t.input_tokens, t.output_tokens, t.cost_usd, t.latency_ms
 FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c ON c.id = r.condition_id
     LEFT JOIN datasets_app_item i ON i.id = t.item_id
 WHERE c.stage = 'generate';

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from datasets_app.models import Item, Norm
 from grading_app.reports.frames import load_condition_labels, load_facets
 from grading_app.reports.scope import FLAGGED, MISSING_WRONG, Scope
-from grading_app.reports.score_matrix import Measure, list_measures, load_item_scores
+from grading_app.results.scores import Measure, list_measures, load_scores
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
 from runs_app.annotations import list_flagged_items
@@ -67,7 +67,7 @@ class AnalysisData:
 
 def load_analysis_data(scope: Scope) -> AnalysisData:
     """Load the scores of the scope with their items, conditions and norms."""
-    all_scores = load_item_scores(scope.experiment, scope.measure, scope.wave, scope.excluded_answers)
+    all_scores = load_scores(scope.experiment, scope.measure, scope.wave, scope.excluded_answers)
     scores = narrow_scores(scope, all_scores)
     letters = scope.blind.assign_letters() if scope.blind else None
     labels, facets = (
@@ -95,8 +95,8 @@ def load_analysis_data(scope: Scope) -> AnalysisData:
 def _load_other_scores(scope: Scope, measure: Measure) -> tuple[ItemScores, Bounds | None]:
     """Return the scores of another measure in the same scope, with the ends of its scale."""
     scope = replace(scope, measure=measure)
-    scores = load_item_scores(scope.experiment, measure, scope.wave, scope.excluded_answers)
-    return narrow_scores(scope, scores), SHARE_BOUNDS if measure.is_share(scores) else measure.bounds
+    scores = load_scores(scope.experiment, measure, scope.wave, scope.excluded_answers)
+    return narrow_scores(scope, scores), measure.settle(scores).bounds
 
 
 def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
@@ -104,7 +104,7 @@ def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
 
     They are binary only if the scale has no other ends than 0 and 1, so that 0 means wrong and 1 means right.
     """
-    scores = replace(scores, is_binary=scope.measure.is_share(scores))
+    scores = replace(scores, is_binary=scope.measure.settle(scores).is_share)
     if scope.missing == MISSING_WRONG:
         scores = scores.fill_missing(scope.measure.low if scope.measure.low is not None else 0.0)
     if scope.conditions:

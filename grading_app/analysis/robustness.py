@@ -9,7 +9,7 @@ from typing import Any
 from grading_app.analysis.data import AnalysisData, load_analysis_data
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.scope import FLAGGED, MISSING_EXCLUDED, MISSING_WRONG, Scope
-from grading_app.reports.score_matrix import list_measures
+from grading_app.results.scores import list_measures
 from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.item_scores import ItemScores

@@ -9,7 +9,7 @@ from math import ceil
 from grading_app.analysis.data import AnalysisData
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.reports.scope import MISSING_WRONG
-from grading_app.reports.score_matrix import count_ratings
+from grading_app.results.scores import count_ratings
 
 MAX_COLUMNS = 21
 """The maximum number of columns. The points of a longer scale are grouped into ranges."""

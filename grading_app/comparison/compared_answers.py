@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Avg
 from django.db.models.functions import Left, Length
 from django.urls import reverse
 
@@ -16,9 +15,9 @@ from evalsite.lib.text.diff import Piece, compare_words
 from evalsite.lib.text.number_format import format_score
 from grading_app.comparison.condition_scores import A, B, PairedScores
 from grading_app.comparison.condition_sides import ConditionSide
-from grading_app.models import Grading
+from grading_app.models import AnswerScore
 from grading_app.reports import statistic_format
-from grading_app.reports.score_matrix import Measure
+from grading_app.results.scores import Measure
 from grading_app.statistics.condition_pairs import TOLERANCE
 from runs_app.models import Run, Trial
 
@@ -141,18 +140,13 @@ def _load_first_trials(side: ConditionSide, measure: Measure, items: list[int]) 
     trials_by_item: dict[int, Any] = {trial.item_id: trial for trial in trials.distinct("item_id").only(*fields)}
     scores = _load_scores(measure, [trial.pk for trial in trials_by_item.values()])
     for trial in trials_by_item.values():
-        trial.score = trial.rating if measure.is_rating else scores.get(trial.pk)
+        trial.score = scores.get(trial.pk)
     return trials_by_item
 
 
 def _load_scores(measure: Measure, trials: list[int]) -> dict[int, float | None]:
-    if measure.grader is None:
-        return {}
-    gradings = Grading.objects.filter(trial__in=trials)
-    if measure.grader > 0:
-        return dict(gradings.filter(condition=measure.grader).values_list("trial", "score"))
-    by_people = gradings.filter(condition__assignment__queue=-measure.grader)
-    return dict(by_people.values_list("trial").annotate(mean=Avg("score")))
+    scores = AnswerScore.objects.filter(trial__in=trials, grader_kind=measure.kind, grader_id=measure.grader)
+    return dict(scores.values_list("trial", "score"))
 
 
 def _make_answer(trial: Any, pieces: Sequence[Piece], paired: PairedScores, row: int, column: int) -> ComparedAnswer:

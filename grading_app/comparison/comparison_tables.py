@@ -8,7 +8,7 @@ from typing import Any
 from grading_app.comparison.condition_scores import PairedScores
 from grading_app.reports import statistic_format
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
-from grading_app.reports.score_matrix import Measure
+from grading_app.results.scores import Measure
 from grading_app.statistics.condition_pairs import ConditionPair, PairOfDesign, TwoByTwo
 from grading_app.statistics.fixed_items import ITEMS_LIKE_THESE, THESE_ITEMS
 from grading_app.statistics.paired import EXACT_MCNEMAR, MCNEMAR, SIGN_FLIPS, STUDENT, describe_methods

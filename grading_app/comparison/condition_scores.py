@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from evalsite.lib.sql import fetch_rows
 from grading_app.comparison.condition_sides import ConditionSide
 from grading_app.reports.cached_aggregates import Cached
-from grading_app.reports.score_matrix import Measure
 from grading_app.reports.stored_scores import EncodedScores, get_item_scores
+from grading_app.results.scores import Measure
 from grading_app.statistics.condition_pairs import (
     TOLERANCE,
     ConditionPair,
@@ -123,7 +123,7 @@ def pair_scores(
     scores_a, scores_b = _select_side(a, scores[0]), _select_side(b, scores[1])
     missing = int(scores_a.missing.sum()), int(scores_b.missing.sum())
     if missing_is_wrong:
-        low = _get_low(measure)
+        low = measure.lowest
         scores_a, scores_b = scores_a.fill_missing(low), scores_b.fill_missing(low)
     scores_a, scores_b = scores_a.pool(), scores_b.pool()
     at_a, at_b, unlike = _match_items(a, b, scores_a.items, scores_b.items)
@@ -159,13 +159,9 @@ def correct_for_design(
     is_one_design = a.experiment == b.experiment and a.wave == b.wave and not a.is_whole and not b.is_whole
     if not is_one_design or not set(keys) <= set(scores.conditions.tolist()):
         return None
-    table = scores.fill_missing(_get_low(measure)) if missing_is_wrong else scores
-    is_share = measure.is_share(table)
-    return correct_pair(replace(table, is_binary=is_share), *keys, SHARE_BOUNDS if is_share else measure.bounds)
-
-
-def _get_low(measure: Measure) -> float:
-    return measure.low if measure.low is not None else 0.0
+    table = scores.fill_missing(measure.lowest) if missing_is_wrong else scores
+    settled = measure.settle(table)
+    return correct_pair(replace(table, is_binary=settled.is_share), *keys, settled.bounds)
 
 
 def _select_side(side: ConditionSide, scores: ItemScores) -> ItemScores:

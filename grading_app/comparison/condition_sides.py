@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from grading_app.models import BlindReading
 from grading_app.reports.frames import make_condition_labels
-from grading_app.reports.score_matrix import Measure, list_measures
+from grading_app.results.scores import Measure, list_measures
 from runs_app.models import Condition, Experiment, Run, Wave
 
 ALL = "all"

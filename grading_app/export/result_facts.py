@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from grading_app.reports.frames import Frames, load_frames
-from grading_app.reports.score_summaries import summarize_scores
 from grading_app.statistics.correlation import pearson
 from runs_app.models import Experiment
 
@@ -29,13 +28,14 @@ def _list_scores(frames: Frames) -> list[dict[str, Any]]:
             "measure": line.measure.label,
             "condition": line.condition,
             "is_share": line.measure.is_share,
-            **{name: getattr(line, name) for name in NUMBERS},
+            "unread": line.score.missing,
+            **{name: getattr(line.score, name) for name in NUMBERS},
         }
-        for line in summarize_scores([*frames.ratings, *frames.grades], frames)
+        for line in frames.lines
     ]
 
 
-NUMBERS = ("n", "items", "unread", "mean", "sd", "se", "low", "high", "effective_n", "method", "reason")
+NUMBERS = ("n", "items", "mean", "sd", "se", "low", "high", "effective_n", "method", "reason")
 
 
 def _list_norm_correlations(frames: Frames) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from datasets_app.sampling import SamplingError, sample
 from grading_app.export.columns import Column, columns
 from grading_app.export.design_columns import DESIGN_CELL, DESIGN_JOINS, SHARED_BY_A_RUN
 from grading_app.export.export_tables import GENERATING_RUNS, ExportTable
-from grading_app.reports.score_matrix import Measure, list_measures, name_dimensions
+from grading_app.results.scores import Measure, list_measures, name_dimensions
 from runs_app.models import Experiment, Trial
 
 Options = Mapping[str, str]
@@ -75,12 +75,10 @@ def _build_score_sql(measure: Measure) -> str:
     """Return SQL for the score of the trial `t`; NULL if it has none, or is of another dimension."""
     if measure.is_rating:
         score = "t.rating"
-    elif measure.grader is not None and measure.grader < 0:
-        score = f"""(SELECT avg(g.score) FROM grading_app_grading g
-            JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
-            JOIN grading_app_raterassignment a ON a.id = gc.assignment_id
-            WHERE g.trial_id = t.id AND gc.experiment_id = %(experiment)s AND a.queue_id = {-measure.grader})"""  # noqa: S608
-    else:
+    elif measure.is_of_people:
+        score = f"""(SELECT s.score FROM grading_app_answerscore s WHERE s.trial_id = t.id
+            AND s.grader_kind = '{measure.kind}' AND s.grader_id = {measure.grader})"""  # noqa: S608
+    else:  # Directly, because a row of the view takes five look-ups.
         score = f"""(SELECT g.score FROM grading_app_grading g
             WHERE g.trial_id = t.id AND g.condition_id = {measure.grader})"""  # noqa: S608
     return score if measure.dimension is None else f"CASE WHEN t.dimension_id = {measure.dimension} THEN {score} END"

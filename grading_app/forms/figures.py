@@ -13,7 +13,7 @@ from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.paper_figures.print_style import MM_PER_INCH, PALETTES, PrintStyle
 from grading_app.paper_figures.space_figures import PREFIX
-from grading_app.reports.score_matrix import match_measure
+from grading_app.results.scores import match_measure
 
 MAX_PIXELS = 40_000_000
 DEFAULTS = PrintStyle()

@@ -21,7 +21,6 @@ from datasets_app.models import Dataset, Item, Norm
 from datasets_app.parametric.dataset_builder import iterate_answer_key
 from evalsite.lib.ops.installation import get_shipped_folder
 from grading_app.reports.frames import Frames, load_frames
-from grading_app.reports.score_summaries import summarize_scores
 from grading_app.reports.statistic_format import (
     format_coefficient,
     format_interval,
@@ -116,7 +115,7 @@ def is_finished() -> bool:
 
 
 def _is_done(experiment: Experiment) -> bool:
-    answers = list(experiment.runs.generating())
+    answers = list(experiment.answer_runs)
     verdicts = list(experiment.runs.filter(condition__grade_condition__grader__name__in=experiment.graders))
     return (
         bool(answers)
@@ -132,9 +131,10 @@ def describe_results(slug: str) -> Iterator[str]:
         yield make_recovery_table(experiment, read_profiles(get_shipped_folder("samples") / SKILL_PROFILE)).sentence
     frames = load_frames(experiment)
     yield from _describe_norm_agreement(frames)
-    for line in summarize_scores(frames.grades, frames):
-        share = format_share(line.mean)
-        yield f"{line.condition:<28} {line.measure.label:<28} {share:>7}  {format_share_interval(line.low, line.high)}"
+    for line in frames.lines:
+        if not line.measure.is_rating:
+            share, interval = format_share(line.score.mean), format_share_interval(line.score.low, line.score.high)
+            yield f"{line.condition:<28} {line.measure.label:<28} {share:>7}  {interval}"
 
 
 def _describe_norm_agreement(frames: Frames) -> Iterator[str]:

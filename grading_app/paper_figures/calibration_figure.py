@@ -16,18 +16,11 @@ from grading_app.models import GradeCondition
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
 from grading_app.reports import plot_style
-from grading_app.reports.frames import (
-    BY_PEOPLE,
-    BY_RULES,
-    list_graders,
-    load_people_labels,
-    select_cluster_sums,
-    select_item_sums,
-)
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.statistic_format import format_number
-from grading_app.statistics.clusters import ClusterSums
-from grading_app.statistics.intervals import Bounds, estimate_mean
+from grading_app.results.scores import ALL_ZERO_OR_ONE, Measure, estimate, list_grader_measures, make_parameters
+from grading_app.statistics.intervals import Bounds
+from grading_app.statistics.item_scores import ItemScores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,55 +90,50 @@ def list_calibration_figures(source: FigureSource) -> Iterator[PaperFigure]:
 
 def load_calibrations(experiment: Any) -> list[Calibration]:
     """Return one calibration for each judge or panel that shares answers with the reference."""
-    graders = list_graders(experiment)
-    judges = [
-        grader
-        for grader in graders
-        if grader.kind in (GradeCondition.Kind.JUDGE, GradeCondition.Kind.PANEL) and not grader.is_pairwise
-    ]
+    graders = list_grader_measures(experiment)
+    judges = [measure for measure in graders if measure.kind in ("judge", "panel")]
     reference = _find_reference(experiment, graders) if judges else None
     if reference is None:
         return []
-    key, label, ends = reference
-    calibrations = [_estimate_calibration(experiment, judge, key, label, ends) for judge in judges[:MAX_PANELS]]
+    calibrations = [_estimate_calibration(experiment, judge, reference) for judge in judges[:MAX_PANELS]]
     return [calibration for calibration in calibrations if calibration is not None]
 
 
-def _find_reference(experiment: Any, graders: list[GradeCondition]) -> tuple[int, str, Bounds] | None:
-    """Return the key, label and scale of the reference; people have the negated key of their queue."""
-    kind = GradeCondition.Kind
-    for grader in (grader for grader in graders if grader.kind == kind.ADJUDICATED and grader.scale):
-        return grader.pk, "adjudicated scores", grader.scale.ends  # type: ignore[union-attr]
-    queues = {-grader.assignment.queue_id: grader.scale for grader in graders if grader.assignment and grader.scale}
-    for key, label in load_people_labels(experiment).items():
-        if key in queues:
-            return key, label, queues[key].ends
-    for grader in (grader for grader in graders if grader.kind == kind.RULE and grader.score_range):
-        return grader.pk, grader.label, (0.0, 1.0)
-    return None
+def _find_reference(experiment: Any, graders: list[Measure]) -> Measure | None:
+    """Return the adjudicated scores, or else the people of a queue, or else a rule."""
+    for grader in experiment.grade_conditions.filter(kind=GradeCondition.Kind.ADJUDICATED).order_by("pk"):
+        if grader.scale:
+            return Measure("", "adjudicated scores", grader.kind, grader.pk, None, *grader.scale.ends)
+    with_scale = [measure for measure in graders if measure.length]
+    return next((measure for kind in ("person", "rule") for measure in with_scale if measure.kind == kind), None)
 
 
-def _estimate_calibration(
-    experiment: Any, judge: GradeCondition, reference: int, label: str, ends: Bounds
-) -> Calibration | None:
-    if judge.score_range is None or judge.score_range[0] == judge.score_range[1]:
+SCORES_BY_BIN = f"""SELECT item_id, bin, count(score), 0, avg(score), var_pop(score) * count(score),
+        {ALL_ZERO_OR_ONE} FROM (
+    SELECT g.item_id, g.score, round((j.score - %(low)s) / %(step)s)::int AS bin
+    FROM grading_app_grading j JOIN grading_app_answerscore g ON g.trial_id = j.trial_id
+    WHERE j.condition_id = %(judge)s AND j.score IS NOT NULL AND g.experiment_id = %(experiment)s
+        AND g.grader_kind = %(kind)s AND g.grader_id = %(grader)s AND g.score IS NOT NULL) AS pairs
+    GROUP BY 1, 2 ORDER BY 2, 1"""  # noqa: S608 - constants
+
+
+def _estimate_calibration(experiment: Any, judge: Measure, reference: Measure) -> Calibration | None:
+    if judge.low is None or judge.high is None or not judge.length:
         return None
-    low, high = judge.score_range
-    step = 1.0 if 1 <= high - low <= BINS and float(high - low).is_integer() else (high - low) / BINS
-    params = {
-        "experiment": experiment.pk, "judge": judge.pk, "rules": [reference], "low": low, "step": step,
-    }  # fmt: skip
-    reference_scores = BY_PEOPLE if reference < 0 else BY_RULES
-    item_filter = f"""SELECT round((j.score - %(low)s) / %(step)s)::int AS bin, t.item_id, {select_item_sums("g.score")}
-        FROM grading_app_grading j JOIN ({reference_scores}) g ON g.trial_id = j.trial_id
-        JOIN runs_app_trial t ON t.id = j.trial_id
-        WHERE j.condition_id = %(judge)s AND j.score IS NOT NULL GROUP BY 1, 2"""  # noqa: S608
-    bins = []
-    for index, *sums in fetch_rows(f"{select_cluster_sums('bin', item_filter)} ORDER BY 1", params):
-        mean = estimate_mean(ClusterSums(*sums[:-1]), ends)
-        if mean is not None:
-            bins.append(Bin(low + index * step, mean.n, mean.clusters, mean.mean, mean.low, mean.high))
-    return Calibration(judge.label, label, (low, high), ends, bins) if bins else None
+    step = 1.0 if 1 <= judge.length <= BINS and float(judge.length).is_integer() else judge.length / BINS
+    parameters = make_parameters(experiment, reference) | {"judge": judge.grader, "low": judge.low, "step": step}
+    rows = fetch_rows(SCORES_BY_BIN, parameters)
+    if not rows:
+        return None
+    items, steps = (list(dict.fromkeys(row[at] for row in rows)) for at in (0, 1))
+    scores = ItemScores.from_rows([row[:6] for row in rows], items, steps, is_binary=all(row[6] for row in rows))
+    ends = (reference.low or 0.0, reference.high or 1.0)
+    bins = [
+        Bin(judge.low + at * step, one.n, one.items, one.mean, one.low, one.high)
+        for at in steps
+        if (one := estimate(scores, reference, at)).mean is not None
+    ]
+    return Calibration(judge.label, reference.label, (judge.low, judge.high), ends, bins)
 
 
 def _build_table(calibrations: list[Calibration]) -> ResultTable:

@@ -14,8 +14,8 @@ from grading_app.reports.frames import Frames
 from grading_app.reports.leaderboard import BoardQuery, Leaderboard, get_leaderboard
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.scope import Scope, ScopeForm
-from grading_app.reports.score_matrix import Measure, list_measures, match_measure
 from grading_app.reports.stored_scores import get_item_scores
+from grading_app.results.scores import Measure, list_measures, match_measure
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Experiment, Wave
 

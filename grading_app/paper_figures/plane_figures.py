@@ -18,8 +18,8 @@ from grading_app.paper_figures.rating_data import RatingData, Series, load_ratin
 from grading_app.paper_figures.rating_figures import BOLD, arrange_panels, choose_color, draw_scatter, set_scale_ticks
 from grading_app.reports import plot_style
 from grading_app.reports.result_table import ResultColumn, ResultTable
-from grading_app.reports.score_matrix import Measure, match_measure
 from grading_app.reports.statistic_format import format_coefficient
+from grading_app.results.scores import Measure, match_measure
 from grading_app.statistics.correlation import pearson
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from datasets_app.models import Item, Norm
 from grading_app.paper_figures.figure_source import FigureSource
-from grading_app.reports.score_matrix import Measure
+from grading_app.results.scores import Measure
 from grading_app.statistics.item_scores import Floats
 from runs_app.models import Dimension
 

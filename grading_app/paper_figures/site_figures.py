@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,9 +12,9 @@ from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure, make_text_table
 from grading_app.reports import cost_figure
 from grading_app.reports.figures import FIGURES
-from grading_app.reports.leaderboard import BoardMeasure, Leaderboard, list_priced_rows
+from grading_app.reports.leaderboard import Leaderboard, list_priced_rows
 from grading_app.reports.result_table import ResultColumn, ResultTable
-from grading_app.reports.score_summaries import ScoreSummary
+from grading_app.results.scores import ConditionScore, Measure
 
 IN_REPORT = ("ratings", "norms", "accuracy", "points")
 
@@ -41,7 +41,7 @@ def _describe_counts(name: str, frame: Any) -> str:
     if name == "ratings":
         counts, noun = {panel.n for panel in frame.panels if panel.n}, "ratings per panel"
     elif name == "accuracy":
-        counts, noun = {line.n for line in frame.lines}, "answers per row"
+        counts, noun = {line.score.n for line in frame.lines}, "answers per row"
     elif name == "categories":
         counts, noun = {line.n for panel in frame.panels for line in panel.lines.values()}, "answers per row"
     else:
@@ -54,9 +54,17 @@ def _list_numbers(kind: Any, frame: Any) -> ResultTable:
     builders: dict[str, Callable[[str, str, Any], ResultTable]] = {
         "ratings": _build_rating_counts,
         "norms": _build_norm_points,
-        "accuracy": lambda name, title, frame: _build_score_lines(name, title, frame.lines),
+        "accuracy": lambda name, title, frame: _build_score_lines(
+            name, title, [(line.measure.label, line.condition, None, line.score) for line in frame.lines]
+        ),
         "categories": lambda name, title, frame: _build_score_lines(
-            name, title, [line for panel in frame.panels for line in panel.lines.values()]
+            name,
+            title,
+            [
+                (panel.measure, panel.condition, category, score)
+                for panel in frame.panels
+                for category, score in panel.lines.items()
+            ],
         ),
     }
     if kind.name in builders:
@@ -104,7 +112,9 @@ def _build_norm_points(name: str, title: str, frame: Any) -> ResultTable:
     return ResultTable(name, title, columns, rows)
 
 
-def _build_score_lines(name: str, title: str, lines: list[ScoreSummary]) -> ResultTable:
+def _build_score_lines(
+    name: str, title: str, lines: Iterable[tuple[str, str, str | None, ConditionScore]]
+) -> ResultTable:
     columns = [
         ResultColumn("measure", "Measure"),
         ResultColumn("condition", "Condition"),
@@ -117,16 +127,16 @@ def _build_score_lines(name: str, title: str, lines: list[ScoreSummary]) -> Resu
     ]
     rows = [
         {
-            "measure": line.measure.label,
-            "condition": line.condition,
-            "category": line.category,
-            "n": line.n,
-            "items": line.items,
-            "mean": line.mean,
-            "interval": (line.low, line.high) if line.low is not None else None,
-            "missing": line.unread,
+            "measure": measure,
+            "condition": condition,
+            "category": category,
+            "n": score.n,
+            "items": score.items,
+            "mean": score.mean,
+            "interval": score.interval,
+            "missing": score.missing,
         }
-        for line in lines
+        for measure, condition, category, score in lines
     ]
     return ResultTable(name, title, columns, rows)
 
@@ -152,19 +162,23 @@ def list_board_figures(source: FigureSource) -> Iterator[PaperFigure]:
         )
 
 
-def _build_cost_table(name: str, board: Leaderboard, measure: BoardMeasure) -> ResultTable:
+def _build_cost_table(name: str, board: Leaderboard, measure: Measure) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("cost_per_answer", "Cost per answer", "money"),
-        ResultColumn("mean", measure.label, "share" if measure.is_share else "number"),
-        ResultColumn("interval", "95 % interval", "share_interval" if measure.is_share else "interval"),
+        ResultColumn("mean", measure.label, measure.mean_column),
+        ResultColumn("interval", "95 % interval", measure.interval_column),
     ]
     rows = []
     for row in list_priced_rows(board, measure):
         score = row.scores[measure.key]
-        ends = (score.low, score.high) if score.low is not None else None
         rows.append(
-            {"condition": row.label, "cost_per_answer": row.cost_per_answer, "mean": score.mean, "interval": ends}
+            {
+                "condition": row.label,
+                "cost_per_answer": row.cost_per_answer,
+                "mean": score.mean,
+                "interval": score.interval,
+            }
         )
     return ResultTable(name, f"{cost_figure.TITLE}: {measure.label}", columns, rows)
 

@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING
 
 from evalsite.lib.text.number_format import format_money
 from grading_app.reports import plot_style
-from grading_app.reports.leaderboard import (
-    BoardMeasure,
-    BoardRow,
-    Leaderboard,
-    find_efficient_frontier,
-    list_priced_rows,
-)
+from grading_app.reports.leaderboard import BoardRow, Leaderboard, find_efficient_frontier, list_priced_rows
+from grading_app.results.scores import Measure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +27,7 @@ SIDES = (("left", 9), ("right", 9), ("left", -9), ("right", -9), ("center", 16),
 LOG_SCALE_RATIO = 20  # If the highest cost exceeds the lowest by more than this factor, the axis is logarithmic.
 
 
-def has_costs(board: Leaderboard, measure: BoardMeasure) -> bool:
+def has_costs(board: Leaderboard, measure: Measure) -> bool:
     """Return True if there are two conditions to compare, and at least one has a cost."""
     rows = list_priced_rows(board, measure)
     return not measure.is_rating and len(rows) > 1 and any(row.cost_usd for row in rows)
@@ -46,12 +41,12 @@ def compute_size(width: int) -> tuple[int, int]:
     return width, _make_grid(width).height
 
 
-def write_alt_text(board: Leaderboard, measure: BoardMeasure) -> str:
+def write_alt_text(board: Leaderboard, measure: Measure) -> str:
     names = ", ".join(row.label for row in find_efficient_frontier(board, measure))
     return f"{measure.label} against cost per answer. On the efficient frontier: {names}. The table has the numbers."
 
 
-def draw_cost_figure(board: Leaderboard, measure: BoardMeasure, width: int) -> Figure:
+def draw_cost_figure(board: Leaderboard, measure: Measure, width: int) -> Figure:
     figure, (axis,) = _make_grid(width).make_panels()
     rows, frontier = list_priced_rows(board, measure), find_efficient_frontier(board, measure)
     costs = [row.cost_per_answer or 0.0 for row in rows]
@@ -78,7 +73,7 @@ def draw_cost_figure(board: Leaderboard, measure: BoardMeasure, width: int) -> F
     return figure
 
 
-def _get_point(row: BoardRow, measure: BoardMeasure) -> tuple[float, float]:
+def _get_point(row: BoardRow, measure: Measure) -> tuple[float, float]:
     return row.cost_per_answer or 0.0, row.scores[measure.key].mean or 0.0
 
 
@@ -87,7 +82,7 @@ def _write_names(
     named_rows: Sequence[BoardRow],
     rows: Sequence[BoardRow],
     frontier: Sequence[tuple[float, float]],
-    measure: BoardMeasure,
+    measure: Measure,
     width: int,
 ) -> None:
     """Write each name inside the panel, where it hides the least: other names, points and the frontier."""
@@ -131,7 +126,7 @@ def _overlap(first: Box, second: Box) -> bool:
     return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
 
-def _draw_point(axis: object, row: BoardRow, measure: BoardMeasure, *, is_efficient: bool) -> None:
+def _draw_point(axis: object, row: BoardRow, measure: Measure, *, is_efficient: bool) -> None:
     score, cost = row.scores[measure.key], row.cost_per_answer or 0.0
     color = plot_style.DATA if is_efficient else plot_style.DATA_SOFT
     if score.low is not None and score.high is not None:

@@ -7,7 +7,7 @@ correction over these tests.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Sum
@@ -15,47 +15,26 @@ from django.db.models import Sum
 from evalsite.lib.sql import fetch_rows
 from grading_app.reports.answer_aggregates import make_answer_aggregate
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
-from grading_app.reports.frames import IN_SCOPE, load_condition_labels, make_scope_parameters
-from grading_app.reports.score_matrix import Measure, count_missing, list_measures, load_item_scores
+from grading_app.reports.frames import load_condition_labels
+from grading_app.results.scores import (
+    IN_SCOPE,
+    ConditionScore,
+    Measure,
+    count_missing,
+    estimate,
+    list_measures,
+    load_scores,
+    make_scope_parameters,
+)
 from grading_app.statistics.condition_pairs import compare_conditions
-from grading_app.statistics.intervals import SHARE_BOUNDS, STUDENT, Bounds, estimate_mean
+from grading_app.statistics.intervals import STUDENT, Bounds
 from grading_app.statistics.item_scores import ItemScores, find_lowest_score
 from grading_app.statistics.paired import holm
 from runs_app.models import Experiment, Wave
 
 LEVEL = 0.05
-LATENCIES = f"""SELECT r.condition_id, percentile_cont(0.5) WITHIN GROUP (ORDER BY t.latency_ms) / 1000
-    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
-    WHERE {IN_SCOPE} AND t.status = 'done' AND NOT t.from_cache GROUP BY 1"""  # noqa: S608
-
-
-@dataclass(frozen=True, slots=True)
-class BoardScore:
-    """The mean or share of one condition on one measure. low, high: None without an interval; `reason` says why.
-
-    missing: planned answers without a score; reasons: their numbers by reason. is_best: better than every other
-    condition by a corrected paired test, also if missing answers count as the lowest score.
-    """
-
-    n: int
-    items: int
-    missing: int
-    mean: float | None = None
-    low: float | None = None
-    high: float | None = None
-    method: str = ""
-    reason: str = ""
-    is_best: bool = False
-    reasons: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def planned(self) -> int:
-        return self.n + self.missing
-
-    @property
-    def missing_text(self) -> str:
-        """The missing answers by reason, such as '8 refused, 1 unreadable'."""
-        return ", ".join(f"{n:,} {reason}" for reason, n in self.reasons.items())
+LATENCIES = f"""SELECT condition_id, percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms) / 1000
+    FROM runs_app_answer WHERE {IN_SCOPE} AND status = 'done' AND NOT from_cache GROUP BY 1"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +78,6 @@ class Lead:
 
 
 @dataclass(frozen=True, slots=True)
-class BoardMeasure:
-    """A measure of the leaderboard. is_share: all scores are 0 or 1. is_rating: higher is not better.
-
-    lead: None for ratings, for a single condition, and if the first two conditions have no common items.
-    """
-
-    key: str
-    label: str
-    dimension: int | None
-    grader: int | None
-    is_share: bool
-    is_rating: bool
-    lead: Lead | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class BoardRow:
     """One condition. scores, baseline: by the key of the measure. cost_usd: None if the cost of any call is unknown.
 
@@ -124,7 +87,7 @@ class BoardRow:
     condition: int
     label: str
     answers: int
-    scores: dict[str, BoardScore]
+    scores: dict[str, ConditionScore]
     baseline: dict[str, BaselineScore]
     cost_usd: float | None
     input_tokens: int
@@ -138,11 +101,20 @@ class BoardRow:
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """The leaderboard: a row for each condition, in the order of the design. baseline: a condition's key, or None."""
+    """The leaderboard: a row for each condition, in the order of the design. baseline: a condition's key, or None.
 
-    measures: list[BoardMeasure]
+    leads: by the key of the measure; none for ratings, for a single condition, and without common items.
+    """
+
+    measures: list[Measure]
     rows: list[BoardRow]
+    leads: dict[str, Lead]
     baseline: int | None = None
+
+    def is_best(self, row: BoardRow, measure: Measure) -> bool:
+        """Return True if this condition is better than every other one, also if missing answers count as wrong."""
+        lead = self.leads.get(measure.key)
+        return lead is not None and lead.is_best and lead.first == row.condition
 
     def with_labels(self, labels: Mapping[int, str]) -> Leaderboard:
         """Return the leaderboard with these labels of conditions, in their order."""
@@ -180,60 +152,35 @@ class BoardQuery:
 def compute_leaderboard(query: BoardQuery) -> Leaderboard:
     """Load the scores of every measure of the experiment, and compute its leaderboard."""
     experiment, labels = query.experiment, load_condition_labels(query.experiment, query.wave)
-    scores: dict[int, dict[str, BoardScore]] = {key: {} for key in labels}
+    scores: dict[int, dict[str, ConditionScore]] = {key: {} for key in labels}
     comparisons: dict[int, dict[str, BaselineScore]] = {key: {} for key in labels}
-    measures = []
+    measures, leads = [], {}
     for measure in list_measures(experiment):
-        item_scores = load_item_scores(experiment, measure, query.wave)
+        item_scores = load_scores(experiment, measure, query.wave)
         if not item_scores.n.any() and not item_scores.missing.any():
             continue
+        reasons = count_missing(experiment, measure, query.wave) if item_scores.missing.any() else {}
         missing = dict(zip(item_scores.conditions.tolist(), item_scores.missing.sum(axis=0).tolist(), strict=True))
-        reasons = count_missing(experiment, measure, query.wave) if any(missing.values()) else {}
         filled = item_scores.fill_missing(find_lowest_score(item_scores, measure.low))
         if query.missing_is_wrong:
             item_scores = filled
-        is_share = measure.is_share(item_scores)
-        bounds = SHARE_BOUNDS if is_share else measure.bounds
-        board_scores = {
-            key: replace(_estimate_score(item_scores, key, missing[key], bounds), reasons=reasons.get(key, {}))
-            for key in labels
-        }
-        best = None if measure.is_rating else _find_best(item_scores, filled, bounds)
-        for key, score in board_scores.items():
-            scores[key][measure.key] = replace(score, is_best=key == best)
-        for key, comparison in _compare_with_baseline(item_scores, query.baseline, bounds).items():
+        settled = measure.settle(item_scores)
+        for key in labels:
+            score = estimate(item_scores, measure, key, reasons)
+            scores[key][measure.key] = replace(score, missing=missing[key])
+        for key, comparison in _compare_with_baseline(item_scores, query.baseline, settled.bounds).items():
             comparisons[key][measure.key] = comparison
-        lead = None if measure.is_rating else _find_lead(item_scores, filled, board_scores, bounds, best)
-        measures.append(replace(_describe_measure(measure, is_share), lead=lead))
+        if not measure.is_rating:
+            means = {key: of[measure.key].mean for key, of in scores.items()}
+            if lead := _find_lead(item_scores, filled, means, settled.bounds):
+                leads[measure.key] = lead
+        measures.append(settled)
     usage, latencies = _load_usage(query), _load_latencies(query)
     rows = [
         BoardRow(key, label, scores=scores[key], baseline=comparisons[key], latency_s=latencies.get(key), **usage[key])
         for key, label in labels.items()
     ]
-    return Leaderboard(measures, rows, query.baseline)
-
-
-def _describe_measure(measure: Measure, is_share: bool) -> BoardMeasure:
-    return BoardMeasure(
-        measure.key, measure.label, measure.dimension, measure.grader, is_share, is_rating=measure.is_rating
-    )
-
-
-def _estimate_score(scores: ItemScores, condition: int, missing: int, bounds: Bounds | None) -> BoardScore:
-    sums = scores.sum_condition(condition)
-    estimate = estimate_mean(sums, bounds)
-    if estimate is None:
-        return BoardScore(0, 0, missing)
-    return BoardScore(
-        estimate.n,
-        estimate.clusters,
-        missing,
-        estimate.mean,
-        estimate.low,
-        estimate.high,
-        estimate.method,
-        estimate.reason,
-    )
+    return Leaderboard(measures, rows, leads, query.baseline)
 
 
 def _find_best(scores: ItemScores, filled: ItemScores, bounds: Bounds | None) -> int | None:
@@ -257,12 +204,11 @@ def _find_significant_top(scores: ItemScores, bounds: Bounds | None) -> int | No
 def _find_lead(
     scores: ItemScores,
     filled: ItemScores,
-    board_scores: dict[int, BoardScore],
+    condition_means: Mapping[int, float | None],
     bounds: Bounds | None,
-    best: int | None,
 ) -> Lead | None:
     """Return the comparison of the two highest means. If means are equal, the first condition in the design leads."""
-    means = {key: score.mean for key, score in board_scores.items() if score.mean is not None}
+    means = {key: mean for key, mean in condition_means.items() if mean is not None}
     if len(means) < 2:
         return None
     first, second = sorted(means, key=lambda key: -means[key])[:2]
@@ -279,7 +225,7 @@ def _find_lead(
         change.high,
         change.test_text,
         change.p,
-        is_best=first == best,
+        is_best=first == _find_best(scores, filled, bounds),
         verdict=change.verdict(LEVEL),
         verdict_with_missing=filled_pair.change.verdict(LEVEL) if filled_pair else 0,
     )
@@ -313,7 +259,7 @@ def _compare_with_baseline(scores: ItemScores, baseline: int | None, bounds: Bou
 
 def _load_usage(query: BoardQuery) -> dict[int, dict[str, Any]]:
     """Return answers, cost and tokens by condition, from the counters of the runs."""
-    runs = query.experiment.runs.generating()
+    runs = query.experiment.answer_runs
     runs = runs.filter(wave=query.wave) if query.wave else runs
     sums = runs.order_by().values("condition").annotate(
         answers=Sum("n_done"), cost=Sum("spent_usd"), unpriced=Sum("n_unpriced"), inputs=Sum("input_tokens"),
@@ -341,7 +287,7 @@ LEADERBOARD = make_answer_aggregate(
     dump=lambda query: [query.missing_is_wrong, query.baseline],
     load=lambda experiment, wave, values: BoardQuery(experiment, wave, *values),
     step="comparing conditions",
-    version=4,
+    version=5,
 )
 
 
@@ -350,7 +296,7 @@ def get_leaderboard(query: BoardQuery) -> Cached[Leaderboard]:
     return get_aggregate(LEADERBOARD, query.experiment.pk, query)
 
 
-def find_efficient_frontier(board: Leaderboard, measure: BoardMeasure) -> list[BoardRow]:
+def find_efficient_frontier(board: Leaderboard, measure: Measure) -> list[BoardRow]:
     """Return the conditions with a higher mean than every cheaper or equally cheap condition, the cheapest first.
 
     Conditions without a known cost per answer or without a mean are excluded.
@@ -366,7 +312,7 @@ def find_efficient_frontier(board: Leaderboard, measure: BoardMeasure) -> list[B
     return frontier
 
 
-def list_priced_rows(board: Leaderboard, measure: BoardMeasure) -> list[BoardRow]:
+def list_priced_rows(board: Leaderboard, measure: Measure) -> list[BoardRow]:
     """Return the conditions with a known cost per answer and a mean."""
     return [
         row
@@ -375,5 +321,5 @@ def list_priced_rows(board: Leaderboard, measure: BoardMeasure) -> list[BoardRow
     ]
 
 
-def _get_mean(row: BoardRow, measure: BoardMeasure) -> float:
+def _get_mean(row: BoardRow, measure: Measure) -> float:
     return row.scores[measure.key].mean or 0.0

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grading_app.reports import statistic_format
-from grading_app.reports.leaderboard import BoardMeasure, BoardRow, Leaderboard
+from grading_app.reports.leaderboard import BoardRow, Leaderboard
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable, Row
+from grading_app.results.scores import Measure
 from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
 
-CompareUrl = Callable[[BoardRow, BoardMeasure], str]
+CompareUrl = Callable[[BoardRow, Measure], str]
 BEST_NOTE = (
     "Best: higher than each other condition by a paired test over common items, p < 0.05 after Holm's correction over "
     "these tests, also if planned answers without a score count as wrong. Ratings have no best."
 )
 
 
-def describe_lead(board: Leaderboard, measure: BoardMeasure) -> str:
+def describe_lead(board: Leaderboard, measure: Measure) -> str:
     """Return a sentence: which condition is ahead on a measure, by how much, and its test; "" without a comparison."""
-    lead, labels = measure.lead, {row.condition: row.label for row in board.rows}
+    lead, labels = board.leads.get(measure.key), {row.condition: row.label for row in board.rows}
     if lead is None or not {lead.first, lead.second} <= set(labels):
         return ""
     first, second = labels[lead.first], labels[lead.second]
-    format_amount = statistic_format.format_points if measure.is_share else statistic_format.format_number
-    size = format_amount(lead.difference)
-    format_ends = statistic_format.format_points_interval if measure.is_share else statistic_format.format_interval
-    interval = f" ({format_ends(lead.low, lead.high)})" if lead.low is not None else ""
+    size = statistic_format.format_difference(lead.difference, measure.is_share)
+    ends = statistic_format.format_difference_interval(lead.low, lead.high, measure.is_share)
+    interval = f" ({ends})" if lead.low is not None else ""
     test = "no test" if lead.p is None else f"{lead.test}, p {statistic_format.format_p_equation(lead.p)}"
     margin = f"by {size}{interval} over {second} on {lead.items} common items"
     if lead.difference <= 0:
@@ -44,11 +44,9 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
     """Return a table with a row for each condition: mean, interval, n and missing scores of each measure."""
     columns = [ResultColumn("condition", "Condition")]
     for measure in board.measures:
-        mean: Kind = "share" if measure.is_share else "number"
-        ends: Kind = "share_interval" if measure.is_share else "interval"
         columns += [
-            ResultColumn(measure.key, measure.label, mean),
-            ResultColumn(f"{measure.key}_ci", "95 % interval", ends),
+            ResultColumn(measure.key, measure.label, measure.mean_column),
+            ResultColumn(f"{measure.key}_ci", "95 % interval", measure.interval_column),
             ResultColumn(f"{measure.key}_n", "n", "count"),
             ResultColumn(f"{measure.key}_missing", "No score", "count"),
             ResultColumn(f"{measure.key}_missing_reasons", "Reasons"),
@@ -84,16 +82,16 @@ def _make_row(board: Leaderboard, row: BoardRow) -> dict[str, object]:
         score = row.scores[measure.key]
         values |= {
             measure.key: score.mean,
-            f"{measure.key}_ci": (score.low, score.high) if score.low is not None else None,
+            f"{measure.key}_ci": score.interval,
             f"{measure.key}_n": score.n,
             f"{measure.key}_missing": score.missing,
             f"{measure.key}_missing_reasons": score.missing_text,
-            f"{measure.key}_best": "best" if score.is_best else "",
+            f"{measure.key}_best": "best" if board.is_best(row, measure) else "",
         }
     return values
 
 
-def make_baseline_table(board: Leaderboard, measure: BoardMeasure, make_url: CompareUrl) -> ResultTable | None:
+def make_baseline_table(board: Leaderboard, measure: Measure, make_url: CompareUrl) -> ResultTable | None:
     """Return the differences from the baseline on one measure; None without a baseline.
 
     make_url: return the address of the comparison of a row with the baseline.
@@ -102,18 +100,16 @@ def make_baseline_table(board: Leaderboard, measure: BoardMeasure, make_url: Com
     if not rows:
         return None
     baseline = next(row.label for row in board.rows if row.condition == board.baseline)
-    mean: Kind = "share" if measure.is_share else "number"
-    signed: Kind = "signed_share" if measure.is_share else "signed"
     return ResultTable(
         f"baseline-{measure.key.replace(':', '-')}",
         f"{measure.label}: difference from {baseline}",
         [
             ResultColumn("condition", "Condition"),
             ResultColumn("items", "Common items", "count"),
-            ResultColumn("mean_baseline", "Baseline", mean),
-            ResultColumn("mean", "Condition", mean),
-            ResultColumn("difference", "Difference", signed),
-            ResultColumn("difference_ci", "95 % interval", "points_interval" if measure.is_share else "interval"),
+            ResultColumn("mean_baseline", "Baseline", measure.mean_column),
+            ResultColumn("mean", "Condition", measure.mean_column),
+            ResultColumn("difference", "Difference", measure.difference_column),
+            ResultColumn("difference_ci", "95 % interval", measure.difference_interval_column),
             ResultColumn("p", "p", "p"),
             ResultColumn("p_holm", "p (Holm)", "p"),
             ResultColumn("test", "Test"),
@@ -128,7 +124,7 @@ def make_baseline_table(board: Leaderboard, measure: BoardMeasure, make_url: Com
     )
 
 
-def _make_baseline_row(row: BoardRow, measure: BoardMeasure) -> Row:
+def _make_baseline_row(row: BoardRow, measure: Measure) -> Row:
     comparison = row.baseline[measure.key]
     return {
         "condition": row.label,

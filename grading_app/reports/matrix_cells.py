@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalsite.lib.sql import fetch_rows
-from grading_app.reports.frames import BY_PEOPLE, BY_RULES, IN_SCOPE, make_scope_parameters
 from grading_app.reports.scope import MISSING_WRONG, Scope
-from grading_app.reports.score_matrix import EXCLUSIONS
-from runs_app.models import Run
+from grading_app.results.scores import EXCLUSIONS, IN_SCOPE, OF_MEASURE, make_parameters
 
 EXCERPT_LENGTH = 80
 """The number of characters of an answer that a cell shows."""
-AMOUNTS = {"length": "length(t.answer)", "cost": "t.cost_usd", "latency": "t.latency_ms / 1000.0"}
+AMOUNTS = {"length": "length(answer)", "cost": "cost_usd", "latency": "latency_ms / 1000.0"}
 """The amounts that cells can show: means over the done trials, in characters, US dollars or seconds."""
 
 
@@ -45,15 +43,12 @@ def load_cells(
     The unique index of trials finds the trials by (run, item). amount: a key of AMOUNTS, or "".
     """
     parameters = {
-        **make_scope_parameters(scope.experiment, scope.wave),
-        "dimension": scope.measure.dimension,
-        "rules": [scope.measure.grader],
+        **make_parameters(scope.experiment, scope.measure, scope.wave),
         "runs": _list_runs(scope, conditions),
         "items": list(items),
         "excerpt": EXCERPT_LENGTH,
     }
-    low = scope.measure.low if scope.measure.low is not None else 0.0
-    missing_score = low if scope.missing == MISSING_WRONG else None
+    missing_score = scope.measure.lowest if scope.missing == MISSING_WRONG else None
     return {
         (row[0], row[1]): _make_cell(row[2:], missing_score)
         for row in fetch_rows(_build_statement(scope, amount), parameters)
@@ -61,7 +56,7 @@ def load_cells(
 
 
 def _list_runs(scope: Scope, conditions: Sequence[int]) -> list[int]:
-    runs = Run.objects.filter(experiment=scope.experiment, condition__in=list(conditions)).generating()
+    runs = scope.experiment.answer_runs.filter(condition__in=list(conditions))
     wave_runs = runs.filter(wave=scope.wave) if scope.wave else runs
     return list(wave_runs.values_list("pk", flat=True))
 
@@ -76,24 +71,23 @@ def _make_cell(row: Sequence[Any], missing_score: float | None) -> MatrixCell:
 
 
 def _build_statement(scope: Scope, amount: str) -> str:
-    if scope.measure.is_rating:
-        source, score = "runs_app_trial t", "t.rating"
-        missing, extracted = "t.status = 'done' AND t.rating IS NULL", "t.rating::text"
-    else:
-        by_people = scope.measure.grader is not None and scope.measure.grader < 0
-        graded = BY_PEOPLE if by_people else BY_RULES.replace("score FROM", "score, score_raw FROM")
-        source = f"runs_app_trial t LEFT JOIN ({graded}) g ON g.trial_id = t.id"
-        score, missing = "g.score", "g.trial_id IS NOT NULL AND g.score IS NULL"
-        extracted = "NULL::text" if by_people else "nullif(left(g.score_raw, %(excerpt)s), '')"
-    mean_amount = f"avg({AMOUNTS[amount]}) FILTER (WHERE t.status = 'done')" if amount else "NULL"
+    """Return SQL for the cells. A cell shows what the grader read from the answers, or else their beginnings."""
     filters = "".join(f" AND {EXCLUSIONS[name]}" for name in sorted(scope.excluded_answers))
-    return f"""SELECT t.item_id, r.condition_id, count(*), count(*) FILTER (WHERE t.status = 'failed'),
-            count(*) FILTER (WHERE t.status IN ('pending', 'running')), count(*) FILTER (WHERE {missing}),
-            array_agg({score}::float8) FILTER (WHERE {score} IS NOT NULL),
+    mean_amount = f"avg({AMOUNTS[amount]}) FILTER (WHERE status = 'done')" if amount else "NULL"
+    source, extracted = "grading_app_answerscore", "nullif(left(score_raw, %(excerpt)s), '')"
+    if scope.measure.is_rating:
+        extracted = "score::integer::text"
+    elif scope.measure.is_of_people:  # They were asked about some answers only.
+        source = """(SELECT a.*, g.score, g.score_raw, g.is_graded, %(kind)s::text AS grader_kind,
+            %(grader)s::bigint AS grader_id FROM runs_app_answer a LEFT JOIN grading_app_answerscore g
+            ON g.trial_id = a.trial_id AND g.grader_kind = %(kind)s AND g.grader_id = %(grader)s) AS shown"""
+    return f"""SELECT item_id, condition_id, count(*), count(*) FILTER (WHERE status = 'failed'),
+            count(*) FILTER (WHERE status IN ('pending', 'running')),
+            count(*) FILTER (WHERE score IS NULL AND is_graded AND status = 'done'),
+            array_agg(score) FILTER (WHERE score IS NOT NULL),
             coalesce(mode() WITHIN GROUP (ORDER BY {extracted}),
-                min(nullif(left(t.answer, %(excerpt)s), '')) FILTER (WHERE t.status = 'done')),
+                min(nullif(left(answer, %(excerpt)s), '')) FILTER (WHERE status = 'done')),
             {mean_amount}
-        FROM {source} JOIN runs_app_run r ON r.id = t.run_id
-        WHERE {IN_SCOPE} AND t.run_id = ANY(%(runs)s) AND t.item_id = ANY(%(items)s)
-            AND (%(dimension)s::bigint IS NULL OR t.dimension_id = %(dimension)s){filters}
+        FROM {source}
+        WHERE {IN_SCOPE} AND {OF_MEASURE} AND run_id = ANY(%(runs)s) AND item_id = ANY(%(items)s){filters}
         GROUP BY 1, 2"""  # noqa: S608

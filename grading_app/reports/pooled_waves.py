@@ -48,6 +48,6 @@ def find_pooled_waves(experiment: Experiment, wave: Wave | None) -> PooledWaves 
 
 
 def _describe_change(line: WaveChange) -> str:
-    format_mean = statistic_format.format_share if line.measure.is_share else statistic_format.format_number
-    means = f"{format_mean(line.mean_a)} to {format_mean(line.mean_b)}"
+    first, last = (statistic_format.format_mean(mean, line.measure.is_share) for mean in (line.mean_a, line.mean_b))
+    means = f"{first} to {last}"
     return f"{line.measure.label}, {line.condition or 'all conditions'}, {means}"

@@ -12,7 +12,7 @@ from datasets_app.models import Item
 from evalsite.lib.web.choice_fields import NamedChoiceField, list_choices_in_errors
 from grading_app.models import BlindReading
 from grading_app.reports.frames import load_condition_labels
-from grading_app.reports.score_matrix import EXCLUSIONS, Measure, list_measures, match_measure
+from grading_app.results.scores import EXCLUSIONS, Measure, list_measures, match_measure
 from runs_app.models import Experiment, Wave
 
 FLAGGED = "flagged"

@@ -24,6 +24,23 @@ def format_points_interval(low: float | None, high: float | None) -> str:
     return MISSING if low is None or high is None else f"{format_interval(100 * low, 100 * high, 1)} pp"
 
 
+def format_mean(mean: float | None, is_share: bool) -> str:
+    return format_share(mean) if is_share else format_number(mean)
+
+
+def format_mean_interval(low: float | None, high: float | None, is_share: bool) -> str:
+    return format_share_interval(low, high) if is_share else format_interval(low, high)
+
+
+def format_difference(difference: float | None, is_share: bool, places: int = 2) -> str:
+    """Format a difference or a standard error of means, in percentage points for shares."""
+    return format_points(difference) if is_share else format_number(difference, places)
+
+
+def format_difference_interval(low: float | None, high: float | None, is_share: bool) -> str:
+    return format_points_interval(low, high) if is_share else format_interval(low, high)
+
+
 def format_coefficient(r: float | None) -> str:
     """Format a correlation without the zero before the decimal point."""
     if r is None:

@@ -17,9 +17,9 @@ from grading_app.reports.answer_aggregates import make_answer_aggregate
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.figures.kinds import AnyFigure, FigureTable
-from grading_app.reports.frames import Frames, NormPair, Outcomes, RatedDimension, ScoreCell, load_frames
+from grading_app.reports.frames import Frames, NormPair, Outcomes, RatedDimension, load_frames
 from grading_app.reports.plot_style import NARROW, WIDE
-from grading_app.statistics.intervals import Bounds
+from grading_app.results.scores import MeasureScores
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.point_status import PointLine
 
@@ -49,14 +49,11 @@ class Results:
 
     labels: dict[int, str]
     dimensions: dict[int, RatedDimension]
-    rules: dict[int, str]
     outcomes: list[Outcomes]
-    ratings: list[ScoreCell]
-    grades: list[ScoreCell]
+    scores: list[MeasureScores]
     rating_counts: list[tuple[int, int, dict[int, int]]]
     norms: str
     points: list[PointLine]
-    rule_bounds: dict[int, Bounds]
     figures: list[FigureTexts]
 
     @classmethod
@@ -64,14 +61,11 @@ class Results:
         return cls(
             frames.labels,
             frames.dimensions,
-            frames.rules,
             frames.outcomes,
-            frames.ratings,
-            frames.grades,
+            frames.scores,
             [(*key, counts) for key, counts in frames.rating_counts.items()],
             encode_pairs(frames.norm_pairs),
             frames.points,
-            frames.rule_bounds,
             [texts for figure in FIGURES.values() if (texts := describe_figure(figure, frames))],
         )
 
@@ -81,14 +75,11 @@ class Results:
         return Frames(
             self.labels,
             self.dimensions,
-            self.rules,
             self.outcomes,
-            self.ratings,
-            self.grades,
+            self.scores,
             {(condition, dimension): counts for condition, dimension, counts in self.rating_counts},
             [],
             self.points,
-            self.rule_bounds,
         )
 
     @property
@@ -165,6 +156,7 @@ RESULTS = make_answer_aggregate(
     dump=lambda query: [query.blind.pk] if query.blind else [],
     load=_load,
     step="adding up answers",
+    version=2,
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from grading_app.reports.answer_aggregates import make_answer_aggregate
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
-from grading_app.reports.score_matrix import EXCLUSIONS, Measure, find_measure, load_item_scores
+from grading_app.results.scores import EXCLUSIONS, Measure, find_measure, load_scores
 from grading_app.statistics import item_order
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Experiment, Wave
@@ -48,7 +48,7 @@ def _load(experiment: Experiment, wave: Wave | None, values: list[Any]) -> Score
 
 
 def _compute(query: ScoresQuery) -> EncodedScores:
-    return EncodedScores(load_item_scores(query.experiment, query.measure, query.wave, query.exclude).encode())
+    return EncodedScores(load_scores(query.experiment, query.measure, query.wave, query.exclude).encode())
 
 
 ITEM_SCORES = make_answer_aggregate(

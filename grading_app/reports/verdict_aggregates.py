@@ -15,7 +15,7 @@ ValueT = TypeVar("ValueT")
 GradeConditions = Sequence[GradeCondition]
 """All grade conditions of an experiment."""
 
-VERSION = 4  # Increase it when the same verdicts give another value.
+VERSION = 5  # Increase it when the same verdicts give another value.
 MAX_VERDICTS_PER_REQUEST = 10_000
 """The maximum number of verdicts that are summed while the page waits: 10 ms, 100 with answer lengths, 200 in pairs."""
 

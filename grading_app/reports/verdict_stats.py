@@ -8,26 +8,14 @@ from typing import Any
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
-from grading_app.reports.frames import select_cluster_sums, select_item_sums
 from grading_app.reports.verdict_aggregates import GradeConditions, make_verdict_aggregate
-from grading_app.statistics.clusters import ClusterSums
-from grading_app.statistics.intervals import (
-    SHARE_BOUNDS,
-    Bounds,
-    ScoreEstimate,
-    estimate_mean,
-    has_only_zero_and_one,
-    is_share_scale,
-)
+from grading_app.results.scores import ConditionScore, Measure, estimate, load_graded_scores
+from grading_app.statistics.intervals import Bounds
 from runs_app.models import Dimension
 
 MIN_LENGTH_CORRELATION = 0.3  # A correlation of score and length is flagged from this size on ...
 MIN_LENGTH_ANSWERS = 30  # ... if it covers at least this number of answers.
 
-ITEM_SUMS = f"""SELECT g.condition_id AS rule, r.condition_id, t.dimension_id, t.item_id, {select_item_sums("g.score")}
-    FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id JOIN runs_app_run r ON r.id = t.run_id
-    WHERE g.condition_id = ANY(%(conditions)s) GROUP BY 1, 2, 3, 4"""  # noqa: S608 - fixed text
-BY_ITEM = f"{select_cluster_sums('rule, condition_id, dimension_id', ITEM_SUMS)} ORDER BY 1, 3 NULLS FIRST, 2"
 BY_LENGTH = """SELECT g.condition_id, corr(g.score, char_length(t.answer)), count(g.score)
     FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id
     WHERE g.condition_id = ANY(%(conditions)s) GROUP BY 1"""
@@ -55,15 +43,12 @@ FROM seat JOIN left_out l ON l.panel = seat.panel GROUP BY 1, 2 ORDER BY 3 DESC 
 
 @dataclass(frozen=True, slots=True)
 class AnswerScores:
-    """The scores of the answers of one condition, on one dimension if items are rated.
-
-    estimate: None if no score could be read. unread: the number of answers without a score.
-    """
+    """The scores of the graded answers of one condition, on one dimension if items are rated."""
 
     condition: int
     dimension: int | None
-    estimate: ScoreEstimate | None
-    unread: int
+    is_share: bool
+    score: ConditionScore
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +78,7 @@ class VerdictScores:
     @property
     def n(self) -> int:
         """The number of readable scores."""
-        return sum(scores.estimate.n for scores in self.means if scores.estimate)
+        return sum(scores.score.n for scores in self.means)
 
     @property
     def unread(self) -> int:
@@ -118,7 +103,7 @@ def read_scores(conditions: Sequence[GradeCondition], among: GradeConditions = (
     """Return the scores of these conditions, by condition."""
     judges = [condition.pk for condition in conditions if condition.kind == GradeCondition.Kind.JUDGE]
     parameters = {"conditions": [condition.pk for condition in conditions], "judges": judges}
-    means = _estimate_means(conditions, fetch_rows(BY_ITEM, parameters))
+    means = _estimate_means(conditions)
     lengths = {rule: (r, n) for rule, r, n in fetch_rows(BY_LENGTH, parameters)}
     codes = _group_by_condition(fetch_rows(BY_CODE, parameters))
     notes = _group_by_condition(fetch_rows(BY_NOTE, parameters)) if judges else {}
@@ -156,7 +141,7 @@ def _make_scores(
         codes=tuple((code, n) for code, n in codes if code),
         length=length[0],
         length_n=length[1],
-        graded=sum((scores.estimate.n if scores.estimate else 0) + scores.unread for scores in means),
+        graded=sum(scores.score.planned for scores in means),
         preferred=sum(n for code, n in codes if not code),
         noted=tuple(notes),
     )
@@ -174,29 +159,25 @@ def _add_left_out(scores: Mapping[int, VerdictScores], panels: Sequence[int]) ->
     }
 
 
-def _estimate_means(
-    conditions: Sequence[GradeCondition], rows: Iterable[Sequence[Any]]
-) -> dict[int, list[AnswerScores]]:
+def _estimate_means(conditions: Sequence[GradeCondition]) -> dict[int, list[AnswerScores]]:
     """Return the estimates of each grade condition, with intervals that suit its scale."""
-    scales = {grade_condition.pk: _get_bounds(grade_condition) for grade_condition in conditions}
-    dimensions = _load_dimension_bounds(conditions)
+    measures = []
+    for condition in conditions:
+        # The scale of the answers' own ratings is that of the dimension.
+        ends = None if condition.scorer == "rating" else condition.score_range
+        kind = "rater" if condition.kind == GradeCondition.Kind.PERSON else condition.kind
+        measures.append(Measure("", "", kind, condition.pk, None, *(ends or (None, None))))
     estimates: dict[int, list[AnswerScores]] = {}
-    cells = [(row[:3], ClusterSums(*row[3:-1]), row[-1]) for row in rows]
-    others = {keys[0] for keys, sums, _ in cells if sums.n and not has_only_zero_and_one(sums)}
-    for (rule, condition, dimension), cluster_sums, unread in cells:
-        bounds = scales[rule] or dimensions.get(dimension)
-        bounds = SHARE_BOUNDS if is_share_scale(rule not in others, bounds) else bounds
-        estimate = estimate_mean(cluster_sums, bounds)
-        estimates.setdefault(rule, []).append(AnswerScores(condition, dimension, estimate, int(unread)))
+    dimensions = _load_dimension_bounds(conditions)
+    for measure, scores in load_graded_scores(conditions[0].experiment_id, measures, dimensions) if conditions else ():
+        estimates.setdefault(measure.grader, []).extend(
+            AnswerScores(key, measure.dimension, measure.is_share, estimate(scores, measure, key))
+            for key in sorted(scores.conditions.tolist())
+        )
     return estimates
 
 
-def _get_bounds(condition: GradeCondition) -> Bounds | None:
-    """Return the ends of the scale; None for the answers' own ratings, whose scale is that of the dimension."""
-    return None if condition.scorer == "rating" else condition.score_range
-
-
-def _load_dimension_bounds(conditions: Sequence[GradeCondition]) -> dict[int | None, Bounds]:
+def _load_dimension_bounds(conditions: Sequence[GradeCondition]) -> dict[int, Bounds]:
     experiments = {condition.experiment_id for condition in conditions if condition.scorer == "rating"}
     dimensions = Dimension.objects.filter(experiments__in=experiments) if experiments else Dimension.objects.none()
     return {pk: (float(low), float(high)) for pk, low, high in dimensions.values_list("pk", "scale_min", "scale_max")}

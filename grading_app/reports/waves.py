@@ -1,39 +1,28 @@
 """The comparison of two waves of one experiment: the items' scores in both waves, and the outcomes of the trials.
 
-The database aggregates the rows. The result has a row for each condition and measure. It has the differences of single
-items only if few items differ, for the exact tests.
+The result has a row for each condition and measure. The test is that of two conditions over common items.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from evalsite.lib.sql import fetch_rows
-from grading_app.reports.frames import (
-    BY_PEOPLE,
-    BY_RULES,
-    IN_EXPERIMENT,
-    Outcomes,
-    load_condition_labels,
-    load_dimensions,
-    load_outcomes,
-    load_people_labels,
-    load_rule_labels,
-    make_scope_parameters,
-    sum_outcomes,
-)
-from grading_app.reports.score_matrix import list_measures
-from grading_app.reports.score_summaries import SummaryMeasure, get_sort_key, label_measure
-from grading_app.statistics.intervals import is_share_scale
-from grading_app.statistics.paired import MIN_CHANGED, Change, estimate_change, holm
+from grading_app.reports.frames import Outcomes, load_condition_labels, load_outcomes, sum_outcomes
+from grading_app.results.scores import Measure, list_measures, load_scores, make_scope_parameters
+from grading_app.statistics.condition_pairs import compare_conditions
+from grading_app.statistics.item_scores import ItemScores
+from grading_app.statistics.paired import Change, holm
 from runs_app.models import Experiment, Wave
 from runs_app.planning.drift import ServedModels
 
 LEVEL = 0.05
-IN_EITHER_WAVE = f"{IN_EXPERIMENT} AND r.wave_id IN (%(a)s, %(b)s)"
+A, B = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +33,7 @@ class WaveChange:
     adjusted: p after Holm's correction, over the lines of single conditions or over the lines of all conditions.
     """
 
-    measure: SummaryMeasure
+    measure: Measure
     condition: str | None
     change: Change | None
     mean_a: float | None
@@ -90,7 +79,7 @@ class WaveComparison:
 
     @property
     def has_people(self) -> bool:
-        return any((line.measure.rule or 0) < 0 for line in self.lines)
+        return any(line.measure.is_of_people for line in self.lines)
 
     @property
     def drifted(self) -> list[WaveChange]:
@@ -109,32 +98,58 @@ def compare_waves(experiment: Experiment, a: Wave, b: Wave) -> WaveComparison:
 
 def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]:
     """Return lines by measure: all conditions together if there are several, then each in the order of the design."""
-    labels, dimensions = load_condition_labels(experiment), load_dimensions(experiment)
-    rules, people = load_rule_labels(experiment), load_people_labels(experiment)
-    scales = {(measure.grader, measure.dimension): measure.bounds for measure in list_measures(experiment)}
-    parameters = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": MIN_CHANGED}
-    rows = fetch_rows(_build_comparison_sql(RATINGS), parameters) if dimensions else []
-    for graded, labels_by_rule in ((BY_RULES, rules), (BY_PEOPLE, people)):
-        rows += (
-            fetch_rows(_build_comparison_sql(_build_grades_sql(graded)), {**parameters, "rules": list(labels_by_rule)})
-            if labels_by_rule
-            else []
-        )
-    has_several_conditions = len({row[0] for row in rows if row[0] is not None}) > 1
-    lines = []
-    for condition, rule, dimension, is_binary, n, mean, sd, changed, is_single_answer, *rest in rows:
-        if condition is None and not has_several_conditions:
-            continue  # It would repeat the line of the only condition.
-        bounds = scales.get((rule, dimension))
-        is_share = is_share_scale(is_binary, bounds)
-        measure = SummaryMeasure(
-            label_measure({**rules, **people}, dimensions, rule, dimension), rule, dimension, is_share
-        )
-        span = 1.0 if is_share else bounds[1] - bounds[0] if bounds else None
-        change = estimate_change(n, mean, sd, changed, span=span, is_single_answer=is_share and is_single_answer)
-        lines.append(WaveChange(measure, labels[condition] if condition is not None else None, change, *rest))
-    order: dict[str | None, int] = {None: -1} | {label: at for at, label in enumerate(labels.values())}
-    return _adjust_p(sorted(lines, key=lambda line: (get_sort_key(line.measure), order[line.condition])))
+    labels = load_condition_labels(experiment)
+    lines: list[WaveChange] = []
+    for measure in list_measures(experiment):
+        waves = [load_scores(experiment, measure, wave) for wave in (a, b)]
+        settled = measure.settle(replace(waves[0], is_binary=waves[0].is_binary and waves[1].is_binary))
+        asked = set().union(*({*one.conditions[(one.n + one.missing).any(axis=0)].tolist()} for one in waves))
+        conditions = [key for key in labels if key in asked]
+        groups = [conditions, *([key] for key in conditions)] if len(conditions) > 1 else [conditions]
+        for keys in groups if conditions else ():
+            pair, n_asked = _pair_waves(waves, keys)
+            found = compare_conditions(pair, A, B, settled.bounds)
+            lines.append(
+                WaveChange(
+                    settled,
+                    labels[keys[0]] if len(keys) == 1 else None,
+                    found.change if found else None,
+                    found.mean_a if found else None,
+                    found.mean_b if found else None,
+                    unpaired=n_asked - (found.items if found else 0),
+                    unread_a=int(pair.missing[:, A].sum()),
+                    unread_b=int(pair.missing[:, B].sum()),
+                )
+            )
+    return _adjust_p(lines)
+
+
+def _pair_waves(waves: Sequence[ItemScores], conditions: Sequence[int]) -> tuple[ItemScores, int]:
+    """Return the scores of these conditions in two waves, as two columns, and the number of items that they were asked.
+
+    Over several conditions, an item's means are over the conditions that have scores in both waves, so that their
+    difference is the mean of the differences. An item without such a condition has no score.
+    """
+    items = np.union1d(waves[0].items, waves[1].items)
+    shape = (2, len(items), len(conditions))
+    n, missing, mean = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.full(shape, np.nan)
+    for wave, one in enumerate(waves):
+        rows = np.searchsorted(items, one.items)
+        for column, key in enumerate(conditions):
+            if key in one.conditions:
+                at = one.find_column(key)
+                n[wave, rows, column], missing[wave, rows, column] = one.n[:, at], one.missing[:, at]
+                mean[wave, rows, column] = one.mean[:, at]
+    n_asked = int((n + missing).any(axis=(0, 2)).sum())
+    if len(conditions) > 1:
+        has_both = (n > 0).all(axis=0)
+        n, n_both = np.where(has_both, n, 0), np.maximum(has_both.sum(axis=1), 1)
+        mean = (np.where(has_both, mean, 0.0).sum(axis=2) / n_both)[:, :, None]
+    n, missing = n.sum(axis=2), missing.sum(axis=2)
+    means = np.where(n > 0, mean[:, :, 0], np.nan)
+    is_binary = waves[0].is_binary and waves[1].is_binary
+    pair = ItemScores(items, np.array([A, B]), n.T, missing.T, means.T, np.zeros_like(means.T), is_binary=is_binary)
+    return pair, n_asked
 
 
 def _adjust_p(lines: list[WaveChange]) -> list[WaveChange]:
@@ -149,51 +164,6 @@ def _adjust_p(lines: list[WaveChange]) -> list[WaveChange]:
         for (k, _), p in zip(tested, holm([p for _, p in tested]), strict=True):
             adjusted[k] = replace(lines[k], adjusted=p)
     return adjusted
-
-
-# For each item in a condition: its mean in each wave, and the number of answers without a score.
-_ITEM_MEANS = """avg({score}::float8) FILTER (WHERE r.wave_id = %(a)s) AS a,
-    avg({score}::float8) FILTER (WHERE r.wave_id = %(b)s) AS b,
-    count(*) FILTER (WHERE r.wave_id = %(a)s AND {score} IS NULL) AS unread_a,
-    count(*) FILTER (WHERE r.wave_id = %(b)s AND {score} IS NULL) AS unread_b"""
-RATINGS = f"""SELECT r.condition_id, NULL::bigint AS rule, t.dimension_id, t.item_id, false AS zero_or_one,
-        {_ITEM_MEANS.format(score="t.rating")}
-    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
-    WHERE {IN_EITHER_WAVE} AND t.status = 'done' AND t.dimension_id IS NOT NULL GROUP BY 1, 2, 3, 4"""  # noqa: S608
-
-
-def _build_grades_sql(grades_sql: str) -> str:
-    """Return SQL like RATINGS for scores. grades_sql: SQL that selects rule, trial and score."""
-    return f"""SELECT r.condition_id, g.rule, t.dimension_id, t.item_id,
-            coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one, {_ITEM_MEANS.format(score="g.score")}
-        FROM ({grades_sql}) g JOIN runs_app_trial t ON t.id = g.trial_id JOIN runs_app_run r ON r.id = t.run_id
-        WHERE {IN_EITHER_WAVE} GROUP BY 1, 2, 3, 4"""  # noqa: S608
-
-
-def _build_comparison_sql(item_means: str) -> str:
-    """Return SQL with a row for each condition and measure, and a row for each measure over all conditions.
-
-    Over all conditions, an item counts with the mean of its differences. Differences below the rounding error count
-    as zero.
-    """
-    return f"""WITH of_item AS ({item_means}), paired AS (
-            SELECT *, CASE WHEN abs(b - a) <= 1e-12 * greatest(abs(a), abs(b)) THEN 0 ELSE b - a END AS d FROM of_item
-        ), lines AS (
-            SELECT condition_id, rule, dimension_id, zero_or_one, a, b, d, unread_a, unread_b FROM paired
-            UNION ALL
-            SELECT NULL, rule, dimension_id, bool_and(zero_or_one), avg(a) FILTER (WHERE d IS NOT NULL),
-                avg(b) FILTER (WHERE d IS NOT NULL), avg(d), sum(unread_a), sum(unread_b)
-            FROM paired GROUP BY rule, dimension_id, item_id
-        )
-        SELECT condition_id, rule, dimension_id,
-            bool_and(bool_and(zero_or_one)) OVER (PARTITION BY rule, dimension_id),
-            count(d), avg(d), stddev_samp(d),
-            CASE WHEN count(*) FILTER (WHERE d <> 0) < %(few)s
-                THEN coalesce(array_agg(d) FILTER (WHERE d <> 0), ARRAY[]::float8[]) END,
-            coalesce(bool_and(d IN (-1, 0, 1)), false),
-            avg(a) FILTER (WHERE d IS NOT NULL), avg(b) FILTER (WHERE d IS NOT NULL), count(*) - count(d),
-            sum(unread_a)::bigint, sum(unread_b)::bigint
-        FROM lines GROUP BY 1, 2, 3"""  # noqa: S608
 
 
 def list_wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOutcome]:
@@ -222,9 +192,8 @@ def _sum_conditions(outcomes: list[dict[int, Outcomes]]) -> Iterable[WaveOutcome
 
 def _load_served_models(experiment: Experiment, a: Wave, b: Wave) -> dict[tuple[int, int], ServedModels]:
     """Return the served models and providers by condition and wave."""
-    statement = f"""SELECT r.condition_id, r.wave_id, t.served_model, t.served_provider
-        FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
-        WHERE {IN_EITHER_WAVE} AND t.status = 'done' GROUP BY 1, 2, 3, 4"""  # noqa: S608
+    statement = """SELECT DISTINCT condition_id, wave_id, served_model, served_provider FROM runs_app_answer
+        WHERE experiment_id = %(experiment)s AND wave_id IN (%(a)s, %(b)s) AND status = 'done'"""
     pairs_by_run: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
     for condition, wave, model, provider in fetch_rows(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
         pairs_by_run[condition, wave].append((model, provider))

@@ -15,10 +15,10 @@ from django.utils.http import urlencode
 from grading_app.analysis.data import AnalysisData, load_analysis_data
 from grading_app.models import GradeCondition
 from grading_app.paper_figures.figure_source import FigureSource
-from grading_app.reports.frames import Frames, list_graders, load_frames
+from grading_app.reports.frames import Frames, load_frames
 from grading_app.reports.leaderboard import BoardQuery, Leaderboard, compute_leaderboard
 from grading_app.reports.scope import Scope
-from grading_app.reports.score_matrix import Measure, list_measures
+from grading_app.results.scores import Measure, list_graders, list_measures
 from grading_app.study_report.document import Section
 from grading_app.study_report.words import format_times, join_words
 from runs_app.models import Attempt, Condition, Experiment, Run
@@ -76,7 +76,9 @@ class ReportSource:
 
     @cached_property
     def graders(self) -> list[GradeCondition]:
-        return [grader for grader in list_graders(self.experiment) if grader.kind != GradeCondition.Kind.ADJUDICATED]
+        return [
+            grader for grader in list_graders([self.experiment.pk]) if grader.kind != GradeCondition.Kind.ADJUDICATED
+        ]
 
     @cached_property
     def conditions(self) -> list[Condition]:

@@ -12,7 +12,7 @@ from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats.wilson import wilson
 from grading_app.reports.answer_aggregates import make_answer_aggregate
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
-from grading_app.reports.frames import IN_SCOPE
+from grading_app.results.scores import IN_SCOPE
 from grading_app.statistics.survival import SurvivalStep, kaplan_meier, thin_steps
 from runs_app.models import Experiment, Wave
 
@@ -22,10 +22,10 @@ MAX_LENGTHS = 4000
 LENGTHS = f"""SELECT t.output_tokens, count(*) FILTER (WHERE state.cut)::int,
         count(*) FILTER (WHERE NOT state.cut AND g.score = 1)::int,
         count(*) FILTER (WHERE NOT state.cut AND g.score IS DISTINCT FROM 1)::int
-    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
-    LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.id
+    FROM runs_app_answer t JOIN datasets_app_item i ON i.id = t.item_id
+    LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.trial_id
     CROSS JOIN LATERAL (SELECT (t.truncated OR g.parse_error = 'truncated') IS TRUE AS cut) AS state
-    WHERE {IN_SCOPE} AND r.condition_id = %(condition)s AND t.status = 'done' AND t.output_tokens IS NOT NULL
+    WHERE {IN_SCOPE} AND t.condition_id = %(condition)s AND t.status = 'done' AND t.output_tokens IS NOT NULL
         AND coalesce(nullif(i.category, ''), i.metadata ->> 'task', '') = %(task)s
     GROUP BY 1 ORDER BY 1"""  # noqa: S608 - constants
 

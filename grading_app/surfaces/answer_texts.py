@@ -13,7 +13,7 @@ from typing import Any
 from evalsite.lib.sql import fetch_rows
 from grading_app.reports.answer_aggregates import make_answer_aggregate
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
-from grading_app.reports.frames import IN_SCOPE
+from grading_app.results.scores import IN_SCOPE
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.token_spectrum import mean_spectrum
 from runs_app.models import Experiment, Wave
@@ -24,12 +24,12 @@ MAX_ANSWERS, MAX_PROMPTS, MIN_BYTES = 200, 128, 64
 TOKENIZER = "o200k_base"
 
 TEXTS = f"""SELECT condition_id, task, outcome, item_id, text FROM (
-    SELECT r.condition_id, coalesce(nullif(i.category, ''), i.metadata ->> 'task', '') AS task, outcome, t.item_id,
+    SELECT t.condition_id, coalesce(nullif(i.category, ''), i.metadata ->> 'task', '') AS task, outcome, t.item_id,
         t.reasoning || t.answer AS text, row_number() OVER (
-            PARTITION BY r.condition_id, coalesce(nullif(i.category, ''), i.metadata ->> 'task', ''), outcome
-            ORDER BY md5(i.key || t.sample_idx::text), t.id) AS rank
-    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
-    LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.id
+            PARTITION BY t.condition_id, coalesce(nullif(i.category, ''), i.metadata ->> 'task', ''), outcome
+            ORDER BY md5(i.key || t.sample_idx::text), t.trial_id) AS rank
+    FROM runs_app_answer t JOIN datasets_app_item i ON i.id = t.item_id
+    LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.trial_id
     CROSS JOIN LATERAL (SELECT CASE WHEN (t.truncated OR g.parse_error = 'truncated') IS TRUE THEN 'cut off'
         WHEN g.score = 1 THEN 'right' ELSE 'wrong' END AS outcome) AS state
     WHERE {IN_SCOPE} AND t.status = 'done' AND octet_length(t.reasoning) + octet_length(t.answer) >= %(least)s

@@ -18,7 +18,7 @@ from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_siz
 from grading_app.models import GradeCondition
 from grading_app.reports.answer_aggregates import MAX_ANSWERS_PER_REQUEST, has_many_answers, make_answer_aggregate
 from grading_app.reports.frame_cache import fingerprint_results
-from grading_app.reports.frames import IN_SCOPE
+from grading_app.results.scores import IN_SCOPE
 from runs_app.models import Experiment, Wave
 from runs_app.planning.points import GUESS
 from runs_app.stopping.rules import Tally
@@ -35,8 +35,8 @@ POINTS = f"""SELECT coalesce(nullif(i.category, ''), i.metadata ->> 'task', ''),
 # The accuracy excludes truncated answers, whether the model was cut off or the rule's limit counts it as cut.
 ANSWERED = """FROM unnest(%(items)s::bigint[], %(points)s::int[], %(guesses)s::float8[])
     AS item_point (item, point, guess)
-    JOIN runs_app_trial t ON t.item_id = item_point.item JOIN runs_app_run r ON r.id = t.run_id
-    LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.id
+    JOIN runs_app_answer t ON t.item_id = item_point.item
+    LEFT JOIN grading_app_grading g ON g.condition_id = %(grader)s AND g.trial_id = t.trial_id
     CROSS JOIN LATERAL (SELECT t.status = 'done' AND (t.truncated OR g.parse_error = 'truncated') IS TRUE AS truncated,
         t.status = 'done' AND NOT t.truncated AND g.score IS NOT NULL AS scored) AS state"""
 SUMS = """count(*) FILTER (WHERE t.status = 'done') AS done,
@@ -46,10 +46,10 @@ SUMS = """count(*) FILTER (WHERE t.status = 'done') AS done,
     coalesce(sum(item_point.guess) FILTER (WHERE state.scored), 0)::float8 AS guesses,
     coalesce(sum(t.input_tokens), 0)::bigint AS input_tokens,
     coalesce(sum(t.output_tokens), 0)::bigint AS output_tokens"""
-COUNTS = f"""SELECT r.condition_id, item_point.point, {SUMS} {ANSWERED} WHERE {IN_SCOPE} GROUP BY 1, 2 ORDER BY 1, 2"""
+COUNTS = f"""SELECT t.condition_id, item_point.point, {SUMS} {ANSWERED} WHERE {IN_SCOPE} GROUP BY 1, 2 ORDER BY 1, 2"""
 # For items with several answers: grouped by item first, for the effective number of answers.
 REPEATED_COUNTS = f"""WITH by_item AS (
-        SELECT r.condition_id, item_point.point, t.item_id, {SUMS} {ANSWERED} WHERE {IN_SCOPE} GROUP BY 1, 2, 3)
+        SELECT t.condition_id, item_point.point, t.item_id, {SUMS} {ANSWERED} WHERE {IN_SCOPE} GROUP BY 1, 2, 3)
     SELECT condition_id, point, sum(done)::bigint, sum(correct)::bigint, sum(total)::bigint, sum(truncated)::bigint,
         sum(invalid)::bigint, sum(guesses), sum(input_tokens)::bigint, sum(output_tokens)::bigint,
         count(*) FILTER (WHERE total > 0), sum(total ^ 2)::float8, sum(correct ^ 2)::float8,

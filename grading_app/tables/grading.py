@@ -12,7 +12,7 @@ from grading_app.reports import statistic_format
 from grading_app.reports.frames import RatedDimension
 from grading_app.reports.pairwise_stats import RankedCondition
 from grading_app.reports.verdict_stats import AnswerScores
-from grading_app.statistics.intervals import ScoreEstimate
+from grading_app.results.scores import ConditionScore
 from grading_app.tables.results import NumberColumn
 
 
@@ -28,11 +28,11 @@ class AnswerScoreTable(tables.Table):
 
     condition = tables.Column(verbose_name="Answers of", attrs={"td": {"class": "primary"}})
     dimension = tables.Column()
-    n = NumberColumn(verbose_name="Scores", empty_values=())
-    items = NumberColumn(empty_values=())
-    unread = NumberColumn(verbose_name="No score")
-    mean = NumberColumn(accessor="estimate", verbose_name="Mean")
-    interval = NumberColumn(accessor="estimate", verbose_name="95 % interval")
+    n = NumberColumn(accessor="score__n", verbose_name="Scores")
+    items = NumberColumn(accessor="score__items")
+    unread = NumberColumn(accessor="score__missing", verbose_name="No score")
+    mean = NumberColumn(accessor="score__mean")
+    interval = NumberColumn(accessor="score", verbose_name="95 % interval")
 
     class Meta:
         orderable = False
@@ -52,26 +52,22 @@ class AnswerScoreTable(tables.Table):
         dimension = self.names.dimensions.get(value)
         return dimension.title if dimension else number_format.MISSING
 
-    def render_n(self, record: AnswerScores) -> str:
-        return number_format.format_count(record.estimate.n if record.estimate else 0)
+    def render_n(self, value: int) -> str:
+        return number_format.format_count(value)
 
-    def render_items(self, record: AnswerScores) -> str:
-        return number_format.format_count(record.estimate.clusters if record.estimate else 0)
+    def render_items(self, value: int) -> str:
+        return number_format.format_count(value)
 
     def render_unread(self, value: int) -> str:
         return number_format.format_count(value)
 
-    def render_mean(self, value: ScoreEstimate) -> str:
-        return (
-            statistic_format.format_share(value.mean) if value.is_share else statistic_format.format_number(value.mean)
-        )
+    def render_mean(self, value: float, record: AnswerScores) -> str:
+        return statistic_format.format_mean(value, record.is_share)
 
-    def render_interval(self, value: ScoreEstimate) -> str:
+    def render_interval(self, value: ConditionScore, record: AnswerScores) -> str:
         if value.low is None:
-            return value.reason
-        if value.is_share:
-            return statistic_format.format_share_interval(value.low, value.high)
-        return statistic_format.format_interval(value.low, value.high)
+            return value.reason or number_format.MISSING
+        return statistic_format.format_mean_interval(value.low, value.high, record.is_share)
 
 
 class StrengthTable(tables.Table):

@@ -13,16 +13,17 @@ from django.utils.safestring import SafeString
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from grading_app.reports import statistic_format
-from grading_app.reports.leaderboard import BoardMeasure, BoardRow, Leaderboard
+from grading_app.reports.leaderboard import BoardRow, Leaderboard
 from grading_app.reports.leaderboard_tables import CompareUrl
+from grading_app.results.scores import Measure
 from grading_app.tables.results import NUMBER, BodyTable
 
 
 class ScoreColumn(tables.Column):
     """One measure: its mean with interval, and its n. The mean links to a comparison, n to the counted trials."""
 
-    def __init__(self, measure: BoardMeasure, slug: str, make_url: CompareUrl) -> None:
-        self.measure, self.slug, self.make_url = measure, slug, make_url
+    def __init__(self, board: Leaderboard, measure: Measure, slug: str, make_url: CompareUrl) -> None:
+        self.board, self.measure, self.slug, self.make_url = board, measure, slug, make_url
         super().__init__(verbose_name=measure.label, attrs=NUMBER, empty_values=())
 
     def render(self, record: dict[str, Any]) -> SafeString | str:
@@ -31,19 +32,14 @@ class ScoreColumn(tables.Column):
         if score.mean is None:
             return number_format.MISSING
         is_share = self.measure.is_share
-        mean = statistic_format.format_share(score.mean) if is_share else statistic_format.format_number(score.mean)
-        interval = (
-            (statistic_format.format_share_interval if is_share else statistic_format.format_interval)(
-                score.low, score.high
-            )
-            if score.low is not None
-            else score.reason
-        )
+        mean = statistic_format.format_mean(score.mean, is_share)
+        ends = statistic_format.format_mean_interval(score.low, score.high, is_share)
+        interval = score.reason if score.low is None else ends
         address = self.make_url(row, self.measure)
         score_html = (
             format_html('<a href="{}"><b>{}</b></a>', address, mean) if address else format_html("<b>{}</b>", mean)
         )
-        if score.is_best:
+        if self.board.is_best(row, self.measure):
             score_html = format_html('<span><span class="board-best">{}</span> {}</span>', "Best", score_html)
         return format_html(
             '<span class="board-score">{}<small class="muted">{}</small>'
@@ -60,8 +56,8 @@ class ScoreColumn(tables.Column):
         query = {"experiment": self.slug, "condition": row.condition, "status": "done"}
         if self.measure.dimension is not None:
             query["dimension"] = self.measure.dimension
-        if self.measure.grader is not None and self.measure.grader > 0:
-            query["graded_by"] = self.measure.grader
+        if self.measure.grade_condition is not None:
+            query["graded_by"] = self.measure.grade_condition
         return f"{reverse('trial_list')}?{urlencode(query)}"
 
 
@@ -89,7 +85,7 @@ class LeaderboardTable(BodyTable):
         ]
         super().__init__(
             rows,
-            extra_columns=[(name, ScoreColumn(measure, slug, make_url)) for name, measure in names],
+            extra_columns=[(name, ScoreColumn(board, measure, slug, make_url)) for name, measure in names],
             sequence=("condition", *(name for name, _ in names), "..."),
             attrs={"class": "data-table keep-table board"},
         )
@@ -117,6 +113,6 @@ class LeaderboardTable(BodyTable):
         return number_format.format_duration(value)
 
 
-def get_column_name(measure: BoardMeasure) -> str:
+def get_column_name(measure: Measure) -> str:
     """Return the name of the measure's column in the address (`sort=`)."""
     return f"of-{measure.key.replace(':', '-')}"

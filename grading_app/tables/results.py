@@ -16,8 +16,8 @@ from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from grading_app.reports import statistic_format
 from grading_app.reports.figures.kinds import FigureTable
-from grading_app.reports.frames import Outcomes
-from grading_app.reports.score_summaries import ScoreSummary
+from grading_app.reports.frames import Outcomes, ScoreLine
+from grading_app.results.scores import ConditionScore
 from runs_app.monitoring.point_status import PointLine
 
 BELOW_GUESSING = "below guessing"
@@ -106,19 +106,19 @@ class ScoreTable(BodyTable):
 
     measure = tables.Column(accessor="measure__label")
     condition = tables.Column()
-    n = NumberColumn(verbose_name="Scores")
-    items = NumberColumn()
-    unread = NumberColumn(verbose_name="No score")
-    mean = NumberColumn(verbose_name="Mean")
-    sd = NumberColumn(verbose_name="SD")
-    se = NumberColumn(verbose_name="SE by item")
-    interval = NumberColumn(verbose_name="95 % interval", empty_values=())
+    n = NumberColumn(accessor="score__n", verbose_name="Scores")
+    items = NumberColumn(accessor="score__items")
+    missing = NumberColumn(accessor="score__missing", verbose_name="No score")
+    mean = NumberColumn(accessor="score__mean", verbose_name="Mean")
+    sd = NumberColumn(accessor="score__sd", verbose_name="SD")
+    se = NumberColumn(accessor="score__se", verbose_name="SE by item")
+    interval = NumberColumn(accessor="score", verbose_name="95 % interval")
 
     class Meta(BodyTable.Meta):
         orderable = False
         default = number_format.MISSING
 
-    def __init__(self, lines: list[ScoreSummary]) -> None:
+    def __init__(self, lines: list[ScoreLine]) -> None:
         super().__init__(lines, exclude=() if any(not line.measure.is_share for line in lines) else ("sd",))
 
     def render_n(self, value: int) -> str:
@@ -127,27 +127,19 @@ class ScoreTable(BodyTable):
     def render_items(self, value: int) -> str:
         return number_format.format_count(value)
 
-    def render_mean(self, value: float, record: ScoreSummary) -> str:
-        return (
-            statistic_format.format_share(value) if record.measure.is_share else statistic_format.format_number(value)
-        )
+    def render_mean(self, value: float, record: ScoreLine) -> str:
+        return statistic_format.format_mean(value, record.measure.is_share)
 
     def render_sd(self, value: float) -> str:
         return statistic_format.format_number(value)
 
-    def render_se(self, value: float, record: ScoreSummary) -> str:
-        return (
-            statistic_format.format_points(value)
-            if record.measure.is_share
-            else statistic_format.format_number(value, 3)
-        )
+    def render_se(self, value: float, record: ScoreLine) -> str:
+        return statistic_format.format_difference(value, record.measure.is_share, 3)
 
-    def render_interval(self, record: ScoreSummary) -> str:
-        if record.low is None and record.reason:
-            return record.reason
-        if record.measure.is_share:
-            return statistic_format.format_share_interval(record.low, record.high)
-        return statistic_format.format_interval(record.low, record.high)
+    def render_interval(self, value: ConditionScore, record: ScoreLine) -> str:
+        if value.low is None and value.reason:
+            return value.reason
+        return statistic_format.format_mean_interval(value.low, value.high, record.measure.is_share)
 
 
 class TextTable(tables.Table):

@@ -63,23 +63,15 @@ class WaveScoreTable(tables.Table):
         return _format_amount(value, record)
 
     def render_difference(self, value: Change, record: WaveChange) -> str:
-        format_value = statistic_format.format_points if record.measure.is_share else statistic_format.format_number
-        return statistic_format.add_sign(format_value(value.mean))
+        return statistic_format.add_sign(statistic_format.format_difference(value.mean, record.measure.is_share))
 
     def render_se(self, value: Change, record: WaveChange) -> str:
-        return (
-            statistic_format.format_points(value.se)
-            if record.measure.is_share
-            else statistic_format.format_number(value.se, 3)
-        )
+        return statistic_format.format_difference(value.se, record.measure.is_share, 3)
 
     def render_interval(self, value: Change, record: WaveChange) -> SafeString | str:
         if value.reason:
             return format_html('<small class="muted">{}</small>', value.reason)
-        format_value = (
-            statistic_format.format_points_interval if record.measure.is_share else statistic_format.format_interval
-        )
-        return format_value(value.low, value.high)
+        return statistic_format.format_difference_interval(value.low, value.high, record.measure.is_share)
 
     def render_p(self, value: Change) -> SafeString | str:
         return format_html('{} <small class="muted">{}</small>', statistic_format.format_p(value.p), value.test_text)
@@ -149,7 +141,7 @@ class WaveOutcomeTable(tables.Table):
 
 
 def _format_amount(value: float, line: WaveChange) -> str:
-    return statistic_format.format_share(value) if line.measure.is_share else statistic_format.format_number(value)
+    return statistic_format.format_mean(value, line.measure.is_share)
 
 
 def _format_share(part: int, outcomes: Outcomes) -> str:

@@ -28,7 +28,7 @@ from grading_app.comparison.design_differences import compare_designs
 from grading_app.forms.compare import FILTERS, CompareForm
 from grading_app.models import BlindReading
 from grading_app.reports.scope import MISSING_WRONG
-from grading_app.reports.score_matrix import Measure
+from grading_app.results.scores import Measure
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.models import Experiment
 from runs_app.views.permissions import get_visible_experiment

@@ -73,13 +73,13 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _describe_coverage(rows: Sequence[GraderRow]) -> str:
-    estimates = [line.estimate for row in rows if not row.is_adjudication for line in row.scores.means if line.estimate]
+    lines = [line for row in rows if not row.is_adjudication for line in row.scores.means]
     shares = describe_share_coverage(
-        estimate.clusters
-        for estimate in estimates
-        if estimate.is_share and estimate.low is not None and estimate.n == estimate.clusters
+        line.score.items
+        for line in lines
+        if line.is_share and line.score.low is not None and line.score.n == line.score.items
     )
-    means = describe_skew_coverage(estimate.clusters for estimate in estimates if estimate.method.startswith(STUDENT))
+    means = describe_skew_coverage(line.score.items for line in lines if line.score.method.startswith(STUDENT))
     return " ".join(filter(None, (shares, means)))
 
 

@@ -17,11 +17,12 @@ from grading_app.models import BlindReading
 from grading_app.reports import cost_figure
 from grading_app.reports.cached_aggregates import Cached
 from grading_app.reports.frames import load_condition_labels
-from grading_app.reports.leaderboard import BoardMeasure, BoardQuery, BoardRow, Leaderboard, get_leaderboard
+from grading_app.reports.leaderboard import BoardQuery, BoardRow, Leaderboard, get_leaderboard
 from grading_app.reports.leaderboard_tables import BEST_NOTE, describe_lead, make_baseline_table, make_leaderboard_table
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.scope import MISSING_WRONG
+from grading_app.results.scores import Measure
 from grading_app.tables.leaderboard import LeaderboardTable
 from grading_app.views.compare import get_compare_url
 from grading_app.views.result_tables import get_table_context
@@ -93,7 +94,7 @@ def get_leaderboard_context(
 
 
 def _get_compare_url(
-    board: Leaderboard, experiment: Experiment, wave: Wave | None, missing: str, row: BoardRow, measure: BoardMeasure
+    board: Leaderboard, experiment: Experiment, wave: Wave | None, missing: str, row: BoardRow, measure: Measure
 ) -> str:
     """Return the address that compares a condition with the baseline, or with the best other condition."""
     other_rows = [candidate for candidate in board.rows if candidate.condition != row.condition]
@@ -110,9 +111,7 @@ def _get_compare_url(
     return get_compare_url(a, b, measure=measure.key, missing=missing)
 
 
-def _make_figure(
-    request: HttpRequest, experiment: Experiment, board: Leaderboard, measure: BoardMeasure
-) -> dict[str, Any]:
+def _make_figure(request: HttpRequest, experiment: Experiment, board: Leaderboard, measure: Measure) -> dict[str, Any]:
     choices = {name: request.GET[name] for name in ("wave", "missing") if request.GET.get(name)}
     return make_figure_context(
         f"cost-{measure.key.replace(':', '-')}",

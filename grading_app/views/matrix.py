@@ -191,13 +191,13 @@ def _list_answers(
 ) -> list[dict[str, Any]]:
     """Return each trial with its annotations and its scores by the measure's grader, in one query."""
     gradings: dict[int, list[Grading]] = {}
-    if scope.measure.grader is not None:
-        if scope.measure.grader > 0:
-            rows = Grading.objects.filter(condition=scope.measure.grader)
-        else:
-            rows = Grading.objects.filter(
-                condition__assignment__queue=-scope.measure.grader, condition__experiment=scope.experiment
-            )
+    if not scope.measure.is_rating:
+        rows = Grading.objects.filter(condition__experiment=scope.experiment)
+        rows = (
+            rows.filter(condition__assignment__queue=scope.measure.grader)
+            if scope.measure.is_of_people
+            else rows.filter(condition=scope.measure.grader)
+        )
         for grading in rows.filter(trial__in=trials).select_related("condition").order_by("pk"):
             gradings.setdefault(grading.trial_id, []).append(grading)
     return [

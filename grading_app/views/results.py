@@ -22,9 +22,8 @@ from grading_app.forms.rules import RuleForm
 from grading_app.models import BlindReading, Rubric, Snapshot, SnapshotJob, SupersededVerdict
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.frame_cache import fingerprint_results, get_figure_svg, get_frames
-from grading_app.reports.frames import Frames, load_condition_labels
+from grading_app.reports.frames import Frames, ScoreLine, load_condition_labels
 from grading_app.reports.pooled_waves import find_pooled_waves
-from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
 from grading_app.reports.stored_results import FigureTexts, get_results
 from grading_app.scoring.grading import read_rules
 from grading_app.statistics.intervals import STUDENT
@@ -87,7 +86,7 @@ def render_results(
     }
     if cached.value is not None:
         frames = cached.value.summary
-        lines = summarize_scores([*frames.ratings, *frames.grades], frames)
+        lines = frames.lines
         state = _get_figure_state(cached.fingerprint, blind_reading)
         figure_query = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
         context |= {
@@ -214,24 +213,26 @@ def _make_answer_table(experiment: Experiment, frames: Frames) -> AnswerTable | 
     return AnswerTable(frames.outcomes, slug=experiment.slug, labels=frames.labels, rated=bool(frames.dimensions))
 
 
-def _describe_intervals(lines: list[ScoreSummary]) -> str:
+def _describe_intervals(lines: list[ScoreLine]) -> str:
     """Return a note on the intervals of this table."""
     notes = ["Standard errors are clustered by item."]
     if any(not line.measure.is_share for line in lines):
         notes.append("Intervals of means: score intervals with Student's t over items, which stay on the scale.")
-    if note := describe_skew_coverage(line.items for line in lines if line.method.startswith(STUDENT)):
+    if note := describe_skew_coverage(line.score.items for line in lines if line.score.method.startswith(STUDENT)):
         notes.append(note)
     if any(line.measure.is_share for line in lines):
-        has_repeats = any(line.measure.is_share and line.n > line.items for line in lines)
+        has_repeats = any(line.measure.is_share and line.score.n > line.score.items for line in lines)
         notes.append(
             f"Intervals of shares: modified Wilson{', at the effective number of answers' if has_repeats else ''}."
         )
         items_once = [
-            line.items for line in lines if line.measure.is_share and line.n == line.items and line.low is not None
+            line.score.items
+            for line in lines
+            if line.measure.is_share and line.score.n == line.score.items and line.score.low is not None
         ]
         if note := describe_share_coverage(items_once):
             notes.append(note)
-    if any(line.unread for line in lines):
+    if any(line.score.missing for line in lines):
         notes.append("Answers without a score are excluded and counted separately.")
     return " ".join(notes)
 

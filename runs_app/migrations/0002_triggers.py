@@ -38,12 +38,15 @@ ANSWER = migrations.CreateModel(
         ("attempts", models.SmallIntegerField()),
         ("from_cache", models.BooleanField()),
         ("answer", models.TextField()),
+        ("reasoning", models.TextField()),
         ("parse_error", models.CharField(max_length=40)),
         ("rating", models.IntegerField(null=True)),
         ("truncated", models.BooleanField()),
         ("refused", models.BooleanField()),
         ("served_model", models.CharField(max_length=200)),
         ("served_provider", models.CharField(max_length=80)),
+        ("input_tokens", models.IntegerField(null=True)),
+        ("output_tokens", models.IntegerField(null=True)),
         ("cost_usd", models.DecimalField(decimal_places=8, max_digits=14, null=True)),
         ("latency_ms", models.IntegerField(null=True)),
     ],
@@ -58,7 +61,7 @@ class Migration(migrations.Migration):
         ("django_q", "0019_alter_task_options_alter_ormq_key_alter_ormq_lock_and_more"),
     ]
     operations = [
-        InstallTriggers("runs_app", "5dfa53789264"),
+        InstallTriggers("runs_app", "5f87bdc76642"),
         ANSWER,
         migrations.RunSQL(QUEUE_RUNS_ONLY_TASKS, QUEUE_RUNS_ANYTHING),
     ]

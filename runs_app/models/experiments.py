@@ -308,6 +308,16 @@ class Experiment(EngineOwnedColumns):
         self.priority = priority
         return True
 
+    @property
+    def answer_runs(self) -> Any:
+        """The runs that answer the design's items, without judges and rubric writers."""
+        return self.runs.generating()
+
+    @property
+    def answer_conditions(self) -> Any:
+        """The conditions of the design itself, without judges and rubric writers."""
+        return self.conditions.generating()
+
     def get_first_wave(self) -> Any:
         """Return the wave with number 0, created if missing. It holds work that no repetition of the design owns."""
         return self.waves.get_or_create(number=0)[0]

@@ -16,7 +16,7 @@ from grading_app.analysis.sections import build_section_tables
 from grading_app.management.output import write_output
 from grading_app.reports.result_table import FORMATS, ResultTable, render_csv
 from grading_app.reports.scope import EXCLUSION_LABELS, FAMILY_OF_MEASURES, Scope, ScopeForm
-from grading_app.reports.score_matrix import Measure, list_measures, match_measure
+from grading_app.results.scores import Measure, list_measures, match_measure
 from runs_app.management.experiment_lookup import get_experiment
 from runs_app.models import Experiment
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from grading_app.reports.figures import share_rows
 from grading_app.reports.figures.kinds import FigureKind, FigureTable
 from grading_app.reports.figures.share_rows import RowPanel, ShareRow
-from grading_app.reports.frames import Frames
-from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
+from grading_app.reports.frames import Frames, ScoreLine
 from grading_app.reports.statistic_format import format_share
 
 if TYPE_CHECKING:
@@ -21,17 +20,15 @@ if TYPE_CHECKING:
 class AccuracyData:
     """The summary lines of the measures that are shares, grouped by measure."""
 
-    measures: list[tuple[str, list[ScoreSummary]]]
+    measures: list[tuple[str, list[ScoreLine]]]
 
     @property
-    def lines(self) -> list[ScoreSummary]:
+    def lines(self) -> list[ScoreLine]:
         return [line for _, lines in self.measures for line in lines]
 
 
 def select_data(frames: Frames) -> AccuracyData | None:
-    lines = [
-        line for line in summarize_scores(frames.grades, frames) if line.measure.is_share and line.mean is not None
-    ]
+    lines = [line for line in frames.lines if line.measure.is_share and line.score.n and not line.measure.is_rating]
     measures = [
         (measure.label, list(summaries)) for measure, summaries in groupby(lines, key=lambda line: line.measure)
     ]
@@ -48,21 +45,23 @@ def draw_figure(data: AccuracyData, width: int) -> Figure:
 
 def _make_panels(data: AccuracyData) -> list[RowPanel]:
     return [
-        RowPanel(label, [ShareRow(line.condition, line.mean or 0.0, line.low, line.high) for line in lines])
+        RowPanel(
+            label, [ShareRow(line.condition, line.score.mean or 0.0, line.score.low, line.score.high) for line in lines]
+        )
         for label, lines in data.measures
     ]
 
 
 def make_table(data: AccuracyData) -> FigureTable:
-    rows = [(line.measure.label, line.condition, *share_rows.format_share_cells(line)) for line in data.lines]
+    rows = [(line.measure.label, line.condition, *share_rows.format_share_cells(line.score)) for line in data.lines]
     return FigureTable(("Measure", "Condition", *share_rows.SHARE_HEAD), rows, first_number=2)
 
 
 def write_caption(data: AccuracyData) -> str:
     text = "Share of right answers among the answers with a score, with the modified Wilson 95 % interval"
-    if any(line.n > line.items for line in data.lines):
+    if any(line.score.n > line.score.items for line in data.lines):
         text += " at the effective number of answers, because answers to the same item are correlated"
-    unread = sum(line.unread for line in data.lines)
+    unread = sum(line.score.missing for line in data.lines)
     return f"{text}. {_describe_unread(unread)}"
 
 
@@ -75,7 +74,7 @@ def _describe_unread(unread: int) -> str:
 
 
 def write_alt_text(data: AccuracyData) -> str:
-    texts = [f"{line.condition}: {format_share(line.mean)} by {line.measure.label}" for line in data.lines]
+    texts = [f"{line.condition}: {format_share(line.score.mean)} by {line.measure.label}" for line in data.lines]
     return "Accuracy by condition. " + "; ".join(texts[:8])
 
 

@@ -9,7 +9,7 @@ from grading_app.reports import plot_style
 from grading_app.reports.figures import share_rows
 from grading_app.reports.figures.kinds import FigureKind, FigureTable, describe_hidden_panels
 from grading_app.reports.frames import Frames
-from grading_app.reports.score_summaries import ScoreSummary, summarize_scores
+from grading_app.results.scores import ConditionScore
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,7 @@ MAX_NAME_WIDTH = 150  # CSS pixels for the names of categories.
 class CategoryPanel:
     measure: str
     condition: str
-    lines: dict[str, ScoreSummary]
+    lines: dict[str, ConditionScore]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +43,20 @@ class CategoryData:
 
 
 def select_data(frames: Frames) -> CategoryData | None:
-    lines = [
-        line for line in summarize_scores(frames.grades, frames, by_category=True) if line.measure.is_share and line.n
-    ]
-    categories = sorted({line.category or "" for line in lines})
-    if len(categories) < 2:
+    panels = []
+    for found in frames.scores:
+        for key, label in frames.labels.items() if not found.measure.is_rating else ():
+            scores = {category: of[key] for category, of in found.categories.items() if key in of and of[key].n}
+            if scores:
+                panels.append(CategoryPanel(found.measure.label, label, scores))
+    shares: dict[str, list[float]] = {}
+    for panel in panels:
+        for category, score in panel.lines.items():
+            shares.setdefault(category, []).append(score.mean or 0.0)
+    if len(shares) < 2:
         return None
-    panels: dict[tuple[str, str], dict[str, ScoreSummary]] = {}
-    for line in lines:
-        panels.setdefault((line.measure.label, line.condition), {})[line.category or ""] = line
-    ordered = sorted(categories, key=lambda category: -_compute_mean(lines, category))
-    category_panels = [
-        CategoryPanel(measure, condition, lines_by_category)
-        for (measure, condition), lines_by_category in panels.items()
-    ]
-    return CategoryData(category_panels, ordered, len({panel.measure for panel in category_panels}))
-
-
-def _compute_mean(lines: list[ScoreSummary], category: str) -> float:
-    shares = [line.mean for line in lines if (line.category or "") == category and line.mean is not None]
-    return sum(shares) / len(shares)
+    ordered = sorted(sorted(shares), key=lambda category: -sum(shares[category]) / len(shares[category]))
+    return CategoryData(panels, ordered, len({panel.measure for panel in panels}))
 
 
 def _make_grid(data: CategoryData, width: int) -> plot_style.Grid:

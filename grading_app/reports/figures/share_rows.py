@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.reports import plot_style
-from grading_app.reports.score_summaries import ScoreSummary
 from grading_app.reports.statistic_format import format_number, format_points, format_share, format_share_interval
+from grading_app.results.scores import ConditionScore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,14 +19,14 @@ SHARE_HEAD = ("n", "Items", "Correct", "95 % interval", "SE by item", "No score"
 MAX_TICKS = 8
 
 
-def format_share_cells(line: ScoreSummary) -> tuple[str, ...]:
+def format_share_cells(score: ConditionScore) -> tuple[str, ...]:
     return (
-        str(line.n),
-        str(line.items),
-        format_share(line.mean),
-        format_share_interval(line.low, line.high),
-        format_points(line.se),
-        str(line.unread),
+        str(score.n),
+        str(score.items),
+        format_share(score.mean),
+        format_share_interval(score.low, score.high),
+        format_points(score.se),
+        str(score.missing),
     )
 
 

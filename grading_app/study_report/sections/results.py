@@ -19,10 +19,9 @@ from grading_app.paper_figures.site_figures import (
     make_table_figure,
     prepend_measure,
 )
-from grading_app.reports.leaderboard import BoardMeasure
 from grading_app.reports.leaderboard_tables import make_leaderboard_table
 from grading_app.reports.result_table import ResultTable
-from grading_app.reports.score_matrix import Measure
+from grading_app.results.scores import Measure
 from grading_app.study_report.document import (
     Block,
     FigureBlock,
@@ -86,7 +85,7 @@ def _write_best_conditions(source: ReportSource, page: str) -> Block | None:
         scored_rows = [row for row in source.board.rows if row.scores[measure.key].mean is not None]
         if measure.is_rating or len(scored_rows) < 2:
             continue
-        best = next((row.label for row in scored_rows if row.scores[measure.key].is_best), "No condition")
+        best = next((row.label for row in scored_rows if source.board.is_best(row, measure)), "No condition")
         measures.setdefault(best, []).append(measure.label)
     return make_paragraph(
         *(
@@ -100,7 +99,7 @@ def _write_best_conditions(source: ReportSource, page: str) -> Block | None:
     )
 
 
-def _write_board_part(table: ResultTable, measure: BoardMeasure, page: str) -> Block:
+def _write_board_part(table: ResultTable, measure: Measure, page: str) -> Block:
     """Return the columns of one measure, because all measures together are too wide for a page."""
     key = measure.key
     has_best = any(row.get(f"{key}_best") for row in table.rows)

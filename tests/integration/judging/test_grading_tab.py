@@ -62,7 +62,7 @@ def test_an_added_judges_scores_appear_on_the_tab(web, answered, wave):
     done = web.get(build_tab_address(answered))
     (line,) = (page["row"] for page in done.context["rows"])
     assert line.scores.n == 12
-    assert {(one.estimate.clusters, one.estimate.mean) for one in line.scores.means} == {(3, 0.25)}
+    assert {(one.score.items, one.score.mean) for one in line.scores.means} == {(3, 0.25)}
     assert line.spent == get_judge_run(answered).spent_usd > 0
     with time_machine.travel(timezone.now() + timedelta(seconds=61)):
         later = web.get(build_tab_address(answered)).content.decode()
@@ -129,8 +129,8 @@ def test_the_mean_is_over_items_and_excludes_unread_verdicts(answered):
     (line,) = list_grader_rows(answered)
     assert (line.scores.n, line.scores.unread) == (8, 4)
     for one in line.scores.means:
-        assert (one.estimate.clusters, one.estimate.mean) == (2, 0.5)
-        assert 0 <= one.estimate.low < 0.5 < one.estimate.high <= 1
+        assert (one.score.items, one.score.mean) == (2, 0.5)
+        assert 0 <= one.score.low < 0.5 < one.score.high <= 1
 
 
 def test_a_judge_of_the_answering_models_family_is_flagged(web, answered):
@@ -200,7 +200,7 @@ def test_the_tab_lists_rules_judges_and_panels_together(web, answered):
     response = web.post(reverse("experiment_add_panel", args=[answered.slug]), {"panel": "bench"}, follow=True)
     lines = [shown["row"] for shown in response.context["rows"]]
     assert [line.condition.kind for line in lines] == ["rule", "judge", "judge", "panel"]
-    assert {one.estimate.mean for one in lines[-1].scores.means} == {0.5}
+    assert {one.score.mean for one in lines[-1].scores.means} == {0.5}
     splits = response.context["rows"][-1]["disagreements"]
     members = {f"g{line.condition.pk}" for line in lines[1:3]}
     assert set(parse_qs(urlsplit(splits).query)["rater"]) == members
@@ -307,4 +307,4 @@ def test_a_panels_mean_follows_its_members(answered):
     panel.graders.set([one, two])
     condition = panels.add_panel(answered, panel)
     found = next(line for line in list_grader_rows(answered) if line.condition == condition).scores
-    assert {one.estimate.mean for one in found.means} == {0.5}
+    assert {one.score.mean for one in found.means} == {0.5}

@@ -27,7 +27,7 @@ __all__ = ["odd_experiment"]
 
 def get_mean(experiment):
     """Return the mean of the first grader, which gave the same scores to the answers of each condition."""
-    (mean,) = {condition_mean.estimate.mean for condition_mean in list_grader_rows(experiment)[0].scores.means}
+    (mean,) = {condition_mean.score.mean for condition_mean in list_grader_rows(experiment)[0].scores.means}
     return mean
 
 
@@ -63,7 +63,7 @@ def test_every_write_to_a_verdict_counts_as_a_change_of_its_condition(answered, 
     assert GradeCondition.objects.get(kind="judge").changes == before + 1
     assert GradeCondition.objects.get(pk=other.pk).changes == 0
     line = list_grader_rows(answered)[0]
-    assert {one.estimate.mean for one in line.scores.means} == ({0} if "UPDATE" in change else set())
+    assert {one.score.mean for one in line.scores.means} == ({0} if "UPDATE" in change else set())
 
 
 @pytest.mark.slow

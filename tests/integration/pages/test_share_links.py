@@ -18,7 +18,7 @@ from evalsite.lib.models import FailedSignIn
 from grading_app.models import CachedAggregate, RaterAssignment, ShareLink
 from grading_app.paper_figures.figure_registry import list_figures
 from grading_app.paper_figures.figure_source import FigureSource
-from grading_app.reports.score_matrix import list_measures
+from grading_app.results.scores import list_measures
 from grading_app.study_report import figure_blocks
 from grading_app.study_report.build import build_document
 from grading_app.study_report.document import FigureBlock

@@ -153,7 +153,7 @@ def test_accuracy_of_recorded_solutions_matches_the_publication():
     experiment, _ = recordings.make_word_problems()
     grade(experiment, by="a test")
     accuracy = FIGURES["accuracy"].select_data(load_frames(experiment))
-    assert {line.condition: round(line.mean * line.n) for line in accuracy.lines} == {
+    assert {line.condition: round(line.score.mean * line.score.n) for line in accuracy.lines} == {
         "6b_finetuning": 286,
         "6b_verification": 515,
     }

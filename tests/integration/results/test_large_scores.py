@@ -3,7 +3,6 @@
 import pytest
 
 from grading_app.reports.frames import load_frames
-from grading_app.reports.score_summaries import summarize_scores
 from grading_app.reports.verdict_stats import read_scores
 from tests.factories.gradings import make_answered_experiment, make_gradings
 
@@ -23,11 +22,11 @@ def test_scores_of_a_billion_have_the_error_and_interval_of_small_scores_on_resu
         for name, start in starts.items()
     }
     frames = load_frames(experiment)
-    results = {line.measure.rule: line for line in summarize_scores(frames.grades, frames)}
+    results = {line.measure.grader: line for line in frames.lines}
     grading = read_scores(list(conditions.values()))
     for estimates in (
-        {name: results[condition.pk] for name, condition in conditions.items()},
-        {name: grading[condition.pk].means[0].estimate for name, condition in conditions.items()},
+        {name: results[condition.pk].score for name, condition in conditions.items()},
+        {name: grading[condition.pk].means[0].score for name, condition in conditions.items()},
     ):
         small, large = (get_numbers(estimates[name], start) for name, start in starts.items())
         assert small[0] > 0.4

@@ -4,9 +4,10 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
+from grading_app.reports.frames import estimate_conditions
 from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.reports.leaderboard_tables import describe_lead
-from grading_app.reports.score_matrix import count_missing, estimate_conditions, list_measures
+from grading_app.results.scores import count_missing, list_measures
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial
 from tests import factories
@@ -61,7 +62,7 @@ def test_a_model_that_refuses_hard_items_is_not_the_best():
     board, scores = get_scores(experiment)
     assert (scores["refuser"].mean, scores["refuser"].n, scores["refuser"].planned) == (1.0, 12, 20)
     assert scores["refuser"].missing_text == "8 refused"
-    assert not any(score.is_best for score in scores.values())
+    assert not any(board.is_best(row, board.measures[0]) for row in board.rows)
     lead = describe_lead(board, board.measures[0])
     assert "refuser" in lead
     assert "If answers without a score are wrong, then no difference is significant." in lead
@@ -71,7 +72,8 @@ def test_a_model_that_refuses_hard_items_is_not_the_best():
 def test_a_condition_that_is_best_with_missing_answers_as_wrong_is_best():
     experiment = make_quiz({"strong": range(19), "weak": range(3)}, {"strong": {19: REFUSED}})
     grade(experiment, by="test")
-    assert get_scores(experiment)[1]["strong"].is_best
+    board, _ = get_scores(experiment)
+    assert [row.label for row in board.rows if board.is_best(row, board.measures[0])] == ["strong"]
 
 
 def test_every_planned_answer_without_a_score_has_one_reason(client):

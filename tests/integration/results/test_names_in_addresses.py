@@ -40,7 +40,7 @@ def client(judged):
 @pytest.mark.parametrize("url_name", ["experiment_analysis", "experiment_matrix", "experiment_figures"])
 @pytest.mark.parametrize("name", ["strict-judge", "strict-judge (standard@1)"])
 def test_a_page_selects_the_measure_of_this_name(client, judged, url_name, name):
-    key = f"g{judged.grade_conditions.get(kind='judge').pk}"
+    key = judged.grade_conditions.get(kind="judge").grade_condition_id
     response = client.get(reverse(url_name, args=["pilot"]), {"measure": name, "wave": "second"})
     selected = [option for option in response.content.decode().split("<option") if " selected" in option]
     assert any(f'value="{key}"' in option for option in selected)

@@ -11,7 +11,6 @@ from scipy.stats import t
 
 from grading_app.export.file_formats import export_chunks
 from grading_app.reports.frames import load_frames
-from grading_app.reports.score_summaries import summarize_scores
 from grading_app.scoring.grading import grade
 from grading_app.statistics.intervals import bounded_score_interval
 from runs_app.models import Wave
@@ -88,7 +87,7 @@ def compute_by_hand(values, items):
 
 def test_ratings_have_the_mean_and_standard_error_of_the_exported_rows(rated):
     frames = load_frames(rated)
-    lines = summarize_scores(frames.ratings, frames)
+    lines = frames.lines
     assert len(lines) == 4
     exported = export_rows(rated, "trials")
     for line in lines:
@@ -97,9 +96,9 @@ def test_ratings_have_the_mean_and_standard_error_of_the_exported_rows(rated):
         expected = compute_by_hand([int(row["rating"]) for row in scored], [row["item_key"] for row in scored])
         n, mean, sd, se, *_ = expected
         ends = bounded_score_interval(mean, se, len({row["item_key"] for row in scored}), (1, 7))
-        assert (line.n, line.mean, line.sd, line.se) == pytest.approx((n, mean, sd, se))
-        assert (line.low, line.high) == pytest.approx(ends)
-        assert line.unread == sum(not row["rating"] for row in mine) > 0
+        assert (line.score.n, line.score.mean, line.score.sd, line.score.se) == pytest.approx((n, mean, sd, se))
+        assert (line.score.low, line.score.high) == pytest.approx(ends)
+        assert line.score.missing == sum(not row["rating"] for row in mine) > 0
 
 
 def test_a_wave_is_summarised_separately(rated):
@@ -107,8 +106,8 @@ def test_a_wave_is_summarised_separately(rated):
     frames = load_frames(rated, wave)
     exported = [row for row in export_rows(rated, "trials") if row["wave"] == "1" and row["rating"]]
     counts = Counter((row["model"], row["dimension"]) for row in exported)
-    lines = summarize_scores(frames.ratings, frames)
-    assert {(line.condition, line.measure.label.lower()): line.n for line in lines} == counts
+    lines = frames.lines
+    assert {(line.condition, line.measure.label.lower()): line.score.n for line in lines} == counts
     assert sum(row.trials for row in frames.outcomes) == 2 * 7 * 2 * 4
 
 
@@ -137,7 +136,7 @@ def test_outcomes_count_the_exported_trials(rated):
 
 def test_shares_and_their_errors_equal_the_exported_gradings(graded):
     frames = load_frames(graded)
-    lines = summarize_scores(frames.grades, frames)
+    lines = frames.lines
     assert [line.measure.label for line in lines] == ["numeric", "numeric", "exact_match", "exact_match"]
     for line in lines:
         mine = [
@@ -147,19 +146,16 @@ def test_shares_and_their_errors_equal_the_exported_gradings(graded):
         ]
         scored = [row for row in mine if row["score"]]
         expected = compute_by_hand([float(row["score"]) for row in scored], [row["item_key"] for row in scored])
-        assert (line.n, line.mean, line.se) == pytest.approx((expected[0], expected[1], expected[3]))
-        assert line.unread == len(mine) - len(scored)
-        assert line.low < line.mean < line.high
+        assert (line.score.n, line.score.mean, line.score.se) == pytest.approx((expected[0], expected[1], expected[3]))
+        assert line.score.missing == len(mine) - len(scored)
+        assert line.score.low < line.score.mean < line.score.high
 
 
 def test_categories_add_up_to_the_total(graded):
-    frames = load_frames(graded)
-    whole = {
-        (line.measure, line.condition): (line.n, line.items, line.n * line.mean)
-        for line in summarize_scores(frames.grades, frames)
-    }
-    parts = defaultdict(lambda: (0, 0, 0.0))
-    for line in summarize_scores(frames.grades, frames, by_category=True):
-        n, items, right = parts[line.measure, line.condition]
-        parts[line.measure, line.condition] = (n + line.n, items + line.items, right + line.n * line.mean)
-    assert {key: pytest.approx(value) for key, value in parts.items()} == whole
+    for found in load_frames(graded).scores:
+        for condition, whole in found.conditions.items():
+            parts = [scores[condition] for scores in found.categories.values() if condition in scores]
+            assert len(parts) == 2
+            for name in ("n", "items", "missing"):
+                assert sum(getattr(part, name) for part in parts) == getattr(whole, name)
+            assert sum(part.n * part.mean for part in parts) == pytest.approx(whole.n * whole.mean)

@@ -13,13 +13,12 @@ from scipy import stats
 from grading_app.analysis.data import load_analysis_data
 from grading_app.analysis.sections import build_section_tables
 from grading_app.models import GradeCondition
-from grading_app.reports.frames import load_frames
+from grading_app.reports.frames import estimate_conditions, load_frames
 from grading_app.reports.headlines import load_headlines
 from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.reports.scope import ScopeForm
-from grading_app.reports.score_matrix import estimate_conditions, list_measures
-from grading_app.reports.score_summaries import summarize_scores
 from grading_app.reports.verdict_stats import read_scores
+from grading_app.results.scores import list_measures
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import annotate_totals
 from tests import factories
@@ -116,15 +115,14 @@ def list_numbers(experiment):
         score = row.scores[measure.key]
         yield row.label, "leaderboard", (score.mean, score.low, score.high, score.n)
     frames = load_frames(experiment)
-    for line in summarize_scores(frames.grades or frames.ratings, frames):
-        yield line.condition, "scores and figures", (line.mean, line.low, line.high, line.n)
+    for line in frames.lines:
+        yield line.condition, "scores and figures", (line.score.mean, line.score.low, line.score.high, line.score.n)
     for record in estimate_conditions(experiment):
         yield record["condition"], "status", (record["mean"], record["low"], record["high"], record["n"])
     labels = {row.condition: row.label for row in board.rows}
     for scores in read_scores(list(experiment.grade_conditions.all())).values():
         for one in scores.means:
-            estimate = one.estimate
-            yield labels[one.condition], "grading", (estimate.mean, estimate.low, estimate.high, estimate.n)
+            yield labels[one.condition], "grading", (one.score.mean, one.score.low, one.score.high, one.score.n)
     for row in build_analysis(experiment)["descriptives"].rows:
         low, high = row["interval"]
         yield row["condition"], "analysis", (row["mean"], low, high, row["n"])
@@ -197,7 +195,7 @@ def load_item_means(experiment, measure):
     rows = Trial.objects.filter(run__experiment=experiment).order_by("run_id", "item_id")
     values = {}
     for trial in rows.select_related("run__condition__model"):
-        score = trial.rating if measure.is_rating else trial.gradings.get(condition_id=measure.grader).score
+        score = trial.rating if measure.is_rating else trial.gradings.get(condition_id=measure.grade_condition).score
         values.setdefault((trial.run.condition.model.name, trial.item_id), []).append(score)
     columns = [[np.mean(scores) for (name, _), scores in sorted(values.items()) if name == model] for model in "ab"]
     return [np.array(column) for column in columns]

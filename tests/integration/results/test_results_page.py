@@ -92,7 +92,7 @@ def test_answers_without_grades_show_a_message(client):
 
 def test_new_answers_and_grades_appear_immediately(client, experiment):
     def shown():
-        return [(row.record.n, row.record.unread) for row in open_results(client, experiment).context["scores"].rows]
+        return [(row.record.score.n, row.record.score.missing) for row in open_results(client, experiment).context["scores"].rows]
 
     assert shown() == [(6, 6)]
     with allow_superseding():
@@ -120,7 +120,7 @@ def test_a_wave_can_be_chosen_and_an_unknown_wave_is_not_found(client, experimen
     grade(experiment, by="a test")
     assert "wave-1" in open_results(client, experiment).content.decode()
     (row,) = open_results(client, experiment, wave="1").context["scores"].rows
-    assert (row.record.n, row.record.unread) == (12, 0)
+    assert (row.record.score.n, row.record.score.missing) == (12, 0)
     assert open_results(client, experiment, wave="7").status_code == 404
     assert open_results(client, experiment, wave="x").status_code == 404
 

@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 
 from grading_app.export.file_formats import export_chunks
-from grading_app.reports.score_matrix import find_measure, list_measures, load_item_scores
+from grading_app.results.scores import find_measure, list_measures, load_scores
 from grading_app.scoring.grading import grade
 from tests import factories
 
@@ -78,7 +78,7 @@ def test_the_measures_of_a_graded_experiment_are_its_scorers(graded):
 @pytest.mark.parametrize("wave", [None, 1])
 def test_ratings_by_item_match_the_export(rated, wave):
     chosen = rated.waves.get(number=wave) if wave is not None else None
-    scores = load_item_scores(rated, find_measure(rated, "arousal"), chosen)
+    scores = load_scores(rated, find_measure(rated, "arousal"), chosen)
     expected = defaultdict(list)
     conditions = dict(rated.conditions.values_list("condition_id", "pk"))
     items = dict(rated.dataset.items.values_list("key", "pk"))
@@ -97,7 +97,7 @@ def test_ratings_by_item_match_the_export(rated, wave):
 
 
 def test_scores_by_a_rule_match_the_export(graded):
-    scores = load_item_scores(graded, find_measure(graded, "numeric"))
+    scores = load_scores(graded, find_measure(graded, "numeric"))
     rows = [row for row in export_rows(graded, "gradings") if row["scorer"] == "numeric"]
     assert scores.is_binary
     assert int(scores.n.sum()) == sum(row["parse_ok"] == "t" or row["parse_ok"] == "true" for row in rows)
@@ -109,14 +109,14 @@ def test_scores_by_a_rule_match_the_export(graded):
 def test_excluded_answers_have_no_score(rated):
     valence = find_measure(rated, "valence")
     rows = [row for row in export_rows(rated, "trials") if row["dimension"] == "valence"]
-    whole = load_item_scores(rated, valence, exclude={"truncated"})
+    whole = load_scores(rated, valence, exclude={"truncated"})
     assert int(whole.missing.sum()) == 0
-    first = load_item_scores(rated, valence, exclude={"retried"})
+    first = load_scores(rated, valence, exclude={"retried"})
     assert int((first.n + first.missing).sum()) == sum(row["attempts"] == "1" for row in rows)
 
 
 def test_items_follow_the_order_of_the_dataset(rated):
-    scores = load_item_scores(rated, find_measure(rated, "valence"))
+    scores = load_scores(rated, find_measure(rated, "valence"))
     assert scores.items.tolist() == list(rated.dataset.items.order_by("position").values_list("pk", flat=True))
 
 
@@ -124,4 +124,4 @@ def test_the_number_of_queries_does_not_depend_on_the_conditions(graded, django_
     with django_assert_max_num_queries(5):
         measure = list_measures(graded)[0]
     with django_assert_max_num_queries(3):
-        load_item_scores(graded, measure)
+        load_scores(graded, measure)
