@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from grading_app.reports import statistic_format
 from grading_app.reports.leaderboard import BoardRow, Leaderboard
-from grading_app.reports.result_table import Kind, ResultColumn, ResultTable, Row
+from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.results.scores import Measure
 from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
 

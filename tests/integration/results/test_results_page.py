@@ -92,7 +92,10 @@ def test_answers_without_grades_show_a_message(client):
 
 def test_new_answers_and_grades_appear_immediately(client, experiment):
     def shown():
-        return [(row.record.score.n, row.record.score.missing) for row in open_results(client, experiment).context["scores"].rows]
+        return [
+            (row.record.score.n, row.record.score.missing)
+            for row in open_results(client, experiment).context["scores"].rows
+        ]
 
     assert shown() == [(6, 6)]
     with allow_superseding():
