@@ -1,5 +1,6 @@
 """Middleware for every request: health, invalid and invisible characters, sign-in, caching, and time zones."""
 
+import re
 import zoneinfo
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -10,6 +11,7 @@ from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.views import redirect_to_login
 from django.db import DataError
 from django.http import HttpRequest, HttpResponse
+from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
@@ -19,6 +21,7 @@ from evalsite.lib.control_characters import mark_html, mark_text
 from evalsite.lib.web.addresses import find_page
 
 TZ_COOKIE = "tz"
+COMPRESSIBLE = re.compile(r"text/|image/svg\+xml|application/(?:json|javascript|xml)\b")
 
 
 @cache
@@ -39,6 +42,21 @@ class HealthMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         is_health = request.path_info == reverse("healthz")
         return views.healthz(request) if is_health else self.get_response(request)
+
+
+class CompressionMiddleware(GZipMiddleware):
+    """Middleware that compresses pages, figures and JSON, and leaves downloads alone.
+
+    Downloads are streamed: most are compressed formats, and a proxy may compress the others without this process. Each
+    response gets up to 100 random bytes, and forms have a masked token, so the size of a page does not reveal what it
+    says about a guessed text (the attack BREACH).
+    """
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        if response.streaming or not COMPRESSIBLE.match(response.get("Content-Type", "")):
+            return response
+        compressed: HttpResponse = super().process_response(request, response)
+        return compressed
 
 
 class TimezoneMiddleware:

@@ -127,6 +127,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "evalsite.middleware.HealthMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "evalsite.middleware.CompressionMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -171,7 +172,19 @@ USE_I18N = False
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [installation.PACKAGE / "static"]
-WHITENOISE_USE_FINDERS = True
+# `up` collects the static files for its web server. All other processes, and tests, use them where they are.
+COLLECTED = os.environ.get("EVALSITE_STATIC_ROOT", "")
+STATIC_ROOT = COLLECTED or None
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if COLLECTED
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+WHITENOISE_USE_FINDERS = not COLLECTED
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
 LOGIN_URL = "login"

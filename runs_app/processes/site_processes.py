@@ -16,8 +16,10 @@ from django.db import DatabaseError, OperationalError, connection
 
 from evalsite.lib.ops.installation import ROOT, build_module_command
 from evalsite.lib.ops.postgres import Embedded
-from evalsite.lib.ops.private_files import restrict_folder
-from evalsite.lib.ops.supervisor import Child, PeriodicTask, Supervisor
+from evalsite.lib.ops.private_files import explain_unusable, restrict_folder
+from evalsite.lib.ops.static_files import VARIABLE as STATIC_FILES
+from evalsite.lib.ops.static_files import collect_static_files
+from evalsite.lib.ops.supervisor import Child, PeriodicTask, StartFailed, Supervisor
 from runs_app.planning.shipped_designs import create_shipped_designs
 from runs_app.processes.simulated_models import build_simulated_models
 from runs_app.taskqueue.broker import Pulse, requeue_tasks
@@ -110,12 +112,29 @@ def serve(
         queue.on_start = pulse.reset
         periodic_tasks: list[PeriodicTask] = [_Announcement(listener, on_ready), _make_pulse_check(pulse)]
         try:
-            children = [_make_web_child(listener, environment), queue, *build_simulated_models()]
+            children = [
+                _make_web_child(listener, environment | _collect_static_files()),
+                queue,
+                *build_simulated_models(),
+            ]
             cleanup = _build_cleanup_command()
             Supervisor(children, periodic_tasks, channel.request_stop, if_killed=cleanup, directory=ROOT).run()
         finally:
             with suppress(DatabaseError):
                 requeue_tasks(channel)
+
+
+def _collect_static_files() -> dict[str, str]:
+    """Collect the static files, and return the setting by which the web server finds them.
+
+    With EVALSITE_DEBUG, it serves them from where they are edited.
+    """
+    if settings.DEBUG:
+        return {}
+    try:
+        return {STATIC_FILES: str(collect_static_files(settings.DATA_DIR / "static"))}
+    except OSError as error:
+        raise StartFailed(explain_unusable(settings.DATA_DIR / "static", error)) from None
 
 
 def _remove_leftovers() -> None:

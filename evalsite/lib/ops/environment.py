@@ -19,6 +19,7 @@ KNOWN_NAMES = frozenset(
         "EVALSITE_NOTICEBOARD",  # Only `up` sets it, for its child processes.
         "EVALSITE_POSTGRES_BIN",
         "EVALSITE_SECRET_KEY",
+        "EVALSITE_STATIC_ROOT",  # Only `up` sets it, for its web server.
         "EVALSITE_TRUSTED_PROXIES",
     }
 )

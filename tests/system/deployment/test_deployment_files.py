@@ -1,5 +1,6 @@
 """Unit files, compose file and proxies name existing commands, settings and paths, and keep their hardening."""
 
+import gzip
 import os
 import re
 import shlex
@@ -30,6 +31,11 @@ SITES = {name: service for name, service in COMPOSE["services"].items() if name 
 # A readable version and a digest, either literal or from a required variable.
 PINNED = re.compile(r"\w+:\d[\w.-]*@(sha256:[0-9a-f]{64}|\$\{\w+_DIGEST(:\?.+)?\})")
 OTHER_VARIABLES = {"DATABASE_URL", "TMPDIR", "FORWARDED_ALLOW_IPS"}
+needs_nginx = pytest.mark.skipif(
+    not (shutil.which("nginx") and shutil.which("openssl")), reason="there is no nginx or openssl (Debian: nginx-light)"
+)
+needs_caddy = pytest.mark.skipif(not shutil.which("caddy"), reason="there is no caddy (Debian: caddy)")
+
 HARDENING = {
     "NoNewPrivileges=yes",
     "CapabilityBoundingSet=",
@@ -180,7 +186,7 @@ def test_nginx_buffers_every_request_except_imports_and_proxies_time_out_slow_he
     assert not re.search(pattern, reverse("experiment_new"))
 
 
-@pytest.mark.skipif(not shutil.which("caddy"), reason="there is no caddy (Debian: caddy)")
+@needs_caddy
 def test_caddy_accepts_its_file(tmp_path):
     """Debian 12 has Caddy 2.6, and the compose file a later one."""
     process = subprocess.run(
@@ -193,23 +199,37 @@ def test_caddy_accepts_its_file(tmp_path):
     assert "Valid configuration" in process.stdout + process.stderr
 
 
+DOWNLOAD = b"key,answer\n" + b"one,two\n" * 500
+
+
 class Echo(BaseHTTPRequestHandler):
-    """A site that answers with the Host header that it received."""
+    """A site that answers with the Host header that it received, or with a table of text."""
 
     def do_GET(self):
+        is_table = self.path == "/table.csv"
         self.send_response(200)
+        self.send_header("Content-Type", "text/csv; charset=utf-8" if is_table else "text/plain")
         self.end_headers()
-        self.wfile.write(self.headers["Host"].encode())
+        self.wfile.write(DOWNLOAD if is_table else self.headers["Host"].encode())
 
     def log_message(self, *arguments):
         pass
 
 
-@pytest.mark.skipif(
-    not (shutil.which("nginx") and shutil.which("openssl")), reason="there is no nginx or openssl (Debian: nginx-light)"
-)
-def test_nginx_passes_on_the_host_with_its_port(tmp_path):
-    """The site compares the origin of a form with it, so sign-in works on ports other than 443 too."""
+@pytest.fixture
+def upstream():
+    """Return the port of such a site."""
+    with HTTPServer(("127.0.0.1", 0), Echo) as echo:
+        thread = threading.Thread(target=echo.serve_forever, daemon=True)
+        thread.start()
+        yield echo.server_port
+        echo.shutdown()
+        thread.join(30)
+
+
+@pytest.fixture
+def open_by_nginx(tmp_path, upstream):
+    """Return a function that opens a path of the site through nginx with its shipped file."""
     key, certificate, port = tmp_path / "key.pem", tmp_path / "certificate.pem", free_port()
     subject = ["-subj", "/CN=evalsite.lab.example", "-keyout", key, "-out", certificate]
     subprocess.run(
@@ -217,32 +237,73 @@ def test_nginx_passes_on_the_host_with_its_port(tmp_path):
         check=True,
         capture_output=True,
     )
-    with HTTPServer(("127.0.0.1", 0), Echo) as echo:
-        threading.Thread(target=echo.handle_request, daemon=True).start()
-        shipped = (DEPLOY / "nginx.conf").read_text()
-        shipped = re.sub(r"server \{\s+listen 80;.*?\n\}\n", "", shipped, flags=re.DOTALL)
-        shipped = re.sub(r"listen \[::\]:443.*", "", shipped).replace("listen 443", f"listen 127.0.0.1:{port}")
-        shipped = re.sub(r"ssl_certificate_key .*", f"ssl_certificate_key {key};", shipped)
-        shipped = re.sub(r"ssl_certificate .*", f"ssl_certificate {certificate};", shipped)
-        shipped = shipped.replace("http://127.0.0.1:8000", f"http://127.0.0.1:{echo.server_port}")
-        temporary = "".join(
-            f"{name}_temp_path {tmp_path}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
-        main = f"daemon off; pid {tmp_path}/pid; error_log stderr; events {{}}\nhttp {{ access_log off; {temporary}\n"
-        (tmp_path / "nginx.conf").write_text(f"{main}{shipped}}}\n")
-        process = subprocess.Popen([shutil.which("nginx"), "-c", tmp_path / "nginx.conf", "-p", tmp_path])
-        try:
-            wait_until(lambda: can_connect(port), 30)
-            context = ssl.create_default_context(cafile=certificate)
-            context.check_hostname = False
-            request = urllib.request.Request(
-                f"https://127.0.0.1:{port}/", headers={"Host": f"evalsite.lab.example:{port}"}
-            )
-            with urllib.request.urlopen(request, timeout=30, context=context) as response:  # noqa: S310
-                assert response.read().decode() == f"evalsite.lab.example:{port}"
-        finally:
-            process.terminate()
-            process.wait(30)
+    shipped = (DEPLOY / "nginx.conf").read_text()
+    shipped = re.sub(r"server \{\s+listen 80;.*?\n\}\n", "", shipped, flags=re.DOTALL)
+    shipped = re.sub(r"listen \[::\]:443.*", "", shipped).replace("listen 443", f"listen 127.0.0.1:{port}")
+    shipped = re.sub(r"ssl_certificate_key .*", f"ssl_certificate_key {key};", shipped)
+    shipped = re.sub(r"ssl_certificate .*", f"ssl_certificate {certificate};", shipped)
+    shipped = shipped.replace("http://127.0.0.1:8000", f"http://127.0.0.1:{upstream}")
+    temporary = "".join(
+        f"{name}_temp_path {tmp_path}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    main = f"daemon off; pid {tmp_path}/pid; error_log stderr; events {{}}\nhttp {{ access_log off; {temporary}\n"
+    (tmp_path / "nginx.conf").write_text(f"{main}{shipped}}}\n")
+    process = subprocess.Popen([shutil.which("nginx"), "-c", tmp_path / "nginx.conf", "-p", tmp_path])
+    context = ssl.create_default_context(cafile=certificate)
+    context.check_hostname = False
+
+    def open_path(path, **headers):
+        host = {"Host": f"evalsite.lab.example:{port}"}
+        request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", headers=host | headers)
+        return urllib.request.urlopen(request, timeout=30, context=context)  # noqa: S310
+
+    open_path.port = port
+    try:
+        wait_until(lambda: can_connect(port), 30)
+        yield open_path
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@needs_nginx
+def test_nginx_passes_on_the_host_with_its_port(open_by_nginx):
+    """The site compares the origin of a form with it, so sign-in works on ports other than 443 too."""
+    with open_by_nginx("/") as response:
+        assert response.read().decode() == f"evalsite.lab.example:{open_by_nginx.port}"
+
+
+@needs_nginx
+def test_nginx_compresses_downloads_of_text(open_by_nginx):
+    with open_by_nginx("/table.csv", **{"Accept-Encoding": "gzip"}) as response:
+        assert response.headers["Content-Encoding"] == "gzip"
+        assert gzip.decompress(response.read()) == DOWNLOAD
+    with open_by_nginx("/table.csv") as response:
+        assert response.read() == DOWNLOAD
+
+
+@needs_caddy
+def test_caddy_compresses_downloads_of_text(tmp_path, upstream):
+    port = free_port()
+    process = subprocess.Popen(
+        [shutil.which("caddy"), "run", "--adapter", "caddyfile", "--config", DEPLOY / "Caddyfile"],
+        env={
+            "EVALSITE_HOST": f"http://127.0.0.1:{port}", "EVALSITE_UPSTREAM": f"127.0.0.1:{upstream}",
+            "CADDY_ADMIN": f"127.0.0.1:{free_port()}", "HOME": str(tmp_path), "PATH": os.defpath,
+        },
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: can_connect(port), 30)
+        address = f"http://127.0.0.1:{port}/table.csv"
+        with urllib.request.urlopen(urllib.request.Request(address, headers={"Accept-Encoding": "gzip"})) as response:
+            assert response.headers["Content-Encoding"] == "gzip"
+            assert gzip.decompress(response.read()) == DOWNLOAD
+        with urllib.request.urlopen(address) as response:
+            assert response.read() == DOWNLOAD
+    finally:
+        process.terminate()
+        process.wait(30)
 
 
 def can_connect(port):
