@@ -1,14 +1,14 @@
-"""Transports that send nothing: one captures a request, the other replays a reply from a batch."""
+"""Transports that send nothing: one captures a request, the other replays a reply that has arrived."""
 
 from __future__ import annotations
 
 import json as _json
-from collections.abc import Mapping
 from typing import Any
 
 from runs_app.llm.calls import CallRequest, RequestBody
 from runs_app.llm.http_transport import Exchange
 from runs_app.llm.keys import redact_body
+from runs_app.llm.request_templates import ShapedRequest
 
 
 class RequestCaptured(Exception):
@@ -18,21 +18,26 @@ class RequestCaptured(Exception):
 class CapturingTransport(Exchange):
     """A transport that captures litellm's request instead of sending it."""
 
-    captured: RequestBody | None = None
+    captured: ShapedRequest | None = None
 
     async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
-        body = json if json is not None else _json.loads(data)
-        self.captured = RequestBody(body, _keep_api_headers(headers or {}))
+        sent = dict(headers or {})
+        if json is not None:  # As aiohttp sends it.
+            data = _json.dumps(json)
+            sent.setdefault("Content-Type", "application/json")
+        if isinstance(data, str | bytes) and not params:
+            self.captured = ShapedRequest(url, sent, data.encode() if isinstance(data, str) else data)
         raise RequestCaptured
 
 
-def _keep_api_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return only the API's own headers, such as `anthropic-version` and `anthropic-beta`."""
-    return {name.lower(): value for name, value in headers.items() if name.lower().startswith("anthropic-")}
+def build_request_body(shaped: ShapedRequest) -> RequestBody:
+    """Return the body, and only the API's own headers, such as `anthropic-version` and `anthropic-beta`."""
+    headers = {name.lower(): value for name, value in shaped.headers.items() if name.lower().startswith("anthropic-")}
+    return RequestBody(_json.loads(shaped.body), headers)
 
 
 class ReplayTransport(Exchange):
-    """A transport that returns a reply from a batch as if it had just arrived."""
+    """A transport that returns a stored reply, as from a batch, as if it had just arrived."""
 
     def __init__(self, request: CallRequest, key: str, status: int, body: bytes) -> None:
         super().__init__(request, key)

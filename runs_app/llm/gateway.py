@@ -2,7 +2,10 @@
 
 litellm has each provider's form of a request and a reply, and its prices. Its wrapper around a call is not used: a
 thread, logging, retries, and clients that send a request again. One call is one request, to an allowed address, with an
-explicit key, within its time-out. This is also three times faster.
+explicit key, within its time-out.
+
+litellm shapes one request of a condition; templates fill in the texts of the others. A usual reply in OpenAI's form is
+read without litellm. Both yield what litellm would, and all else is left to it.
 
 litellm takes seconds to import, so it is imported at its first use. `warm_up` imports it ahead of time.
 """
@@ -22,13 +25,15 @@ from typing import Any
 from django.conf import settings
 
 from runs_app.llm import call_observer, parameters
+from runs_app.llm.answers import Answer, read_litellm_answer, read_openai_answer
 from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass, RequestBody
-from runs_app.llm.dry_run import CapturingTransport, ReplayTransport
+from runs_app.llm.dry_run import CapturingTransport, ReplayTransport, RequestCaptured, build_request_body
 from runs_app.llm.http_transport import Exchange, close_session
 from runs_app.llm.keys import KEYLESS, find_name_problem, read_key
 from runs_app.llm.providers import PROVIDERS
 from runs_app.llm.providers.base import TRANSLATED, Provider
 from runs_app.llm.replies import price_unanswered_call, read_reply
+from runs_app.llm.request_templates import RequestTemplates, ShapedRequest
 from runs_app.llm.stated_costs import choose_larger, parse_dollars
 from runs_app.pricing.costs import Usage
 
@@ -58,8 +63,8 @@ async def _make_call(request: CallRequest) -> CallReply:
     exchange = _get_exchange_class()(request, _get_key(request))
     started = time.perf_counter()  # Not earlier: the first exchange of a process imports litellm, which takes seconds.
     try:
-        response = await _read_response(request, exchange)
-        return read_reply(request, response, exchange, _get_elapsed_ms(started), _get_listed_cost)
+        answer = await _send_and_read(request, exchange)
+        return read_reply(request, answer, exchange, _get_elapsed_ms(started), _get_listed_cost)
     except CallFailure as failure:
         raise _add_circumstances(_add_bill(request, failure, exchange), exchange, started) from None
     except Exception as error:  # noqa: BLE001 - any exception of a provider's adapter is a failed call
@@ -67,10 +72,32 @@ async def _make_call(request: CallRequest) -> CallReply:
         raise _add_circumstances(billed, exchange, started) from None
 
 
-async def _read_response(request: CallRequest, exchange: Exchange) -> Any:
-    """Return the reply as litellm reads it. If litellm cannot read the token counts, read it without them."""
+async def _send_and_read(request: CallRequest, exchange: Exchange) -> Answer | None:
+    """Send the request and return the answer.
+
+    In OpenAI's form, a template shapes the request and our own reader reads a usual reply; both yield what litellm
+    would. All others are litellm's.
+    """
+    shaped = None
+    if _get_provider(request).speaks_openai:
+        shaped = await _templates.shape(request, exchange.key)
+    if shaped is None:
+        return await _complete(request, exchange)
+    await exchange.send(shaped.url, shaped.body, shaped.headers)
+    if not 200 <= (exchange.status or 0) < 300:
+        raise exchange.get_failure(ValueError("an error status"))
+    is_object = exchange.body.lstrip().startswith(b"{")  # `payload` may be the first object of a list.
+    answer = read_openai_answer(exchange.payload) if is_object else None
+    if answer is not None:
+        return answer
+    replay = _get_exchange_class(ReplayTransport)(request, exchange.key, exchange.status, exchange.body)
+    return await _complete(request, replay)
+
+
+async def _complete(request: CallRequest, exchange: Exchange) -> Answer | None:
+    """Let litellm make the call, and return the answer. If it cannot read the token counts, read it without them."""
     try:
-        return await _start_completion(request, exchange)
+        return read_litellm_answer(await _start_completion(request, exchange))
     except CallFailure:
         raise
     except Exception:
@@ -78,7 +105,7 @@ async def _read_response(request: CallRequest, exchange: Exchange) -> Any:
         if body is None:
             raise
     replay = _get_exchange_class(ReplayTransport)(request, exchange.key, exchange.status, body)
-    return await _start_completion(request, replay)
+    return read_litellm_answer(await _start_completion(request, replay))
 
 
 def _add_circumstances(failure: CallFailure, exchange: Exchange, started: float) -> CallFailure:
@@ -229,6 +256,8 @@ def _get_listed_cost(request: CallRequest, usage: Any) -> float | None:
         return None
     litellm = _import_litellm()
     model = {"model": request.model, "custom_llm_provider": request.provider}
+    if isinstance(usage, dict):
+        usage = litellm.Usage(**usage)
     if isinstance(usage, Usage):
         tokens = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
         return float(sum(litellm.cost_per_token(**model, **tokens)))
@@ -254,6 +283,24 @@ def _get_exchange_class(kind: type[Exchange] = Exchange) -> Any:
     return type(f"Litellm{kind.__name__}", (kind, AsyncHTTPHandler), {})
 
 
+async def _shape(request: CallRequest, key: str) -> ShapedRequest | None:
+    """Return the request that litellm would send, or None if it has another form. Raise CallFailure if it refuses."""
+    transport: CapturingTransport = _get_exchange_class(CapturingTransport)(request, key)
+    try:
+        await _start_completion(request, transport)
+    except CallFailure:
+        raise
+    except RequestCaptured:
+        pass
+    except Exception as error:  # noqa: BLE001 - adapters wrap RequestCaptured in their own errors
+        if not transport.was_used:
+            raise transport.get_failure(error) from None
+    return transport.captured
+
+
+_templates = RequestTemplates(_shape)
+
+
 # Batches --------------------------------------------------------------------------------------------------------------
 
 
@@ -267,17 +314,11 @@ def resolve_access(request: CallRequest) -> tuple[str, str]:
 
 async def build_body(request: CallRequest) -> RequestBody:
     """Return the body that `call` would send for this request. Raise CallFailure if it cannot be sent."""
-    transport: CapturingTransport = _get_exchange_class(CapturingTransport)(request, _get_key(request))
-    try:
-        await _start_completion(request, transport)
-    except CallFailure:
-        raise
-    except Exception as error:  # noqa: BLE001 - adapters wrap RequestCaptured in their own errors
-        if transport.captured is None:
-            raise transport.get_failure(error) from None
-    if transport.captured is None:
+    key = _get_key(request)
+    shaped = await _templates.shape(request, key) or await _shape(request, key)
+    if shaped is None:
         raise CallFailure(ErrorClass.INTERNAL_ERROR, "nothing would have been sent", was_sent=False)
-    return transport.captured
+    return build_request_body(shaped)
 
 
 async def read_batch_reply(request: CallRequest, status: int, body: bytes, discount: Decimal) -> CallReply:
@@ -287,7 +328,7 @@ async def read_batch_reply(request: CallRequest, status: int, body: bytes, disco
     """
     replay: ReplayTransport = _get_exchange_class(ReplayTransport)(request, _get_key(request), status, body)
     try:
-        reply = read_reply(request, await _read_response(request, replay), replay, 0, _get_listed_cost)
+        reply = read_reply(request, await _complete(request, replay), replay, 0, _get_listed_cost)
     except CallFailure as failure:
         raise _add_bill(request, failure, replay, discount) from None
     except Exception as error:  # noqa: BLE001 - as in `call`

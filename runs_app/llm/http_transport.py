@@ -8,7 +8,7 @@ import os
 import uuid
 import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import aiohttp
 from django.conf import settings
@@ -107,13 +107,9 @@ class Exchange:
         """
         import httpx
 
-        self._check(str(url), stream)
-        self.was_used = self.was_sent = True
-        try:
-            await self._send(str(url), content if data is None else data, json, params, headers)
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            self.failure = self._build_send_failure(error)
-            raise self.failure from None
+        if stream:
+            self._refuse("A call is one request.")
+        await self.send(str(url), content if data is None else data, headers, json, params)
         payload, is_repaired = self._parse()
         response = httpx.Response(
             self.status or 0,
@@ -124,14 +120,21 @@ class Exchange:
         response.raise_for_status()
         return response
 
-    def _check(self, url: str, stream: bool) -> None:
-        """Refuse an address that is not allowed, and a second request."""
+    async def send(self, url: str, data: Any, headers: Any, json: Any = None, params: Any = None) -> None:
+        """Send the request and keep its reply, whatever its status. Refuse a second request, and a foreign address."""
         problem = find_url_problem(url, [*settings.LLM_ALLOWED_HOSTS, self.request.allowed_host])
-        if problem is None and (stream or self.was_used):
-            problem = "A call is one request."
-        if problem is not None:
-            self.failure = self.build_failure(ErrorClass.NOT_ALLOWED, problem)
-            raise self.failure
+        if problem is not None or self.was_used:
+            self._refuse(problem or "A call is one request.")
+        self.was_used = self.was_sent = True
+        try:
+            await self._send(url, data, json, params, headers)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            self.failure = self._build_send_failure(error)
+            raise self.failure from None
+
+    def _refuse(self, problem: str) -> NoReturn:
+        self.failure = self.build_failure(ErrorClass.NOT_ALLOWED, problem)
+        raise self.failure
 
     async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
         timeout = aiohttp.ClientTimeout(total=self.request.timeout_s)

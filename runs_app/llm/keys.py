@@ -68,9 +68,25 @@ def list_secrets(*own: str) -> list[str]:
 
     A provider may return the key of another endpoint, for example if it is a proxy with several keys.
     """
-    environment = (value.strip() for name, value in os.environ.items() if re.search(NAME, name))
-    values = {*own, *environment, *load_stored_keys().values()} - {KEYLESS}
+    values = {*own, *_read_environment_secrets(), *load_stored_keys().values()} - {KEYLESS}
     return sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
+
+
+_environment: tuple[dict[bytes, bytes], frozenset[str]] = ({}, frozenset())  # As last read, and its secrets.
+
+
+def _read_environment_secrets() -> frozenset[str]:
+    """Return the values of all variables with the name of a key or token.
+
+    Every reply is searched for them. To decode the environment takes as long as to send a request, so it is decoded
+    only after a change.
+    """
+    global _environment
+    encoded: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
+    if encoded != _environment[0]:
+        secrets = frozenset(value.strip() for name, value in os.environ.items() if re.search(NAME, name))
+        _environment = (dict(encoded), secrets)
+    return _environment[1]
 
 
 def redact(text: str, secrets: Collection[str]) -> str:

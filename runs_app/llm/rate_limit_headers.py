@@ -24,6 +24,7 @@ _REQUESTS = (
     ("ratelimit-remaining", "ratelimit-reset"),
 )
 _TOKENS = tuple(pair for provider in PROVIDERS.values() for pair in provider.token_rates)
+_NAMES = frozenset(remaining for remaining, _ in _REQUESTS + _TOKENS)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
@@ -31,6 +32,8 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 
 def parse_allowance(headers: Mapping[str, str], now: datetime | None = None) -> Allowance | None:
     """Return the allowance that these headers state, or None. Header names are in lower case."""
+    if _NAMES.isdisjoint(headers):
+        return None
     now = now or parse_reply_time(headers)
     requests, tokens = _find_least(headers, _REQUESTS, now), _find_least(headers, _TOKENS, now)
     return Allowance(requests, tokens) if requests or tokens else None

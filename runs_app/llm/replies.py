@@ -1,4 +1,4 @@
-"""The parser of replies: from litellm's response to a CallReply."""
+"""The parser of replies: from an answer and its exchange to a CallReply."""
 
 from __future__ import annotations
 
@@ -6,44 +6,41 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from runs_app.llm.answers import Answer, TokenCounts
 from runs_app.llm.calls import CallReply, CallRequest, CostSource, ErrorClass
 from runs_app.llm.failures import find_reported_error, replace_unstorable
 from runs_app.llm.http_transport import Exchange
 from runs_app.llm.providers import PROVIDERS
 from runs_app.llm.rate_limit_headers import parse_allowance
-from runs_app.llm.stated_costs import parse_dollars, parse_token_count
+from runs_app.llm.stated_costs import parse_dollars, parse_token_count, read_stated_usd
 from runs_app.pricing.costs import Usage, compute_cost, compute_list_cost
 
-# (request, usage in litellm's form or our own) -> US dollars by litellm's price list, or None.
+# (request, usage in litellm's form, the reply's or our own) -> US dollars by litellm's price list, or None.
 ListedCost = Callable[[CallRequest, Any], float | None]
 
 
 def read_reply(
-    request: CallRequest, response: Any, exchange: Exchange, latency_ms: int, listed_cost: ListedCost
+    request: CallRequest, answer: Answer | None, exchange: Exchange, latency_ms: int, listed_cost: ListedCost
 ) -> CallReply:
-    """Return the reply that litellm read from an exchange. Raise CallFailure if it has no answer."""
-    choices = getattr(response, "choices", None)
-    if not choices:
+    """Return the reply of an exchange with this answer. Raise CallFailure if there is none."""
+    if answer is None:
         raise exchange.build_failure(ErrorClass.MALFORMED_REPLY, f"the reply has no choices: {exchange.text}")
     payload = exchange.payload
     if find_reported_error(payload) is not None:
         raise exchange.get_failure(ValueError("a reply that reports an error"))
-    message = choices[0].message
-    refusal = _read_refusal(message)
-    text = replace_unstorable(message.content or refusal or "")
-    finish_reason = _truncate(choices[0].finish_reason, 40)
-    usage = getattr(response, "usage", None)
-    tokens = _read_tokens(usage, has_text=bool(text))
-    stated = exchange.bill.stated_usd
-    cost, source = _choose_cost(request, usage, tokens, listed_cost, stated)
+    text = replace_unstorable(answer.content or answer.refusal or "")
+    finish_reason = _truncate(answer.finish_reason, 40)
+    tokens = _read_tokens(answer.counts, has_text=bool(text))
+    stated = read_stated_usd(payload) if payload else exchange.bill.stated_usd
+    cost, source = _choose_cost(request, answer.usage, tokens, listed_cost, stated)
     return CallReply(
         text=text,
         raw_text=_read_raw_text(payload, text),
-        reasoning=replace_unstorable(_read_reasoning(message)),
+        reasoning=replace_unstorable(answer.reasoning),
         finish_reason=finish_reason,
-        refused=bool(refusal) or finish_reason == "content_filter",
+        refused=bool(answer.refusal) or finish_reason == "content_filter",
         response_id=_truncate(payload.get("id") or payload.get("responseId"), 200),
-        served_model=_truncate(_strip_provider(response.model, request), 200),
+        served_model=_truncate(_strip_provider(answer.model, request), 200),
         served_provider=_truncate(payload.get("provider") or request.provider, 80),
         **tokens,
         cost_usd=cost,
@@ -54,20 +51,6 @@ def read_reply(
         stated_usd=stated,
         allowance=parse_allowance(exchange.headers),
     )
-
-
-def _read_refusal(message: Any) -> str:
-    """Return the text of a refusal if the provider has a field for it, else an empty text."""
-    fields = getattr(message, "provider_specific_fields", None) or {}
-    refusal = getattr(message, "refusal", None) or fields.get("refusal")
-    return refusal if isinstance(refusal, str) else ""
-
-
-def _read_reasoning(message: Any) -> str:
-    fields = getattr(message, "provider_specific_fields", None) or {}
-    reasoning = getattr(message, "reasoning_content", None)
-    reasoning = reasoning or fields.get("reasoning_content") or fields.get("reasoning")
-    return reasoning if isinstance(reasoning, str) else ""
 
 
 def _read_raw_text(payload: dict[str, Any], text: str) -> str:
@@ -86,21 +69,16 @@ def _strip_provider(model: Any, request: CallRequest) -> str:
     return served if request.model.startswith(prefix) else served.removeprefix(prefix)
 
 
-def _read_tokens(usage: Any, *, has_text: bool) -> dict[str, int | None]:
+def _read_tokens(counts: TokenCounts, *, has_text: bool) -> dict[str, int | None]:
     """Return the token counts of a reply by their names in CallReply. All are None if they are impossible.
 
     Every request has tokens, and so has every answer with text. With fewer tokens, the computed cost would be too low.
     """
     names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
-    n_input = parse_token_count(getattr(usage, "prompt_tokens", None))
-    n_output = parse_token_count(getattr(usage, "completion_tokens", None))
+    n_input, n_output = parse_token_count(counts.input), parse_token_count(counts.output)
     if not n_input or n_output is None or (has_text and not n_output):
         return dict.fromkeys(names)
-    input_details = getattr(usage, "prompt_tokens_details", None)
-    output_details = getattr(usage, "completion_tokens_details", None)
-    written = getattr(input_details, "cache_creation_tokens", None)
-    written = written or getattr(usage, "cache_creation_input_tokens", None)
-    parts = (getattr(output_details, "reasoning_tokens", None), getattr(input_details, "cached_tokens", None), written)
+    parts = (counts.reasoning, counts.cache_read, counts.cache_write)
     return dict(zip(names, (n_input, n_output, *(parse_token_count(part) or 0 for part in parts)), strict=True))
 
 

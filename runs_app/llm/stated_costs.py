@@ -38,7 +38,7 @@ def read_bill(payload: Mapping[str, Any], text: str) -> Bill:
     """Return the bill of a reply, from its JSON object or, if that is empty, from its unreadable text."""
     if not payload:
         payload = _parse_broken_usage(text)
-    return Bill(_read_usage(payload), _read_stated_usd(payload))
+    return Bill(_read_usage(payload), read_stated_usd(payload))
 
 
 def parse_dollars(value: Any) -> Decimal | None:
@@ -88,7 +88,8 @@ def _find_first_count(counts: Mapping[str, Any], names: tuple[str, ...]) -> int 
     return next((n for name in names if (n := parse_token_count(counts.get(name))) is not None), None)
 
 
-def _read_stated_usd(payload: Mapping[str, Any]) -> Decimal | None:
+def read_stated_usd(payload: Mapping[str, Any]) -> Decimal | None:
+    """Return the cost that a reply states, or None."""
     usage = payload.get("usage")
     stated = None
     for section in (payload, usage if isinstance(usage, dict) else {}):

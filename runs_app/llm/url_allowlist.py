@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import socket
 from collections.abc import Callable, Collection
@@ -15,6 +16,11 @@ PROVIDER_HOSTS = frozenset(host for provider in PROVIDERS.values() for host in p
 
 def find_url_problem(url: str, allowed_hosts: Collection[str]) -> str | None:
     """Return why `url` may not be called, or None. `allowed_hosts` has names, or "name:port" for a single port."""
+    return _find_url_problem(url, tuple(allowed_hosts))
+
+
+@functools.lru_cache(maxsize=1024)  # Every call asks again, mostly about the same address.
+def _find_url_problem(url: str, allowed_hosts: tuple[str, ...]) -> str | None:
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").lower().rstrip("."), parts.port
