@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grading_app.analysis.data import AnalysisData
+from grading_app.analysis.mixed_model import build_mixed_table, name_term
 from grading_app.reports import statistic_format
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
 from grading_app.statistics.factorial_model import FactorFit, TermTest, fit_factors
@@ -28,7 +29,8 @@ def build_factor_tables(data: AnalysisData) -> list[ResultTable]:
     fit = fit_factors(data.scores.mean, level_indices, data.bounds)
     if fit is None:
         return []
-    return [_build_term_table(fit), _build_mean_table(data, fit, names)]
+    mixed = build_mixed_table(data, fit, level_indices)
+    return [_build_term_table(fit), *([mixed] if mixed else []), _build_mean_table(data, fit, names)]
 
 
 def _list_levels(data: AnalysisData, at: int) -> list[str]:
@@ -41,7 +43,7 @@ def _build_term_table(fit: FactorFit) -> ResultTable:
     corrected = dict(zip([test.factors for test in tested], holm([test.p or 0.0 for test in tested]), strict=True))
     rows = [
         {
-            "term": _name_term(test.factors),
+            "term": name_term(test.factors),
             "f": test.f,
             "df1": test.df[0] if test.df else None,
             "df2": test.df[1] if test.df else None,
@@ -64,7 +66,7 @@ def _build_term_table(fit: FactorFit) -> ResultTable:
     if not fit.complete:
         notes.append("Some items lack a score in some conditions, so the F tests are approximate.")
     if fit.left_out:
-        terms = ", ".join(map(_name_term, fit.left_out))
+        terms = ", ".join(map(name_term, fit.left_out))
         notes.append(f"Excluded, because the conditions do not determine them: {terms}.")
     return ResultTable(
         "factors",
@@ -79,10 +81,6 @@ def _build_term_table(fit: FactorFit) -> ResultTable:
     )
 
 
-def _name_term(factors: tuple[str, ...]) -> str:
-    return " × ".join(factors)
-
-
 def _describe_result(tested: list[TermTest], corrected: dict[tuple[str, ...], float]) -> str:
     if not tested:
         return ""
@@ -90,7 +88,7 @@ def _describe_result(tested: list[TermTest], corrected: dict[tuple[str, ...], fl
     if not significant:
         return "No term has an effect by a test at the 5 % level after Holm's correction."
     terms = "; ".join(
-        f"{_name_term(test.factors)} (F({test.df[0]}, {test.df[1]}) = {statistic_format.format_number(test.f)}, "
+        f"{name_term(test.factors)} (F({test.df[0]}, {test.df[1]}) = {statistic_format.format_number(test.f)}, "
         f"p {statistic_format.format_p_equation(corrected[test.factors])})"
         for test in significant
         if test.df

@@ -66,7 +66,9 @@ class FactorFit:
 
 
 @dataclass(frozen=True, eq=False)
-class _Term:
+class Term:
+    """A main effect or an interaction. columns: (conditions, effects), in effect coding."""
+
     factors: tuple[str, ...]
     columns: Floats
 
@@ -84,7 +86,7 @@ def fit_factors(
     y, present = scores[present.any(axis=1)], present[present.any(axis=1)]
     if int(has_several.sum()) < 3:
         return None
-    terms, left_out = _select_estimable_terms(_list_terms(levels), present)
+    terms, left_out = select_estimable_terms(list_terms(levels), present)
     if not terms:
         return None
     x = np.hstack([term.columns for term in terms])
@@ -106,7 +108,7 @@ def fit_factors(
     return FactorFit(len(y), bool(present.all()), tests, means, left_out)
 
 
-def _list_terms(levels: Mapping[str, Sequence[int]]) -> list[_Term]:
+def list_terms(levels: Mapping[str, Sequence[int]]) -> list[Term]:
     """Return main effects, then interactions, in effect coding: the effects of a factor's levels add up to zero."""
     varying = {name: np.asarray(codes) for name, codes in levels.items() if len(set(codes)) > 1}
     coded = {name: _effect_coding(codes) for name, codes in varying.items()}
@@ -116,7 +118,7 @@ def _list_terms(levels: Mapping[str, Sequence[int]]) -> list[_Term]:
             columns = coded[names[0]]
             for name in names[1:]:
                 columns = np.einsum("ki,kj->kij", columns, coded[name]).reshape(len(columns), -1)
-            terms.append(_Term(names, columns))
+            terms.append(Term(names, columns))
     return terms
 
 
@@ -127,12 +129,12 @@ def _effect_coding(codes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
     return columns
 
 
-def _select_estimable_terms(
-    terms: list[_Term], present: np.ndarray[tuple[int, int], np.dtype[np.bool_]]
-) -> tuple[list[_Term], list[tuple[str, ...]]]:
+def select_estimable_terms(
+    terms: list[Term], present: np.ndarray[tuple[int, int], np.dtype[np.bool_]]
+) -> tuple[list[Term], list[tuple[str, ...]]]:
     """Return the terms whose effects can be estimated together with all earlier terms, and the names of the others."""
     within = _sum_within_items(present.astype(np.float64))
-    selected: list[_Term] = []
+    selected: list[Term] = []
     left_out: list[tuple[str, ...]] = []
     for term in terms:
         has_parts = all(
@@ -181,7 +183,7 @@ def _fit(y: Floats, present: np.ndarray[tuple[int, int], np.dtype[np.bool_]], x:
     return np.concatenate([[alpha.mean()], beta]), (items - 1) / items * deviations.T @ deviations
 
 
-def _test_term(term: _Term, columns: list[int], theta: Floats, covariance: Floats, n: int) -> TermTest:
+def _test_term(term: Term, columns: list[int], theta: Floats, covariance: Floats, n: int) -> TermTest:
     from scipy.special import fdtrc
 
     q = len(columns)

@@ -53,6 +53,18 @@ def build_tables(experiment, *builders, query=""):
     return {table.name: table for build in builders for table in build(data)}
 
 
+def test_the_mixed_model_stands_beside_the_f_tests_and_says_if_it_converged(crossed):
+    tables = build_tables(crossed, build_factor_tables)
+    table, others = tables["mixed_model"], {row["term"]: row for row in tables["factors"].rows}
+    assert [row["term"] for row in table.rows] == ["Model", "Prompt", "Model × Prompt"]
+    for row in table.rows:
+        assert (row["f_t2"], row["p_t2"]) == (others[row["term"]]["f"], others[row["term"]]["p"])
+        assert (row["df1"], row["df2"]) == (1, 23 * 3)
+    assert table.rows[0]["p"] < 0.001
+    assert table.sentence == "The fit converged."
+    assert table.notes[0].startswith("24 items. Standard deviations: ")
+
+
 def test_the_factors_of_the_design_are_tested_in_one_model(crossed):
     table = build_tables(crossed, build_factor_tables)["factors"]
     rows = {row["term"]: row for row in table.rows}

@@ -1,0 +1,146 @@
+"""A mixed model of the design: fixed effects of conditions, random effects of items and of item x condition.
+
+`fit_factors` lets the answers to an item correlate in any way, and needs more items than effects. This model assumes
+that all pairs of conditions correlate equally. In return it has more power with few items, uses incomplete items fully,
+and says how large the variances are. statsmodels is imported inside the functions, because only workers may load it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from grading_app.statistics.factorial_model import Term, TermTest, list_terms, select_estimable_terms
+from grading_app.statistics.item_scores import Floats, ItemScores
+
+MIN_ITEMS = 3
+MAX_CELLS = 50_000  # The fit of 10,000 items x 5 conditions takes about ten seconds.
+BOUNDARY = 1e-6  # Of the items' variance over the residual variance.
+
+
+@dataclass(frozen=True, eq=False)
+class RandomItems:
+    """The fit of a linear model with a random level of each item, by restricted maximum likelihood.
+
+    effects: (columns of x,), with their covariance. item_sd, residual_sd: of the random levels, and of cells within
+    items. converged: the optimizer found a maximum. at_boundary: the best variance of items is zero.
+    """
+
+    effects: Floats
+    covariance: Floats
+    item_sd: float
+    residual_sd: float
+    converged: bool
+    at_boundary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MixedFit:
+    """The tests of the terms and the standard deviations of the random effects.
+
+    interaction_sd: of item x condition; without repetitions, it includes their error. repetition_sd: None without
+    repetitions. is_balanced: all cells have as many answers, so the model of cell means is that of all answers.
+    """
+
+    items: int
+    tests: list[TermTest]
+    item_sd: float
+    interaction_sd: float
+    repetition_sd: float | None
+    is_balanced: bool
+    converged: bool
+    at_boundary: bool
+    left_out: list[tuple[str, ...]]
+
+
+def fit_mixed_model(scores: ItemScores, levels: Mapping[str, Sequence[int]]) -> MixedFit | None:
+    """Return the fit; None without a varying factor, below MIN_ITEMS items, or for more than MAX_CELLS cells.
+
+    levels: for each factor, the level of each condition, from 0. The model is fitted to cell means. Their residual is
+    the interaction and the mean of the repetitions, so the variance of the interaction is the residual variance less
+    the mean of s^2 / n, but at least 0. With equal numbers of answers, this is the fit to all answers. The F of a term
+    is Wald's over its number of effects. Its denominator has the degrees of freedom within items; for a complete table,
+    this is the F of the analysis of variance for repeated measures. J. C. Pinheiro & D. M. Bates (2000), Mixed-effects
+    models in S and S-PLUS, sections 1.3 and 2.4.
+    """
+    has_score = scores.n > 0
+    several = has_score.sum(axis=1) > 1
+    if int(several.sum()) < MIN_ITEMS or has_score.sum() > MAX_CELLS:
+        return None
+    present, means = has_score[has_score.any(axis=1)], np.where(has_score, scores.mean, np.nan)[has_score.any(axis=1)]
+    terms, left_out = select_estimable_terms(list_terms(levels), present)
+    if not terms:
+        return None
+    x = np.hstack([np.ones((len(scores.conditions), 1)), *[term.columns for term in terms]])
+    fit = fit_random_items(means, x)
+    if fit is None:
+        return None
+    df = int(present.sum()) - len(present) - x.shape[1] + 1
+    counts = scores.n[has_score]
+    repetition_variance = None
+    if counts.max() > 1:
+        repetition_variance = float(scores.within[has_score].sum() / (counts - 1).sum())
+    interaction = fit.residual_sd**2 - (repetition_variance or 0.0) * float((1 / counts).mean())
+    return MixedFit(
+        len(present),
+        _test_terms(terms, fit, df),
+        fit.item_sd,
+        math.sqrt(max(0.0, interaction)),
+        None if repetition_variance is None else math.sqrt(repetition_variance),
+        bool((counts == counts[0]).all()),
+        fit.converged,
+        fit.at_boundary,
+        left_out,
+    )
+
+
+def fit_random_items(cells: Floats, x: Floats) -> RandomItems | None:
+    """Return the fit of statsmodels' MixedLM; None if the cells do not vary within items.
+
+    cells: (items, conditions), NaN without a score. x: (conditions, columns), the fixed effects, with the constant.
+    """
+    from statsmodels.regression.mixed_linear_model import MixedLM
+    from statsmodels.tools.sm_exceptions import ConvergenceWarning
+
+    rows, columns = np.nonzero(~np.isnan(cells))
+    y, design = cells[rows, columns], x[columns]
+    scale = float(np.std(y - np.linalg.lstsq(design, y, rcond=None)[0] @ design.T))
+    if not scale > 1e-9 * float(np.abs(y).max()):
+        return None
+    n, p = design.shape
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            # Scores of any size then have the same starting values and tolerances.
+            result = MixedLM(y / scale, design, groups=rows).fit(reml=True, method=["lbfgs", "powell"])
+        except np.linalg.LinAlgError:  # The variance of items is zero, which leaves least squares.
+            covariance: Floats = scale**2 * n / (n - p) * np.linalg.inv(design.T @ design)
+            effects = np.asarray(np.linalg.lstsq(design, y, rcond=None)[0], dtype=np.float64)
+            return RandomItems(effects, covariance, 0.0, scale * math.sqrt(n / (n - p)), True, True)
+    failed = any(issubclass(one.category, ConvergenceWarning) and "boundary" not in str(one.message) for one in caught)
+    item_variance, residual = float(result.cov_re[0, 0]), float(result.scale)
+    return RandomItems(
+        np.asarray(result.fe_params) * scale,
+        np.asarray(result.cov_params())[:p, :p] * scale**2,
+        math.sqrt(max(0.0, item_variance)) * scale,
+        math.sqrt(residual) * scale,
+        bool(result.converged) and not failed,
+        item_variance <= BOUNDARY * residual,
+    )
+
+
+def _test_terms(terms: Sequence[Term], fit: RandomItems, df: int) -> list[TermTest]:
+    from scipy.special import fdtrc
+
+    tests, start = [], 1
+    for term in terms:
+        q = term.columns.shape[1]
+        effects, block = fit.effects[start : start + q], fit.covariance[start : start + q, start : start + q]
+        start += q
+        f = float(effects @ np.linalg.solve(block, effects)) / q
+        tests.append(TermTest(term.factors, f, (q, df), float(fdtrc(q, df, f))))
+    return tests
