@@ -2,9 +2,10 @@
 
     python -m benchmarks.drain [--trials 4000] [--in-flight 64] [--latency-ms 50] [--rounds 3]
 
-It measures in turn, each in a fresh process: `litellm.acompletion` with its defaults, and tuned; our gateway alone; one
-worker with all guarantees; two workers. Rates of workers run from the first claim to the last record, by the times in
-the database.
+It measures in turn, each in a fresh process: aiohttp alone, `litellm.acompletion` with its defaults, and tuned; our
+gateway alone; one worker with all guarantees; two workers. Rates of workers run from the first claim to the last
+record, by the times in the database. Each ratio is the median over the rounds of the ratio within a round, because
+other load on the machine changes from round to round.
 """
 
 from __future__ import annotations
@@ -24,11 +25,16 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
 
 def measure_bare_calls(kind: str, url: str, calls: int, in_flight: int) -> dict[str, float]:
-    """Measure calls without a database: litellm's own, or through our gateway."""
-    from benchmarks.gateway import make_default_caller, make_gateway_caller, make_tuned_caller, measure
+    """Measure calls without a database: by aiohttp alone, litellm's own, or through our gateway."""
+    from benchmarks import gateway
 
-    callers = {"litellm": make_default_caller, "tuned": make_tuned_caller, "gateway": make_gateway_caller}
-    return asyncio.run(measure(callers[kind](url, ""), calls, in_flight))
+    callers: dict[str, Any] = {
+        "aiohttp": gateway.AiohttpCaller,
+        "litellm": gateway.make_default_caller,
+        "tuned": gateway.make_tuned_caller,
+        "gateway": gateway.make_gateway_caller,
+    }
+    return asyncio.run(gateway.measure(callers[kind](url, ""), calls, in_flight))
 
 
 def run_worker(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
@@ -130,6 +136,7 @@ def list_measurements(url: str, options: argparse.Namespace) -> dict[str, Any]:
             return pool.apply(measure_bare_calls, (kind, url, options.trials, options.in_flight))
 
     return {
+        "aiohttp alone": lambda: alone("aiohttp"),
         "litellm.acompletion, defaults": lambda: alone("litellm"),
         "litellm.acompletion, tuned": lambda: alone("tuned"),
         "our gateway alone": lambda: alone("gateway"),
@@ -142,11 +149,16 @@ def print_report(rows: dict[str, list[dict[str, float]]]) -> None:
     def median(name: str, figure: str) -> float:
         return statistics.median(row[figure] for row in rows[name])
 
-    base = median("litellm.acompletion, defaults", "calls_per_s")
-    print("| what | calls/s | processor ms a call | against bare litellm |\n| --- | --- | --- | --- |")
+    def compare(name: str, other: str) -> float:
+        pairs = zip(rows[name], rows[other], strict=True)
+        return statistics.median(one["calls_per_s"] / two["calls_per_s"] for one, two in pairs)
+
+    print("| what | calls/s | processor ms a call | against bare litellm | against aiohttp |")
+    print("| --- | --- | --- | --- | --- |")
     for name in rows:
         rate, cpu = median(name, "calls_per_s"), median(name, "processor_ms")
-        print(f"| {name} | {rate:,.0f} | {cpu:.2f} | {rate / base:.2f} |")
+        ratios = (compare(name, other) for other in ("litellm.acompletion, defaults", "aiohttp alone"))
+        print(f"| {name} | {rate:,.0f} | {cpu:.2f} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |")
 
 
 if __name__ == "__main__":

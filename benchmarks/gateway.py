@@ -19,6 +19,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import aiohttp
+
 from runs_app.simulator import SimulatorConfig, simulator_process
 
 RATE = 'Rate the valence of this from 1 to 7. Answer with JSON alone: {{"rating": N}}.\n\n[{number:010x}]'
@@ -76,6 +78,25 @@ class InlineExecutor:
         work(*arguments, **keywords)
 
 
+class AiohttpCaller:
+    """A caller by aiohttp alone, which sends the same JSON and parses the reply: the limit of one process."""
+
+    def __init__(self, url: str, image: str) -> None:
+        self.url, self.image = url, image
+        self._session: aiohttp.ClientSession | None = None  # It belongs to the loop of the first call.
+
+    async def __call__(self, number: int) -> Any:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        body = {"model": "sim-a", "messages": build_messages(number, self.image), "temperature": 1.0, "max_tokens": 64}
+        async with self._session.post(f"{self.url}/chat/completions", json=body) as reply:
+            return await reply.json()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
 def make_gateway_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
     """Return a caller of our gateway, warmed up as a worker does it."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
@@ -107,6 +128,8 @@ async def measure(call: Callable[[int], Awaitable[Any]], calls: int, in_flight: 
     start, processor = time.perf_counter(), time.process_time()
     await take_turns(range(calls))
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
+    if isinstance(call, AiohttpCaller):
+        await call.close()
     return {"calls_per_s": calls / seconds, "processor_ms": processor / calls * 1000}
 
 
