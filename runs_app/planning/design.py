@@ -12,6 +12,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from datasets_app.models import Dataset, Item
+from evalsite.lib.text.number_format import format_money
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.llm import parameters, prompts
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
@@ -240,7 +241,21 @@ class Design:
             f"prompt {prompt}: {warning}" for prompt in self.prompts for warning in self._find_prompt_warnings(prompt)
         ]
         about_batches = self._find_batch_warnings() if self.experiment.batch and not self.is_dev else ()
-        return [*about_prompts, *about_batches, *self._find_space_warnings()]
+        return [*self._find_unpayable_calls(), *about_prompts, *about_batches, *self._find_space_warnings()]
+
+    def _find_unpayable_calls(self) -> Iterator[str]:
+        """Yield the cells of which the remaining budget does not cover a single call."""
+        experiment = self.experiment
+        if experiment.max_usd is None:
+            return
+        left = experiment.max_usd - experiment.spent_usd - experiment.reserved_usd
+        ceilings = {cell.model.name: ceiling for cell in self.cells if (ceiling := self.get_ceiling(cell)) is not None}
+        for name, ceiling in ceilings.items():
+            if ceiling > left:
+                yield (
+                    f"the budget has {format_money(left)} left, and one call of {name} may cost"
+                    f" {format_money(ceiling)}: no call of it starts. Raise the budget, or lower max_tokens"
+                )
 
     def _find_space_warnings(self) -> Iterator[str]:
         if self.adaptive is None and (self.experiment.dataset.recipe or {}).get("stopping_rules"):

@@ -31,7 +31,10 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 @members_only
 @hides_model_names()
 def experiment_new(request: HttpRequest) -> HttpResponse:
-    form = ExperimentForm(get_posted_data(request)[0], user=request.user)
+    """Create a draft. `dataset` in the address chooses a dataset in advance."""
+    key = request.GET.get("dataset", "")
+    initial = {"dataset": int(key)} if key.isdecimal() and len(key) < 19 else None
+    form = ExperimentForm(get_posted_data(request)[0], user=request.user, initial=initial)
     return _edit_draft(request, form, "New experiment")
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from datasets_app.tables import HistoryTable
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.htmx import wants_part
+from runs_app.grading_interface import grading
 from runs_app.models import Experiment, Point, Run
 from runs_app.monitoring import progress
 from runs_app.monitoring.blockers import find_blockers, find_stop_reasons
@@ -27,6 +31,8 @@ from runs_app.views.permissions import get_visible_experiment, get_visible_run, 
 from runs_app.views.run_control import Action, build_deletion_action, list_actions
 
 RECENT_ROWS = 20
+MAX_SCORED_ANSWERS, MAX_NAMED_SCORES = 5_000, 6
+GRADING_TIME = timedelta(minutes=2)
 
 
 @require_safe
@@ -43,6 +49,7 @@ def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
         **_build_live_context(experiment, runs),
     }
     context |= _build_action_context(request, runs, editable=context["editable"])
+    context["ending"] = _describe_ending(experiment, runs, context["totals"])
     waves = progress.sum_by_wave(runs)
     context["wave_table"] = WaveTable(waves) if len(waves) > 1 else None
     context["design_trials"] = _find_unplanned_trials(experiment, runs)
@@ -86,6 +93,28 @@ def _build_action_context(
     }
 
 
+def _describe_ending(experiment: Experiment, runs: list[Run], totals: progress.Totals) -> dict[str, Any] | None:
+    """Return the scores of an experiment whose calls have all ended, and whether a worker still grades them.
+
+    Scores of many answers are on the results page only, because a worker computes them.
+    """
+    if totals.is_under_way or not totals.done:
+        return None
+    scores = grading().list_condition_estimates(experiment) if totals.done <= MAX_SCORED_ANSWERS else []
+    first = [row for row in scores if row["measure"] == scores[0]["measure"]]
+    recently = timezone.now() - GRADING_TIME
+    ended = any(run.finished_at and run.finished_at > recently for run in runs)
+    return {
+        "scores": [{"name": row["condition"], "text": _format_score(row)} for row in first[:MAX_NAMED_SCORES]],
+        "more": max(0, len(first) - MAX_NAMED_SCORES),
+        "is_grading": bool(experiment.scorers) and not scores and ended,
+    }
+
+
+def _format_score(row: dict[str, Any]) -> str:
+    return f"{100 * row['mean']:.0f} %" if row["is_share"] else f"{row['mean']:.2f}"
+
+
 def _find_unplanned_trials(experiment: Experiment, runs: list[Run]) -> int | None:
     """Return the number of trials of the whole design if the first wave has fewer; else None.
 
@@ -112,6 +141,16 @@ def _format_share(part: int, whole: int) -> str:
     return f"{math.floor(1000 * part / whole) / 10:.1f}" if whole else "0"
 
 
+def _find_budget_gap(experiment: Experiment, runs: list[Run], totals: progress.Totals) -> Decimal | None:
+    """Return what the pending trials cost beyond the budget, at the mean cost so far. None if unknown or not beyond."""
+    ended = totals.done + totals.failed
+    if experiment.max_usd is None or not ended or not totals.pending:
+        return None
+    needed = progress.sum_spent(runs) / ended * totals.pending
+    gap = needed - (experiment.max_usd - experiment.spent_usd - experiment.reserved_usd)
+    return gap if gap > 0 else None
+
+
 def _build_live_context(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
     totals = progress.Totals.of(runs)
     pace = progress.measure_pace(runs, totals.remaining)
@@ -132,6 +171,9 @@ def _build_live_context(experiment: Experiment, runs: list[Run]) -> dict[str, An
         "unusable_answers": progress.count_unusable_answers(runs, errors),
         "spent": totals.find_known_cost(progress.sum_spent(runs)),
         "projection": progress.project_cost(runs, experiment.max_usd),
+        "to_retry": sum(run.n_failed for run in runs if run.is_callable_here and run.status != Run.Status.CANCELLED),
+        "budget_gap": _find_budget_gap(experiment, runs, totals),
+        "budget_call": max((run.reserve_usd for run in runs if not run.fits_budget), default=None),
         "workers": workers,
         "is_unattended": any(blocker.kind == "worker" for blocker in blockers),
         "points": progress.count_points(runs) if experiment.adaptive else None,
