@@ -23,6 +23,7 @@ from grading_app.views import (
     results,
     share_links,
     snapshots,
+    start,
     study_import,
 )
 from grading_app.views.explorer import explorer, explorer_figure
@@ -33,6 +34,9 @@ from grading_app.views.waves import experiment_waves
 
 SVG = {"file_format": "svg"}
 urlpatterns = [
+    path("start/", start.start, name="start"),
+    path("start/preview/", start.start_preview, name="start_preview"),
+    path("start/tries/<int:pk>/", start.start_try, name="start_try"),
     path("experiments/<slug:slug>/results/", results.experiment_results, name="experiment_results"),
     path("experiments/<slug:slug>/points/", experiment_points, name="experiment_points"),
     path("experiments/<slug:slug>/grade/", results.experiment_grade, name="experiment_grade"),

@@ -51,7 +51,7 @@ def rebuild_turns(trial: Trial) -> Turns:
         messages = requests.rebuild_messages(trial, image.url if image else None)
     except prompts.PromptError as problem:
         return Turns([], str(problem))
-    return Turns(_build_turns(messages, trial.item))
+    return Turns(build_turns(messages, trial.item))
 
 
 def _split_stored(message: Mapping[str, Any], trial: Trial) -> Iterator[Turn]:
@@ -71,7 +71,8 @@ def _split_stored(message: Mapping[str, Any], trial: Trial) -> Iterator[Turn]:
         yield Turn(role, arguments, note=f"calls {call['function']}")
 
 
-def _build_turns(messages: Iterable[prompts.Message], item: Item) -> list[Turn]:
+def build_turns(messages: Iterable[prompts.Message], item: Item) -> list[Turn]:
+    """Return the turns of rendered messages, for a page."""
     return [turn for message in messages for turn in _split_parts(message["role"], message["content"], item)]
 
 
@@ -114,7 +115,7 @@ def preview_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension:
         return Turns([], f"prompt {prompt}, item {item.key}: {problem}")
     except prompts.PromptError as problem:
         return Turns([], str(problem))
-    return Turns(_build_turns(messages, item))
+    return Turns(build_turns(messages, item))
 
 
 def preview_verdict(rubric: Mapping[str, Any], subject: Trial, rival: Trial | None, item_rubric: str | None) -> Turns:
@@ -144,4 +145,4 @@ def _render_turns(turns: list[prompts.Turn], trial: Trial, variables: Mapping[st
         messages = prompts.render(turns, question.variables, image.url if image else None, hint=closing)
     except prompts.PromptError as problem:
         return Turns([], str(problem))
-    return Turns(_build_turns(messages, trial.item))
+    return Turns(build_turns(messages, trial.item))

@@ -63,7 +63,7 @@ class ImportReport:
         self.warning(row, where, f"left out: {message}")
         self.left_out_total += 1
         if len(self.left_out) < self.keep:
-            self.left_out.append({"problem": f"{where}: {message}", **cells})
+            self.left_out.append({"problem": f"row {row.number}, {where}: {message}", **cells})
 
     def error(self, row: Row | None, where: str, message: str) -> None:
         self.error_total += 1

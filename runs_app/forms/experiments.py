@@ -234,8 +234,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         groups: dict[str, list[Any]] = {"fitting": [], "unfitting": []}
         for box in self["prompts"].subwidgets:
             reason = reasons.get(int(str(box.data["value"])), "")
-            box.reason = reason
-            groups["unfitting" if reason and not box.data["selected"] else "fitting"].append(box)
+            groups["unfitting" if reason and not box.data["selected"] else "fitting"].append((box, reason))
         return groups
 
     def save(self, commit: bool = True) -> Experiment:

@@ -39,7 +39,7 @@ def _find_url_problem(url: str, allowed_hosts: tuple[str, ...]) -> str | None:
     return f"{host} is not on the list of allowed hosts; an operator adds it to EVALSITE_LLM_ALLOWED_HOSTS."
 
 
-def read_grantable_host(url: str, resolve: Callable[..., list[Any]] = socket.getaddrinfo) -> tuple[str, str]:
+def read_grantable_host(url: str, resolve: Callable[..., list[Any]] | None = None) -> tuple[str, str]:
     """Return the host of a URL, with its port if it has one, and why an operator may not allow it on a page, or "".
 
     A page allows only hosts of the public internet. A host in a private network may be any service of the lab, so the
@@ -49,10 +49,10 @@ def read_grantable_host(url: str, resolve: Callable[..., list[Any]] = socket.get
     host = (parts.hostname or "").lower().rstrip(".")
     name = host if parts.port is None else f"{host}:{parts.port}"
     try:
-        addresses = {entry[4][0] for entry in resolve(host, parts.port or 443, type=socket.SOCK_STREAM)}
+        entries = (resolve or socket.getaddrinfo)(host, parts.port or 443, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return name, f"{host} has no address. Check the spelling."
-    if not all(_is_public(address) for address in addresses):
+    if not all(_is_public(str(entry[4][0])) for entry in entries):
         return name, (
             f"{host} is an address of a private network. To allow it, add {name} to EVALSITE_LLM_ALLOWED_HOSTS in the"
             " environment of the site, and restart it."

@@ -86,7 +86,11 @@ GENERAL_PROMPTS: dict[str, dict[str, Any]] = {
         "answer_format": "rating",
     },
 }
-GENERAL_SAMPLERS: dict[str, dict[str, Any]] = {"provider-default": {}, "temperature-0": {"temperature": 0.0}}
+GENERAL_SAMPLERS: dict[str, dict[str, Any]] = {
+    "provider-default": {},
+    "temperature-0": {"temperature": 0.0},
+    "up-to-2k": {"max_tokens": 2048},
+}
 SAMPLERS: dict[str, dict[str, Any]] = {
     "greedy-2k": {"temperature": 0.0, "max_tokens": 2048},
     "greedy-4k": {"temperature": 0.0, "max_tokens": 4096},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.cache import cache
@@ -14,7 +14,7 @@ from datasets_app.models.history import Actor
 from runs_app.grading_interface import GRADE
 
 if TYPE_CHECKING:
-    from runs_app.models import Experiment
+    from runs_app.models import Experiment, LanguageModel, Preflight
 
 IDLE_SECONDS = 3600
 DRAIN = "runs_app.tasks.drain"
@@ -50,6 +50,17 @@ def enqueue_preflights(keys: Collection[int], *, by: Actor, experiment: Experime
             async_task(PREFLIGHT, row.pk)
 
     transaction.on_commit(enqueue)
+
+
+def enqueue_try(model: LanguageModel, *, by: Actor, **content: Any) -> Preflight:
+    """Enqueue one call with the messages and parameters in `content`, and return its row, which gets the answer."""
+    from django_q.tasks import async_task
+
+    from runs_app.models import Preflight
+
+    (row,) = Preflight.objects.request([model.pk], by=by, **content)
+    transaction.on_commit(lambda: async_task(PREFLIGHT, row.pk))
+    return row
 
 
 def enqueue_grading_of_idle_runs() -> None:

@@ -132,7 +132,7 @@ def welcome(request: HttpRequest) -> HttpResponse:
             form.add_error(None, error)
         else:
             login(request, user, backend=BACKEND)
-            return redirect("home")
+            return redirect("start" if is_first else "home")
     response = render(request, "registration/welcome.html", {"form": form, "is_first": is_first})
     if form.wait_s:
         response.status_code = 429

@@ -62,7 +62,7 @@ def test_the_rows_left_out_can_be_downloaded_with_their_problems(upload, people,
     assert response["Content-Disposition"] == 'attachment; filename="capitals-left-out.csv"'
     rows = list(csv.DictReader(io.StringIO(response.content.decode())))
     assert [(row["id"], row["question"], row["answer"]) for row in rows] == [("b", "", "2"), ("a", "Again?", "4")]
-    assert rows[1]["problem"] == "key: 'a' is the key of row 1 already"
+    assert rows[1]["problem"] == "row 4, key: 'a' is the key of row 1 already"
     assert as_("curator").get(address).status_code == 404
 
 

@@ -1,0 +1,183 @@
+"""The forms of the page Start: a server of models, a dataset, and a question."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.core.files.uploadedfile import SimpleUploadedFile, UploadedFile
+from django.utils.text import slugify
+
+from datasets_app.forms import TABLES, UploadField
+from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
+from grading_app.scoring.grading import list_scorer_choices
+from runs_app.llm.calls import SELF_HOSTED
+from runs_app.llm.keys import PROVIDER_KEYS, find_name_problem, read_key
+from runs_app.llm.url_allowlist import find_url_problem, read_grantable_host
+from runs_app.models import Endpoint, LanguageModel
+
+MAX_PASTED = 2_000_000
+
+
+class ConnectForm(forms.Form):
+    """A server of models, and its key: pasted for this site, or the name of a variable of the environment."""
+
+    provider = forms.ChoiceField(
+        choices=Endpoint.Provider.choices, initial=Endpoint.Provider.OPENAI, label="Provider or kind of server"
+    )
+    base_url = forms.CharField(
+        max_length=500,
+        required=False,
+        label="Base URL",
+        help_text="It usually ends in /v1. Empty: the provider's own address",
+        widget=forms.TextInput(
+            attrs={"placeholder": "https://models.example.org/v1", "inputmode": "url", "autocomplete": "off"}
+        ),
+    )
+    key = forms.CharField(
+        required=False,
+        max_length=1000,
+        label="API key",
+        help_text="Stored in a file of this site that only its account can read, and never shown again",
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+    )
+    key_env = forms.CharField(
+        required=False,
+        max_length=80,
+        label="Or the variable that holds the key",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "list": "key-variables"}),
+    )
+    model_id = forms.CharField(
+        required=False,
+        max_length=200,
+        label="Model ID",
+        help_text="Only for a server without a list of models",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+
+    def __init__(self, *args: Any, allows: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.allows = allows  # Whether the operator pressed the button that allows the host.
+        self.offered_host, self.allowed_host = "", ""
+        self.set_variables = sorted(name for name in PROVIDER_KEYS if read_key(name))
+        state = f"Set on this site: {', '.join(self.set_variables)}" if self.set_variables else "None is set now"
+        self.fields["key_env"].help_text = f"Such as OPENAI_API_KEY. {state}"
+
+    def clean_base_url(self) -> str:
+        return str(self.cleaned_data["base_url"]).strip().rstrip("/")
+
+    def clean_key_env(self) -> str:
+        name: str = self.cleaned_data["key_env"].strip()
+        if name and (problem := find_name_problem(name)):
+            raise forms.ValidationError(problem)
+        if name and not read_key(name):
+            raise forms.ValidationError(
+                f"{name} is not set in the environment of this site. Set it and restart the site, or paste the key."
+            )
+        return name
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if cleaned.get("key") and cleaned.get("key_env"):
+            self.add_error("key_env", "Paste the key or name a variable, not both.")
+        url = cleaned.get("base_url", "")
+        if not url and cleaned.get("provider") in SELF_HOSTED:
+            self.add_error("base_url", "Enter the address of your server.")
+        if url:
+            self._check_host(url)
+        return cleaned
+
+    def _check_host(self, url: str) -> None:
+        """Refuse a host that is not allowed. Offer the operator to allow it if it is public."""
+        stored = Endpoint.objects.filter(base_url=url).exclude(allowed_host="").values_list("allowed_host", flat=True)
+        problem = find_url_problem(url, [*settings.LLM_ALLOWED_HOSTS, *stored])
+        if problem is None:
+            return
+        if "is not on the list of allowed hosts" not in problem:
+            self.add_error("base_url", problem)
+            return
+        host, refusal = read_grantable_host(url)
+        if refusal:
+            self.add_error("base_url", refusal)
+        elif self.allows:
+            self.allowed_host = host
+        else:
+            self.offered_host = host
+            self.add_error("base_url", f"{host} is not on the list of allowed hosts. Check the address, then allow it.")
+
+
+class DataForm(forms.Form):
+    """A dataset as a file or as pasted text. A worker reads it."""
+
+    file = UploadField(
+        "items",
+        f"{TABLES},.zip",
+        required=False,
+        label="File",
+        help_text="CSV, TSV, JSON lines, JSON, Parquet, or a zip of images",
+    )
+    pasted = forms.CharField(
+        required=False,
+        strip=False,
+        max_length=MAX_PASTED,
+        label="Or paste rows",
+        help_text="CSV with a header, a copied range of a spreadsheet, or JSON lines",
+        widget=forms.Textarea(attrs={"rows": 4, "class": "mono", "spellcheck": "false"}),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not self.is_bound:
+            self.fields["file"].required = True  # The label then has no "optional". `clean` asks for one of the two.
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if not self.errors and bool(cleaned.get("file")) == bool(cleaned.get("pasted", "").strip()):
+            self.add_error("file", "Choose a file or paste rows, one of the two.")
+        return cleaned
+
+    def read_file(self) -> UploadedFile[Any]:
+        """Return the file, or the pasted rows as a file. A range copied from a spreadsheet has tabs."""
+        if file := self.cleaned_data.get("file"):
+            chosen: UploadedFile[Any] = file
+            return chosen
+        text: str = self.cleaned_data["pasted"].strip("\r\n")
+        head = text.lstrip().partition("\n")[0]
+        suffix = "jsonl" if head.startswith("{") else "tsv" if "\t" in head else "csv"
+        return SimpleUploadedFile(f"pasted.{suffix}", text.encode())
+
+
+def build_slug(file_name: str) -> str:
+    """Return the name of a dataset for a file."""
+    return slugify(PurePath(file_name).stem)[:60].strip("-_") or "my-data"
+
+
+class QuestionForm(forms.Form):
+    """The models, the prompt and the scorer of the first run."""
+
+    models = forms.ModelMultipleChoiceField(
+        queryset=LanguageModel.objects.none(), label="Models", widget=forms.CheckboxSelectMultiple
+    )
+    prompt = forms.CharField(
+        max_length=20_000,
+        strip=False,
+        label="Prompt",
+        help_text="Sent once for each item. The words in double braces become the item's columns",
+        widget=forms.Textarea(attrs={"rows": 7, "class": "mono", "spellcheck": "false"}),
+    )
+    scorer = forms.ChoiceField(required=False, label="Graded by")
+    max_usd = forms.DecimalField(
+        required=False,
+        min_value=0,
+        max_digits=12,
+        decimal_places=4,
+        label="Budget",
+        help_text="US dollars; a hard limit. It needs models with known prices",
+    )
+
+    def __init__(self, *args: Any, rows: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        offer_rows(self, "models", rows, lambda row: row.name)
+        get_choice_field(self, "scorer").choices = [("", "Nothing yet"), *list_scorer_choices()]

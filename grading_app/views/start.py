@@ -1,0 +1,379 @@
+"""Start: the way of a new site to its first result, on one page with three steps.
+
+The page keeps no state of its own: each step is done when its rows exist, so it can be left and taken up again. Each
+button posts to the page itself and names its action in `do`. The address names an upload and, if chosen, a dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django_htmx.http import HttpResponseClientRefresh
+
+from datasets_app import pending_uploads
+from datasets_app.models import Dataset, Item
+from evalsite.lib.ops.installation import get_shipped_folder
+from evalsite.lib.permissions import is_operator, members_only
+from evalsite.lib.web.htmx import wants_part
+from evalsite.lib.web.model_names import hides_model_names
+from grading_app.forms.start import ConnectForm, DataForm, QuestionForm, build_slug
+from grading_app.scoring.scorers import SCORERS, Answer, ScoredItem
+from runs_app import first_study, model_lists
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.llm.prompts import PromptError
+from runs_app.llm.stored_keys import KeyRefused
+from runs_app.models import Endpoint, Experiment, Preflight
+from runs_app.models.preflights import prefetch_last_preflights
+from runs_app.planning.work import PlanError
+from runs_app.prompt_preview import build_turns
+from runs_app.run_control import LaunchError
+from runs_app.taskqueue.enqueue import enqueue_preflights
+
+SAMPLE = "questions.jsonl"
+KEY_CLASSES = (ErrorClass.UNAUTHORIZED, ErrorClass.FORBIDDEN, ErrorClass.MISSING_KEY)
+MAX_TICKED = 4  # More models are not ticked in advance, because each multiplies the cost.
+
+
+@sensitive_post_parameters("key")
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+@hides_model_names()
+def start(request: HttpRequest) -> HttpResponse:
+    if request.method == "POST":
+        action = ACTIONS.get(request.POST.get("do", ""))
+        if action is None or (action in FOR_OPERATORS and not is_operator(request.user)):
+            raise Http404
+        return action(request)
+    upload = _find_upload(request)
+    job = upload.job if upload else None
+    if job and job.dataset:
+        return _finish_import(request, job.dataset)
+    if wants_part(request) and not (job and job.is_active):
+        return HttpResponseClientRefresh()  # The upload has been read: show its first items.
+    return _render(request)
+
+
+# Models ---------------------------------------------------------------------------------------------------------------
+
+
+def _fetch_models(request: HttpRequest) -> HttpResponse:
+    """Store the key, fetch the server's list and save the endpoint, or show at which field it failed."""
+    form = ConnectForm(request.POST, allows=request.POST.get("do") == "allow")
+    if not form.is_valid():
+        return _render(request, connect=form)
+    entered = form.cleaned_data
+    endpoint = first_study.prepare_endpoint(entered["provider"], entered["base_url"], form.allowed_host)
+    try:
+        if entered["key"]:
+            first_study.save_key(endpoint, entered["key"])
+        elif entered["key_env"]:
+            endpoint.key_env = entered["key_env"]
+        if entered["model_id"]:
+            listed = [model_lists.ListedModel(entered["model_id"], {})]
+        else:
+            listed = model_lists.fetch_models(endpoint)
+        first_study.save_endpoint(endpoint, by=cast(User, request.user))
+    except KeyRefused as problem:
+        form.add_error("key", str(problem))
+    except CallFailure as failure:
+        form.add_error(*_explain_failure(failure, endpoint, entered))
+    except ValidationError as error:
+        form.add_error(None, error.messages)
+    else:
+        if entered["model_id"]:
+            return _add_models(request, endpoint, model_lists.find_changes(endpoint, listed))
+        return _render(request, endpoint=endpoint, changes=model_lists.find_changes(endpoint, listed))
+    return _render(request, connect=form)
+
+
+def _explain_failure(failure: CallFailure, endpoint: Endpoint, entered: dict[str, Any]) -> tuple[str, str]:
+    """Return the field to correct, and what to do."""
+    address = endpoint.base_url or endpoint.get_provider_display()
+    if failure.error_class in KEY_CLASSES:
+        field = "key_env" if entered["key_env"] else "key"
+        return field, f"{address} refused the key ({failure.message.rstrip('.')}). Paste it again."
+    if failure.error_class == ErrorClass.NOT_FOUND:
+        return "base_url", f"{address} has no list of models. Check the end of the address, or enter a model ID."
+    return "base_url", f"No list of models came from {address}: {failure.message.rstrip('.')}. Check the address."
+
+
+def _add_chosen_models(request: HttpRequest) -> HttpResponse:
+    """Add the chosen models. The list is fetched again, so that prices never come from the browser."""
+    endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=_read_key(request, "endpoint"))
+    try:
+        changes = model_lists.find_changes(endpoint, model_lists.fetch_models(endpoint))
+    except CallFailure as failure:
+        messages.error(request, f"The list of {endpoint} was not read: {failure.message}")
+        return redirect("start")
+    chosen = set(request.POST.getlist("model"))
+    if picked := [change for change in changes if change.listed.model in chosen]:
+        return _add_models(request, endpoint, picked)
+    return _render(request, endpoint=endpoint, changes=changes, missing_choice=True)
+
+
+def _add_models(request: HttpRequest, endpoint: Endpoint, picked: list[model_lists.Change]) -> HttpResponse:
+    try:
+        model_lists.apply_changes(endpoint, picked, by=request.user, reason="On Start")
+    except ValidationError as error:
+        messages.error(request, "; ".join(error.messages))
+        return redirect("start")
+    names = [change.listed.model for change in picked]
+    enqueue_preflights(list(endpoint.models.filter(model__in=names).values_list("pk", flat=True)), by=request.user)
+    return redirect("start")
+
+
+# Data -----------------------------------------------------------------------------------------------------------------
+
+
+def _find_upload(request: HttpRequest) -> pending_uploads.PendingUpload | None:
+    token = request.POST.get("upload") or request.GET.get("upload", "")
+    upload = pending_uploads.find_upload(request.user.pk, token)
+    return upload if upload and upload.norms_of is None else None
+
+
+def _read_data(request: HttpRequest) -> HttpResponse:
+    form = DataForm(request.POST, request.FILES)
+    if not form.is_valid():
+        return _render(request, data=form)
+    return _stage(request, form.read_file())
+
+
+def _read_sample(request: HttpRequest) -> HttpResponse:
+    content = (get_shipped_folder("samples") / SAMPLE).read_bytes()
+    return _stage(request, SimpleUploadedFile("sample-questions.jsonl", content))
+
+
+def _stage(request: HttpRequest, file: Any) -> HttpResponse:
+    try:
+        upload = pending_uploads.stage_upload(
+            request.user, {"items": file}, slug=build_slug(file.name), about={}, previous=None
+        )
+    except pending_uploads.TooLarge as error:
+        messages.error(request, f"This file {error}.")
+        return redirect("start")
+    upload.request_job("preview", {}, leaves_out=True)
+    return redirect(f"{reverse('start')}?{urlencode({'upload': upload.token})}#data")
+
+
+def _import(request: HttpRequest) -> HttpResponse:
+    upload = _find_upload(request)
+    if upload is None:
+        raise Http404
+    outcome = upload.outcome
+    upload.request_job("import", outcome.mapping if outcome else {}, leaves_out=True)
+    return redirect(f"{reverse('start')}?{urlencode({'upload': upload.token})}#data")
+
+
+def _retry_upload(request: HttpRequest) -> HttpResponse:
+    upload = _find_upload(request)
+    if upload is None:
+        raise Http404
+    upload.retry_job()
+    return redirect(f"{reverse('start')}?{urlencode({'upload': upload.token})}#data")
+
+
+def _discard(request: HttpRequest) -> HttpResponse:
+    if upload := _find_upload(request):
+        upload.discard()
+    return redirect(f"{reverse('start')}?other=1#data")
+
+
+def _finish_import(request: HttpRequest, named: list[Any]) -> HttpResponse:
+    if wants_part(request):
+        return HttpResponseClientRefresh()
+    dataset = get_object_or_404(Dataset.objects.visible_to(request.user), slug=named[0], version=named[1])
+    return redirect(f"{reverse('start')}?{urlencode({'dataset': dataset.pk})}#question")
+
+
+# The question ---------------------------------------------------------------------------------------------------------
+
+
+def _get_dataset(request: HttpRequest) -> Dataset | None:
+    key = request.POST.get("dataset") or request.GET.get("dataset")
+    if key:
+        return first_study.find_dataset(request.user, int(key) if key.isdecimal() and len(key) < 19 else 0)
+    return None if "other" in request.GET else first_study.find_dataset(request.user)
+
+
+def _get_item(dataset: Dataset) -> Item:
+    item: Item = dataset.items.active().select_related("image", "dataset").order_by("position", "pk")[0]
+    return item
+
+
+def _read_question(request: HttpRequest) -> tuple[Dataset, QuestionForm]:
+    dataset = _get_dataset(request)
+    if dataset is None:
+        raise Http404
+    return dataset, QuestionForm(request.POST, rows=first_study.list_usable_models(request.user))
+
+
+def _try(request: HttpRequest) -> HttpResponse:
+    """Send one call about the first item, to the first ticked model."""
+    dataset, form = _read_question(request)
+    if form.is_valid():
+        model = form.cleaned_data["models"][0]
+        try:
+            call = first_study.try_question(
+                form.cleaned_data["prompt"], _get_item(dataset), model, by=cast(User, request.user)
+            )
+        except PromptError as problem:
+            form.add_error("prompt", str(problem))
+        else:
+            if wants_part(request):
+                return _render_try(request, call, form.cleaned_data["scorer"])
+            return _render(request, question=form, call=call)
+    if wants_part(request):
+        return render(request, "grading_app/partials/start_try.html", {"errors": form.errors.values()})
+    return _render(request, question=form)
+
+
+def _run(request: HttpRequest) -> HttpResponse:
+    dataset, form = _read_question(request)
+    if form.is_valid():
+        entered = form.cleaned_data
+        try:
+            first_study.render_question(entered["prompt"], _get_item(dataset))
+            experiment = first_study.launch_first(
+                dataset, list(entered["models"]), entered["prompt"], entered, by=cast(User, request.user)
+            )
+        except PromptError as problem:
+            form.add_error("prompt", str(problem))
+        except (PlanError, LaunchError) as problem:
+            form.add_error(None, [f"{text}." for text in getattr(problem, "problems", None) or [str(problem)]])
+        else:
+            return redirect("experiment_progress", experiment.slug)
+    return _render(request, question=form)
+
+
+@require_POST
+@members_only
+@hides_model_names()
+def start_preview(request: HttpRequest) -> HttpResponse:
+    """Show the prompt on the first item, and the cost of the first run, while the person types."""
+    dataset, form = _read_question(request)
+    form.is_valid()
+    text = request.POST.get("prompt", "")
+    context = _build_preview(dataset, text, list(form.cleaned_data.get("models", ())))
+    return render(request, "grading_app/partials/start_preview.html", context)
+
+
+@require_safe
+@members_only
+@hides_model_names()
+def start_try(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show the state of a try to the person who made it, for polls."""
+    call = get_object_or_404(Preflight.objects.filter(by=cast(User, request.user)).exclude(about=""), pk=pk)
+    return _render_try(request, call, request.GET.get("scorer", ""))
+
+
+def _render_try(request: HttpRequest, call: Preflight, scorer: str) -> HttpResponse:
+    return render(request, "grading_app/partials/start_try.html", _build_try(request, call, scorer))
+
+
+def _build_try(request: HttpRequest, call: Preflight, scorer: str) -> dict[str, Any]:
+    """Return the answer of a try and, as the scorer reads it, its score."""
+    dataset_name, _, key = call.about.partition(": ")
+    datasets = Dataset.objects.visible_to(request.user).named(dataset_name)
+    item = Item.objects.filter(dataset__in=datasets, key=key).first()
+    score = None
+    if call.status == Preflight.Status.OK and item is not None and scorer in SCORERS:
+        answer = Answer(call.answer, truncated=call.finish_reason == "length", output_tokens=call.output_tokens)
+        score = SCORERS[scorer].function(answer, ScoredItem(item.target, tuple(map(str, item.choices))), {})
+    return {"call": call, "item": item, "score": score, "scorer": scorer}
+
+
+def _build_preview(dataset: Dataset, text: str, models: list[Any]) -> dict[str, Any]:
+    item = _get_item(dataset)
+    context: dict[str, Any] = {"preview_item": item, "turns": [], "preview_problem": "", "summary": None}
+    try:
+        sent = first_study.render_question(text, item, image_address=item.image.url if item.image else None)
+        context["turns"] = build_turns(sent, item)
+    except PromptError as problem:
+        context["preview_problem"] = str(problem)
+    else:
+        if models:
+            context["summary"] = first_study.estimate_run(dataset, models, text)
+    return context
+
+
+# The page -------------------------------------------------------------------------------------------------------------
+
+
+def _render(
+    request: HttpRequest,
+    *,
+    connect: ConnectForm | None = None,
+    data: DataForm | None = None,
+    question: QuestionForm | None = None,
+    call: Preflight | None = None,
+    **more: Any,
+) -> HttpResponse:
+    models = list(prefetch_last_preflights(first_study.list_usable_models(request.user)))
+    dataset, upload = _get_dataset(request), _find_upload(request)
+    context: dict[str, Any] = {
+        "connect": connect or ConnectForm(),
+        "data": data or DataForm(),
+        "models": models,
+        "dataset": dataset,
+        "upload": upload,
+        "job": upload.job if upload else None,
+        "outcome": upload.outcome if upload and upload.job and upload.job.state == "done" else None,
+        "orphaned": bool(upload and upload.is_orphaned),
+        "has_choices": False,
+        "may_connect": is_operator(request.user),
+        "may_approve": bool(dataset and first_study.may_approve(dataset, request.user)),
+        "first_experiment": Experiment.objects.filter(owner=cast(User, request.user), runs__n_done__gt=0).first(),
+        "pilot": first_study.PILOT,
+    }
+    if context["outcome"]:
+        context["has_choices"] = any(item["choices"] for item in context["outcome"].first_items)
+    if dataset and models and not upload:
+        guess = first_study.guess_question(dataset)
+        ticked = [model.pk for model in models[:MAX_TICKED]] if len(models) <= MAX_TICKED else [models[0].pk]
+        initial = {"prompt": guess.prompt, "scorer": guess.scorer, "models": ticked}
+        form = question or QuestionForm(initial=initial, rows=first_study.list_usable_models(request.user))
+        item = _get_item(dataset)
+        text = str(form["prompt"].value() or "")
+        keys = {str(key) for key in form["models"].value() or ()}
+        context |= {
+            "question": form,
+            "guess": guess,
+            "first_item": item,
+            "variables": first_study.list_variables(item),
+            **_build_preview(dataset, text, [model for model in models if str(model.pk) in keys]),
+            **(_build_try(request, call, str(form["scorer"].value() or "")) if call else {}),
+        }
+    return render(request, "grading_app/start.html", context | more)
+
+
+def _read_key(request: HttpRequest, name: str) -> int:
+    text = request.POST.get(name, "")
+    if not text.isdecimal() or len(text) > 18:
+        raise Http404
+    return int(text)
+
+
+ACTIONS: dict[str, Callable[[HttpRequest], HttpResponse]] = {
+    "fetch": _fetch_models,
+    "allow": _fetch_models,
+    "models": _add_chosen_models,
+    "read": _read_data,
+    "sample": _read_sample,
+    "import": _import,
+    "again": _retry_upload,
+    "discard": _discard,
+    "try": _try,
+    "run": _run,
+}
+FOR_OPERATORS = frozenset({_fetch_models, _add_chosen_models})

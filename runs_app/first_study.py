@@ -1,0 +1,262 @@
+"""The first study of a site: from the address of a server and a dataset to answers, with the usual mechanisms.
+
+Nothing here has rules of its own: endpoints have a history, datasets and prompts need an approval by a person who may
+give it, and a launch plans trials as every other launch does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils.text import slugify
+
+from datasets_app import curation
+from datasets_app.models import Dataset, Item
+from datasets_app.models.history import save_with_history
+from evalsite.lib.ops.environment import KEY_PREFIX
+from evalsite.lib.text.hashing import hash_content
+from runs_app import run_control
+from runs_app.engine.requests import build_question
+from runs_app.experiment_files.row_builder import RowBuilder
+from runs_app.experiment_files.specs import PromptSpec, SamplerSpec
+from runs_app.llm import prompts
+from runs_app.llm.stored_keys import store_key
+from runs_app.models import Endpoint, Experiment, LanguageModel, Preflight, Prompt, Sampler
+from runs_app.planning.design import Design
+from runs_app.planning.design_summary import DesignSummary, summarise_design
+from runs_app.planning.shipped_designs import GENERAL_PROMPTS, GENERAL_SAMPLERS
+from runs_app.planning.work import PlanError
+from runs_app.taskqueue.enqueue import enqueue_try
+
+PILOT = 20  # Trials of the first run.
+SAMPLER = "up-to-2k"  # One of the shipped samplers.
+REASON = "Approved on Start, to run its first trials"
+MAX_SHOWN_TARGETS = 500
+NUMBER = re.compile(r"[-+]?[0-9][0-9,]*(\.[0-9]+)?\Z")
+
+
+# Models ---------------------------------------------------------------------------------------------------------------
+
+
+def prepare_endpoint(provider: str, base_url: str, allowed_host: str = "") -> Endpoint:
+    """Return the endpoint with this provider and address, or a new unsaved one with a name from the address."""
+    endpoint = Endpoint.objects.filter(provider=provider, base_url=base_url).order_by("pk").first()
+    if endpoint is None:
+        endpoint = Endpoint(provider=provider, base_url=base_url, name=_choose_endpoint_name(provider, base_url))
+    endpoint.allowed_host = allowed_host or endpoint.allowed_host
+    return endpoint
+
+
+def _choose_endpoint_name(provider: str, base_url: str) -> str:
+    parts = urlsplit(base_url)
+    address = parts.hostname or provider
+    name = slugify(f"{address.replace('.', '-')}-{parts.port}" if parts.port else address.replace(".", "-"))[:60]
+    taken = set(Endpoint.objects.values_list("name", flat=True))
+    return next(free for free in (name, *(f"{name}-{n}" for n in range(2, 1000))) if free not in taken)
+
+
+def save_key(endpoint: Endpoint, key: str) -> None:
+    """Store a pasted key for this endpoint, under a variable of its name. Raise KeyRefused if it is no key."""
+    name = f"{KEY_PREFIX}{endpoint.name.upper().replace('-', '_')}"[:80]
+    store_key(name, key)
+    endpoint.key_env = name
+
+
+def save_endpoint(endpoint: Endpoint, *, by: User) -> None:
+    """Save the endpoint with its history. Raise ValidationError if it is invalid."""
+    endpoint.full_clean()
+    reason = f"On Start; the operator allowed the host {endpoint.allowed_host}" if endpoint.allowed_host else "On Start"
+    save_with_history(endpoint, by=by, reason=reason)
+
+
+def list_usable_models(user: Any) -> Any:
+    rows = LanguageModel.objects.visible_to(user).filter(is_active=True, endpoint__is_active=True)
+    return rows.select_related("endpoint").order_by("name")
+
+
+# Data -----------------------------------------------------------------------------------------------------------------
+
+
+def find_dataset(user: Any, key: Any = None) -> Dataset | None:
+    """Return the dataset with this key, or the user's newest one, or the newest approved one."""
+    rows = Dataset.objects.visible_to(user).exclude(status=Dataset.Status.ARCHIVED).filter(active_count__gt=0)
+    if key is not None:
+        chosen: Dataset | None = rows.filter(pk=key).first()
+        return chosen
+    own = rows.filter(created_by=user).order_by("-pk").first()
+    newest: Dataset | None = own or rows.filter(status=Dataset.Status.APPROVED).order_by("-pk").first()
+    return newest
+
+
+def may_approve(dataset: Dataset, user: Any) -> bool:
+    """Return whether Start may approve this dataset for the user: it is their own draft, and they may approve."""
+    return dataset.created_by_id == user.pk and bool(user.has_perm("datasets_app.approve_dataset"))
+
+
+# The question ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A prompt and a scorer for a dataset, each with its reason."""
+
+    prompt: str
+    scorer: str
+    reason: str
+
+
+def guess_question(dataset: Dataset) -> Guess:
+    """Return the prompt and the scorer that fit the columns of a dataset."""
+    items = dataset.items.active()
+    sample = list(items.order_by("position", "pk").values("input", "image", "target", "choices")[:MAX_SHOWN_TARGETS])
+    targets = [row["target"].strip() for row in sample if row["target"].strip()]
+    image = "{{image}}\n\n" if any(row["image"] for row in sample) else ""
+    has_text = any(row["input"].strip() for row in sample)
+    if sample and all(row["choices"] for row in sample) and targets:
+        return Guess(_get_text("multiple-choice", image), "multiple_choice", "The items have choices and a target.")
+    if not targets:
+        text = _get_text("plain", image) if has_text else f"{image}Describe this image in one sentence."
+        return Guess(text, "", "The items have no target. People or a judge can grade the answers later.")
+    text = _get_text("answer-line", image) if has_text else f"{image}What does this image show?\n\n{_get_answer_line()}"
+    if all(NUMBER.match(target) for target in targets):
+        return Guess(text, "numeric", "Every target is a number.")
+    return Guess(text, "exact_match", "The items have a target.")
+
+
+def _get_text(name: str, image: str) -> str:
+    return image + str(GENERAL_PROMPTS[name]["messages"][0]["content"])
+
+
+def _get_answer_line() -> str:
+    return str(GENERAL_PROMPTS["answer-line"]["messages"][0]["content"]).rpartition("\n")[2]
+
+
+def list_variables(item: Item) -> list[str]:
+    """Return the placeholders that this item can fill, in the order of a prompt."""
+    names = ["image"] if item.image_id else []
+    names += ["input"] if item.input else []
+    names += ["choices"] if item.choices else []
+    names += ["category"] if item.category else []
+    return [prompts.format_placeholder(name) for name in (*names, *(f"meta.{name}" for name in item.metadata))]
+
+
+def build_turns(text: str) -> list[prompts.Turn]:
+    return [prompts.Turn(role="user", content=text)]
+
+
+def render_question(text: str, item: Item, *, image_address: str | None = None) -> list[prompts.Message]:
+    """Return the messages of this prompt for an item. Raise PromptError with the reason if that is impossible.
+
+    Without `image_address`, an image has its hash and type in place of its bytes, as a try stores it.
+    """
+    turns = build_turns(text.replace("\r\n", "\n"))
+    if problems := prompts.validate(turns):
+        raise prompts.PromptError(" ".join(problem.removeprefix("Turn 1: ") for problem in problems))
+    question = build_question(item, None)
+    stored = f"sha256:{question.image}:{question.image_type}" if question.image else None
+    try:
+        return prompts.render(turns, question.variables, image_address or stored)
+    except prompts.PromptError as problem:
+        known = ", ".join(list_variables(item))
+        raise prompts.PromptError(f"{problem}. The items have {known}.") from None
+
+
+def try_question(text: str, item: Item, model: LanguageModel, *, by: User) -> Preflight:
+    """Enqueue one call of the model about one item. Nothing is planned or approved for it."""
+    content = {
+        "about": f"{item.dataset}: {item.key}"[:320],
+        "messages": render_question(text, item),
+        "parameters": build_sampler().content,
+    }
+    return enqueue_try(model, by=by, **content)
+
+
+def build_sampler() -> Sampler:
+    """Return the sampler of the first run, unsaved. Its limit of the answer bounds the cost, which is shown before."""
+    return Sampler(name=SAMPLER, **GENERAL_SAMPLERS[SAMPLER])
+
+
+# The first run --------------------------------------------------------------------------------------------------------
+
+
+def estimate_run(dataset: Dataset, models: Sequence[LanguageModel], text: str, scorer: str = "") -> DesignSummary:
+    """Return the size and the cost of the first run. Nothing is saved."""
+    experiment = Experiment(slug="first", dataset=dataset, scorers=[scorer] if scorer else [])
+    prompt = Prompt(pk=0, name="first", messages=build_turns(text))
+    return summarise_design(Design(experiment, list(models), [prompt], [build_sampler()], []), pilot=PILOT)
+
+
+def launch_first(
+    dataset: Dataset, models: Sequence[LanguageModel], text: str, choices: Mapping[str, Any], *, by: User
+) -> Experiment:
+    """Approve the user's own draft, create the experiment, and launch a pilot of it.
+
+    `choices` may have a `scorer` and a budget, `max_usd`. Raise PlanError, and change nothing, if the design has
+    problems or an approval is missing.
+    """
+    with transaction.atomic():
+        if dataset.is_draft:
+            if not may_approve(dataset, by):
+                raise PlanError([f"{dataset} is a draft. Ask a curator to approve it, then run again"])
+            curation.approve(dataset, by=by, reason=REASON)
+        experiment = Experiment(
+            slug=_choose_slug(dataset),
+            title=f"First run of {dataset.title or dataset.slug}"[:200],
+            dataset=dataset,
+            owner=by,
+            scorers=[choices["scorer"]] if choices.get("scorer") else [],
+            max_usd=choices.get("max_usd"),
+        )
+        try:
+            experiment.full_clean()
+        except ValidationError as error:
+            raise PlanError(error.messages) from None
+        experiment.save()
+        experiment.language_models.set(models)
+        experiment.prompts.set([_find_or_create_prompt(text, by)])
+        experiment.samplers.set([_find_or_create_sampler(by)])
+        design = Design.load(experiment)
+        if problems := design.find_problems():
+            raise PlanError(problems)
+        approved = summarise_design(design, pilot=PILOT).estimate
+        run_control.launch(experiment, by=by, pilot=PILOT, approved=approved)
+    return experiment
+
+
+def _choose_slug(dataset: Dataset) -> str:
+    taken = set(Experiment.objects.filter(slug__startswith=dataset.slug[:60]).values_list("slug", flat=True))
+    names = (f"{dataset.slug[:60]}-first", *(f"{dataset.slug[:60]}-first-{n}" for n in range(2, 10_000)))
+    return next(name for name in names if name not in taken)
+
+
+def _find_or_create_prompt(text: str, by: User) -> Prompt:
+    """Return an approved prompt with this text, or a new version, approved if its author may approve prompts."""
+    turns = build_turns(text.replace("\r\n", "\n"))
+    content_hash = hash_content(Prompt(messages=turns).content)
+    same: Prompt | None = (
+        Prompt.objects.filter(content_hash=content_hash, status=Prompt.Status.APPROVED).order_by("pk").first()
+    )
+    if same is not None:
+        return same
+    builder = RowBuilder(by, trusted=False, reason="Written on Start")
+    spec = PromptSpec.model_validate({"name": "first-question", "messages": turns})
+    prompt: Prompt | None = builder.find_or_create_prompt("prompt", spec)
+    if prompt is None:
+        raise PlanError(builder.problems)
+    return prompt
+
+
+def _find_or_create_sampler(by: User) -> Sampler:
+    builder = RowBuilder(by, trusted=False, reason="Written on Start")
+    spec = SamplerSpec.model_validate({"name": SAMPLER, **GENERAL_SAMPLERS[SAMPLER]})
+    sampler: Sampler | None = builder.find_or_create_sampler("sampler", spec)
+    if sampler is None:
+        raise PlanError(builder.problems)
+    return sampler

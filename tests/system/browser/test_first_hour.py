@@ -1,0 +1,257 @@
+"""The first hour: from `up` on an empty database to a first result, in few clicks and without a terminal."""
+
+import csv
+import json
+import random
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import SimulatorProcess, simulator_process
+from tests.system.browser.conftest import PATIENCE_MS
+from tests.system.browser.page_checks import LAPTOP
+from tests.system.up.conftest import Site, run_site, spaced_folder, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
+
+KEY = "sk-lab-key-0123456789"
+PASSWORD = "correct horse battery staple"
+QUESTIONS = 50
+
+
+@dataclass
+class Counts:
+    """What a person does: clicks, pages that load, pages whose form is sent, typed fields."""
+
+    clicks: int = 0
+    loads: int = 0
+    forms: set[str] = field(default_factory=set)
+    fields: int = 0
+
+    def __str__(self) -> str:
+        forms = ", ".join(sorted(self.forms))
+        return f"{self.clicks} clicks, {self.loads} page loads, {len(self.forms)} forms ({forms}), {self.fields} fields"
+
+
+@dataclass
+class Newcomer:
+    """A person in a browser whose actions are counted."""
+
+    page: Page
+    counts: Counts = field(default_factory=Counts)
+
+    def __post_init__(self) -> None:
+        self.page.on("load", lambda _: self._count_load())
+        self.page.on("request", self._count_form)
+
+    def _count_load(self) -> None:
+        self.counts.loads += 1
+
+    def _count_form(self, request) -> None:
+        path = urlsplit(request.url).path
+        if request.method == "POST" and path != "/start/preview/":
+            self.counts.forms.add(path)
+
+    def click(self, target: Locator) -> None:
+        self.page.wait_for_load_state("load")
+        self.counts.clicks += 1
+        target.click()
+
+    def press(self, name: str) -> None:
+        self.click(self.page.get_by_role("button", name=name, exact=True))
+
+    def type(self, label: str, text: str) -> None:
+        self.page.wait_for_load_state("load")
+        self.counts.fields += 1
+        self.page.get_by_label(re.compile(rf"^\s*{label}")).fill(text)
+
+    def choose_file(self, path: Path) -> None:
+        self.page.wait_for_load_state("load")
+        self.counts.clicks += 1
+        self.page.get_by_label("File", exact=False).first.set_input_files(path)
+
+
+@pytest.fixture
+def provider(tmp_path) -> Iterator[SimulatorProcess]:
+    """Two simulated models behind a key, which know the answers with different skill."""
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps({"text": row[1], "target": row[2]}) + "\n" for row in build_rows() if row[1]))
+    config = SimulatorConfig(
+        skills={"big": 0.95, "tiny": 0.4}, answers=(answers,), key_env="SIMULATED_KEY", latency_ms=150
+    )
+    with simulator_process(config, environment={"SIMULATED_KEY": KEY}) as running:
+        yield running
+
+
+def build_rows() -> list[list[str]]:
+    numbers = random.Random(7)
+    pairs = [(numbers.randrange(10, 90), numbers.randrange(10, 90)) for _ in range(QUESTIONS)]
+    rows = [[f"q{n:02}", f"What is {a} plus {b}?", str(a + b), "sums"] for n, (a, b) in enumerate(pairs)]
+    rows[11][1] = ""  # A row without a question,
+    rows[30][0] = "q00"  # and one with the key of another row.
+    return rows
+
+
+def write_table(folder: Path) -> Path:
+    path = folder / "capital sums.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "question", "answer", "topic"], *build_rows()])
+    return path
+
+
+@contextmanager
+def visit_new_site(prepared: Path, chromium: Browser, **options) -> Iterator[tuple[Newcomer, Site]]:
+    with spaced_folder(prepared) as place, run_site(place) as site:
+        wait_until(lambda: "/welcome/#" in site.read_log())
+        context = chromium.new_context(viewport=LAPTOP, reduced_motion="reduce", **options)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        complaints: list[str] = []
+        page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        try:
+            yield Newcomer(page), site
+            assert complaints == []
+        finally:
+            context.close()
+            site.stop()
+
+
+def read_link(site: Site) -> str:
+    return re.search(r"http://\S+/welcome/#\S+", site.read_log())[0]
+
+
+def make_account(person, site):
+    person.page.goto(read_link(site))
+    person.type("Name", "ada")
+    person.type("Password", PASSWORD)
+    person.press("Create account")
+    expect(person.page.get_by_role("heading", name="Start")).to_be_visible()
+
+
+def add_models(person, *names):
+    for name in names:
+        person.click(person.page.get_by_label(name))
+    person.press("Add and test")
+    expect(person.page.locator("#models .start-list .status.tone-good")).to_have_count(len(names))
+
+
+def assert_private(site, key):
+    """Assert that the key is in its private file alone: in no log, and in no other file outside the database."""
+    folder = site.place / "data"
+    assert key not in site.read_log()
+    paths = [path for path in folder.rglob("*") if path.is_file() and "postgres" not in path.relative_to(folder).parts]
+    (stored,) = [path for path in paths if key.encode() in path.read_bytes()]
+    assert stored.name == "provider_keys.json"
+    assert oct(stored.stat().st_mode & 0o777) == "0o600"
+
+
+def test_from_up_to_the_first_result(prepared, chromium, provider, tmp_path, checked_in_all_views):
+    with visit_new_site(prepared, chromium) as (person, site):
+        page = person.page
+        page.goto(read_link(site))
+        expect(page.get_by_label("Code")).to_be_hidden()
+        assert "#" not in page.url, "the code is gone from the address"
+        checked_in_all_views(page, "welcome")
+        person.type("Name", "ada")
+        person.type("Password", PASSWORD)
+        person.press("Create account")
+        expect(page.get_by_role("heading", name="Start")).to_be_visible()
+        checked_in_all_views(page, "start-1-models")
+
+        person.type("Base URL", provider.url)
+        person.type("API key", KEY)
+        person.press("Fetch models")
+        expect(page.get_by_text("serves 2 models")).to_be_visible()
+        checked_in_all_views(page, "start-2-list")
+        began = time.monotonic()
+        add_models(person, "big", "tiny")
+        print(f"two test calls: {time.monotonic() - began:.1f} s")
+
+        person.choose_file(write_table(tmp_path))
+        expect(page.get_by_role("button", name="Import the 48 valid rows")).to_be_visible()
+        checked_in_all_views(page, "start-3-items")
+        person.press("Import the 48 valid rows")
+        expect(page.get_by_label("Graded by")).to_have_value("numeric")
+        checked_in_all_views(page, "start-4-question")
+        person.press("Try one")
+        expect(page.locator("#start-try")).to_contain_text("score")
+        checked_in_all_views(page, "start-5-tried")
+        person.press("Run 20")
+        expect(page.locator("#live")).to_contain_text(re.compile(r"Done\. 20\s+answers:\s+big \d+ %,\s+tiny \d+ %"))
+        checked_in_all_views(page, "start-6-done")
+        person.click(page.get_by_role("link", name="See results"))
+        page.wait_for_url("**/experiments/capital-sums-first/results/")
+        expect(page.locator("main")).to_contain_text("tiny")
+        print(person.counts)
+        assert_private(site, KEY)
+        assert person.counts.clicks <= 10
+        assert person.counts.loads <= 10
+        assert len(person.counts.forms) <= 2
+        assert person.counts.fields <= 8
+
+
+def test_a_stranger_makes_every_mistake_once_and_loses_nothing(prepared, chromium, provider, tmp_path):
+    with visit_new_site(prepared, chromium) as (person, site):
+        person.page.goto(f"http://127.0.0.1:{site.port}/")
+        expect(person.page.get_by_text("This site has no accounts yet")).to_be_visible()
+        make_account(person, site)
+        connect_with_mistakes(person, provider)
+        map_unknown_columns(person, tmp_path)
+        person.page.goto(f"http://127.0.0.1:{site.port}/")
+        person.click(person.page.get_by_role("link", name=re.compile("Start: three steps")))
+        ask_with_a_wrong_variable(person)
+        expect(person.page.get_by_role("link", name="See results")).to_be_visible()
+        assert_private(site, KEY)
+
+
+def connect_with_mistakes(person, provider):
+    page = person.page
+    person.type("Base URL", "http://10.0.0.5:8000/v1")
+    person.type("API key", KEY)
+    person.press("Fetch models")
+    expect(page.locator(".error-summary")).to_contain_text("10.0.0.5:8000 to EVALSITE_LLM_ALLOWED_HOSTS")
+    expect(page.get_by_label(re.compile("Base URL"))).to_have_value("http://10.0.0.5:8000/v1")
+    person.type("Base URL", provider.url)
+    person.type("API key", "sk-a-wrong-key-123")
+    person.press("Fetch models")
+    expect(page.locator(".error-summary")).to_contain_text("Incorrect API key provided")
+    expect(page.get_by_label(re.compile("Base URL"))).to_have_value(provider.url)
+    person.type("API key", KEY)
+    person.press("Fetch models")
+    person.press("Add and test")
+    expect(page.get_by_text("Choose at least one model.")).to_be_visible()
+    add_models(person, "big")
+
+
+def map_unknown_columns(person, folder):
+    page = person.page
+    unknown = folder / "unknown.csv"
+    unknown.write_text("nr,frage,antwort\n1,Was ist 2 plus 3?,5\n2,Was ist 4 plus 4?,8\n")
+    person.choose_file(unknown)
+    expect(page.get_by_role("alert")).to_contain_text("choose a column; the file has nr, frage, antwort")
+    person.click(page.get_by_role("link", name="Map columns"))
+    page.get_by_label("Input: column").select_option(label="frage")
+    page.get_by_label("Target: column").select_option(label="antwort")
+    person.press("Import items")
+    page.wait_for_url("**/datasets/unknown/1/**")
+
+
+def ask_with_a_wrong_variable(person):
+    page = person.page
+    expect(page.locator("#data")).to_contain_text("unknown@1")
+    person.type("Prompt", "Frage: {{question}}")
+    expect(page.locator("#start-preview")).to_contain_text("unknown variable {{question}}")
+    person.press("Run 20")
+    expect(page.locator(".error-summary")).to_contain_text("unknown variable {{question}}")
+    expect(page.get_by_label(re.compile("^Prompt"))).to_have_value("Frage: {{question}}")
+    person.type("Prompt", "Frage: {{input}}")
+    person.press("Run 20")
