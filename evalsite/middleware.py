@@ -19,6 +19,7 @@ from django.utils import timezone
 from evalsite import views
 from evalsite.lib.control_characters import mark_html, mark_text
 from evalsite.lib.web.addresses import find_page
+from evalsite.lib.web.problems import is_for_programs, make_problem
 
 TZ_COOKIE = "tz"
 COMPRESSIBLE = re.compile(r"text/|image/svg\+xml|application/(?:json|javascript|xml)\b")
@@ -144,6 +145,8 @@ def _refuse_nul(request: HttpRequest, subject: str) -> HttpResponse:
 
 
 def _refuse(request: HttpRequest, reason: str) -> HttpResponse:
+    if is_for_programs(request):
+        return make_problem(400, reason)
     return render(request, "400.html", {"reason": reason}, status=400)
 
 

@@ -126,6 +126,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "evalsite.middleware.HealthMiddleware",
+    "evalsite.api.middleware.ProblemMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "evalsite.middleware.CompressionMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -135,6 +136,7 @@ MIDDLEWARE = [
     "evalsite.middleware.StorableRequestMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "evalsite.api.middleware.TokenMiddleware",
     "evalsite.middleware.SignInRequiredMiddleware",
     "evalsite.middleware.NoStoreMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",

@@ -22,7 +22,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     *(
         path("", include(module))
-        for module in ("datasets_app.urls", "runs_app.urls", "grading_app.urls")
+        for module in ("datasets_app.urls", "runs_app.urls", "grading_app.urls", "evalsite.api.urls")
         if find_spec(module)
     ),
 ]

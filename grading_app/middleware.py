@@ -16,6 +16,7 @@ from django.shortcuts import render
 
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_names_for
+from evalsite.lib.web.problems import is_for_programs, make_problem
 from grading_app.models import BlindReading, ShareLink
 from runs_app.models import Experiment
 
@@ -24,6 +25,7 @@ ROUTES_WITHOUT_EXPERIMENT = re.compile(
     r"|admin/(?:$|(?:auth|datasets_app)/|(?:login|logout|jsi18n|password_change)/"
     r"|runs_app/(?:$|(?:prompt|sampler|dimension|endpoint|languagemodel|worker)/)"
     r"|grading_app/(?:$|(?:rubric|panel)/))"
+    r"|metrics$|api/v1/(?:$|openapi\.json|experiments$|(?:datasets|prompts|models)(?:/|$))"
 )
 """Routes of pages that do not belong to an experiment: accounts, datasets, the site's models, a rater's blind pages."""
 FILE_VIEWS = frozenset({"trial_text", "trial_message", "experiment_message"})
@@ -35,6 +37,9 @@ EXPERIMENT_LOOKUPS: dict[str, str] = {
     "batches/<int:pk>/": "experiment__runs__batches",
     "items/<int:pk>/": "experiment__dataset__items",
     "ratings/queues/<slug:name>/": "experiment__rating_queues__name",
+    "api/v1/experiments/<slug:name>": "experiment__slug",
+    "api/v1/runs/<int:number>": "experiment__runs",
+    "api/v1/trials/<int:number>": "experiment__runs__trials",
 }
 """The lookup of the experiments that a page belongs to, by the beginning of its route. Others belong to all of them."""
 FILTERED_LISTS = frozenset({"trial_list", "batch_list"})
@@ -80,6 +85,9 @@ def _find_hidden_readings(request: HttpRequest, route: str, name: str, kwargs: M
 
 def _render_question(request: HttpRequest, readings: list[BlindReading]) -> HttpResponse:
     """Return the page that offers to reveal names. Its status is 200 in place of a page, 403 for files and changes."""
+    if is_for_programs(request):
+        names = ", ".join(reading.experiment.slug for reading in readings)
+        return make_problem(403, f"You read {names} blind. Reveal the names on its page first.")
     is_page = request.method in ("GET", "HEAD") and request.path.endswith("/")
     is_page = is_page and getattr(request.resolver_match, "url_name", "") not in FILE_VIEWS
     context = {

@@ -14,11 +14,14 @@ from runs_app.views import (
     parametric,
     progress,
     run_control,
+    tokens,
     trials,
     workers,
 )
 
 urlpatterns = [
+    path("accounts/tokens/", tokens.token_list, name="token_list"),
+    path("accounts/tokens/<int:pk>/revoke/", tokens.token_revoke, name="token_revoke"),
     path("datasets/new/parametric/", parametric.parametric_new, name="parametric_new"),
     path("experiments/", experiments.experiment_list, name="experiment_list"),
     path("experiments/new/", experiment_forms.experiment_new, name="experiment_new"),

@@ -3069,4 +3069,139 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="ApiAllowance",
+            fields=[
+                (
+                    "user",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="+",
+                        serialize=False,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                ("n_left", models.FloatField(default=300)),
+                ("at", models.DateTimeField()),
+            ],
+            options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("n_left__gte", -1000000000000.0),
+                            ("n_left__lte", 1000000000000.0),
+                        ),
+                        name="runs_app_apiallowance_numbers_in_range",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="ApiAnswer",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("key", models.CharField(max_length=128)),
+                ("request_hash", models.CharField(help_text="SHA-256 of method, address and body", max_length=64)),
+                ("status", models.SmallIntegerField(null=True)),
+                ("content", models.TextField(blank=True, default="")),
+                ("created_at", models.DateTimeField(auto_now_add=True, db_index=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "key"), name="apianswer_key_of_user"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("status__gte", 200),
+                            ("status__lte", 299),
+                        ),
+                        name="runs_app_apianswer_numbers_in_range",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="ApiToken",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "label",
+                    models.CharField(
+                        help_text="Where you use it, such as laptop or nightly report",
+                        max_length=80,
+                        verbose_name="name",
+                    ),
+                ),
+                ("public_id", models.CharField(editable=False, max_length=12, unique=True)),
+                ("secret_hash", models.CharField(editable=False, max_length=64)),
+                (
+                    "scope",
+                    models.CharField(
+                        choices=[
+                            ("read", "Read"),
+                            ("run", "Read; create, launch, pause and resume experiments"),
+                            ("admin", "Everything, also cancel and archive experiments"),
+                        ],
+                        default="read",
+                        max_length=5,
+                        verbose_name="permissions",
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("expires_at", models.DateTimeField()),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                ("last_used_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "experiment",
+                    models.ForeignKey(
+                        blank=True,
+                        help_text="The only experiment that it reaches. Empty: all experiments of the account",
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="api_tokens",
+                        to="runs_app.experiment",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="api_tokens",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-pk"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("scope__in", ["admin", "read", "run"])),
+                        name="runs_app_apitoken_scope_choices",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("created_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("created_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("expires_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("expires_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("last_used_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("last_used_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("revoked_at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
+                            ("revoked_at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
+                        ),
+                        name="runs_app_apitoken_numbers_in_range",
+                    ),
+                ],
+            },
+        ),
     ]

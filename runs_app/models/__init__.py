@@ -14,12 +14,16 @@ from runs_app.models.points import Point
 from runs_app.models.preflights import Preflight
 from runs_app.models.runs import Run, Tick
 from runs_app.models.texts import ItemText, TextSet
+from runs_app.models.tokens import ApiAllowance, ApiAnswer, ApiToken
 from runs_app.models.trials import Attempt, Trial, WorkUnit
 from runs_app.models.workers import Worker
 
 __all__ = [
     "Annotation",
     "Answer",
+    "ApiAllowance",
+    "ApiAnswer",
+    "ApiToken",
     "Attempt",
     "CachedAnswer",
     "Condition",

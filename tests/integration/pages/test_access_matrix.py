@@ -12,9 +12,11 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from runs_app.annotations import annotate
 from runs_app.models import TextSet
 from tests.factories.gradings import make_scale_rubric
+from tests.factories.tokens import make_bearer, make_token
 
 PEOPLE = (None, "rater", "viewer", "researcher", "owner", "operator")
 TO_LOGIN = 302
+NO_TOKEN = 401
 HIDDEN = 404
 
 
@@ -25,6 +27,7 @@ class Row:
     expected: tuple[int, ...]
     args: str = ""
     method: str = "get"
+    json: dict | None = None
 
 
 def expect_for_experiment(owner=200, *, method="get", args="slug"):
@@ -50,6 +53,19 @@ def expect_for_rater(answer, *, method="get", args="queue"):
 
 def expect_for_operators(args="", answer=200):
     return Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, answer), args)
+
+
+def expect_for_api(answer=200, *, args="", method="get", json=None):
+    """Expect that only its owner and an operator reach a private experiment in the API, which never redirects."""
+    return Row((NO_TOKEN, HIDDEN, HIDDEN, HIDDEN, answer, answer), args, method, json)
+
+
+API_READERS = Row((NO_TOKEN, HIDDEN, 200, 200, 200, 200))
+NOBODY = Row((NO_TOKEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN))
+
+
+def expect_for_api_group(args):
+    return Row((NO_TOKEN, HIDDEN, HIDDEN, 200, 200, 200), args)
 
 
 MATRIX = {
@@ -213,6 +229,37 @@ MATRIX = {
     "rating_image": expect_for_rater(200, args="queue one"),
     "rating_text": expect_for_rater(HIDDEN, args="queue one question"),
 }
+MATRIX |= {
+    "token_list": READERS,
+    "token_revoke": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, 302, 302), "apitoken", "post"),
+    "api_docs": READERS,
+    "api:openapi-json": API_READERS,
+    "api:api-root": NOBODY,
+    "api:datasets": API_READERS,
+    "api:dataset": expect_for_api_group("dataset version"),
+    "api:items": expect_for_api_group("dataset version"),
+    "api:prompts": API_READERS,
+    "api:prompt": expect_for_api_group("prompt one"),
+    "api:models": API_READERS,
+    "api:experiments": API_READERS,
+    "api:experiment": expect_for_api(args="slug"),
+    "api:design": expect_for_api(args="slug"),
+    "api:status": expect_for_api(args="slug"),
+    "api:estimate": expect_for_api(args="slug", method="post", json={}),
+    "api:launch": expect_for_api(args="slug", method="post", json={}),
+    "api:pause": expect_for_api(args="slug", method="post", json={}),
+    "api:resume": expect_for_api(args="slug", method="post", json={}),
+    "api:cancel": expect_for_api(args="slug", method="post", json={"reason": "test"}),
+    # Its run has calls in flight, so it cannot be archived now.
+    "api:archive": expect_for_api(409, args="slug", method="post", json={"reason": "test"}),
+    "api:experiment_runs": expect_for_api(args="slug"),
+    "api:run": expect_for_api(args="run"),
+    "api:trials": expect_for_api(args="slug"),
+    "api:trial": expect_for_api(args="trial"),
+    "api:gradings": expect_for_api(args="slug"),
+    "api:results": expect_for_api(args="slug"),
+    "api:export": expect_for_api(args="slug trials csv"),
+}
 # Django's own pages have their own permissions; tests of the apps cover their admin pages.
 NOT_OURS = {"admin"}
 
@@ -251,6 +298,8 @@ def build_url_values(lab):
         "item": lab.draft.items.first().pk,
         "image": lab.draft.items.first().image_id,
         "queue": lab.queue.name,
+        "apitoken": make_token(lab.people["owner"])[0].pk,
+        "prompt": lab.experiment.prompts.get().name,
         "texts": TextSet.objects.get_or_create(name="own", dataset=lab.draft)[0].name,
     }
 
@@ -284,8 +333,29 @@ def test_every_address_has_a_name():
 def test_each_person_gets_the_status_in_the_row(name, lab, as_):
     row, url_values = MATRIX[name], build_url_values(lab)
     address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
-    answers = tuple(getattr(as_(person), row.method)(address).status_code for person in PEOPLE)
+    more = {} if row.json is None else {"data": row.json, "content_type": "application/json"}
+    answers = tuple(getattr(as_(person), row.method)(address, **more).status_code for person in PEOPLE)
     assert answers == row.expected, dict(zip(PEOPLE, answers, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in MATRIX if name.startswith("api:")])
+def test_a_token_gets_what_the_session_of_its_account_gets(name, lab):
+    row, url_values = MATRIX[name], build_url_values(lab)
+    address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
+    more = {} if row.json is None else {"data": row.json, "content_type": "application/json"}
+
+    def ask(text):
+        return getattr(make_bearer(text), row.method)(address, **more).status_code
+
+    texts = {person: make_token(lab.people[person], "admin")[1] for person in PEOPLE if person}
+    assert tuple(ask(text) for text in texts.values()) == row.expected[1:]
+    revoked, text = make_token(lab.people["operator"], "admin")
+    revoked.revoke(by=lab.people["operator"])
+    assert ask(text) == NO_TOKEN
+    lab.people["owner"].is_active = False
+    lab.people["owner"].save()
+    assert ask(texts["owner"]) == NO_TOKEN, "the account is deactivated"
 
 
 @pytest.mark.parametrize("name", [name for name, row in MATRIX.items() if row.method == "post"])

@@ -1,0 +1,370 @@
+"""Experiments: list, create, estimate, launch and control; their status, runs, rows, results and files."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from ninja import Query, Router
+from pydantic import Field
+
+from evalsite.api import reach
+from evalsite.api.idempotency import PARAMETER, answer_once
+from evalsite.api.pages import LARGEST_KEY, PageQuery, decode_cursor, encode_cursor, read_page
+from evalsite.api.problems import Problem
+from evalsite.api.schemas import (
+    ChangedOut,
+    CreateIn,
+    EstimateOut,
+    ExperimentOut,
+    ExperimentPage,
+    LaunchIn,
+    LaunchOut,
+    ReasonIn,
+    ResultsOut,
+    RowPage,
+    RunOut,
+    RunPage,
+    ScopeIn,
+)
+from evalsite.api.scores import load_results
+from evalsite.lib.text.names import UnknownNameError
+from grading_app.export.file_formats import Extract, export_chunks
+from grading_app.export.parquet_process import parquet_from_process
+from grading_app.views.results import CONTENT_TYPES
+from runs_app import deletion, run_control
+from runs_app.experiment_files.spec_reader import read_spec, read_yaml
+from runs_app.models import Experiment, Run, Wave
+from runs_app.monitoring.progress import annotate_totals, find_experiment_state, read_totals
+from runs_app.monitoring.status_report import build_status_report
+from runs_app.planning.design_summary import DesignSummary, summarise_experiment
+from runs_app.planning.spec_io import build_spec, create_experiment
+from runs_app.planning.work import PlanError
+
+router = Router(auth=reach.AccessToken(reach.READ), tags=["Experiments"])
+runs = reach.AccessToken(reach.RUN)
+administers = reach.AccessToken(reach.ADMIN)
+NO_FILTERS = ("limit", "after")
+ONCE = {"parameters": [PARAMETER]}
+FILTERED = {
+    "parameters": [
+        {
+            "in": "query",
+            "name": name,
+            "required": False,
+            "schema": {"type": "string"},
+            "description": f"Only rows with this {name}",
+        }
+        for name in ("status", "condition", "wave", "item", "category")
+    ]
+}
+Number = Annotated[int, Field(ge=1, le=LARGEST_KEY)]
+
+
+@router.get("/experiments", response=ExperimentPage, summary="List experiments")
+def experiments(request: HttpRequest, page: Query[PageQuery]) -> Any:
+    """The experiments that your account may see, oldest first, with their progress."""
+    rows = annotate_totals(reach.list_experiments(request).select_related("dataset", "owner"))
+    return read_page(rows, page, _write_experiment)
+
+
+@router.post(
+    "/experiments",
+    response={201: ExperimentOut},
+    auth=runs,
+    url_name="experiments",
+    summary="Create a draft",
+    openapi_extra=ONCE,
+)
+def create(request: HttpRequest, body: CreateIn) -> Any:
+    """Create a draft from an experiment file. Nothing runs before a launch."""
+    reach.refuse_creation(request)
+    if bool(body.file) == (body.design is not None):
+        raise Problem(422, "The request has wrong or missing fields.", [("file", "send either `file` or `design`")])
+    spec = read_yaml(body.file) if body.file else read_spec(body.design)
+
+    def act() -> dict[str, Any]:
+        experiment = create_experiment(spec, by=request.user)  # type: ignore[arg-type]
+        return _write_experiment(annotate_totals(Experiment.objects.filter(pk=experiment.pk)).get())
+
+    response = answer_once(request, 201, act)
+    response["Location"] = reverse("api:experiment", args=[spec.experiment])
+    return response
+
+
+@router.get("/experiments/{slug:name}", response=ExperimentOut, summary="Read an experiment")
+def experiment(request: HttpRequest, name: str) -> Any:
+    rows = annotate_totals(reach.list_experiments(request).select_related("dataset", "owner"))
+    return _write_experiment(get_object_or_404(rows, slug=name))
+
+
+@router.get("/experiments/{slug:name}/design", response=dict[str, Any], summary="Read the design")
+def design(request: HttpRequest, name: str) -> Any:
+    """The content of the experiment file, with all texts written out. `POST /experiments` accepts it as `design`."""
+    return build_spec(reach.get_experiment(request, name))
+
+
+@router.get("/experiments/{slug:name}/status", response=dict[str, Any], summary="Read the status")
+def status(request: HttpRequest, name: str) -> Any:
+    """Trials by condition and wave, costs, judges, warnings and what the runs wait for, as `status --json` prints."""
+    return JsonResponse(build_status_report(reach.get_experiment(request, name)))
+
+
+@router.post("/experiments/{slug:name}/estimate", response=EstimateOut, summary="Estimate the cost of a launch")
+def estimate(request: HttpRequest, name: str, body: ScopeIn) -> Any:
+    """The trials and the cost of a launch now. This changes nothing."""
+    return _write_estimate(reach.get_experiment(request, name), body)[0]
+
+
+@router.post("/experiments/{slug:name}/launch", response=LaunchOut, auth=runs, summary="Launch", openapi_extra=ONCE)
+def launch(request: HttpRequest, name: str, body: LaunchIn) -> Any:
+    """Plan the missing trials and start them.
+
+    With `max_usd`, the launch is refused with 409 unless the budget of the experiment or the ceiling of the estimate
+    shows that it cannot cost more.
+    """
+    found = reach.get_editable_experiment(request, name)
+
+    def act() -> dict[str, Any]:
+        costs, summary = _write_estimate(found, body)
+        if summary.estimate.problems:
+            raise PlanError(summary.estimate.problems)
+        _check_cost(found, summary, body)
+        report = run_control.launch(
+            found, by=request.user, wave=body.wave, pilot=body.pilot, approved=summary.estimate, policy=body.policy
+        )
+        return {
+            "experiment": found.slug,
+            "is_new": report.is_new,
+            "summary": report.summary,
+            "runs": report.run_ids,
+            "trials_added": report.trials_added,
+            "trials_total": report.trials_total,
+            "notes": list(report.notes),
+            "estimate": costs,
+        }
+
+    return answer_once(request, 200, act)
+
+
+@router.post("/experiments/{slug:name}/pause", response=ChangedOut, auth=runs, summary="Pause")
+def pause(request: HttpRequest, name: str, body: ReasonIn) -> Any:
+    """No new calls start. Calls in flight finish and are kept."""
+    found = reach.get_editable_experiment(request, name).runs.all()
+    return _write_changed(run_control.pause(found, by=request.user, reason=body.reason))
+
+
+@router.post("/experiments/{slug:name}/resume", response=ChangedOut, auth=runs, summary="Resume")
+def resume(request: HttpRequest, name: str, body: ReasonIn) -> Any:
+    found = reach.get_editable_experiment(request, name).runs.all()
+    return _write_changed(run_control.resume(found, by=request.user, reason=body.reason))
+
+
+@router.post("/experiments/{slug:name}/cancel", response=ChangedOut, auth=administers, summary="Cancel")
+def cancel(request: HttpRequest, name: str, body: ReasonIn) -> Any:
+    """Pending trials never start. A cancelled run cannot be resumed, so a reason is required."""
+    found = reach.get_editable_experiment(request, name).runs.all()
+    _require_reason(body)
+    return _write_changed(run_control.cancel(found, by=request.user, reason=body.reason))
+
+
+@router.post("/experiments/{slug:name}/archive", response=ExperimentOut, auth=administers, summary="Archive")
+def archive(request: HttpRequest, name: str, body: ReasonIn) -> Any:
+    """Archive an experiment without live runs. All rows are kept. A reason is required."""
+    found = reach.get_editable_experiment(request, name)
+    _require_reason(body)
+    deletion.archive(found, by=request.user, reason=body.reason)
+    return experiment(request, name)
+
+
+@router.get("/experiments/{slug:name}/runs", response=RunPage, summary="List runs")
+def experiment_runs(request: HttpRequest, name: str, page: Query[PageQuery]) -> Any:
+    return read_page(reach.get_experiment(request, name).runs.with_design(), page, _write_run)
+
+
+@router.get("/runs/{int:number}", response=RunOut, summary="Read a run")
+def run(request: HttpRequest, number: Number) -> Any:
+    return _write_run(get_object_or_404(reach.list_runs(request), pk=number))
+
+
+@router.get(
+    "/experiments/{slug:name}/trials", response=RowPage, tags=["Rows"], summary="List trials", openapi_extra=FILTERED
+)
+def trials(request: HttpRequest, name: str, page: Query[PageQuery]) -> Any:
+    """The trials of the design, with the columns of the export. The filters are those of the list of trials."""
+    return _read_rows(request, name, "trials", page)
+
+
+@router.get("/trials/{int:number}", response=dict[str, Any], tags=["Rows"], summary="Read a trial")
+def trial(request: HttpRequest, number: Number) -> Any:
+    """A trial of the design, with the columns of the export."""
+    found = get_object_or_404(reach.list_trials(request).select_related("run__experiment"), pk=number)
+    extract = Extract.of(found.run.experiment, "trials", {"run": str(found.run_id)})
+    lines, _ = extract.read_lines((found.run_id, found.pk - 1), 1)
+    row = json.loads(lines) if lines else None
+    if row is None:
+        raise Http404
+    return row
+
+
+@router.get(
+    "/experiments/{slug:name}/gradings",
+    response=RowPage,
+    tags=["Rows"],
+    summary="List gradings",
+    openapi_extra=FILTERED,
+)
+def gradings(request: HttpRequest, name: str, page: Query[PageQuery]) -> Any:
+    """The scores of the answers by rules, judges, panels and people, with the columns of the export."""
+    return _read_rows(request, name, "gradings", page)
+
+
+@router.get("/experiments/{slug:name}/results", response=ResultsOut, tags=["Rows"], summary="Read the results")
+def results(
+    request: HttpRequest,
+    name: str,
+    wave: Annotated[str, Field(max_length=80, description="A number or label; empty: all waves")] = "",
+    by_category: bool = False,
+) -> Any:
+    """Means and shares by measure and condition, with their 95 % intervals, as on the results page.
+
+    A worker adds up a large experiment. Until then the answer is 202: ask again after the seconds in `Retry-After`.
+    """
+    found = reach.get_experiment(request, name)
+    content = load_results(found, _find_wave(found, wave), by_category=by_category)
+    if content is not None:
+        return content
+    return JsonResponse({"detail": "A worker adds up the answers."}, status=202, headers={"Retry-After": "3"})
+
+
+@router.get(
+    "/experiments/{slug:name}/export/{slug:table}.{slug:file_format}",
+    tags=["Rows"],
+    summary="Stream a whole table",
+    openapi_extra=FILTERED,
+)
+def export(request: HttpRequest, name: str, table: str, file_format: str) -> HttpResponse | StreamingHttpResponse:
+    """A table as csv, jsonl or parquet, in constant memory. Data frames read the Parquet address directly."""
+    found = reach.get_experiment(request, name)
+    filters = _read_filters(request)
+    if file_format == "parquet":
+        chunks = parquet_from_process(found, table, filters)
+    else:
+        chunks = export_chunks(found, table, file_format, filters)
+    response = StreamingHttpResponse(chunks, content_type=CONTENT_TYPES[file_format])
+    response["Content-Disposition"] = f'attachment; filename="{found.slug}-{table}.{file_format}"'
+    return response
+
+
+def _read_filters(request: HttpRequest) -> dict[str, str]:
+    return {name: str(value) for name, value in request.GET.items() if value and name not in NO_FILTERS}
+
+
+def _read_rows(request: HttpRequest, name: str, table: str, page: PageQuery) -> HttpResponse:
+    """Return a page of an exported table. The database writes its JSON, which is passed on unread."""
+    found = reach.get_experiment(request, name)
+    section, key = decode_cursor(page.after, 2)
+    lines, last = Extract.of(found, table, _read_filters(request)).read_lines((section, key), page.limit)
+    cursor = json.dumps(encode_cursor(*last) if last else None).encode()
+    content = b'{"items": [' + lines.rstrip(b"\n").replace(b"\n", b",") + b'], "next": ' + cursor + b"}"
+    return HttpResponse(content, content_type="application/json")
+
+
+def _find_wave(experiment: Experiment, name: str) -> Wave | None:
+    try:
+        wave: Wave | None = experiment.find_wave(name) if name else None
+    except UnknownNameError as error:
+        raise Problem(422, "The request has wrong or missing fields.", [("wave", str(error))]) from error
+    return wave
+
+
+def _require_reason(body: ReasonIn) -> None:
+    if not body.reason.strip():
+        raise Problem(422, "The request has wrong or missing fields.", [("reason", "is required")])
+
+
+def _write_estimate(experiment: Experiment, scope: ScopeIn) -> tuple[dict[str, Any], DesignSummary]:
+    summary = summarise_experiment(experiment, wave_label=scope.wave, pilot=scope.pilot, policy=scope.policy)
+    costs = summary.estimate
+    content = {
+        "trials": costs.trials,
+        "to_do": costs.to_do,
+        "ceiling_usd": _write_money(costs.ceiling_usd),
+        "expected_usd": _write_money(costs.expected_usd),
+        "spent_usd": _write_money(experiment.spent_usd),
+        "max_usd": _write_money(experiment.max_usd),
+        "coverage": costs.coverage,
+        "needs_confirmation": summary.needs_confirmation,
+        "is_over_budget": summary.is_over_budget,
+        "problems": costs.problems,
+        "warnings": costs.warnings,
+    }
+    return content, summary
+
+
+def _check_cost(experiment: Experiment, summary: DesignSummary, body: LaunchIn) -> None:
+    """Raise Problem if the launch may cost more than the request allows, or needs a confirmation that it lacks."""
+    ceiling = summary.estimate.ceiling_usd
+    if body.max_usd is not None:
+        left = None if experiment.max_usd is None else experiment.max_usd - experiment.spent_usd
+        if min((bound for bound in (ceiling, left) if bound is not None), default=body.max_usd + 1) > body.max_usd:
+            most = "an unknown amount" if ceiling is None else f"up to {ceiling.normalize():f} US dollars"
+            raise Problem(
+                409,
+                f"The launch may cost {most}. Raise max_usd, or set a budget in the design, which is a hard limit.",
+                [("max_usd", "is less than the launch may cost")],
+            )
+    if summary.needs_confirmation and not body.accept_cost:
+        limit = experiment.confirm_above_usd
+        raise Problem(
+            409,
+            f"The maximum cost is unknown or above {limit}, the amount that the design wants confirmed.",
+            [("accept_cost", "must be true")],
+        )
+
+
+def _write_experiment(row: Any) -> dict[str, Any]:
+    totals = read_totals(row)
+    return {
+        "name": row.slug,
+        "title": row.title,
+        "status": row.status,
+        "state": find_experiment_state(row, totals),
+        "owner": row.owner.get_username(),
+        "dataset": str(row.dataset),
+        "created_at": row.created_at,
+        "trials": totals.trials,
+        "done": totals.done,
+        "failed": totals.failed,
+        "remaining": totals.remaining,
+        "spent_usd": _write_money(totals.find_known_cost(row.spent_usd)),
+        "max_usd": _write_money(row.max_usd),
+    }
+
+
+def _write_run(row: Run) -> dict[str, Any]:
+    counters = ("trials", "pending", "running", "done", "failed", "cancelled", "attempts")
+    return {
+        "id": row.pk,
+        "experiment": row.experiment.slug,
+        "condition": row.condition.condition_id,
+        "stage": row.condition.stage,
+        "model": row.condition.model.name,
+        "wave": row.wave.number,
+        "wave_label": row.wave.label,
+        "status": row.status,
+        "stop_reason": row.current_stop_reason,
+        "spent_usd": _write_money(row.spent_usd),
+        **{name: getattr(row, f"n_{name}") for name in counters},
+    }
+
+
+def _write_changed(keys: list[int]) -> dict[str, Any]:
+    return {"changed": len(keys), "runs": keys}
+
+
+def _write_money(amount: Any) -> str | None:
+    return None if amount is None else str(amount)

@@ -1,0 +1,117 @@
+"""Middleware of the API: access tokens, the limit on requests, conditional answers, and errors as problem details."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.cache import get_conditional_response, patch_vary_headers
+from ninja.utils import check_csrf
+
+from evalsite.api.problems import NOT_FOUND
+from evalsite.lib.models import FailedSignIn, TooManyFailures
+from evalsite.lib.permissions import is_reader
+from evalsite.lib.web.problems import PROBLEM_TYPE, is_for_programs, make_problem
+from evalsite.lib.web.sign_in import get_client_address
+from runs_app.models import ApiAllowance, ApiToken
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+MAX_GUESSES = 100
+"""Wrong tokens that one address may send within FailedSignIn.WINDOW."""
+DETAILS = {
+    400: "The request is malformed.",
+    403: "Your account may not do this.",
+    404: NOT_FOUND,
+    405: "This address does not accept the method. The header Allow lists the methods that it accepts.",
+    413: "The request is too large.",
+    500: "The site failed to answer. Its log has the reason. Try again, and tell an operator if it fails again.",
+}
+Next = Callable[[HttpRequest], HttpResponse]
+
+
+class ProblemMiddleware:
+    """Middleware that replaces error pages by problem details for addresses of the API."""
+
+    def __init__(self, get_response: Next) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if response.status_code < 400 or not is_for_programs(request):
+            return response
+        if response.get("Content-Type", "").startswith(PROBLEM_TYPE):
+            return response
+        problem = make_problem(response.status_code, DETAILS.get(response.status_code, response.reason_phrase))
+        for name in ("Allow", "Retry-After"):
+            if name in response:
+                problem[name] = response[name]
+        return problem
+
+
+class TokenMiddleware:
+    """Middleware that signs requests to the API in by their access token, for this request only.
+
+    It follows the authentication of sessions. With an Authorization header, the session does not count. The account's
+    role is read again at each request. A session may change data only with its CSRF token.
+    """
+
+    def __init__(self, get_response: Next) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if not is_for_programs(request):
+            return self.get_response(request)
+        response = self._refuse(request) or self.get_response(request)
+        patch_vary_headers(response, ["Authorization", "Cookie"])
+        return _answer_conditionally(request, response)
+
+    def _refuse(self, request: HttpRequest) -> HttpResponse | None:
+        """Sign the request in. Return None, or the response to a request that may not go on."""
+        request.api_token = None  # type: ignore[attr-defined]
+        if "Authorization" in request.headers:
+            scheme, _, text = request.headers["Authorization"].partition(" ")
+            token = ApiToken.objects.find(text.strip()) if scheme.lower() == "bearer" else None
+            if token is None:
+                return _refuse_token(request)
+            request.user, request.api_token = token.user, token  # type: ignore[attr-defined]
+            request._dont_enforce_csrf_checks = True  # type: ignore[attr-defined]  # No browser adds the header.
+            token.record_use()
+        elif not request.user.is_authenticated:
+            return _ask_for_token("Send `Authorization: Bearer TOKEN`. Make a token under your account menu.")
+        elif request.method not in SAFE and check_csrf(request) is not None:
+            return make_problem(403, "A session changes data only with its CSRF token. Send an access token instead.")
+        if not is_reader(request.user):
+            return make_problem(404, NOT_FOUND)
+        if not ApiAllowance.take(request.user):
+            limit = ApiAllowance.PER_SECOND
+            response = make_problem(429, f"Your account sends too many requests. It may send {limit} a second.")
+            response["Retry-After"] = "1"
+            return response
+        return None
+
+
+def _ask_for_token(detail: str) -> HttpResponse:
+    response = make_problem(401, detail)
+    response["WWW-Authenticate"] = 'Bearer realm="Evalsite"'
+    return response
+
+
+def _refuse_token(request: HttpRequest) -> HttpResponse:
+    """Return the same answer for every wrong token. An address with too many of them has to wait."""
+    try:
+        FailedSignIn.objects.begin({f"token {get_client_address(request)}": MAX_GUESSES})
+    except TooManyFailures as refusal:
+        response = make_problem(429, "There were too many wrong tokens from this address.")
+        response["Retry-After"] = str(refusal.seconds)
+        return response
+    return _ask_for_token("The token is wrong, has expired or was revoked, or its account is not active.")
+
+
+def _answer_conditionally(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """Add an ETag of the content, and answer 304 if the client has this content. Streams have no ETag."""
+    if response.streaming or response.status_code != 200 or request.method not in ("GET", "HEAD"):
+        return response
+    response["Cache-Control"] = "private, no-cache"  # A client may keep it, and asks whether it has changed.
+    response["ETag"] = f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'
+    return get_conditional_response(request, etag=response["ETag"], response=response) or response

@@ -1,0 +1,10 @@
+"""The addresses of the API, its OpenAPI document and its page."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from evalsite.api.docs import api_docs
+from evalsite.api.lab_api import api
+
+urlpatterns = [path("api/v1/", api.urls), path("api/docs", api_docs, name="api_docs")]
