@@ -13,7 +13,7 @@ from grading_app.comparison.measure_descriptions import MEASURE_DESCRIPTIONS, Me
 from grading_app.comparison.reference_report import ReferenceComparison, compare_with_references, compute_equal_share
 from grading_app.statistics.alpha import Level, krippendorff_alpha
 from grading_app.statistics.bland_altman import LimitsOfAgreement, limits_of_agreement
-from grading_app.statistics.bootstrap import bootstrap
+from grading_app.statistics.bootstrap import AGREEMENT_RESAMPLES, AGREEMENT_SEED, bootstrap, estimate_agreement
 from grading_app.statistics.concordance import compute_concordance, compute_correlation, lins_concordance
 from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import Bounds, bounded_score_interval
@@ -37,7 +37,7 @@ from grading_app.statistics.prediction_powered import CorrectedMean, corrected_m
 from grading_app.statistics.ranks import kendalls_w
 from grading_app.statistics.ratings import Floats, Ratings
 
-SEED, RESAMPLES = 1, 1_000
+SEED, RESAMPLES = AGREEMENT_SEED, AGREEMENT_RESAMPLES
 MAX_CATEGORIES = 15
 MAX_ORDINAL_POINTS = 11
 LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval", "ratio")
@@ -241,7 +241,7 @@ def _evaluate_measure(
     description = MEASURE_DESCRIPTIONS[name]
     try:
         coefficient = compute()
-        estimate = bootstrap(coefficient, seed=SEED, resamples=RESAMPLES)
+        estimate = estimate_agreement(coefficient)
     except ValueError as error:
         return MeasureResult(name, None, str(error), description, suits_scale)
     if name != "Percent agreement" and 0 < coefficient.ratings.with_at_least(2).n_units < 2:

@@ -216,16 +216,23 @@ def _summarize_question(name: str, triples: list[Triple], scale: Level) -> Quest
 
 
 def _measure_agreement(triples: list[Triple], scale: Level) -> tuple[Any, Any]:
-    """Return alpha and ICC as estimates, or None for both if fewer than two people rated."""
+    """Return alpha and ICC as estimates, or None for both if fewer than two people rated.
+
+    The answers to one item are correlated, so the interval of the ICC is over items, as on the page of agreement.
+    """
     if len({rater for _, rater, _ in triples}) < 2:
         return None, None
     from grading_app.statistics.alpha import krippendorff_alpha  # Imports numpy, which other pages do not need.
+    from grading_app.statistics.bootstrap import estimate_agreement
     from grading_app.statistics.intraclass import intraclass_correlation
     from grading_app.statistics.ratings import Ratings
 
     ratings = Ratings.from_triples(triples)
-    icc = None if scale == "nominal" else intraclass_correlation(ratings, "2,1").result()
-    return krippendorff_alpha(ratings, scale).result(), icc
+    alpha = krippendorff_alpha(ratings, scale).result()
+    if scale == "nominal":
+        return alpha, None
+    items = {unit: unit[0] for unit in ratings.units}  # type: ignore[index]
+    return alpha, estimate_agreement(intraclass_correlation(ratings, "2,1"), items)
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ MIN_PERCENTILE_ITEMS = 1000
 NO_SPREAD = "no interval: every choice of items gives the same value"
 NO_JACKKNIFE = "no interval: without one of the items the measure is undefined"
 ONE_ITEM_DISAGREES = "no interval: all disagreement lies in one item"
+AGREEMENT_SEED, AGREEMENT_RESAMPLES = 1, 1_000
 TOLERANCE = 1e-9  # Values that differ by less are equal within the rounding error.
 MAX_CELLS_IN_MEMORY = 2_000_000  # Resamples x ratings: bounds the memory of a batch to tens of megabytes.
 MAX_CACHED_CELLS = 8_000_000  # Resamples x kinds, of two bytes each.
@@ -75,6 +76,11 @@ def bootstrap(
         estimate = add_percentile_interval(replace(estimate, resamples=resamples), values, confidence)
     note = describe_coverage(estimate.formula, estimate.clusters)
     return replace(estimate, interval=f"{estimate.interval}; {note}") if note and estimate.low is not None else estimate
+
+
+def estimate_agreement(coefficient: Coefficient, items: Mapping[Hashable, Hashable] | None = None) -> Estimate:
+    """Return a measure of agreement with the interval that every page shows for it. items: as for `bootstrap`."""
+    return bootstrap(coefficient, seed=AGREEMENT_SEED, items=items, resamples=AGREEMENT_RESAMPLES)
 
 
 def _add_unit_interval(estimate: Estimate, coefficient: Coefficient, clusters: Clusters, confidence: float) -> Estimate:
