@@ -145,7 +145,7 @@ def test_a_measure_goes_by_the_names_that_pages_show(judged, written, name):
 
 def test_a_name_of_several_measures_is_an_error_that_lists_them(judged):
     error = run_refused("pilot", "--measure", "strict-judge")
-    key = f"g{judged.grade_conditions.get().pk}"
+    key = judged.grade_conditions.get().grade_condition_id
     assert "strict-judge is the name of several measures: " in error
     assert f"{key}:valence" in error
     assert f"{key}:arousal" in error

@@ -4,25 +4,42 @@ The measures are those that once had two answers: a judge on a scale from 0 to 1
 scores from 0 to 100, a repeated share, ratings from 1 to 7, and a panel.
 """
 
+import csv
+import io
+import json
+import tempfile
+from pathlib import Path
+
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from django.core.cache import cache
+from django.core.management import call_command
 from django.urls import reverse
 from scipy import stats
 
 from grading_app.analysis.data import load_analysis_data
 from grading_app.analysis.sections import build_section_tables
-from grading_app.models import GradeCondition
+from grading_app.export.file_formats import export_chunks
+from grading_app.export.result_facts import build_result_facts
+from grading_app.export.wide_tables import make_unique_names
+from grading_app.models import CachedAggregate, GradeCondition, Grading, Panel
+from grading_app.reports.cached_aggregates import compute_rows
 from grading_app.reports.frames import estimate_conditions, load_frames
-from grading_app.reports.headlines import load_headlines
+from grading_app.reports.headlines import Headline, load_headlines
 from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.reports.scope import ScopeForm
 from grading_app.reports.verdict_stats import read_scores
+from grading_app.reports.waves import compare_scores
 from grading_app.results.scores import list_measures
-from runs_app.models import Experiment
+from grading_app.study_report.build import build_document
+from grading_app.study_report.document import TableBlock
+from runs_app.models import Experiment, Trial
 from runs_app.monitoring.progress import annotate_totals
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
+from tests.factories.judges import make_grader
+from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
 ITEMS = 20
@@ -82,9 +99,19 @@ def grade_as_repeated_share(experiment):
     )
 
 
+def grade_as_wide_judge(experiment):
+    rubric = make_scale_rubric("wide", low=1, high=5)
+    make_gradings(experiment, "wide", lambda trial: 1 + (trial.item.position + is_better(trial)) % 5, rubric=rubric)
+
+
 def grade_as_panel(experiment):
-    rubric = make_scale_rubric("panel", low=1, high=5)
-    make_gradings(experiment, "panel", lambda trial: 1 + (trial.item.position + is_better(trial)) % 5, rubric=rubric)
+    rubric = make_scale_rubric("bench", low=1, high=5)
+    panel = Panel.objects.create(name="bench", rule="mean")
+    panel.graders.set([make_grader(name, rubric=rubric, model=factories.make_model(name)) for name in ("one", "two")])
+    condition = make_gradings(
+        experiment, "bench", lambda trial: 1 + (trial.item.position + is_better(trial)) % 9 / 2, kind="panel"
+    )
+    GradeCondition.objects.filter(pk=condition.pk).update(panel=panel, parameters={"rule": "mean", "members": []})
 
 
 STUDIES = {
@@ -92,7 +119,8 @@ STUDIES = {
     "imported 0 to 100": (grade_as_imported_scores, {}, False),
     "imported 0 and 1": (grade_as_imported_shares, {}, True),
     "repeated share": (grade_as_repeated_share, {"samples": 3}, True),
-    "judge 1 to 5": (grade_as_panel, {}, False),
+    "judge 1 to 5": (grade_as_wide_judge, {}, False),
+    "panel 1 to 5": (grade_as_panel, {}, False),
     "ratings 1 to 7": (lambda experiment: None, {}, False),
 }
 
@@ -128,6 +156,30 @@ def list_numbers(experiment):
         yield row["condition"], "analysis", (row["mean"], low, high, row["n"])
 
 
+def list_numbers_of_files(experiment):
+    """Return the same from commands, the report and the facts of a snapshot."""
+    (measure,) = list_measures(experiment)
+    for line in build_result_facts(experiment)["scores"]:
+        yield line["condition"], "snapshot", (line["mean"], line["low"], line["high"], line["n"])
+    for line in read_command("analyse", experiment.slug, "--table", "descriptives")["rows"]:
+        yield line["condition"], "analyse", (line["mean"], line["interval_low"], line["interval_high"], line["n"])
+    for line in read_command("status", experiment.slug, "--json", out=False)["scores"]:
+        yield line["condition"], "status command", (line["mean"], line["low"], line["high"], line["n"])
+    for block in build_document(experiment).list_blocks(TableBlock):
+        if block.table.name.startswith("leaderboard-"):
+            for line in block.table.rows:
+                low, high = line[f"{measure.key}_ci"]
+                yield line["condition"], "report", (line[measure.key], low, high, line[f"{measure.key}_n"])
+
+
+def read_command(name, *arguments, out=True):
+    """Return the JSON that a command writes to a file or prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, printed = Path(folder) / "out.json", io.StringIO()
+        call_command(name, *arguments, *(["--format", "json", "--out", str(path)] if out else []), stdout=printed)
+        return json.loads(path.read_text() if out else printed.getvalue())
+
+
 def build_analysis(experiment):
     form = ScopeForm({}, experiment)
     assert form.is_valid(), form.errors
@@ -138,14 +190,14 @@ def build_analysis(experiment):
 def test_each_page_has_the_same_mean_interval_and_n(study):
     experiment, is_share = study
     numbers = {}
-    for condition, where, found in list_numbers(experiment):
+    for condition, where, found in (*list_numbers(experiment), *list_numbers_of_files(experiment)):
         numbers.setdefault(condition, {})[where] = found
     assert len(numbers) == 2
     for condition, by_page in numbers.items():
         expected = by_page["leaderboard"]
         mean, low, high, _ = expected
         assert low <= mean <= high
-        assert len(by_page) >= 4
+        assert len(by_page) >= 8
         for where, found in by_page.items():
             assert found == pytest.approx(expected, rel=1e-9), (condition, where)
     assert compute_leaderboard(BoardQuery(experiment)).measures[0].is_share == is_share
@@ -188,10 +240,72 @@ def test_compare_leaderboard_and_analysis_have_the_same_test_that_scipy_recomput
     assert page.status_code == 200
 
 
+def test_the_pages_print_these_numbers(study, client):
+    experiment, is_share = study
+    client.force_login(experiment.owner)
+    results = page_text(client.get(reverse("experiment_results", args=[experiment.slug])))
+    client.get(reverse("experiment_analysis", args=[experiment.slug]))  # It requests the tables from a worker.
+    compute_rows(list(CachedAggregate.objects.values_list("pk", flat=True)), seconds=60)
+    analysis = page_text(client.get(reverse("experiment_analysis", args=[experiment.slug])))
+    listed = page_text(client.get(reverse("experiment_list")))
+    records = estimate_conditions(experiment)
+    for record in records:
+        mean, ends = record["text"].removesuffix("]").split(" [")
+        assert results.count(mean) >= 2  # The leaderboard and the table of scores.
+        assert results.count(ends) >= 2
+        assert mean in analysis
+        assert ends in analysis
+    means = [record["mean"] for record in records]
+    assert Headline("", min(means), max(means), is_share, 2).text in listed
+
+
+def test_matrix_compare_and_exports_have_the_means_of_the_leaderboard(study, client, tmp_path):
+    """Each item has equally many answers, so the mean over items is the mean over answers."""
+    experiment, _ = study
+    (measure,) = list_measures(experiment)
+    expected = {record["condition"]: pytest.approx(record["mean"]) for record in estimate_conditions(experiment)}
+    client.force_login(experiment.owner)
+    address = reverse("experiment_matrix", args=[experiment.slug])
+    cells = list(
+        csv.DictReader(io.StringIO(client.get(f"{address}?table=matrix&format=csv").content.decode("utf-8-sig")))
+    )
+    assert {name: np.mean([float(row[f"mean {name}"]) for row in cells]) for name in expected} == expected
+    a, b = experiment.conditions.order_by("pk").filter(stage="generate").values_list("pk", flat=True)
+    sides = f"?a={experiment.slug}:{a}&b={experiment.slug}:{b}"
+    pair = client.get(reverse("compare") + sides).context["pair"]
+    assert {"a": pair.mean_a, "b": pair.mean_b} == expected
+    rows = list(csv.DictReader(io.StringIO(b"".join(export_chunks(experiment, "answers", "csv")).decode())))
+    (column,) = [name for name in rows[0] if name.startswith("score_")]
+    assert column == make_unique_names([f"score_{measure.key}"])[0]
+    by_model = {name: np.mean([float(row[column]) for row in rows if row["model"] == name]) for name in expected}
+    assert by_model == expected
+    call_command("export", experiment.slug, "--table", "answers", "--format", "parquet", "--out", tmp_path / "answers")
+    parquet = pq.read_table(tmp_path / "answers").to_pylist()
+    assert {name: np.mean([row[column] for row in parquet if row["model"] == name]) for name in expected} == expected
+
+
+def test_the_waves_have_the_means_of_the_results_of_each_wave(study):
+    experiment, is_share = study
+    (measure,) = list_measures(experiment)
+    first, runs = experiment.waves.get(), factories.make_runs(experiment, wave=1, status="done")
+    for run in runs:
+        rated = {"rating": 6} if measure.is_rating else {}
+        factories.plan_trials(run, answer=lambda *_, rated=rated: {"answer": "again", **rated})
+    if not measure.is_rating:
+        trials = Trial.objects.filter(run__in=runs)
+        gradings = [Grading(trial=trial, condition_id=measure.grader, score=1.0, parse_ok=True) for trial in trials]
+        Grading.objects.bulk_create(gradings)
+    second = runs[0].wave
+    lines = {line.condition: line for line in compare_scores(experiment, first, second) if line.condition}
+    assert len(lines) == 2
+    for wave, name in ((first, "mean_a"), (second, "mean_b")):
+        for line in load_frames(experiment, wave).lines:
+            assert getattr(lines[line.condition], name) == pytest.approx(line.score.mean)
+    assert all(line.measure.is_share == is_share for line in lines.values())
+
+
 def load_item_means(experiment, measure):
     """Return the mean of each item under both conditions, from the rows."""
-    from runs_app.models import Trial
-
     rows = Trial.objects.filter(run__experiment=experiment).order_by("run_id", "item_id")
     values = {}
     for trial in rows.select_related("run__condition__model"):
