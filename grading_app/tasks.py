@@ -97,6 +97,6 @@ def ask_judges(experiment: Experiment, *, by: str) -> int:
 def _find_complete_waves(experiment: Experiment) -> list[Wave]:
     """Return the waves whose runs have all ended, with at least one run done."""
     ended = (Run.Status.DONE, Run.Status.CANCELLED)
-    live = Run.objects.generating().filter(experiment=experiment).exclude(status__in=ended)
+    live = experiment.answer_runs.exclude(status__in=ended)
     waves = experiment.waves.exclude(pk__in=live.values("wave"))
     return list(waves.filter(runs__status=Run.Status.DONE).distinct())

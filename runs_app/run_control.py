@@ -65,7 +65,7 @@ def launch(
         activated = Experiment.objects.filter(pk=experiment.pk).transition(
             sources=[Experiment.Status.DRAFT], target=Experiment.Status.ACTIVE, by=by, reason=reason
         )
-        runs = Run.objects.generating().filter(experiment=experiment, wave__label=wave, n_pending__gt=0)
+        runs = experiment.answer_runs.filter(wave__label=wave, n_pending__gt=0)
         runs = runs if only is None else runs.filter(pk__in=report.run_ids)
         started = start_runs(runs, sources=[Run.Status.PLANNED, Run.Status.DONE], by=by, reason=reason)
         is_new = bool(activated or started or report.trials_added)

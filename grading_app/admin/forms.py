@@ -114,8 +114,7 @@ class AnswerForm(forms.Form):
         """The done answers of the chosen experiment that the user may see. The form must be valid."""
         return (
             Trial.objects.visible_to(self.user)
-            .generating()
-            .filter(run__experiment=self.cleaned_data["experiment"], status=Trial.Status.DONE)
+            .filter(run__in=self.cleaned_data["experiment"].answer_runs, status=Trial.Status.DONE)
             .select_related("item__image", "dimension", "run__condition__model")
         )
 

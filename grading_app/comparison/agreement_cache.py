@@ -67,7 +67,7 @@ def fingerprint_selection(selection: RatingSelection) -> str:
 
 def fingerprint_ratings(experiment: Experiment, queues: list[int]) -> str:
     """Return a hash of all ratings of the experiment and of these queues. It reads counters, never gradings."""
-    run_counts = experiment.runs.generating().order_by("pk").values_list("pk", "n_done")
+    run_counts = experiment.answer_runs.order_by("pk").values_list("pk", "n_done")
     grade_counts = experiment.grade_conditions.order_by("pk").values_list("pk", "changes")
     rating_counts = Rating.objects.filter(assignment__queue__in=queues).aggregate(
         n=Count("value"), last=Max("rated_at")
@@ -129,7 +129,7 @@ def _has_many_answers(selection: RatingSelection) -> bool:
         return (judging.aggregate(n=Sum("n_done"))["n"] or 0) > MAX_ANSWERS_PER_REQUEST
     if not selection.covers_answers and not any(rater.kind == "model" for rater in selection.chosen):
         return False
-    runs = selection.experiment.runs.generating()
+    runs = selection.experiment.answer_runs
     run_filters = {"wave": selection.filters.get("wave"), "condition": selection.filters.get("condition")}
     filtered_runs = runs.filter(**{name: key for name, key in run_filters.items() if key})
     return (filtered_runs.aggregate(n=Sum("n_done"))["n"] or 0) > MAX_ANSWERS_PER_REQUEST

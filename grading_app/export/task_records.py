@@ -42,7 +42,7 @@ def record_chunks(experiment: Experiment) -> Iterator[bytes]:
     """Yield the records, a page of lines at a time. Only items with a point of a parametric task have records."""
     places = _list_places(experiment)
     rule = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE, scorer=SCORER).order_by("-pk").first()
-    runs = Run.objects.generating().filter(experiment=experiment).with_design()
+    runs = experiment.answer_runs.with_design()
     for run in runs.order_by("pk"):
         for low, high in iterate_key_ranges(DONE, {"run": run.pk}, PAGE):
             lines = [

@@ -184,7 +184,7 @@ class AnswerQueueForm(QueueForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        conditions = self.instance.experiment.conditions.generating().select_related("model", "prompt", "sampler")
+        conditions = self.instance.experiment.answer_conditions.select_related("model", "prompt", "sampler")
         offer_rows(self, "conditions", conditions, label=_condition_label)
         self.fields["dimensions"].required = False
         self.fields["dimensions"].help_text = "Frozen when the queue opens. You can choose a rubric instead"

@@ -91,7 +91,7 @@ class AnswerSelection:
 
     @cached_property
     def _parameters(self) -> dict[str, Any]:
-        runs = Run.objects.generating().filter(experiment=self.experiment, wave=self.wave)
+        runs = self.experiment.answer_runs.filter(wave=self.wave)
         if self.conditions is not None:
             runs = runs.filter(condition__condition_id__in=self.conditions)
         grades_empty = self.experiment.on_empty != Experiment.OnEmpty.SKIP  # With SKIP, rules skip empty answers too.

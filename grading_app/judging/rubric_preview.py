@@ -79,7 +79,7 @@ class RubricPreview:
 
     def select_answers(self) -> list[tuple[Trial, Trial | None]]:
         """Return one answer for each of some evenly spaced items, with a rival answer for pairwise rubrics."""
-        runs = list(Run.objects.generating().filter(experiment=self.experiment, n_done__gt=0).order_by("pk"))
+        runs = list(self.experiment.answer_runs.filter(n_done__gt=0).order_by("pk"))
         in_pairs = self.rubric.kind == Rubric.Kind.PAIRWISE
         items = _space_evenly(_find_answered_items(self.experiment, runs, 2 if in_pairs else 1))
         return [pair for index, item in enumerate(items) for pair in _select_answers(item, index, runs, in_pairs)]

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from grading_app.models import RatedAnswer, Rating, RatingQueue
-from runs_app.models import Trial
+from runs_app.models import Condition, Trial
 
 MAX_ANSWERS = 20_000
 
@@ -73,7 +73,8 @@ def _draw_first_units(queue: RatingQueue, items: Sequence[int]) -> dict[int, Uni
 
 def list_answers(queue: RatingQueue) -> Any:
     """Return all stored answers that the queue could show, in the order of their keys."""
-    answers = Trial.objects.generating().with_text().filter(run__experiment=queue.experiment, item__excluded=False)
+    of_design = Trial.objects.filter(run__experiment=queue.experiment, run__condition__stage=Condition.Stage.GENERATE)
+    answers = of_design.with_text().filter(item__excluded=False)
     conditions = list(queue.conditions.values_list("pk", flat=True))
     answers = answers.filter(run__condition__in=conditions) if conditions else answers
     return answers.order_by("pk")

@@ -29,7 +29,7 @@ MAX_ANSWERS_PER_REQUEST = 20_000
 
 def has_many_answers(experiment: Experiment, wave: Wave | None) -> bool:
     """Return True if there are too many answers to sum during a request. Reads only the counters of runs."""
-    runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
+    runs = experiment.answer_runs.filter(wave=wave) if wave else experiment.answer_runs
     return (runs.aggregate(n=Sum("n_done"))["n"] or 0) > MAX_ANSWERS_PER_REQUEST
 
 

@@ -64,7 +64,7 @@ def _filter_items(scope: Scope, scores: ItemScores, selection: ItemSelection) ->
 
 
 def _list_items_with_failed_trials(scope: Scope) -> list[int]:
-    runs = scope.experiment.runs.generating()
+    runs = scope.experiment.answer_runs
     if scope.wave:
         runs = runs.filter(wave=scope.wave)
     if scope.conditions:

@@ -186,9 +186,7 @@ def list_pooled_conditions(condition: GradeCondition, among: GradeConditions) ->
 
 def _compute_standings(conditions: Sequence[GradeCondition], among: GradeConditions) -> dict[int, PairwiseStanding]:
     experiment = conditions[0].experiment
-    conditions_with_answers = (
-        experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
-    )
+    conditions_with_answers = experiment.answer_conditions.select_related("model", "prompt", "sampler").order_by("pk")
     labels = make_condition_labels(list(conditions_with_answers))
     return {
         condition.pk: compute_standing(list_pooled_conditions(condition, among), labels) for condition in conditions

@@ -41,7 +41,7 @@ def find_pooled_waves(experiment: Experiment, wave: Wave | None) -> PooledWaves 
     waves = list(experiment.waves.answered())
     if wave is not None or len(waves) < 2:
         return None
-    done = sum(experiment.runs.generating().values_list("n_done", flat=True))
+    done = sum(experiment.answer_runs.values_list("n_done", flat=True))
     if done > answer_aggregates.MAX_ANSWERS_PER_REQUEST:
         return PooledWaves(waves, None)
     return PooledWaves(waves, get_wave_comparison(experiment, waves[0], waves[-1]).drifted)

@@ -210,7 +210,7 @@ class _RuleGrading:
         return self.experiment.on_empty != Experiment.OnEmpty.SKIP
 
     def _list_runs(self) -> list[int]:
-        runs = Run.objects.generating().filter(experiment=self.experiment)
+        runs = self.experiment.answer_runs
         if self.conditions is not None:
             runs = runs.filter(condition__condition_id__in=self.conditions)
         return list((runs.filter(wave=self.wave) if self.wave else runs).order_by("pk").values_list("pk", flat=True))

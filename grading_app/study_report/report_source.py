@@ -96,7 +96,7 @@ class ReportSource:
     @cached_property
     def runs(self) -> list[Run]:
         """The runs of the design itself, without those of judges."""
-        return list(self.experiment.runs.generating().with_design().order_by("wave__number", "pk"))
+        return list(self.experiment.answer_runs.with_design().order_by("wave__number", "pk"))
 
     @cached_property
     def manifest(self) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def _get_length_bias(
 
 
 def _load_labels(experiment: Experiment) -> dict[int, str]:
-    conditions = experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
+    conditions = experiment.answer_conditions.select_related("model", "prompt", "sampler").order_by("pk")
     return make_condition_labels(list(conditions))
 
 

@@ -51,12 +51,6 @@ class Wave(models.Model):
         return self.label or f"wave {self.number}"
 
 
-class ConditionQuerySet(models.QuerySet["Condition"]):
-    def generating(self) -> Self:
-        """Return the conditions of the design itself, without judges and rubric writers."""
-        return self.filter(stage=Condition.Stage.GENERATE)
-
-
 @constrain_numbers()
 @constrain_choices
 class Condition(models.Model):
@@ -81,8 +75,6 @@ class Condition(models.Model):
     condition_id = models.CharField(max_length=255)
     content = models.JSONField(help_text="Model, prompt and sampler at the time of planning")
     created_at = models.DateTimeField(auto_now_add=True)
-
-    objects = ConditionQuerySet.as_manager()
 
     class Meta:
         ordering = ["pk"]

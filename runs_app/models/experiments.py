@@ -316,7 +316,7 @@ class Experiment(EngineOwnedColumns):
     @property
     def answer_conditions(self) -> Any:
         """The conditions of the design itself, without judges and rubric writers."""
-        return self.conditions.generating()
+        return self.conditions.filter(stage="generate")
 
     def get_first_wave(self) -> Any:
         """Return the wave with number 0, created if missing. It holds work that no repetition of the design owns."""

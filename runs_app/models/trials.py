@@ -15,7 +15,6 @@ from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.bounds import SCALE_POINT
 from runs_app.models.call_record import HTTP_STATUS, CallRecord
-from runs_app.models.conditions import Condition
 from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run
@@ -83,10 +82,6 @@ class WorkUnit(models.Model):
 class TrialQuerySet(models.QuerySet["Trial"]):
     def visible_to(self, user: Any) -> Self:
         return self.filter(run__experiment__in=Experiment.objects.visible_to(user))
-
-    def generating(self) -> Self:
-        """Return the trials that answer the design's items, without verdicts on answers."""
-        return self.filter(run__condition__stage=Condition.Stage.GENERATE)
 
     def with_text(self) -> Self:
         """Return the trials that are done and whose answer is not blank."""

@@ -85,7 +85,8 @@ def annotate_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
     runs = Run.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
     counts = {name: Sum(f"n_{name}") for name in (*STATUSES, "unpriced")}
     totals = JSONObject(**counts, states=ArrayAgg("status", distinct=True))
-    conditions = Condition.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
+    of_design = Condition.objects.filter(experiment=OuterRef("pk"), stage=Condition.Stage.GENERATE)
+    conditions = of_design.order_by().values("experiment")
     return experiments.annotate(
         totals=Subquery(runs.annotate(totals=totals).values("totals"), output_field=JSONField()),
         n_conditions=Coalesce(Subquery(conditions.annotate(n=Count("pk")).values("n"), IntegerField()), 0),
@@ -112,7 +113,7 @@ def find_experiment_state(experiment: Experiment, totals: Totals) -> str:
 
 def load_experiment_state(experiment: Experiment) -> str:
     """Return the state that the experiment's pages show, from the counters of the runs that answer its items."""
-    return find_experiment_state(experiment, Totals.of(experiment.runs.generating()))
+    return find_experiment_state(experiment, Totals.of(experiment.answer_runs))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_at
 
 def build_status_report(experiment: Experiment) -> dict[str, Any]:
     """Return the report as plain values for JSON. Totals come from counters; kinds of answers are counted by row."""
-    runs = list(experiment.runs.generating().with_design().order_by("wave__number", "pk"))
+    runs = list(experiment.answer_runs.with_design().order_by("wave__number", "pk"))
     kinds = _count_answer_kinds([run.pk for run in runs])
     return {
         "experiment": experiment.slug,

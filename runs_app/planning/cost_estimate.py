@@ -127,11 +127,7 @@ def _estimate_cells(design: Design, wave_label: str, pilot: int | None) -> list[
 
 
 def _fetch_runs(experiment: Experiment) -> list[Run]:
-    return (
-        list(Run.objects.generating().with_reuse().filter(experiment=experiment).select_related("condition", "wave"))
-        if experiment.pk
-        else []
-    )
+    return list(experiment.answer_runs.with_reuse().select_related("condition", "wave")) if experiment.pk else []
 
 
 def _count_planned_dev_trials(design: Design, runs: Iterable[Run]) -> dict[int, int]:

@@ -149,9 +149,7 @@ class Design:
         """Return the cell ids by the ids that pages show. A planned cell is shown with the id of its condition."""
         planned: dict[tuple[Any, ...], str] = {}
         if self.experiment.pk:
-            rows = self.experiment.conditions.generating().values_list(
-                "condition_id", "model_id", "prompt_id", "sampler_id"
-            )
+            rows = self.experiment.answer_conditions.values_list("condition_id", "model_id", "prompt_id", "sampler_id")
             planned = {(get_condition_hash(condition_id), *keys): condition_id for condition_id, *keys in rows}
         ids = {}
         for cell in self.cells:

@@ -87,7 +87,7 @@ def list_cells(design: Design) -> list[CellRow]:
     """
     conditions = {
         get_condition_hash(condition.condition_id): condition
-        for condition in design.experiment.conditions.generating().select_related("model", "prompt", "sampler")
+        for condition in design.experiment.answer_conditions.select_related("model", "prompt", "sampler")
     }
     rows = {
         (short := get_condition_hash(cell.condition_id)): CellRow(

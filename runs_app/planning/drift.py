@@ -101,8 +101,10 @@ def _find_other_uses(
         same_name |= Q(**{f"{axis}__name__in": [name for own_axis, name in own if own_axis == axis]})
     columns = [f"{axis}__{column}" for axis in EDITED_AXES for column in ("name", "content_hash")]
     trials = sum((F(f"runs__n_{status}") for status in Trial.Status.values), Value(0))
-    others = Condition.objects.generating().exclude(experiment=experiment).exclude(experiment__status="archived")
-    rows = others.filter(same_name).order_by().values_list("experiment", *columns)
+    others = Condition.objects.filter(stage=Condition.Stage.GENERATE).exclude(experiment=experiment)
+    rows = (
+        others.filter(same_name).exclude(experiment__status="archived").order_by().values_list("experiment", *columns)
+    )
     for other, *names_and_hashes, n in rows.annotate(trials=Sum(trials, default=0)):
         for at, axis in enumerate(EDITED_AXES):
             name, short = names_and_hashes[2 * at], names_and_hashes[2 * at + 1][:12]
@@ -113,7 +115,8 @@ def _find_other_uses(
 
 
 def _fetch_conditions(experiment: Experiment) -> QuerySet[Condition]:
-    return experiment.conditions.generating().select_related("model", "prompt", "sampler").prefetch_related("runs")
+    conditions: QuerySet[Condition] = experiment.answer_conditions.select_related("model", "prompt", "sampler")
+    return conditions.prefetch_related("runs")
 
 
 def _get_facet_names(condition: Condition) -> dict[str, str]:

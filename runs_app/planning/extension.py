@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from datasets_app.models.history import Actor, record_changes
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.specs import ExperimentSpec, ExtensionSpec
-from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Run, Sampler
+from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.cost_estimate import estimate_design
 from runs_app.planning.design import Design
 from runs_app.planning.plan import describe_imported, find_wave_overlap
@@ -186,7 +186,7 @@ def preview_extension(experiment: Experiment, extension: Extension, *, wave_labe
     before = estimate_design(design, wave_label=wave_label)
     after = estimate_design(extended, wave_label=wave_label)
     warnings = [f"model {model} is inactive: it gets no new trials" for model in inactive]
-    runs = Run.objects.generating().filter(experiment=experiment, wave__label=wave_label)
+    runs = experiment.answer_runs.filter(wave__label=wave_label)
     waiting = sum(run.n_pending + run.n_running for run in runs.exclude(condition__model__in=inactive))
     return ExtensionPreview(
         experiment=experiment,

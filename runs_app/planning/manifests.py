@@ -68,9 +68,7 @@ def _build_estimate(estimate: Estimate) -> dict[str, Any]:
 
 def build_manifest(experiment: Experiment) -> dict[str, Any]:
     dataset = experiment.dataset
-    conditions = (
-        experiment.conditions.generating().select_related("model__endpoint", "prompt", "sampler").order_by("pk")
-    )
+    conditions = experiment.answer_conditions.select_related("model__endpoint", "prompt", "sampler").order_by("pk")
     return {
         "schema": 1,
         "experiment": experiment.slug,

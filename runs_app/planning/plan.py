@@ -3,7 +3,7 @@
 Planning again adds only the missing rows. The lock order is experiment, samplers and dimensions, run, trials.
 
 A cell of the design is a combination of model, prompt and sampler. Its condition is the row that stores a copy of their
-content. Judges and rubric writers have conditions and runs, too, but no cell: `generating()` leaves them out.
+content. Judges and rubric writers have conditions and runs, too, but no cell.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from django.db.models import Max
 from datasets_app.models.history import Actor
 from evalsite.lib.text.number_format import format_count
 from runs_app.engine.shuffled_order import make_place_sql
-from runs_app.models import Condition, Experiment, Run, Wave
+from runs_app.models import Answer, Condition, Experiment, Run, Wave
 from runs_app.planning import pilot as pilot_module
 from runs_app.planning import points
 from runs_app.planning.conditions import Cell, get_condition_hash
@@ -188,7 +188,7 @@ def find_wave_overlap(experiment: Experiment, label: str, samples: int) -> str:
 
 def _count_epochs(wave: Wave, experiment: Experiment) -> int:
     """Return the number of epochs of a wave: the design's samples, or more if earlier trials had more."""
-    used = wave.runs.generating().aggregate(last=Max("trials__sample_idx"))["last"]
+    used = Answer.objects.filter(wave=wave).aggregate(last=Max("sample_idx"))["last"]
     return max(experiment.samples, 0 if used is None else used + 1)
 
 
@@ -204,7 +204,9 @@ def _get_or_create_condition(design: Design, cell: Cell) -> Condition:
     """
     hash12 = get_condition_hash(cell.condition_id)
     rows: dict[str, Any] = {f"{axis}_id": facet.key for axis, facet in cell.facets.items()}
-    existing = design.experiment.conditions.generating().filter(condition_id__endswith=f"--{hash12}", **rows).first()
+    existing: Condition | None = design.experiment.answer_conditions.filter(
+        condition_id__endswith=f"--{hash12}", **rows
+    ).first()
     if existing:
         return existing
     return Condition.objects.get_or_create(

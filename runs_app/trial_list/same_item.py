@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Case, IntegerField, Value, When
 from django.db.models.functions import Left
 
-from runs_app.models import Run, Trial
+from runs_app.models import Trial
 
 MAX_SHOWN = 12
 """Repetitions and other conditions together. The keys `[` and `]` step through all of them."""
@@ -28,7 +28,7 @@ def list_other_answers(user: Any, trial: Trial) -> list[OtherAnswer]:
     """Return the nearest other answers to the same item on the same dimension, repetitions first, in two queries."""
     if trial.subject_id:
         return []
-    runs = Run.objects.visible_to(user).filter(experiment=trial.run.experiment_id).generating()
+    runs = trial.run.experiment.answer_runs.visible_to(user)
     first = Case(When(run=trial.run_id, then=Value(0)), default=Value(1), output_field=IntegerField())
     labels = [f"run__condition__{name}" for name in ("model", "prompt", "sampler")]
     trials = (

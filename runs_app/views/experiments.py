@@ -68,7 +68,7 @@ def experiment_star(request: HttpRequest, slug: str) -> HttpResponse:
 def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = get_visible_experiment(request, slug)
     design = Design.load(experiment)
-    totals = Totals.of(experiment.runs.generating())
+    totals = Totals.of(experiment.answer_runs)
     points = forecast_points(design.adaptive, design.points, experiment.samples) if design.adaptive else []
     context = {
         "experiment": experiment,

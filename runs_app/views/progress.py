@@ -39,7 +39,7 @@ GRADING_TIME = timedelta(minutes=2)
 @readers_only
 def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = get_visible_experiment(request, slug)
-    runs = list(experiment.runs.generating().with_design().order_by("wave__number", "pk"))
+    runs = list(experiment.answer_runs.with_design().order_by("wave__number", "pk"))
     context = {
         "experiment": experiment,
         "table": RunTable(runs),

@@ -48,7 +48,7 @@ def trial_list(request: HttpRequest) -> HttpResponse:
     search = filter_.search
     experiment = filter_.form.cleaned_data["experiment"] if search is not None else None
     scores = _list_score_conditions(experiment) if experiment else []
-    totals = Totals.of(experiment.runs.generating()) if experiment else None
+    totals = Totals.of(experiment.answer_runs) if experiment else None
     is_whole = not {"run", "condition"} & set(filter_.form.changed_data)
     count, bound = count_matches(search, totals if is_whole else None) if search is not None else (0, 0)
     listing = Listing.from_request(request, search, scores, sorts_all=bound <= MAX_SORTED)

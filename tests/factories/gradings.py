@@ -22,7 +22,7 @@ def build_numbered_answer(item, dimension, sample_idx):
 
 def list_generated_trials(experiment):
     """Return the generated trials of the experiment, in the order of its runs."""
-    trials = type(experiment).objects.get(pk=experiment.pk).runs.generating()
+    trials = type(experiment).objects.get(pk=experiment.pk).answer_runs
     return [trial for run in trials for trial in run.trials.select_related("item").order_by("pk")]
 
 

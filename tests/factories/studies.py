@@ -18,7 +18,7 @@ from grading_app.scoring.grading import grade
 from runs_app import run_control
 from runs_app.annotations import annotate
 from runs_app.llm.calls import CallFailure, ErrorClass
-from runs_app.models import DeletedRun, Preflight, Trial
+from runs_app.models import Answer, DeletedRun, Preflight, Trial
 from tests import factories
 from tests.factories.engine import build_reply, drain
 from tests.factories.judges import build_judge, make_grader, make_item_texts, make_rubric
@@ -167,7 +167,8 @@ def _rate_study(experiment):
     excluded = make_rater(queue, started=True)
     rate_all(excluded)
     queues.exclude(excluded, by=experiment.owner, reason="answered at random")
-    trial = Trial.objects.generating().filter(run__experiment=experiment, status="done").order_by("pk").first()
+    answers = Answer.objects.filter(experiment=experiment, status="done").order_by("trial")
+    trial = Trial.objects.get(pk=answers.first().pk)
     for score in (2, 3):
         adjudicate(trial, scale=Scale(1, 5), score=score, reason="I looked it up", by=experiment.owner)
     for kind, text in (("note", "Look at this"), ("flag", "Odd"), ("tag", "photo")):

@@ -118,5 +118,5 @@ class Command(OutputCommand):
 
 def _find_conditions(experiment: Experiment, names: Sequence[str]) -> list[str] | None:
     """Return the ids of the conditions in `--condition`, or None for all conditions."""
-    condition_ids = set(experiment.conditions.generating().values_list("condition_id", flat=True))
+    condition_ids = set(experiment.answer_conditions.values_list("condition_id", flat=True))
     return match_condition_ids(condition_ids, names) if names else None

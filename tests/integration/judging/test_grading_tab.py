@@ -281,7 +281,7 @@ def test_position_bias_and_model_strengths_are_both_shown(web, answered):
     judge_with(answered, make_grader("duel", rubric=make_rubric("better", kind="pairwise")), build_judge(winner))
     (line,) = list_grader_rows(answered)
     assert Preference.objects.count() == 12
-    labels = {run.condition_id: f"model of {run.pk}" for run in answered.runs.generating()}
+    labels = {run.condition_id: f"model of {run.pk}" for run in answered.answer_runs}
     standing = compute_standing([line.condition], labels)
     bias = standing.bias
     assert (bias.pairs, bias.flipped, bias.for_first, bias.for_second) == (6, 2, 2, 0)

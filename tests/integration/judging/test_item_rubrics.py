@@ -13,7 +13,7 @@ from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Rubric
 from grading_app.tasks import grade_experiment
 from runs_app.llm.rubric_checks import STARTERS
-from runs_app.models import Attempt, Experiment, Run, TextSet, Trial
+from runs_app.models import Answer, Attempt, Experiment, Run, TextSet, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.work import PlanError
 from tests.factories import make_model, make_sampler, make_user
@@ -79,8 +79,8 @@ def test_repeating_a_writer_makes_no_call(writer, text_set):
 
 
 def test_writer_calls_are_not_answers(writer, text_set):
-    assert Trial.objects.generating().count() == 12
-    assert set(writer.experiment.runs.generating().values_list("condition__stage", flat=True)) == {"generate"}
+    assert Answer.objects.count() == 12
+    assert set(writer.experiment.answer_runs.values_list("condition__stage", flat=True)) == {"generate"}
 
 
 def test_texts_are_collected_when_the_queue_grades(writer):

@@ -128,7 +128,7 @@ def make_preferences(experiment, winner):
     condition = GradeCondition.objects.create(
         experiment=experiment, grade_condition_id="duel", kind="judge", rubric=rubric
     )
-    first, second = (run.trials.order_by("pk") for run in experiment.runs.generating().order_by("pk"))
+    first, second = (run.trials.order_by("pk") for run in experiment.answer_runs.order_by("pk"))
     rows = [
         Preference(condition=condition, trial_a=a, trial_b=b, judged_by_id=index + 1, winner=winner(index, a, b))
         for index, (a, b) in enumerate(zip(first, second, strict=True))

@@ -19,7 +19,7 @@ from grading_app.study_import.inspect_files import read_header, read_samples
 from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.study_import.upload_reader import read_study_upload
 from grading_app.study_import.writer import write_study
-from runs_app.models import Attempt, Condition, Experiment, Trial
+from runs_app.models import Answer, Attempt, Condition, Experiment, Trial
 from tests import factories
 from tests.integration.study_import.import_command import export_rows, import_study
 
@@ -36,7 +36,9 @@ def owner():
 
 
 def find_trial(sample, **lookups):
-    return Trial.objects.generating().get(item__key=sample["id"], sample_idx=sample["epoch"] - 1, **lookups)
+    return Trial.objects.filter(pk__in=Answer.objects.values("pk")).get(
+        item__key=sample["id"], sample_idx=sample["epoch"] - 1, **lookups
+    )
 
 
 def get_usage(row):
@@ -71,7 +73,7 @@ def describe_turn(turn):
 @pytest.mark.parametrize("name", READINGS)
 def test_every_message_score_token_and_cost_is_the_one_that_inspect_ai_reads(name):
     import_study(LOGS / f"{name}.eval")
-    assert Trial.objects.generating().count() == len(READINGS[name])
+    assert Answer.objects.count() == len(READINGS[name])
     for sample in READINGS[name]:
         trial = find_trial(sample)
         assert [describe_turn(turn) for turn in trial.messages] == sample["messages"]
@@ -125,9 +127,9 @@ def test_images_become_images_of_the_items(client, owner, capsys, settings, tmp_
     }  # fmt: skip
     assert "Left out of messages: 2 image." in capsys.readouterr().out
     client.force_login(owner)
-    page = client.get(f"/trials/{Trial.objects.generating().filter(item__key='red').first().pk}/").content.decode()
+    page = client.get(f"/trials/{Answer.objects.filter(item__key='red').first().pk}/").content.decode()
     assert images["red"].url in page
-    trial = Trial.objects.generating().filter(item__key="both/two").first()
+    trial = Trial.objects.filter(pk__in=Answer.objects.values("pk")).filter(item__key="both/two").first()
     assert "Which colours are these? [image: not imported]" in read_page(client, trial)
 
 
@@ -154,7 +156,7 @@ def test_an_uploaded_log_has_its_images_and_judges(settings, tmp_path, owner):
 def test_a_trial_shows_its_whole_conversation_with_the_calls_of_tools(client, owner, capsys):
     import_study(LOGS / "tools.eval")
     client.force_login(owner)
-    trial = Trial.objects.generating().get(item__key="sum-1")
+    trial = Trial.objects.filter(pk__in=Answer.objects.values("pk")).get(item__key="sum-1")
     page = client.get(f"/trials/{trial.pk}/").content.decode()
     turns = [read_text(turn) for turn in re.findall(r'<section class="turn.*?</section>', page, re.DOTALL)]
     assert turns == [
@@ -171,7 +173,7 @@ def test_a_trial_shows_its_whole_conversation_with_the_calls_of_tools(client, ow
 def test_earlier_turns_and_reasoning_are_shown_and_cached_tokens_are_counted(client, owner):
     import_study(LOGS / "talks.eval")
     client.force_login(owner)
-    trial = Trial.objects.generating().get(item__key="capital")
+    trial = Trial.objects.filter(pk__in=Answer.objects.values("pk")).get(item__key="capital")
     text = read_page(client, trial)
     for part in ("Be brief.", "I see 2 messages. ANSWER: Paris", "Are you sure?", "The capital did not move."):
         assert part in text

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from datasets_app.importing.limited_reader import FileToRead
 from grading_app.models import Grading
 from grading_app.study_import.upload_reader import read_study_upload
-from runs_app.models import Experiment, Run, Trial, Wave
+from runs_app.models import Answer, Experiment, Run, Trial, Wave
 from tests import factories
 from tests.integration.study_import.import_command import export_rows, import_refused_study, import_study
 from tests.page_text import page_text
@@ -64,7 +64,7 @@ def test_solutions_become_trials_with_their_costs_waves_and_scores(folder, capsy
     assert (experiment.slug, experiment.imported_from, experiment.samples) == ("sums", "itemeval", 2)
     assert experiment.dataset.source == f"Imported from itemeval: lab/sums@{'0123456789abcdef' * 2}01234567"
     solutions, gradings = read_rows(folder, "solutions"), read_rows(folder, "gradings")
-    stored = Trial.objects.generating().values_list(
+    stored = Trial.objects.filter(pk__in=Answer.objects.values("pk")).values_list(
         "run__condition__model__model", "run__condition__prompt__name", "item__key", "run__wave__epoch_offset",
         "sample_idx", "answer", "cost_usd", "input_tokens", "output_tokens", "latency_ms",
     )  # fmt: skip
@@ -78,9 +78,9 @@ def test_solutions_become_trials_with_their_costs_waves_and_scores(folder, capsy
         )
         for row in solutions
     }  # fmt: skip
-    assert len(solutions) == Trial.objects.generating().count() == 48
+    assert len(solutions) == Answer.objects.count() == 48
     assert list(Wave.objects.values_list("number", "label", "epoch_offset")) == [(0, "", 0), (1, "recheck", 2)]
-    assert Run.objects.generating().filter(status="done").count() == 8
+    assert Run.objects.filter(condition__stage="generate").filter(status="done").count() == 8
     scores = Grading.objects.values_list("condition__kind", "trial__answer", "score")
     answers = {(row["condition_id"], row["item_id"], row["epoch"]): row["solution"] for row in solutions}
     assert sorted(scores) == sorted(
@@ -113,7 +113,7 @@ def test_a_prompt_is_imported_only_if_its_hash_matches_the_store(folder, capsys)
     (folder / "prompts/solver/short.md").write_text("Another text.\n\n{input}\n")
     (folder / "prompts/solver/minimal.md").write_text("Not the packaged text.\n\n{input}\n")
     experiment = import_study(folder)
-    prompts = {one.prompt.name: one.prompt.messages[0]["content"] for one in experiment.conditions.generating()}
+    prompts = {one.prompt.name: one.prompt.messages[0]["content"] for one in experiment.answer_conditions}
     assert prompts["itemeval-short-b034baff0c5b"] == "{{input}}"
     assert prompts["itemeval-builtin-minimal-13fd87721413"].startswith("Solve the following problem.")
     assert "2 conditions hold a placeholder" in capsys.readouterr().out
@@ -205,7 +205,7 @@ def test_later_scores_are_added(folder):
     assert not Grading.objects.exists()
     aside.rename(folder / "studies/sums/gradings.parquet")
     import_study(folder)
-    assert (Trial.objects.generating().count(), Grading.objects.count()) == (48, 96)
+    assert (Answer.objects.count(), Grading.objects.count()) == (48, 96)
 
 
 @pytest.mark.slow
@@ -221,7 +221,7 @@ def test_errors_empty_answers_and_unknown_costs_are_preserved(folder, capsys):
     assert not Grading.objects.filter(trial=failed).exists()
     empty = Trial.objects.get(answer="", status="done")
     assert (empty.truncated, empty.finish_reason) == (True, "length")
-    assert Trial.objects.generating().filter(cost_usd=None).count() == 3
+    assert Answer.objects.filter(cost_usd=None).count() == 3
     output = capsys.readouterr().out
     assert "1 solutions are errors" in output
     assert "The cost of 3 solutions is unknown" in output

@@ -189,7 +189,7 @@ def test_imported_results_have_the_design_of_the_configuration(tmp_path, capsys)
     )
     rows = experiment.language_models.order_by("model").values_list("model", "is_active")
     assert list(rows) == [(model, False) for model in models]
-    assert (experiment.conditions.generating().count(), experiment.prompts.count(), experiment.samplers.count()) == (
+    assert (experiment.answer_conditions.count(), experiment.prompts.count(), experiment.samplers.count()) == (
         4,
         2,
         1,

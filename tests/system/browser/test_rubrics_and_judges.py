@@ -125,7 +125,7 @@ def test_a_rubric_is_written_tried_approved_and_used_for_scores(visitor, checked
     checked(researcher, "grading tab")
     researcher.set_viewport_size(PHONE)
     checked(researcher, "grading tab, phone")
-    researcher.goto(experiment.runs.generating().first().trials.order_by("-item", "pk").first().get_absolute_url())
+    researcher.goto(experiment.answer_runs.first().trials.order_by("-item", "pk").first().get_absolute_url())
     expect(researcher.get_by_text("It leaves out the working.")).to_be_visible()
     checked(researcher, "an answer with its verdict, phone")
     researcher.get_by_role("link", name="The judge's call").click()
