@@ -6,8 +6,10 @@ give it, and a launch plans trials as every other launch does.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,7 +29,7 @@ from runs_app.engine.requests import build_question
 from runs_app.experiment_files.row_builder import RowBuilder
 from runs_app.experiment_files.specs import PromptSpec, SamplerSpec
 from runs_app.llm import prompts
-from runs_app.llm.stored_keys import store_key
+from runs_app.llm.stored_keys import KeyRefused, load_stored_keys, store_key
 from runs_app.models import Endpoint, Experiment, LanguageModel, Preflight, Prompt, Sampler
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import DesignSummary, summarise_design
@@ -62,11 +64,23 @@ def _choose_endpoint_name(provider: str, base_url: str) -> str:
     return next(free for free in (name, *(f"{name}-{n}" for n in range(2, 1000))) if free not in taken)
 
 
-def save_key(endpoint: Endpoint, key: str) -> None:
-    """Store a pasted key for this endpoint, under a variable of its name. Raise KeyRefused if it is no key."""
+@contextmanager
+def keep_key(endpoint: Endpoint, key: str) -> Iterator[None]:
+    """Store a pasted key for this endpoint, under a variable of its name. An error in the block restores the old key.
+
+    Raise KeyRefused if it is no key, or if the environment sets the variable.
+    """
     name = f"{KEY_PREFIX}{endpoint.name.upper().replace('-', '_')}"[:80]
+    if os.environ.get(name, "").strip():
+        raise KeyRefused(f"The environment sets {name}, and comes first. Leave the key empty and name this variable.")
+    former = load_stored_keys().get(name, "")
     store_key(name, key)
     endpoint.key_env = name
+    try:
+        yield
+    except Exception:
+        store_key(name, former)
+        raise
 
 
 def save_endpoint(endpoint: Endpoint, *, by: User) -> None:

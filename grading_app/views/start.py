@@ -7,6 +7,7 @@ button posts to the page itself and names its action in `do`. The address names 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -74,16 +75,14 @@ def _fetch_models(request: HttpRequest) -> HttpResponse:
         return _render(request, connect=form)
     entered = form.cleaned_data
     endpoint = first_study.prepare_endpoint(entered["provider"], entered["base_url"], form.allowed_host)
+    endpoint.key_env = entered["key_env"] or endpoint.key_env
     try:
-        if entered["key"]:
-            first_study.save_key(endpoint, entered["key"])
-        elif entered["key_env"]:
-            endpoint.key_env = entered["key_env"]
-        if entered["model_id"]:
-            listed = [model_lists.ListedModel(entered["model_id"], {})]
-        else:
-            listed = model_lists.fetch_models(endpoint)
-        first_study.save_endpoint(endpoint, by=cast(User, request.user))
+        with first_study.keep_key(endpoint, entered["key"]) if entered["key"] else nullcontext():
+            if entered["model_id"]:
+                listed = [model_lists.ListedModel(entered["model_id"], {})]
+            else:
+                listed = model_lists.fetch_models(endpoint)
+            first_study.save_endpoint(endpoint, by=cast(User, request.user))
     except KeyRefused as problem:
         form.add_error("key", str(problem))
     except CallFailure as failure:

@@ -116,6 +116,22 @@ def test_a_refused_key_is_named_at_its_field_and_the_address_is_kept(operator, m
     assert not Endpoint.objects.exists()
 
 
+def test_a_refused_key_does_not_replace_one_that_works(operator, served, monkeypatch):
+    connect(operator, key=KEY)
+    fail(monkeypatch, CallFailure(ErrorClass.UNAUTHORIZED, "Incorrect API key provided."))
+    connect(operator, key="sk-mistyped-1234")
+    assert list(load_stored_keys().values()) == [KEY]
+    connect(operator, key="sk-mistyped-1234", base_url="http://127.0.0.1:8002/v1")
+    assert list(load_stored_keys().values()) == [KEY]
+
+
+def test_a_key_that_the_environment_would_hide_is_refused(operator, served, monkeypatch):
+    monkeypatch.setenv("EVALSITE_KEY_127_0_0_1_8001", "sk-of-the-environment")
+    page = read_text(connect(operator, key=KEY).content.decode())
+    assert "The environment sets EVALSITE_KEY_127_0_0_1_8001, and comes first." in page
+    assert load_stored_keys() == {}
+
+
 def test_a_server_that_does_not_answer_is_named_at_its_address(operator, monkeypatch):
     fail(monkeypatch, CallFailure(ErrorClass.CONNECTION, "ClientConnectorError: no route"))
     assert '<a href="#id_base_url">Base URL</a>' in connect(operator).content.decode()
