@@ -12,7 +12,7 @@ RUN := .venv/bin/python
 PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # A site for others behind a TLS proxy, as docs/deploy/evalsite.env.example has it.
 PRODUCTION := EVALSITE_ALLOWED_HOSTS=evalsite.lab.example EVALSITE_HTTPS=1
-CODE := evalsite datasets_app runs_app grading_app benchmarks tests manage.py
+CODE := evalsite datasets_app runs_app grading_app benchmarks tests manage.py client/evalsite_client
 
 .PHONY: help install install-dev demo test test-all faults campaign fuzz lint dist
 .DEFAULT_GOAL := help

@@ -1,0 +1,104 @@
+"""The installed client, outside the checkout, against a site over real HTTP."""
+
+import json
+
+import pytest
+
+from grading_app.export.file_formats import export_chunks
+from runs_app.models import Experiment, Trial
+
+pytestmark = pytest.mark.processes
+
+
+def test_the_client_needs_nothing_but_the_standard_library(run_program):
+    code = """
+import sys
+from evalsite_client import Lab
+print([one.name for one in Lab().experiments()], len(list(Lab().experiment("pilot").trials())))
+print([name for name in ("django", "requests", "httpx", "pandas") if name in sys.modules])
+"""
+    n_trials = Trial.objects.filter(run__experiment__slug="pilot").count()
+    assert run_program(code).splitlines() == [f"['pilot', 'draft'] {n_trials}", "[]"]
+
+
+def test_frames_have_the_rows_and_columns_of_the_export(run_program):
+    code = """
+import json
+from evalsite_client import Lab
+pilot = Lab().experiment("pilot")
+frame = pilot.trials().to_pandas()
+exact = pilot.trials().to_pandas(exact=True)
+arrow = pilot.gradings(condition=frame["condition_id"][0]).to_arrow()
+print(json.dumps([list(frame.columns), frame["item_key"].tolist(), str(frame["cost_usd"].dtype),
+    type(exact["cost_usd"][0]).__name__, arrow.num_rows]))
+"""
+    pilot = Experiment.objects.get(slug="pilot")
+    rows = [json.loads(line) for line in b"".join(export_chunks(pilot, "trials", "jsonl")).splitlines()]
+    columns, keys, kind, exact, gradings = json.loads(run_program(code, packages=True))
+    assert columns == list(rows[0])
+    assert len(rows) == 8
+    assert keys == [row["item_key"] for row in rows]
+    assert kind == "float64"
+    assert exact in ("Decimal", "NoneType")
+    assert gradings == len(rows) // 2
+
+
+def test_results_and_their_table_in_a_notebook(run_program):
+    code = """
+from evalsite_client import Lab
+results = Lab().experiment("pilot").results()
+print(len(results), results[0]["n"], results.to_pandas().shape[0])
+print(repr(results).splitlines()[0])
+print(results._repr_html_().count("<tr>"), Lab().experiment("pilot")._repr_html_().count("<td>"))
+"""
+    sizes, first, tables = run_program(code, packages=True).splitlines()
+    assert sizes == "2 4 2"
+    assert "n 4 of 4" in first
+    assert tables == "3 7"
+
+
+def test_a_launch_within_its_limit(run_program):
+    code = """
+from evalsite_client import ApiError, Lab
+draft = Lab().experiment("draft")
+estimate = draft.estimate()
+try:
+    draft.launch(max_usd="0")
+except ApiError as error:
+    print(error.status, list(error.errors))
+print(draft.launch(max_usd=5)["trials_added"] == estimate["to_do"], draft.refresh().facts["state"])
+print(draft.pause("lunch"), draft.wait(progress=True).facts["state"])
+"""
+    refused, launched, paused = run_program(code).splitlines()
+    assert refused == "409 ['max_usd']"
+    assert launched == "True running"
+    assert paused == "1 paused"
+
+
+def test_a_design_travels_as_mapping_and_as_file(run_program):
+    code = """
+from evalsite_client import ApiError, Lab
+lab = Lab()
+design = lab.experiment("pilot").design()
+print(lab.create(design | {"experiment": "again"}))
+try:
+    lab.create("experiment: x")
+except ApiError as error:
+    print(error.status, "dataset" in error.errors)
+"""
+    created, refused = run_program(code).splitlines()
+    assert created == "<Experiment again: draft, 0 of 0 trials>"
+    assert refused == "422 True"
+
+
+def test_errors_are_exceptions_that_name_the_cause(run_program):
+    code = """
+from evalsite_client import ApiError, Lab
+for attempt in (lambda: Lab().experiment("absent"), lambda: Lab(token="evs_wrong").experiments(),
+        lambda: Lab().experiment("pilot").trials(colour="blue").save("x.csv")):
+    try:
+        attempt()
+    except ApiError as error:
+        print(error.status)
+"""
+    assert run_program(code).split() == ["404", "401", "422"]
