@@ -6,5 +6,10 @@ from django.urls import path
 
 from evalsite.api.docs import api_docs
 from evalsite.api.lab_api import api
+from evalsite.api.metrics import metrics
 
-urlpatterns = [path("api/v1/", api.urls), path("api/docs", api_docs, name="api_docs")]
+urlpatterns = [
+    path("api/v1/", api.urls),
+    path("api/docs", api_docs, name="api_docs"),
+    path("metrics", metrics, name="metrics"),
+]

@@ -233,6 +233,7 @@ MATRIX |= {
     "token_list": READERS,
     "token_revoke": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, 302, 302), "apitoken", "post"),
     "api_docs": READERS,
+    "metrics": Row((NO_TOKEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, 200)),
     "api:openapi-json": API_READERS,
     "api:api-root": NOBODY,
     "api:datasets": API_READERS,
@@ -339,7 +340,7 @@ def test_each_person_gets_the_status_in_the_row(name, lab, as_):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in MATRIX if name.startswith("api:")])
+@pytest.mark.parametrize("name", [name for name in MATRIX if name.startswith("api:") or name == "metrics"])
 def test_a_token_gets_what_the_session_of_its_account_gets(name, lab):
     row, url_values = MATRIX[name], build_url_values(lab)
     address = reverse(name, args=[url_values.get(word, word) for word in row.args.split()])
