@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evalsite.lib.key_ranges import open_raw_cursor
+from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from grading_app.scoring.grading import Rule, grade_trials, list_rules
 from runs_app.engine import adaptive_rounds
@@ -78,7 +78,7 @@ def _decide_points(counter_keys: CounterKeys, points: Mapping[int, int]) -> int:
     spec = read_adaptive_spec(experiment)
     if spec is None:
         raise ValueError("the experiment has no stopping rule")
-    answered_trials = [trial for (trial,) in _fetch_rows(ANSWERED, {"points": list(points)})]
+    answered_trials = [trial for (trial,) in fetch_rows(ANSWERED, {"points": list(points)})]
     rule = find_rule(experiment, spec)
     counted_points = count_answers(points, grade_trials(experiment, rule, answered_trials))
     decisions = [counted_point.decide(spec, points, experiment.samples, rule) for counted_point in counted_points]
@@ -87,7 +87,7 @@ def _decide_points(counter_keys: CounterKeys, points: Mapping[int, int]) -> int:
 
 def count_answers(points: Iterable[int], rule: int | None) -> list[CountedPoint]:
     """Return the current counts of these points from the rows, by the gradings of this condition."""
-    return [CountedPoint(*row) for row in _fetch_rows(COUNTS, {"points": list(points), "rule": rule})]
+    return [CountedPoint(*row) for row in fetch_rows(COUNTS, {"points": list(points), "rule": rule})]
 
 
 def find_rule(experiment: Experiment, spec: AdaptiveSpec) -> Rule:
@@ -157,10 +157,3 @@ def _stop_run(counter_keys: CounterKeys, error: Exception) -> None:
     Run.objects.filter(pk=counter_keys.run_id).transition(
         sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
     )
-
-
-def _fetch_rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with open_raw_cursor() as cursor:
-        cursor.execute(statement, parameters)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows

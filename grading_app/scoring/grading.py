@@ -21,6 +21,7 @@ from django.db.models import Count, Sum
 
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.key_ranges import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
+from evalsite.lib.sql import fetch_rows
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.models import GradeCondition, Grading
 from grading_app.models.verdict_history import allow_superseding
@@ -233,7 +234,7 @@ class _RuleGrading:
         parameters = {"run": run, "condition": self.condition, "with_empty": self.with_empty}
         ungraded = "" if self.force else UNGRADED
         for low, high in iterate_key_ranges(KEYS + ungraded, parameters, PAGE_ROWS):
-            yield _fetch_rows(ANSWERS + ungraded, {**parameters, "low": low, "high": high})
+            yield fetch_rows(ANSWERS + ungraded, {**parameters, "low": low, "high": high})
 
     def _grade_page(self, page: list[tuple[Any, ...]], report: RuleReport) -> None:
         scores = [
@@ -269,7 +270,7 @@ def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> i
     """
     grading = _RuleGrading(experiment, rule, None, False, math.inf)
     parameters = {"trials": list(trials), "condition": grading.condition, "with_empty": grading.with_empty}
-    rows = _fetch_rows(UNGRADED_TRIALS, parameters)
+    rows = fetch_rows(UNGRADED_TRIALS, parameters)
     scores = [
         rule.score(
             Answer(answer, rating, error or None, truncated, tokens),
@@ -294,14 +295,7 @@ def _dump_detail(detail: Mapping[str, Any] | None) -> str | None:
 
 
 def _count_rows(keys_sql: str, params: Mapping[str, Any]) -> int:
-    return int(_fetch_rows(f"SELECT count(*) FROM ({keys_sql}) AS keys", params)[0][0])  # noqa: S608
-
-
-def _fetch_rows(statement: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with open_raw_cursor() as cursor:
-        cursor.execute(statement, params)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows
+    return int(fetch_rows(f"SELECT count(*) FROM ({keys_sql}) AS keys", params)[0][0])  # noqa: S608
 
 
 def load_rule_scores(experiment: Experiment) -> list[dict[str, Any]]:

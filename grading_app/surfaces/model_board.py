@@ -165,7 +165,7 @@ def load_board(experiments: Sequence[Any], limit: str = "", weights: Weights | N
         )
         for experiment in graded
     ]
-    caches = get_aggregates_across(POINT_COUNTS, [(experiment.experiment.pk, experiment) for experiment in queries])
+    caches = get_aggregates_across(POINT_COUNTS, [(query.experiment.pk, query) for query in queries])
     pairs = list(zip(graded, caches, strict=True))
     loaded = [(experiment, cached.value) for experiment, cached in pairs if cached.value is not None]
     waiting = [experiment.slug for experiment, cached in pairs if cached.value is None]

@@ -24,7 +24,7 @@ from runs_app.engine.counters import CounterKeys
 from runs_app.engine.fair_share import Demand, share_capacity, share_slots
 from runs_app.engine.locked_counters import LockedCounters
 from runs_app.engine.outages import end_outage, measure_outage_s
-from runs_app.engine.prepared_sql import fetch_rows, to_pg_json
+from runs_app.engine.prepared_sql import fetch_prepared, to_pg_json
 from runs_app.engine.rate_limiter import consume_tokens, count_free_slots
 from runs_app.engine.run_lifecycle import stop_runs
 from runs_app.models import Endpoint, Run
@@ -128,7 +128,7 @@ def compute_claim_limits(capacity: WorkerCapacity, received: Mapping[int, int]) 
     `received` counts the answers that the next cycle records, by endpoint. Their slots become free in that cycle.
     """
     claimable = {
-        key: max(0, min(pending, free + received.get(key, 0))) for key, pending, free in fetch_rows(COUNT_CLAIMABLE)
+        key: max(0, min(pending, free + received.get(key, 0))) for key, pending, free in fetch_prepared(COUNT_CLAIMABLE)
     }
     startable = Counter(claimable) + Counter(capacity.waiting)
     shares = share_capacity(capacity.concurrency, capacity.in_flight, startable)
@@ -198,7 +198,7 @@ def claim_shares(
         {"run": run_id, "n": n, "reserve": demands[run_id].reserve_usd, "lease": leases[run_id]}
         for run_id, n in shares.items()
     ]
-    rows = fetch_rows(statement, to_pg_json(requested), token, worker_id)
+    rows = fetch_prepared(statement, to_pg_json(requested), token, worker_id)
     for run_id, n in Counter(run_id for run_id, *_ in rows).items():
         delta = counters.deltas.for_run(counters.get_counter_keys(run_id))
         delta.pending -= n

@@ -1,4 +1,4 @@
-"""Broken runs: their trials cannot be claimed or their requests prepared. Such a run is stopped with a reason.
+"""Broken runs: their trials cannot be claimed, or their requests prepared. Such a run is stopped with a reason.
 
 A worker claims for all runs of an endpoint in one fast statement. If that fails, it claims run by run, each in its own
 transaction. This shows which run is broken, and the endpoint's other runs go on.
@@ -7,20 +7,14 @@ transaction. This shows which run is broken, and the endpoint's other runs go on
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Sequence
 
 from django.db import DatabaseError, transaction
 
-from runs_app.engine import outcomes
 from runs_app.engine.admission import Claim, claim_trials
 from runs_app.engine.counters import CounterKeys, lock_counter_rows
-from runs_app.engine.database_recovery import OUTAGES, record_each
-from runs_app.engine.design_cache import DesignCache
-from runs_app.engine.jobs import Job, build_jobs
+from runs_app.engine.database_recovery import OUTAGES
 from runs_app.engine.locked_counters import lock_counters
-from runs_app.engine.prepared_sql import fetch_rows
-from runs_app.engine.recorder import Result
+from runs_app.engine.prepared_sql import fetch_prepared
 from runs_app.models import Run
 
 logger = logging.getLogger("evalsite.drain")
@@ -36,7 +30,7 @@ ORDER BY r.id
 def claim_run_by_run(endpoint_id: int, worker_id: int, limit: int) -> list[Claim]:
     """Claim at most `limit` trials run by run, after the claim for all runs failed. Stop each run that fails alone."""
     claims: list[Claim] = []
-    for counter_keys in [CounterKeys(*row) for row in fetch_rows(CLAIMABLE_RUNS, endpoint_id)]:
+    for counter_keys in [CounterKeys(*row) for row in fetch_prepared(CLAIMABLE_RUNS, endpoint_id)]:
         if len(claims) >= limit:
             break
         try:
@@ -51,33 +45,6 @@ def claim_run_by_run(endpoint_id: int, worker_id: int, limit: int) -> list[Claim
             logger.exception("run %s cannot be claimed", counter_keys.run_id)
             stop_broken(counter_keys, "Its trials could not be claimed", error)
     return claims
-
-
-def prepare_jobs(claims: Sequence[Claim], designs: DesignCache, worker_id: int) -> list[Job]:
-    """Return the jobs of these claims. Stop a run whose requests cannot be prepared, and release its claims."""
-    try:
-        return build_jobs(claims, designs)
-    except OUTAGES:
-        raise
-    except Exception:
-        logger.exception("requests of %s claims could not be prepared together", len(claims))
-    by_run: dict[CounterKeys, list[Claim]] = defaultdict(list)
-    for claim in claims:
-        by_run[claim.counter_keys].append(claim)
-    jobs: list[Job] = []
-    for counter_keys, run_claims in by_run.items():
-        try:
-            jobs += build_jobs(run_claims, designs)
-        except OUTAGES:
-            raise
-        except Exception as error:
-            logger.exception("requests of run %s cannot be prepared", counter_keys.run_id)
-            stop_broken(counter_keys, "Its requests could not be prepared", error)
-            release = outcomes.build_release_outcome()
-            record_each(
-                [Result(claim, release.status, trial=release.trial, released=True) for claim in run_claims], worker_id
-            )
-    return jobs
 
 
 def stop_broken(counter_keys: CounterKeys, problem: str, error: Exception) -> None:

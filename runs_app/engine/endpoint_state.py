@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from runs_app.engine.outages import note_signals
-from runs_app.engine.prepared_sql import fetch_rows
+from runs_app.engine.prepared_sql import fetch_prepared
 from runs_app.engine.rate_limiter import (
     RateLimiterState,
     RateLimits,
@@ -30,7 +30,7 @@ READ_NOW = "SELECT throttle, extract(epoch FROM clock_timestamp())::float8 FROM 
 
 def read_limiter(endpoint_id: int) -> tuple[RateLimiterState, float]:
     """Return an endpoint's stored state without a lock, and the time; another worker may be changing it."""
-    for stored, now in fetch_rows(READ_NOW, endpoint_id):
+    for stored, now in fetch_prepared(READ_NOW, endpoint_id):
         return RateLimiterState.from_row(json.loads(stored)), now
     return RateLimiterState(), 0.0
 

@@ -12,10 +12,14 @@ from evalsite.lib.rating_scale import RatingScale
 from runs_app.engine import requests
 from runs_app.engine.admission import Claim
 from runs_app.engine.backoff import RetryPolicy
+from runs_app.engine.broken_runs import stop_broken
+from runs_app.engine.counters import CounterKeys
+from runs_app.engine.database_recovery import OUTAGES, record_each
 from runs_app.engine.design_cache import DesignCache
 from runs_app.engine.outcomes import (
     Outcome,
     build_answer_outcome,
+    build_release_outcome,
     build_rerun_outcome,
     classify_answer,
     find_rerun_reason,
@@ -61,6 +65,33 @@ class Job:
     def find_rerun_reason(self, answer: Mapping[str, Any]) -> ErrorClass | None:
         """Return why the design reruns an answer with these columns of a trial, or None."""
         return find_rerun_reason(classify_answer(answer), empty=self.reruns_empty, unreadable=self.reruns_unreadable)
+
+
+def prepare_jobs(claims: Sequence[Claim], designs: DesignCache, worker_id: int) -> list[Job]:
+    """Return the jobs of these claims. Stop a run whose requests cannot be prepared, and release its claims."""
+    try:
+        return build_jobs(claims, designs)
+    except OUTAGES:
+        raise
+    except Exception:
+        logger.exception("requests of %s claims could not be prepared together", len(claims))
+    by_run: dict[CounterKeys, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        by_run[claim.counter_keys].append(claim)
+    jobs: list[Job] = []
+    for counter_keys, run_claims in by_run.items():
+        try:
+            jobs += build_jobs(run_claims, designs)
+        except OUTAGES:
+            raise
+        except Exception as error:
+            logger.exception("requests of run %s cannot be prepared", counter_keys.run_id)
+            stop_broken(counter_keys, "Its requests could not be prepared", error)
+            release = build_release_outcome()
+            record_each(
+                [Result(claim, release.status, trial=release.trial, released=True) for claim in run_claims], worker_id
+            )
+    return jobs
 
 
 def build_jobs(claims: Sequence[Claim], designs: DesignCache) -> list[Job]:

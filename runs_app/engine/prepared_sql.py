@@ -15,7 +15,7 @@ from django.db import connection
 from pydantic_core import PydanticSerializationError, to_json
 
 
-def fetch_rows(sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+def fetch_prepared(sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
     """Return the rows of a statement. Raise Django's database errors, as its own cursors do."""
     session = _get_session()
     with connection.wrap_database_errors, psycopg.Cursor(session) as cursor:

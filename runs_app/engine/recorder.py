@@ -35,7 +35,7 @@ from runs_app.engine.outages import (
     read_signal,
     schedule_test,
 )
-from runs_app.engine.prepared_sql import execute, fetch_rows, to_pg_json
+from runs_app.engine.prepared_sql import execute, fetch_prepared, to_pg_json
 from runs_app.engine.run_lifecycle import is_rejected_too_often
 from runs_app.llm.calls import Allowance, ErrorClass
 from runs_app.models import Attempt, Trial
@@ -261,7 +261,7 @@ def write_trials(results: Sequence[Result], worker_id: int) -> RecordedChanges:
         release_failures_of_outage(results)
         calls = [_build_attempt_rows(result, worker_id) for result in results]
         trials = [_build_trial_row(n, result) for n, result in enumerate(results)]
-        held = {n for (n,) in fetch_rows(WRITE_TRIALS, to_pg_json(trials), to_pg_json(chain.from_iterable(calls)))}
+        held = {n for (n,) in fetch_prepared(WRITE_TRIALS, to_pg_json(trials), to_pg_json(chain.from_iterable(calls)))}
         for n, result in enumerate(results):
             changes.add(result, calls[n], was_held=n in held)
         unbatched = [result for result in changes.held if not result.claim.batched]
@@ -350,7 +350,9 @@ def _execute_write(sql: str, rows: Sequence[dict[str, Any]]) -> dict[CallKey, tu
     """Return the written calls, each with its earlier reservation, and whether its cost was unknown until now."""
     if not rows:
         return {}
-    return {(trial, token, call): (kept, was) for trial, token, call, kept, was in fetch_rows(sql, to_pg_json(rows))}
+    return {
+        (trial, token, call): (kept, was) for trial, token, call, kept, was in fetch_prepared(sql, to_pg_json(rows))
+    }
 
 
 def _get_call_key(row: dict[str, Any]) -> CallKey:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from evalsite.lib.text.hashing import hash_content
-from runs_app.engine.prepared_sql import fetch_rows, to_pg_json
+from runs_app.engine.prepared_sql import fetch_prepared, to_pg_json
 from runs_app.llm.calls import REPLY_FIELDS, CallReply
 from runs_app.models import CachedAnswer, Trial
 
@@ -67,9 +67,9 @@ def take_cache_keys(keys: Mapping[int, str]) -> set[int]:
     """
     requests = [{"trial": trial, "key": key} for trial, key in keys.items()]
     missing_keys = (
-        [{"trial": trial, "key": key} for key, trial in fetch_rows(TAKE, to_pg_json(requests))] if requests else []
+        [{"trial": trial, "key": key} for key, trial in fetch_prepared(TAKE, to_pg_json(requests))] if requests else []
     )
-    return {trial for (trial,) in fetch_rows(TAKE_OVER, to_pg_json(missing_keys))} if missing_keys else set()
+    return {trial for (trial,) in fetch_prepared(TAKE_OVER, to_pg_json(missing_keys))} if missing_keys else set()
 
 
 def _build_reply(trial: Trial) -> CallReply:

@@ -23,7 +23,6 @@ from evalsite.lib.ops.versions import SchemaMismatch
 from runs_app.engine import outcomes, requests
 from runs_app.engine.adaptive_rounds import RoundScheduler
 from runs_app.engine.admission import Claim, WorkerCapacity
-from runs_app.engine.broken_runs import prepare_jobs
 from runs_app.engine.database_recovery import (
     OUTAGES,
     describe_outage,
@@ -32,7 +31,7 @@ from runs_app.engine.database_recovery import (
     release_unknown_claims,
 )
 from runs_app.engine.design_cache import DesignCache
-from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE, Job, build_result
+from runs_app.engine.jobs import INTERNAL_ERROR_MESSAGE, Job, build_result, prepare_jobs
 from runs_app.engine.lease_watchdog import LeaseWatchdog
 from runs_app.engine.leases import renew_leases, sweep_expired
 from runs_app.engine.prefetch import STALE_S, PrefetchQueue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,11 +36,13 @@ class CycleResult:
 
 
 def run_cycle(results: Sequence[Result], worker_id: int, capacity: WorkerCapacity) -> CycleResult:
-    """Run one cycle. The order of the endpoints varies, so that none of them always comes first."""
+    """Run one cycle. The order of the endpoints is random, so that none of them always waits for the others."""
     received = group_by_endpoint(results)
     limits = compute_claim_limits(capacity, Counter(result.claim.counter_keys.endpoint_id for result in results))
     recorded, claims = 0, []
-    for endpoint_id in {*received, *(key for key, limit in limits.items() if limit.claims)}:
+    endpoint_ids = [*{*received, *(key for key, limit in limits.items() if limit.claims)}]
+    random.shuffle(endpoint_ids)
+    for endpoint_id in endpoint_ids:
         max_claims = limits[endpoint_id].claims if endpoint_id in limits else 0
         n, new_claims = _run_endpoint_cycle(endpoint_id, received.get(endpoint_id, []), worker_id, max_claims)
         recorded += n
