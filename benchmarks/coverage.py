@@ -1,4 +1,4 @@
-"""The simulated coverage of each interval on a page: `python benchmarks/coverage.py [SAMPLES] [--row NAME ...]`.
+"""The simulated coverage of each interval on a page: `python benchmarks/coverage.py [SAMPLES] [--row NAME]`.
 
 It prints the table that `docs/statistics.md` holds. Each cell is the lowest coverage of 95 % intervals over the truths
 of its design, with fixed seeds. With 1,000 samples its standard error is .007 at .95. The intervals come from the
@@ -10,8 +10,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from benchmarks import coverage_agreement as agreement
 from benchmarks import coverage_norms as norms
 from benchmarks import coverage_scores as scores
 from benchmarks.coverage_scores import Draw, Truths
+from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.intraclass import FORMS
+from grading_app.statistics.kappas import cohens_kappa
 
 ITEMS, REPETITIONS, SAMPLES, SEED = (10, 40, 200), (1, 20), 1000, 20260301
 FEW_INTERVALS = 0.05  # A larger share of samples without an interval is printed.
@@ -36,17 +39,25 @@ FEW_INTERVALS = 0.05  # A larger share of samples without an interval is printed
 
 @dataclass(frozen=True)
 class Design:
-    """A simulated design. repeated: repetitions matter. part: the number of samples is divided by it."""
+    """A simulated design. repeated: repetitions matter. part: the number of samples is divided by it.
+
+    fewest: the smallest number of repetitions that the design allows.
+    """
 
     truths: Callable[[Draw, int, int], Truths] | Any
     repeated: bool = False
     part: int = 1
+    fewest: int = 1
 
 
 DESIGNS: dict[str, Design] = {
     "share of right answers": Design(scores.simulate_share, True),
     "mean rating on 1 to 7": Design(scores.simulate_rating, True),
+    "share, unequal repetitions": Design(scores.simulate_unequal_repetitions, True, fewest=2),
+    "share, more answers to hard items": Design(scores.simulate_more_answers_to_hard_items, True, fewest=2),
+    "share, missing counted as wrong": Design(scores.simulate_missing_answers, True),
     "mean without a scale": Design(scores.simulate_free_mean, True),
+    "mean without a scale, skewed": Design(scores.simulate_skewed_mean),
     "accuracy of a point, beyond guessing": Design(scores.simulate_guessed_point, True),
     "the same, by excess counts": Design(scores.simulate_excess_counts, True),
     "mean over points, beyond guessing": Design(scores.simulate_point_mean),
@@ -55,6 +66,7 @@ DESIGNS: dict[str, Design] = {
     "change of a rating": Design(scores.simulate_changed_rating, True),
     "change at a ceiling": Design(scores.simulate_change_at_ceiling, True),
     "change of a rating, odd items": Design(scores.simulate_change_with_odd_items),
+    "change on the same items": Design(scores.simulate_change_on_the_same_items, True, fewest=2),
     "marginal mean of a factor": Design(scores.simulate_marginal_mean, True),
     "odds ratio": Design(scores.simulate_odds_ratio),
     "share of variance": Design(scores.simulate_variance_share, True),
@@ -62,7 +74,11 @@ DESIGNS: dict[str, Design] = {
     "judge's bias": Design(agreement.simulate_bias, True),
     "percent agreement": Design(agreement.simulate_percent_agreement),
     "Krippendorff's alpha": Design(agreement.simulate_alpha),
+    "Krippendorff's alpha, rare category": Design(
+        agreement.simulate_rare_category(partial(krippendorff_alpha, level="nominal"), 3)
+    ),
     "Cohen's kappa": Design(agreement.simulate_cohens_kappa),
+    "Cohen's kappa, rare category": Design(agreement.simulate_rare_category(cohens_kappa, 2)),
     "Fleiss' kappa": Design(agreement.simulate_fleiss_kappa),
     **{f"ICC({form})": Design(agreement.simulate_icc(form)) for form in FORMS},
     "Kendall's W": Design(agreement.simulate_kendalls_w),
@@ -113,14 +129,16 @@ def measure_coverage(name: str, items: int, repetitions: int, samples: int = SAM
     return float(np.nanmin(rates)) if len(rates) > 1 else float("nan"), max(shares)
 
 
-def format_row(name: str, samples: int = SAMPLES) -> str:
-    """Return a row of the table in the documentation, in per cent."""
+def format_row(
+    name: str, samples: int = SAMPLES, sizes: Sequence[int] = ITEMS, repeats: Sequence[int] = REPETITIONS
+) -> str:
+    """Return a row of the table in the documentation, in per cent. sizes, repeats: numbers of items and repetitions."""
     design = DESIGNS[name]
     n_samples = max(1, samples // design.part)
     cells = []
-    for items in ITEMS:
-        for repetitions in REPETITIONS:
-            if repetitions > 1 and not design.repeated:
+    for items in sizes:
+        for repetitions in repeats:
+            if repetitions < design.fewest or (repetitions > 1 and not design.repeated):
                 cells.append("-")
                 continue
             rate, share = measure_coverage(name, items, repetitions, n_samples)
@@ -139,11 +157,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Simulate the coverage of the intervals on pages.")
     parser.add_argument("samples", nargs="?", type=int, default=SAMPLES)
     parser.add_argument("--row", action="append", choices=[*DESIGNS, *TESTS], help="only this row; several are allowed")
+    parser.add_argument("--items", nargs="+", type=int, default=ITEMS, help="the numbers of items")
+    parser.add_argument("--repetitions", nargs="+", type=int, default=REPETITIONS, help="the numbers of repetitions")
     options = parser.parse_args()
     for name in options.row or [*DESIGNS, *TESTS]:
-        print(
-            format_test_row(name, options.samples) if name in TESTS else format_row(name, options.samples), flush=True
-        )
+        is_test = name in TESTS
+        sizes = options.items, options.repetitions
+        row = format_test_row(name, options.samples) if is_test else format_row(name, options.samples, *sizes)
+        print(row, flush=True)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,21 @@ def simulate_alpha(draw: Draw, items: int, repetitions: int) -> Truths:
         yield sure**2, lambda sure=sure: get_interval_ends(krippendorff_alpha(draw_names(draw, sure, items), "nominal"))
 
 
+def simulate_rare_category(measure: Callable[[Ratings], Coefficient], raters: int) -> Callable[..., Truths]:
+    """Return truths of categories of which one is rare: one label in ten."""
+
+    def truths(draw: Draw, items: int, repetitions: int) -> Truths:
+        for agreement in (0.5, 0.9):
+            yield (
+                agreement,
+                lambda agreement=agreement: get_interval_ends(
+                    measure(draw_names(draw, agreement**0.5, items, raters, (0.9, 0.1)))
+                ),
+            )
+
+    return truths
+
+
 def simulate_cohens_kappa(draw: Draw, items: int, repetitions: int) -> Truths:
     for sure in (0.3**0.5, 0.7**0.5):
         for weights in ("none", "quadratic"):

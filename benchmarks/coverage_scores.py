@@ -12,6 +12,7 @@ from evalsite.lib.stats.t_interval import compute_bounded_interval
 from grading_app.statistics.clusters import ClusterSums
 from grading_app.statistics.condition_pairs import odds_ratio_interval
 from grading_app.statistics.factorial_model import fit_factors
+from grading_app.statistics.fixed_items import estimate_on_these_items
 from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.paired import MIN_CHANGED, estimate_change
@@ -165,6 +166,79 @@ def simulate_changed_share(draw: Draw, items: int, repetitions: int) -> Truths:
             return _estimate_change(np.where(kinds, kinds, noise), 1.0, once=repetitions == 1)
 
         yield gain - loss, once
+
+
+def make_item_scores(answers: Any) -> ItemScores:
+    """Return the scores of answers (items, conditions, repetitions)."""
+    items, conditions, repetitions = answers.shape
+    means = answers.mean(axis=2)
+    within = ((answers - means[:, :, None]) ** 2).sum(axis=2)
+    n = np.full((items, conditions), repetitions)
+    return ItemScores(np.arange(items), np.arange(conditions), n, 0 * n, means, within, False)
+
+
+def simulate_change_on_the_same_items(draw: Draw, items: int, repetitions: int) -> Truths:
+    """Yield changes of shares of fixed items, whose answers alone are drawn. At least two repetitions."""
+    for level in (0.8, 0.97, 0.99):
+        chances = draw.beta(8 * level, 8 * (1 - level), (items, 2, 1))
+
+        def once(chances: Any = chances) -> Ends:
+            answers = draw.random((items, 2, repetitions)) < chances
+            return get_ends(estimate_on_these_items(make_item_scores(answers.astype(float)), 0, 1, 1.0))
+
+        yield float((chances[:, 1] - chances[:, 0]).mean()), once
+
+
+def simulate_skewed_mean(draw: Draw, items: int, repetitions: int) -> Truths:
+    """Yield means of log-normal scores without a scale, such as latencies."""
+    for sigma in (1.0, 1.5):
+
+        def once(sigma: float = sigma) -> Ends:
+            return get_ends(estimate_mean(compute_sums(np.exp(draw.normal(0, sigma, (items, 1))))))
+
+        yield float(np.exp(sigma**2 / 2)), once
+
+
+def simulate_unequal_repetitions(draw: Draw, items: int, repetitions: int, related: float = 0.0) -> Truths:
+    """Yield shares of items with 1 to 2 n - 1 answers; answers to one item are alike.
+
+    related: by how much the chance of a further answer is higher for items that are always wrong, and lower for items
+    that are always right.
+    """
+
+    def draw_counts(chances: Any) -> Any:
+        return 1 + draw.binomial(2 * repetitions - 2, 0.5 + related * (0.5 - chances))
+
+    for p in SHARES:
+        for alike in (0.1, 0.6):
+            more = 1 / alike - 1
+            pool = draw.beta(p * more, (1 - p) * more, 200_000)
+            n_pool = draw_counts(pool)
+
+            def once(pool: Any = pool) -> Ends:
+                chances = draw.choice(pool, items)
+                n = draw_counts(chances)
+                right = draw.binomial(n, chances).astype(float)
+                sums = (n.sum(), right.sum(), right.sum(), items, right @ right, n @ right, n @ n)
+                return get_ends(estimate_mean(ClusterSums(*map(float, sums)), (0, 1)))
+
+            yield float((pool * n_pool).sum() / n_pool.sum()), once
+
+
+def simulate_more_answers_to_hard_items(draw: Draw, items: int, repetitions: int) -> Truths:
+    return simulate_unequal_repetitions(draw, items, repetitions, related=0.4)
+
+
+def simulate_missing_answers(draw: Draw, items: int, repetitions: int) -> Truths:
+    """Yield shares in which wrong answers are often missing, with missing answers counted as wrong."""
+    for p in SHARES:
+
+        def once(p: float = p) -> Ends:
+            right = draw_correct_answers(draw, p, 0.3 if repetitions > 1 else 0.0, items, repetitions)
+            is_missing = draw.random(right.shape) < np.where(right, 0.05, 0.5)
+            return get_ends(estimate_mean(compute_sums(np.where(is_missing, 0.0, right)), (0, 1)))
+
+        yield 0.95 * p, once
 
 
 def simulate_changed_rating(draw: Draw, items: int, repetitions: int) -> Truths:

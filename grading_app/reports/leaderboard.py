@@ -125,9 +125,14 @@ class Leaderboard:
     @property
     def single_answer_shares(self) -> list[int]:
         """The number of items of each share with an interval, for shares with one answer per item."""
+        return [items for n, items in self.share_counts if n == items]
+
+    @property
+    def share_counts(self) -> list[tuple[int, int]]:
+        """The numbers of answers and items of each share with an interval."""
         shares = [measure.key for measure in self.measures if measure.is_share]
         scores = [row.scores[key] for row in self.rows for key in shares]
-        return [score.items for score in scores if score.low is not None and score.n == score.items]
+        return [(score.n, score.items) for score in scores if score.low is not None]
 
     @property
     def without_scale(self) -> list[int]:

@@ -8,7 +8,11 @@ from grading_app.reports import statistic_format
 from grading_app.reports.leaderboard import BoardRow, Leaderboard
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.results.scores import Measure
-from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
+from grading_app.statistics.known_coverage import (
+    describe_share_coverage,
+    describe_skew_coverage,
+    describe_uneven_coverage,
+)
 
 CompareUrl = Callable[[BoardRow, Measure], str]
 BEST_NOTE = (
@@ -58,7 +62,11 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
         ResultColumn("output_tokens", "Output tokens", "count"),
         ResultColumn("latency_s", "Median latency (s)", "number"),
     ]
-    notes = describe_share_coverage(board.single_answer_shares), describe_skew_coverage(board.without_scale)
+    notes = (
+        describe_share_coverage(board.single_answer_shares),
+        describe_uneven_coverage(board.share_counts),
+        describe_skew_coverage(board.without_scale),
+    )
     return ResultTable(
         "leaderboard",
         "Leaderboard",

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 SHARE = "share of answers asked once"
 ODD_R, ODD_CHANGE, RMSE = "r with odd items", "change with odd items", "RMSE"
+UNEVEN = "share of items with different numbers of answers"
 SKEWED = "mean of skewed scores without a scale"
 # The start of a measure's name, the range of numbers of items with low coverage (from, below), and the lowest simulated
 # coverage in this range, in per cent.
@@ -21,9 +22,10 @@ LOW_COVERAGE = (
     (ODD_CHANGE, 2, 30, 66),
     (ODD_CHANGE, 30, 150, 85),
     (ODD_CHANGE, 150, 300, 92),
-    (SKEWED, 2, 15, 74),
-    (SKEWED, 15, 30, 77),
-    (SKEWED, 30, 100, 82),
+    (UNEVEN, 2, 500, 85),
+    (SKEWED, 2, 15, 73),
+    (SKEWED, 15, 30, 76),
+    (SKEWED, 30, 100, 77),
     (SKEWED, 100, 500, 88),
     # Of categories, if one category is rare: one label in ten.
     ("Krippendorff's alpha, nominal", 2, 15, 40),
@@ -67,6 +69,12 @@ def describe_share_coverage(items: Iterable[int]) -> str:
     """Return a sentence on shares over these numbers of items with one answer each; "" for enough items."""
     note = describe_coverage(SHARE, min(items, default=0))
     return f"The interval of a share of items asked once {note}, for some shares." if note else ""
+
+
+def describe_uneven_coverage(counts: Iterable[tuple[int, int]]) -> str:
+    """Return a sentence on shares with these numbers of (answers, items); "" if all items have as many answers."""
+    note = describe_coverage(UNEVEN, min((items for n, items in counts if items and n % items), default=0))
+    return f"If hard items have more answers than easy ones, the interval of a share {note}." if note else ""
 
 
 def describe_skew_coverage(items: Iterable[int]) -> str:

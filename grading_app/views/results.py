@@ -27,7 +27,11 @@ from grading_app.reports.pooled_waves import find_pooled_waves
 from grading_app.reports.stored_results import FigureTexts, get_results
 from grading_app.scoring.grading import read_rules
 from grading_app.statistics.intervals import STUDENT
-from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
+from grading_app.statistics.known_coverage import (
+    describe_share_coverage,
+    describe_skew_coverage,
+    describe_uneven_coverage,
+)
 from grading_app.tables.reports import SnapshotTable
 from grading_app.tables.results import AnswerTable, ScoreTable
 from grading_app.views.blind import get_blind_context
@@ -216,7 +220,7 @@ def _make_answer_table(experiment: Experiment, frames: Frames) -> AnswerTable | 
 def _describe_intervals(lines: list[ScoreLine]) -> str:
     """Return a note on the intervals of this table."""
     notes = ["Standard errors are clustered by item."]
-    if any(not line.measure.is_share for line in lines):
+    if any(not line.measure.is_share and not line.score.method.startswith(STUDENT) for line in lines):
         notes.append("Intervals of means: score intervals with Student's t over items, which stay on the scale.")
     if note := describe_skew_coverage(line.score.items for line in lines if line.score.method.startswith(STUDENT)):
         notes.append(note)
@@ -230,8 +234,12 @@ def _describe_intervals(lines: list[ScoreLine]) -> str:
             for line in lines
             if line.measure.is_share and line.score.n == line.score.items and line.score.low is not None
         ]
-        if note := describe_share_coverage(items_once):
-            notes.append(note)
+        counts = [
+            (line.score.n, line.score.items)
+            for line in lines
+            if line.measure.is_share and line.score.low is not None
+        ]
+        notes += filter(None, (describe_share_coverage(items_once), describe_uneven_coverage(counts)))
     if any(line.score.missing for line in lines):
         notes.append("Answers without a score are excluded and counted separately.")
     return " ".join(notes)

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.coverage import DESIGNS, ITEMS, REPETITIONS, TESTS, measure_coverage
-from grading_app.statistics.known_coverage import ODD_CHANGE, ODD_R, RMSE, SHARE, describe_coverage
+from grading_app.statistics.known_coverage import (
+    ODD_CHANGE,
+    ODD_R,
+    RMSE,
+    SHARE,
+    SKEWED,
+    UNEVEN,
+    describe_coverage,
+)
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "statistics.md"
 CELL = r"(?:-|-?[\d.]+(?: \(\d+ none\))?)"
@@ -63,10 +71,14 @@ def test_every_interval_with_coverage_below_93_percent_has_a_note_or_a_reason():
 # For each design whose coverage falls below 93 %: the measure's name in `known_coverage`, or where a page warns.
 NOTED = {
     "share of right answers": SHARE,
+    "share, more answers to hard items": UNEVEN,
+    "mean without a scale, skewed": SKEWED,
     "the same, by excess counts": "the Points page",
     "mean over points, beyond guessing": "the leaderboard",
     "Krippendorff's alpha": "Krippendorff's alpha",
+    "Krippendorff's alpha, rare category": "Krippendorff's alpha, nominal",
     "Cohen's kappa": "Cohen's kappa",
+    "Cohen's kappa, rare category": "Cohen's kappa",
     "Fleiss' kappa": "Fleiss' kappa",
     "ICC(2,1)": "ICC(2,1)",
     "Lin's concordance, Agreement": "Lin's concordance",

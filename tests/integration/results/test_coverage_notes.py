@@ -90,11 +90,23 @@ def test_the_analysis_says_what_odd_items_do_to_the_interval_of_r():
     assert any("far off, the interval of r covers about 55 % instead of 95 %" in note for note in notes)
 
 
+def test_a_share_of_items_with_different_numbers_of_answers_shows_its_coverage(client):
+    experiment = make_answered_experiment(items=20, samples=3)
+    make_gradings(
+        experiment,
+        "exact_match",
+        lambda trial: None if trial.sample_idx and trial.item.position < 5 else float(trial.item.position % 2),
+        kind="rule",
+    )
+    text = open_page(client, experiment, "experiment_results")
+    assert text.count("If hard items have more answers than easy ones, the interval of a share covers about 85 %") == 2
+
+
 def test_scores_without_a_scale_show_what_skew_does_to_their_interval(client):
     experiment = make_answered_experiment(items=12)
     rule = make_gradings(experiment, "latency", lambda trial: 1.0 + 3 * trial.item.position**2, kind="rule")
     GradeCondition.objects.filter(pk=rule.pk).update(parameters={"imported": "true"})
-    note = "interval covers about 74 % instead of 95 %"
+    note = "interval covers about 73 % instead of 95 %"
     assert open_page(client, experiment, "experiment_results").count(note) == 2
     assert note in open_page(client, experiment, "experiment_grading")
     assert any(note in one for one in build_tables(experiment)["descriptives"].notes)
