@@ -123,9 +123,6 @@ def _list_columns(data: AnalysisData, *, has_fixed: bool) -> list[ResultColumn]:
         ResultColumn("df", "df", "count"),
         ResultColumn("p", "p", "p"),
         ResultColumn("p_holm", "p (Holm)", "p"),
-        ResultColumn("p_bh", "p (Benjamini–Hochberg)", "p"),
-        ResultColumn("p_permutation", "p (permutation)", "p"),
-        ResultColumn("p_wilcoxon", "p (Wilcoxon)", "p"),
         *(
             (
                 ResultColumn("fixed_ci", "95 % interval, these items", ends),  # type: ignore[arg-type]
@@ -134,6 +131,9 @@ def _list_columns(data: AnalysisData, *, has_fixed: bool) -> list[ResultColumn]:
             if has_fixed
             else ()
         ),
+        ResultColumn("p_bh", "p (Benjamini–Hochberg)", "p"),
+        ResultColumn("p_permutation", "p (permutation)", "p"),
+        ResultColumn("p_wilcoxon", "p (Wilcoxon)", "p"),
         ResultColumn("effect", "Cohen's d", "signed"),
         ResultColumn("wins", "B higher", "count"),
         ResultColumn("losses", "B lower", "count"),

@@ -63,7 +63,8 @@ def _make_difference_table(
     if alone and alone.low is not None:
         row |= {"fixed_ci": (alone.low, alone.high), "p_fixed": alone.p}
         kind: Kind = "points_interval" if paired.is_share else "interval"
-        columns += [
+        at = next(index for index, column in enumerate(columns) if column.name == "effect")
+        columns[at:at] = [
             ResultColumn("fixed_ci", "95 % interval, these items", kind),
             ResultColumn("p_fixed", "p, these items", "p"),
         ]
@@ -234,10 +235,9 @@ def _describe_estimands(paired: PairedScores) -> str:
     alone = paired.on_these_items
     if alone is None or alone.low is None or alone.p is None:
         return "This is for items like these."
-    amount = _format_amount(alone.mean, paired.is_share, signed=True)
     interval = _format_interval(alone.low, alone.high, paired.is_share, 1)
     p = statistic_format.format_p_equation(alone.p)
-    return f"This is for items like these. On these items alone, B − A is {amount}{interval} (p {p})."
+    return f"This is for items like these. On these items alone, the interval of B − A is{interval} (p {p})."
 
 
 def _format_amount(value: float, is_share: bool, *, signed: bool = False) -> str:

@@ -119,7 +119,7 @@ class ScopeForm(forms.Form):
     family = forms.ChoiceField(
         label="Correct p over",
         required=False,
-        choices=[("", "The tests of each measure"), (FAMILY_OF_MEASURES, "The tests of all measures")],
+        choices=[("", "Each measure"), (FAMILY_OF_MEASURES, "All measures")],
     )
 
     def __init__(self, data: QueryDict, experiment: Experiment, blind: BlindReading | None = None) -> None:
