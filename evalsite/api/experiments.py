@@ -231,7 +231,8 @@ def results(
 ) -> Any:
     """Means and shares by measure and condition, with their 95 % intervals, as on the results page.
 
-    A worker adds up a large experiment. Until then the answer is 202: ask again after the seconds in `Retry-After`.
+    `by_category` lists the shares of each category. A worker adds up a large experiment. Until then the answer is 202:
+    ask again after the seconds in `Retry-After`.
     """
     found = reach.get_experiment(request, name)
     content = load_results(found, _find_wave(found, wave), by_category=by_category)

@@ -15,7 +15,7 @@ from evalsite.api.reach import get_token
 from evalsite.lib.permissions import operators_only
 from evalsite.lib.web.model_names import hides_model_names
 from evalsite.lib.web.problems import make_problem
-from runs_app.engine.leases import LOST
+from runs_app.llm.calls import LOST
 from runs_app.monitoring.health import measure_worker_health
 from runs_app.monitoring.progress import STATUSES
 

@@ -199,7 +199,9 @@ class ScoreOut(Schema):
     method: str
     reason: str
     n: int = Field(description="Answers with a score")
-    of: int = Field(description="Answers with and without a score")
+    of: int = Field(description="Planned answers: those with a score, and those without")
+    missing: int = Field(description="Planned answers without a score")
+    reasons: dict[str, int] = Field(description="Missing answers by reason, such as refused or unreadable")
     items: int
     effective_n: float | None
 

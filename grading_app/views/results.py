@@ -235,9 +235,7 @@ def _describe_intervals(lines: list[ScoreLine]) -> str:
             if line.measure.is_share and line.score.n == line.score.items and line.score.low is not None
         ]
         counts = [
-            (line.score.n, line.score.items)
-            for line in lines
-            if line.measure.is_share and line.score.low is not None
+            (line.score.n, line.score.items) for line in lines if line.measure.is_share and line.score.low is not None
         ]
         notes += filter(None, (describe_share_coverage(items_once), describe_uneven_coverage(counts)))
     if any(line.score.missing for line in lines):

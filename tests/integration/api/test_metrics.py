@@ -6,7 +6,7 @@ import pytest
 from django.db.models import Sum
 from prometheus_client.parser import text_string_to_metric_families
 
-from runs_app.engine.leases import LOST
+from runs_app.llm.calls import LOST
 from runs_app.models import Endpoint, Experiment, Run, Trial
 from tests.factories.tokens import make_api_client
 

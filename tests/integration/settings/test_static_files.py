@@ -18,9 +18,9 @@ def source(settings, tmp_path):
     (folder / "site" / "page.css").write_text("a { background: url('icon.svg'); }\n" * 100)
     settings.STATICFILES_DIRS = [folder]
     settings.STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
-    finders.get_finder.cache_clear()
+    finders.get_finder.cache_clear()  # type: ignore[attr-defined]
     yield folder
-    finders.get_finder.cache_clear()
+    finders.get_finder.cache_clear()  # type: ignore[attr-defined]
 
 
 def read_names(folder):

@@ -12,7 +12,7 @@ import pytest
 from django.db.models import Count, Q, Sum
 
 from grading_app.models import Grading
-from runs_app.models import Attempt, Condition, Trial, Wave
+from runs_app.models import Attempt, Condition, Run, Trial, Wave
 from tests import factories
 from tests.integration.study_import.import_command import import_study
 
@@ -39,14 +39,18 @@ def expect_sums(sums):
     return tokens | {"input_tokens": tokens["input_tokens"] + cached, "cost_usd": round(Decimal(sums["usd"]), 8)}
 
 
+def list_answers():
+    return Trial.objects.filter(run__in=Run.objects.generating())
+
+
 def test_each_solver_has_the_answers_the_tokens_and_the_costs_that_itemeval_reads(experiment):
     for model, reading in READINGS["by_model"].items():
-        trials = Trial.objects.generating().filter(run__condition__model__model=model)
+        trials = list_answers().filter(run__condition__model__model=model)
         assert trials.count() == reading["rows"]
         assert trials.filter(status="failed").count() == reading["errors"]
         assert add_up(trials) == expect_sums(reading)
-    assert Trial.objects.generating().count() == READINGS["solutions"]
-    assert Trial.objects.generating().filter(answer="").count() == READINGS["empty"] > 0
+    assert list_answers().count() == READINGS["solutions"]
+    assert list_answers().filter(answer="").count() == READINGS["empty"] > 0
 
 
 def test_scores_of_rules_and_of_the_judge_are_those_that_itemeval_reads(experiment):

@@ -257,7 +257,7 @@ def open_by_nginx(tmp_path, upstream):
         request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", headers=host | headers)
         return urllib.request.urlopen(request, timeout=30, context=context)  # noqa: S310
 
-    open_path.port = port
+    open_path.port = port  # type: ignore[attr-defined]
     try:
         wait_until(lambda: can_connect(port), 30)
         yield open_path
