@@ -502,8 +502,8 @@ def load_measure_scores(experiment: Experiment, wave: Wave | None = None) -> lis
                 for key in keys
                 if (one := estimate(scores, measure, key, is_selected=of_items == category)).planned
             }
-            for category in sorted(set(of_items.tolist()))
+            for category in (sorted(set(of_items.tolist())) if settled.is_share else ())
         }
         if conditions:
-            found.append(MeasureScores(settled, conditions, categories if settled.is_share else {}))
+            found.append(MeasureScores(settled, conditions, categories))
     return found

@@ -165,7 +165,7 @@ def graded():
 def test_answers_have_the_input_the_target_and_a_column_for_each_measure(graded):
     table = export_rows(graded, "answers")
     assert len(table) == 6
-    (judge,) = [name for name in table[0] if name.startswith("score_g")]
+    (judge,) = [name for name in table[0] if name.startswith("score_quality--")]
     for row, trial in zip(table, Trial.objects.select_related("item").order_by("pk"), strict=True):
         scores = dict(Grading.objects.filter(trial=trial).values_list("condition__kind", "score"))
         assert (row["trial_id"], row["input"], row["target"]) == (trial.pk, trial.item.input, trial.item.target)

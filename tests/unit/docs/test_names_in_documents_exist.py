@@ -16,7 +16,7 @@ QUOTED = re.compile(r"`([^`\n]+)`")
 NAME = re.compile(r"\b(?:[A-Za-z]\w*(?:\.[A-Za-z]\w*)+|[A-Za-z]+_\w+|[A-Z][a-z]+[A-Z]\w+)\b")
 SOURCES = ("*.py", "*.sql", "*.html", "*.toml", "*.yaml", "*.service", "*.typ")
 # Names that the code composes from a kind, a key or a dimension.
-EXAMPLES = {"item_dimension", "score_valence", "score_g12_valence", "score_g12", "score_12", "score_people3"}
+EXAMPLES = {"item_dimension", "score_valence", "score_12"}
 EXAMPLES |= {"no_label_in_json", "no_criteria_in_json", "no_winner_in_json"}
 # Files that CONTRIBUTING advises against, and names of a library.
 FOREIGN = {"services.py", "utils.py", "helpers.py", "o200k_base", "cl100k_base"}
