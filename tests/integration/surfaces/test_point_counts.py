@@ -137,11 +137,11 @@ def test_counts_are_computed_once_for_each_state(settings):
     with CaptureQueriesContext(connection) as queries:
         repeated = get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, rule.pk)).value
     assert repeated == first
-    assert not [query for query in queries if "runs_app_trial" in query["sql"]]
+    assert not [query for query in queries if "runs_app_answer" in query["sql"] or "runs_app_trial" in query["sql"]]
     grade(experiment, scorers=["final_answer"], force=True, by="test")
     with CaptureQueriesContext(connection) as queries:
         get_aggregate(POINT_COUNTS, experiment.pk, PointQuery(experiment, rule.pk))
-    assert [query for query in queries if "runs_app_trial" in query["sql"]]
+    assert [query for query in queries if "runs_app_answer" in query["sql"]]
 
 
 def test_a_worker_counts_many_answers(monkeypatch):
