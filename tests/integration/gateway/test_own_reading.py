@@ -102,7 +102,7 @@ def read_both_ways(name: str, reply: object, **fields: object):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPENAI_FORM)
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_a_mutated_reply_is_read_as_litellm_reads_it_or_left_to_litellm(name: str, data: st.DataObject) -> None:
     own, by_litellm = read_both_ways(name, data.draw(mutated_replies(name), "reply"))

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runs_app.llm import gateway, http_transport
@@ -66,6 +66,7 @@ def build_messages(structure, texts, picture):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(PROVIDERS))
+@settings(deadline=None)
 @given(data=st.data())
 def test_a_filled_template_equals_what_litellm_would_send(name: str, data: st.DataObject) -> None:
     names = data.draw(st.sets(st.sampled_from(sorted(PROVIDERS[name].parameters)), max_size=4), "parameters")
