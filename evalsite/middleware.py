@@ -10,7 +10,8 @@ from urllib.parse import unquote
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.views import redirect_to_login
 from django.db import DataError
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import render
 from django.urls import reverse
@@ -19,7 +20,6 @@ from django.utils import timezone
 from evalsite import views
 from evalsite.lib.control_characters import mark_html, mark_text
 from evalsite.lib.web.addresses import find_page
-from evalsite.lib.web.problems import is_for_programs, make_problem
 
 TZ_COOKIE = "tz"
 COMPRESSIBLE = re.compile(r"text/|image/svg\+xml|application/(?:json|javascript|xml)\b")
@@ -144,8 +144,6 @@ def _refuse_nul(request: HttpRequest, subject: str) -> HttpResponse:
 
 
 def _refuse(request: HttpRequest, reason: str) -> HttpResponse:
-    if is_for_programs(request):
-        return make_problem(400, reason)
     return render(request, "400.html", {"reason": reason}, status=400)
 
 
