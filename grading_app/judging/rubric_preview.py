@@ -20,7 +20,7 @@ from evalsite.lib.key_ranges import open_raw_cursor
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.judging import grade_conditions
 from grading_app.judging.verdicts import Verdict, read_verdict
-from grading_app.models import Grader, Rubric
+from grading_app.models import Grader, Rubric, RubricTest
 from runs_app.llm import judge_prompt
 from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, TextSet, Trial
 from runs_app.models.trials import BLANK
@@ -115,10 +115,6 @@ def _select_answers(item: int, index: int, runs: list[Run], in_pairs: bool) -> l
     return [(subject, rival) for rival in rivals.order_by("sample_idx", "run_id")[:1]]
 
 
-def build_run_prefix(rubric: Rubric) -> str:
-    return slugify_name(f"try-{rubric.name}-v{rubric.version}") + "--"
-
-
 def request_preview(preview: RubricPreview, *, by: Actor) -> Run:
     """Request verdicts on five answers. Raise PlanError, and change nothing, if that is impossible."""
     with transaction.atomic():
@@ -159,7 +155,7 @@ def _get_or_create_run(preview: RubricPreview, answers: list[tuple[Trial, Trial 
     content = preview.grader.content
     condition, _ = Condition.objects.get_or_create(
         experiment=preview.experiment,
-        condition_id=build_condition_id(build_run_prefix(preview.rubric).removesuffix("--"), content),
+        condition_id=build_condition_id(slugify_name(f"try-{preview.rubric.name}-v{preview.rubric.version}"), content),
         defaults={
             "stage": Condition.Stage.JUDGE,
             "model": preview.model,
@@ -167,6 +163,7 @@ def _get_or_create_run(preview: RubricPreview, answers: list[tuple[Trial, Trial 
             "content": content,
         },
     )
+    RubricTest.objects.get_or_create(condition=condition, defaults={"rubric": preview.rubric})
     tokens = _count_request_tokens(preview, answers)
     bounds = costs.CallBounds(_compute_ceiling(preview, tokens), tokens, preview.grader.output_limit)
     return get_or_create_run(condition, preview.experiment.get_first_wave(), bounds)
@@ -201,9 +198,7 @@ def list_previewed_verdicts(rubric: Rubric, experiments: QuerySet[Experiment]) -
     """Return the newest calls that tested this rubric in these experiments."""
     rows = Trial.objects.filter(
         run__experiment__in=experiments,
-        run__condition__stage=Condition.Stage.JUDGE,
-        run__condition__grade_condition=None,
-        run__condition__condition_id__startswith=build_run_prefix(rubric),
+        run__condition__rubric_test__rubric=rubric,
     ).select_related("run__experiment", "run__condition__model", "item", "subject", "rival")
     return [PreviewedVerdict(row, _read_trial_verdict(row)) for row in rows.order_by("-pk")[:MAX_ROWS]]
 

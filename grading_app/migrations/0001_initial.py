@@ -221,6 +221,26 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="RubricTest",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "condition",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="rubric_test",
+                        to="runs_app.condition",
+                    ),
+                ),
+                (
+                    "rubric",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="tests", to="grading_app.rubric"
+                    ),
+                ),
+            ],
+        ),
+        migrations.CreateModel(
             name="Grader",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),

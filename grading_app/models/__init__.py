@@ -7,7 +7,7 @@ from grading_app.models.gradings import Adjudication, GradeCondition, Grading, P
 from grading_app.models.raters import RaterAssignment, RaterInvitation
 from grading_app.models.rating import RatedAnswer, Rating, RatingQueue
 from grading_app.models.reports import ReportChoices, ShareLink
-from grading_app.models.rubrics import Grader, Panel, Rubric
+from grading_app.models.rubrics import Grader, Panel, Rubric, RubricTest
 from grading_app.models.snapshots import Snapshot, SnapshotJob
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "RatingQueue",
     "ReportChoices",
     "Rubric",
+    "RubricTest",
     "ShareLink",
     "Snapshot",
     "SnapshotJob",

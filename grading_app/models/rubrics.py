@@ -116,6 +116,16 @@ class Rubric(Versioned):
             raise ValidationError(errors)
 
 
+class RubricTest(models.Model):
+    """The test of a rubric on stored answers by one judge model. Its verdicts are no scores of the experiment."""
+
+    rubric = models.ForeignKey(Rubric, on_delete=models.CASCADE, related_name="tests")
+    condition = models.OneToOneField("runs_app.Condition", on_delete=models.CASCADE, related_name="rubric_test")
+
+    def __str__(self) -> str:
+        return f"test of {self.rubric}"
+
+
 class GraderQuerySet(models.QuerySet["Grader"]):
     def visible_to(self, user: Any) -> Self:
         return self if is_member(user) else self.none()

@@ -41,6 +41,20 @@ def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, preview):
     assert find_differences() == []
 
 
+def test_calls_of_another_condition_with_a_similar_name_are_no_test_of_this_rubric(answered, draft, preview):
+    """A study of another site may bring verdicts by a rubric with the same name."""
+    run = request_preview(preview, by=answered.owner)
+    condition = run.condition
+    name = f"try-{draft.name}-v{draft.version}--ffffffffffff"
+    fields = {"stage": "judge", "model": condition.model, "sampler": condition.sampler, "content": condition.content}
+    foreign = answered.conditions.create(condition_id=name, **fields)
+    foreign_run = answered.runs.create(condition=foreign, wave=run.wave)
+    Trial.objects.create(
+        run=foreign_run, sample_idx=0, item_id=run.trials.first().item_id, subject=run.trials.first().subject
+    )
+    assert {row.trial.run for row in list_previewed_verdicts(draft, Experiment.objects.all())} == {run}
+
+
 def test_preview_calls_are_charged_to_the_experiments_budget(answered, preview):
     answered.refresh_from_db()
     before = answered.spent_usd
