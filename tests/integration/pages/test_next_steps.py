@@ -15,12 +15,18 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
+class SignedIn(Client):
+    """A client that is signed in as `user`."""
+
+    def __init__(self, user):
+        super().__init__()
+        self.user = user
+        self.force_login(user)
+
+
 @pytest.fixture
 def client():
-    client = Client()
-    client.user = factories.make_user("rita", permissions.RESEARCHER)
-    client.force_login(client.user)
-    return client
+    return SignedIn(factories.make_user("rita", permissions.RESEARCHER))
 
 
 def read_text(page):

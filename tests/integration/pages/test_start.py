@@ -40,11 +40,17 @@ def read_text(page):
     return " ".join(html.unescape(re.sub(r"<[^>]*>", "", page)).split())
 
 
+class SignedIn(Client):
+    """A client that is signed in as `user`."""
+
+    def __init__(self, user):
+        super().__init__()
+        self.user = user
+        self.force_login(user)
+
+
 def sign_in(name, role):
-    client = Client()
-    client.user = factories.make_user(name, role)
-    client.force_login(client.user)
-    return client
+    return SignedIn(factories.make_user(name, role))
 
 
 @pytest.fixture
