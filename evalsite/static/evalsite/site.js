@@ -235,6 +235,19 @@
   });
   document.addEventListener("htmx:afterSwap", () => { if (find("[data-saved]")) forgetTyped(); });
   document.addEventListener("toast", (event) => toast(event.detail.text, event.detail.tone));
+  // Boxes that a person ticked after htmx had asked for these choices stay ticked.
+  let ticked = [];
+  document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    if (detail.target.matches("[data-keep-ticks]")) ticked = all(":checked", detail.target).map((box) => box.value);
+  });
+  document.addEventListener("htmx:afterSwap", ({ detail }) => {
+    if (!detail.target.matches("[data-keep-ticks]")) return;
+    for (const box of all("[type=checkbox]", detail.target)) {
+      box.checked = ticked.includes(box.value);
+      const fold = box.closest("details");
+      if (fold && box.checked) fold.open = true;
+    }
+  });
   document.addEventListener("htmx:responseError", onHtmxTrouble);
   document.addEventListener("htmx:sendError", onHtmxTrouble);
   document.addEventListener("htmx:afterSettle", (event) => fitTables(event.target.parentElement || document));
