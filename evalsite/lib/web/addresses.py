@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +20,8 @@ def accepts_get(view: Callable[..., Any]) -> bool:
         return hasattr(view_class, "get") and "get" in view_class.http_method_names
     current: Any = view
     while current is not None:
+        if isinstance(current, partial):  # As the views of the API's document.
+            current = current.func
         methods = inspect.getclosurevars(current).nonlocals.get("request_method_list")
         if methods is not None and "GET" not in methods:
             return False
