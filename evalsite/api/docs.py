@@ -36,11 +36,19 @@ def list_operations() -> list[dict[str, Any]]:
                     "anchor": content["operationId"],
                     "tag": content["tags"][0],
                     "summary": content["summary"],
-                    "description": content.get("description", ""),
-                    "parameters": [*content["parameters"], *_list_body_fields(schema, content)],
+                    "description": _split_code(content.get("description", "")),
+                    "parameters": [
+                        {**one, "description": _split_code(one.get("description", ""))}
+                        for one in [*content["parameters"], *_list_body_fields(schema, content)]
+                    ],
                 }
             )
     return operations
+
+
+def _split_code(text: str) -> list[str]:
+    """Return the parts of a text: every second one is code, which the text has between backticks."""
+    return text.split("`") if text else []
 
 
 def _list_body_fields(schema: dict[str, Any], content: dict[str, Any]) -> list[dict[str, Any]]:

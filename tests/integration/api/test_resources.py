@@ -316,3 +316,4 @@ def test_the_page_shows_every_operation_without_other_hosts(client, team):
         assert address in page.content.decode()
     assert "script-src 'self'" in page["Content-Security-Policy"]
     assert b"//cdn" not in page.content
+    assert b"`" not in page.content
