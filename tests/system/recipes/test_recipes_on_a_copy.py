@@ -1,0 +1,132 @@
+"""The recipes of a scorer and of a page, carried out on a copy: their steps suffice, and tests name a missing one."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from evalsite.lib.ops.installation import ROOT
+from tests.system.postgres.conftest import ROOT as CHECKOUT
+
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
+PARTS = ("evalsite", "datasets_app", "runs_app", "grading_app", "templates", "samples", "tests", "docs", "benchmarks")
+FILES = ("manage.py", "pyproject.toml", "CONTRIBUTING.md", "README.md")
+
+
+class Copy:
+    """A copy of the checkout that a recipe changes."""
+
+    def __init__(self, folder):
+        self.folder = folder / "checkout"
+        self.folder.mkdir()
+        skipped = shutil.ignore_patterns("__pycache__", "*.pyc", "studies", "logs")
+        for part in PARTS:
+            shutil.copytree(CHECKOUT / part, self.folder / part, ignore=skipped)
+        for name in FILES:
+            shutil.copy(CHECKOUT / name, self.folder)
+
+    def add(self, path, text):
+        (self.folder / path).write_text(text)
+
+    def change(self, path, old, new):
+        file = self.folder / path
+        text = file.read_text()
+        assert text.count(old) == 1, f"{path} has {text.count(old)} times: {old}"
+        file.write_text(text.replace(old, new))
+
+    def run(self, *arguments):
+        """Run Python in the copy, without a database, and return its exit code and output."""
+        environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        environment |= {"EVALSITE_DATA_DIR": str(self.folder / "var"), "DATABASE_URL": "postgresql:///unused"}
+        process = subprocess.run(
+            [sys.executable, *arguments], cwd=self.folder, env=environment, capture_output=True, text=True
+        )
+        return process.returncode, process.stdout + process.stderr
+
+    def test(self, *tests):
+        return self.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    assert ROOT == CHECKOUT
+    return Copy(tmp_path)
+
+
+SCORER = '''
+
+@register_scorer("similarity", "similar to the target", declare_number("threshold", ge=0, le=1, default=0.8))
+def similarity(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+    """Return 1 if the share of the target's words that the answer has reaches the threshold, else 0."""
+    words = set(item.target.split())
+    if not words:
+        return _make_unreadable_score("empty_target")
+    share = len(words & set(answer.text.split())) / len(words)
+    return _make_score(share >= parameters["threshold"], f"{share:.2f}")
+'''
+USE_SCORER = """
+from grading_app.scoring.grading import list_scorers_with_parameter, read_rule
+from grading_app.scoring.scorers import Answer, ScoredItem, ScorerError
+rule = read_rule({"name": "similarity", "threshold": 0.5})
+assert rule.stored == {"name": "similarity", "threshold": "0.5"}, rule.stored
+assert rule.score(Answer("a b"), ScoredItem("a b c d")).value == 1
+assert "similarity:THRESHOLD" in dict(list_scorers_with_parameter())
+try:
+    read_rule("similarity:banana")
+except ScorerError as error:
+    print(error)
+"""
+
+
+def test_a_scorer_with_a_parameter_is_one_function_and_its_documents(checkout):
+    with (checkout.folder / "grading_app/scoring/scorers.py").open("a") as module:
+        module.write(SCORER)
+    code, output = checkout.run("manage.py", "shell", "--no-imports", "-c", USE_SCORER)
+    assert code == 0, output
+    assert "The threshold of the scorer similarity must be a number from 0 to 1, not 'banana'." in output
+    code, output = checkout.test("tests/unit/test_scoring.py", "tests/unit/docs/test_recipes.py")
+    assert code == 0, output
+
+
+VIEW = '''"""A page with one sentence."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.permissions import members_only
+
+
+@require_safe
+@members_only
+def glossary(request: HttpRequest) -> HttpResponse:
+    return render(request, "runs_app/glossary.html")
+'''
+PAGE = '{% extends "base.html" %}\n{% block content %}<h1>Glossary</h1>{% endblock %}\n'
+LINKS, ROWS = "tests/unit/test_every_address_is_linked.py", "tests/integration/pages/test_access_matrix.py"
+
+
+def test_a_page_needs_a_view_an_address_a_link_and_a_row_and_tests_name_the_missing_ones(checkout):
+    checkout.add("runs_app/views/glossary.py", VIEW)
+    checkout.change(
+        "runs_app/urls.py", "urlpatterns = [\n", 'urlpatterns = [\n    path("glossary/", glossary, name="glossary"),\n'
+    )
+    checkout.change(
+        "runs_app/urls.py", "\nurlpatterns", "\nfrom runs_app.views.glossary import glossary\n\nurlpatterns"
+    )
+    checkout.add("templates/runs_app/glossary.html", PAGE)
+    code, output = checkout.test(LINKS)
+    assert code == 1, output
+    assert "add a link" in output
+    assert "glossary" in output
+    row = f"{ROWS}::test_every_address_has_a_row"
+    code, output = checkout.test(row)
+    assert code == 1, output
+    assert "who may open it?" in output
+    link = '<a href="{% url "glossary" %}">Glossary</a>\n{% endblock content %}'
+    checkout.change("templates/home.html", "{% endblock content %}", link)
+    checkout.change(ROWS, "MATRIX = {\n", 'MATRIX = {\n    "glossary": MEMBERS,\n')
+    code, output = checkout.test(LINKS, row)
+    assert code == 0, output
