@@ -69,7 +69,8 @@ def test_a_researcher_sets_adaptive_stopping_and_reads_the_estimates(design, vis
     answer_everything()
     assert set(Run.objects.values_list("status", flat=True)) == {"done"}
 
-    page.get_by_role("link", name="Points", exact=True).click()
+    page.get_by_role("navigation", name="Experiment").get_by_role("link", name="Results").click()
+    page.get_by_role("navigation", name="Results").get_by_role("link", name="Points").click()
     page.get_by_text("Decided", exact=True).wait_for()
     page.get_by_text("8 of 8 points").wait_for()
     page.locator(".data-table").get_by_text("within ±0.13").first.wait_for()
