@@ -127,7 +127,7 @@ def test_2_and_3_every_entry_of_a_menu_opens(live_site, check_widths, person):
     with live_site.visit(person) as page:
         entries = page.locator("nav.mainnav a")
         names = entries.all_inner_texts()
-        assert ("Endpoints" in names) == (person != "viewer")
+        assert ("Models" in names) == (person != "viewer")
         assert ("Admin" in names) == (person != "viewer")
         for name in names:
             with page.expect_navigation() as navigation:

@@ -89,7 +89,7 @@ def test_the_wheel_states_its_licences_and_its_command(wheel: Path) -> None:
         metadata = archive.read(f"{info}/METADATA").decode()
         entry_points = archive.read(f"{info}/entry_points.txt").decode()
     vendored = {str(path.relative_to(ROOT)) for path in (ROOT / "evalsite/static/vendor").glob("*/LICENSE")}
-    assert len(vendored) == 2
+    assert vendored
     assert {f"licenses/{path}" for path in {"LICENSE", *vendored}} <= names
     assert "License-Expression: MIT" in metadata
     assert "evalsite = evalsite.command_line:main" in entry_points
