@@ -288,7 +288,7 @@ def _build_try(request: HttpRequest, call: Preflight, scorer: str) -> dict[str, 
     score = None
     if call.status == Preflight.Status.OK and item is not None and scorer in SCORERS:
         answer = Answer(call.answer, truncated=call.finish_reason == "length", output_tokens=call.output_tokens)
-        score = SCORERS[scorer].function(answer, ScoredItem(item.target, tuple(map(str, item.choices))), {})
+        score = SCORERS[scorer].score(answer, ScoredItem(item.target, tuple(map(str, item.choices))), {})
     return {"call": call, "item": item, "score": score, "scorer": scorer}
 
 
