@@ -153,8 +153,8 @@ def _delete_trials(run: Run) -> None:
     trials = Trial.objects.filter(run=run)
     for related in Trial._meta.get_fields(include_hidden=True):
         # Go through the relations, because apps above this one add relations to trials. The cache has one without a
-        # name.
-        if isinstance(related, ManyToOneRel):
+        # name. A view has no rows of its own.
+        if isinstance(related, ManyToOneRel) and related.related_model._meta.managed:
             rows: Any = related.related_model
             rows._base_manager.filter(**{f"{related.field.name}__in": trials.values("pk")})._raw_delete(
                 connection.alias

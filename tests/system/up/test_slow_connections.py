@@ -1,5 +1,6 @@
 """Clients that send or read slowly delay no other client; slow clients that make progress are served."""
 
+import hashlib
 import http.client
 import json
 import re
@@ -9,8 +10,10 @@ import time
 import urllib.parse
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
+from django.contrib.staticfiles import finders
 
 from evalsite.lib.ops.web_connections import BODY_BYTES, HEAD_S
 from tests.system.up.conftest import Site, wait_until
@@ -18,7 +21,7 @@ from tests.system.up.conftest import Site, wait_until
 pytestmark = pytest.mark.processes
 
 MANY = 40
-LARGE_FILE = "/static/admin/js/vendor/jquery/jquery.js"
+LARGE_FILE = "admin/js/vendor/jquery/jquery.js"
 SOON_S = 5.0  # A successful attack delays pages by at least HEAD_S.
 PASSWORD = "long enough to be a password"
 MAKE_USER = (
@@ -109,9 +112,18 @@ def test_a_large_body_of_an_anonymous_client_is_rejected_before_it_is_sent(lasti
         assert client.recv(4096).startswith(b"HTTP/1.1 403 ")
 
 
+def get_large_file_address() -> str:
+    """Return the address of a script of Django's. `up` serves static files under names with their hash."""
+    content = Path(str(finders.find(LARGE_FILE))).read_bytes()
+    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()[:12]
+    return f"/static/{LARGE_FILE.removesuffix('.js')}.{digest}.js"
+
+
 def test_pages_are_served_despite_many_clients_that_do_not_read(lasting_site: Site) -> None:
     """The script is larger than the receive buffer of the clients."""
-    request = f"GET {LARGE_FILE} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    path = get_large_file_address()
+    assert len(lasting_site.get(path)) > 200_000
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     assert time_pages_despite(lasting_site, lambda: open_unread_downloads(lasting_site, request)) < SOON_S
 
 
@@ -159,11 +171,12 @@ def test_pages_and_downloads_continue_despite_many_unread_downloads(lasting_site
 
 
 def test_a_slow_reader_receives_the_complete_page(lasting_site: Site) -> None:
-    whole = lasting_site.get(LARGE_FILE)
+    path = get_large_file_address()
+    whole = lasting_site.get(path)
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", lasting_site.port))
-        client.sendall(f"GET {LARGE_FILE} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         time.sleep(1)
         response = http.client.HTTPResponse(client)
         response.begin()
