@@ -5,9 +5,6 @@ A worker reads the files. Until it has finished, the page of the upload shows it
 
 from __future__ import annotations
 
-import csv
-import io
-
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -24,7 +21,7 @@ from datasets_app.models import Dataset
 from datasets_app.pending_uploads import JobResult, PendingUpload, UploadJob
 from datasets_app.views.permissions import get_visible_draft
 from evalsite.lib.permissions import members_only
-from evalsite.lib.text.spreadsheet import escape_cell
+from evalsite.lib.text.spreadsheet import format_csv_line
 from evalsite.lib.web.htmx import wants_part
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
@@ -125,13 +122,11 @@ def dataset_left_out(request: HttpRequest, token: str) -> HttpResponse:
     if upload is None or outcome is None or not outcome.report.left_out:
         raise Http404
     rows = outcome.report.left_out
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow([escape_cell(column) for column in rows[0]])
-    writer.writerows([escape_cell(row.get(column, "")) for column in rows[0]] for row in rows)
+    columns = list(rows[0])
+    lines = [columns, *([row.get(column, "") for column in columns] for row in rows)]
     name = f"{upload.slug}-left-out.csv"
     disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8", headers=disposition)
+    return HttpResponse(map(format_csv_line, lines), content_type="text/csv; charset=utf-8", headers=disposition)
 
 
 def _handle_import_button(request: HttpRequest, upload: PendingUpload) -> HttpResponse:

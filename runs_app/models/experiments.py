@@ -26,6 +26,12 @@ from runs_app.models.engine_owned_columns import EngineOwnedColumns
 
 
 class ExperimentQuerySet(StarredQuerySet, TransitionQuerySet):
+    def with_wave_count(self) -> Self:
+        """Add `wave_count`, the number of waves."""
+        waves: Any = self.model._meta.get_field("waves").related_model
+        of_experiment = waves.objects.filter(experiment=models.OuterRef("pk")).order_by().values("experiment")
+        return self.annotate(wave_count=models.Subquery(of_experiment.values(n=models.Count("pk"))))
+
     def visible_to(self, user: Any) -> Self:
         """Return the experiments that the user owns or that are shared with the user. An operator sees all."""
         if is_operator(user):
@@ -332,7 +338,9 @@ class Experiment(EngineOwnedColumns):
         return find_named(name, choices, "wave")
 
     def has_several_waves(self) -> bool:
-        return self.waves.count() > 1
+        """Return whether there are two waves or more, from `with_wave_count` if the row has it."""
+        count: int | None = getattr(self, "wave_count", None)
+        return (self.waves.count() if count is None else count) > 1
 
     def find_dimension(self, name: str) -> Dimension:
         """Return the dimension with this key, name or title. Raise UnknownNameError if there is none, or several."""

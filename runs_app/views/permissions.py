@@ -12,7 +12,7 @@ from runs_app.models import Experiment, ProviderBatch, Run, Wave
 
 
 def get_visible_experiment(request: HttpRequest, slug: str) -> Experiment:
-    visible = Experiment.objects.visible_to(request.user).with_star(request.user)
+    visible = Experiment.objects.visible_to(request.user).with_star(request.user).with_wave_count()
     experiments = visible.select_related("dataset", "owner")
     experiment: Experiment = get_object_or_404(experiments, slug=slug)
     return experiment
@@ -21,7 +21,7 @@ def get_visible_experiment(request: HttpRequest, slug: str) -> Experiment:
 def get_editable_experiment(request: HttpRequest, slug: str) -> Experiment:
     """Return an experiment that the user may change. Its status may still forbid the change."""
     get_visible_experiment(request, slug)
-    editable = Experiment.objects.editable_by(request.user).with_star(request.user)
+    editable = Experiment.objects.editable_by(request.user).with_star(request.user).with_wave_count()
     experiments = editable.select_related("dataset", "owner")
     experiment: Experiment = get_object_or_404(experiments, slug=slug)
     return experiment

@@ -163,7 +163,9 @@ def test_launch_over_budget_ends_with_4(manage, pilot):
     Experiment.objects.update(max_usd="0.0001")
     result = manage("experiment", "launch", "pilot")
     assert (result.code, Run.objects.count()) == (4, 0)
-    assert result.err.startswith("budget: ")
+    warning, refusal = result.err.splitlines()
+    assert "one call of sim may cost" in warning
+    assert refusal.startswith("budget: ")
 
 
 def test_launch_with_a_budget_and_an_unknown_price_is_refused(manage, pilot):

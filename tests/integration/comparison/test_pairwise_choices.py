@@ -118,7 +118,7 @@ def test_the_confusion_matrix_of_two_raters_names_their_choices(queue, client):
 def test_a_disagreement_links_to_both_answers_and_every_verdict(queue, client):
     client.force_login(queue.experiment.owner)
     page = client.get("/experiments/duel/disagreements/?units=pairs")
-    assert '<a href="/experiments/duel/agreement/" aria-current="true">' in page.content.decode()
+    assert '<a href="/experiments/duel/disagreements/" aria-current="page">' in page.content.decode()
     rows = page.context["rows"]
     assert [(row["item"].key, row["disagreement"].size) for row in rows] == [
         ("item-0", 1),

@@ -118,9 +118,9 @@ def test_results_and_the_grading_page_include_people_as_graders(queue, client):
     scores = client.get("/experiments/people/results/").context["scores"]
     people = [line for line in scores.data if line.measure.label.startswith("people of")]
     # Of four answers one person gave 1, the other 0.75 on three of them.
-    assert [(line.measure.label, line.n) for line in people] == [
+    assert [(line.measure.label, line.score.n) for line in people] == [
         ("people of reading (strict-criteria@1), mean of 1 to 2 raters per answer", 4)
     ]
-    assert people[0].mean == pytest.approx((3 * 0.875 + 1) / 4)
+    assert people[0].score.mean == pytest.approx((3 * 0.875 + 1) / 4)
     page = client.get("/experiments/people/grading/")
     assert "rater 1 of reading (strict-criteria@1)" in page.content.decode()
