@@ -9,6 +9,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
+from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from datasets_app.models import Dataset, StatusChange, TransitionQuerySet
@@ -30,7 +31,7 @@ class ExperimentQuerySet(StarredQuerySet, TransitionQuerySet):
         """Add `wave_count`, the number of waves."""
         waves: Any = self.model._meta.get_field("waves").related_model
         of_experiment = waves.objects.filter(experiment=models.OuterRef("pk")).order_by().values("experiment")
-        return self.annotate(wave_count=models.Subquery(of_experiment.values(n=models.Count("pk"))))
+        return self.annotate(wave_count=Coalesce(of_experiment.values(n=models.Count("pk")), 0))
 
     def visible_to(self, user: Any) -> Self:
         """Return the experiments that the user owns or that are shared with the user. An operator sees all."""

@@ -72,7 +72,7 @@ def test_home_leads_to_the_surface_of_a_parametric_experiment_and_to_the_leaderb
     client.force_login(experiment.owner)
     page = open_home(client)
     assert 'href="/experiments/space/explorer/">Surface' in page
-    assert 'href="/leaderboard/">Leaderboard' in page
+    assert 'href="/leaderboard/">Task leaderboard' in page
     factories.make_experiment("plain", owner=experiment.owner, dataset=factories.make_dataset("plain"))
     assert "/experiments/plain/explorer/" not in open_home(client)
 

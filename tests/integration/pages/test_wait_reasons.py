@@ -124,7 +124,7 @@ def test_the_budget_reason_disappears_after_the_budget_is_raised_and_the_run_can
     assert admit(WorkerRegistration().worker_id, 5) == []
     owner = as_("owner")
     reached = "The budget of $0.0100 is reached"
-    raise_budget = '<a href="/experiments/pilot/edit/">Raise the budget</a>, then resume.'
+    raise_budget = '<a class="btn btn-sm" href="/experiments/pilot/edit/#id_max_usd">Raise budget</a>'
     for address in (PROGRESS, f"/runs/{waiting_run.pk}/"):
         text = owner.get(address).content.decode()
         assert reached in text

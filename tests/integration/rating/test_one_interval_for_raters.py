@@ -31,7 +31,7 @@ def test_a_queue_over_eight_answers_per_item_and_agreement_print_the_same_icc():
         rater = make_rater(queue, started=True)
 
         def choose(rating, shift=shift, rater=rater):
-            level = 1 + rating.item.position % 4 + shift * ((rating.trial_id + rating.item.position) % 2)
+            level = 1 + rating.item.position % 4 + shift * (rating.item.position % 2)
             values[rating.trial_id, rater.pk] = level
             return level
 
