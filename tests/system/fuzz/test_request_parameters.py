@@ -3,6 +3,8 @@
 from itertools import islice, product
 
 import pytest
+from django.core.signals import request_started
+from django.db import close_old_connections
 from django.test import RequestFactory
 
 from tests.system.fuzz import hostile
@@ -111,9 +113,17 @@ def test_no_content_type_causes_a_server_error(attack, world):
     assert not attack.findings, attack.report()
 
 
+@pytest.fixture
+def open_connection():
+    """Keep the test's connection at the start of a request, as Django's test client does."""
+    request_started.disconnect(close_old_connections)
+    yield
+    request_started.connect(close_old_connections)
+
+
 @pytest.mark.quick
 @pytest.mark.parametrize("codec", hostile.BYTE_CODECS)
-def test_a_charset_that_cannot_decode_text_is_ignored(codec, db):
+def test_a_charset_that_cannot_decode_text_is_ignored(codec, db, open_connection):
     """Call the WSGI application directly, because the test client creates another kind of request."""
     from evalsite.wsgi import application
 
