@@ -7,11 +7,11 @@ from typing import Any
 from grading_app.analysis.data import AnalysisData
 from grading_app.analysis.mixed_model import build_mixed_table, name_term
 from grading_app.reports import statistic_format
+from grading_app.reports.frames import FACTORS
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
 from grading_app.statistics.factorial_model import FactorFit, TermTest, fit_factors
 from grading_app.statistics.paired import holm
 
-FACTORS = ("Model", "Prompt", "Sampler")
 LEVEL = 0.05
 METHOD = (
     "One linear model of cell means with a level of each item. Effects sum to zero over the levels of a factor. "

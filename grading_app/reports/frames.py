@@ -174,6 +174,10 @@ def load_condition_labels(
     return make_condition_labels(list(conditions.select_related("model", "prompt", "sampler").order_by("pk")), letters)
 
 
+FACTORS = ("Model", "Prompt", "Sampler")
+"""The factors of a design, in the order of `load_facets`."""
+
+
 def load_facets(experiment: Experiment, letters: Mapping[int, str] | None = None) -> dict[int, tuple[str, str, str]]:
     """Return model, prompt and sampler of each condition by name, with the versions of prompt and sampler."""
     with_facets = experiment.answer_conditions.select_related("model", "prompt", "sampler")

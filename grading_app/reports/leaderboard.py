@@ -15,7 +15,7 @@ from django.db.models import Sum
 from evalsite.lib.sql import fetch_rows
 from grading_app.reports.answer_aggregates import make_answer_aggregate
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
-from grading_app.reports.frames import load_condition_labels
+from grading_app.reports.frames import FACTORS, load_condition_labels
 from grading_app.results.scores import (
     IN_SCOPE,
     ConditionScore,
@@ -27,6 +27,7 @@ from grading_app.results.scores import (
     make_scope_parameters,
 )
 from grading_app.statistics.condition_pairs import compare_conditions
+from grading_app.statistics.factor_levels import find_level_lead
 from grading_app.statistics.intervals import STUDENT, Bounds
 from grading_app.statistics.item_scores import ItemScores, find_lowest_score
 from grading_app.statistics.paired import holm
@@ -78,6 +79,30 @@ class Lead:
 
 
 @dataclass(frozen=True, slots=True)
+class FactorLead:
+    """The two levels of a factor of the design with the highest means, each averaged over the same other conditions.
+
+    factor: the place in FACTORS. first, second: one condition of each level. levels, averaged, pairs: the number of
+    levels, of conditions of each level, and of pairs that p is corrected for. The rest is as in Lead.
+    """
+
+    factor: int
+    first: int
+    second: int
+    levels: int
+    averaged: int
+    pairs: int
+    items: int
+    difference: float
+    low: float | None
+    high: float | None
+    test: str
+    p: float | None
+    verdict: int
+    verdict_with_missing: int
+
+
+@dataclass(frozen=True, slots=True)
 class BoardRow:
     """One condition. scores, baseline: by the key of the measure. cost_usd: None if the cost of any call is unknown.
 
@@ -103,12 +128,14 @@ class BoardRow:
 class Leaderboard:
     """The leaderboard: a row for each condition, in the order of the design. baseline: a condition's key, or None.
 
-    leads: by the key of the measure; none for ratings, for a single condition, and without common items.
+    leads: by the key of the measure; none for ratings, for a single condition, and without common items. factor_leads:
+    by the key of the measure, for designs in which two factors or more vary.
     """
 
     measures: list[Measure]
     rows: list[BoardRow]
     leads: dict[str, Lead]
+    factor_leads: dict[str, list[FactorLead]]
     baseline: int | None = None
 
     def is_best(self, row: BoardRow, measure: Measure) -> bool:
@@ -159,7 +186,8 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
     experiment, labels = query.experiment, load_condition_labels(query.experiment, query.wave)
     scores: dict[int, dict[str, ConditionScore]] = {key: {} for key in labels}
     comparisons: dict[int, dict[str, BaselineScore]] = {key: {} for key in labels}
-    measures, leads = [], {}
+    cells = _load_cells(experiment)
+    measures, leads, factor_leads = [], {}, {}
     for measure in list_measures(experiment):
         item_scores = load_scores(experiment, measure, query.wave)
         if not item_scores.n.any() and not item_scores.missing.any():
@@ -179,13 +207,14 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
             means = {key: of[measure.key].mean for key, of in scores.items()}
             if lead := _find_lead(item_scores, filled, means, settled.bounds):
                 leads[measure.key] = lead
+            factor_leads[measure.key] = _find_factor_leads(item_scores, filled, cells, settled.bounds)
         measures.append(settled)
     usage, latencies = _load_usage(query), _load_latencies(query)
     rows = [
         BoardRow(key, label, scores=scores[key], baseline=comparisons[key], latency_s=latencies.get(key), **usage[key])
         for key, label in labels.items()
     ]
-    return Leaderboard(measures, rows, leads, query.baseline)
+    return Leaderboard(measures, rows, leads, factor_leads, query.baseline)
 
 
 def _find_best(scores: ItemScores, filled: ItemScores, bounds: Bounds | None) -> int | None:
@@ -234,6 +263,44 @@ def _find_lead(
         verdict=change.verdict(LEVEL),
         verdict_with_missing=filled_pair.change.verdict(LEVEL) if filled_pair else 0,
     )
+
+
+def _load_cells(experiment: Experiment) -> dict[int, tuple[int, ...]]:
+    """Return model, prompt and sampler of each condition, as primary keys in the order of FACTORS."""
+    conditions = experiment.answer_conditions.values_list("pk", "model", "prompt", "sampler")
+    return {pk: tuple(levels) for pk, *levels in conditions}
+
+
+def _find_factor_leads(
+    scores: ItemScores, filled: ItemScores, cells: Mapping[int, tuple[int, ...]], bounds: Bounds | None
+) -> list[FactorLead]:
+    """Return the leading level of each factor that varies; none if one factor alone varies, which `Lead` describes."""
+    varying = [at for at in range(len(FACTORS)) if len({cells[key][at] for key in scores.conditions.tolist()}) > 1]
+    leads = []
+    for at in varying if len(varying) > 1 else []:
+        if (lead := find_level_lead(scores, cells, at, bounds)) is None:
+            continue
+        with_missing = find_level_lead(filled, cells, at, bounds, order=(lead.first, lead.second))
+        change = lead.pair.change
+        leads.append(
+            FactorLead(
+                at,
+                lead.first,
+                lead.second,
+                lead.levels,
+                lead.averaged,
+                lead.pairs,
+                lead.pair.items,
+                change.mean,
+                change.low,
+                change.high,
+                change.test_text,
+                lead.p,
+                lead.verdict(LEVEL),
+                with_missing.verdict(LEVEL) if with_missing else 0,
+            )
+        )
+    return leads
 
 
 def _compare_with_baseline(scores: ItemScores, baseline: int | None, bounds: Bounds | None) -> dict[int, BaselineScore]:
@@ -292,7 +359,7 @@ LEADERBOARD = make_answer_aggregate(
     dump=lambda query: [query.missing_is_wrong, query.baseline],
     load=lambda experiment, wave, values: BoardQuery(experiment, wave, *values),
     step="comparing conditions",
-    version=5,
+    version=6,
 )
 
 

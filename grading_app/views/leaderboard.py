@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -16,9 +17,15 @@ from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
 from grading_app.reports import cost_figure
 from grading_app.reports.cached_aggregates import Cached
-from grading_app.reports.frames import load_condition_labels
+from grading_app.reports.frames import load_condition_labels, load_facets
 from grading_app.reports.leaderboard import BoardQuery, BoardRow, Leaderboard, get_leaderboard
-from grading_app.reports.leaderboard_tables import BEST_NOTE, describe_lead, make_baseline_table, make_leaderboard_table
+from grading_app.reports.leaderboard_tables import (
+    BEST_NOTE,
+    describe_factor_lead,
+    describe_lead,
+    make_baseline_table,
+    make_leaderboard_table,
+)
 from grading_app.reports.plot_style import NARROW, WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.scope import MISSING_WRONG
@@ -59,9 +66,16 @@ MAX_LEADS = 3
 
 
 def get_leaderboard_context(
-    request: HttpRequest, experiment: Experiment, wave: Wave | None, labels: dict[int, str]
+    request: HttpRequest,
+    experiment: Experiment,
+    wave: Wave | None,
+    labels: dict[int, str],
+    letters: Mapping[int, str] | None = None,
 ) -> tuple[dict[str, Any], list[ResultTable]]:
-    """Return the context of `grading_app/partials/leaderboard.html`, and its tables for files."""
+    """Return the context of `grading_app/partials/leaderboard.html`, and its tables for files.
+
+    letters: by model, in place of the names of models.
+    """
     form = BoardForm(request.GET, labels)
     query = form.make_query(experiment, wave)
     context: dict[str, Any] = {"board_form": form}
@@ -80,6 +94,7 @@ def get_leaderboard_context(
     context |= {
         "board": board,
         "board_html": html,
+        "factor_leads": _describe_factors(board, load_facets(experiment, letters)),
         "board_leads": [text for measure in board.measures[:MAX_LEADS] if (text := describe_lead(board, measure))],
         "board_table": make_leaderboard_table(board),
         "best_note": BEST_NOTE if len(board.rows) > 1 else "",
@@ -91,6 +106,14 @@ def get_leaderboard_context(
         ],
     }
     return context, [context["board_table"], *baselines]
+
+
+def _describe_factors(board: Leaderboard, facets: Mapping[int, tuple[str, str, str]]) -> list[str]:
+    """Return a sentence for each factor of the design, on the first measure that has them."""
+    for measure in board.measures:
+        if leads := board.factor_leads.get(measure.key):
+            return [describe_factor_lead(lead, measure, facets) for lead in leads]
+    return []
 
 
 def _get_compare_url(

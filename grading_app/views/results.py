@@ -69,8 +69,9 @@ def render_results(
     wave = get_chosen_wave(request, experiment)
     blind = get_blind_context(request, experiment)
     blind_reading = blind["blind"]
-    labels = load_condition_labels(experiment, wave, blind_reading.assign_letters() if blind_reading else None)
-    board, tables = get_leaderboard_context(request, experiment, wave, labels)
+    letters = blind_reading.assign_letters() if blind_reading else None
+    labels = load_condition_labels(experiment, wave, letters)
+    board, tables = get_leaderboard_context(request, experiment, wave, labels, letters)
     if (file := make_requested_file(request, tables, f"{slug}-results")) is not None:
         return file
     cached = get_results(experiment, wave, blind_reading)

@@ -1,0 +1,121 @@
+"""The results page says which model, prompt and sampler is ahead, each averaged over the other factors."""
+
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+from django.utils.html import escape
+from scipy import stats
+
+from grading_app.models import BlindReading
+from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard
+from grading_app.scoring.grading import grade
+from tests import factories
+from tests.page_text import page_text
+
+pytestmark = pytest.mark.django_db
+ITEMS = 120
+SKILL = {("large", "plain"): 102, ("large", "careful"): 108, ("small", "plain"): 60, ("small", "careful"): 54}
+
+
+@pytest.fixture(autouse=True)
+def empty_cache():
+    cache.clear()
+
+
+def is_right(model, prompt, position):
+    return (position * 7 + 3 * (prompt == "careful")) % ITEMS < SKILL[model, prompt]
+
+
+def make_study(models=("large", "small"), prompts=("plain", "careful"), answer=None):
+    experiment = factories.make_experiment(
+        "crossed",
+        dataset=factories.make_dataset(items=ITEMS),
+        models=[factories.make_model(name) for name in models],
+        prompts=[factories.make_prompt(name) for name in prompts],
+        scorers=["numeric"],
+    )
+
+    def reply(model, prompt, item):
+        return item.target if is_right(model, prompt, item.position) else "-1"
+
+    answer = answer or reply
+    for run in factories.make_runs(experiment, status="done"):
+        names = run.condition.model.name, run.condition.prompt.name
+        factories.plan_trials(run, answer=lambda item, *_, names=names: {"answer": answer(*names, item)})
+    grade(experiment, by="test")
+    return experiment
+
+
+def find_leads(experiment, **options):
+    return compute_leaderboard(BoardQuery(experiment, **options)).factor_leads["numeric"]
+
+
+def read_sentences(client, experiment):
+    client.force_login(experiment.owner)
+    return client.get(reverse("experiment_results", args=[experiment.slug])).context["factor_leads"]
+
+
+def test_each_factor_is_tested_over_item_means_as_scipy_does():
+    model, prompt = find_leads(make_study())
+    means = {
+        factor: [
+            [sum(is_right(*cell, item) for cell in SKILL if cell[at] == level) / 2 for item in range(ITEMS)]
+            for level in levels
+        ]
+        for at, (factor, levels) in enumerate({"model": ("large", "small"), "prompt": ("plain", "careful")}.items())
+    }
+    result = stats.ttest_rel(*means["model"])
+    assert model.difference == pytest.approx(sum(means["model"][0]) / ITEMS - sum(means["model"][1]) / ITEMS)
+    assert model.p == pytest.approx(result.pvalue)
+    assert (model.low, model.high) == pytest.approx(tuple(result.confidence_interval()))
+    assert (model.verdict, model.levels, model.averaged, model.items) == (1, 2, 2, ITEMS)
+    assert prompt.difference == pytest.approx(0)
+    assert prompt.verdict == 0
+
+
+def test_the_page_leads_with_the_models_although_two_conditions_of_one_model_do_not_differ(client):
+    experiment = make_study()
+    model, prompt = read_sentences(client, experiment)
+    assert model.startswith("numeric, model: large is ahead of small by 40.0 pp (95 % interval ")
+    assert "on 120 items, each averaged over 2 conditions (paired t, t(119) = " in model
+    assert prompt.startswith("numeric, prompt: careful@1 and plain@1 have the same mean")
+    page = page_text(client.get(reverse("experiment_results", args=[experiment.slug])))
+    assert page.index(escape(model)) < page.index("Single conditions")
+
+
+def test_names_of_models_stay_hidden(client):
+    experiment = make_study()
+    BlindReading.start(experiment, experiment.owner)
+    sentences = " ".join(read_sentences(client, experiment))
+    assert "model: Model " in sentences
+    assert "large" not in sentences
+
+
+def test_a_verdict_that_depends_on_refusals_says_so(client):
+    def refuse_half(model, prompt, item):
+        if model == "large":
+            return item.target if item.position < ITEMS // 2 else "no idea"
+        return item.target if item.position % 4 else "-1"
+
+    (model, _) = read_sentences(client, make_study(answer=refuse_half))
+    assert "large is ahead of small" in model
+    assert model.endswith("If answers without a score are wrong, then small is ahead.")
+
+
+def test_three_levels_are_corrected_over_their_pairs():
+    def answer(model, prompt, item):
+        skill = {"a": 108, "b": 90, "c": 30}[model]
+        return item.target if (item.position * 7) % ITEMS < skill else "-1"
+
+    model, _ = find_leads(make_study(models=("a", "b", "c"), answer=answer))
+    assert (model.levels, model.pairs) == (3, 3)
+    assert model.difference == pytest.approx(18 / ITEMS)
+    # By sign flips of the 18 items that differ. It is the largest p of the three, which Holm's correction keeps.
+    assert model.p == pytest.approx(2 / 2**18)
+
+
+def test_a_design_with_one_factor_has_only_the_sentence_about_conditions(client):
+    experiment = make_study(prompts=("plain",))
+    assert read_sentences(client, experiment) == []
+    page = page_text(client.get(reverse("experiment_results", args=[experiment.slug])))
+    assert "Single conditions" not in page
