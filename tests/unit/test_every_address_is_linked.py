@@ -11,18 +11,19 @@ QUOTED = re.compile(r"""["']([a-z][a-z0-9_]+)["']""")
 UNLINKED = {
     "healthz": "for monitors and containers",
     "matrix_cell": "the matrix writes it as a relative address",
+    "metrics": "for Prometheus",
     "password_change_done": "Django's own view leads there",
 }
 
 
 def list_names():
-    """Yield the name of each address of the site. The admin links to its own pages."""
+    """Yield the name of each address of the site. The admin links to its own pages; a document lists those of the API."""
     patterns = list(get_resolver().url_patterns)
     while patterns:
         pattern = patterns.pop()
         if isinstance(pattern, URLPattern):
             yield pattern.name
-        elif pattern.app_name != "admin":
+        elif pattern.app_name not in ("admin", "ninja"):
             patterns += pattern.url_patterns
 
 
