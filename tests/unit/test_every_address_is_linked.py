@@ -17,7 +17,7 @@ UNLINKED = {
 
 
 def list_names():
-    """Yield the name of each address of the site. The admin links to its own pages; a document lists those of the API."""
+    """Yield the name of each address of the site. The admin links to its own pages, and a document lists the API's."""
     patterns = list(get_resolver().url_patterns)
     while patterns:
         pattern = patterns.pop()

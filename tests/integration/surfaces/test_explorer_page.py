@@ -269,7 +269,8 @@ def test_only_parametric_experiments_have_the_tab(experiment, make_client):
     plain = factories.make_experiment("plain")
     client = make_client(experiment.owner)
     response = [
-        reverse("explorer", args=[one.slug]) in client.get(reverse("experiment_results", args=[one.slug])).content.decode()
+        reverse("explorer", args=[one.slug])
+        in client.get(reverse("experiment_results", args=[one.slug])).content.decode()
         for one in (experiment, plain)
     ]
     assert response == [True, False]
