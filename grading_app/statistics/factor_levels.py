@@ -37,9 +37,9 @@ class LevelLead:
 def pool_levels(scores: ItemScores, cells: Mapping[int, tuple[int, ...]], factor: int) -> tuple[ItemScores, int] | None:
     """Return the scores with one column for each level of a factor, and the number of conditions behind each column.
 
-    cells: the levels of all factors, by condition. factor: its place in them. Only those combinations of the other
-    factors count that occur with every level, and only items with scores in all their conditions, so a difference of
-    levels is one of like with like. Each condition has the same weight. A column has the key of its first condition.
+    cells: the levels of all factors, by condition. factor: its place in them. A combination of the other factors counts
+    if it occurs with every level, and an item if it has scores in all these conditions. So a difference of levels is
+    one of like with like. Each condition has the same weight. A column has the key of its first condition.
     None if no combination is complete.
     """
     keys = [key for key in scores.conditions.tolist() if key in cells]
@@ -52,13 +52,17 @@ def pool_levels(scores: ItemScores, cells: Mapping[int, tuple[int, ...]], factor
     if not complete:
         return None
     used = scores.select_conditions([found[level] for found in complete for level in levels])
-    common = used.select_items((used.n > 0).all(axis=1))
+    common = used.select_items(np.all(used.n > 0, axis=1))
     columns = [common.select_conditions([found[level] for found in complete]).pool() for level in levels]
-    arrays = {
-        name: np.concatenate([getattr(column, name) for column in columns], axis=1)
-        for name in ("n", "missing", "mean", "within")
-    }
-    return replace(common, conditions=np.concatenate([one.conditions for one in columns]), **arrays), len(complete)
+    table = replace(
+        common,
+        conditions=np.concatenate([column.conditions for column in columns]),
+        n=np.concatenate([column.n for column in columns], axis=1),
+        missing=np.concatenate([column.missing for column in columns], axis=1),
+        mean=np.concatenate([column.mean for column in columns], axis=1),
+        within=np.concatenate([column.within for column in columns], axis=1),
+    )
+    return table, len(complete)
 
 
 def find_level_lead(

@@ -1,4 +1,4 @@
-"""Whether the verdict of a comparison depends on planned answers that have no score."""
+"""The dependence of a verdict on planned answers that have no score."""
 
 from __future__ import annotations
 
