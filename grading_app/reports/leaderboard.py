@@ -27,7 +27,7 @@ from grading_app.results.scores import (
     make_scope_parameters,
 )
 from grading_app.statistics.condition_pairs import compare_conditions
-from grading_app.statistics.factor_levels import find_level_lead
+from grading_app.statistics.factor_levels import LevelLead, find_level_lead
 from grading_app.statistics.intervals import STUDENT, Bounds
 from grading_app.statistics.item_scores import ItemScores, find_lowest_score
 from grading_app.statistics.paired import holm
@@ -80,25 +80,10 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class FactorLead:
-    """The two levels of a factor of the design with the highest means, each averaged over the same other conditions.
-
-    factor: the place in FACTORS. first, second: one condition of each level. levels, averaged, pairs: the number of
-    levels, of conditions of each level, and of pairs that p is corrected for. The rest is as in Lead.
-    """
+    """The leading level of a factor. factor: the place in FACTORS. verdict_with_missing: as in Lead."""
 
     factor: int
-    first: int
-    second: int
-    levels: int
-    averaged: int
-    pairs: int
-    items: int
-    difference: float
-    low: float | None
-    high: float | None
-    test: str
-    p: float | None
-    verdict: int
+    lead: LevelLead
     verdict_with_missing: int
 
 
@@ -278,28 +263,9 @@ def _find_factor_leads(
     varying = [at for at in range(len(FACTORS)) if len({cells[key][at] for key in scores.conditions.tolist()}) > 1]
     leads = []
     for at in varying if len(varying) > 1 else []:
-        if (lead := find_level_lead(scores, cells, at, bounds)) is None:
-            continue
-        with_missing = find_level_lead(filled, cells, at, bounds, order=(lead.first, lead.second))
-        change = lead.pair.change
-        leads.append(
-            FactorLead(
-                at,
-                lead.first,
-                lead.second,
-                lead.levels,
-                lead.averaged,
-                lead.pairs,
-                lead.pair.items,
-                change.mean,
-                change.low,
-                change.high,
-                change.test_text,
-                lead.p,
-                lead.verdict(LEVEL),
-                with_missing.verdict(LEVEL) if with_missing else 0,
-            )
-        )
+        if lead := find_level_lead(scores, cells, at, bounds):
+            with_missing = find_level_lead(filled, cells, at, bounds, order=(lead.first, lead.second))
+            leads.append(FactorLead(at, lead, with_missing.verdict(LEVEL) if with_missing else 0))
     return leads
 
 
@@ -359,7 +325,7 @@ LEADERBOARD = make_answer_aggregate(
     dump=lambda query: [query.missing_is_wrong, query.baseline],
     load=lambda experiment, wave, values: BoardQuery(experiment, wave, *values),
     step="comparing conditions",
-    version=6,
+    version=7,
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from grading_app.reports import statistic_format
 from grading_app.reports.frames import FACTORS
-from grading_app.reports.leaderboard import BoardRow, FactorLead, Leaderboard
+from grading_app.reports.leaderboard import LEVEL, BoardRow, FactorLead, Leaderboard
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
 from grading_app.results.scores import Measure
 from grading_app.statistics.known_coverage import (
@@ -45,25 +45,31 @@ def describe_lead(board: Leaderboard, measure: Measure) -> str:
     return f"{measure.label}: {first} is ahead {margin} ({test}), but not of every condition after Holm's correction."
 
 
-def describe_factor_lead(lead: FactorLead, measure: Measure, facets: Mapping[int, tuple[str, str, str]]) -> str:
+def describe_factor_lead(found: FactorLead, measure: Measure, facets: Mapping[int, tuple[str, str, str]]) -> str:
     """Return a sentence: which model, prompt or sampler is ahead. facets: model, prompt and sampler by condition."""
-    first, second = facets[lead.first][lead.factor], facets[lead.second][lead.factor]
-    size = statistic_format.format_difference(abs(lead.difference), measure.is_share)
-    ends = statistic_format.format_difference_interval(lead.low, lead.high, measure.is_share)
-    interval = f" (95 % interval {ends})" if lead.low is not None else ""
-    p = "no test" if lead.p is None else f"p {statistic_format.format_p_equation(lead.p)}"
-    corrected = f", Holm's correction over {lead.pairs} pairs" if lead.pairs > 1 and lead.p is not None else ""
-    test = f"{lead.test}, {p}{corrected}"
-    beginning = f"{measure.label}, {FACTORS[lead.factor].lower()}"
-    basis = f"on {lead.items:,} items, each averaged over {lead.averaged} conditions"
-    if lead.difference == 0:
+    lead, change = found.lead, found.lead.pair.change
+    first, second = facets[lead.first][found.factor], facets[lead.second][found.factor]
+    size = statistic_format.format_difference(change.mean, measure.is_share)
+    ends = statistic_format.format_difference_interval(change.low, change.high, measure.is_share)
+    interval = f" (95 % interval {ends})" if change.low is not None else ""
+    beginning = f"{measure.label}, {FACTORS[found.factor].lower()}"
+    averaged = f", each averaged over {lead.averaged} conditions" if lead.averaged > 1 else ""
+    basis = f"on {lead.pair.items:,} items{averaged}"
+    if change.mean == 0:
         return f"{beginning}: {first} and {second} have the same mean {basis}."
-    if lead.verdict <= 0:
+    if lead.p is None:
+        reason = (
+            f"{lead.pairs} pairs are too many for a test here; Analysis tests them" if lead.pairs > 1 else "no test"
+        )
+        return f"{beginning}: {first} is {size}{interval} above {second} {basis} ({reason})."
+    corrected = f", Holm's correction over {lead.pairs} pairs" if lead.pairs > 1 else ""
+    test = f"{change.test_text}, p {statistic_format.format_p_equation(lead.p)}{corrected}"
+    if lead.verdict(LEVEL) <= 0:
         return f"{beginning}: {first} is {size}{interval} above {second} {basis}, which is not significant ({test})."
     sentence = f"{beginning}: {first} is ahead of {second} by {size}{interval} {basis} ({test})."
-    if lead.verdict_with_missing < 0:
+    if found.verdict_with_missing < 0:
         return f"{sentence} If answers without a score are wrong, then {second} is ahead."
-    if lead.verdict_with_missing == 0:
+    if found.verdict_with_missing == 0:
         return f"{sentence} If answers without a score are wrong, then the difference is not significant."
     return sentence
 

@@ -47,7 +47,7 @@ def make_study(models=("large", "small"), prompts=("plain", "careful"), answer=N
 
 
 def find_leads(experiment, **options):
-    return compute_leaderboard(BoardQuery(experiment, **options)).factor_leads["numeric"]
+    return [found.lead for found in compute_leaderboard(BoardQuery(experiment, **options)).factor_leads["numeric"]]
 
 
 def read_sentences(client, experiment):
@@ -65,12 +65,12 @@ def test_each_factor_is_tested_over_item_means_as_scipy_does():
         for at, (factor, levels) in enumerate({"model": ("large", "small"), "prompt": ("plain", "careful")}.items())
     }
     result = stats.ttest_rel(*means["model"])
-    assert model.difference == pytest.approx(sum(means["model"][0]) / ITEMS - sum(means["model"][1]) / ITEMS)
+    change = model.pair.change
+    assert change.mean == pytest.approx(sum(means["model"][0]) / ITEMS - sum(means["model"][1]) / ITEMS)
     assert model.p == pytest.approx(result.pvalue)
-    assert (model.low, model.high) == pytest.approx(tuple(result.confidence_interval()))
-    assert (model.verdict, model.levels, model.averaged, model.items) == (1, 2, 2, ITEMS)
-    assert prompt.difference == pytest.approx(0)
-    assert prompt.verdict == 0
+    assert (change.low, change.high) == pytest.approx(tuple(result.confidence_interval()))
+    assert (model.verdict(0.05), model.levels, model.averaged, model.pair.items) == (1, 2, 2, ITEMS)
+    assert (prompt.pair.change.mean, prompt.verdict(0.05)) == (0, 0)
 
 
 def test_the_page_leads_with_the_models_although_two_conditions_of_one_model_do_not_differ(client):
@@ -109,7 +109,7 @@ def test_three_levels_are_corrected_over_their_pairs():
 
     model, _ = find_leads(make_study(models=("a", "b", "c"), answer=answer))
     assert (model.levels, model.pairs) == (3, 3)
-    assert model.difference == pytest.approx(18 / ITEMS)
+    assert model.pair.change.mean == pytest.approx(18 / ITEMS)
     # By sign flips of the 18 items that differ. It is the largest p of the three, which Holm's correction keeps.
     assert model.p == pytest.approx(2 / 2**18)
 
@@ -119,3 +119,12 @@ def test_a_design_with_one_factor_has_only_the_sentence_about_conditions(client)
     assert read_sentences(client, experiment) == []
     page = page_text(client.get(reverse("experiment_results", args=[experiment.slug])))
     assert "Single conditions" not in page
+
+
+def test_pairs_that_are_not_tested_are_not_called_insignificant(client, monkeypatch):
+    monkeypatch.setattr("grading_app.statistics.factor_levels.MAX_PAIRS", 2)
+    model, _ = read_sentences(
+        client, make_study(models=("a", "b", "c"), answer=lambda model, _, item: {"a": item.target}.get(model, "-1"))
+    )
+    assert "(3 pairs are too many for a test here; Analysis tests them)" in model
+    assert "significant" not in model
