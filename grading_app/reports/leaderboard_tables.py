@@ -14,6 +14,7 @@ from grading_app.statistics.known_coverage import (
     describe_skew_coverage,
     describe_uneven_coverage,
 )
+from grading_app.statistics.paired import STUDENT_INTERVAL
 
 CompareUrl = Callable[[BoardRow, Measure], str]
 BEST_NOTE = (
@@ -51,7 +52,8 @@ def describe_factor_lead(found: FactorLead, measure: Measure, facets: Mapping[in
     first, second = facets[lead.first][found.factor], facets[lead.second][found.factor]
     size = statistic_format.format_difference(change.mean, measure.is_share)
     ends = statistic_format.format_difference_interval(change.low, change.high, measure.is_share)
-    interval = f" (95 % interval {ends})" if change.low is not None else ""
+    method = "" if change.method == STUDENT_INTERVAL else f", {change.method}"
+    interval = f" (95 % interval {ends}{method})" if change.low is not None else ""
     beginning = f"{measure.label}, {FACTORS[found.factor].lower()}"
     averaged = f", each averaged over {lead.averaged} conditions" if lead.averaged > 1 else ""
     basis = f"on {lead.pair.items:,} items{averaged}"
@@ -59,7 +61,7 @@ def describe_factor_lead(found: FactorLead, measure: Measure, facets: Mapping[in
         return f"{beginning}: {first} and {second} have the same mean {basis}."
     if lead.p is None:
         reason = (
-            f"{lead.pairs} pairs are too many for a test here; Analysis tests them" if lead.pairs > 1 else "no test"
+            f"{lead.pairs} pairs are too many to test here; Analysis tests the factor" if lead.pairs > 1 else "no test"
         )
         return f"{beginning}: {first} is {size}{interval} above {second} {basis} ({reason})."
     corrected = f", Holm's correction over {lead.pairs} pairs" if lead.pairs > 1 else ""

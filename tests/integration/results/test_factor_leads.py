@@ -9,6 +9,7 @@ from scipy import stats
 from grading_app.models import BlindReading
 from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.scoring.grading import grade
+from grading_app.statistics.paired import BOUNDED_INTERVAL
 from tests import factories
 from tests.page_text import page_text
 
@@ -110,6 +111,7 @@ def test_three_levels_are_corrected_over_their_pairs():
     model, _ = find_leads(make_study(models=("a", "b", "c"), answer=answer))
     assert (model.levels, model.pairs) == (3, 3)
     assert model.pair.change.mean == pytest.approx(18 / ITEMS)
+    assert model.pair.change.method == BOUNDED_INTERVAL
     # By sign flips of the 18 items that differ. It is the largest p of the three, which Holm's correction keeps.
     assert model.p == pytest.approx(2 / 2**18)
 
@@ -126,5 +128,6 @@ def test_pairs_that_are_not_tested_are_not_called_insignificant(client, monkeypa
     model, _ = read_sentences(
         client, make_study(models=("a", "b", "c"), answer=lambda model, _, item: {"a": item.target}.get(model, "-1"))
     )
-    assert "(3 pairs are too many for a test here; Analysis tests them)" in model
+    assert "(3 pairs are too many to test here; Analysis tests the factor)" in model
+    assert f"pp, {BOUNDED_INTERVAL}) above" in model
     assert "significant" not in model
