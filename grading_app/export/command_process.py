@@ -5,7 +5,6 @@ It is for work that uses more memory or time than a web process should.
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator, Sequence
 
@@ -56,6 +55,6 @@ def _build_environment() -> dict[str, str]:
         "PG*",
         "MPLCONFIGDIR",
         "EVALSITE_SECRET_KEY",
-        EVALSITE_DATA_DIR=os.environ.get("EVALSITE_DATA_DIR") or str(settings.DATA_DIR),
+        EVALSITE_DATA_DIR=str(settings.DATA_DIR),
         DATABASE_URL=make_conninfo(**{**database["OPTIONS"], **parts}),
     )
