@@ -70,8 +70,7 @@ class TokenMiddleware:
         """Sign the request in. Return None, or the response to a request that may not go on."""
         request.api_token = None  # type: ignore[attr-defined]
         if "Authorization" in request.headers:
-            scheme, _, text = request.headers["Authorization"].partition(" ")
-            token = ApiToken.objects.find(text.strip()) if scheme.lower() == "bearer" else None
+            token = ApiToken.objects.find_bearer(request.headers["Authorization"])
             if token is None:
                 return _refuse_token(request)
             request.user, request.api_token = token.user, token  # type: ignore[attr-defined]

@@ -34,6 +34,11 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
         """Exclude tokens that have expired, were revoked, or whose account is not active."""
         return self.filter(revoked_at=None, expires_at__gt=timezone.now(), user__is_active=True)
 
+    def find_bearer(self, header: str) -> ApiToken | None:
+        """Return the usable token of a header `Authorization: Bearer TOKEN`. Every other header returns None."""
+        scheme, _, text = header.partition(" ")
+        return self.find(text.strip()) if scheme.lower() == "bearer" else None
+
     def find(self, text: str) -> ApiToken | None:
         """Return the usable token that this text is. Every other text returns None.
 

@@ -2,7 +2,7 @@
 
 Gunicorn's own threads read requests and send responses themselves. A few slow clients, one per thread, would then block
 the site. Here the event loop collects each request, sends the rest of each response and waits for clients to close.
-Separate threads read bodies that are too large for memory, and only from signed-in users. A thread that waits for a
+Separate threads read bodies that are too large for memory, and only from accounts. A thread that waits for a
 client to read a long response lends its slot to another thread.
 """
 
@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from django.utils.module_loading import import_string
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
 from evalsite.lib.ops.web_connections import (
@@ -31,7 +32,7 @@ from evalsite.lib.ops.web_connections import (
 UPLOAD_THREADS = 8  # Number of threads that read large bodies.
 MAX_CONNECTIONS = 500  # A further connection closes the connection that has waited longest.
 REFUSALS = {
-    403: ("Forbidden", "Sign in before you send a request of this size."),
+    403: ("Forbidden", "Sign in, or send an access token, before you send a request of this size."),
     408: ("Request Timeout", "The request did not arrive in time."),
     431: ("Request Header Fields Too Large", "The request's head is too large."),
     503: ("Service Unavailable", "The site cannot check who you are. Try again later."),
@@ -101,21 +102,23 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.enqueue_req(conn)
         elif conn.is_large:
             self._release(conn)
-            self._submit(self.tpool, conn, self._is_signed_in, self._on_session_checked)
+            self._submit(self.tpool, conn, self._may_send_large_body, self._on_sender_checked)
         else:
             conn.extend_deadline(arrived)
             if not had_head and (find_header(conn.head, b"expect") or "").lower() == "100-continue":
                 conn.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     @staticmethod
-    def _is_signed_in(conn: Connection) -> bool:
-        from evalsite.lib.web.uploads import is_signed_in  # Import late: Django must be set up first.
+    def _may_send_large_body(conn: Connection) -> bool:
+        """Ask the function that the setting LARGE_BODY_CHECK names."""
+        from django.conf import settings  # Import late: Django must be set up first.
 
-        return is_signed_in(find_header(conn.head, b"cookie") or "")
+        check = import_string(settings.LARGE_BODY_CHECK)
+        return bool(check(find_header(conn.head, b"cookie") or "", find_header(conn.head, b"authorization") or ""))
 
-    def _on_session_checked(self, conn: Connection, done: Future[Any]) -> None:
+    def _on_sender_checked(self, conn: Connection, done: Future[Any]) -> None:
         if done.cancelled() or done.exception() is not None:
-            self.log.error("a session could not be checked: %r", None if done.cancelled() else done.exception())
+            self.log.error("the sender of a request could not be checked: %r", None if done.cancelled() else done.exception())
             self._refuse(conn, 503)
         elif done.result():
             conn.sock.begin_request(is_complete=False)

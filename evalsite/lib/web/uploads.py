@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth import get_user
-from django.contrib.sessions.middleware import SessionMiddleware
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.core.files.uploadhandler import FileUploadHandler
-from django.db import close_old_connections
-from django.http import HttpRequest, HttpResponse
-from django.http.cookie import parse_cookie
 
 
 class BoundedUpload(FileUploadHandler):
@@ -45,18 +40,3 @@ class BoundedUpload(FileUploadHandler):
         for handler in self.request.upload_handlers if self.request else []:
             handler.upload_interrupted()  # Delete the partial file now, not at garbage collection.
         raise RequestDataTooBig(f"a request may contain at most {settings.UPLOAD_BYTES // 2**20} MiB of files")
-
-
-def is_signed_in(cookies: str) -> bool:
-    """Return whether a Cookie header names the session of a user.
-
-    The web server calls this before it reads a large body.
-    """
-    request = HttpRequest()
-    request.COOKIES = parse_cookie(cookies)
-    close_old_connections()
-    try:
-        SessionMiddleware(lambda _: HttpResponse()).process_request(request)
-        return bool(get_user(request).is_authenticated)
-    finally:
-        close_old_connections()

@@ -112,6 +112,37 @@ def test_a_large_body_of_an_anonymous_client_is_rejected_before_it_is_sent(lasti
         assert client.recv(4096).startswith(b"HTTP/1.1 403 ")
 
 
+MAKE_TOKEN = """
+from datetime import timedelta
+from django.contrib.auth import get_user_model
+from django.utils import timezone
+from runs_app.models import ApiToken
+_, text = ApiToken.create(get_user_model().objects.get(username="ada"), "large", "run", timezone.now() + timedelta(1))
+print(text)
+"""
+
+
+def post_large_design(site: Site, token: str) -> tuple[int, str]:
+    """Send a design that is larger than the server collects in memory. Return the status and the text."""
+    body = json.dumps({"file": "name: large\n" + "# a long comment\n" * 10_000})
+    assert len(body) > 2 * BODY_BYTES
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Expect": "100-continue"}
+    connection.request("POST", "/api/v1/experiments", body, headers)
+    response = connection.getresponse()
+    return response.status, response.read().decode()
+
+
+def test_a_large_body_with_an_access_token_is_read_and_with_a_wrong_one_rejected(lasting_site: Site) -> None:
+    lasting_site.manage("shell", "--no-imports", "-c", MAKE_USER)
+    token = lasting_site.manage("shell", "--no-imports", "-c", MAKE_TOKEN).strip()
+    status, text = post_large_design(lasting_site, token)
+    assert status == 422, text
+    assert "dataset" in text
+    status, text = post_large_design(lasting_site, token[:-1] + ("a" if token[-1] != "a" else "b"))
+    assert (status, "access token" in text) == (403, True)
+
+
 def get_large_file_address() -> str:
     """Return the address of a script of Django's. `up` serves static files under names with their hash."""
     content = Path(str(finders.find(LARGE_FILE))).read_bytes()
