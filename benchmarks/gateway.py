@@ -8,7 +8,6 @@ process, because the imports and the frozen objects of one would affect the othe
 
 import argparse
 import asyncio
-import base64
 import gc
 import json
 import os
@@ -21,6 +20,7 @@ from typing import Any
 
 import aiohttp
 
+from runs_app.llm.calls import ImageURL
 from runs_app.simulator import SimulatorConfig, simulator_process
 
 RATE = 'Rate the valence of this from 1 to 7. Answer with JSON alone: {{"rating": N}}.\n\n[{number:010x}]'
@@ -29,7 +29,7 @@ WARM_UP = 200
 
 def build_messages(number: int, image: str) -> list[dict[str, Any]]:
     text = {"type": "text", "text": RATE.format(number=number)}
-    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}
+    picture = {"type": "image_url", "image_url": {"url": image}}
     return [{"role": "user", "content": [text, picture] if image else text["text"]}]
 
 
@@ -135,7 +135,7 @@ async def measure(call: Callable[[int], Awaitable[Any]], calls: int, in_flight: 
 
 def run_round(kind: str, url: str, options: argparse.Namespace) -> None:
     """Measure one way in the child process, and print the numbers."""
-    image = base64.b64encode(os.urandom(options.image_kb * 1024)).decode()
+    image = ImageURL.encode(os.urandom(options.image_kb * 1024), "image/png") if options.image_kb else ""
     caller = {"default": make_default_caller, "ours": make_gateway_caller}[kind](url, image)
     print(json.dumps(asyncio.run(measure(caller, options.calls, options.in_flight))))
 

@@ -47,7 +47,7 @@ class ApiClient:
                 content = await read_bounded(reply)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise self._build_connection_failure(error) from None
-        text = redact_body(content, self.key).decode("utf-8", "replace")
+        text = redact_body(content, list_secrets(self.key)).decode("utf-8", "replace")
         if reply.status >= 300:
             raise self._build_status_failure(reply, text)
         payload = failures.parse_json_object(text)
@@ -61,10 +61,10 @@ class ApiClient:
         try:
             async with self._request("GET", path, timeout, {}) as reply:
                 if reply.status >= 300:
-                    body = redact_body(await read_bounded(reply), self.key)
+                    body = redact_body(await read_bounded(reply), list_secrets(self.key))
                     raise self._build_status_failure(reply, body.decode("utf-8", "replace"))
                 async for line in _split_lines(reply.content.iter_any()):
-                    yield redact_body(line, self.key)
+                    yield redact_body(line, list_secrets(self.key))
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise self._build_connection_failure(error) from None
 

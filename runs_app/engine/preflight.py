@@ -24,7 +24,7 @@ from runs_app.engine.endpoint_state import EndpointFeedback, apply_feedback
 from runs_app.engine.locked_counters import LockedCounters, lock_counters
 from runs_app.engine.outcomes import build_attempt_from_failure, build_attempt_from_reply, build_failure_outcome
 from runs_app.engine.rate_limiter import consume_tokens, find_reached_limit
-from runs_app.engine.requests import build_target, load_image_data_url
+from runs_app.engine.requests import build_target, images
 from runs_app.llm.calls import LOST, SILENT, CallFailure, CallReply, CallRequest
 from runs_app.models import Attempt, Experiment, Preflight
 from runs_app.models.preflights import WAIT_LIMIT
@@ -233,7 +233,7 @@ def _load_images(message: dict[str, Any]) -> dict[str, Any]:
     for part in message["content"]:
         if part["type"] == "image_url":
             _, sha256, content_type = part["image_url"]["url"].split(":")
-            part = {"type": "image_url", "image_url": {"url": load_image_data_url(sha256, content_type)}}
+            part = {"type": "image_url", "image_url": {"url": images.load(sha256, content_type)}}
         parts.append(part)
     return message | {"content": parts}
 
@@ -244,9 +244,9 @@ def count_tokens(preflight: Preflight) -> tuple[int, int]:
     parts = [part for content in contents if not isinstance(content, str) for part in content]
     texts = [content for content in contents if isinstance(content, str)]
     texts += [part["text"] for part in parts if part["type"] == "text"]
-    images = sum(part["type"] == "image_url" for part in parts)
+    n_images = sum(part["type"] == "image_url" for part in parts)
     n_output = preflight.parameters.get("max_tokens") or MAX_ANSWER_TOKENS
-    return tokens.estimate_by_bytes(texts) + IMAGE_TOKENS * images, n_output
+    return tokens.estimate_by_bytes(texts) + IMAGE_TOKENS * n_images, n_output
 
 
 # Reasons to make no call ----------------------------------------------------------------------------------------------

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
+import threading
+from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from datasets_app.models import Asset, Item
 from evalsite.lib.rating_scale import RatingScale
 from runs_app.engine.response_cache import build_cache_key
 from runs_app.llm import judge_prompt, prompts
-from runs_app.llm.calls import CallRequest
+from runs_app.llm.calls import CallRequest, ImageURL
 from runs_app.models import Condition, Dimension, Experiment, ItemText, LanguageModel, Run, Trial
 from runs_app.pricing.costs import Prices
 
@@ -225,9 +225,7 @@ def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> P
     )
     messages = hashed_messages
     if question.image:
-        messages = build_messages(
-            design, question, sample_idx, load_image_data_url(question.image, question.image_type)
-        )
+        messages = build_messages(design, question, sample_idx, images.load(question.image, question.image_type))
     target = design.target
     if target.marks_head:
         messages = prompts.mark_head(design.turns, question.variables, messages, shared=design.rubric_variables)
@@ -292,15 +290,34 @@ def build_sampler_parameters(design: RunDesign, sample_idx: int) -> dict[str, An
     return parameters
 
 
-@lru_cache(maxsize=256)
-def load_image_data_url(sha256: str, content_type: str) -> str:
-    """Return an image as a data URL.
+class ImageCache:
+    """The data URLs of the images used last, so that calls share them. MAX_BYTES limits their total size."""
 
-    The cache holds the working set of a rating experiment: 256 images of some 100 kB are 34 MB.
-    """
-    name = Asset(sha256=sha256, format=content_type.removeprefix("image/")).path
-    data = (Path(settings.MEDIA_ROOT) / name).read_bytes()
-    return f"data:{content_type};base64,{base64.b64encode(data).decode('ascii')}"
+    MAX_BYTES = 64 * 2**20  # 600 images of 80 kB.
+
+    def __init__(self) -> None:
+        self._urls: OrderedDict[str, ImageURL] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def load(self, sha256: str, content_type: str) -> ImageURL:
+        """Return the image as a data URL. Raise OSError if its file cannot be read."""
+        with self._lock:
+            if sha256 in self._urls:
+                self._urls.move_to_end(sha256)
+                return self._urls[sha256]
+        name = Asset(sha256=sha256, format=content_type.removeprefix("image/")).path
+        url = ImageURL.encode((Path(settings.MEDIA_ROOT) / name).read_bytes(), content_type)
+        with self._lock:
+            if sha256 not in self._urls:
+                self._urls[sha256] = url
+                self._size += len(url)
+            while self._size > self.MAX_BYTES:
+                self._size -= len(self._urls.popitem(last=False)[1])
+        return url
+
+
+images = ImageCache()
 
 
 def rebuild_messages(trial: Trial, image_address: str | None) -> list[prompts.Message]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -13,6 +14,16 @@ LOST = "worker_lost"  # The error class of a call whose worker went silent.
 SILENT = "Its worker went silent."
 
 CostSource = Literal["free", "price list", "litellm", "provider", "unknown"]
+
+
+class ImageURL(str):
+    """A data URL of an image in base64, which JSON writes without escapes."""
+
+    __slots__ = ()
+
+    @classmethod
+    def encode(cls, data: bytes, content_type: str) -> ImageURL:
+        return cls(f"data:{content_type};base64,{base64.b64encode(data).decode('ascii')}")
 
 
 class Kind(StrEnum):

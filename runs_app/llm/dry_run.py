@@ -7,7 +7,7 @@ from typing import Any
 
 from runs_app.llm.calls import CallRequest, RequestBody
 from runs_app.llm.http_transport import Exchange
-from runs_app.llm.keys import redact_body
+from runs_app.llm.keys import list_secrets, redact_body
 from runs_app.llm.request_templates import ShapedRequest
 
 
@@ -45,5 +45,5 @@ class ReplayTransport(Exchange):
 
     async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
         self.status, body = self._reply
-        self.body = redact_body(body, self.key)
+        self.body = redact_body(body, list_secrets(self.key))
         self.headers = {"content-type": "application/json"}

@@ -146,7 +146,7 @@ class Exchange:
             request_id = self.headers.get("x-request-id") or self.headers.get("request-id")
             self.trace_id = failures.replace_unstorable(request_id)[:64] if request_id else self.trace_id
             body = await read_bounded(reply)
-            self.status, self.body = reply.status, redact_body(body, self.key)
+            self.status, self.body = reply.status, redact_body(body, secrets)
 
     def _build_send_failure(self, error: Exception) -> CallFailure:
         """Return the failure for an error that occurred before the whole reply arrived."""

@@ -96,13 +96,12 @@ def redact(text: str, secrets: Collection[str]) -> str:
     return text
 
 
-def redact_body(body: bytes, *own: str) -> bytes:
-    """Return a provider's reply without keys. Replies are stored only in this form.
+def redact_body(body: bytes, secrets: Collection[str]) -> bytes:
+    """Return a provider's reply without these keys. Replies are stored only in this form.
 
     JSON may write a character of a key as an escape (`\\u0073`, `\\/`). So a body with escapes is parsed, and is
     serialized again if it contains a key.
     """
-    secrets = list_secrets(*own)
     for secret in secrets:
         body = body.replace(secret.encode(), REDACTED.encode())
     if not secrets or not (b"\\u" in body or b"\\/" in body):

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runs_app.llm.calls import CallFailure, CallRequest
+from runs_app.llm.calls import CallFailure, CallRequest, ImageURL
 
 logger = logging.getLogger("evalsite.drain")
 
@@ -56,9 +56,10 @@ class Template:
     n_filled: int = 0
 
     def fill(self, texts: list[str]) -> ShapedRequest:
+        """Return the request with these texts, which are written as in JSON."""
         parts = [self.pieces[0]]
         for place, piece in zip(self.places, self.pieces[1:], strict=True):
-            parts += json.dumps(texts[place])[1:-1], piece
+            parts += texts[place], piece
         return ShapedRequest(self.url, self.headers, "".join(parts).encode())
 
 
@@ -126,7 +127,7 @@ def _identify(request: CallRequest, key: str, places: Places) -> Places:
 def split_messages(messages: list[dict[str, Any]]) -> tuple[Places, list[str]] | None:
     """Return the structure of the messages and their texts, or None for unusual ones.
 
-    The text of an image is its data. Blank texts are unusual, because some adapters drop them.
+    The texts are written as in JSON. That of an image is its data. Blank texts are unusual: some adapters drop them.
     """
     places: list[Any] = []
     texts: list[str] = []
@@ -135,8 +136,10 @@ def split_messages(messages: list[dict[str, Any]]) -> tuple[Places, list[str]] |
         if len(message) != 2 or content is None:
             return None
         if isinstance(content, str):
+            if not content or content.isspace():
+                return None
             places.append(message["role"])
-            texts.append(content)
+            texts.append(json.dumps(content)[1:-1])
             continue
         parts: list[Any] = []
         for part in content:
@@ -146,21 +149,22 @@ def split_messages(messages: list[dict[str, Any]]) -> tuple[Places, list[str]] |
             parts.append(split[0])
             texts.append(split[1])
         places.append((message["role"], *parts))
-    if not texts or any(not text or text.isspace() for text in texts):
-        return None
-    return tuple(places), texts
+    return (tuple(places), texts) if texts else None
 
 
 def _split_part(part: dict[str, Any]) -> tuple[Any, str] | None:
-    """Return the structure of a part of a message, and its text or the data of its image, or None."""
+    """Return the structure of a part of a message, and its text or the data of its image as in JSON, or None."""
     if part.get("type") == "text" and isinstance(part.get("text"), str):
-        mark = part.get("cache_control")
-        is_usual = len(part) == (2 if mark is None else 3)
-        return (("text", json.dumps(mark)), part["text"]) if is_usual else None
+        mark, text = part.get("cache_control"), part["text"]
+        is_usual = len(part) == (2 if mark is None else 3) and text and not text.isspace()
+        return (("text", json.dumps(mark)), json.dumps(text)[1:-1]) if is_usual else None
     image = part.get("image_url")
     if part.get("type") == "image_url" and len(part) == 2 and isinstance(image, dict) and image.keys() == {"url"}:
-        prefix = _IMAGE.match(image["url"])
-        return (("image", prefix[0]), image["url"][prefix.end() :]) if prefix else None
+        url = image["url"]
+        prefix = _IMAGE.match(url)
+        if prefix and len(url) > prefix.end():
+            data = url[prefix.end() :]
+            return ("image", prefix[0]), data if isinstance(url, ImageURL) else json.dumps(data)[1:-1]
     return None
 
 

@@ -118,7 +118,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def _on_sender_checked(self, conn: Connection, done: Future[Any]) -> None:
         if done.cancelled() or done.exception() is not None:
-            self.log.error("the sender of a request could not be checked: %r", None if done.cancelled() else done.exception())
+            problem = None if done.cancelled() else done.exception()
+            self.log.error("the sender of a request could not be checked: %r", problem)
             self._refuse(conn, 503)
         elif done.result():
             conn.sock.begin_request(is_complete=False)
