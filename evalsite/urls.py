@@ -8,11 +8,12 @@ from django.contrib.auth import views as auth
 from django.urls import include, path
 
 from evalsite import views
+from evalsite.home import home
 from evalsite.lib.web.sign_in import SignInView
 from evalsite.lib.web.sign_in_links import welcome
 
 urlpatterns = [
-    path("", views.home, name="home"),
+    path("", home, name="home"),
     path("healthz", views.healthz, name="healthz"),
     path("welcome/", welcome, name="welcome"),
     path("accounts/login/", SignInView.as_view(), name="login"),
