@@ -36,7 +36,8 @@ from tests.integration.pages.test_access_matrix import MATRIX, list_served_names
 from tests.integration.study_import.test_snapshot_import import make_study
 from tests.system.fuzz.forged_snapshots import forge, list_mutations, parse_line, read_parts, write_archive
 
-pytestmark = [pytest.mark.django_db, pytest.mark.ignore_template_errors]
+# Each import is a transaction of its own, because a transaction keeps the locks of the sequences that it has used.
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.ignore_template_errors]
 # A study with rows in every table, by `factories.studies.make_whole_study`, which needs real transactions.
 WHOLE = Path(__file__).parent / "studies" / "whole.zip"
 STUDIES = {"answers": make_study, "ratings": make_rated_study, "space": make_space_experiment}
