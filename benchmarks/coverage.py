@@ -69,6 +69,7 @@ DESIGNS: dict[str, Design] = {
     "change on the same items": Design(scores.simulate_change_on_the_same_items, True, fewest=2),
     "marginal mean of a factor": Design(scores.simulate_marginal_mean, True),
     "odds ratio": Design(scores.simulate_odds_ratio),
+    "odds ratio of a factor": Design(scores.simulate_factor_odds, True, 2),
     "share of variance": Design(scores.simulate_variance_share, True),
     "ReasonScore": Design(scores.simulate_reason_score),
     "judge's bias": Design(agreement.simulate_bias, True),
@@ -110,6 +111,7 @@ DESIGNS: dict[str, Design] = {
 TESTS: dict[str, Callable[[Draw, int, int], float]] = {
     "equivalence, found at the margin": norms.estimate_equivalence_level,
     "power, less its formula": norms.estimate_power_error,
+    "likelihood ratio of a factor, without a difference": scores.estimate_likelihood_ratio_level,
 }
 
 

@@ -15,6 +15,7 @@ from grading_app.statistics.factorial_model import fit_factors
 from grading_app.statistics.fixed_items import estimate_on_these_items
 from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.item_scores import ItemScores
+from grading_app.statistics.logistic_mixed_model import LogisticResult, fit_logistic_model
 from grading_app.statistics.paired import MIN_CHANGED, estimate_change
 from grading_app.statistics.reason_score import PointTallies, estimate_geometric_mean
 from grading_app.statistics.variance_components import share_intervals
@@ -294,6 +295,45 @@ def simulate_odds_ratio(draw: Draw, items: int, repetitions: int) -> Truths:
             return low, float("inf") if high is None else high
 
         yield gain / loss, once
+
+
+# The log-odds of conditions, and the standard deviations of items and of item x condition.
+LOG_ODDS = (((0.5, 1.3), 1.5, 0.8), ((0.0, 0.0, 0.6, 1.2), 1.0, 0.5), ((2.5, 3.2), 1.2, 0.6))
+
+
+def fit_drawn_log_odds(
+    draw: Draw, log_odds: Any, item_sd: float, interaction_sd: float, items: int, repetitions: int
+) -> LogisticResult | None:
+    """Return the fit to answers of one factor. Without repetitions, item x condition does not vary."""
+    shape = items, len(log_odds)
+    levels = np.asarray(log_odds) + draw.normal(0, item_sd, (items, 1))
+    levels = levels + draw.normal(0, interaction_sd if repetitions > 1 else 0.0, shape)
+    answers = draw.random((*shape, repetitions)) < 1 / (1 + np.exp(-levels[:, :, None]))
+    return fit_logistic_model(make_item_scores(answers.astype(float)), {"condition": range(shape[1])})
+
+
+def simulate_factor_odds(draw: Draw, items: int, repetitions: int) -> Truths:
+    """Yield the odds ratio of the last and the first condition in a logistic mixed model."""
+    for log_odds, item_sd, interaction_sd in LOG_ODDS:
+
+        def once(log_odds: Any = log_odds, item_sd: float = item_sd, interaction_sd: float = interaction_sd) -> Ends:
+            fit = fit_drawn_log_odds(draw, log_odds, item_sd, interaction_sd, items, repetitions)
+            return fit.ratios[-1].interval if fit and fit.ratios else NONE
+
+        yield float(np.exp(log_odds[-1] - log_odds[0])), once
+
+
+def estimate_likelihood_ratio_level(draw: Draw, items: int, samples: int, repetitions: int = 5) -> float:
+    """Return the largest share of samples in which equal conditions differ; NaN if there is never a fit."""
+    rates = []
+    for log_odds, item_sd, interaction_sd in LOG_ODDS:
+        equal = np.full(len(log_odds), np.mean(log_odds))
+        drawn = (
+            fit_drawn_log_odds(draw, equal, item_sd, interaction_sd, items, repetitions) for _ in range(samples // 20)
+        )
+        p_values = [fit.tests[0].p for fit in drawn if fit and fit.tests]
+        rates.append(float(np.mean(np.array(p_values) < 0.05)) if p_values else float("nan"))
+    return max(rates)
 
 
 def simulate_variance_share(draw: Draw, items: int, repetitions: int) -> Truths:

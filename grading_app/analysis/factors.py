@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grading_app.analysis.data import AnalysisData
-from grading_app.analysis.mixed_model import build_mixed_table, name_term
+from grading_app.analysis.mixed_model import build_logistic_tables, build_mixed_table, name_term
 from grading_app.reports import statistic_format
 from grading_app.reports.frames import FACTORS
 from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
@@ -30,7 +30,12 @@ def build_factor_tables(data: AnalysisData) -> list[ResultTable]:
     if fit is None:
         return []
     mixed = build_mixed_table(data, fit, level_indices)
-    return [_build_term_table(fit), *([mixed] if mixed else []), _build_mean_table(data, fit, names)]
+    return [
+        _build_term_table(fit),
+        *([mixed] if mixed else []),
+        *build_logistic_tables(data, fit, names, level_indices),
+        _build_mean_table(data, fit, names),
+    ]
 
 
 def _list_levels(data: AnalysisData, at: int) -> list[str]:

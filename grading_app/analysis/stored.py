@@ -99,7 +99,7 @@ def _compute(queries: Sequence[AnalysisQuery], report_step: StepReporter) -> lis
 
 ANALYSIS: Aggregate[AnalysisQuery, SectionTables] = Aggregate(
     name="analysis",
-    version=9,
+    version=10,
     value_type=lambda: SectionTables,
     dump=_dump,
     load=_load,

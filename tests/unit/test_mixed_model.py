@@ -1,4 +1,4 @@
-"""The mixed model, against published fits of lme4 and nlme, and an analysis of variance of statsmodels."""
+"""The mixed model, against fits of lme4, and an analysis of variance of statsmodels."""
 
 import numpy as np
 import pandas as pd
@@ -7,6 +7,7 @@ from statsmodels.stats.anova import AnovaRM
 
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.mixed_model import fit_mixed_model, fit_random_items
+from tests.unit.lme4_fits import code_treatment, read_fit
 
 # G. Belenky et al. (2003), Journal of Sleep Research 12, 1-12: reaction times (ms) of 18 people on days 0 to 9.
 SLEEP = """
@@ -55,24 +56,22 @@ def make_scores(answers):
 
 def test_a_random_level_of_each_person_fits_sleepstudy_as_lme4_does():
     fit = fit_random_items(read_numbers(SLEEP), np.column_stack([np.ones(10), np.arange(10)]))
-    # lmer(Reaction ~ Days + (1 | Subject), sleepstudy)
-    assert fit.effects == pytest.approx([251.4051, 10.4673], abs=1e-3)
-    assert np.sqrt(np.diag(fit.covariance)) == pytest.approx([9.7467, 0.8042], abs=1e-3)
-    assert (fit.item_sd, fit.residual_sd) == pytest.approx((37.124, 30.991), abs=1e-3)
+    expected = read_fit("sleepstudy")
+    assert fit.effects == pytest.approx(expected["effect"], abs=1e-3)
+    assert np.sqrt(np.diag(fit.covariance)) == pytest.approx(expected["error"], abs=1e-3)
+    assert (fit.item_sd, fit.residual_sd) == pytest.approx(tuple(expected["sd"]), abs=1e-3)
     assert fit.converged
     assert not fit.at_boundary
 
 
-def test_random_workers_and_worker_by_machine_fit_machines_as_nlme_and_lme4_do():
+def test_random_workers_and_worker_by_machine_fit_machines_as_lme4_does():
     scores = make_scores(read_numbers(MACHINES).reshape(6, 3, 3))
-    fit = fit_mixed_model(scores, {"machine": (0, 1, 2)})
-    # lmer(score ~ Machine + (1 | Worker) + (1 | Worker:Machine), Machines)
-    assert (fit.item_sd, fit.interaction_sd, fit.repetition_sd) == pytest.approx((4.7811, 3.7295, 0.9616), abs=1e-3)
-    treatment = np.column_stack([np.ones(3), [0, 1, 0], [0, 0, 1]])
-    effects = fit_random_items(scores.mean, treatment)
-    assert effects.effects == pytest.approx([52.3556, 7.9667, 13.9167], abs=1e-3)
-    assert np.sqrt(np.diag(effects.covariance)) == pytest.approx([2.4858, 2.1770, 2.1770], abs=1e-3)
-    assert fit.tests[0].f == pytest.approx(20.5761, abs=1e-3)
+    fit, expected = fit_mixed_model(scores, {"machine": (0, 1, 2)}), read_fit("machines")
+    assert (fit.item_sd, fit.interaction_sd, fit.repetition_sd) == pytest.approx(tuple(expected["sd"]), abs=1e-3)
+    effects = fit_random_items(scores.mean, code_treatment(3))
+    assert effects.effects == pytest.approx(expected["effect"], abs=1e-3)
+    assert np.sqrt(np.diag(effects.covariance)) == pytest.approx(expected["error"], abs=1e-3)
+    assert fit.tests[0].f == pytest.approx(20.5761, abs=1e-3)  # anova() of the same fit.
     assert fit.tests[0].df == (2, 10)
 
 

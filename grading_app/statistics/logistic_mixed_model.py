@@ -1,0 +1,322 @@
+"""A logistic mixed model of right and wrong answers: log-odds with fixed effects of conditions and random items.
+
+The log-odds of a right answer to item i under condition j are x_j beta + u_i + v_ij, where u_i and v_ij are normal with
+the standard deviations of items and of item x condition. Each v_ij belongs to one item, so the likelihood is a product
+over items. Its integral over u_i and v_ij is Laplace's approximation, as in lme4's glmer: D. Bates, M. Mächler,
+B. Bolker & S. Walker (2015), Journal of Statistical Software 67(1). scipy.optimize is imported inside the functions,
+because only workers may load it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from evalsite.lib.stats.t_interval import student_quantile
+from grading_app.statistics.factorial_model import Term, list_terms, select_estimable_terms
+from grading_app.statistics.item_scores import Floats, ItemScores
+
+MIN_ITEMS = 20  # With 10 items, the tests err in up to 9 % of samples instead of 5 %.
+MAX_CELLS = 50_000
+LARGEST_SD = 15.0  # In log-odds. Beyond it, nearly all answers to an item are alike, and the likelihood is flat.
+BOUNDARY = 1e-3  # A smaller standard deviation is zero.
+SEPARATION, NO_SPREAD_WITHIN_ITEMS, NOT_CONVERGED = "separation", "no spread within items", "not converged"
+STEP = 1e-4  # Of the differences of gradients that make the matrix of second derivatives.
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticFit:
+    """A fit of right / n to x, by Laplace's approximation of maximum likelihood.
+
+    effects: log-odds, (columns of x,), with their covariance from the second derivatives in all parameters.
+    item_sd, interaction_sd: in log-odds; interaction_sd is 0 if the model leaves it out. deviance: -2 log likelihood,
+    without the binomial coefficients. converged: the derivatives are zero, and the second derivatives those of a
+    minimum.
+    """
+
+    effects: Floats
+    covariance: Floats
+    item_sd: float
+    interaction_sd: float
+    deviance: float
+    converged: bool
+
+    @property
+    def deviations(self) -> tuple[float, float]:
+        return self.item_sd, self.interaction_sd
+
+
+@dataclass(frozen=True, slots=True)
+class RatioTest:
+    """The likelihood-ratio test of a term: the rise of the deviance without it, chi-squared with df degrees."""
+
+    factors: tuple[str, ...]
+    chi2: float
+    df: int
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class OddsRatio:
+    """The odds of a right answer at one level over those at the reference level, for the same item.
+
+    log_ratio: a mean over the levels of the other factors, with its standard error. df: within items.
+    """
+
+    factor: str
+    level: int
+    reference: int
+    log_ratio: float
+    se: float
+    df: int
+
+    @property
+    def ratio(self) -> float:
+        return math.exp(self.log_ratio)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wald's 95 % interval, with Student's t instead of the normal distribution."""
+        reach = student_quantile(0.95, self.df) * self.se
+        return math.exp(max(-700.0, self.log_ratio - reach)), math.exp(min(700.0, self.log_ratio + reach))
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticResult:
+    """The tests and odds ratios of a design. reason: why there are none; "" if the fit converged.
+
+    has_interaction: the model has a random item x condition, which needs repetitions. alike: the columns of conditions
+    whose answers are all right or all wrong, with their share, if they prevent a fit.
+    """
+
+    items: int
+    answers: int
+    reason: str = ""
+    alike: tuple[tuple[int, int], ...] = ()
+    has_interaction: bool = False
+    item_sd: float = 0.0
+    interaction_sd: float = 0.0
+    tests: list[RatioTest] = field(default_factory=list)
+    ratios: list[OddsRatio] = field(default_factory=list)
+    left_out: list[tuple[str, ...]] = field(default_factory=list)
+
+
+def fit_logistic_model(
+    scores: ItemScores, levels: Mapping[str, Sequence[int]], references: Mapping[str, int] | None = None
+) -> LogisticResult | None:
+    """Return the fit to scores of 0 and 1; None without a varying factor, below MIN_ITEMS items, or above MAX_CELLS.
+
+    levels: for each factor, the level of each condition, from 0. references: the level with which the others are
+    compared; by default the first. Each term is tested by a fit without its columns.
+    """
+    from scipy.special import chdtrc
+
+    has_score = scores.n > 0
+    if int((has_score.sum(axis=1) > 1).sum()) < MIN_ITEMS or int(has_score.sum()) > MAX_CELLS:
+        return None
+    is_used = has_score.any(axis=1)
+    n = scores.n[is_used].astype(np.float64)
+    right = np.rint(n * np.nan_to_num(scores.mean[is_used]))
+    terms, left_out = select_estimable_terms(list_terms(levels), n > 0)
+    if not terms:
+        return None
+    x = np.hstack([np.ones((n.shape[1], 1)), *[term.columns for term in terms]])
+    items, answers, has_interaction = len(n), int(n.sum()), bool(n.max() > 1)
+    if alike := find_separated_conditions(right, n, x):
+        return LogisticResult(items, answers, SEPARATION, alike)
+    fit = fit_random_intercepts(right, n, x, has_interaction=has_interaction)
+    if max(fit.deviations) >= LARGEST_SD:
+        return LogisticResult(items, answers, NO_SPREAD_WITHIN_ITEMS)
+    if not fit.converged:
+        return LogisticResult(items, answers, NOT_CONVERGED)
+    tests, ratios, start = [], [], 1
+    for term in terms:
+        q = term.columns.shape[1]
+        without = fit_random_intercepts(
+            right, n, np.delete(x, np.s_[start : start + q], axis=1), has_interaction=has_interaction
+        )
+        if not without.converged:
+            return LogisticResult(items, answers, NOT_CONVERGED)
+        chi2 = max(0.0, without.deviance - fit.deviance)
+        tests.append(RatioTest(term.factors, chi2, q, float(chdtrc(q, chi2))))
+        if len(term.factors) == 1:
+            df = int((n > 0).sum()) - items - x.shape[1] + 1
+            ratios += _compare_levels(term, fit, start, (references or {}).get(term.factors[0], 0), df)
+        start += q
+    return LogisticResult(
+        items, answers, "", (), has_interaction, fit.item_sd, fit.interaction_sd, tests, ratios, left_out
+    )
+
+
+def _compare_levels(term: Term, fit: LogisticFit, start: int, reference: int, df: int) -> list[OddsRatio]:
+    """Return the odds ratio of each level of a main effect. start: its first column in x."""
+    q = term.columns.shape[1]
+    coding = np.vstack([np.eye(q), -np.ones(q)])
+    ratios = []
+    for level in range(q + 1):
+        if level == reference:
+            continue
+        weights = np.zeros(len(fit.effects))
+        weights[start : start + q] = coding[level] - coding[reference]
+        se = math.sqrt(float(weights @ fit.covariance @ weights))
+        ratios.append(OddsRatio(term.factors[0], level, reference, float(weights @ fit.effects), se, df))
+    return ratios
+
+
+def find_separated_conditions(right: Floats, n: Floats, x: Floats) -> tuple[tuple[int, int], ...]:
+    """Return the columns of conditions, with their share of 0 or 1, that leave some effect without a finite estimate.
+
+    An effect is infinite if a direction of the effects raises the log-odds only of conditions whose answers are all
+    right, and lowers only those whose answers are all wrong: A. Albert & J. A. Anderson (1984), Biometrika 71, 1-10.
+    """
+    from scipy.optimize import linprog
+
+    shares = right.sum(axis=0) / np.maximum(1.0, n.sum(axis=0))
+    sign = np.where(shares == 1, 1.0, np.where(shares == 0, -1.0, 0.0)) * (n.sum(axis=0) > 0)
+    if not sign.any():
+        return ()
+    signed, mixed = sign[sign != 0, None] * x[sign != 0], x[(sign == 0) & (n.sum(axis=0) > 0)]
+    best = linprog(
+        -signed.sum(axis=0),
+        A_ub=-signed,
+        b_ub=np.zeros(len(signed)),
+        A_eq=mixed if len(mixed) else None,
+        b_eq=np.zeros(len(mixed)) if len(mixed) else None,
+        bounds=(-1, 1),
+    )
+    gains = sign * (x @ best.x)
+    return tuple((int(column), int(shares[column])) for column in np.flatnonzero(gains > 1e-6))
+
+
+def fit_random_intercepts(right: Floats, n: Floats, x: Floats, *, has_interaction: bool) -> LogisticFit:
+    """Return the fit of right answers of n, (items, conditions), to x, (conditions, columns). n is 0 without an answer.
+
+    Standard deviations of at most BOUNDARY are set to zero, where the deviance is symmetric.
+    """
+    from scipy.optimize import minimize
+
+    patterns, times = np.unique(np.hstack([right, n]), axis=0, return_counts=True)
+    cells, n_sd = _Cells(*np.hsplit(patterns, 2), times[:, None].astype(np.float64), x), 1 + has_interaction
+    share = np.clip(right.sum() / n.sum(), 0.01, 0.99)
+    start = np.concatenate(
+        [np.ones(n_sd), np.linalg.lstsq(x, np.full(len(x), np.log(share / (1 - share))), rcond=None)[0]]
+    )
+    bounds = [(0.0, LARGEST_SD)] * n_sd + [(None, None)] * x.shape[1]
+
+    def search(start: Floats) -> Any:
+        return minimize(
+            cells.deviance, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-13, "gtol": 1e-6}
+        )
+
+    best = search(start)
+    if (best.x[:n_sd] < BOUNDARY).any():  # The slope is zero there, even if the deviance has a lower point beyond it.
+        again = search(np.concatenate([np.maximum(best.x[:n_sd], 0.3), best.x[n_sd:]]))
+        best = min(best, again, key=lambda one: float(one.fun))
+    found = best.x
+    free = np.concatenate([found[:n_sd] > BOUNDARY, np.ones(x.shape[1], dtype=bool)])
+    found = np.where(free, found, 0.0)
+    converged, covariance = False, np.full((len(found), len(found)), np.nan)
+    for _ in range(5):
+        gradient, second = cells.deviance(found)[1][free], cells.second_derivatives(found)[np.ix_(free, free)]
+        if np.linalg.eigvalsh(second)[0] <= 0:
+            break
+        step = np.linalg.solve(second, gradient)
+        converged = bool(gradient @ step < 1e-8)
+        covariance[np.ix_(free, free)] = 2 * np.linalg.inv(second)
+        if converged:
+            break
+        found[free] -= step
+    return LogisticFit(
+        found[n_sd:],
+        covariance[n_sd:, n_sd:],
+        float(found[0]),
+        float(found[1]) if has_interaction else 0.0,
+        cells.deviance(found)[0],
+        converged,
+    )
+
+
+class _Cells:
+    """Right answers of n, (patterns, conditions), how many items have each pattern, (patterns, 1), and the design x.
+
+    The random part of the log-odds of an item has the covariance V = a^2 + b^2 I, with the standard deviations a of
+    items and b of item x condition. With W the diagonal of binomial variances and t = 1 / (1 + b^2 w), its covariance
+    given the answers is G = (V^-1 + W)^-1 = b^2 diag(t) + a^2 t t' / (1 + a^2 sum w t).
+    """
+
+    def __init__(self, right: Floats, n: Floats, times: Floats, x: Floats) -> None:
+        self.right, self.n, self.times, self.x = right, n, times, x
+        self.start = np.zeros_like(right)
+
+    def deviance(self, parameters: Floats) -> tuple[float, Floats]:
+        """Return -2 log likelihood by Laplace's approximation, with its gradient in (a, b if any, effects)."""
+        n_sd = len(parameters) - self.x.shape[1]
+        a, b = parameters[0], parameters[1] if n_sd == 2 else 0.0
+        fixed = self.x @ parameters[n_sd:]
+        residual, w, third, u = self._find_modes(a, b, fixed)
+        t = 1 / (1 + b**2 * w)
+        wt, sums = w * t, residual.sum(axis=1, keepdims=True)
+        s = 1 + a**2 * wt.sum(axis=1, keepdims=True)
+        log_odds = fixed + u
+        value = (-2 * (self.right * log_odds - self.n * np.logaddexp(0, log_odds)) + residual * u - np.log(t)).sum(
+            axis=1, keepdims=True
+        ) + np.log(s)
+        # The modes move with the parameters: log |I + V W| changes by `moved` for each change of the log-odds.
+        g = (b**2 * t + a**2 * t**2 / s) * third
+        moved = g - w * (b**2 * t * g + a**2 * t * (t * g).sum(axis=1, keepdims=True) / s)
+        slopes = [
+            2 * a * (wt.sum(axis=1, keepdims=True) / s - sums**2 + sums * moved.sum(axis=1, keepdims=True)),
+        ]
+        if n_sd == 2:
+            inner = wt - residual**2 + residual * moved - a**2 * wt**2 / s
+            slopes.append(2 * b * inner.sum(axis=1, keepdims=True))
+        gradient = [float((self.times * slope).sum()) for slope in slopes]
+        by_condition = (self.times * (moved - 2 * residual)).sum(axis=0)
+        return float((self.times * value).sum()), np.concatenate([gradient, by_condition @ self.x])
+
+    def _find_modes(self, a: float, b: float, fixed: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return residuals, binomial variances and their derivatives at the modes, and the random log-odds u.
+
+        At a mode, u = V residuals. Newton's method finds it; a step is halved for patterns whose likelihood it lowers.
+        """
+
+        def measure(weights: Floats) -> tuple[Floats, Floats]:
+            u = a**2 * weights.sum(axis=1, keepdims=True) + b**2 * weights
+            likelihood = self.right * (fixed + u) - self.n * np.logaddexp(0, fixed + u) - weights * u / 2
+            return u, likelihood.sum(axis=1, keepdims=True)
+
+        weights = self.start
+        u, likelihood = measure(weights)
+        for _ in range(100):
+            chance = 0.5 + np.tanh((fixed + u) / 2) / 2  # The logistic function, without overflow.
+            w, residual = self.n * chance * (1 - chance), self.right - self.n * chance
+            if np.abs(residual - weights).max() < 1e-11 * max(1.0, float(self.n.max())):
+                break
+            t = 1 / (1 + b**2 * w)
+            target = w * u + residual
+            s = 1 + a**2 * (w * t).sum(axis=1, keepdims=True)
+            step = target - w * (b**2 * t * target + a**2 * t * (t * target).sum(axis=1, keepdims=True) / s) - weights
+            size = np.ones_like(likelihood)
+            for _ in range(30):
+                new_u, new_likelihood = measure(weights + size * step)
+                worse = new_likelihood < likelihood - 1e-12 * np.abs(likelihood)
+                if not worse.any():
+                    break
+                size = np.where(worse, size / 2, size)
+            weights, u, likelihood = weights + size * step, new_u, new_likelihood
+        self.start = weights
+        return residual, w, w * (1 - 2 * chance), u
+
+    def second_derivatives(self, parameters: Floats) -> Floats:
+        rows = []
+        for column in range(len(parameters)):
+            apart = np.zeros(len(parameters))
+            apart[column] = STEP
+            rows.append((self.deviance(parameters + apart)[1] - self.deviance(parameters - apart)[1]) / (2 * STEP))
+        matrix = np.array(rows)
+        symmetric: Floats = (matrix + matrix.T) / 2
+        return symmetric
