@@ -8,7 +8,7 @@ import numpy as np
 
 from grading_app.analysis.data import AnalysisData
 from grading_app.reports import statistic_format
-from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
+from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.statistics.category_interaction import Interaction, category_interaction
 from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
 from grading_app.statistics.known_coverage import describe_change_coverage
@@ -43,8 +43,6 @@ def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTa
     corrected = holm([pair.change.p_or_one for _, pair in pairs])
     by_p = sorted(zip(pairs, corrected, strict=True), key=lambda entry: entry[0][1].change.p_or_one)
     rows = [_build_row(data, name, pair, p_holm) for (name, pair), p_holm in by_p]
-    signed: Kind = "signed_share" if data.is_share else "signed"
-    ends: Kind = "points_interval" if data.is_share else "interval"
     notes = [] if requested == baseline else ["No baseline is selected, so the first condition is used."]
     if not data.is_share and (coverage := describe_change_coverage(pair.items for _, pair in pairs)):
         notes.append(coverage)
@@ -57,8 +55,8 @@ def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTa
             ResultColumn("category", "Category"),
             ResultColumn("condition", "Condition"),
             ResultColumn("items", "Common items", "count"),
-            ResultColumn("difference", "Difference", signed),
-            ResultColumn("difference_ci", "95 % interval", ends),
+            ResultColumn("difference", "Difference", data.measure.difference_column),
+            ResultColumn("difference_ci", "95 % interval", data.measure.difference_interval_column),
             ResultColumn("test", "Test"),
             ResultColumn("t", "t", "number"),
             ResultColumn("df", "df", "count"),

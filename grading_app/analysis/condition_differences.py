@@ -35,7 +35,7 @@ def build_condition_tables(data: AnalysisData) -> list[ResultTable]:
     pairs = [pair for a, b in _list_pairs(data) if (pair := compare_conditions(data.scores, a, b, data.bounds))]
     if not pairs:
         return []
-    tables = [_build_difference_table(data, pairs, _list_other_p_values(data))]
+    tables = _build_difference_tables(data, pairs, _list_other_p_values(data))
     if any(pair.two_by_two for pair in pairs):
         tables.append(_build_two_by_two_table(data, pairs))
     return tables
@@ -62,13 +62,15 @@ def _list_other_p_values(data: AnalysisData) -> list[float]:
     ]
 
 
-def _build_difference_table(data: AnalysisData, pairs: list[ConditionPair], other_p_values: list[float]) -> ResultTable:
+def _build_difference_tables(
+    data: AnalysisData, pairs: list[ConditionPair], other_p_values: list[float]
+) -> list[ResultTable]:
+    """Return the table that answers which conditions differ, and the other tests and counts of the same pairs."""
     family = [*(pair.change.p_or_one for pair in pairs), *other_p_values]
     fixed = [estimate_on_these_items(data.scores, pair.a, pair.b, _find_span(data)) for pair in pairs]
-    has_fixed = any(one is not None and one.low is not None for one in fixed)
+    rows = _build_rows(data, pairs, fixed, family)
+    measure, correction = data.measure, _describe_family(data, len(pairs), len(family))
     notes = ["The unit of each test is the item. Repetitions are averaged first.", ITEMS_LIKE_THESE]
-    if has_fixed:
-        notes.append(THESE_ITEMS)
     if not data.is_share and (coverage := describe_change_coverage(pair.items for pair in pairs)):
         notes.append(coverage)
     if len(pairs) > MAX_PAIRS:
@@ -76,17 +78,61 @@ def _build_difference_table(data: AnalysisData, pairs: list[ConditionPair], othe
             f"Only the {MAX_PAIRS} of {len(pairs)} pairs with the smallest p are listed. "
             "Select a baseline or fewer conditions."
         )
-    return ResultTable(
-        "differences",
-        "Differences between conditions",
-        _list_columns(data, has_fixed=has_fixed),
-        _build_rows(data, pairs, fixed, family),
-        formula="B − A: mean over common items of the difference of cell means.",
-        correction=_describe_family(data, len(pairs), len(family)),
-        test=describe_methods(pair.change for pair in pairs),
-        sentence=_describe_result(data, pairs, fixed, family),
-        notes=notes,
-    )
+    has_fixed = any(row["fixed_ci"] for row in rows)
+    alone = [
+        ResultColumn("fixed_ci", "95 % interval, these items", measure.difference_interval_column),
+        ResultColumn("p_fixed", "p, these items", "p"),
+    ]
+    return [
+        ResultTable(
+            "differences",
+            "Differences between conditions",
+            [
+                ResultColumn("a", "A"),
+                ResultColumn("b", "B"),
+                ResultColumn("items", "Common items", "count"),
+                ResultColumn("mean_a", "A", measure.mean_column),
+                ResultColumn("mean_b", "B", measure.mean_column),
+                ResultColumn("difference", "B − A", measure.difference_column),
+                ResultColumn("difference_ci", "95 % interval", measure.difference_interval_column),
+                ResultColumn("test", "Test"),
+                ResultColumn("p", "p", "p"),
+                ResultColumn("p_holm", "p (Holm)", "p"),
+                ResultColumn("effect", "Cohen's d", "signed"),
+            ],
+            rows,
+            formula="B − A: mean over common items of the difference of cell means.",
+            correction=correction,
+            test=describe_methods(pair.change for pair in pairs),
+            sentence=_describe_result(data, pairs, fixed, family),
+            notes=notes,
+        ),
+        ResultTable(
+            "all_tests",
+            "All tests of differences",
+            [
+                ResultColumn("a", "A"),
+                ResultColumn("b", "B"),
+                ResultColumn("difference", "B − A", measure.difference_column),
+                ResultColumn("difference_ci", "95 % interval", measure.difference_interval_column),
+                *(alone if has_fixed else ()),
+                ResultColumn("test", "Test"),
+                ResultColumn("t", "t", "number"),
+                ResultColumn("df", "df", "count"),
+                ResultColumn("p", "p", "p"),
+                ResultColumn("p_holm", "p (Holm)", "p"),
+                ResultColumn("p_bh", "p (Benjamini–Hochberg)", "p"),
+                ResultColumn("p_permutation", "p (permutation)", "p"),
+                ResultColumn("p_wilcoxon", "p (Wilcoxon)", "p"),
+                ResultColumn("wins", "B higher", "count"),
+                ResultColumn("losses", "B lower", "count"),
+                ResultColumn("ties", "Equal", "count"),
+            ],
+            rows,
+            correction=correction,
+            notes=[THESE_ITEMS] if has_fixed else [],
+        ),
+    ]
 
 
 def _find_span(data: AnalysisData) -> float | None:
@@ -106,39 +152,6 @@ def _describe_family(data: AnalysisData, n_pairs: int, n_tests: int) -> str:
         return own
     families = "other measure is a separate family" if others == 1 else f"{others} other measures are separate families"
     return f"{own} The {families} of tests.".strip()
-
-
-def _list_columns(data: AnalysisData, *, has_fixed: bool) -> list[ResultColumn]:
-    signed, ends = ("signed_share", "points_interval") if data.is_share else ("signed", "interval")
-    return [
-        ResultColumn("a", "A"),
-        ResultColumn("b", "B"),
-        ResultColumn("items", "Common items", "count"),
-        ResultColumn("mean_a", "A", "share" if data.is_share else "number"),
-        ResultColumn("mean_b", "B", "share" if data.is_share else "number"),
-        ResultColumn("difference", "B − A", signed),  # type: ignore[arg-type]
-        ResultColumn("difference_ci", "95 % interval", ends),  # type: ignore[arg-type]
-        ResultColumn("test", "Test"),
-        ResultColumn("t", "t", "number"),
-        ResultColumn("df", "df", "count"),
-        ResultColumn("p", "p", "p"),
-        ResultColumn("p_holm", "p (Holm)", "p"),
-        *(
-            (
-                ResultColumn("fixed_ci", "95 % interval, these items", ends),  # type: ignore[arg-type]
-                ResultColumn("p_fixed", "p, these items", "p"),
-            )
-            if has_fixed
-            else ()
-        ),
-        ResultColumn("p_bh", "p (Benjamini–Hochberg)", "p"),
-        ResultColumn("p_permutation", "p (permutation)", "p"),
-        ResultColumn("p_wilcoxon", "p (Wilcoxon)", "p"),
-        ResultColumn("effect", "Cohen's d", "signed"),
-        ResultColumn("wins", "B higher", "count"),
-        ResultColumn("losses", "B lower", "count"),
-        ResultColumn("ties", "Equal", "count"),
-    ]
 
 
 def _build_rows(

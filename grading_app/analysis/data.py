@@ -11,7 +11,7 @@ from datasets_app.models import Item, Norm
 from grading_app.reports.frames import load_condition_labels, load_facets
 from grading_app.reports.scope import FLAGGED, MISSING_WRONG, Scope
 from grading_app.results.scores import Measure, list_measures, load_scores
-from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
+from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
 from runs_app.annotations import list_flagged_items
 from runs_app.models import Dimension
@@ -55,14 +55,17 @@ class AnalysisData:
         return [int(key) for key in self.scores.conditions]
 
     @property
+    def measure(self) -> Measure:
+        """The measure of the scope, which knows from the scores whether means are shares."""
+        return self.scope.measure.settle(self.scores)
+
+    @property
     def bounds(self) -> Bounds | None:
-        """The ends of the measure's scale; None if it is unbounded."""
-        return SHARE_BOUNDS if self.is_share else self.scope.measure.bounds
+        return self.measure.bounds
 
     @property
     def is_share(self) -> bool:
-        """True if answers are right or wrong, so that means are shares."""
-        return self.scores.is_binary
+        return self.measure.is_share
 
 
 def load_analysis_data(scope: Scope) -> AnalysisData:

@@ -6,7 +6,8 @@ import numpy as np
 
 from grading_app.analysis.data import AnalysisData
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
-from grading_app.statistics.intervals import STUDENT, estimate_mean
+from grading_app.results.scores import estimate
+from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
 
 QUANTILES = {0.25: "Lower quartile", 0.5: "Median", 0.75: "Upper quartile"}
@@ -19,15 +20,14 @@ def build_descriptive_tables(data: AnalysisData) -> list[ResultTable]:
 
 
 def _build_table(data: AnalysisData, name: str, title: str, categories: list[str] | list[None]) -> ResultTable:
-    kind, ends = ("share", "share_interval") if data.is_share else ("number", "interval")
     columns = [
         ResultColumn("condition", "Condition"),
         *([] if categories == [None] else [ResultColumn("category", "Category")]),
         ResultColumn("items", "Items", "count"),
         ResultColumn("n", "Scores", "count"),
         ResultColumn("missing", "No score", "count"),
-        ResultColumn("mean", "Share" if data.is_share else "Mean", kind),  # type: ignore[arg-type]
-        ResultColumn("interval", "95 % interval", ends),  # type: ignore[arg-type]
+        ResultColumn("mean", "Share" if data.is_share else "Mean", data.measure.mean_column),
+        ResultColumn("interval", "95 % interval", data.measure.interval_column),
         ResultColumn("sd", "SD", "number"),
         *(ResultColumn(f"q{round(100 * q)}", label, "number") for q, label in QUANTILES.items()),
         ResultColumn("within_sd", "SD within items", "number"),
@@ -54,17 +54,17 @@ def _build_row(data: AnalysisData, condition: int, category: str | None) -> Row:
         data.scores.within[is_used, column],
     )
     is_repeated = n > 1
-    estimate = estimate_mean(data.scores.sum_condition(condition, in_category), data.bounds)
+    score = estimate(data.scores, data.measure, condition, is_selected=in_category)
     df = int((n - 1).sum())
     return {
         "condition": data.labels[condition],
         "category": category,
-        "items": int(is_used.sum()),
-        "n": int(n.sum()),
-        "missing": int(data.scores.missing[in_category, column].sum()),
-        "mean": estimate.mean if estimate else None,
-        "interval": (estimate.low, estimate.high) if estimate and estimate.low is not None else None,
-        "method": estimate.method or estimate.reason if estimate else "",
+        "items": score.items,
+        "n": score.n,
+        "missing": score.missing,
+        "mean": score.mean,
+        "interval": score.interval,
+        "method": score.method or score.reason,
         "sd": float(means.std(ddof=1)) if len(means) > 1 else None,
         **{f"q{round(100 * q)}": float(np.quantile(means, q)) if len(means) else None for q in QUANTILES},
         "within_sd": float(np.sqrt(within.sum() / df)) if df else None,

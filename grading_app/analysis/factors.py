@@ -8,7 +8,7 @@ from grading_app.analysis.data import AnalysisData
 from grading_app.analysis.mixed_model import build_logistic_tables, build_mixed_table, name_term
 from grading_app.reports import statistic_format
 from grading_app.reports.frames import FACTORS
-from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
+from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.statistics.factorial_model import FactorFit, TermTest, fit_factors
 from grading_app.statistics.paired import holm
 
@@ -102,8 +102,6 @@ def _describe_result(tested: list[TermTest], corrected: dict[tuple[str, ...], fl
 
 
 def _build_mean_table(data: AnalysisData, fit: FactorFit, names: dict[str, list[str]]) -> ResultTable:
-    mean: Kind = "share" if data.is_share else "number"
-    ends: Kind = "share_interval" if data.is_share else "interval"
     rows: list[dict[str, Any]] = [
         {
             "factor": marginal_mean.factor,
@@ -119,8 +117,8 @@ def _build_mean_table(data: AnalysisData, fit: FactorFit, names: dict[str, list[
         [
             ResultColumn("factor", "Factor"),
             ResultColumn("level", "Level"),
-            ResultColumn("mean", "Share" if data.is_share else "Mean", mean),
-            ResultColumn("interval", "95 % interval", ends),
+            ResultColumn("mean", "Share" if data.is_share else "Mean", data.measure.mean_column),
+            ResultColumn("interval", "95 % interval", data.measure.interval_column),
         ],
         rows,
         formula="Mean of a level over items, with equal weights for the levels of the other factors. "

@@ -9,10 +9,8 @@ from typing import Any
 from grading_app.analysis.data import AnalysisData, load_analysis_data
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.reports.scope import FLAGGED, MISSING_EXCLUDED, MISSING_WRONG, Scope
-from grading_app.results.scores import list_measures
+from grading_app.results.scores import estimate, list_measures
 from grading_app.statistics.condition_pairs import compare_conditions
-from grading_app.statistics.intervals import estimate_mean
-from grading_app.statistics.item_scores import ItemScores
 from runs_app.annotations import list_flagged_items
 
 MAX_CATEGORIES = 20
@@ -26,12 +24,8 @@ def build_robustness_tables(data: AnalysisData) -> list[ResultTable]:
     rows = [row for name, variant in _iterate_variants(data) if (row := _build_row(name, variant, pair)) is not None]
     if len(rows) < 2:
         return []
-    kind, ends = ("share", "share_interval") if data.is_share else ("number", "interval")
-    if pair:
-        kind, ends = ("signed_share", "points_interval") if data.is_share else ("signed", "interval")
-        subject = f"{data.labels[pair[1]]} minus {data.labels[pair[0]]}"
-    else:
-        subject = data.labels[data.conditions[0]]
+    measure = data.measure
+    subject = f"{data.labels[pair[1]]} minus {data.labels[pair[0]]}" if pair else data.labels[data.conditions[0]]
     values = [row["value"] for row in rows]
     has_same_sign = all(value > 0 for value in values) or all(value < 0 for value in values)
     sentence = "The sign of the difference is the same under every choice." if pair and has_same_sign else ""
@@ -45,8 +39,14 @@ def build_robustness_tables(data: AnalysisData) -> list[ResultTable]:
                 ResultColumn("variant", "Choice"),
                 ResultColumn("items", "Items", "count"),
                 ResultColumn("n", "Scores", "count"),
-                ResultColumn("value", "Difference" if pair else "Mean", kind),  # type: ignore[arg-type]
-                ResultColumn("interval", "95 % interval", ends),  # type: ignore[arg-type]
+                ResultColumn("value", "Difference", measure.difference_column)
+                if pair
+                else ResultColumn("value", "Mean", measure.mean_column),
+                ResultColumn(
+                    "interval",
+                    "95 % interval",
+                    measure.difference_interval_column if pair else measure.interval_column,
+                ),
                 ResultColumn("p", "p", "p"),
             ],
             rows,
@@ -114,24 +114,22 @@ def _iterate_other_measures(scope: Scope) -> Iterator[tuple[str, AnalysisData]]:
 
 
 def _build_row(name: str, data: AnalysisData, pair: tuple[int, int] | None) -> dict[str, Any] | None:
-    scores: ItemScores = data.scores
     if not set(pair or data.conditions[:1]) <= set(data.conditions) or not data.conditions:
         return None
     if pair is None:
-        estimate = estimate_mean(scores.sum_condition(data.conditions[0]), data.bounds)
-        if estimate is None:
+        score = estimate(data.scores, data.measure, data.conditions[0])
+        if not score.n:
             return None
-        interval = (estimate.low, estimate.high) if estimate.low is not None else None
-        counts = {"variant": name, "items": estimate.clusters, "n": estimate.n}
-        return {**counts, "value": estimate.mean, "interval": interval, "p": None}
-    comparison = compare_conditions(scores, *pair, data.bounds)
+        counts = {"variant": name, "items": score.items, "n": score.n}
+        return {**counts, "value": score.mean, "interval": score.interval, "p": None}
+    comparison = compare_conditions(data.scores, *pair, data.bounds)
     if comparison is None:
         return None
     change = comparison.change
     return {
         "variant": name,
         "items": comparison.items,
-        "n": int(scores.select_conditions(list(pair)).n.sum()),
+        "n": int(data.scores.select_conditions(list(pair)).n.sum()),
         "value": change.mean,
         "interval": (change.low, change.high) if change.low is not None else None,
         "p": change.p,

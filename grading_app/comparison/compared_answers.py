@@ -152,8 +152,8 @@ def _load_scores(measure: Measure, trials: list[int]) -> dict[int, float | None]
 def _make_answer(trial: Any, pieces: Sequence[Piece], paired: PairedScores, row: int, column: int) -> ComparedAnswer:
     mean, n = float(paired.scores.mean[row, column]), int(paired.scores.n[row, column])
     if trial is None:
-        return ComparedAnswer(None, (), 0, None, mean, n, None, None, paired.is_share)
+        return ComparedAnswer(None, (), 0, None, mean, n, None, None, paired.measure.is_share)
     seconds = None if trial.latency_ms is None else trial.latency_ms / 1000
     return ComparedAnswer(
-        trial.pk, pieces, trial.length, trial.score, mean, n, trial.cost_usd, seconds, paired.is_share
+        trial.pk, pieces, trial.length, trial.score, mean, n, trial.cost_usd, seconds, paired.measure.is_share
     )

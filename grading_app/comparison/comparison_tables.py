@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from grading_app.comparison.condition_scores import PairedScores
 from grading_app.reports import statistic_format
-from grading_app.reports.result_table import Kind, ResultColumn, ResultTable
+from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.results.scores import Measure
 from grading_app.statistics.condition_pairs import ConditionPair, PairOfDesign, TwoByTwo
 from grading_app.statistics.fixed_items import ITEMS_LIKE_THESE, THESE_ITEMS
@@ -26,119 +25,112 @@ TESTS = {
 def make_comparison_tables(
     paired: PairedScores,
     pair: ConditionPair,
-    measure: Measure,
     names: tuple[str, str],
     margin: float | None,
     make_url: Callable[[str], str],
     design: PairOfDesign | None = None,
 ) -> list[ResultTable]:
-    """Return the table of the difference and, for single answers that are right or wrong, the 2 x 2 table.
+    """Return the tables of the difference and, for single answers that are right or wrong, the 2 x 2 table.
 
     make_url: return the address of the items that match a filter. design: the pair's place in its design.
     """
-    tables = [_make_difference_table(paired, pair, measure, names, margin, make_url, design)]
-    if pair.two_by_two:
-        tables.append(_make_two_by_two_table(pair.two_by_two, names, make_url))
-    return tables
-
-
-def _make_difference_table(
-    paired: PairedScores,
-    pair: ConditionPair,
-    measure: Measure,
-    names: tuple[str, str],
-    margin: float | None,
-    make_url: Callable[[str], str],
-    design: PairOfDesign | None,
-) -> ResultTable:
-    change, alone = pair.change, paired.on_these_items
-    columns = _list_difference_columns(names, paired.is_share)
-    row = _make_difference_row(pair, measure)
-    notes = [change.reason.capitalize() + "."] if change.reason else []
-    if design:
-        row["p_holm"] = design.p
-        columns.insert(9, ResultColumn("p_holm", "p (Holm)", "p"))
-        notes.append(_describe_design(design))
-    notes.append(ITEMS_LIKE_THESE)
-    if alone and alone.low is not None:
-        row |= {"fixed_ci": (alone.low, alone.high), "p_fixed": alone.p}
-        kind: Kind = "points_interval" if paired.is_share else "interval"
-        at = next(index for index, column in enumerate(columns) if column.name == "effect")
-        columns[at:at] = [
-            ResultColumn("fixed_ci", "95 % interval, these items", kind),
-            ResultColumn("p_fixed", "p, these items", "p"),
-        ]
-        notes.append(THESE_ITEMS)
-    notes.append(
-        "Repetitions are averaged, so that an item counts once. Cohen's d: the mean over the SD of the differences."
-    )
-    if margin:
-        row["equivalence_p"] = _compute_equivalence_p(pair, margin)
-        columns.append(ResultColumn("equivalence_p", "p of equivalence", "p"))
-        notes.append(_describe_equivalence(row["equivalence_p"], margin))
-    else:
-        unit = "shares (0.05 for 5 percentage points)" if paired.is_share else "points of the scale"
-        notes.append(f"For an equivalence test, enter the largest negligible difference as the margin, in {unit}.")
-    return ResultTable(
-        "difference",
-        "Difference",
-        columns,
-        [row],
-        formula="B − A: mean over common items of the difference of the items' means.",
-        test=" ".join(filter(None, (TESTS.get(change.test), describe_methods([change])))),
-        sentence=describe_result(paired, pair, measure, names, design),
-        notes=notes,
-        links=[{"wins": make_url("gained"), "losses": make_url("lost"), "items": make_url("all")}],
-    )
-
-
-def _list_difference_columns(names: tuple[str, str], is_share: bool) -> list[ResultColumn]:
-    mean: Kind = "share" if is_share else "number"
-    signed: Kind = "signed_share" if is_share else "signed"
-    return [
-        ResultColumn("measure", "Measure"),
-        ResultColumn("items", "Common items", "count"),
-        ResultColumn("mean_a", f"A: {names[0]}", mean),
-        ResultColumn("mean_b", f"B: {names[1]}", mean),
-        ResultColumn("difference", "B − A", signed),
-        ResultColumn("difference_ci", "95 % interval", "points_interval" if is_share else "interval"),
-        ResultColumn("t", "t", "number"),
-        ResultColumn("df", "df", "count"),
-        ResultColumn("p", "p", "p"),
-        ResultColumn("effect", "Cohen's d", "signed"),
-        ResultColumn("wins", "B higher", "count"),
-        ResultColumn("losses", "B lower", "count"),
-        ResultColumn("ties", "Equal", "count"),
-    ]
-
-
-def _make_difference_row(pair: ConditionPair, measure: Measure) -> dict[str, Any]:
-    change = pair.change
-    return {
-        "measure": measure.label,
+    change, alone, measure = pair.change, paired.on_these_items, paired.measure
+    row = {
         "items": pair.items,
         "mean_a": pair.mean_a,
         "mean_b": pair.mean_b,
         "difference": change.mean,
         "difference_ci": (change.low, change.high) if change.low is not None else None,
+        "test": change.test or change.reason,
         "t": change.t,
         "df": change.df,
         "p": change.p,
+        "p_holm": design.p if design else None,
+        "fixed_ci": (alone.low, alone.high) if alone and alone.low is not None else None,
+        "p_fixed": alone.p if alone else None,
         "effect": pair.effect,
         "wins": pair.wins,
         "losses": pair.losses,
         "ties": pair.ties,
+        "equivalence_p": _compute_equivalence_p(pair, margin),
     }
+    answer = ResultTable(
+        "difference",
+        "Difference",
+        [
+            ResultColumn("items", "Common items", "count"),
+            ResultColumn("mean_a", f"A: {names[0]}", measure.mean_column),
+            ResultColumn("mean_b", f"B: {names[1]}", measure.mean_column),
+            ResultColumn("difference", "B − A", measure.difference_column),
+            ResultColumn("difference_ci", "95 % interval", measure.difference_interval_column),
+            ResultColumn("test", "Test"),
+            ResultColumn("p", "p", "p"),
+            *([ResultColumn("p_holm", "p (Holm)", "p")] if design else []),
+            ResultColumn("effect", "Cohen's d", "signed"),
+        ],
+        [row],
+        formula="B − A: mean over common items of the difference of the items' means.",
+        test=" ".join(filter(None, (TESTS.get(change.test), describe_methods([change])))),
+        sentence=describe_result(paired, pair, names, design),
+        notes=[
+            *([change.reason.capitalize() + "."] if change.reason else []),
+            *([_describe_design(design)] if design else []),
+            ITEMS_LIKE_THESE,
+            "Repetitions are averaged, so that an item counts once.",
+            "Cohen's d: the mean over the SD of the differences.",
+        ],
+        links=[{"items": make_url("all")}],
+        measure=measure.key,
+        measure_label=measure.label,
+    )
+    others = ResultTable(
+        "all_tests",
+        "All tests of the difference",
+        [
+            ResultColumn("difference", "B − A", measure.difference_column),
+            ResultColumn("difference_ci", "95 % interval", measure.difference_interval_column),
+            *(
+                [
+                    ResultColumn("fixed_ci", "95 % interval, these items", measure.difference_interval_column),
+                    ResultColumn("p_fixed", "p, these items", "p"),
+                ]
+                if row["fixed_ci"]
+                else []
+            ),
+            ResultColumn("test", "Test"),
+            ResultColumn("t", "t", "number"),
+            ResultColumn("df", "df", "count"),
+            ResultColumn("p", "p", "p"),
+            *([ResultColumn("equivalence_p", "p of equivalence", "p")] if margin else []),
+            ResultColumn("wins", "B higher", "count"),
+            ResultColumn("losses", "B lower", "count"),
+            ResultColumn("ties", "Equal", "count"),
+        ],
+        [row],
+        notes=[
+            *([THESE_ITEMS] if row["fixed_ci"] else []),
+            _describe_equivalence(pair, margin, measure),
+        ],
+        links=[{"wins": make_url("gained"), "losses": make_url("lost")}],
+        measure=measure.key,
+        measure_label=measure.label,
+    )
+    two_by_two = [_make_two_by_two_table(pair.two_by_two, names, make_url)] if pair.two_by_two else []
+    return [answer, others, *two_by_two]
 
 
-def _compute_equivalence_p(pair: ConditionPair, margin: float) -> float | None:
-    """Return the p of two one-sided tests (TOST); None if the differences do not vary."""
-    if not pair.change.se or pair.items < 2:
+def _compute_equivalence_p(pair: ConditionPair, margin: float | None) -> float | None:
+    """Return the p of two one-sided tests (TOST); None without a margin, or if the differences do not vary."""
+    if not margin or not pair.change.se or pair.items < 2:
         return None
     return equivalence_p(pair.items, pair.change.mean, pair.change.se, margin)
 
 
-def _describe_equivalence(p: float | None, margin: float) -> str:
+def _describe_equivalence(pair: ConditionPair, margin: float | None, measure: Measure) -> str:
+    if not margin:
+        unit = "shares (0.05 for 5 percentage points)" if measure.is_share else "points of the scale"
+        return f"For an equivalence test, enter the largest negligible difference as the margin, in {unit}."
+    p = _compute_equivalence_p(pair, margin)
     test = f"Equivalence: two one-sided t-tests within ±{margin:g} (Schuirmann 1987)"
     if p is None:
         return f"{test} need differences that vary."
@@ -194,12 +186,11 @@ def _describe_design(design: PairOfDesign) -> str:
 def describe_result(
     paired: PairedScores,
     pair: ConditionPair,
-    measure: Measure,
     names: tuple[str, str],
     design: PairOfDesign | None = None,
 ) -> str:
     """Return sentences: which side is better and by how much, with interval and tests, and what this depends on."""
-    change = pair.change
+    change, is_share = pair.change, paired.measure.is_share
     test = "no test for one item"
     if change.test and change.p is not None:
         test = f"{change.test_text}, p {statistic_format.format_p_equation(change.p)}"
@@ -209,12 +200,12 @@ def describe_result(
     scope = f"on {pair.items} common item{'' if pair.items == 1 else 's'} ({test})"
     b_is_higher = change.mean > 0
     high, low = (names[1], names[0]) if b_is_higher else names
-    amount = _format_amount(abs(change.mean), paired.is_share) + _format_interval(
-        change.low, change.high, paired.is_share, 1 if b_is_higher else -1
+    amount = _format_amount(abs(change.mean), is_share) + _format_interval(
+        change.low, change.high, is_share, 1 if b_is_higher else -1
     )
     if change.p is None or change.p >= LEVEL:
-        amount = _format_amount(change.mean, paired.is_share, signed=True)
-        interval = _format_interval(change.low, change.high, paired.is_share, 1)
+        amount = _format_amount(change.mean, is_share, signed=True)
+        interval = _format_interval(change.low, change.high, is_share, 1)
         result = f"No significant difference: B − A is {amount}{interval} {scope}."
     elif design and (design.p is None or design.p >= LEVEL):
         result = f"{high} is {amount} higher than {low} {scope}. " + (
@@ -222,11 +213,11 @@ def describe_result(
             if design.p is not None
             else f"The p is not corrected for the {design.pairs:,} pairs of the design."
         )
-    elif measure.is_rating:
+    elif paired.measure.is_rating:
         result = f"{high} rates {amount} higher than {low} {scope}."
     else:
         result = f"{high} beats {low} by {amount} {scope}."
-    missing = paired.check_missing(pair, measure).describe(names)
+    missing = paired.check_missing(pair).describe(names)
     return " ".join(filter(None, (result, _describe_estimands(paired), missing)))
 
 
@@ -235,7 +226,7 @@ def _describe_estimands(paired: PairedScores) -> str:
     alone = paired.on_these_items
     if alone is None or alone.low is None or alone.p is None:
         return "This is for items like these."
-    interval = _format_interval(alone.low, alone.high, paired.is_share, 1)
+    interval = _format_interval(alone.low, alone.high, paired.measure.is_share, 1)
     p = statistic_format.format_p_equation(alone.p)
     return f"This is for items like these. On these items alone, the interval of B − A is{interval} (p {p})."
 

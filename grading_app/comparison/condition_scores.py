@@ -20,7 +20,6 @@ from grading_app.statistics.condition_pairs import (
     correct_pair,
 )
 from grading_app.statistics.fixed_items import FixedItemsChange, estimate_on_these_items
-from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, is_share_scale
 from grading_app.statistics.item_scores import Floats, Integers, ItemScores
 from grading_app.statistics.missing_answers import LEVEL, MissingVerdicts, check_missing
 
@@ -37,7 +36,7 @@ SAME_ITEMS = """SELECT a.id, b.id,
 class PairedScores:
     """The scores of two sides. Rows are the items that both datasets have, in A's order; columns are A and B.
 
-    items_b: the primary keys of the same items in B's dataset.
+    measure: the common measure, settled by these scores. items_b: the primary keys of the same items in B's dataset.
     only_a, only_b: the number of items with a score on one side only.
     unlike: the number of items with the same key in both datasets, but another text, image or target. They are
     excluded.
@@ -45,18 +44,13 @@ class PairedScores:
     """
 
     scores: ItemScores
+    measure: Measure
     items_b: Integers
-    bounds: Bounds | None
     only_a: int
     only_b: int
     unlike: int
     missing_a: int
     missing_b: int
-
-    @property
-    def is_share(self) -> bool:
-        """True if all scores are 0 or 1, so that means are shares of right answers."""
-        return is_share_scale(self.scores.is_binary, self.bounds)
 
     @property
     def differences(self) -> Floats:
@@ -66,21 +60,17 @@ class PairedScores:
 
     @property
     def pair(self) -> ConditionPair | None:
-        return compare_conditions(self.scores, A, B, self._ends)
+        return compare_conditions(self.scores, A, B, self.measure.bounds)
 
     @property
     def on_these_items(self) -> FixedItemsChange | None:
-        ends = self._ends
+        ends = self.measure.bounds
         return estimate_on_these_items(self.scores, A, B, ends[1] - ends[0] if ends else None)
 
-    def check_missing(self, pair: ConditionPair, measure: Measure) -> MissingVerdicts:
+    def check_missing(self, pair: ConditionPair) -> MissingVerdicts:
         """Return whether the verdict on the pair depends on answers without a score."""
         verdict = pair.change.verdict(LEVEL)
-        return check_missing(self.scores, A, B, self._ends, verdict, at_ends=measure.is_rating)
-
-    @property
-    def _ends(self) -> Bounds | None:
-        return SHARE_BOUNDS if self.is_share else self.bounds
+        return check_missing(self.scores, A, B, self.measure.bounds, verdict, at_ends=self.measure.is_rating)
 
     def select(self, name: str) -> NDArray[np.intp]:
         """Return the rows that match a filter, the largest change first, then in the order of the dataset."""
@@ -139,8 +129,8 @@ def pair_scores(
     n_common = int(((joined.n[:, A] > 0) & (joined.n[:, B] > 0)).sum())
     return PairedScores(
         joined,
+        measure.settle(joined),
         scores_b.items[at_b],
-        measure.bounds,
         int((scores_a.n > 0).sum()) - n_common,
         int((scores_b.n > 0).sum()) - n_common,
         unlike,

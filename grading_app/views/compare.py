@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -136,7 +137,7 @@ def _render_comparison(
     design = correct_for_design(a, b, measure, scores[0], missing_is_wrong=missing_is_wrong)
     tables = []
     if pair:
-        tables = make_comparison_tables(paired, pair, measure, names, choices["margin"], get_address, design)
+        tables = make_comparison_tables(paired, pair, names, choices["margin"], get_address, design)
     basename = f"compare-{a.reference}-{b.reference}".replace(":", "-")
     if (file := make_requested_file(request, tables, basename)) is not None:
         return file
@@ -147,7 +148,8 @@ def _render_comparison(
         "names": names,
         "paired": paired,
         "pair": pair,
-        "tables": [get_table_context(table) for table in tables],
+        # The lede has the sentence of the first table.
+        "tables": [get_table_context(one) for one in (*(replace(one, sentence="") for one in tables[:1]), *tables[1:])],
         "sentence": tables[0].sentence if tables else "",
         "design": compare_designs(a, b, (measure.dimension, measure_b.dimension)),
         "filters": _list_filters(request, paired, choices["filter"] or "all"),

@@ -10,10 +10,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from grading_app.reports.result_table import CONTENT_TYPES, SUFFIXES, ResultTable
 from grading_app.tables.result_table import make_html_table
 
+FOLDED = ("all_tests",)
+"""The names of tables that a page shows only when a reader opens them."""
+
 
 def get_table_context(table: ResultTable, order: str = "") -> dict[str, Any]:
     """Return the context of `grading_app/partials/result_table.html`. order: the sort order of a sortable table."""
-    return {"table": table, "html": make_html_table(table, order)}
+    return {"table": table, "html": make_html_table(table, order), "is_folded": table.name in FOLDED}
 
 
 def make_requested_file(request: HttpRequest, tables: Iterable[ResultTable], basename: str) -> HttpResponse | None:

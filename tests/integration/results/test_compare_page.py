@@ -100,7 +100,8 @@ def build_differences(experiment, query=""):
 @pytest.mark.slow
 def test_the_numbers_match_the_analysis_command(client, quiz, study):
     for experiment in (quiz, study):
-        (row,), computed = read_csv(client, experiment), build_differences(experiment)
+        computed = build_differences(experiment)
+        row = {**read_csv(client, experiment)[0], **read_csv(client, experiment, table="all_tests")[0]}
         for name in ("items", "mean_a", "mean_b", "difference", "p", "effect", "wins", "losses", "ties"):
             assert float(row[name]) == pytest.approx(computed[name]), name
         ends = float(row["difference_ci_low"]), float(row["difference_ci_high"])
@@ -112,6 +113,7 @@ def test_a_sentence_states_the_better_side_with_interval_items_and_test(client, 
     assert "b beats a by 40.0 pp [" in text
     assert "on 30 common items (exact McNemar test, p &lt; 0.001)" in text
     assert "a beats" not in text
+    assert text.count("b beats a by 40.0 pp") == 1
 
 
 def test_swapping_sides_reverses_the_sign_and_keeps_the_winner(client, quiz):
@@ -158,7 +160,7 @@ def test_both_answers_are_side_by_side_with_differing_words_marked(client, quiz)
 
 
 def test_ratings_are_compared_by_item_means_with_the_readers_margin(client, study):
-    (row,) = read_csv(client, study, margin="2")
+    row = {**read_csv(client, study)[0], **read_csv(client, study, table="all_tests", margin="2")[0]}
     assert (int(row["items"]), int(row["wins"]), int(row["ties"])) == (11, 9, 2)
     assert float(row["difference"]) == pytest.approx(9 / 11)
     assert 0 < float(row["equivalence_p"]) < 0.001
@@ -175,8 +177,9 @@ def test_items_without_a_score_on_one_side_are_reported(client, study):
 
 
 def test_unreadable_answers_count_as_wrong_on_request(client, study):
-    (row,) = read_csv(client, study, missing="wrong")
-    assert (int(row["items"]), int(row["losses"])) == (12, 1)
+    (row,) = read_csv(client, study, table="all_tests", missing="wrong")
+    assert int(row["losses"]) == 1
+    assert int(read_csv(client, study, missing="wrong")[0]["items"]) == 12
 
 
 def test_the_texts_of_two_prompts_are_compared_word_by_word(client):
@@ -324,7 +327,8 @@ def test_an_unknown_table_or_format_is_not_found(client, quiz):
 
 
 @pytest.mark.parametrize(
-    ("file_format", "expected"), [("md", "| Measure |"), ("latex", r"\toprule"), ("csv", "measure,items")]
+    ("file_format", "expected"),
+    [("md", "| Common items |"), ("latex", r"\toprule"), ("csv", "measure,measure_label,items")],
 )
 def test_a_table_can_be_downloaded_in_each_format(client, quiz, file_format, expected):
     answer = open_page(client, quiz, table="difference", format=file_format)

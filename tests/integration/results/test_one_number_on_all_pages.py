@@ -20,6 +20,8 @@ from scipy import stats
 
 from grading_app.analysis.data import load_analysis_data
 from grading_app.analysis.sections import build_section_tables
+from grading_app.comparison.condition_scores import pair_scores
+from grading_app.comparison.condition_sides import list_sides
 from grading_app.export.file_formats import export_chunks
 from grading_app.export.result_facts import build_result_facts
 from grading_app.export.wide_tables import make_unique_names
@@ -31,7 +33,7 @@ from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard
 from grading_app.reports.scope import ScopeForm
 from grading_app.reports.verdict_stats import read_scores
 from grading_app.reports.waves import compare_scores
-from grading_app.results.scores import list_measures
+from grading_app.results.scores import estimate, list_measures, load_scores
 from grading_app.study_report.build import build_document
 from grading_app.study_report.document import TableBlock
 from runs_app.models import Experiment, Trial
@@ -155,6 +157,20 @@ def list_numbers(experiment):
         low, high = row["interval"]
         yield row["condition"], "analysis", (row["mean"], low, high, row["n"])
 
+    yield from list_numbers_of_compare(experiment)
+
+
+def list_numbers_of_compare(experiment):
+    """Return the numbers of the stored scores that Compare reads, of each side against the other."""
+    (measure,) = list_measures(experiment)
+    (sides,) = list_sides([experiment]).values()
+    a, b = (side for side in sides if not side.is_whole)
+    scores = load_scores(experiment, measure)
+    paired = pair_scores(a, b, measure, (scores, scores), missing_is_wrong=False)
+    for column, side in enumerate((a, b)):
+        score = estimate(paired.scores, paired.measure, column)
+        yield side.name, "compare", (score.mean, score.low, score.high, score.n)
+
 
 def list_numbers_of_files(experiment):
     """Return the same from commands, the report and the facts of a snapshot."""
@@ -197,7 +213,7 @@ def test_each_page_has_the_same_mean_interval_and_n(study):
         expected = by_page["leaderboard"]
         mean, low, high, _ = expected
         assert low <= mean <= high
-        assert len(by_page) >= 8
+        assert len(by_page) >= 9
         for where, found in by_page.items():
             assert found == pytest.approx(expected, rel=1e-9), (condition, where)
     assert compute_leaderboard(BoardQuery(experiment)).measures[0].is_share == is_share
@@ -236,8 +252,14 @@ def test_compare_leaderboard_and_analysis_have_the_same_test_that_scipy_recomput
         assert row["test"] == "sign flips"
         assert row["p"] == pytest.approx(expected.pvalue)
     client.force_login(experiment.owner)
-    page = client.get(reverse("experiment_results", args=[experiment.slug]))
-    assert page.status_code == 200
+    keys = dict(experiment.conditions.filter(stage="generate").values_list("model__name", "pk"))
+    address = f"{reverse('compare')}?a={experiment.slug}:{keys['a']}&b={experiment.slug}:{keys['b']}"
+    change = client.get(address).context["pair"].change
+    assert (change.mean, change.low, change.high, change.p) == pytest.approx(found)
+    downloaded = client.get(f"{address}&table=difference&format=csv").content.decode()
+    (line,) = csv.DictReader(io.StringIO(downloaded.lstrip("\ufeff")))
+    names = ("difference", "difference_ci_low", "difference_ci_high", "p")
+    assert tuple(float(line[name]) for name in names) == pytest.approx(found)
 
 
 def test_the_pages_print_these_numbers(study, client):
