@@ -313,7 +313,7 @@ def _build_error_row(match: MatchedItems) -> dict[str, Any]:
         "items": len(differences),
         "bias": bias,
         "limits": (bias - reach, bias + reach) if reach is not None else None,
-        "mae": reference.mean_absolute(differences),
+        "mae": float(np.abs(differences).mean()),
         "mae_ci": reference.error_interval(match.model, match.people, "mae"),
         "rmse": reference.root_mean_square(differences),
         "rmse_ci": reference.error_interval(match.model, match.people, "rmse"),
@@ -389,9 +389,11 @@ def _build_distribution_table(data: AnalysisData, norms: Norms, matched: list[Ma
         ResultColumn("ks_p", "p", "p"),
         ResultColumn("wasserstein", "Wasserstein distance", "number", 3),
     ]
+    from scipy.stats import ks_2samp, wasserstein_distance
+
     rows = []
     for match in matched:
-        d, p = reference.kolmogorov_smirnov(match.model, match.people)
+        test = ks_2samp(match.model, match.people)
         has_sd = len(match.model) > 1
         rows.append(
             {
@@ -399,9 +401,9 @@ def _build_distribution_table(data: AnalysisData, norms: Norms, matched: list[Ma
                 "items": len(match.model),
                 "sd_model": float(match.model.std(ddof=1)) if has_sd else None,
                 "sd_human": float(match.people.std(ddof=1)) if has_sd else None,
-                "ks": d,
-                "ks_p": p,
-                "wasserstein": reference.wasserstein(match.model, match.people),
+                "ks": float(test.statistic),
+                "ks_p": float(test.pvalue),
+                "wasserstein": float(wasserstein_distance(match.model, match.people)),
             }
         )
     return ResultTable(

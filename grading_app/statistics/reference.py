@@ -60,9 +60,7 @@ def paired_difference(x: Floats, y: Floats, confidence: float = 0.95) -> MeanDif
     if n < 2 or _is_constant(differences, x, y):
         return None
     test = ttest_rel(x, y)
-    return _describe_test(
-        test, n, float(differences.mean()), float(test.statistic), n - 1, 1 / math.sqrt(n), confidence
-    )
+    return _describe_test(test, n, float(differences.mean()), test.statistic, n - 1, 1 / math.sqrt(n), confidence)
 
 
 def welch_difference(x: Floats, y: Floats, confidence: float = 0.95) -> MeanDifference | None:
@@ -90,23 +88,19 @@ def _describe_test(
 ) -> MeanDifference | None:
     """Return scipy's test with Cohen's d; None if the variance is too small for a number.
 
-    d is pooled_t * root, where pooled_t has pooled_df degrees of freedom.
+    d is pooled_t * root, where pooled_t has pooled_df degrees of freedom. The ends of its interval are those of the
+    noncentrality, with pooled_t at the ends of its central range.
     """
+    from scipy.special import nctdtrinc
+
     ends = test.confidence_interval(confidence)
     if not (math.isfinite(test.statistic) and ends.low < ends.high):
         return None
-    interval, (low, high) = (float(ends.low), float(ends.high)), _find_noncentrality(pooled_t, pooled_df, confidence)
+    low, high = (root * float(nctdtrinc(pooled_df, (1 + side * confidence) / 2, pooled_t)) for side in (1, -1))
     t, df, p = float(test.statistic), float(test.df), float(test.pvalue)
-    return MeanDifference(n, difference, interval, t, df, p, pooled_t * root, (low * root, high * root))
-
-
-def _find_noncentrality(t: float, df: float, confidence: float) -> Interval:
-    """Return the noncentrality parameters for which t is at the ends of its central range."""
-    from scipy.special import nctdtrinc
-
-    tail = (1 - confidence) / 2
-    low, high = (float(nctdtrinc(df, p, t)) for p in (1 - tail, tail))
-    return low, high
+    return MeanDifference(
+        n, difference, (float(ends.low), float(ends.high)), t, df, p, float(pooled_t) * root, (low, high)
+    )
 
 
 def _is_constant(values: Floats, *scale: Floats) -> bool:
@@ -192,56 +186,33 @@ def deming(x: Floats, y: Floats, ratio: float = 1.0, confidence: float = 0.95) -
     below four items, or if x and y are uncorrelated.
     """
     n = len(x)
-    fit = _fit_deming(x, y, ratio)
-    if n < 4 or fit is None:
+    if n < 4:
         return None
-    jackknife_fits = _fit_deming_jackknife(x, y, ratio)
-    if jackknife_fits is None:
-        return Line(*fit, None, None)
-    pseudo = n * np.array(fit) - (n - 1) * jackknife_fits
-    if np.ptp(pseudo, axis=0).max() <= n * TOLERANCE * float(np.abs(y).max()):
-        return Line(*fit, None, None)  # All items lie on the line. Other items may not.
-    reach = student_quantile(confidence, n - 1) * pseudo.std(axis=0, ddof=1) / math.sqrt(n)
-    (intercept, slope), (intercept_reach, slope_reach) = fit, map(float, reach)
-    return Line(
-        intercept,
-        slope,
-        (intercept - intercept_reach, intercept + intercept_reach),
-        (slope - slope_reach, slope + slope_reach),
+    # Variances and covariance of all items, then those without one item each.
+    apart_x, apart_y = x - np.mean(x), y - np.mean(y)
+    a, b, covariance = (
+        np.append(np.mean(products), (products.sum() - n / (n - 1) * products) / (n - 1))
+        for products in (apart_x**2, apart_y**2, apart_x * apart_y)
     )
-
-
-def _fit_deming(x: Floats, y: Floats, ratio: float) -> tuple[float, float] | None:
-    """Return intercept and slope; None if the covariance is zero."""
-    a, b = float(np.var(x)), float(np.var(y))
-    covariance = float(((x - np.mean(x)) * (y - np.mean(y))).mean())
-    if abs(covariance) <= TOLERANCE * math.sqrt(a * b):
+    is_flat = np.abs(covariance) <= TOLERANCE * np.sqrt(np.clip(a * b, 0, None))
+    if is_flat[0]:
         return None
-    slope = (b - ratio * a + math.sqrt((b - ratio * a) ** 2 + 4 * ratio * covariance**2)) / (2 * covariance)
-    return float(np.mean(y)) - slope * float(np.mean(x)), slope
-
-
-def _fit_deming_jackknife(x: Floats, y: Floats, ratio: float) -> Floats | None:
-    """Return the intercepts and slopes that leave out one item each, (items, 2); None if a covariance is zero."""
-    n, deviations_x, deviations_y = len(x), x - np.mean(x), y - np.mean(y)
-    rest, factor = n - 1, n / (n - 1)
-    a = ((deviations_x**2).sum() - factor * deviations_x**2) / rest
-    b = ((deviations_y**2).sum() - factor * deviations_y**2) / rest
-    covariances = ((deviations_x * deviations_y).sum() - factor * deviations_x * deviations_y) / rest
-    if (np.abs(covariances) <= TOLERANCE * np.sqrt(np.clip(a * b, 0, None))).any():
-        return None
-    slopes = (b - ratio * a + np.sqrt((b - ratio * a) ** 2 + 4 * ratio * covariances**2)) / (2 * covariances)
-    intercepts = (np.mean(y) - deviations_y / rest) - slopes * (np.mean(x) - deviations_x / rest)
-    return np.column_stack([intercepts, slopes])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slopes = (b - ratio * a + np.sqrt((b - ratio * a) ** 2 + 4 * ratio * covariance**2)) / (2 * covariance)
+        centers_x, centers_y = (np.append(0.0, -apart / (n - 1)) for apart in (apart_x, apart_y))
+        fits = np.column_stack([np.mean(y) + centers_y - slopes * (np.mean(x) + centers_x), slopes])
+    fit = float(fits[0, 0]), float(fits[0, 1])
+    pseudo = n * fits[0] - (n - 1) * fits[1:]
+    if is_flat.any() or np.ptp(pseudo, axis=0).max() <= n * TOLERANCE * float(np.abs(y).max()):
+        return Line(*fit, None, None)  # If all items lie on the line, other items may not.
+    reach = student_quantile(confidence, n - 1) * pseudo.std(axis=0, ddof=1) / math.sqrt(n)
+    ends = [(float(value - half), float(value + half)) for value, half in zip(fit, reach, strict=True)]
+    return Line(*fit, ends[0], ends[1])
 
 
 def root_mean_square(differences: Floats) -> float:
     largest = float(np.abs(differences).max()) or 1.0
     return largest * float(np.sqrt(np.mean((np.asarray(differences) / largest) ** 2)))
-
-
-def mean_absolute(differences: Floats) -> float:
-    return float(np.mean(np.abs(differences)))
 
 
 def error_interval(x: Floats, y: Floats, statistic: str, confidence: float = 0.95) -> Interval | None:
@@ -262,21 +233,6 @@ def error_interval(x: Floats, y: Floats, statistic: str, confidence: float = 0.9
     reach = student_quantile(confidence, n - 1) * math.sqrt((n - 1) / n * float(((logs - logs.mean()) ** 2).sum()))
     center = math.log(float(values.mean())) / power + math.log(float(errors.max()))
     return math.exp(center - reach), math.exp(center + reach)
-
-
-def kolmogorov_smirnov(x: Floats, y: Floats) -> tuple[float, float]:
-    """Return the largest difference of the two distribution functions, and its p."""
-    from scipy.stats import ks_2samp
-
-    test = ks_2samp(x, y)
-    return float(test.statistic), float(test.pvalue)
-
-
-def wasserstein(x: Floats, y: Floats) -> float:
-    """Return the mean distance by which values must move to turn one distribution into the other."""
-    from scipy.stats import wasserstein_distance
-
-    return float(wasserstein_distance(x, y))
 
 
 def reference_reliability(mean: Floats, sd: Floats, n: Floats) -> float | None:
