@@ -2,9 +2,10 @@
 
 The log-odds of a right answer to item i under condition j are x_j beta + u_i + v_ij, where u_i and v_ij are normal with
 the standard deviations of items and of item x condition. Each v_ij belongs to one item, so the likelihood is a product
-over items. Its integral over u_i and v_ij is Laplace's approximation, as in lme4's glmer: D. Bates, M. Mächler,
-B. Bolker & S. Walker (2015), Journal of Statistical Software 67(1). scipy.optimize is imported inside the functions,
-because only workers may load it.
+over items. Without repetitions, v_ij is left out, and the integral over u_i is computed by adaptive Gauss-Hermite
+quadrature: Laplace's approximation would be far off for few answers to an item. With repetitions, the integral over u_i
+and v_ij is Laplace's approximation. Both are those of lme4's glmer: D. Bates, M. Mächler, B. Bolker & S. Walker (2015),
+Journal of Statistical Software 67(1). Only workers may load scipy.optimize, so functions import it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from grading_app.statistics.item_scores import Floats, ItemScores
 MIN_ITEMS = 20  # With 10 items, the tests err in up to 9 % of samples instead of 5 %.
 MAX_CELLS = 50_000
 LARGEST_SD = 15.0  # In log-odds. Beyond it, nearly all answers to an item are alike, and the likelihood is flat.
+NODES = 25  # Of the quadrature.
 BOUNDARY = 1e-3  # A smaller standard deviation is zero.
 SEPARATION, NO_SPREAD_WITHIN_ITEMS, NOT_CONVERGED = "separation", "no spread within items", "not converged"
 STEP = 1e-4  # Of the differences of gradients that make the matrix of second derivatives.
@@ -30,7 +32,7 @@ STEP = 1e-4  # Of the differences of gradients that make the matrix of second de
 
 @dataclass(frozen=True, eq=False)
 class LogisticFit:
-    """A fit of right / n to x, by Laplace's approximation of maximum likelihood.
+    """A maximum likelihood fit of right / n to x.
 
     effects: log-odds, (columns of x,), with their covariance from the second derivatives in all parameters.
     item_sd, interaction_sd: in log-odds; interaction_sd is 0 if the model leaves it out. deviance: -2 log likelihood,
@@ -253,10 +255,31 @@ class _Cells:
         self.start = np.zeros_like(right)
 
     def deviance(self, parameters: Floats) -> tuple[float, Floats]:
-        """Return -2 log likelihood by Laplace's approximation, with its gradient in (a, b if any, effects)."""
-        n_sd = len(parameters) - self.x.shape[1]
-        a, b = parameters[0], parameters[1] if n_sd == 2 else 0.0
-        fixed = self.x @ parameters[n_sd:]
+        """Return -2 log likelihood with its gradient in (a, b if any, effects)."""
+        if len(parameters) == 1 + self.x.shape[1]:
+            return self._integrate_items(parameters[0], self.x @ parameters[1:])
+        return self._approximate(parameters[0], parameters[1], self.x @ parameters[2:])
+
+    def _integrate_items(self, a: float, fixed: Floats) -> tuple[float, Floats]:
+        """Return the deviance by quadrature around the mode of each item, with its gradient."""
+        residual, w, _, _ = self._find_modes(a, 0.0, fixed)
+        z, weights = np.polynomial.hermite_e.hermegauss(NODES)
+        width = 1 / np.sqrt(1 + a**2 * w.sum(axis=1, keepdims=True))
+        levels = a * residual.sum(axis=1, keepdims=True) + width * z  # (patterns, nodes), in units of a.
+        log_odds = fixed[:, None] + a * levels[:, None, :]  # (patterns, conditions, nodes)
+        right, n = self.right[:, :, None], self.n[:, :, None]
+        logs = (right * log_odds - n * np.logaddexp(0, log_odds)).sum(axis=1) - levels**2 / 2 + z**2 / 2
+        highest = logs.max(axis=1, keepdims=True)
+        shares = weights * np.exp(logs - highest)
+        total = shares.sum(axis=1, keepdims=True)
+        value = -2 * (highest + np.log(total * width / math.sqrt(2 * math.pi)))
+        at_nodes = (right - n * (0.5 + np.tanh(log_odds / 2) / 2)) * (shares / total)[:, None, :]
+        slope = -2 * float((self.times * (at_nodes.sum(axis=1) * levels).sum(axis=1, keepdims=True)).sum())
+        by_condition = -2 * (self.times * at_nodes.sum(axis=2)).sum(axis=0)
+        return float((self.times * value).sum()), np.concatenate([[slope], by_condition @ self.x])
+
+    def _approximate(self, a: float, b: float, fixed: Floats) -> tuple[float, Floats]:
+        """Return the deviance by Laplace's approximation, with its gradient."""
         residual, w, third, u = self._find_modes(a, b, fixed)
         t = 1 / (1 + b**2 * w)
         wt, sums = w * t, residual.sum(axis=1, keepdims=True)
@@ -268,12 +291,10 @@ class _Cells:
         # The modes move with the parameters: log |I + V W| changes by `moved` for each change of the log-odds.
         g = (b**2 * t + a**2 * t**2 / s) * third
         moved = g - w * (b**2 * t * g + a**2 * t * (t * g).sum(axis=1, keepdims=True) / s)
-        slopes = [
+        slopes = (
             2 * a * (wt.sum(axis=1, keepdims=True) / s - sums**2 + sums * moved.sum(axis=1, keepdims=True)),
-        ]
-        if n_sd == 2:
-            inner = wt - residual**2 + residual * moved - a**2 * wt**2 / s
-            slopes.append(2 * b * inner.sum(axis=1, keepdims=True))
+            2 * b * (wt - residual**2 + residual * moved - a**2 * wt**2 / s).sum(axis=1, keepdims=True),
+        )
         gradient = [float((self.times * slope).sum()) for slope in slopes]
         by_condition = (self.times * (moved - 2 * residual)).sum(axis=0)
         return float((self.times * value).sum()), np.concatenate([gradient, by_condition @ self.x])

@@ -106,7 +106,9 @@ def test_the_reliability_of_norms_is_the_share_of_variance_that_is_not_error():
     assert reference.reference_reliability(mean, sd, n) == pytest.approx((4 - 0.04) / 4)
 
 
-@pytest.mark.parametrize(("name", "of"), [("mae", lambda apart: np.abs(apart).mean()), ("rmse", reference.root_mean_square)])
+@pytest.mark.parametrize(
+    ("name", "of"), [("mae", lambda apart: np.abs(apart).mean()), ("rmse", reference.root_mean_square)]
+)
 def test_the_interval_of_an_error_is_a_jackknife_of_its_logarithm(name, of):
     x, y = np.random.default_rng(3).normal(0.3, 1, (2, 14))
     logs = np.array([np.log(of(np.delete(x - y, index))) for index in range(14)])

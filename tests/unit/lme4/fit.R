@@ -7,9 +7,9 @@ precise <- list(
   bobyqa = list(rhobeg = 0.02, rhoend = 1e-9, maxfun = 1e5)
 )
 # One optimizer of lme4 may stop where a standard deviation is zero, so take the better of two.
-fit_glmer <- function(formula, d) {
+fit_glmer <- function(formula, d, nodes) {
   fits <- lapply(names(precise), function(name) {
-    glmer(formula, d, binomial, control = glmerControl(
+    glmer(formula, d, binomial, nAGQ = nodes, control = glmerControl(
       optimizer = name, optCtrl = precise[[name]], tolPwrss = 1e-10, check.conv.grad = "ignore", check.conv.singular = "ignore"
     ))
   })
@@ -51,8 +51,9 @@ fits <- list()
 for (name in names(sets)) {
   d <- transform(sets[[name]], condition = factor(condition), item = factor(item))
   random <- if (name %in% with_cells) "(1 | item) + (1 | item:condition)" else "(1 | item)"
-  full <- fit_glmer(as.formula(paste("cbind(right, n - right) ~ condition +", random)), d)
-  without <- fit_glmer(as.formula(paste("cbind(right, n - right) ~ 1 +", random)), d)
+  nodes <- if (name %in% with_cells) 1 else 25 # 1 is Laplace's approximation.
+  full <- fit_glmer(as.formula(paste("cbind(right, n - right) ~ condition +", random)), d, nodes)
+  without <- fit_glmer(as.formula(paste("cbind(right, n - right) ~ 1 +", random)), d, nodes)
   sds <- sapply(VarCorr(full), function(v) unname(attr(v, "stddev")))
   sds <- c(sds[["item"]], if ("item:condition" %in% names(sds)) sds[["item:condition"]])
   fits[[name]] <- describe(name, "logistic", full, without, sds)
