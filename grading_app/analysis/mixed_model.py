@@ -20,7 +20,7 @@ from grading_app.statistics.paired import holm
 
 LINEAR = (
     "Score = effects of model, prompt and sampler + random level of the item + random item × condition. Restricted "
-    "maximum likelihood of cell means (statsmodels' MixedLM)."
+    "maximum likelihood of cell means."
 )
 LINEAR_TEST = (
     "F: Wald's test of a term over its number of effects, with the degrees of freedom within items. It assumes that "

@@ -2,13 +2,12 @@
 
 `fit_factors` lets the answers to an item correlate in any way, and needs more items than effects. This model assumes
 that all pairs of conditions correlate equally. In return it has more power with few items, uses incomplete items fully,
-and says how large the variances are. statsmodels is imported inside the functions, because only workers may load it.
+and says how large the variances are. scipy is imported inside the functions, because only workers may load it.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,8 +17,8 @@ from grading_app.statistics.factorial_model import Term, TermTest, list_terms, s
 from grading_app.statistics.item_scores import Floats, ItemScores
 
 MIN_ITEMS = 3
-MAX_CELLS = 50_000  # 10,000 items x 5 conditions take seven seconds of processor time.
-BOUNDARY = 1e-6  # Of the items' variance over the residual variance.
+MAX_CELLS = 1_000_000
+BOUNDARY, LARGEST_RATIO = 1e-6, 1e8  # Of the items' variance over the residual variance.
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +26,7 @@ class RandomItems:
     """The fit of a linear model with a random level of each item, by restricted maximum likelihood.
 
     effects: (columns of x,), with their covariance. item_sd, residual_sd: of the random levels, and of cells within
-    items. converged: the optimizer found a maximum. at_boundary: the best variance of items is zero.
+    items. converged: the likelihood has a maximum. at_boundary: the best variance of items is zero.
     """
 
     effects: Floats
@@ -99,37 +98,55 @@ def fit_mixed_model(scores: ItemScores, levels: Mapping[str, Sequence[int]]) -> 
 
 
 def fit_random_items(cells: Floats, x: Floats) -> RandomItems | None:
-    """Return the fit of statsmodels' MixedLM; None if the cells do not vary within items.
+    """Return the fit by restricted maximum likelihood; None if the cells do not vary within items.
 
     cells: (items, conditions), NaN without a score. x: (conditions, columns), the fixed effects, with the constant.
+    Given the ratio of the variances of items and of the residual, effects and residual variance have closed forms, so
+    only the ratio is searched. Pinheiro & Bates (2000), section 2.2.
     """
-    from statsmodels.regression.mixed_linear_model import MixedLM
-    from statsmodels.tools.sm_exceptions import ConvergenceWarning
+    from scipy.optimize import minimize_scalar
 
-    rows, columns = np.nonzero(~np.isnan(cells))
-    y, design = cells[rows, columns], x[columns]
-    scale = float(np.std(y - np.linalg.lstsq(design, y, rcond=None)[0] @ design.T))
-    if not scale > 1e-9 * float(np.abs(y).max()):
+    present = (~np.isnan(cells)).astype(np.float64)
+    counts, n = present.sum(axis=1), int(present.sum())
+    largest = float(np.nanmax(np.abs(cells))) or 1.0
+    y = np.where(present > 0, np.nan_to_num(cells) / largest, 0.0)  # Squares of any scores are finite then.
+    rows, columns = np.nonzero(present)
+    least_squares = np.linalg.lstsq(x[columns], y[rows, columns], rcond=None)[0]
+    scale = float(np.std(y[rows, columns] - x[columns] @ least_squares))
+    if not scale > 1e-9:
         return None
-    n, p = design.shape
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            # Scores of any size then have the same starting values and tolerances.
-            result = MixedLM(y / scale, design, groups=rows).fit(reml=True, method=["lbfgs", "powell"])
-        except np.linalg.LinAlgError:  # The variance of items is zero, which leaves least squares.
-            covariance: Floats = scale**2 * n / (n - p) * np.linalg.inv(design.T @ design)
-            effects = np.asarray(np.linalg.lstsq(design, y, rcond=None)[0], dtype=np.float64)
-            return RandomItems(effects, covariance, 0.0, scale * math.sqrt(n / (n - p)), True, True)
-    failed = any(issubclass(one.category, ConvergenceWarning) and "boundary" not in str(one.message) for one in caught)
-    item_variance, residual = float(result.cov_re[0, 0]), float(result.scale)
+    y = np.where(present > 0, (y - x @ least_squares) / scale, 0.0)
+    products = x.T @ (present.sum(axis=0)[:, None] * x)
+    x_sums = present @ x
+
+    def fit(ratio: float) -> tuple[float, Floats, Floats, float]:
+        """Return the deviance, the effects, the inverse of their covariance over the variance, and the variance."""
+        weights = ratio / (1 + ratio * counts)
+        system = products - (weights[:, None] * x_sums).T @ x_sums
+        effects = np.linalg.solve(system, x.T @ y.sum(axis=0) - x_sums.T @ (weights * y.sum(axis=1)))
+        residuals = np.where(present > 0, y - x @ effects, 0.0)
+        variance = float((residuals**2).sum() - weights @ residuals.sum(axis=1) ** 2) / (n - x.shape[1])
+        if variance <= 0:
+            return math.inf, effects, system, 0.0
+        logs = float(np.log1p(ratio * counts).sum()) + float(np.linalg.slogdet(system)[1])
+        return (n - x.shape[1]) * math.log(variance) + logs, effects, system, variance
+
+    grid = np.concatenate([[-np.inf], np.linspace(math.log(BOUNDARY), math.log(LARGEST_RATIO), 60)])
+    values = [fit(math.exp(log))[0] for log in grid]
+    best = int(np.argmin(values))
+    ratio = 0.0
+    if best > 0:
+        ends = grid[max(1, best - 1)], grid[min(60, best + 1)]
+        ratio = math.exp(minimize_scalar(lambda log: fit(math.exp(log))[0], bounds=ends, options={"xatol": 1e-9}).x)
+    _, effects, system, variance = fit(ratio)
+    unit = scale * largest
     return RandomItems(
-        np.asarray(result.fe_params) * scale,
-        np.asarray(result.cov_params())[:p, :p] * scale**2,
-        math.sqrt(max(0.0, item_variance)) * scale,
-        math.sqrt(residual) * scale,
-        bool(result.converged) and not failed,
-        item_variance <= BOUNDARY * residual,
+        (effects * scale + least_squares) * largest,
+        np.linalg.inv(system) * (variance * unit**2),
+        math.sqrt(ratio * variance) * unit,
+        math.sqrt(variance) * unit,
+        best < len(grid) - 1,
+        ratio <= BOUNDARY,
     )
 
 

@@ -95,6 +95,20 @@ def test_f_of_a_complete_table_is_that_of_the_analysis_of_variance_for_repeated_
     ]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_variances_of_a_complete_table_are_those_of_the_analysis_of_variance(seed):
+    """Right and wrong answers to few conditions: an optimizer of general software gave a variance of zero here."""
+    draw = np.random.default_rng(seed)
+    cells = (draw.random((64, 4)) < 1 / (1 + np.exp(-draw.normal(1.5, 2, (64, 1))))).astype(float)
+    fit = fit_random_items(cells, np.hstack([np.ones((4, 1)), np.eye(4)[:, 1:]]))
+    levels = cells.mean(axis=1, keepdims=True)
+    items = 4 * levels.var(ddof=1)
+    residual = ((cells - levels - cells.mean(axis=0) + cells.mean()) ** 2).sum() / (63 * 3)
+    assert (fit.item_sd, fit.residual_sd) == pytest.approx((np.sqrt((items - residual) / 4), np.sqrt(residual)))
+    assert fit.converged
+    assert not fit.at_boundary
+
+
 def test_items_without_a_level_of_their_own_are_reported_at_the_boundary():
     draw = np.random.default_rng(4)
     cells = draw.normal(0, 1, (30, 3))
