@@ -182,16 +182,19 @@ def find_separated_conditions(right: Floats, n: Floats, x: Floats) -> tuple[tupl
     if not sign.any():
         return ()
     signed, mixed = sign[sign != 0, None] * x[sign != 0], x[(sign == 0) & (n.sum(axis=0) > 0)]
+    # The largest sum of gains of at most 1 each, so that every condition with a gain is found.
+    ones = np.eye(len(signed))
     best = linprog(
-        -signed.sum(axis=0),
-        A_ub=-signed,
+        np.concatenate([np.zeros(x.shape[1]), -np.ones(len(signed))]),
+        A_ub=np.hstack([-signed, ones]),
         b_ub=np.zeros(len(signed)),
-        A_eq=mixed if len(mixed) else None,
-        b_eq=np.zeros(len(mixed)) if len(mixed) else None,
-        bounds=(-1, 1),
+        A_eq=np.hstack([mixed, np.zeros((len(mixed), len(signed)))]),
+        b_eq=np.zeros(len(mixed)),
+        bounds=[(None, None)] * x.shape[1] + [(0, 1)] * len(signed),
     )
-    gains = sign * (x @ best.x)
-    return tuple((int(column), int(shares[column])) for column in np.flatnonzero(gains > 1e-6))
+    gains = np.zeros(len(sign))
+    gains[sign != 0] = best.x[x.shape[1] :]
+    return tuple((int(column), int(shares[column])) for column in np.flatnonzero(gains > 0.5))
 
 
 def fit_random_intercepts(right: Floats, n: Floats, x: Floats, *, has_interaction: bool) -> LogisticFit:

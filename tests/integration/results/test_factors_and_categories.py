@@ -5,6 +5,7 @@ import json
 import pytest
 from django.core.management import call_command
 from django.http import QueryDict
+from scipy import stats
 
 from grading_app.analysis.category_differences import build_category_tables
 from grading_app.analysis.data import load_analysis_data
@@ -15,6 +16,7 @@ from grading_app.analysis.norms import build_norm_tables
 from grading_app.reports import plot_style
 from grading_app.reports.scope import ScopeForm
 from tests import factories
+from tests.factories.gradings import make_gradings
 
 pytestmark = pytest.mark.django_db
 ALL = (build_descriptive_tables, build_factor_tables, build_category_tables, build_norm_tables)
@@ -155,3 +157,68 @@ def test_a_design_without_factors_or_categories_has_no_table_of_them():
     assert not {"factors", "marginal_means", "category_differences"} & set(
         build_tables(experiment, build_factor_tables, build_category_tables)
     )
+
+
+def make_graded_study(*, is_right, samples=2):
+    """Return two models x two prompts on 30 items, graded right or wrong by `is_right(trial)`."""
+    experiment = factories.make_experiment(
+        "graded",
+        dataset=factories.make_dataset("graded-items", 30),
+        models=[factories.make_model("small"), factories.make_model("large")],
+        prompts=[factories.make_prompt("short"), factories.make_prompt("long")],
+        samples=samples,
+    )
+    for run in factories.make_runs(experiment, status="done"):
+        factories.plan_trials(run, answer=lambda item, _, sample: {"answer": f"{item.position} {sample}"})
+    make_gradings(experiment, "exact_match", lambda trial: float(is_right(trial)), kind="rule")
+    return experiment
+
+
+def is_mostly_right_if_large(trial):
+    position, large = trial.item.position, trial.run.condition.model.name == "large"
+    return (position * 7 + trial.sample_idx * 3 + 5 * (trial.run.condition.prompt.name == "long")) % 10 < 3 + 4 * large
+
+
+def test_shares_have_odds_ratios_and_likelihood_ratio_tests_beside_the_f_tests():
+    experiment = make_graded_study(is_right=is_mostly_right_if_large)
+    baseline = experiment.conditions.get(model__name="small", prompt__name="short")
+    tables = build_tables(experiment, build_factor_tables, query=f"baseline={baseline.pk}")
+    table, others = tables["logistic_mixed_model"], {row["term"]: row for row in tables["factors"].rows}
+    rows = {row["term"]: row for row in table.rows}
+    assert list(rows) == ["Model", "Prompt", "Model × Prompt"]
+    for term, row in rows.items():
+        assert row["p"] == pytest.approx(stats.chi2.sf(row["chi2"], row["df"]))
+        assert (row["f_t2"], row["p_t2"]) == (others[term]["f"], others[term]["p"])
+    assert rows["Model"]["p_holm"] < 0.001 < 0.05 < rows["Prompt"]["p"]
+    assert "240 answers to 30 items" in table.notes[0]
+    model, prompt = tables["odds_ratios"].rows
+    assert (model["level"], model["reference"], model["share"], model["reference_share"]) == (
+        "large", "small", pytest.approx(0.7), pytest.approx(0.3),
+    )  # fmt: skip
+    low, high = model["odds_ratio_ci"]
+    assert 1 < low < model["odds_ratio"] < high
+    assert prompt["odds_ratio_ci"][0] < 1 < prompt["odds_ratio_ci"][1]
+    assert tables["odds_ratios"].sentence.startswith("For one item, the odds of a right answer with large are ")
+    other = experiment.conditions.get(model__name="large", prompt__name="short")
+    (turned, _) = build_tables(experiment, build_factor_tables, query=f"baseline={other.pk}")["odds_ratios"].rows
+    assert (turned["level"], turned["reference"]) == ("small", "large")
+    assert turned["odds_ratio"] == pytest.approx(1 / model["odds_ratio"], rel=1e-3)
+
+
+def test_a_condition_without_a_wrong_answer_has_a_reason_instead_of_numbers():
+    tables = build_tables(
+        make_graded_study(
+            is_right=lambda trial: trial.run.condition.model.name == "large" or is_mostly_right_if_large(trial)
+        ),
+        build_factor_tables,
+    )
+    table = tables["logistic_mixed_model"]
+    assert "odds_ratios" not in tables
+    assert not table.rows
+    assert "No fit, because all answers are alike under some conditions: " in table.sentence
+    for prompt in ("short", "long"):
+        assert f"large · {prompt} (all right)" in table.sentence
+
+
+def test_ratings_have_no_odds(crossed):
+    assert not {"logistic_mixed_model", "odds_ratios"} & set(build_tables(crossed, build_factor_tables))
