@@ -11,6 +11,7 @@ from grading_app.views import (
     disagreements,
     drawn_judges,
     figures,
+    files,
     grading,
     item_rubrics,
     items,
@@ -27,7 +28,6 @@ from grading_app.views import (
     study_import,
 )
 from grading_app.views.explorer import explorer, explorer_figure
-from grading_app.views.leaderboard import cost_figure_view
 from grading_app.views.model_board import leaderboard, leaderboard_figure
 from grading_app.views.points import experiment_points
 from grading_app.views.waves import experiment_waves
@@ -38,12 +38,13 @@ urlpatterns = [
     path("start/preview/", start.start_preview, name="start_preview"),
     path("start/tries/<int:pk>/", start.start_try, name="start_try"),
     path("experiments/<slug:slug>/results/", results.experiment_results, name="experiment_results"),
+    path("experiments/<slug:slug>/files/", files.experiment_files, name="experiment_files"),
     path("experiments/<slug:slug>/points/", experiment_points, name="experiment_points"),
-    path("experiments/<slug:slug>/grade/", results.experiment_grade, name="experiment_grade"),
+    path("experiments/<slug:slug>/grade/", grading.experiment_grade, name="experiment_grade"),
     path("experiments/<slug:slug>/figures/<slug:name>.svg", figures.figure_file, SVG, name="experiment_figure"),
     path(
         "experiments/<slug:slug>/export/<slug:table>.<slug:file_format>",
-        results.experiment_export,
+        files.experiment_export,
         name="experiment_export",
     ),
 ]
@@ -111,7 +112,7 @@ urlpatterns += [
 ]
 urlpatterns += [
     path("compare/", compare.compare, name="compare"),
-    path("experiments/<slug:slug>/cost.svg", cost_figure_view, name="cost_figure"),
+    path("experiments/<slug:slug>/cost.svg", results.cost_figure_view, name="cost_figure"),
 ]
 urlpatterns += [
     path("experiments/<slug:slug>/matrix/", matrix.experiment_matrix, name="experiment_matrix"),

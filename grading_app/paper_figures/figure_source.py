@@ -11,9 +11,10 @@ from evalsite.lib.text.names import UnknownNameError
 from grading_app.analysis.stored import get_analysis
 from grading_app.reports.frame_cache import fingerprint_results, get_frames
 from grading_app.reports.frames import Frames
-from grading_app.reports.leaderboard import BoardQuery, Leaderboard, get_leaderboard
+from grading_app.reports.leaderboard import BoardQuery, Leaderboard
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.scope import Scope, ScopeForm
+from grading_app.reports.stored_results import get_leaderboard
 from grading_app.reports.stored_scores import get_item_scores
 from grading_app.results.scores import Measure, list_measures, match_measure
 from grading_app.statistics.item_scores import ItemScores
@@ -51,7 +52,7 @@ class FigureSource:
 
     @cached_property
     def board(self) -> Leaderboard | None:
-        return self._note_missing(get_leaderboard(BoardQuery(self.experiment, self.wave)).value)
+        return self._note_missing(get_leaderboard(BoardQuery(self.experiment, self.wave)))
 
     @cached_property
     def measures(self) -> list[Measure]:

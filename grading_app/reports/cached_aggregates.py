@@ -43,7 +43,6 @@ AGGREGATES = {
     "scores": "grading_app.reports.verdict_stats.SCORES",
     "lengths": "grading_app.reports.length_bias.LENGTHS",
     "pairs": "grading_app.reports.pairwise_stats.PAIRS",
-    "leaderboard": "grading_app.reports.leaderboard.LEADERBOARD",
     "results": "grading_app.reports.stored_results.RESULTS",
     "agreement": "grading_app.comparison.agreement_cache.AGREEMENT",
     "disagreements": "grading_app.comparison.agreement_cache.DISAGREEMENTS",

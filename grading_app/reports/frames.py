@@ -178,10 +178,23 @@ FACTORS = ("Model", "Prompt", "Sampler")
 """The factors of a design, in the order of `load_facets`."""
 
 
-def load_facets(experiment: Experiment, letters: Mapping[int, str] | None = None) -> dict[int, tuple[str, str, str]]:
-    """Return model, prompt and sampler of each condition by name, with the versions of prompt and sampler."""
-    with_facets = experiment.answer_conditions.select_related("model", "prompt", "sampler")
-    return {condition.pk: _name_facets(condition, True, letters) for condition in with_facets}
+def load_facets(
+    experiment: Experiment, letters: Mapping[int, str] | None = None, *, is_brief: bool = False
+) -> dict[int, tuple[str, str, str]]:
+    """Return model, prompt and sampler of each condition by name, with the versions of prompt and sampler.
+
+    is_brief: without versions where names alone distinguish all levels of a factor.
+    """
+    conditions = list(experiment.answer_conditions.select_related("model", "prompt", "sampler"))
+    full = {condition.pk: _name_facets(condition, True, letters) for condition in conditions}
+    if not is_brief:
+        return full
+    brief = {condition.pk: _name_facets(condition, False, letters) for condition in conditions}
+    shown = [
+        brief if len({names[at] for names in brief.values()}) == len({names[at] for names in full.values()}) else full
+        for at in range(len(FACTORS))
+    ]
+    return {pk: (shown[0][pk][0], shown[1][pk][1], shown[2][pk][2]) for pk in full}
 
 
 def sum_outcomes(outcomes: Collection[Outcomes]) -> Outcomes:

@@ -1,7 +1,7 @@
 """The headline scores of a list of experiments: the first measure of each, over its conditions.
 
 Headlines of small experiments are computed during the request, in one query for all experiments, and cached. Headlines
-of large experiments come from stored leaderboards, so they appear after somebody has opened the results.
+of large experiments come from stored results, so they appear after somebody has opened the results.
 """
 
 from __future__ import annotations
@@ -71,15 +71,14 @@ def _make_headline(measure: Measure, means: list[float]) -> Headline:
 
 
 def _load_stored_headlines(experiments: list[int]) -> dict[int, Headline]:
-    """Return headlines from stored leaderboards of all waves that have no baseline."""
-    rows = CachedAggregate.objects.filter(experiment__in=experiments, name="leaderboard", computed_at__isnull=False)
+    """Return headlines from the stored results over all waves that have no baseline."""
+    rows = CachedAggregate.objects.filter(experiment__in=experiments, name="results", computed_at__isnull=False)
     headlines = {}
-    for row in rows:
-        if row.query != [row.experiment_id, None, False, None] or not row.value or not row.value["measures"]:
+    for experiment, query, board in rows.values_list("experiment", "query", "value__board"):
+        if query != [experiment, None, False, None, None] or not board or not board["measures"]:
             continue
-        measure = Measure(**row.value["measures"][0])
-        means = [board_row["scores"][measure.key]["mean"] for board_row in row.value["rows"]]
-        known_means = [mean for mean in means if mean is not None]
-        if known_means:
-            headlines[row.experiment_id] = _make_headline(measure, known_means)
+        measure = Measure(**board["measures"][0])
+        means = [board_row["scores"][measure.key]["mean"] for board_row in board["rows"]]
+        if known_means := [mean for mean in means if mean is not None]:
+            headlines[experiment] = _make_headline(measure, known_means)
     return headlines

@@ -13,8 +13,14 @@ from typing import Any
 from django.db.models import Sum
 
 from evalsite.lib.sql import fetch_rows
-from grading_app.reports.answer_aggregates import make_answer_aggregate
-from grading_app.reports.cached_aggregates import Cached, get_aggregate
+from grading_app.models import BlindReading
+from grading_app.reports.closeness import (
+    ConditionCloseness,
+    compute_noise_ceiling,
+    estimate_closeness,
+    load_norms,
+    negate_errors,
+)
 from grading_app.reports.frames import FACTORS, load_condition_labels
 from grading_app.results.scores import (
     IN_SCOPE,
@@ -28,7 +34,7 @@ from grading_app.results.scores import (
 )
 from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.factor_levels import LevelLead, find_level_lead
-from grading_app.statistics.intervals import STUDENT, Bounds
+from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import ItemScores, find_lowest_score
 from grading_app.statistics.paired import holm
 from runs_app.models import Experiment, Wave
@@ -88,6 +94,18 @@ class FactorLead:
 
 
 @dataclass(frozen=True, slots=True)
+class Closeness:
+    """How close the conditions' mean ratings of items are to those of people, by condition.
+
+    ceiling: the noise ceiling of r; None if it is unknown. leads: the levels of each factor with the smallest error.
+    """
+
+    conditions: dict[int, ConditionCloseness]
+    ceiling: float | None
+    leads: list[FactorLead]
+
+
+@dataclass(frozen=True, slots=True)
 class BoardRow:
     """One condition. scores, baseline: by the key of the measure. cost_usd: None if the cost of any call is unknown.
 
@@ -114,13 +132,14 @@ class Leaderboard:
     """The leaderboard: a row for each condition, in the order of the design. baseline: a condition's key, or None.
 
     leads: by the key of the measure; none for ratings, for a single condition, and without common items. factor_leads:
-    by the key of the measure, for designs in which two factors or more vary.
+    by the key of the measure, for each factor that varies. closeness: by the key of a rating with human norms.
     """
 
     measures: list[Measure]
     rows: list[BoardRow]
     leads: dict[str, Lead]
     factor_leads: dict[str, list[FactorLead]]
+    closeness: dict[str, Closeness]
     baseline: int | None = None
 
     def is_best(self, row: BoardRow, measure: Measure) -> bool:
@@ -128,51 +147,32 @@ class Leaderboard:
         lead = self.leads.get(measure.key)
         return lead is not None and lead.is_best and lead.first == row.condition
 
-    def with_labels(self, labels: Mapping[int, str]) -> Leaderboard:
-        """Return the leaderboard with these labels of conditions, in their order."""
-        rows = {row.condition: row for row in self.rows}
-        labelled = [replace(rows[key], label=label) for key, label in labels.items() if key in rows]
-        return replace(self, rows=labelled)
-
-    @property
-    def single_answer_shares(self) -> list[int]:
-        """The number of items of each share with an interval, for shares with one answer per item."""
-        return [items for n, items in self.share_counts if n == items]
-
-    @property
-    def share_counts(self) -> list[tuple[int, int]]:
-        """The numbers of answers and items of each share with an interval."""
-        shares = [measure.key for measure in self.measures if measure.is_share]
-        scores = [row.scores[key] for row in self.rows for key in shares]
-        return [(score.n, score.items) for score in scores if score.low is not None]
-
-    @property
-    def without_scale(self) -> list[int]:
-        """The number of items of each mean that has Student's interval, because its scale is unknown."""
-        return [score.items for row in self.rows for score in row.scores.values() if score.method.startswith(STUDENT)]
-
-    @property
-    def has_missing(self) -> bool:
-        return any(score.missing for row in self.rows for score in row.scores.values())
-
 
 @dataclass(frozen=True, slots=True)
 class BoardQuery:
-    """A query for a leaderboard. wave: None for all. missing_is_wrong: a missing score counts as the lowest score."""
+    """A query for a leaderboard. wave: None for all. missing_is_wrong: a missing score counts as the lowest score.
+
+    blind: the blind reading whose letters replace the names of models.
+    """
 
     experiment: Experiment
     wave: Wave | None = None
     missing_is_wrong: bool = False
     baseline: int | None = None
+    blind: BlindReading | None = None
+
+    @property
+    def letters(self) -> dict[int, str] | None:
+        return self.blind.assign_letters() if self.blind else None
 
 
 def compute_leaderboard(query: BoardQuery) -> Leaderboard:
     """Load the scores of every measure of the experiment, and compute its leaderboard."""
-    experiment, labels = query.experiment, load_condition_labels(query.experiment, query.wave)
+    experiment, labels = query.experiment, load_condition_labels(query.experiment, query.wave, query.letters)
     scores: dict[int, dict[str, ConditionScore]] = {key: {} for key in labels}
     comparisons: dict[int, dict[str, BaselineScore]] = {key: {} for key in labels}
     cells = _load_cells(experiment)
-    measures, leads, factor_leads = [], {}, {}
+    measures, leads, factor_leads, closeness = [], {}, {}, {}
     for measure in list_measures(experiment):
         item_scores = load_scores(experiment, measure, query.wave)
         if not item_scores.n.any() and not item_scores.missing.any():
@@ -185,21 +185,28 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
         settled = measure.settle(item_scores)
         for key in labels:
             score = estimate(item_scores, measure, key, reasons)
-            scores[key][measure.key] = replace(score, missing=missing[key])
+            filled_answers = missing[key] if query.missing_is_wrong else 0
+            scores[key][measure.key] = replace(score, missing=missing[key], filled=filled_answers)
         for key, comparison in _compare_with_baseline(item_scores, query.baseline, settled.bounds).items():
             comparisons[key][measure.key] = comparison
         if not measure.is_rating:
             means = {key: of[measure.key].mean for key, of in scores.items()}
             if lead := _find_lead(item_scores, filled, means, settled.bounds):
                 leads[measure.key] = lead
-            factor_leads[measure.key] = _find_factor_leads(item_scores, filled, cells, settled.bounds)
+        factor_leads[measure.key] = _find_factor_leads(item_scores, filled, cells, settled.bounds)
+        if measure.is_rating and (norms := load_norms(experiment, measure, item_scores.items)):
+            errors, ends = negate_errors(item_scores, norms), (-(measure.length or 0.0), 0.0)
+            found = _find_factor_leads(errors, errors.fill_missing(ends[0]), cells, ends)
+            closeness[measure.key] = Closeness(
+                estimate_closeness(item_scores, norms), compute_noise_ceiling(norms), found
+            )
         measures.append(settled)
     usage, latencies = _load_usage(query), _load_latencies(query)
     rows = [
         BoardRow(key, label, scores=scores[key], baseline=comparisons[key], latency_s=latencies.get(key), **usage[key])
         for key, label in labels.items()
     ]
-    return Leaderboard(measures, rows, leads, factor_leads, query.baseline)
+    return Leaderboard(measures, rows, leads, factor_leads, closeness, query.baseline)
 
 
 def _find_best(scores: ItemScores, filled: ItemScores, bounds: Bounds | None) -> int | None:
@@ -259,10 +266,10 @@ def _load_cells(experiment: Experiment) -> dict[int, tuple[int, ...]]:
 def _find_factor_leads(
     scores: ItemScores, filled: ItemScores, cells: Mapping[int, tuple[int, ...]], bounds: Bounds | None
 ) -> list[FactorLead]:
-    """Return the leading level of each factor that varies; none if one factor alone varies, which `Lead` describes."""
+    """Return the leading level of each factor that varies."""
     varying = [at for at in range(len(FACTORS)) if len({cells[key][at] for key in scores.conditions.tolist()}) > 1]
     leads = []
-    for at in varying if len(varying) > 1 else []:
+    for at in varying:
         if lead := find_level_lead(scores, cells, at, bounds):
             with_missing = find_level_lead(filled, cells, at, bounds, order=(lead.first, lead.second))
             leads.append(FactorLead(at, lead, with_missing.verdict(LEVEL) if with_missing else 0))
@@ -316,22 +323,6 @@ def _load_usage(query: BoardQuery) -> dict[int, dict[str, Any]]:
 
 def _load_latencies(query: BoardQuery) -> dict[int, float]:
     return dict(fetch_rows(LATENCIES, make_scope_parameters(query.experiment, query.wave)))
-
-
-LEADERBOARD = make_answer_aggregate(
-    "leaderboard",
-    Leaderboard,
-    compute_leaderboard,
-    dump=lambda query: [query.missing_is_wrong, query.baseline],
-    load=lambda experiment, wave, values: BoardQuery(experiment, wave, *values),
-    step="comparing conditions",
-    version=7,
-)
-
-
-def get_leaderboard(query: BoardQuery) -> Cached[Leaderboard]:
-    """Return the leaderboard. For a large experiment, the value is None until a worker has computed the first one."""
-    return get_aggregate(LEADERBOARD, query.experiment.pk, query)
 
 
 def find_efficient_frontier(board: Leaderboard, measure: Measure) -> list[BoardRow]:

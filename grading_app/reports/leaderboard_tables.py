@@ -1,20 +1,24 @@
-"""The leaderboard as tables for files, with the same numbers as the page."""
+"""The tables of the results page: conditions by score, by closeness to people, and against a baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.urls import reverse
+from django.utils.http import urlencode
 
 from grading_app.reports import statistic_format
-from grading_app.reports.frames import FACTORS
-from grading_app.reports.leaderboard import LEVEL, BoardRow, FactorLead, Leaderboard
+from grading_app.reports.leaderboard import BoardRow, Leaderboard
 from grading_app.reports.result_table import ResultColumn, ResultTable, Row
-from grading_app.results.scores import Measure
+from grading_app.results.scores import ConditionScore, Measure
+from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import (
     describe_share_coverage,
     describe_skew_coverage,
     describe_uneven_coverage,
 )
-from grading_app.statistics.paired import STUDENT_INTERVAL
+from runs_app.models import Experiment, Wave
 
 CompareUrl = Callable[[BoardRow, Measure], str]
 BEST_NOTE = (
@@ -46,36 +50,6 @@ def describe_lead(board: Leaderboard, measure: Measure) -> str:
     return f"{measure.label}: {first} is ahead {margin} ({test}), but not of every condition after Holm's correction."
 
 
-def describe_factor_lead(found: FactorLead, measure: Measure, facets: Mapping[int, tuple[str, str, str]]) -> str:
-    """Return a sentence: which model, prompt or sampler is ahead. facets: model, prompt and sampler by condition."""
-    lead, change = found.lead, found.lead.pair.change
-    first, second = facets[lead.first][found.factor], facets[lead.second][found.factor]
-    size = statistic_format.format_difference(change.mean, measure.is_share)
-    ends = statistic_format.format_difference_interval(change.low, change.high, measure.is_share)
-    method = "" if change.method == STUDENT_INTERVAL else f", {change.method}"
-    interval = f" (95 % interval {ends}{method})" if change.low is not None else ""
-    beginning = f"{measure.label}, {FACTORS[found.factor].lower()}"
-    averaged = f", each averaged over {lead.averaged} conditions" if lead.averaged > 1 else ""
-    basis = f"on {lead.pair.items:,} items{averaged}"
-    if change.mean == 0:
-        return f"{beginning}: {first} and {second} have the same mean {basis}."
-    if lead.p is None:
-        reason = (
-            f"{lead.pairs} pairs are too many to test here; Analysis tests the factor" if lead.pairs > 1 else "no test"
-        )
-        return f"{beginning}: {first} is {size}{interval} above {second} {basis} ({reason})."
-    corrected = f", Holm's correction over {lead.pairs} pairs" if lead.pairs > 1 else ""
-    test = f"{change.test_text}, p {statistic_format.format_p_equation(lead.p)}{corrected}"
-    if lead.verdict(LEVEL) <= 0:
-        return f"{beginning}: {first} is {size}{interval} above {second} {basis}, which is not significant ({test})."
-    sentence = f"{beginning}: {first} is ahead of {second} by {size}{interval} {basis} ({test})."
-    if found.verdict_with_missing < 0:
-        return f"{sentence} If answers without a score are wrong, then {second} is ahead."
-    if found.verdict_with_missing == 0:
-        return f"{sentence} If answers without a score are wrong, then the difference is not significant."
-    return sentence
-
-
 def make_leaderboard_table(board: Leaderboard) -> ResultTable:
     """Return a table with a row for each condition: mean, interval, n and missing scores of each measure."""
     columns = [ResultColumn("condition", "Condition")]
@@ -94,11 +68,6 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
         ResultColumn("output_tokens", "Output tokens", "count"),
         ResultColumn("latency_s", "Median latency (s)", "number"),
     ]
-    notes = (
-        describe_share_coverage(board.single_answer_shares),
-        describe_uneven_coverage(board.share_counts),
-        describe_skew_coverage(board.without_scale),
-    )
     return ResultTable(
         "leaderboard",
         "Leaderboard",
@@ -106,8 +75,211 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
         [_make_row(board, row) for row in board.rows],
         formula="Mean or share over answers, with standard errors clustered by item.",
         correction=BEST_NOTE,
-        notes=[note for note in notes if note],
+        notes=describe_coverage(board, board.measures),
     )
+
+
+def describe_coverage(board: Leaderboard, measures: Iterable[Measure]) -> list[str]:
+    """Return notes on the intervals of these measures that cover less than they say in simulations."""
+    shown = list(measures)
+    scores = [(row.scores[measure.key], measure) for row in board.rows for measure in shown]
+    shares = [(one.n, one.items) for one, measure in scores if measure.is_share and one.low is not None]
+    notes = (
+        describe_share_coverage([items for n, items in shares if n == items]),
+        describe_uneven_coverage(shares),
+        describe_skew_coverage([one.items for one, _ in scores if one.method.startswith(STUDENT)]),
+    )
+    return [note for note in notes if note]
+
+
+class BoardLinks:
+    """The addresses behind the numbers of a leaderboard."""
+
+    def __init__(self, board: Leaderboard, experiment: Experiment, wave: Wave | None, missing: str) -> None:
+        self.board, self.experiment, self.wave, self.missing = board, experiment, wave, missing
+
+    def compare(self, row: BoardRow, measure: Measure) -> str:
+        """Return the address that compares a condition with the baseline, or with the best other condition."""
+        others = [one for one in self.board.rows if one.condition != row.condition]
+        if not others:
+            return ""
+        best = max(others, key=lambda one: -1e300 if (mean := one.scores[measure.key].mean) is None else mean)
+        reference = next((one for one in others if one.condition == self.board.baseline), best)
+        number = [self.wave.number] if self.wave else []
+        a, b = (":".join(map(str, (self.experiment.slug, one.condition, *number))) for one in (reference, row))
+        query = {"a": a, "b": b, "measure": measure.key} | ({"missing": self.missing} if self.missing else {})
+        return f"{reverse('compare')}?{urlencode(query)}"
+
+    def list_trials(self, row: BoardRow, measure: Measure) -> str:
+        """Return the address of the trials behind n, including trials without a score."""
+        query: dict[str, Any] = {"experiment": self.experiment.slug, "condition": row.condition, "status": "done"}
+        if measure.dimension is not None:
+            query["dimension"] = measure.dimension
+        if measure.grade_condition is not None:
+            query["graded_by"] = measure.grade_condition
+        return f"{reverse('trial_list')}?{urlencode(query)}"
+
+
+def make_condition_table(
+    board: Leaderboard, measure: Measure, links: BoardLinks, *, is_first: bool = False
+) -> ResultTable:
+    """Return a row for each condition: its score on one measure with the interval, and the answers behind it.
+
+    is_first: the table of the page's first measure. It has costs if they differ, and not what `make_effort_table` has.
+    """
+    scores = [row.scores[measure.key] for row in board.rows]
+    has_best = any(board.is_best(row, measure) for row in board.rows)
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("score", measure.label, measure.mean_column),
+        ResultColumn("score_ci", "95 % interval", measure.interval_column),
+        *([] if is_first else _list_spread_columns(measure)),
+        ResultColumn("n", "Answers scored", "count_of"),
+        *([ResultColumn("missing", "Without a score")] if any(one.missing for one in scores) else []),
+        *([ResultColumn("best", "")] if has_best else []),
+        *([ResultColumn("cost_per_answer", "Cost per answer", "money")] if is_first and costs_differ(board) else []),
+    ]
+    rows = [
+        {
+            "condition": row.label,
+            "score": score.mean,
+            "score_ci": score.interval,
+            "sd": score.sd,
+            "se": score.se,
+            "n": (score.n, score.planned),
+            "missing": score.missing_text,
+            "best": "Best" if board.is_best(row, measure) else "",
+            "cost_per_answer": row.cost_per_answer,
+        }
+        for row, score in zip(board.rows, scores, strict=True)
+    ]
+    has_interval = any(one.low is not None for one in scores)
+    reasons = dict.fromkeys(one.reason for one in scores if one.low is None and one.reason)
+    methods = dict.fromkeys(one.method for one in scores if one.method)
+    return ResultTable(
+        "conditions" if is_first else f"conditions-{measure.key.replace(':', '-')}",
+        measure.label,
+        columns,
+        rows,
+        formula=f"Intervals: {', '.join(methods)}, clustered by item." if has_interval and methods else "",
+        correction=BEST_NOTE if has_best else "",
+        notes=[
+            *([f"No interval: {'; '.join(reasons)}."] if reasons else []),
+            *describe_coverage(board, [measure]),
+            *_describe_missing(scores),
+        ],
+        links=[{"score": links.compare(row, measure), "n": links.list_trials(row, measure)} for row in board.rows],
+        is_sortable=True,
+    )
+
+
+def _list_spread_columns(measure: Measure) -> list[ResultColumn]:
+    """Return the columns of SD and standard error; a share has no SD."""
+    error = "points" if measure.is_share else "number"
+    sd = [] if measure.is_share else [ResultColumn("sd", "SD", "number")]
+    return [*sd, ResultColumn("se", "SE by item", error, 3)]
+
+
+def _describe_missing(scores: Iterable[ConditionScore]) -> list[str]:
+    found = list(scores)
+    if any(one.filled for one in found):
+        return ["Answers without a score count as wrong here."]
+    return ["Answers without a score are excluded."] if any(one.missing for one in found) else []
+
+
+def make_closeness_table(board: Leaderboard, links: BoardLinks) -> ResultTable:
+    """Return a row for each rated dimension with norms and each condition: how close its ratings are to people."""
+    rated = [measure for measure in board.measures if measure.key in board.closeness]
+    pairs = [(measure, row) for measure in rated for row in board.rows]
+    scores = [row.scores[measure.key] for measure, row in pairs]
+    has_ceiling = any(one.ceiling is not None for one in board.closeness.values())
+    columns = [
+        *([ResultColumn("dimension", "Dimension")] if len(rated) > 1 else []),
+        ResultColumn("condition", "Condition"),
+        ResultColumn("r", "r with people", "coefficient"),
+        ResultColumn("r_ci", "95 % interval", "coefficient_interval"),
+        *([ResultColumn("ceiling", "Noise ceiling", "coefficient")] if has_ceiling else []),
+        ResultColumn("error", "Mean error", "number"),
+        ResultColumn("bias", "Bias", "signed"),
+        ResultColumn("score", "Mean rating", "number"),
+        ResultColumn("score_ci", "95 % interval", "interval"),
+        ResultColumn("n", "Answers rated", "count_of"),
+        *([ResultColumn("missing", "Without a rating")] if any(one.missing for one in scores) else []),
+    ]
+    rows = []
+    for (measure, row), score in zip(pairs, scores, strict=True):
+        closeness = board.closeness[measure.key]
+        near = closeness.conditions.get(row.condition)
+        rows.append(
+            {
+                "dimension": measure.label,
+                "condition": row.label,
+                "r": near.r if near else None,
+                "r_ci": (near.low, near.high) if near and near.low is not None else None,
+                "ceiling": closeness.ceiling,
+                "error": near.error if near else None,
+                "bias": near.bias if near else None,
+                "score": score.mean,
+                "score_ci": score.interval,
+                "n": (score.n, score.planned),
+                "missing": score.missing_text,
+            }
+        )
+    ceiling = "Noise ceiling: the highest r that ratings can have with these norms on average. " if has_ceiling else ""
+    return ResultTable(
+        "conditions",
+        "Closeness to people",
+        columns,
+        rows,
+        formula="r: correlation of item means with the means of people. Mean error: mean absolute difference of "
+        f"item means, in scale points. Bias: above zero if the model rates higher than people. {ceiling}",
+        notes=[*describe_coverage(board, rated), *_describe_missing(scores)],
+        links=[{"score": links.compare(row, measure), "n": links.list_trials(row, measure)} for measure, row in pairs],
+        is_sortable=True,
+    )
+
+
+def make_effort_table(board: Leaderboard) -> ResultTable:
+    """Return the spread of the first measure, and tokens, time and cost of each condition."""
+    measure, has_cost_above = board.measures[0], costs_differ(board) and not board.closeness
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("items", "Items", "count"),
+        *_list_spread_columns(measure),
+        ResultColumn("cost_usd", "Cost", "money"),
+        *([] if has_cost_above else [ResultColumn("cost_per_answer", "Cost per answer", "money")]),
+        ResultColumn("input_tokens", "Input tokens", "count"),
+        ResultColumn("output_tokens", "Output tokens", "count"),
+        ResultColumn("latency_s", "Median latency (s)", "number"),
+    ]
+    rows = [
+        {
+            "condition": row.label,
+            "items": row.scores[measure.key].items,
+            "sd": row.scores[measure.key].sd,
+            "se": row.scores[measure.key].se,
+            "cost_usd": row.cost_usd,
+            "cost_per_answer": row.cost_per_answer,
+            "input_tokens": row.input_tokens,
+            "output_tokens": row.output_tokens,
+            "latency_s": row.latency_s,
+        }
+        for row in board.rows
+    ]
+    return ResultTable(
+        "effort",
+        f"Spread of {measure.label}, cost, tokens and time",
+        columns,
+        rows,
+        formula="Costs include repeated and failed calls. Latency does not include reused answers.",
+        is_sortable=True,
+    )
+
+
+def costs_differ(board: Leaderboard) -> bool:
+    """Return True if conditions have known costs per answer of which one is at least 1 % above another."""
+    costs = [row.cost_per_answer for row in board.rows if row.cost_per_answer is not None]
+    return len(costs) > 1 and max(costs) > 1.01 * min(costs)
 
 
 def _make_row(board: Leaderboard, row: BoardRow) -> dict[str, object]:

@@ -36,13 +36,15 @@ class PooledWaves:
         return [pooled, f"Scores changed significantly from {first} to {last}: {changes}{more}."]
 
 
-def find_pooled_waves(experiment: Experiment, wave: Wave | None) -> PooledWaves | None:
-    """Return the waves that numbers of this wave (None: of all) pool; None if they pool fewer than two."""
+def find_pooled_waves(experiment: Experiment, wave: Wave | None, *, in_worker: bool = False) -> PooledWaves | None:
+    """Return the waves that numbers of this wave (None: of all) pool; None if they pool fewer than two.
+
+    in_worker: compare the waves however many answers they have.
+    """
     waves = list(experiment.waves.answered())
     if wave is not None or len(waves) < 2:
         return None
-    done = sum(experiment.answer_runs.values_list("n_done", flat=True))
-    if done > answer_aggregates.MAX_ANSWERS_PER_REQUEST:
+    if not in_worker and answer_aggregates.has_many_answers(experiment, None):
         return PooledWaves(waves, None)
     return PooledWaves(waves, get_wave_comparison(experiment, waves[0], waves[-1]).drifted)
 

@@ -18,7 +18,7 @@ from evalsite.lib.text.spreadsheet import format_csv_line
 from grading_app.reports import statistic_format
 
 Kind = Literal["text", "count", "number", "share", "points", "signed", "signed_share", "coefficient", "p", "money",
-               "interval", "share_interval", "points_interval", "coefficient_interval"]  # fmt: skip
+               "count_of", "interval", "share_interval", "points_interval", "coefficient_interval"]  # fmt: skip
 INTERVALS = ("interval", "share_interval", "points_interval", "coefficient_interval")
 Value = str | int | float | bool | None
 Row = Mapping[str, Any]
@@ -37,7 +37,8 @@ class ResultColumn:
     """A column. `name` is the key in rows and the header in files, `label` the heading for people.
 
     kind: how the value is formatted for people. Values of the INTERVALS are pairs (low, high), which are two columns
-    in files: `name_low` and `name_high`. places: the number of decimals.
+    in files: `name_low` and `name_high`. A "count_of" is a pair (count, total): `name` and `name_total` in files.
+    places: the number of decimals.
     """
 
     name: str
@@ -136,6 +137,9 @@ class ResultTable:
 
 
 def _flatten(column: ResultColumn, value: Any) -> list[tuple[str, Value]]:
+    if column.kind == "count_of":
+        count, total = value if value is not None else (None, None)
+        return [(column.name, count), (f"{column.name}_total", total)]
     if column.kind in INTERVALS:
         low, high = value if value is not None else (None, None)
         return [(f"{column.name}_low", _make_finite(low)), (f"{column.name}_high", _make_finite(high))]
@@ -234,6 +238,7 @@ def escape_latex(text: str) -> str:
 _TEXTS: dict[Kind, Callable[[Any, int], str]] = {
     "text": lambda value, places: str(value),
     "count": lambda value, places: format_count(value),
+    "count_of": lambda value, places: f"{format_count(value[0])} of {format_count(value[1])}",
     "number": statistic_format.format_number,
     "share": lambda value, places: statistic_format.format_share(value),
     "points": lambda value, places: statistic_format.format_points(value),

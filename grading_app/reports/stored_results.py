@@ -1,6 +1,7 @@
-"""The tables and figures of the results page, computed once for each state of an experiment.
+"""The results page of an experiment: its sentences, tables and figures, computed once for each state of its answers.
 
-A figure's texts and numbers are stored with the page; its picture is drawn from the stored frames.
+A figure's texts and numbers are stored with the page; its picture is drawn from the stored frames. The results of a
+large experiment are computed by a worker, so a page only reads them.
 """
 
 from __future__ import annotations
@@ -13,13 +14,30 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from grading_app.models import BlindReading
+from grading_app.reports import cost_figure
 from grading_app.reports.answer_aggregates import make_answer_aggregate
 from grading_app.reports.cached_aggregates import Cached, get_aggregate
+from grading_app.reports.conclusions import Conclusion, draw_conclusions
 from grading_app.reports.figures import FIGURES
 from grading_app.reports.figures.kinds import AnyFigure, FigureTable
-from grading_app.reports.frames import Frames, NormPair, Outcomes, RatedDimension, load_frames
+from grading_app.reports.frames import Frames, NormPair, Outcomes, RatedDimension, load_facets, load_frames
+from grading_app.reports.leaderboard import BoardQuery, Leaderboard, compute_leaderboard
+from grading_app.reports.leaderboard_tables import (
+    BoardLinks,
+    costs_differ,
+    describe_lead,
+    make_baseline_table,
+    make_closeness_table,
+    make_condition_table,
+    make_effort_table,
+    make_leaderboard_table,
+)
 from grading_app.reports.plot_style import NARROW, WIDE
-from grading_app.results.scores import MeasureScores
+from grading_app.reports.pooled_waves import find_pooled_waves
+from grading_app.reports.result_table import ResultTable
+from grading_app.reports.scope import MISSING_WRONG
+from grading_app.reports.telling_items import TellingItems, find_telling_items
+from grading_app.results.scores import MeasureScores, load_scores
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.point_status import PointLine
 
@@ -44,9 +62,43 @@ class FigureTexts:
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
-    """The frames of an experiment as JSON-compatible values, with the texts of its figures. norms: encoded pairs."""
+class Screen:
+    """What the results page shows. Tables are the content of ResultTables.
 
+    first: the table of conditions. further: of the other measures. effort: cost, tokens and time. baselines: the
+    differences from a chosen baseline. files: tables without a place on the page, only for files. best_two: a sentence
+    on the two best conditions. items: None if no item stands out. pooled: sentences on waves that the numbers pool;
+    has_drifted: these waves differ. has_costs: there is a figure of score against cost.
+    """
+
+    conclusions: list[Conclusion]
+    first: dict[str, Any]
+    effort: dict[str, Any]
+    further: list[dict[str, Any]]
+    baselines: list[dict[str, Any]]
+    files: list[dict[str, Any]]
+    best_two: str
+    items: TellingItems | None
+    pooled: list[str]
+    has_drifted: bool
+    has_costs: bool
+
+    @property
+    def tables(self) -> list[ResultTable]:
+        """Every table that a reader can download."""
+        contents = [self.first, self.effort, *self.further, *self.baselines, *self.files]
+        return [ResultTable.from_content(content) for content in contents]
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The leaderboard and the frames of an experiment as JSON-compatible values, with the texts of its figures.
+
+    screen: None before an answer was planned. norms: encoded pairs.
+    """
+
+    board: Leaderboard
+    screen: Screen | None
     labels: dict[int, str]
     dimensions: dict[int, RatedDimension]
     outcomes: list[Outcomes]
@@ -57,8 +109,10 @@ class Results:
     figures: list[FigureTexts]
 
     @classmethod
-    def of(cls, frames: Frames) -> Results:
+    def of(cls, board: Leaderboard, screen: Screen | None, frames: Frames) -> Results:
         return cls(
+            board,
+            screen,
             frames.labels,
             frames.dimensions,
             frames.outcomes,
@@ -130,36 +184,59 @@ def decode_pairs(text: str) -> list[NormPair]:
     return [NormPair(*row) for row in zip(*(columns[name].tolist() for name in NormPair.__slots__), strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class ResultsQuery:
-    """A query for the results of one wave or of all. blind: the blind reading whose letters replace names of models."""
-
-    experiment: Experiment
-    wave: Wave | None = None
-    blind: BlindReading | None = None
+def _compute(query: BoardQuery) -> Results:
+    board = compute_leaderboard(query)
+    screen = _make_screen(query, board) if board.measures and board.rows else None
+    return Results.of(board, screen, load_frames(query.experiment, query.wave, query.letters))
 
 
-def _compute(query: ResultsQuery) -> Results:
-    letters = query.blind.assign_letters() if query.blind else None
-    return Results.of(load_frames(query.experiment, query.wave, letters))
+def _make_screen(query: BoardQuery, board: Leaderboard) -> Screen:
+    experiment, first = query.experiment, board.measures[0]
+    links = BoardLinks(board, experiment, query.wave, MISSING_WRONG if query.missing_is_wrong else "")
+    rated = [measure for measure in board.measures if measure.key in board.closeness]
+    table = make_closeness_table(board, links) if rated else make_condition_table(board, first, links, is_first=True)
+    further = [measure for measure in board.measures if measure not in (rated or [first])]
+    pooled = find_pooled_waves(experiment, query.wave, in_worker=True)
+    with_cost = [measure for measure in board.measures if cost_figure.has_costs(board, measure)]
+    baselines = [make_baseline_table(board, measure, links.compare) for measure in board.measures]
+    return Screen(
+        conclusions=draw_conclusions(board, load_facets(experiment, query.letters, is_brief=True)),
+        first=table.content(),
+        effort=make_effort_table(board).content(),
+        further=[make_condition_table(board, measure, links).content() for measure in further],
+        baselines=[one.content() for one in baselines if one],
+        files=[make_leaderboard_table(board).content()],
+        best_two=" ".join(filter(None, (describe_lead(board, measure) for measure in board.measures))),
+        items=find_telling_items(board, first, load_scores(experiment, first, query.wave), experiment),
+        pooled=pooled.sentences if pooled else [],
+        has_drifted=bool(pooled and pooled.drifted),
+        has_costs=bool(with_cost) and costs_differ(board),
+    )
 
 
-def _load(experiment: Experiment, wave: Wave | None, values: list[Any]) -> ResultsQuery:
-    blind = BlindReading.objects.get(pk=values[0]) if values else None
-    return ResultsQuery(experiment, wave, blind)
+def _load(experiment: Experiment, wave: Wave | None, values: list[Any]) -> BoardQuery | None:
+    missing_is_wrong, baseline, blind = values
+    reading = BlindReading.objects.filter(pk=blind).first() if blind else None
+    return None if blind and reading is None else BoardQuery(experiment, wave, missing_is_wrong, baseline, reading)
 
 
 RESULTS = make_answer_aggregate(
     "results",
     Results,
     _compute,
-    dump=lambda query: [query.blind.pk] if query.blind else [],
+    dump=lambda query: [query.missing_is_wrong, query.baseline, query.blind.pk if query.blind else None],
     load=_load,
     step="adding up answers",
-    version=2,
+    version=3,
 )
 
 
-def get_results(experiment: Experiment, wave: Wave | None, blind: BlindReading | None = None) -> Cached[Results]:
+def get_results(query: BoardQuery) -> Cached[Results]:
     """Return the results. For a large experiment, the value is None until a worker has computed the first ones."""
-    return get_aggregate(RESULTS, experiment.pk, ResultsQuery(experiment, wave, blind))
+    return get_aggregate(RESULTS, query.experiment.pk, query)
+
+
+def get_leaderboard(query: BoardQuery) -> Leaderboard | None:
+    """Return the leaderboard in the results; None until a worker has computed the first ones."""
+    results = get_results(query).value
+    return results.board if results else None

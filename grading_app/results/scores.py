@@ -119,8 +119,9 @@ class ConditionScore:
     """The mean or share of one condition on one measure. low, high: None without an interval; `reason` says why.
 
     n, items: the numbers of scores and of items. missing: planned answers without a score; reasons: by reason, the most
-    frequent first. sd: None for a share. se: clustered by item. effective_n: for a share, the number of independent
-    answers with the same variance. All are None if there is no score.
+    frequent first. filled: missing answers that count in n, with the lowest score. sd: None for a share. se: clustered
+    by item. effective_n: for a share, the number of independent answers with the same variance. All are None if there
+    is no score.
     """
 
     n: int = 0
@@ -135,6 +136,7 @@ class ConditionScore:
     method: str = ""
     reason: str = ""
     reasons: dict[str, int] = field(default_factory=dict)
+    filled: int = 0
 
     @classmethod
     def of(
@@ -159,7 +161,7 @@ class ConditionScore:
 
     @property
     def planned(self) -> int:
-        return self.n + self.missing
+        return self.n + self.missing - self.filled
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -14,10 +14,10 @@ MAX_ROWS = 100
 """The number of rows on a page. Files have all rows."""
 
 
-def make_html_table(table: ResultTable, order: str = "") -> tables.Table:
+def make_html_table(table: ResultTable, order: str = "", *, is_cards: bool = False) -> tables.Table:
     """Return the first rows of the table for `{% render_table %}`. Cells with an address in `links` become links.
 
-    order: the sort column of a sortable table, with a minus sign for descending order.
+    order: the sort column of a sortable table, with a minus sign for descending order. is_cards: as in TextTable.
     """
     if table.is_sortable:
         table = table.sort_by(order)
@@ -30,4 +30,4 @@ def make_html_table(table: ResultTable, order: str = "") -> tables.Table:
                 )
     heads = {column.name: column.label for column in table.columns}
     numbers = [column.is_number for column in table.columns]
-    return TextTable(heads, numbers, rows, is_sortable=table.is_sortable, order=order)
+    return TextTable(heads, numbers, rows, is_sortable=table.is_sortable, order=order, is_cards=is_cards)

@@ -16,8 +16,7 @@ from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from grading_app.reports import statistic_format
 from grading_app.reports.figures.kinds import FigureTable
-from grading_app.reports.frames import Outcomes, ScoreLine
-from grading_app.results.scores import ConditionScore
+from grading_app.reports.frames import Outcomes
 from runs_app.monitoring.point_status import PointLine
 
 BELOW_GUESSING = "below guessing"
@@ -101,52 +100,12 @@ class AnswerTable(BodyTable):
         return self.labels[value]
 
 
-class ScoreTable(BodyTable):
-    """A row for each measure and condition."""
-
-    measure = tables.Column(accessor="measure__label")
-    condition = tables.Column()
-    n = NumberColumn(accessor="score__n", verbose_name="Scores")
-    items = NumberColumn(accessor="score__items")
-    missing = NumberColumn(accessor="score__missing", verbose_name="No score")
-    mean = NumberColumn(accessor="score__mean", verbose_name="Mean")
-    sd = NumberColumn(accessor="score__sd", verbose_name="SD")
-    se = NumberColumn(accessor="score__se", verbose_name="SE by item")
-    interval = NumberColumn(accessor="score", verbose_name="95 % interval")
-
-    class Meta(BodyTable.Meta):
-        orderable = False
-        default = number_format.MISSING
-
-    def __init__(self, lines: list[ScoreLine]) -> None:
-        super().__init__(lines, exclude=() if any(not line.measure.is_share for line in lines) else ("sd",))
-
-    def render_n(self, value: int) -> str:
-        return number_format.format_count(value)
-
-    def render_items(self, value: int) -> str:
-        return number_format.format_count(value)
-
-    def render_mean(self, value: float, record: ScoreLine) -> str:
-        return statistic_format.format_mean(value, record.measure.is_share)
-
-    def render_sd(self, value: float) -> str:
-        return statistic_format.format_number(value)
-
-    def render_se(self, value: float, record: ScoreLine) -> str:
-        return statistic_format.format_difference(value, record.measure.is_share, 3)
-
-    def render_interval(self, value: ConditionScore, record: ScoreLine) -> str:
-        if value.low is None and value.reason:
-            return value.reason
-        return statistic_format.format_mean_interval(value.low, value.high, record.measure.is_share)
-
-
 class TextTable(tables.Table):
     """A table of texts, rendered at once: ten times as fast as cell by cell, for hundreds of rows.
 
     head: the labels of the columns by their names. numbers: for each column, whether it holds numbers. rows: the texts
-    of the cells, or safe strings, in the order of the page. order: the sort column.
+    of the cells, or safe strings, in the order of the page. order: the sort column. is_cards: a phone shows a card for
+    each row, not a table that scrolls sideways.
     """
 
     class Meta:
@@ -161,6 +120,7 @@ class TextTable(tables.Table):
         *,
         is_sortable: bool = False,
         order: str = "",
+        is_cards: bool = False,
     ) -> None:
         columns = [
             (
@@ -169,7 +129,8 @@ class TextTable(tables.Table):
             )
             for (name, label), is_number in zip(head.items(), numbers, strict=True)
         ]
-        super().__init__([], extra_columns=columns, order_by=order if is_sortable else "")
+        attrs = {"attrs": {"class": "data-table"}} if is_cards else {}
+        super().__init__([], extra_columns=columns, order_by=order if is_sortable else "", **attrs)
         self.head, self.numbers, self.rows_of_text = list(head.values()), numbers, rows
 
     @property

@@ -16,6 +16,7 @@ from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
+from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.judges import ConfirmedJudgeForm, JudgeForm, PanelForm
 from grading_app.forms.rules import RuleForm
 from grading_app.judging import grader_lookup, panels
@@ -26,9 +27,11 @@ from grading_app.models import Panel
 from grading_app.reports.frames import load_condition_labels, load_dimensions
 from grading_app.reports.grader_rows import GraderRow, is_changing, list_grader_rows, list_rubric_tests, list_standings
 from grading_app.reports.rubric_upgrades import RubricUpgrade, find_rubric_upgrades, get_judge_form_url
+from grading_app.scoring.grading import read_rules
 from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
 from grading_app.tables.grading import AnswerNames, AnswerScoreTable, StrengthTable
+from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.planning.work import PlanError
@@ -70,6 +73,26 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     }
     page = "partials/grading_live.html" if wants_part(request) else "experiment_grading.html"
     return render(request, f"grading_app/{page}", context)
+
+
+@require_POST
+@members_only
+@hides_model_names()
+def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
+    """Request grades by the chosen rules; the task queue computes them."""
+    from django_q.tasks import async_task
+
+    experiment = get_editable_experiment(request, slug)
+    form = RuleForm(request.POST, auto_id="rule-%s")
+    if not form.is_valid():
+        messages.error(request, get_first_error(form))
+        return redirect("experiment_grading", slug)
+    async_task(GRADE, experiment.pk, form.chosen_rules, request.user.get_username())
+    rule_names = ", ".join(rule.text for rule in read_rules(form.chosen_rules))
+    messages.success(
+        request, f"Grading by {rule_names} has started. Scores appear here and on Results as they are ready."
+    )
+    return redirect("experiment_grading", slug)
 
 
 def _describe_coverage(rows: Sequence[GraderRow]) -> str:

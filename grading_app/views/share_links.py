@@ -29,10 +29,11 @@ from grading_app.models import ShareLink
 from grading_app.paper_figures.figure_registry import find_figure, list_figures
 from grading_app.paper_figures.figure_source import FigureSource
 from grading_app.paper_figures.kinds import PaperFigure
-from grading_app.reports.leaderboard import BoardQuery, get_leaderboard
+from grading_app.reports.leaderboard import BoardQuery
 from grading_app.reports.leaderboard_tables import BEST_NOTE, make_leaderboard_table
 from grading_app.reports.plot_style import WIDE, render_svg
 from grading_app.reports.result_table import ResultTable
+from grading_app.reports.stored_results import get_leaderboard
 from grading_app.study_report.build import get_report
 from grading_app.study_report.composition import drop_money_columns, is_cost_figure, leave_out_costs
 from grading_app.study_report.document import Document
@@ -179,7 +180,7 @@ def shared_report_file(request: HttpRequest, link: ShareLink, token: str, file_f
 
 @link_required(ShareLink.Scope.LEADERBOARD)
 def shared_leaderboard(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
-    board = get_leaderboard(BoardQuery(link.experiment)).value
+    board = get_leaderboard(BoardQuery(link.experiment))
     table = make_leaderboard_table(board) if board and board.measures else None
     if table is not None:
         table = _drop_empty_columns(table if link.shows_costs else drop_money_columns(table))

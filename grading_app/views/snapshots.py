@@ -1,4 +1,4 @@
-"""The creation of a snapshot from the results page, and the download of its file."""
+"""The creation of a snapshot from the page of files, and the download of its file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.snapshots import SnapshotError, refuse_while_live
 from grading_app.forms.exports import SnapshotForm
-from grading_app.forms.rules import RuleForm
 from grading_app.models import Snapshot, SnapshotJob
-from grading_app.views.results import render_results
+from grading_app.views.files import render_files
 from runs_app.views.permissions import get_editable_experiment, get_visible_experiment
 
 SNAPSHOT_TASK = "grading_app.tasks.snapshot_experiment"
@@ -37,13 +36,13 @@ def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
         except SnapshotError as error:
             form.add_error(None, str(error))
     if not form.is_valid():
-        return render_results(request, experiment, RuleForm(), form)
+        return render_files(request, experiment, form)
     job, is_new = SnapshotJob.objects.request(experiment, **form.cleaned_data, by=request.user)
     if is_new:
         async_task(SNAPSHOT_TASK, job.pk, timeout=TIMEOUT_SECONDS)
     else:
         messages.info(request, "A snapshot is already being created, so no second one was requested.")
-    return redirect(f"{reverse('experiment_results', args=[slug])}#snapshots")
+    return redirect(f"{reverse('experiment_files', args=[slug])}#snapshots")
 
 
 @require_safe

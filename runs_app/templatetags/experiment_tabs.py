@@ -25,7 +25,7 @@ TABS: dict[str, tuple[tuple[str, str], ...]] = {
         ("Disagreements", "experiment_disagreements"),
         ("Answer length", "grading_length"),
     ),
-    "Report": (("Text", "experiment_report"), ("Figures", "experiment_figures")),
+    "Report": (("Text", "experiment_report"), ("Figures", "experiment_figures"), ("Files", "experiment_files")),
     "Costs": (("Costs", "experiment_ledger"),),
 }
 """The pages of each tab, as pairs of a label and the name of the address."""

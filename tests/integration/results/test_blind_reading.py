@@ -112,7 +112,7 @@ def test_no_page_figure_or_file_names_a_model(reader, study):
 def test_letters_have_a_stable_random_order(reader, study):
     reading = BlindReading.objects.get()
     assert sorted(reading.order) == sorted(study.language_models.values_list("pk", flat=True))
-    board = open_page(reader, reverse("experiment_results", args=["study"])).context["board"]
+    board = open_page(reader, reverse("experiment_results", args=["study"])).context["results"].board
     assert [row.label for row in board.rows] == ["Model A", "Model B", "Model C"]
     models = dict(study.conditions.values_list("pk", "model"))
     assert [models[row.condition] for row in board.rows] == reading.order

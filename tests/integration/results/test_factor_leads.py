@@ -3,7 +3,6 @@
 import pytest
 from django.core.cache import cache
 from django.urls import reverse
-from django.utils.html import escape
 from scipy import stats
 
 from grading_app.models import BlindReading
@@ -53,7 +52,8 @@ def find_leads(experiment, **options):
 
 def read_sentences(client, experiment):
     client.force_login(experiment.owner)
-    return client.get(reverse("experiment_results", args=[experiment.slug])).context["factor_leads"]
+    page = client.get(reverse("experiment_results", args=[experiment.slug]))
+    return [f"{one.subject}: {one.sentence} {one.basis}" for one in page.context["screen"].conclusions]
 
 
 def test_each_factor_is_tested_over_item_means_as_scipy_does():
@@ -77,18 +77,23 @@ def test_each_factor_is_tested_over_item_means_as_scipy_does():
 def test_the_page_leads_with_the_models_although_two_conditions_of_one_model_do_not_differ(client):
     experiment = make_study()
     model, prompt = read_sentences(client, experiment)
-    assert model.startswith("numeric, model: large is ahead of small by 40.0 pp (95 % interval ")
-    assert "on 120 items, each averaged over 2 conditions (paired t, t(119) = " in model
-    assert prompt.startswith("numeric, prompt: careful@1 and plain@1 have the same mean")
+    assert model.startswith(
+        "Model: large scores 40.0 percentage points higher than small. 87.5 % against 47.5 %; 95 % "
+    )
+    assert "paired t, t(119) = " in model
+    assert model.endswith(
+        "On items like these: 120 items, each averaged over 2 conditions, 480 of 480 answers with a score."
+    )
+    assert prompt.startswith("Prompt: careful and plain have the same mean.")
     page = page_text(client.get(reverse("experiment_results", args=[experiment.slug])))
-    assert page.index(escape(model)) < page.index("Single conditions")
+    assert page.index("large scores 40.0 percentage points higher than small.") < page.index(">Conditions</h2>")
 
 
 def test_names_of_models_stay_hidden(client):
     experiment = make_study()
     BlindReading.start(experiment, experiment.owner)
     sentences = " ".join(read_sentences(client, experiment))
-    assert "model: Model " in sentences
+    assert sentences.startswith("Model: Model ")
     assert "large" not in sentences
 
 
@@ -99,8 +104,7 @@ def test_a_verdict_that_depends_on_refusals_says_so(client):
         return item.target if item.position % 4 else "-1"
 
     (model, _) = read_sentences(client, make_study(answer=refuse_half))
-    assert "large is ahead of small" in model
-    assert model.endswith("If answers without a score are wrong, then small is ahead.")
+    assert "percentage points higher than small. If answers without a score are wrong, then small is ahead." in model
 
 
 def test_three_levels_are_corrected_over_their_pairs():
@@ -116,11 +120,16 @@ def test_three_levels_are_corrected_over_their_pairs():
     assert model.p == pytest.approx(2 / 2**18)
 
 
-def test_a_design_with_one_factor_has_only_the_sentence_about_conditions(client):
-    experiment = make_study(prompts=("plain",))
-    assert read_sentences(client, experiment) == []
-    page = page_text(client.get(reverse("experiment_results", args=[experiment.slug])))
-    assert "Single conditions" not in page
+def test_a_design_with_one_factor_has_one_conclusion(client):
+    (model,) = read_sentences(client, make_study(prompts=("plain",)))
+    assert model.startswith("Model: large scores 35.0 percentage points higher than small.")
+    assert "averaged" not in model
+
+
+def test_a_single_condition_has_its_mean_and_interval(client):
+    (only,) = read_sentences(client, make_study(models=("large",), prompts=("plain",)))
+    assert only.startswith("numeric: large scores 85.0 %. 95 % interval ")
+    assert only.endswith("On items like these: 120 items, 120 of 120 answers with a score.")
 
 
 def test_pairs_that_are_not_tested_are_not_called_insignificant(client, monkeypatch):
@@ -128,6 +137,6 @@ def test_pairs_that_are_not_tested_are_not_called_insignificant(client, monkeypa
     model, _ = read_sentences(
         client, make_study(models=("a", "b", "c"), answer=lambda model, _, item: {"a": item.target}.get(model, "-1"))
     )
-    assert "(3 pairs are too many to test here; Analysis tests the factor)" in model
-    assert f"pp, {BOUNDED_INTERVAL}) above" in model
-    assert "significant" not in model
+    assert "not tested: 3 pairs are too many here; Analysis tests the factor." in model
+    assert f"pp ({BOUNDED_INTERVAL});" in model
+    assert "reliable" not in model

@@ -66,7 +66,8 @@ def test_a_model_that_refuses_hard_items_is_not_the_best():
     lead = describe_lead(board, board.measures[0])
     assert "refuser" in lead
     assert "If answers without a score are wrong, then no difference is significant." in lead
-    assert get_scores(experiment, missing_is_wrong=True)[1]["refuser"].mean == 0.6
+    filled = get_scores(experiment, missing_is_wrong=True)[1]["refuser"]
+    assert (filled.mean, filled.n, filled.planned, filled.missing) == (0.6, 20, 20, 8)
 
 
 def test_a_condition_that_is_best_with_missing_answers_as_wrong_is_best():
@@ -101,7 +102,8 @@ def test_every_planned_answer_without_a_score_has_one_reason(client):
     assert (record["n"], record["missing"]) == (11, 9)
     client.force_login(experiment.owner)
     text = page_text(client.get(reverse("experiment_results", args=[experiment.slug])))
-    assert " of 20: 2 refused, 1 cancelled, 1 empty" in text
+    assert ">11 of 20</a>" in text
+    assert "2 refused, 1 cancelled, 1 empty" in text
 
 
 def test_a_stopped_run_shows_how_many_answers_are_not_graded():

@@ -92,10 +92,8 @@ def test_answers_without_grades_show_a_message(client):
 
 def test_new_answers_and_grades_appear_immediately(client, experiment):
     def shown():
-        return [
-            (row.record.score.n, row.record.score.missing)
-            for row in open_results(client, experiment).context["scores"].rows
-        ]
+        lines = open_results(client, experiment).context["results"].summary.lines
+        return [(line.score.n, line.score.missing) for line in lines]
 
     assert shown() == [(6, 6)]
     with allow_superseding():
@@ -122,8 +120,8 @@ def test_a_wave_can_be_chosen_and_an_unknown_wave_is_not_found(client, experimen
     factories.plan_trials(run, answer=lambda item, *cell: item.target)
     grade(experiment, by="a test")
     assert "wave-1" in open_results(client, experiment).content.decode()
-    (row,) = open_results(client, experiment, wave="1").context["scores"].rows
-    assert (row.record.score.n, row.record.score.missing) == (12, 0)
+    (line,) = open_results(client, experiment, wave="1").context["results"].summary.lines
+    assert (line.score.n, line.score.missing) == (12, 0)
     assert open_results(client, experiment, wave="7").status_code == 404
     assert open_results(client, experiment, wave="x").status_code == 404
 
@@ -138,7 +136,8 @@ def test_a_figure_is_svg_with_a_policy_against_scripts(client, experiment):
 
 def test_a_figure_is_cached_by_browsers_only_for_its_data_state(client, experiment):
     page = open_results(client, experiment)
-    (shown,) = [one for one in page.context["figures"] if one["name"] == "accuracy"]
+    shown = page.context["figure"]
+    assert shown["name"] == "accuracy"
     assert "immutable" in client.get(shown["address"])["Cache-Control"]
     assert "no-store" in open_figure(client, experiment, state="old")["Cache-Control"]
 
@@ -212,9 +211,15 @@ def test_a_large_experiment_has_the_same_results_from_a_worker(client, monkeypat
     read = [one for one in queries if any(source in one["sql"] for source in sources)]
     assert not read, "no row of a trial is read"
     assert 'hx-select="#results"' not in stored.content.decode()
-    assert [one["table"].rows_of_text for one in stored.context["figures"]] == [
-        one["table"].rows_of_text for one in at_once.context["figures"]
+    values = [
+        [one["table"].rows_of_text for one in (page.context["figure"], *page.context["figures"])]
+        for page in (at_once, stored)
     ]
+    assert values[0] == values[1]
+    assert stored.context["screen"].conclusions == at_once.context["screen"].conclusions
+    assert stored.context["screen"].items == at_once.context["screen"].items
+    for table, same in zip(stored.context["screen"].tables, at_once.context["screen"].tables, strict=True):
+        assert table.render("csv") == same.render("csv")
     assert stored.context["answers"].data.data == at_once.context["answers"].data.data
     assert [open_figure(client, created, name).content for name in ("ratings", "norms")] == pictures
 
@@ -224,8 +229,10 @@ def test_only_editors_can_request_grades(client, experiment, monkeypatch):
     monkeypatch.setattr("django_q.tasks.async_task", lambda *task: tasks.append(task[1:]))
     address = reverse("experiment_grade", args=["pilot"])
     client.force_login(experiment.owner)
-    assert 'value="exact_match"' in client.get(reverse("experiment_results", args=["pilot"])).content.decode()
-    assert client.post(address, {"scorer": ["exact_match", "guess"]}).status_code == 200
+    grading = reverse("experiment_grading", args=["pilot"])
+    assert 'value="exact_match"' in client.get(grading).content.decode()
+    refused = client.post(address, {"scorer": ["exact_match", "guess"]}, follow=True)
+    assert "guess is not one of the available choices" in refused.content.decode()
     client.post(address, {"scorer": ["exact_match"]})
     assert tasks == [(experiment.pk, ["exact_match"], "owner")]
     client.post(address)
@@ -234,4 +241,4 @@ def test_only_editors_can_request_grades(client, experiment, monkeypatch):
     experiment.shared_with.add(teammate)
     client.force_login(teammate)
     assert client.post(address, {"scorer": "numeric"}).status_code == 404
-    assert 'value="exact_match"' not in client.get(reverse("experiment_results", args=["pilot"])).content.decode()
+    assert 'value="exact_match"' not in client.get(grading).content.decode()

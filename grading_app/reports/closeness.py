@@ -1,0 +1,84 @@
+"""How close models' mean ratings of items are to those of people: correlation, error and bias of each condition."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from datasets_app.models import Norm
+from grading_app.results.scores import Measure
+from grading_app.statistics import reference
+from grading_app.statistics.correlation import pearson
+from grading_app.statistics.item_scores import Floats, Integers, ItemScores
+from runs_app.models import Dimension, Experiment
+
+
+@dataclass(frozen=True, eq=False)
+class ItemNorms:
+    """The ratings of people, item by item; NaN without a norm. n: the number of people."""
+
+    mean: Floats
+    sd: Floats
+    n: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionCloseness:
+    """One condition over the items with its rating and a norm.
+
+    r: Pearson's correlation of item means with its interval; None if it is undefined. error: the mean absolute
+    difference of item means, in scale points. bias: the mean difference, above zero if the model rates higher.
+    """
+
+    items: int
+    r: float | None
+    low: float | None
+    high: float | None
+    error: float
+    bias: float
+
+
+def load_norms(experiment: Experiment, measure: Measure, items: Integers) -> ItemNorms | None:
+    """Return the norms of these items on the measure's dimension, matched by its name; None if no item has one."""
+    name = Dimension.objects.values_list("name", flat=True).get(pk=measure.dimension)
+    rows = Norm.objects.filter(item__dataset=experiment.dataset_id, dimension=name)
+    by_item = {item: values for item, *values in rows.values_list("item", "mean", "sd", "n").iterator()}
+    values = [by_item.get(pk, (None, None, None)) for pk in items.tolist()]
+    mean, sd, n = np.array(values, dtype=np.float64).reshape(-1, 3).T
+    return None if np.isnan(mean).all() else ItemNorms(mean, sd, n)
+
+
+def estimate_closeness(scores: ItemScores, norms: ItemNorms) -> dict[int, ConditionCloseness]:
+    """Return the closeness of each condition that rated an item with a norm."""
+    found = {}
+    for column, condition in enumerate(scores.conditions.tolist()):
+        is_used = (scores.n[:, column] > 0) & ~np.isnan(norms.mean)
+        if not is_used.any():
+            continue
+        model, people = scores.mean[is_used, column], norms.mean[is_used]
+        correlation = pearson(model, people)
+        found[condition] = ConditionCloseness(
+            len(model),
+            correlation.r if correlation else None,
+            correlation.low if correlation else None,
+            correlation.high if correlation else None,
+            reference.mean_absolute(model - people),
+            float((model - people).mean()),
+        )
+    return found
+
+
+def compute_noise_ceiling(norms: ItemNorms) -> float | None:
+    """Return the highest r that ratings can have with these norms on average: the root of the norms' reliability."""
+    reliability = reference.reference_reliability(norms.mean, norms.sd, norms.n)
+    return math.sqrt(reliability) if reliability else None
+
+
+def negate_errors(scores: ItemScores, norms: ItemNorms) -> ItemScores:
+    """Return scores by item and condition that are higher the closer a mean rating is to people: minus the error."""
+    has_norm = ~np.isnan(norms.mean)
+    rated = scores.select_items(has_norm)
+    errors = np.abs(rated.mean - norms.mean[has_norm][:, None])
+    return replace(rated, mean=-errors, within=np.zeros_like(errors), is_binary=False)
