@@ -37,7 +37,7 @@ from grading_app.reports.pooled_waves import find_pooled_waves
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.scope import MISSING_WRONG
 from grading_app.reports.telling_items import TellingItems, find_telling_items
-from grading_app.results.scores import MeasureScores, load_scores
+from grading_app.results.scores import Measure, MeasureScores, load_scores
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.point_status import PointLine
 
@@ -62,13 +62,21 @@ class FigureTexts:
 
 
 @dataclass(frozen=True, slots=True)
+class CostFigure:
+    """The figure of score against cost. measure: its key."""
+
+    measure: str
+    texts: FigureTexts
+
+
+@dataclass(frozen=True, slots=True)
 class Screen:
     """What the results page shows. Tables are the content of ResultTables.
 
     first: the table of conditions. further: of the other measures. effort: cost, tokens and time. baselines: the
     differences from a chosen baseline. files: tables without a place on the page, only for files. best_two: a sentence
     on the two best conditions. items: None if no item stands out. pooled: sentences on waves that the numbers pool;
-    has_drifted: these waves differ. has_costs: there is a figure of score against cost.
+    has_drifted: these waves differ. cost: None if the costs of conditions are equal or unknown.
     """
 
     conclusions: list[Conclusion]
@@ -81,7 +89,7 @@ class Screen:
     items: TellingItems | None
     pooled: list[str]
     has_drifted: bool
-    has_costs: bool
+    cost: CostFigure | None
 
     @property
     def tables(self) -> list[ResultTable]:
@@ -197,7 +205,7 @@ def _make_screen(query: BoardQuery, board: Leaderboard) -> Screen:
     table = make_closeness_table(board, links) if rated else make_condition_table(board, first, links, is_first=True)
     further = [measure for measure in board.measures if measure not in (rated or [first])]
     pooled = find_pooled_waves(experiment, query.wave, in_worker=True)
-    with_cost = [measure for measure in board.measures if cost_figure.has_costs(board, measure)]
+    with_cost = [one for one in board.measures if cost_figure.has_costs(board, one)] if costs_differ(board) else []
     baselines = [make_baseline_table(board, measure, links.compare) for measure in board.measures]
     return Screen(
         conclusions=draw_conclusions(board, load_facets(experiment, query.letters, is_brief=True)),
@@ -210,8 +218,23 @@ def _make_screen(query: BoardQuery, board: Leaderboard) -> Screen:
         items=find_telling_items(board, first, load_scores(experiment, first, query.wave), experiment),
         pooled=pooled.sentences if pooled else [],
         has_drifted=bool(pooled and pooled.drifted),
-        has_costs=bool(with_cost) and costs_differ(board),
+        cost=_describe_cost_figure(board, with_cost[0]) if with_cost else None,
     )
+
+
+def _describe_cost_figure(board: Leaderboard, measure: Measure) -> CostFigure:
+    texts = FigureTexts(
+        f"cost-{measure.key.replace(':', '-')}",
+        f"{cost_figure.TITLE}: {measure.label}",
+        "Points with 95 % intervals. The line is the efficient frontier: no cheaper condition scores as high.",
+        cost_figure.write_alt_text(board, measure),
+        (),
+        [],
+        0,
+        cost_figure.compute_size(WIDE),
+        cost_figure.compute_size(NARROW),
+    )
+    return CostFigure(measure.key, texts)
 
 
 def _load(experiment: Experiment, wave: Wave | None, values: list[Any]) -> BoardQuery | None:

@@ -12,7 +12,6 @@ from django.views.decorators.http import require_safe
 
 from datasets_app.models import Item
 from evalsite.lib.permissions import readers_only
-from evalsite.lib.text.hashing import hash_content
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
 from grading_app.reports import cost_figure
@@ -20,10 +19,10 @@ from grading_app.reports.figures import FIGURES
 from grading_app.reports.frame_cache import fingerprint_results, get_figure_svg, get_frames
 from grading_app.reports.frames import Frames, load_condition_labels
 from grading_app.reports.leaderboard import BoardQuery
-from grading_app.reports.plot_style import NARROW, WIDE, render_svg
+from grading_app.reports.plot_style import render_svg
 from grading_app.reports.result_table import ResultTable
 from grading_app.reports.scope import MISSING_WRONG
-from grading_app.reports.stored_results import FigureTexts, Results, get_leaderboard, get_results
+from grading_app.reports.stored_results import CostFigure, FigureTexts, Results, get_leaderboard, get_results
 from grading_app.tables.results import AnswerTable
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file
@@ -63,8 +62,12 @@ class BoardForm(forms.Form):
 @readers_only
 @hides_model_names()
 def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
+    return render_results(request, get_visible_experiment(request, slug))
+
+
+def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse:
     """Show what the results say, the table of conditions, one figure and the items to read; all else is closed."""
-    experiment = get_visible_experiment(request, slug)
+    slug = experiment.slug
     wave = get_chosen_wave(request, experiment)
     blind = get_blind_context(request, experiment)
     reading = blind["blind"]
@@ -106,7 +109,7 @@ def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
             "items": _load_items(results),
             "is_wide": len(screen.first["columns"]) > WIDE_TABLE,
             "figure": figures.pop(first_name, None),
-            "figures": [*figures.values(), *([_make_cost_figure(request, results, slug)] if screen.has_costs else [])],
+            "figures": [*figures.values(), *([_make_cost_figure(request, screen.cost, slug)] if screen.cost else [])],
         }
     return render(request, "grading_app/experiment_results.html", context)
 
@@ -121,35 +124,27 @@ def _load_items(results: Results) -> list[tuple[Item, list[tuple[str, str]]]]:
     return [(items[row.pk], list(zip(telling.head, row.cells, strict=True))) for row in rows]
 
 
-def _make_cost_figure(request: HttpRequest, results: Results, slug: str) -> dict[str, Any]:
-    """Return the figure of score against cost of the first measure that has it."""
-    board = results.board
-    measure = next(measure for measure in board.measures if cost_figure.has_costs(board, measure))
-    choices = {name: request.GET[name] for name in ("wave", "missing") if request.GET.get(name)}
-    return make_figure_context(
-        f"cost-{measure.key.replace(':', '-')}",
-        reverse("cost_figure", args=[slug]),
-        {"measure": measure.key, **choices},
-        title=f"{cost_figure.TITLE}: {measure.label}",
-        caption="Points with 95 % intervals. The line is the efficient frontier: no cheaper condition scores as high.",
-        alt=cost_figure.write_alt_text(board, measure),
-        size=cost_figure.compute_size(WIDE),
-        narrow_size=cost_figure.compute_size(NARROW),
-    )
+def _make_cost_figure(request: HttpRequest, cost: CostFigure, slug: str) -> dict[str, Any]:
+    """Return the figure of score against cost with the choices in the address."""
+    query = {
+        "measure": cost.measure,
+        **{name: request.GET[name] for name in ("wave", "missing") if name in request.GET},
+    }
+    return make_result_figure(cost.texts, slug, query, address=reverse("cost_figure", args=[slug]))
 
 
-def make_result_figure(texts: FigureTexts, slug: str, query: dict[str, str]) -> dict[str, Any]:
+def make_result_figure(texts: FigureTexts, slug: str, query: dict[str, str], address: str = "") -> dict[str, Any]:
     """Return a figure of the results for the page, with the table of its numbers."""
     return make_figure_context(
         texts.name,
-        reverse("experiment_figure", args=[slug, texts.name]),
+        address or reverse("experiment_figure", args=[slug, texts.name]),
         query,
         title=texts.title,
         caption=texts.caption,
         alt=texts.alt,
         size=texts.size,
         narrow_size=texts.narrow_size,
-        table=texts.table,
+        table=texts.table if texts.rows else None,
     )
 
 
@@ -181,8 +176,8 @@ def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpRespons
 
 
 def _get_figure_state(fingerprint: str, reading: BlindReading | None) -> str:
-    """Return the state behind the figures: the rows, and the letters of a blind reading."""
-    return hash_content([fingerprint, reading.pk]) if reading else fingerprint
+    """Return the state behind the figures: the letters of a blind reading, and the rows."""
+    return f"{reading.pk}-{fingerprint}" if reading else fingerprint
 
 
 @require_safe
