@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from grading_app.reports.leaderboard import BoardQuery
 from grading_app.reports.stored_results import get_results
 from grading_app.results.scores import ConditionScore, Measure
 from runs_app.models import Experiment, Wave
@@ -16,7 +17,7 @@ def load_results(experiment: Experiment, wave: Wave | None, *, by_category: bool
 
     by_category: the scores of each category, of measures that are shares.
     """
-    cached = get_results(experiment, wave)
+    cached = get_results(BoardQuery(experiment, wave))
     if cached.value is None:
         return None
     frames = cached.value.summary

@@ -16,7 +16,6 @@ from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part
-from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.judges import ConfirmedJudgeForm, JudgeForm, PanelForm
 from grading_app.forms.rules import RuleForm
 from grading_app.judging import grader_lookup, panels
@@ -46,7 +45,10 @@ POLLING_S = 60  # The page refreshes for this time after a judge's last call, un
 @require_safe
 @readers_only
 def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = get_visible_experiment(request, slug)
+    return _render_grading(request, get_visible_experiment(request, slug), RuleForm(auto_id="rule-%s"))
+
+
+def _render_grading(request: HttpRequest, experiment: Experiment, rule_form: RuleForm) -> HttpResponse:
     rows = list_grader_rows(experiment)
     editable = may_edit(request, experiment)
     upgrades = find_rubric_upgrades(experiment, [row.condition for row in rows]) if editable else {}
@@ -68,8 +70,8 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
         "editable": editable,
         "has_panels": editable and Panel.objects.exists(),
         "panel_form": PanelForm(user=request.user),
-        "rule_form": RuleForm(auto_id="rule-%s") if editable else None,
-        "here": reverse("experiment_grading", args=[slug]),
+        "rule_form": rule_form if editable else None,
+        "here": reverse("experiment_grading", args=[experiment.slug]),
     }
     page = "partials/grading_live.html" if wants_part(request) else "experiment_grading.html"
     return render(request, f"grading_app/{page}", context)
@@ -77,7 +79,6 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_POST
 @members_only
-@hides_model_names()
 def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
     """Request grades by the chosen rules; the task queue computes them."""
     from django_q.tasks import async_task
@@ -85,8 +86,7 @@ def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = get_editable_experiment(request, slug)
     form = RuleForm(request.POST, auto_id="rule-%s")
     if not form.is_valid():
-        messages.error(request, get_first_error(form))
-        return redirect("experiment_grading", slug)
+        return _render_grading(request, experiment, form)
     async_task(GRADE, experiment.pk, form.chosen_rules, request.user.get_username())
     rule_names = ", ".join(rule.text for rule in read_rules(form.chosen_rules))
     messages.success(

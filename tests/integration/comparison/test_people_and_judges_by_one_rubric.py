@@ -115,8 +115,8 @@ def test_an_excluded_rater_is_not_offered(queue):
 def test_results_and_the_grading_page_include_people_as_graders(queue, client):
     client.force_login(queue.experiment.owner)
     session.undo(queue.assignments.get(number=2))
-    scores = client.get("/experiments/people/results/").context["scores"]
-    people = [line for line in scores.data if line.measure.label.startswith("people of")]
+    lines = client.get("/experiments/people/results/").context["results"].summary.lines
+    people = [line for line in lines if line.measure.label.startswith("people of")]
     # Of four answers one person gave 1, the other 0.75 on three of them.
     assert [(line.measure.label, line.score.n) for line in people] == [
         ("people of reading (strict-criteria@1), mean of 1 to 2 raters per answer", 4)

@@ -172,8 +172,9 @@ def test_a_decision_does_not_count_as_a_rater(client, judged):
 def test_a_decision_is_not_a_measure_of_the_results(client, judged):
     client.force_login(judged.owner)
     page = client.get(reverse("experiment_results", args=[judged.slug]))
-    assert len(page.context["scores"].rows) == 4
-    assert "djudicat" not in str([row.record.measure.label for row in page.context["scores"].rows])
+    lines = page.context["results"].summary.lines
+    assert len(lines) == 4
+    assert "djudicat" not in str([line.measure.label for line in lines])
 
 
 def test_a_decision_does_not_widen_the_range_of_a_disagreement(client, judged):

@@ -1,4 +1,4 @@
-"""Requests for snapshots on the results page: one at a time, visible until their end, and with their failure."""
+"""Requests for snapshots on the page of files: one at a time, visible until their end, and with their failure."""
 
 import time
 from datetime import timedelta
@@ -47,7 +47,7 @@ def post(client, entries=ENTRIES):
 
 
 def read(client):
-    return page_text(client.get(reverse("experiment_results", args=["pilot"])))
+    return page_text(client.get(reverse("experiment_files", args=["pilot"])))
 
 
 def test_a_requested_snapshot_is_shown_after_a_reload_until_it_is_there(owner, queued):
@@ -92,7 +92,7 @@ def test_a_failed_snapshot_is_shown_with_its_reason_and_its_entries(owner, queue
     Run.objects.update(status="running")  # It was resumed between the request and the worker.
     ((key,),) = queued
     snapshot_experiment(key)
-    page = owner.get(reverse("experiment_results", args=["pilot"]))
+    page = owner.get(reverse("experiment_files", args=["pilot"]))
     assert "was not created:</strong> pilot is running; pause it, or wait until it is done" in page_text(page)
     assert 'value="To submit the paper"' in page.content.decode()
     assert experiment.history.filter(aspect="snapshot", to_value="not made").get().by == experiment.owner

@@ -196,9 +196,9 @@ def test_the_command_takes_the_number_of_items_and_the_seed(rated, tmp_path):
     assert sum(name.endswith("_arousal") for name in header) == 3
 
 
-def test_the_page_of_results_offers_the_files_with_the_warning(rated, client):
+def test_the_page_of_files_offers_them_with_the_warning(rated, client):
     client.force_login(rated.owner)
-    page = client.get(reverse("experiment_results", args=["pilot"]))
+    page = client.get(reverse("experiment_files", args=["pilot"]))
     assert NO_PARTICIPANTS in page_text(page)
     address = reverse("experiment_export", args=["pilot", "participants", "csv"])
     assert f'formaction="{address}"' in page.content.decode()

@@ -117,5 +117,5 @@ def test_former_verdicts_appear_on_the_trial_page_and_in_exports(graded_experime
     assert [(row["score"], row["score_raw"]) for row in rows] == [(1, "2"), (0.5, "half")]
     assert {row["trial_id"] for row in rows} == {changed.trial_id}
     assert all(row["graded_at"] <= row["superseded_at"] for row in rows)
-    results = client.get(f"/experiments/{graded_experiment.slug}/results/").content.decode()
-    assert reverse("experiment_export", args=[graded_experiment.slug, "superseded", "csv"]) in results
+    files = client.get(f"/experiments/{graded_experiment.slug}/files/").content.decode()
+    assert reverse("experiment_export", args=[graded_experiment.slug, "superseded", "csv"]) in files

@@ -4,6 +4,7 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
+from grading_app.reports.statistic_format import format_mean, format_mean_interval
 from grading_app.scoring.grading import grade
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric
@@ -22,7 +23,13 @@ def read_tables(client, experiment):
     tab = client.get(reverse("experiment_grading", args=[experiment.slug]))
     results = client.get(reverse("experiment_results", args=[experiment.slug]))
     of_graders = [read_texts(present["means"], "condition", "dimension") for present in tab.context["rows"]]
-    return of_graders, read_texts(results.context["scores"], "measure", "condition")
+    lines = results.context["results"].summary.lines
+    return of_graders, [(line.measure.label, line.condition, *format_score(line)) for line in lines]
+
+
+def format_score(line):
+    ends = format_mean_interval(line.score.low, line.score.high, line.measure.is_share)
+    return format_mean(line.score.mean, line.measure.is_share), line.score.reason or ends
 
 
 def read_texts(table, *names):

@@ -103,6 +103,7 @@ MATRIX = {
     "experiment_launch": expect_for_experiment(),
     "experiment_preflight": expect_for_experiment(302, method="post"),
     "experiment_results": expect_for_experiment(),
+    "experiment_files": expect_for_experiment(),
     "experiment_analysis": expect_for_experiment(),
     "analysis_figure": expect_for_experiment(HIDDEN, args="slug means"),
     "experiment_grade": expect_for_experiment(200, method="post"),

@@ -67,7 +67,7 @@ def test_results_matrix_compare_and_leaderboard_accept_any_sort_and_column(reade
     hostile = {"sort": value, "column": value}
     board = reader.get("/experiments/sums/results/", hostile)
     assert board.status_code == 200
-    assert {row.condition for row in board.context["board"].rows} == {first, second}
+    assert {row.condition for row in board.context["results"].board.rows} == {first, second}
     sides = {"a": f"sums:{first}", "b": f"sums:{second}"}
     for address, query in {"/experiments/sums/matrix/": {}, "/compare/": sides, "/leaderboard/": {}}.items():
         assert reader.get(address, {**query, **hostile}).status_code in (200, 404), address

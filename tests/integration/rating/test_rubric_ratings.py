@@ -345,8 +345,8 @@ def test_preferences_are_exported_with_both_answers():
 
 
 def list_offered_tables(experiment):
-    """Return the tables that the results page offers as files."""
-    page = sign_in(experiment.owner).get(f"/experiments/{experiment.slug}/results/")
+    """Return the tables that the page of files offers."""
+    page = sign_in(experiment.owner).get(f"/experiments/{experiment.slug}/files/")
     return {export["address"].split("/")[-1].split(".")[0] for export in page.context["exports"]}
 
 

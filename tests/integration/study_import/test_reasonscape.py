@@ -240,7 +240,7 @@ def test_the_command_writes_records_and_the_page_offers_them(tmp_path, client):
     assert list(lines[0]) == list(RECORD)
     client.force_login(experiment.owner)
     address = reverse("experiment_export", args=["space", "records", "jsonl"])
-    assert address in page_text(client.get(reverse("experiment_results", args=["space"])))
+    assert address in page_text(client.get(reverse("experiment_files", args=["space"])))
     assert b"".join(client.get(address).streaming_content) == out.read_bytes()
     caught = client.get(reverse("experiment_export", args=["space", "records", "parquet"]))
     assert (caught.status_code, caught.content) == (400, b"the table records has only the format jsonl")
