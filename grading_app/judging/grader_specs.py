@@ -111,10 +111,8 @@ def build_rubric_row(spec: RubricSpec) -> Rubric:
 
 def _build_rubric(builder: RowBuilder, path: str, spec: RubricSpec) -> Any:
     rubric, is_new = builder.find_or_create_version(path, build_rubric_row(spec))
-    if is_new and builder.may(Rubric.APPROVAL):
-        Rubric.objects.transition_one(
-            rubric, sources=["draft"], target="approved", by=builder.by, reason=builder.reason
-        )
+    if is_new:
+        builder.approve(rubric)
     return rubric
 
 

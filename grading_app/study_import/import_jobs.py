@@ -129,7 +129,7 @@ def _take_design(design: Design, job: UploadJob, user: User) -> StudyReport:
         if Experiment.objects.filter(slug=spec.experiment).exists():
             raise StudyError([f"the experiment {spec.experiment} exists: choose another name"])
         with transaction.atomic():
-            experiment = create_experiment(spec, by=user)
+            experiment = create_experiment(spec, by=user, is_import=True)
             counts = [("Models", experiment.language_models.count()), ("Prompts", experiment.prompts.count())]
             transaction.set_rollback(job.kind == "check")
     except SpecError as error:

@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 from datasets_app.models.history import record_changes
+from evalsite.lib.ops.commands import resolve_actor
 from evalsite.lib.text.hashing import hash_content
 from runs_app.experiment_files.model_draw import Candidate, Draw, DrawError, DrawSpec, draw
 from runs_app.experiment_files.specs import (
@@ -88,11 +89,14 @@ def _format_price(price: Decimal | None) -> str | None:
 class RowBuilder:
     """A builder of rows that collects all problems. `reason` is stored in the history of new rows.
 
-    `trusted` skips the permission checks, for users of the command line.
+    `trusted` skips the permission checks, for users of the command line. The definitions of an import serve it alone,
+    because nobody on this site wrote them: they are not approved, whoever imports them.
     """
 
-    def __init__(self, by: User, trusted: bool, reason: str = CREATED_WITH_EXPERIMENT) -> None:
-        self.by, self.trusted, self.reason = by, trusted, reason
+    def __init__(
+        self, by: User, trusted: bool, reason: str = CREATED_WITH_EXPERIMENT, *, is_import: bool = False
+    ) -> None:
+        self.by, self.trusted, self.reason, self.is_import = by, trusted, reason, is_import
         self.problems: list[str] = []
         self.draws: dict[str, Any] = {}
         self.used: frozenset[Any] = frozenset()  # Versions that an extended design uses, including archived ones.
@@ -148,8 +152,8 @@ class RowBuilder:
 
     def find_or_create_prompt(self, path: str, spec: PromptSpec) -> Any:
         prompt, new = self.find_or_create_version(path, build_prompt(spec))
-        if new and self.may(Prompt.APPROVAL):
-            Prompt.objects.transition_one(prompt, sources=["draft"], target="approved", by=self.by, reason=self.reason)
+        if new:
+            self.approve(prompt)
         return prompt
 
     def find_or_create_sampler(self, path: str, spec: SamplerSpec) -> Any:
@@ -161,11 +165,12 @@ class RowBuilder:
     def find_or_create_version(self, path: str, row: Versioned, *, is_of_site: bool = False) -> tuple[Any, bool]:
         """Return the version of this name with the same content, or a new one, and whether it is new.
 
-        The version is None if the new one is invalid. An author who may not approve it brings in an imported version:
-        other designs that name it without a version keep theirs. is_of_site: the site defines this content.
+        The version is None if the new one is invalid. An import, and an author who may not approve it, bring in an
+        imported version: other designs that name it without a version keep theirs. is_of_site: the site defines this
+        content.
         """
         model: Any = type(row)
-        may_share = is_of_site or self.may(model.APPROVAL)
+        may_share = is_of_site or self.may_define(model)
         same = model.objects.filter(name=row.name, content_hash=hash_content(row.content)).order_by("-version")
         in_use = next((version for version in same if version in self.used), None)
         existing = in_use or same.offered().first()
@@ -195,6 +200,16 @@ class RowBuilder:
 
     def may(self, permission: str) -> bool:
         return self.trusted or self.by.has_perm(permission)
+
+    def may_define(self, model: Any) -> bool:
+        """Return whether a new version of this kind becomes the meaning of its name for everybody."""
+        return not self.is_import and self.may(model.APPROVAL)
+
+    def approve(self, row: Any) -> None:
+        """Approve a new version, if possible. If only the command line may, the history names its account."""
+        if self.may_define(row):
+            by = self.by if self.by.has_perm(row.APPROVAL) else resolve_actor()
+            type(row).objects.transition_one(row, sources=["draft"], target="approved", by=by, reason=self.reason)
 
     def check(self, path: str, row: models.Model, exclude: Sequence[str] = ()) -> bool:
         try:

@@ -52,21 +52,22 @@ COPIED_FIELDS = (
 AXES = ("language_models", "prompts", "samplers", "dimensions")
 
 
-def create_experiment(spec: ExperimentSpec, *, by: User, trusted: bool = False) -> Experiment:
+def create_experiment(spec: ExperimentSpec, *, by: User, trusted: bool = False, is_import: bool = False) -> Experiment:
     """Create a draft owned by `by`, with all inline rows. Raise SpecError, and create nothing, if a value is wrong.
 
     Inline rows are created only if `by` may add them. A new prompt is approved at once if `by` may approve prompts;
-    otherwise it waits for a curator. `trusted` skips the permission checks, for users of the command line.
+    otherwise it waits for a curator. `trusted` skips the permission checks, for users of the command line. `is_import`:
+    the design is of another tool, so that nobody approves its definitions by importing it.
     """
     with transaction.atomic():
-        return ExperimentBuilder(spec, by, trusted).make()
+        return ExperimentBuilder(spec, by, trusted, is_import=is_import).make()
 
 
 class ExperimentBuilder(RowBuilder):
     """A builder of an experiment from one file. It collects every problem before it raises SpecError."""
 
-    def __init__(self, spec: ExperimentSpec, by: User, trusted: bool) -> None:
-        super().__init__(by, trusted)
+    def __init__(self, spec: ExperimentSpec, by: User, trusted: bool, *, is_import: bool = False) -> None:
+        super().__init__(by, trusted, is_import=is_import)
         self.spec = spec
         self.draws = spec.drawn.content
         self.dataset: Dataset | None = None

@@ -12,6 +12,7 @@ from django.db import transaction
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_owner
 from evalsite.lib.text.hashing import slugify_name
+from grading_app.models import Grader, Rubric
 from grading_app.study_import.designs import Design, DesignNames
 from grading_app.study_import.importers import FORMATS, read_source
 from grading_app.study_import.study import StudyError
@@ -19,7 +20,7 @@ from grading_app.study_import.trial_rows import ImportReport
 from grading_app.study_import.writer import write_study
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_spec
-from runs_app.models import Experiment
+from runs_app.models import Experiment, Prompt
 from runs_app.planning.spec_io import create_experiment
 
 
@@ -64,12 +65,20 @@ class Command(OutputCommand):
         if Experiment.objects.filter(slug=spec.experiment).exists():
             refuse_input(f"the experiment {spec.experiment} exists: choose another name")
         with transaction.atomic():
-            experiment = create_experiment(spec, by=owner, trusted=True)
+            experiment = create_experiment(spec, by=owner, trusted=True, is_import=True)
+            prompts = list(experiment.prompts.filter(status=Prompt.Status.IMPORTED))
+            graders = Grader.objects.filter(name__in=experiment.graders, archived_at=None)
+            rubrics = Rubric.objects.filter(status=Rubric.Status.IMPORTED, graders__in=graders).distinct()
+            waiting = [f"{row._meta.verbose_name} approve {row} --reason TEXT" for row in (*prompts, *rubrics)]
             transaction.set_rollback(dry_run)
         result = "would be created" if dry_run else "created"
         self.write(f"{experiment.slug}: {result} as a draft, from a design of {design.tool}")
         for note in design.notes:
             self.write(f"  {note}")
+        if waiting and not dry_run:
+            self.write("  Before the launch, read and approve its texts:")
+            for line in waiting:
+                self.write(f"    {line}")
 
     def _print_report(self, report: ImportReport, tool: str, *, dry: bool) -> None:
         result = "would be imported" if dry else "imported"

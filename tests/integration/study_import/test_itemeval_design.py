@@ -83,8 +83,8 @@ def test_a_folder_without_solutions_becomes_a_draft_with_its_design(site, folder
 
 def test_the_draft_can_be_planned(site, folder, owner):
     experiment = import_study(folder)
-    for row in experiment.samplers.filter(status="draft"):
-        row.__class__.objects.transition_one(row, sources=["draft"], target="approved", by=owner, reason="")
+    for prompt in experiment.prompts.all():
+        prompt.approve(by=owner, reason="Read")
     plan(experiment, by=owner)
     assert Trial.objects.count() == 2 * 2 * 3 * 2, "models, prompts, items, repetitions"
 

@@ -100,8 +100,7 @@ def test_missing_settings_have_the_tools_defaults(file, capsys):
 def test_a_draft_of_a_config_can_be_planned(file, owner):
     call_command("import_study", str(file("name: a\nprovider: openrouter\nmodel: m\nmodality: text\n")))
     experiment = Experiment.objects.get()
-    for sampler in experiment.samplers.filter(status="draft"):
-        sampler.__class__.objects.transition_one(sampler, sources=["draft"], target="approved", by=owner, reason="")
+    experiment.prompts.get().approve(by=owner, reason="Read")
     plan(experiment, by=owner)
     assert Trial.objects.count() == 2 * 2 * 5
 
