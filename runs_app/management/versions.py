@@ -13,6 +13,7 @@ from evalsite.lib.ops.commands import (
     add_user,
     refuse_input,
     resolve_actor,
+    resolve_approver,
     resolve_owner,
 )
 from runs_app.experiment_files.row_builder import RowBuilder
@@ -88,7 +89,7 @@ class VersionCommand(VerbCommand):
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
         row = self.get_row(reference)
-        row.approve(by=resolve_actor(user), reason=reason)
+        row.approve(by=resolve_approver(user, row.APPROVAL, self.noun), reason=reason)
         self.write(f"{row} is approved and frozen")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:

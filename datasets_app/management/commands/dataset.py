@@ -15,7 +15,7 @@ from datasets_app.management.hub_verb import HubVerb, add_hub_verb
 from datasets_app.management.parametric_verb import ParametricVerb, add_parametric_verb
 from datasets_app.models import Dataset, Item
 from datasets_app.sampling import STRATEGIES
-from evalsite.lib.ops.commands import add_list_option, add_user, refuse_input
+from evalsite.lib.ops.commands import add_list_option, add_user, refuse_input, resolve_approver
 
 
 class Command(ParametricVerb, HubVerb):
@@ -129,9 +129,10 @@ class Command(ParametricVerb, HubVerb):
 
     # --- states ------------------------------------------------------------------------------------------------------
 
-    def do_approve(self, dataset: str, reason: str, **options: Any) -> None:
+    def do_approve(self, dataset: str, reason: str, user: str, **options: Any) -> None:
         row = _find_dataset(dataset, exact=True)
-        curation.approve(row, by=self.by, reason=reason)
+        approver = resolve_approver(user, "datasets_app.approve_dataset", "dataset")
+        curation.approve(row, by=approver, reason=reason)
         self.print_summary(row)
 
     def do_describe(self, dataset: str, reason: str, **options: Any) -> None:

@@ -142,6 +142,18 @@ def resolve_actor(username: str = "") -> User | str:
         return "command line"
 
 
+def resolve_approver(username: str, permission: str, kind: str) -> User | str:
+    """Return the actor of an approval: the account of this shell, or the named user.
+
+    End the command with exit code 2 if the named user may not approve rows of this kind, so that no history says that
+    they did.
+    """
+    actor = resolve_actor(username)
+    if isinstance(actor, User) and not actor.has_perm(permission):
+        refuse_input(f"user: {actor} may not approve a {kind}; name a curator, or omit --user to approve as the shell")
+    return actor
+
+
 def resolve_owner(username: str = "") -> User:
     """Return the named user, or the only active superuser if no name is given.
 

@@ -8,7 +8,15 @@ from typing import Any, ClassVar
 from django.db.models import Count
 
 from datasets_app.models import TransitionError
-from evalsite.lib.ops.commands import VerbCommand, add_reason, add_user, refuse_input, resolve_actor, resolve_owner
+from evalsite.lib.ops.commands import (
+    VerbCommand,
+    add_reason,
+    add_user,
+    refuse_input,
+    resolve_actor,
+    resolve_approver,
+    resolve_owner,
+)
 from evalsite.lib.text.number_format import format_count, format_money
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.item_rubrics import (
@@ -102,7 +110,8 @@ class Command(VerbCommand):
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
         texts = _find_text_set(reference)
-        approve_texts(texts, by=resolve_actor(user), reason=reason)
+        approver = resolve_approver(user, texts.APPROVAL, texts._meta.verbose_name)
+        approve_texts(texts, by=approver, reason=reason)
         self.write(f"{texts} is approved. Judges can use it, and it can no longer change")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
