@@ -25,10 +25,16 @@ class ArchiveWriter:
 
     def add(self, name: str, chunks: Iterable[bytes]) -> None:
         digest = hashlib.sha256()
-        with self._zip.open(_build_entry(name), "w", force_zip64=True) as part:
-            for chunk in chunks:
-                digest.update(chunk)
-                part.write(chunk)
+        try:
+            with self._zip.open(_build_entry(name), "w", force_zip64=True) as part:
+                for chunk in chunks:
+                    digest.update(chunk)
+                    part.write(chunk)
+        except BaseException:
+            self._zip.fp = (
+                None  # Closed. Otherwise its destructor writes to `out`, and complains if it cannot.
+            )
+            raise
         self._sums[name] = digest.hexdigest()
 
     def close(self) -> str:

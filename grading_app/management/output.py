@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evalsite.lib.ops.commands import refuse_input
+from evalsite.lib.ops.commands import refuse_file
 from grading_app.export.file_formats import write_export
 
 
 def write_output(chunks: Iterator[bytes], out: str) -> int:
     """Write finished chunks as `write_export` does, and return the number of bytes.
 
-    End the command with exit code 2 if the file cannot be written.
+    End the command if the file cannot be written.
     """
     try:
         return write_export(chunks, out)
-    except BrokenPipeError:
-        raise  # The reader of the standard output has left. manage.py then ends without a message.
     except OSError as error:
-        refuse_input(str(error))
+        refuse_file(error)

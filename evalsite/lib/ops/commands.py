@@ -13,12 +13,24 @@ from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from evalsite.lib.control_characters import escape_for_terminal
+from evalsite.lib.ops.failed_commands import explain_failure
 
 DONE, WORK_FAILED, BAD_INPUT, UNCONFIRMED, OVER_BUDGET = range(5)
 
 
 def refuse_input(message: str) -> NoReturn:
     raise CommandError(message, returncode=BAD_INPUT)
+
+
+def refuse_file(error: Exception) -> NoReturn:
+    """End the command after a file could not be read or written.
+
+    The exit code is 2, because the path is wrong; or 1 for a full disk. If the reader of the standard output has left,
+    the error is raised again: manage.py then ends without a message.
+    """
+    if isinstance(error, BrokenPipeError):
+        raise error
+    raise explain_failure(error) or CommandError(str(error), returncode=BAD_INPUT)
 
 
 class TerminalOutput(OutputWrapper):

@@ -12,7 +12,7 @@ from django.http import QueryDict
 from datasets_app.models import Dataset
 from datasets_app.models.history import Actor
 from evalsite.lib.checksummed_zip import read_file
-from evalsite.lib.ops.commands import OutputCommand, refuse_input, resolve_actor
+from evalsite.lib.ops.commands import OutputCommand, refuse_file, refuse_input, resolve_actor
 from evalsite.lib.text.number_format import format_count
 from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.export.bundles import write_bundle
@@ -45,10 +45,8 @@ class Command(OutputCommand):
                 digest = _write(kind, source, cast(BinaryIO, file), by, scope)
                 file.flush()
                 n_bytes = write_export(read_file(Path(file.name)), options["out"])
-        except BrokenPipeError:
-            raise  # The reader of the standard output has left. manage.py then ends without a message.
         except (SnapshotError, OSError) as error:
-            refuse_input(str(error))
+            refuse_file(error)
         where = "" if options["out"] == "-" else f" to {options['out']}"
         self.stderr.write(f"{digest}  {kind}\nWrote {format_count(n_bytes)} bytes{where}")
 

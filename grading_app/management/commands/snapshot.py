@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from evalsite.lib.checksummed_zip import read_file
-from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_actor
+from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_file, refuse_input, resolve_actor
 from grading_app.export.file_formats import write_export
 from grading_app.export.snapshots import SnapshotError, make_snapshot
 from grading_app.study_report.composition import read_frozen
@@ -34,10 +34,8 @@ class Command(OutputCommand):
         try:
             snapshot = make_snapshot(experiment, by=resolve_actor(options["user"]), **texts)
             write_export(read_file(snapshot.path), options["out"])
-        except BrokenPipeError:
-            raise  # The reader of the standard output has left. manage.py then ends without a message.
         except (SnapshotError, OSError) as error:
-            refuse_input(str(error))
+            refuse_file(error)
         if (report := read_frozen(snapshot)) and report.failed:
             titles = ", ".join(report.failed)
             self.stderr.write(

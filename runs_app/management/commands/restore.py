@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from evalsite.lib.ops.backup import BackupError, restore
-from evalsite.lib.ops.commands import refuse_input, resolve_actor
+from evalsite.lib.ops.commands import refuse_file, resolve_actor
 from evalsite.lib.text.number_format import format_count
 from runs_app import run_control
 from runs_app.models import Run
@@ -32,7 +32,7 @@ class Command(BaseCommand):
         try:
             copied = restore(dump.resolve())
         except (BackupError, OSError) as error:
-            refuse_input(str(error))
+            refuse_file(error)
         self.stdout.write(f"restored; {format_count(copied)} images put back")
         call_command("migrate", interactive=False, verbosity=0)
         if pause:
