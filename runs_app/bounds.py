@@ -7,71 +7,18 @@ That statement claims for every run of an endpoint.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any
+from evalsite.lib.bound import Bound
+from runs_app.experiment_options import CALLS, OPTIONS, SHARE
 
 MAX_TOKENS = 10_000_000  # Per answer.
-MAX_USD = 10_000_000
-DAY_S = 86_400
 EXACT_INTEGER = 2**53 - 1  # The largest integer that every JSON reader represents exactly.
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A closed range. NaN and the infinities lie outside every range."""
-
-    low: float
-    high: float
-    unit: str = ""
-
-    def __str__(self) -> str:
-        return f"between {_format_number(self.low)} and {_format_number(self.high)}" + (
-            f" {self.unit}" if self.unit else ""
-        )
-
-    def contains(self, value: float | Decimal) -> bool:
-        """Return whether the value is a finite number within the range."""
-        return (isinstance(value, int) or math.isfinite(value)) and self.low <= value <= self.high
-
-    def check(self, value: Any) -> Any:
-        """Return the value, or raise ValueError with the range if the value is a number outside it."""
-        if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and not self.contains(value):
-            raise ValueError(f"must be {self}")
-        return value
-
-
-def _format_number(number: float) -> str:
-    return f"{number:,}" if isinstance(number, int) else f"{number:,g}"
-
-
 PRICE = Bound(0, 100_000, "US dollars per million tokens")
-SHARE = Bound(0, 1)
 WIDTH = Bound(0, 1_000_000)
-BUDGET = Bound(0, MAX_USD, "US dollars")
-CALLS = Bound(1, 100_000)
 SCALE_POINT = Bound(-1_000_000, 1_000_000)
 
 # Bounds by table, then by column.
 BOUNDS: dict[str, dict[str, Bound]] = {
-    "experiment": {
-        "samples": Bound(1, 10_000),
-        "shuffle": Bound(0, 2_147_483_647),
-        "max_concurrency": CALLS,
-        "priority": Bound(-9, 9),
-        "request_timeout_s": Bound(0.1, 3_600, "seconds"),
-        "max_attempts": Bound(1, 20),
-        "backoff_s": Bound(0.1, 3_600, "seconds"),
-        "max_backoff_s": Bound(0.1, 3_600, "seconds"),
-        "lease_s": Bound(1, DAY_S, "seconds"),
-        "stop_failure_rate": SHARE,
-        "stop_after_attempts": Bound(1, 1_000_000),
-        "dev_items": Bound(1, 1_000_000),
-        "dev_samples": Bound(1, 10_000),
-        "max_usd": BUDGET,
-        "confirm_above_usd": BUDGET,
-    },
+    "experiment": {option.name: option.bound for option in OPTIONS if option.bound},
     "run": {"max_concurrency": CALLS},
     "sampler": {
         "temperature": Bound(0, 2),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from ninja import Field, Schema
 
-from runs_app.models import Experiment
+from runs_app.experiment_options import BudgetPolicy
 
 
 class DatasetOut(Schema):
@@ -139,7 +139,7 @@ class ScopeIn(Schema):
 
     wave: Annotated[str, Field(max_length=80, description="The label of a wave; empty: the first one")] = ""
     pilot: Annotated[int | None, Field(ge=1, le=1_000_000, description="Only this many trials")] = None
-    policy: Annotated[Experiment.BudgetPolicy | None, Field(description="Replaces the budget policy")] = None
+    policy: Annotated[BudgetPolicy | None, Field(description="Replaces the budget policy")] = None
 
 
 class LaunchIn(ScopeIn):

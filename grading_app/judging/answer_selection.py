@@ -12,6 +12,7 @@ from django.db import connection
 from evalsite.lib.key_ranges import open_raw_cursor
 from grading_app.judging import grade_conditions
 from grading_app.models import Grader, Rubric
+from runs_app.experiment_options import OnEmpty
 from runs_app.models import Experiment, Run, Wave
 from runs_app.models.trials import BLANK
 
@@ -94,7 +95,7 @@ class AnswerSelection:
         runs = self.experiment.answer_runs.filter(wave=self.wave)
         if self.conditions is not None:
             runs = runs.filter(condition__condition_id__in=self.conditions)
-        grades_empty = self.experiment.on_empty != Experiment.OnEmpty.SKIP  # With SKIP, rules skip empty answers too.
+        grades_empty = self.experiment.on_empty != OnEmpty.SKIP  # With SKIP, rules skip empty answers too.
         return {
             "runs": list(runs.values_list("pk", flat=True)),
             "longest": self.grader.longest_answer,

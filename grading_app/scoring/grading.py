@@ -26,6 +26,7 @@ from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.models import GradeCondition, Grading
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.scoring.scorers import SCORERS, Answer, Score, ScoredItem, format_scorer, read_scorer
+from runs_app.experiment_options import OnEmpty
 from runs_app.models import Experiment, Run, Trial, Wave
 from runs_app.models.trials import UNUSABLE
 
@@ -208,7 +209,7 @@ class _RuleGrading:
 
     @property
     def with_empty(self) -> bool:
-        return self.experiment.on_empty != Experiment.OnEmpty.SKIP
+        return self.experiment.on_empty != OnEmpty.SKIP
 
     def _list_runs(self) -> list[int]:
         runs = self.experiment.answer_runs

@@ -20,15 +20,15 @@ from grading_app.reports.cached_aggregates import Aggregate, Cached, StepReporte
 from grading_app.reports.frame_cache import fingerprint_results
 from grading_app.study_report.document import Document, Paragraph, Section, Span
 from grading_app.study_report.section_names import SECTION_NAMES
+from runs_app.experiment_options import OPTIONS
 from runs_app.models import Experiment
 
 if TYPE_CHECKING:
     from grading_app.study_report.report_source import ReportSource
 
 TEXTS_AND_SETTINGS = (
-    "title", "description", "status", "samples", "adaptive", "cache", "cache_buster", "batch", "sequential", "shuffle",
-    "max_concurrency", "request_timeout_s", "max_attempts", "backoff_s", "max_backoff_s", "on_empty", "on_unreadable",
-    "max_usd", "imported_from",
+    "title", "description", "status", "adaptive", "imported_from",
+    *(option.name for option in OPTIONS if option.is_reported),
 )  # fmt: skip
 """The fields of an experiment that a report states. Some can change while the experiment runs."""
 logger = logging.getLogger("evalsite.report")

@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from evalsite.lib.web.admin import ReadOnlyAdmin, history_list
+from runs_app.experiment_options import GROUPS, iterate_rows
 from runs_app.models import Experiment, Run, Worker
 
 
@@ -43,12 +44,9 @@ class ExperimentAdmin(VisibleAdmin):
         "dataset",
         ("language_models", "prompts"),
         ("samplers", "dimensions"),
-        ("samples", "scorers"),
-        ("cache", "cache_buster", "sequential", "shuffle"),
-        ("max_concurrency", "request_timeout_s", "lease_s"),
-        ("max_attempts", "backoff_s", "max_backoff_s"),
-        ("stop_failure_rate", "stop_after_attempts"),
-        ("max_usd", "confirm_above_usd", "spent_usd", "reserved_usd"),
+        "scorers",
+        *(tuple(row) for group in GROUPS for row in iterate_rows(group)),
+        ("spent_usd", "reserved_usd"),
         "created_at",
         "changes",
     ]

@@ -14,9 +14,10 @@ from django.conf import settings
 from datasets_app.models import Asset, Item
 from evalsite.lib.rating_scale import RatingScale
 from runs_app.engine.response_cache import build_cache_key
+from runs_app.experiment_options import OnEmpty, OnUnreadable
 from runs_app.llm import judge_prompt, prompts
 from runs_app.llm.calls import CallRequest, ImageURL
-from runs_app.models import Condition, Dimension, Experiment, ItemText, LanguageModel, Run, Trial
+from runs_app.models import Condition, Dimension, ItemText, LanguageModel, Run, Trial
 from runs_app.pricing.costs import Prices
 
 
@@ -150,8 +151,8 @@ def build_run_design(run: Run) -> RunDesign:
         closing=""
         if prompts.uses_variable(turns, judge_prompt.VERDICT_FORM)
         else rubric_variables.get(judge_prompt.VERDICT_FORM, ""),
-        reruns_empty=generates and experiment.on_empty == Experiment.OnEmpty.RERUN,
-        reruns_unreadable=generates and experiment.on_unreadable == Experiment.OnUnreadable.RERUN,
+        reruns_empty=generates and experiment.on_empty == OnEmpty.RERUN,
+        reruns_unreadable=generates and experiment.on_unreadable == OnUnreadable.RERUN,
         prompt_name=condition.prompt_label,
     )
 

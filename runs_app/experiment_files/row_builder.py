@@ -23,6 +23,7 @@ from runs_app.experiment_files.specs import (
     PromptSpec,
     SamplerSpec,
 )
+from runs_app.experiment_options import BUDGET, list_options
 from runs_app.models import Dimension, Endpoint, LanguageModel, Prompt, Sampler
 from runs_app.models.designs import Versioned
 
@@ -32,10 +33,7 @@ CREATED_WITH_EXPERIMENT = "Made for an experiment"  # No experiment name: the wh
 # Fields whose key in the file differs from the column.
 KEYS = {
     "slug": "experiment",
-    "max_usd": "budget.max_usd",
-    "confirm_above_usd": "budget.confirm_above_usd",
-    "dev_items": "budget.dev_items",
-    "dev_samples": "budget.dev_samples",
+    **{option.name: option.key for option in list_options(group=BUDGET)},
     "scale_min": "min",
     "scale_max": "max",
     "__all__": "it",

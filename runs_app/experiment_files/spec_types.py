@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
+from evalsite.lib.bound import Bound
 from evalsite.lib.text.hashing import canonical_json
-from runs_app.bounds import BUDGET, Bound
+from runs_app.experiment_options import USD
 
 POINT = re.compile(r"-?[0-9]{1,9}\Z")
 NAMED, INLINE, DRAWN = "named", "inline", "by-draw"  # Tags of the possible forms. Error messages omit them.
@@ -65,7 +66,7 @@ Scalar = Annotated[str | int | float, PlainValidator(_check_scalar)]
 # In pydantic's regex engine, $ matches only the end of the text, not the end of a line.
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=80)]
 Reference = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*(@[0-9]+)?$", max_length=100)]
-Money = Annotated[Decimal, BeforeValidator(_parse_decimal), within(BUDGET), Field(max_digits=12, decimal_places=4)]
+Money = Annotated[Decimal, BeforeValidator(_parse_decimal), within(USD), Field(max_digits=12, decimal_places=4)]
 Settings = Annotated[dict[str, Any], AfterValidator(_check_storable)]
 Labels = Annotated[dict[int, Text], BeforeValidator(_parse_points)]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, create_model, model_validator
 
 from runs_app.bounds import BOUNDS
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
@@ -24,6 +25,7 @@ from runs_app.experiment_files.spec_types import (
     choose_form_tag,
     within,
 )
+from runs_app.experiment_options import BUDGET, ExperimentOption, list_options
 
 PROVIDER_DEFAULT = "provider-default"
 
@@ -65,7 +67,7 @@ class PromptSpec(Strict):
         return [{"role": role, "content": text} for role, text in texts if text or role == "user"]
 
 
-SAMPLER, DIMENSION, EXPERIMENT = BOUNDS["sampler"], BOUNDS["dimension"], BOUNDS["experiment"]
+SAMPLER, DIMENSION = BOUNDS["sampler"], BOUNDS["dimension"]
 
 
 class SamplerSpec(Strict):
@@ -87,12 +89,21 @@ class DimensionSpec(Strict):
     labels: Labels = {}
 
 
-class BudgetSpec(Strict):
-    max_usd: Money | None = None
-    confirm_above_usd: Money | None = None
-    policy: Literal["dev", "full"] | None = None
-    dev_items: Annotated[int | None, within(EXPERIMENT["dev_items"])] = None
-    dev_samples: Annotated[int | None, within(EXPERIMENT["dev_samples"])] = None
+def _build_options_spec(group: str | None) -> Any:
+    """Return the base of a spec with a key for each option of this group, by default of those at the top of a file."""
+    keys: dict[str, Any] = {}
+    for option in list_options(group=group):
+        kind: Any = Money if option.kind is Decimal else option.kind
+        if option.choices:
+            kind = Literal[tuple(value for value, _ in option.choices)]
+        elif option.bound and kind is not Money:
+            kind = Annotated[kind, within(option.bound)]
+        keys[option.key.rpartition(".")[2]] = (kind | None, None)
+    return create_model("Options", __base__=Strict, **keys)
+
+
+class BudgetSpec(_build_options_spec(BUDGET)):  # type: ignore[misc]
+    """The budget of a design, with its policy."""
 
 
 DATASET = "dataset"  # As the value of `adaptive`: the stopping rules of the dataset's space.
@@ -194,7 +205,7 @@ class DrawsSpec(Strict):
         return ({"models": self.models.content} if self.models else {}) | ({"judges": judges} if judges else {})
 
 
-class ExperimentSpec(Strict):
+class ExperimentSpec(_build_options_spec(None)):  # type: ignore[misc]
     """An experiment file. None means the site's default."""
 
     experiment: Name
@@ -209,23 +220,6 @@ class ExperimentSpec(Strict):
     prompts: list[Either[PromptSpec]] = Field(min_length=1)
     samplers: list[Either[SamplerSpec]] = Field(default=[PROVIDER_DEFAULT], min_length=1)
     dimensions: list[Either[DimensionSpec]] = []
-    samples: Annotated[int | None, within(EXPERIMENT["samples"])] = None
-    cache: bool | None = None
-    cache_buster: bool | None = None
-    batch: bool | None = None
-    sequential: bool | None = None
-    shuffle: Annotated[int | None, within(EXPERIMENT["shuffle"])] = None
-    max_concurrency: Annotated[int | None, within(EXPERIMENT["max_concurrency"])] = None
-    priority: Annotated[int | None, within(EXPERIMENT["priority"])] = None
-    request_timeout_s: Annotated[float | None, within(EXPERIMENT["request_timeout_s"])] = None
-    max_attempts: Annotated[int | None, within(EXPERIMENT["max_attempts"])] = None
-    backoff_s: Annotated[float | None, within(EXPERIMENT["backoff_s"])] = None
-    max_backoff_s: Annotated[float | None, within(EXPERIMENT["max_backoff_s"])] = None
-    on_empty: Literal["keep", "rerun", "skip"] | None = None
-    on_unreadable: Literal["keep", "rerun"] | None = None
-    lease_s: Annotated[float | None, within(EXPERIMENT["lease_s"])] = None
-    stop_failure_rate: Annotated[float | None, within(EXPERIMENT["stop_failure_rate"])] = None
-    stop_after_attempts: Annotated[int | None, within(EXPERIMENT["stop_after_attempts"])] = None
     adaptive: (
         Annotated[
             Annotated[Literal["dataset"], Tag(NAMED)] | Annotated[AdaptiveSpec, Tag(INLINE)],
@@ -237,6 +231,10 @@ class ExperimentSpec(Strict):
     grade: GradeSpec = GradeSpec()
     drawn: DrawsSpec = DrawsSpec()
 
+    def get_option(self, option: ExperimentOption) -> Any:
+        """Return the value of an option, or None if the file does not set it."""
+        return getattr(self.budget if option.group == BUDGET else self, option.key.rpartition(".")[2])
+
 
 class ExtensionSpec(Strict):
     """An extension of a launched design: some keys of an experiment file. `settings` are the other keys of the file."""
@@ -246,5 +244,5 @@ class ExtensionSpec(Strict):
     prompts: list[Either[PromptSpec]] = []
     samplers: list[Either[SamplerSpec]] = []
     dimensions: list[Either[DimensionSpec]] = []
-    samples: Annotated[int | None, within(EXPERIMENT["samples"])] = None
+    samples: Annotated[int | None, within(BOUNDS["experiment"]["samples"])] = None
     settings: Settings = Field(default={}, exclude=True)

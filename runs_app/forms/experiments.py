@@ -18,15 +18,21 @@ from evalsite.lib.web.choice_fields import (
     get_row_field,
     offer_rows,
 )
+from runs_app.experiment_options import GROUPS, OPTIONS, iterate_rows
 from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.forms.audience import SharingFields
 from runs_app.forms.draws import DrawForm
-from runs_app.forms.fields import PriorityField, RulesField, list_scorer_names, state_bounds
+from runs_app.forms.fields import (
+    RulesField,
+    allow_empty_options,
+    fill_empty_options,
+    list_scorer_names,
+    state_bounds,
+)
 from runs_app.grading_interface import get_scorer_name, grading, list_scorer_choices
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
 from runs_app.planning.token_bounds import find_unfillable
-from runs_app.stopping.rules import MIN_FAILURES
 
 MAX_FILE_BYTES = 1_000_000
 
@@ -66,18 +72,6 @@ CREATE_LINKS = {
 }
 
 
-# An empty field gets the model's default.
-DEFAULT_IF_EMPTY = (
-    "on_unreadable",
-    "stop_failure_rate",
-    "stop_after_attempts",
-    "backoff_s",
-    "max_backoff_s",
-    "budget_policy",
-    "dev_items",
-)
-
-
 class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     """The form of a draft design.
 
@@ -88,7 +82,6 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     prompts = RowsField(queryset=Prompt.objects.none())
     samplers = RowsField(queryset=Sampler.objects.none())
     dimensions = RowsField(queryset=Dimension.objects.none(), required=False, help_text="Only for rated items")
-    priority = PriorityField()
     scorers = forms.MultipleChoiceField(
         widget=forms.CheckboxSelectMultiple,
         required=False,
@@ -99,41 +92,11 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Experiment
         fields = [
-            "slug", "title", "description", "dataset", "language_models", "prompts", "samplers",
-            "dimensions", "samples", "scorers", "cache", "cache_buster", "batch", "sequential", "shuffle",
-            "max_concurrency", "priority", "request_timeout_s", "max_attempts", "backoff_s", "max_backoff_s",
-            "on_empty", "on_unreadable", "stop_failure_rate", "stop_after_attempts",
-            "max_usd", "confirm_above_usd", "budget_policy", "dev_items", "dev_samples",
+            "slug", "title", "description", "dataset", "language_models", "prompts", "samplers", "dimensions",
+            "scorers",
+            *(option.name for option in OPTIONS if option.is_in_forms),
         ]  # fmt: skip
-        labels = {
-            "samples": "Samples",
-            "max_usd": "Budget",
-            "confirm_above_usd": "Confirm above",
-            "budget_policy": "Launch policy",
-            "dev_items": "Dev items",
-            "dev_samples": "Dev samples",
-            "max_concurrency": "Calls in flight",
-            "request_timeout_s": "Time-out",
-            "max_attempts": "Attempts",
-            "backoff_s": "First retry wait",
-            "max_backoff_s": "Longest retry wait",
-            "stop_failure_rate": "Failure rate that stops a run",
-            "stop_after_attempts": "Minimum attempts before a stop",
-            "cache": "Use the response cache",
-            "cache_buster": "Add a unique suffix to bypass provider caches",
-            "batch": "Use the batch API (half price, up to 24 h)",
-            "sequential": "Run conditions sequentially",
-            "shuffle": "Shuffle the order (seed)",
-        }
-        help_texts = {
-            "slug": "Lower-case letters, digits, - and _. Part of the page address",
-            "max_attempts": "Attempts per trial before it counts as failed",
-            "stop_failure_rate": "Share of permanently failed attempts, 0 to 1. A run stops after at least "
-            f"{MIN_FAILURES} failures if the share is above this value with 95 % confidence",
-            "stop_after_attempts": "Runs with fewer attempts do not stop",
-            "confirm_above_usd": "US dollars; a launch with a higher maximum cost needs confirmation",
-            "max_usd": "US dollars; hard limit. Empty: no budget; prices may then be unknown",
-        }
+        help_texts = {"slug": "Lower-case letters, digits, - and _. Part of the page address"}
         widgets = {"description": forms.Textarea(attrs={"rows": 3})}
 
     def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
@@ -152,12 +115,20 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
             "hx-target": "#prompt-choices",
         }
         self._offer_scorers()
-        for name in DEFAULT_IF_EMPTY:
-            self.fields[name].required = False
+        allow_empty_options(self)
         self.adaptive = AdaptiveForm(
             self.data if self.is_bound else None, stored=self.instance.adaptive, scorers=list_scorer_names()
         )
         self.drawing = DrawForm(self.data if self.is_bound else None, stored=self.instance.draws.get("models", {}))
+
+    @property
+    def option_rows(self) -> dict[str, list[list[forms.BoundField]]]:
+        """Return the fields of the options by group and row."""
+        rows = {group: [self._get_option_fields(row) for row in iterate_rows(group)] for group in GROUPS}
+        return {group: [row for row in rows[group] if row] for group in GROUPS}
+
+    def _get_option_fields(self, names: list[str]) -> list[forms.BoundField]:
+        return [self[name] for name in names if name in self.fields]
 
     def _offer_scorers(self) -> None:
         """Offer scorers without a parameter as checkboxes, and scorers with one as lines of text."""
@@ -170,9 +141,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
         cleaned["scorers"] = [*cleaned.get("scorers", []), *cleaned.get("rules", [])]
-        for name in DEFAULT_IF_EMPTY:
-            if cleaned.get(name) in (None, "") and name not in self.errors:
-                cleaned[name] = getattr(Experiment(), name)  # The default of the model.
+        fill_empty_options(self, cleaned, Experiment())
         self.check_people(cleaned)
         self._merge_errors(self.drawing, "Draw")
         self.instance.draws = self.drawing.merge_draws(self.instance.draws, cleaned.get("language_models", []))

@@ -7,7 +7,8 @@ from typing import Any
 
 from django import forms
 
-from runs_app.bounds import BOUNDS, Bound
+from evalsite.lib.bound import Bound
+from runs_app.experiment_options import OPTIONS
 from runs_app.grading_interface import grading, list_scorer_choices, list_scorers_with_parameter
 from runs_app.models import Experiment
 from runs_app.models.bounded import InRange
@@ -53,16 +54,20 @@ def state_bounds(form: Any) -> None:
                 _apply_bound(field, validator.bound)
 
 
-class PriorityField(forms.IntegerField):
-    """The priority of an experiment. An empty field means 0."""
+def allow_empty_options(form: Any) -> None:
+    """Let a user leave an option empty if it cannot be unset. `fill_empty_options` then gives it a value."""
+    for option in OPTIONS:
+        if option.name in form.fields:
+            form.fields[option.name].required = False
 
-    def __init__(self) -> None:
-        help_text = Experiment._meta.get_field("priority").help_text
-        super().__init__(required=False, initial=0, help_text=help_text)
-        _apply_bound(self, BOUNDS["experiment"]["priority"])
 
-    def clean(self, value: Any) -> int:
-        return super().clean(value) or 0
+def fill_empty_options(form: Any, cleaned: dict[str, Any], experiment: Experiment) -> None:
+    """Give the options that were left empty, and cannot be unset, the values of this experiment."""
+    for option in OPTIONS:
+        name = option.name
+        is_empty = name in form.fields and cleaned.get(name) in (None, "")
+        if is_empty and not option.may_be_unset and name not in form.errors:
+            cleaned[name] = getattr(experiment, name)
 
 
 class RulesField(forms.CharField):

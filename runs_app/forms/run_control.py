@@ -8,8 +8,8 @@ from typing import Any
 from django import forms
 
 from runs_app.bounds import BOUNDS
+from runs_app.experiment_options import get_option
 from runs_app.forms.fields import bounded_integer
-from runs_app.models import Experiment
 from runs_app.planning.power import DEFAULT_ASSUMPTIONS, Assumptions
 
 
@@ -73,7 +73,9 @@ class LaunchScopeForm(forms.Form):
     )
 
     policy = forms.ChoiceField(
-        choices=[("", "As in the design"), *Experiment.BudgetPolicy.choices], required=False, widget=forms.HiddenInput
+        choices=[("", "As in the design"), *get_option("budget_policy").choices],
+        required=False,
+        widget=forms.HiddenInput,
     )
 
     @property

@@ -10,28 +10,14 @@ from django.forms import model_to_dict
 from evalsite.lib.ops.commands import VerbCommand, add_list_option, add_reason, refuse_input, resolve_actor
 from evalsite.lib.text.number_format import format_count
 from runs_app import run_control
-from runs_app.forms.launched_experiment import LaunchedExperimentForm
+from runs_app.forms.launched_experiment import CHANGEABLE, LaunchedExperimentForm
 from runs_app.management.condition_options import add_condition_option
 from runs_app.management.experiment_lookup import add_experiment_verb, get_experiment, get_reader, select_runs
 from runs_app.models import Experiment
 from runs_app.planning.plan import describe_imported
 
-# Fields that `set` changes, with the names of their options.
-CHANGEABLE = {
-    "max_usd": "budget",
-    "confirm_above_usd": "confirm-above",
-    "stop_failure_rate": "stop-failure-rate",
-    "samples": "samples",
-    "request_timeout_s": "timeout",
-    "max_attempts": "attempts",
-    "backoff_s": "backoff",
-    "max_backoff_s": "max-backoff",
-    "on_empty": "on-empty",
-    "on_unreadable": "on-unreadable",
-    "budget_policy": "policy",
-    "dev_items": "dev-items",
-    "dev_samples": "dev-samples",
-}
+# The options that `set` changes. The verb `priority` changes that one.
+SETTABLE = [option for option in CHANGEABLE if option.name != "priority"]
 
 
 def add_run_control_verbs(verbs: Any) -> None:
@@ -64,24 +50,16 @@ def add_run_control_verbs(verbs: Any) -> None:
 
 
 def _add_settings(parser: Any) -> None:
-    parser.add_argument("--budget", dest="max_usd", metavar="USD|none", help="applies from the next call")
-    parser.add_argument("--confirm-above", dest="confirm_above_usd", metavar="USD|none")
-    parser.add_argument("--stop-failure-rate", type=float, metavar="SHARE", help="share of failures that stops a run")
-    parser.add_argument("--samples", type=int, metavar="N", help="can only increase; the next launch adds the trials")
-    parser.add_argument("--timeout", dest="request_timeout_s", type=float, metavar="SECONDS", help="time-out of a call")
-    parser.add_argument("--attempts", dest="max_attempts", type=int, metavar="N", help="attempts per trial")
-    parser.add_argument("--backoff", dest="backoff_s", type=float, metavar="SECONDS", help="first wait after a failure")
-    parser.add_argument("--max-backoff", dest="max_backoff_s", type=float, metavar="SECONDS", help="longest wait")
-    parser.add_argument(
-        "--policy",
-        dest="budget_policy",
-        choices=Experiment.BudgetPolicy.values,
-        help="part of the design that launches run",
-    )
-    parser.add_argument("--dev-items", type=int, metavar="N", help="number of first items in a dev launch")
-    parser.add_argument("--dev-samples", metavar="N|none", help="maximum samples in a dev launch")
-    parser.add_argument("--on-empty", choices=["keep", "rerun", "skip"], help="how to treat blank answers")
-    parser.add_argument("--on-unreadable", choices=["keep", "rerun"], help="how to treat answers without a rating")
+    for option in SETTABLE:
+        help_text = option.launched_help or option.help
+        arguments: dict[str, Any] = {"help": f"{help_text[:1].lower()}{help_text[1:]}".replace("%", "%%")}
+        if option.choices:
+            arguments["choices"] = [value for value, _ in option.choices]
+        elif option.may_be_unset:
+            arguments["metavar"] = f"{option.metavar}|none"
+        else:
+            arguments |= {"type": option.kind, "metavar": option.metavar}
+        parser.add_argument(f"--{option.flag}", dest=option.name, **arguments)
     add_reason(parser)
 
 
@@ -92,14 +70,13 @@ class RunControlVerbs(VerbCommand):
         experiment = get_experiment(name)
         samples = experiment.samples
         data = model_to_dict(experiment, LaunchedExperimentForm.Meta.fields)
-        data |= {field: options[field] for field in CHANGEABLE if options[field] is not None}
+        data |= {option.name: value for option in SETTABLE if (value := options[option.name]) is not None}
         values = {field: value for field, value in data.items() if value not in (None, "none")}
         values["reason"] = reason
         form = LaunchedExperimentForm(values, instance=experiment, user=resolve_actor(user))
         if not form.is_valid():
-            problems = (
-                f"{CHANGEABLE.get(field, field)}: {text}" for field in form.errors for text in form.errors[field]
-            )
+            flags = {option.name: option.flag for option in SETTABLE}
+            problems = (f"{flags.get(field, field)}: {text}" for field in form.errors for text in form.errors[field])
             refuse_input("; ".join(problems))
         form.save()
         self.write(f"{name} is updated; the changes apply from the next call")

@@ -1023,11 +1023,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "samples",
-                    models.PositiveIntegerField(
-                        default=1,
-                        help_text="Repetitions of each cell",
-                        validators=[runs_app.models.bounded.InRange("experiment", "samples")],
-                    ),
+                    models.PositiveIntegerField(db_default=1, default=1, help_text='Repetitions of each cell', validators=[runs_app.models.bounded.InRange('experiment', 'samples')], verbose_name='samples'),
                 ),
                 (
                     "scorers",
@@ -1058,183 +1054,80 @@ class Migration(migrations.Migration):
                         help_text="Draws that selected its models and judges",
                     ),
                 ),
-                ("cache", models.BooleanField(default=True, help_text="Reuse cached answers to identical requests")),
+                ("cache", models.BooleanField(db_default=True, default=True, help_text='Reuse cached answers to identical requests', verbose_name='use the response cache')),
                 (
                     "cache_buster",
-                    models.BooleanField(
-                        default=False, help_text="Unique suffix of each request, which bypasses provider caches"
-                    ),
+                    models.BooleanField(db_default=False, default=False, help_text='Unique suffix of each request, which bypasses provider caches', verbose_name='add a unique suffix to bypass provider caches'),
                 ),
-                ("batch", models.BooleanField(default=False, help_text="Only for endpoints with a batch API")),
-                ("sequential", models.BooleanField(default=False, help_text="Otherwise conditions run in parallel")),
+                ("batch", models.BooleanField(db_default=False, default=False, help_text='Only for endpoints with a batch API', verbose_name='use the batch API (half price, up to 24 h)')),
+                ("sequential", models.BooleanField(db_default=False, default=False, help_text='Otherwise conditions run in parallel', verbose_name='run conditions sequentially')),
                 (
                     "shuffle",
-                    models.IntegerField(
-                        blank=True,
-                        help_text="Seed of a random order of execution. Without it, items run in their order",
-                        null=True,
-                        validators=[runs_app.models.bounded.InRange("experiment", "shuffle")],
-                        verbose_name="shuffle",
-                    ),
+                    models.IntegerField(blank=True, help_text='Seed of a random order of execution. Without it, items run in their order', null=True, validators=[runs_app.models.bounded.InRange('experiment', 'shuffle')], verbose_name='shuffle the order (seed)'),
                 ),
                 (
                     "max_concurrency",
-                    models.PositiveIntegerField(
-                        default=32,
-                        help_text="Calls in flight per condition",
-                        validators=[runs_app.models.bounded.InRange("experiment", "max_concurrency")],
-                    ),
+                    models.PositiveIntegerField(db_default=32, default=32, help_text='Calls in flight per condition', validators=[runs_app.models.bounded.InRange('experiment', 'max_concurrency')], verbose_name='calls in flight'),
                 ),
                 (
                     "priority",
-                    models.SmallIntegerField(
-                        db_default=0,
-                        default=0,
-                        help_text="-9 to 9. Higher priorities use a shared endpoint first",
-                        validators=[runs_app.models.bounded.InRange("experiment", "priority")],
-                    ),
+                    models.SmallIntegerField(db_default=0, default=0, help_text='-9 to 9. Higher priorities use a shared endpoint first', validators=[runs_app.models.bounded.InRange('experiment', 'priority')], verbose_name='priority'),
                 ),
                 (
                     "request_timeout_s",
-                    models.FloatField(
-                        default=60,
-                        help_text="Seconds per call",
-                        validators=[runs_app.models.bounded.InRange("experiment", "request_timeout_s")],
-                        verbose_name="time-out",
-                    ),
+                    models.FloatField(db_default=60, default=60, help_text='Seconds per call', validators=[runs_app.models.bounded.InRange('experiment', 'request_timeout_s')], verbose_name='time-out'),
                 ),
                 (
                     "on_empty",
-                    models.CharField(
-                        choices=[
-                            ("keep", "Keep and grade"),
-                            ("rerun", "Ask again, as after a transient error"),
-                            ("skip", "Keep, do not grade"),
-                        ],
-                        db_default="keep",
-                        default="keep",
-                        help_text="How to treat trials with a blank answer",
-                        max_length=10,
-                        verbose_name="empty answers",
-                    ),
+                    models.CharField(choices=[('keep', 'Keep and grade'), ('rerun', 'Ask again, as after a transient error'), ('skip', 'Keep, do not grade')], db_default='keep', default='keep', help_text='How to treat trials with a blank answer', max_length=10, verbose_name='empty answers'),
                 ),
                 (
                     "on_unreadable",
-                    models.CharField(
-                        choices=[
-                            ("keep", "Keep it, as an answer without a rating"),
-                            ("rerun", "Ask again, as after a transient error"),
-                        ],
-                        db_default="keep",
-                        default="keep",
-                        help_text="How to treat trials whose answer has no readable rating",
-                        max_length=10,
-                        verbose_name="unreadable answers",
-                    ),
+                    models.CharField(choices=[('keep', 'Keep it, as an answer without a rating'), ('rerun', 'Ask again, as after a transient error')], db_default='keep', default='keep', help_text='How to treat trials whose answer has no readable rating', max_length=10, verbose_name='unreadable answers'),
                 ),
                 (
                     "max_attempts",
-                    models.PositiveSmallIntegerField(
-                        default=3, validators=[runs_app.models.bounded.InRange("experiment", "max_attempts")]
-                    ),
+                    models.PositiveSmallIntegerField(db_default=3, default=3, help_text='Attempts per trial before it counts as failed', validators=[runs_app.models.bounded.InRange('experiment', 'max_attempts')], verbose_name='attempts'),
                 ),
                 (
                     "backoff_s",
-                    models.FloatField(
-                        db_default=1,
-                        default=1,
-                        help_text="Seconds before the first retry. Each further wait is twice as long",
-                        validators=[runs_app.models.bounded.InRange("experiment", "backoff_s")],
-                        verbose_name="first wait",
-                    ),
+                    models.FloatField(db_default=1, default=1, help_text='Seconds before the first retry. Each further wait is twice as long', validators=[runs_app.models.bounded.InRange('experiment', 'backoff_s')], verbose_name='first retry wait'),
                 ),
                 (
                     "max_backoff_s",
-                    models.FloatField(
-                        db_default=60,
-                        default=60,
-                        help_text="Seconds. A provider's Retry-After can extend it",
-                        validators=[runs_app.models.bounded.InRange("experiment", "max_backoff_s")],
-                        verbose_name="longest wait",
-                    ),
+                    models.FloatField(db_default=60, default=60, help_text="Seconds. A provider's Retry-After can extend it", validators=[runs_app.models.bounded.InRange('experiment', 'max_backoff_s')], verbose_name='longest retry wait'),
                 ),
                 (
                     "lease_s",
-                    models.FloatField(
-                        default=120,
-                        help_text="Seconds after which the claims of a silent worker expire",
-                        validators=[runs_app.models.bounded.InRange("experiment", "lease_s")],
-                        verbose_name="lease",
-                    ),
+                    models.FloatField(db_default=120, default=120, help_text='Seconds after which the claims of a silent worker expire', validators=[runs_app.models.bounded.InRange('experiment', 'lease_s')], verbose_name='lease'),
                 ),
                 (
                     "stop_failure_rate",
-                    models.FloatField(
-                        default=0.05,
-                        help_text="Share of permanent failures above which a run stops itself, with 95 % confidence",
-                        validators=[runs_app.models.bounded.InRange("experiment", "stop_failure_rate")],
-                    ),
+                    models.FloatField(db_default=0.05, default=0.05, help_text='Share of permanently failed attempts, 0 to 1. A run stops after at least 5 failures if the share is above this value with 95 % confidence', validators=[runs_app.models.bounded.InRange('experiment', 'stop_failure_rate')], verbose_name='failure rate that stops a run'),
                 ),
                 (
                     "stop_after_attempts",
-                    models.PositiveIntegerField(
-                        default=20,
-                        help_text="Attempts before this limit applies",
-                        validators=[runs_app.models.bounded.InRange("experiment", "stop_after_attempts")],
-                    ),
+                    models.PositiveIntegerField(db_default=20, default=20, help_text='Runs with fewer attempts do not stop', validators=[runs_app.models.bounded.InRange('experiment', 'stop_after_attempts')], verbose_name='minimum attempts before a stop'),
                 ),
                 (
                     "budget_policy",
-                    models.CharField(
-                        choices=[
-                            ("dev", "Dev: only the first items, without the batch API"),
-                            ("full", "Full: every item and sample"),
-                        ],
-                        db_default="full",
-                        default="full",
-                        help_text="The part of the design that a launch runs",
-                        max_length=10,
-                    ),
+                    models.CharField(choices=[('dev', 'Dev: only the first items, without the batch API'), ('full', 'Full: every item and sample')], db_default='full', default='full', help_text='The part of the design that a launch runs', max_length=10, verbose_name='launch policy'),
                 ),
                 (
                     "dev_items",
-                    models.PositiveIntegerField(
-                        db_default=2,
-                        default=2,
-                        help_text="Number of first items in a dev launch",
-                        validators=[runs_app.models.bounded.InRange("experiment", "dev_items")],
-                    ),
+                    models.PositiveIntegerField(db_default=2, default=2, help_text='Number of first items in a dev launch', validators=[runs_app.models.bounded.InRange('experiment', 'dev_items')], verbose_name='dev items'),
                 ),
                 (
                     "dev_samples",
-                    models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Maximum samples in a dev launch. Empty: as in the design",
-                        null=True,
-                        validators=[runs_app.models.bounded.InRange("experiment", "dev_samples")],
-                    ),
+                    models.PositiveIntegerField(blank=True, help_text='Maximum samples in a dev launch. Empty: as in the design', null=True, validators=[runs_app.models.bounded.InRange('experiment', 'dev_samples')], verbose_name='dev samples'),
                 ),
                 (
                     "max_usd",
-                    models.DecimalField(
-                        blank=True,
-                        decimal_places=4,
-                        help_text="US dollars; hard limit",
-                        max_digits=12,
-                        null=True,
-                        validators=[runs_app.models.bounded.InRange("experiment", "max_usd")],
-                        verbose_name="budget",
-                    ),
+                    models.DecimalField(blank=True, decimal_places=4, help_text='US dollars; hard limit. Empty: no budget; prices may then be unknown', max_digits=12, null=True, validators=[runs_app.models.bounded.InRange('experiment', 'max_usd')], verbose_name='budget'),
                 ),
                 (
                     "confirm_above_usd",
-                    models.DecimalField(
-                        blank=True,
-                        decimal_places=4,
-                        max_digits=12,
-                        null=True,
-                        validators=[runs_app.models.bounded.InRange("experiment", "confirm_above_usd")],
-                    ),
+                    models.DecimalField(blank=True, decimal_places=4, help_text='US dollars; a launch with a higher maximum cost needs confirmation', max_digits=12, null=True, validators=[runs_app.models.bounded.InRange('experiment', 'confirm_above_usd')], verbose_name='confirm above'),
                 ),
                 (
                     "imported_from",

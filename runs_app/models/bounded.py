@@ -9,7 +9,9 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils.deconstruct import deconstructible
 
-from runs_app.bounds import ADAPTIVE, BOUNDS, Bound
+from evalsite.lib.bound import Bound
+from runs_app.bounds import ADAPTIVE, BOUNDS
+from runs_app.experiment_options import get_option
 
 
 @deconstructible
@@ -31,6 +33,21 @@ class InRange:
         return isinstance(other, InRange) and (self.table, self.column) == (other.table, other.column)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def describe_column(name: str) -> dict[str, Any]:
+    """Return the arguments of the column of an experiment's option: its label, default, range, choices and help."""
+    option = get_option(name)
+    arguments: dict[str, Any] = {"verbose_name": option.aspect, "help_text": option.help}
+    if option.may_be_unset:
+        arguments["blank"] = True
+    else:
+        arguments |= {"default": option.default, "db_default": option.default}
+    if option.bound:
+        arguments["validators"] = [InRange("experiment", name)]
+    if option.choices:
+        arguments["choices"] = option.choices
+    return arguments
 
 
 class RangeConstraint(models.CheckConstraint):

@@ -9,6 +9,7 @@ from django.db import models
 
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.range_constraints import constrain_numbers
+from runs_app.experiment_options import BudgetPolicy
 from runs_app.models.designs import Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
 from runs_app.models.experiments import Experiment
@@ -123,7 +124,7 @@ class Manifest(models.Model):
         """Return a text such as `a pilot of 20, wave march, by ada`."""
         launch = self.launch
         scope = f"a pilot of {launch['pilot']}" if launch.get("pilot") else "all trials"
-        if launch.get("policy") == Experiment.BudgetPolicy.DEV:
+        if launch.get("policy") == BudgetPolicy.DEV:
             scope = f"{scope} under the dev policy"
         if condition_ids := launch.get("conditions"):
             scope = f"{scope} of {len(condition_ids)} condition{'' if len(condition_ids) == 1 else 's'}"

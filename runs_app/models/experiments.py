@@ -20,7 +20,8 @@ from evalsite.lib.favourites import StarredQuerySet
 from evalsite.lib.permissions import is_member, is_operator, is_viewer
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.names import NamedChoice, find_named
-from runs_app.models.bounded import InRange, build_adaptive_constraint, build_range_constraints
+from runs_app.experiment_options import OPTIONS
+from runs_app.models.bounded import build_adaptive_constraint, build_range_constraints, describe_column
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
@@ -58,19 +59,6 @@ class Experiment(EngineOwnedColumns):
         ACTIVE = "active", "Active"
         ARCHIVED = "archived", "Archived"
 
-    class OnEmpty(models.TextChoices):
-        KEEP = "keep", "Keep and grade"
-        RERUN = "rerun", "Ask again, as after a transient error"
-        SKIP = "skip", "Keep, do not grade"
-
-    class OnUnreadable(models.TextChoices):
-        KEEP = "keep", "Keep it, as an answer without a rating"
-        RERUN = "rerun", "Ask again, as after a transient error"
-
-    class BudgetPolicy(models.TextChoices):
-        DEV = "dev", "Dev: only the first items, without the batch API"
-        FULL = "full", "Full: every item and sample"
-
     class Sharing(models.TextChoices):
         PRIVATE = "private", "Owner only"
         GROUP = "group", "Everyone in the group and viewers"
@@ -94,9 +82,7 @@ class Experiment(EngineOwnedColumns):
     prompts = models.ManyToManyField(Prompt, related_name="experiments")
     samplers = models.ManyToManyField(Sampler, related_name="experiments")
     dimensions = models.ManyToManyField(Dimension, related_name="experiments", blank=True)
-    samples = models.PositiveIntegerField(
-        default=1, validators=[InRange("experiment", "samples")], help_text="Repetitions of each cell"
-    )
+    samples = models.PositiveIntegerField(**describe_column("samples"))
     scorers = models.JSONField(default=list, blank=True, help_text="Scorers that grade the stored answers")
     graders = models.JSONField(
         default=list, blank=True, help_text="Names of graders: judge models that grade the recorded answers"
@@ -108,121 +94,29 @@ class Experiment(EngineOwnedColumns):
         default=dict, blank=True, editable=False, help_text="Draws that selected its models and judges"
     )
 
-    cache = models.BooleanField(default=True, help_text="Reuse cached answers to identical requests")
-    cache_buster = models.BooleanField(
-        default=False, help_text="Unique suffix of each request, which bypasses provider caches"
-    )
-    batch = models.BooleanField(
-        default=False,
-        help_text="Only for endpoints with a batch API",
-    )
-    sequential = models.BooleanField(default=False, help_text="Otherwise conditions run in parallel")
-    shuffle = models.IntegerField(
-        "shuffle",
-        null=True,
-        blank=True,
-        validators=[InRange("experiment", "shuffle")],
-        help_text="Seed of a random order of execution. Without it, items run in their order",
-    )
-    max_concurrency = models.PositiveIntegerField(
-        default=32,
-        validators=[InRange("experiment", "max_concurrency")],
-        help_text="Calls in flight per condition",
-    )
-    priority = models.SmallIntegerField(
-        default=0,
-        db_default=0,
-        validators=[InRange("experiment", "priority")],
-        help_text="-9 to 9. Higher priorities use a shared endpoint first",
-    )
-    request_timeout_s = models.FloatField(
-        "time-out",
-        default=60,
-        validators=[InRange("experiment", "request_timeout_s")],
-        help_text="Seconds per call",
-    )
-    on_empty = models.CharField(
-        "empty answers",
-        max_length=10,
-        choices=OnEmpty,
-        default=OnEmpty.KEEP,
-        db_default="keep",
-        help_text="How to treat trials with a blank answer",
-    )
-    on_unreadable = models.CharField(
-        "unreadable answers",
-        max_length=10,
-        choices=OnUnreadable,
-        default=OnUnreadable.KEEP,
-        db_default="keep",
-        help_text="How to treat trials whose answer has no readable rating",
-    )
-    max_attempts = models.PositiveSmallIntegerField(default=3, validators=[InRange("experiment", "max_attempts")])
-    backoff_s = models.FloatField(
-        "first wait",
-        default=1,
-        db_default=1,
-        validators=[InRange("experiment", "backoff_s")],
-        help_text="Seconds before the first retry. Each further wait is twice as long",
-    )
-    max_backoff_s = models.FloatField(
-        "longest wait",
-        default=60,
-        db_default=60,
-        validators=[InRange("experiment", "max_backoff_s")],
-        help_text="Seconds. A provider's Retry-After can extend it",
-    )
-    lease_s = models.FloatField(
-        "lease",
-        default=120,
-        validators=[InRange("experiment", "lease_s")],
-        help_text="Seconds after which the claims of a silent worker expire",
-    )
-    stop_failure_rate = models.FloatField(
-        default=0.05,
-        validators=[InRange("experiment", "stop_failure_rate")],
-        help_text="Share of permanent failures above which a run stops itself, with 95 % confidence",
-    )
-    stop_after_attempts = models.PositiveIntegerField(
-        default=20,
-        validators=[InRange("experiment", "stop_after_attempts")],
-        help_text="Attempts before this limit applies",
-    )
+    cache = models.BooleanField(**describe_column("cache"))
+    cache_buster = models.BooleanField(**describe_column("cache_buster"))
+    batch = models.BooleanField(**describe_column("batch"))
+    sequential = models.BooleanField(**describe_column("sequential"))
+    shuffle = models.IntegerField(null=True, **describe_column("shuffle"))
+    max_concurrency = models.PositiveIntegerField(**describe_column("max_concurrency"))
+    priority = models.SmallIntegerField(**describe_column("priority"))
+    request_timeout_s = models.FloatField(**describe_column("request_timeout_s"))
+    on_empty = models.CharField(max_length=10, **describe_column("on_empty"))
+    on_unreadable = models.CharField(max_length=10, **describe_column("on_unreadable"))
+    max_attempts = models.PositiveSmallIntegerField(**describe_column("max_attempts"))
+    backoff_s = models.FloatField(**describe_column("backoff_s"))
+    max_backoff_s = models.FloatField(**describe_column("max_backoff_s"))
+    lease_s = models.FloatField(**describe_column("lease_s"))
+    stop_failure_rate = models.FloatField(**describe_column("stop_failure_rate"))
+    stop_after_attempts = models.PositiveIntegerField(**describe_column("stop_after_attempts"))
 
-    budget_policy = models.CharField(
-        max_length=10,
-        choices=BudgetPolicy,
-        default=BudgetPolicy.FULL,
-        db_default="full",
-        help_text="The part of the design that a launch runs",
-    )
-    dev_items = models.PositiveIntegerField(
-        default=2,
-        db_default=2,
-        validators=[InRange("experiment", "dev_items")],
-        help_text="Number of first items in a dev launch",
-    )
-    dev_samples = models.PositiveIntegerField(
-        null=True,
-        blank=True,
-        validators=[InRange("experiment", "dev_samples")],
-        help_text="Maximum samples in a dev launch. Empty: as in the design",
-    )
-    max_usd = models.DecimalField(
-        "budget",
-        max_digits=12,
-        decimal_places=4,
-        null=True,
-        blank=True,
-        validators=[InRange("experiment", "max_usd")],
-        help_text="US dollars; hard limit",
-    )
+    budget_policy = models.CharField(max_length=10, **describe_column("budget_policy"))
+    dev_items = models.PositiveIntegerField(**describe_column("dev_items"))
+    dev_samples = models.PositiveIntegerField(null=True, **describe_column("dev_samples"))
+    max_usd = models.DecimalField(max_digits=12, decimal_places=4, null=True, **describe_column("max_usd"))
     confirm_above_usd = models.DecimalField(
-        max_digits=12,
-        decimal_places=4,
-        null=True,
-        blank=True,
-        validators=[InRange("experiment", "confirm_above_usd")],
+        max_digits=12, decimal_places=4, null=True, **describe_column("confirm_above_usd")
     )
     imported_from = models.CharField(
         max_length=40,
@@ -257,6 +151,11 @@ class Experiment(EngineOwnedColumns):
     def clean(self) -> None:
         if self.backoff_s is not None and self.max_backoff_s is not None and self.max_backoff_s < self.backoff_s:
             raise ValidationError({"max_backoff_s": "The longest wait must not be shorter than the first one."})
+
+    def describe_options(self, *, reported: bool = False) -> list[tuple[str, str]]:
+        """Return heading and value of each option that the facts on pages show, or that reports show."""
+        shown = [option for option in OPTIONS if (option.is_reported if reported else option.is_fact)]
+        return [(option.heading, option.describe(getattr(self, option.name))) for option in shown]
 
     def unique_error_message(self, model_class: type[models.Model], unique_check: Sequence[str]) -> ValidationError:
         """Return the same message for every owner, because the name may belong to a private experiment."""

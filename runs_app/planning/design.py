@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from datasets_app.models import Dataset, Item
 from evalsite.lib.text.number_format import format_money
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
+from runs_app.experiment_options import BudgetPolicy
 from runs_app.llm import parameters, prompts
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning import points, token_bounds
@@ -65,7 +66,7 @@ class Design:
     @property
     def is_dev(self) -> bool:
         """Return whether the budget policy is `dev`, which plans only the first items and no batches."""
-        return self.experiment.budget_policy == Experiment.BudgetPolicy.DEV
+        return self.experiment.budget_policy == BudgetPolicy.DEV
 
     @cached_property
     def dev_item_ids(self) -> list[int] | None:

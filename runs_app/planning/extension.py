@@ -13,11 +13,12 @@ from django.contrib.auth.models import User
 from datasets_app.models.history import Actor, record_changes
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.specs import ExperimentSpec, ExtensionSpec
+from runs_app.experiment_options import OPTIONS
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.cost_estimate import estimate_design
 from runs_app.planning.design import Design
 from runs_app.planning.plan import describe_imported, find_wave_overlap
-from runs_app.planning.spec_io import SETTINGS, ExperimentBuilder
+from runs_app.planning.spec_io import ExperimentBuilder
 from runs_app.pricing.estimated_costs import Estimate
 
 VERSIONED_AXES = ("prompts", "samplers", "dimensions")
@@ -134,12 +135,8 @@ def _drop_existing(extension: Extension, experiment: Experiment) -> Extension:
 def list_different_settings(spec: ExtensionSpec, experiment: Experiment) -> list[str]:
     """Return the keys of a complete experiment file that differ from the experiment. An extension ignores them."""
     current = {
-        **{name: getattr(experiment, name) for name in ("title", "description", "adaptive", *SETTINGS)},
-        "budget.max_usd": experiment.max_usd,
-        "budget.confirm_above_usd": experiment.confirm_above_usd,
-        "budget.policy": experiment.budget_policy,
-        "budget.dev_items": experiment.dev_items,
-        "budget.dev_samples": experiment.dev_samples,
+        **{name: getattr(experiment, name) for name in ("title", "description", "adaptive")},
+        **{option.key: getattr(experiment, option.name) for option in OPTIONS},
         "grade.scorers": experiment.scorers,
     }
     return [key for key, value in spec.settings.items() if value != "" and key in current and value != current[key]]

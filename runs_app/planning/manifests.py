@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Collection, Mapping
+from decimal import Decimal
 from importlib import metadata
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.contrib.auth.models import User
 
 from datasets_app.models.history import Actor
 from evalsite.lib.ops.versions import get_commit, get_version
+from runs_app.experiment_options import BUDGET, list_options
 from runs_app.grading_interface import grading
 from runs_app.models import Condition, Experiment, LanguageModel, Manifest
 from runs_app.planning.drift import find_drift_warnings
@@ -79,11 +81,9 @@ def build_manifest(experiment: Experiment) -> dict[str, Any]:
         "scorers": experiment.scorers,
         "judges": grading().list_judges_in_use(experiment),
         "budget": {
-            "max_usd": _to_text(experiment.max_usd),
-            "confirm_above_usd": _to_text(experiment.confirm_above_usd),
-            "policy": experiment.budget_policy,
-            "dev_items": experiment.dev_items,
-            "dev_samples": experiment.dev_samples,
+            option.key.removeprefix("budget."): _to_text(value) if option.kind is Decimal else value
+            for option in list_options(group=BUDGET)
+            for value in [getattr(experiment, option.name)]
         },
         "settings": {name: getattr(experiment, name) for name in SETTINGS if name != "samples"},
         "warnings": find_drift_warnings(experiment),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import yaml
@@ -14,41 +15,14 @@ from datasets_app.models import Dataset
 from runs_app.experiment_files.model_draw import DrawSpec
 from runs_app.experiment_files.row_builder import RowBuilder
 from runs_app.experiment_files.spec_errors import SpecError
-from runs_app.experiment_files.specs import PROVIDER_DEFAULT, BudgetSpec, ExperimentSpec, PromptSpec
+from runs_app.experiment_files.specs import PROVIDER_DEFAULT, ExperimentSpec, PromptSpec
+from runs_app.experiment_options import BUDGET, NAMES, OPTIONS, list_options
 from runs_app.grading_interface import get_scorer_name, grading
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
 
-SETTINGS = (
-    "samples",
-    "cache",
-    "cache_buster",
-    "batch",
-    "sequential",
-    "shuffle",
-    "max_concurrency",
-    "priority",
-    "request_timeout_s",
-    "max_attempts",
-    "backoff_s",
-    "max_backoff_s",
-    "on_empty",
-    "on_unreadable",
-    "lease_s",
-    "stop_failure_rate",
-    "stop_after_attempts",
-)
-COPIED_FIELDS = (
-    "max_usd",
-    "confirm_above_usd",
-    "budget_policy",
-    "dev_items",
-    "dev_samples",
-    "scorers",
-    "graders",
-    "adaptive",
-    "draws",
-)
+SETTINGS = tuple(option.name for option in list_options())
+COPIED_FIELDS = (*NAMES, "scorers", "graders", "adaptive", "draws")
 AXES = ("language_models", "prompts", "samplers", "dimensions")
 
 
@@ -99,7 +73,7 @@ class ExperimentBuilder(RowBuilder):
         }
 
     def _build_experiment(self) -> Experiment:
-        settings = {name: value for name in SETTINGS if (value := getattr(self.spec, name)) is not None}
+        given = {option.name: self.spec.get_option(option) for option in OPTIONS}
         experiment = Experiment(
             slug=self.spec.experiment,
             title=self.spec.title,
@@ -107,10 +81,7 @@ class ExperimentBuilder(RowBuilder):
             owner=self.by,
             scorers=self._list_scorers(),
             adaptive=self.adaptive,
-            max_usd=self.spec.budget.max_usd,
-            confirm_above_usd=self.spec.budget.confirm_above_usd,
-            **_build_budget_policy_fields(self.spec.budget),
-            **settings,
+            **{name: value for name, value in given.items() if value is not None},
         )
         if self.dataset is not None:
             experiment.dataset = self.dataset
@@ -186,7 +157,7 @@ class ExperimentBuilder(RowBuilder):
 
 def duplicate(experiment: Experiment, new_slug: str, *, by: User) -> Experiment:
     """Create a draft of the same design with a new name, owned by `by`, without runs."""
-    fields = {name: getattr(experiment, name) for name in (*SETTINGS, *COPIED_FIELDS)}
+    fields = {name: getattr(experiment, name) for name in COPIED_FIELDS}
     copy = Experiment(
         slug=new_slug,
         title=experiment.title,
@@ -252,31 +223,21 @@ def _drop_unset(mapping: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in mapping.items() if value not in (None, "", {}, [])}
 
 
-def _build_budget_policy_fields(budget: BudgetSpec) -> dict[str, Any]:
-    """Return the fields of the budget policy that a file sets."""
-    fields = {"budget_policy": budget.policy, "dev_items": budget.dev_items, "dev_samples": budget.dev_samples}
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def _build_budget_spec(experiment: Experiment) -> dict[str, Any]:
     """Return the budget in the form of a file, without default values."""
-    amounts = {name: _to_number(getattr(experiment, name)) for name in ("max_usd", "confirm_above_usd")}
-    defaults = Experiment()
-    policy = {
-        key: getattr(experiment, name)
-        for key, name in (("policy", "budget_policy"), ("dev_items", "dev_items"), ("dev_samples", "dev_samples"))
-        if getattr(experiment, name) != getattr(defaults, name)
-    }
-    return _drop_unset(amounts) | policy
+    budget = {}
+    for option in list_options(group=BUDGET):
+        value = getattr(experiment, option.name)
+        if value != option.default:
+            budget[option.key.removeprefix("budget.")] = _to_number(value) if option.kind is Decimal else value
+    return budget
 
 
 def _build_grader_specs(experiment: Experiment) -> list[dict[str, Any]]:
     return list(grading().write_grader_specs(experiment.graders)) if experiment.graders else []
 
 
-def _to_number(amount: Any) -> int | float | None:
-    if amount is None:
-        return None
+def _to_number(amount: Any) -> int | float:
     return int(amount) if amount == int(amount) else float(amount)
 
 

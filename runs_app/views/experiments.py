@@ -83,6 +83,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "draws": compare_stored_draws(experiment, [model.name for model in design.models]),
         "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),
         "audience": experiment.audience_text,
+        "options": experiment.describe_options(),
         "scorers": [grading().format_scorer(scorer) for scorer in experiment.scorers],
         "totals": totals,
         "state": find_experiment_state(experiment, totals),

@@ -50,24 +50,9 @@ def _write_samplers(source: ReportSource) -> Block:
 
 def _write_settings(source: ReportSource) -> Block:
     experiment = source.experiment
-    facts = {
-        "Repetitions of each cell": str(experiment.samples),
-        "Stopping rule": describe_stopping_rule(experiment) or "none: every cell was asked",
-        "Reuse of cached answers": "yes" if experiment.cache else "no",
-        "Cache buster in each request": "yes" if experiment.cache_buster else "no",
-        "Provider batches": "yes" if experiment.batch else "no",
-        "Conditions": "one after the other" if experiment.sequential else "in parallel",
-        "Items": "in their order" if experiment.shuffle is None else f"in random order, seed {experiment.shuffle}",
-        "Maximum of calls in flight per condition": str(experiment.max_concurrency),
-        "Time-out per call": f"{experiment.request_timeout_s:g} s",
-        "Maximum of attempts per trial": str(experiment.max_attempts),
-        "Wait before the first retry": (
-            f"{experiment.backoff_s:g} s, doubled each time up to {experiment.max_backoff_s:g} s"
-        ),
-        "Empty answers": experiment.get_on_empty_display(),
-        "Answers without a readable rating": experiment.get_on_unreadable_display(),
-    }
-    rows = [{"setting": name, "value": value} for name, value in facts.items()]
+    stopping_rule = describe_stopping_rule(experiment) or "none: every cell was asked"
+    facts = [*experiment.describe_options(reported=True), ("Stopping rule", stopping_rule)]
+    rows = [{"setting": name, "value": value} for name, value in facts]
     columns = [ResultColumn("setting", "Setting"), ResultColumn("value", "Value")]
     return make_table_block(
         ResultTable("run_settings", "Settings of the runs", columns, rows), rows=source.get_url("experiment_detail")

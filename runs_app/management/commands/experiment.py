@@ -21,6 +21,7 @@ from runs_app import deletion, run_control
 from runs_app.bounds import BOUNDS
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_yaml
+from runs_app.experiment_options import BudgetPolicy
 from runs_app.management.condition_options import add_condition_option
 from runs_app.management.cost_confirmation import confirm_cost, print_estimate
 from runs_app.management.experiment_list import print_experiments
@@ -62,8 +63,9 @@ class Command(ExtendVerb, RunControlVerbs, VerbCommand):
         spec = read_yaml(read_file(file))
         spec = spec.model_copy(update={"experiment": name}) if name else spec
         if shuffle is not None:
-            if not BOUNDS["experiment"]["shuffle"].contains(shuffle):
-                refuse_input(f"--shuffle: the seed must be {BOUNDS['experiment']['shuffle']}, not {shuffle}")
+            seeds = BOUNDS["experiment"]["shuffle"]
+            if not seeds.contains(shuffle):
+                refuse_input(f"--shuffle: the seed must be {seeds}, not {shuffle}")
             spec = spec.model_copy(update={"shuffle": shuffle})
         if Experiment.objects.filter(slug=spec.experiment).exists():
             refuse_input(
@@ -216,5 +218,5 @@ def _add_state_verbs(verbs: Any) -> None:
 def _add_pilot(parser: ArgumentParser) -> None:
     parser.add_argument("--pilot", type=int, metavar="N", help="run this many trials first, spread over the design")
     parser.add_argument(
-        "--policy", choices=Experiment.BudgetPolicy.values, help="budget policy of this launch; default: the design's"
+        "--policy", choices=list(BudgetPolicy), help="budget policy of this launch; default: the design's"
     )

@@ -22,7 +22,7 @@ def test_budget_and_failure_limit_change_with_their_author_in_the_history(manage
         change.aspect: (change.from_value, change.to_value)
         for change in launched_experiment.history.filter(by=operator)
     }
-    assert changes == {"budget": ("none", "2.5"), "stop_failure_rate": ("0.05", "0.2")}
+    assert changes == {"budget": ("none", "2.5"), "failure rate that stops a run": ("0.05", "0.2")}
 
 
 def test_an_invalid_value_exits_with_2_and_names_the_option(manage, launched_experiment):
@@ -64,8 +64,8 @@ def test_samples_time_out_attempts_and_backoff_change_with_author_and_reason(man
         "samples": ("1", "3"),
         "time-out": ("60.0", "12.5"),
         "attempts": ("3", "5"),
-        "first wait": ("1.0", "2.0"),
-        "longest wait": ("60.0", "90.0"),
+        "first retry wait": ("1.0", "2.0"),
+        "longest retry wait": ("60.0", "90.0"),
         "empty answers": ("keep", "rerun"),
         "unreadable answers": ("keep", "rerun"),
     }

@@ -215,7 +215,7 @@ def test_timeout_attempts_and_waits_can_change_after_the_launch_and_an_empty_fie
     changed = lab.experiment
     assert (changed.request_timeout_s, changed.max_attempts, changed.backoff_s, changed.max_backoff_s) == (9, 4, 3, 60)
     assert set(changed.history.filter(reason="It is slow").values_list("aspect", flat=True)) == {
-        "time-out", "attempts", "first wait",
+        "time-out", "attempts", "first retry wait",
     }  # fmt: skip
 
 

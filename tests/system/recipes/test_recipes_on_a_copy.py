@@ -1,4 +1,4 @@
-"""The recipes of a scorer and of a page, carried out on a copy: their steps suffice, and tests name a missing one."""
+"""The recipes of a scorer, a page and an option, carried out on a copy. Their steps suffice; tests name a missing one."""
 
 import os
 import shutil
@@ -130,3 +130,64 @@ def test_a_page_needs_a_view_an_address_a_link_and_a_row_and_tests_name_the_miss
     checkout.change(ROWS, "MATRIX = {\n", 'MATRIX = {\n    "glossary": MEMBERS,\n')
     code, output = checkout.test(LINKS, row)
     assert code == 0, output
+
+
+OPTION = """    ExperimentOption(
+        name="pause_s",
+        group=EXECUTION,
+        kind=float,
+        default=0,
+        bound=Bound(0, 60, "seconds"),
+        label="Pause",
+        help="Seconds between two calls",
+        docs="seconds between two calls",
+        fact="{} s",
+        changes=True,
+        metavar="SECONDS",
+    ),
+"""
+USE_OPTION = """
+import argparse
+from runs_app.experiment_files.spec_errors import SpecError
+from runs_app.experiment_files.spec_reader import read_yaml
+from runs_app.forms.experiments import ExperimentForm
+from runs_app.forms.launched_experiment import LaunchedExperimentForm
+from runs_app.management.run_control_verbs import _add_settings
+from runs_app.models import Experiment
+from grading_app.study_report.build import TEXTS_AND_SETTINGS
+
+design = "{experiment: e, dataset: d, models: [m], prompts: [p], pause_s: %s}"
+assert read_yaml(design % 2.5).pause_s == 2.5
+try:
+    read_yaml(design % 61)
+except SpecError as error:
+    print(error)
+for form in (ExperimentForm, LaunchedExperimentForm):
+    field = form.base_fields["pause_s"]
+    assert (field.label, field.help_text) == ("Pause", "Seconds between two calls"), vars(field)
+parser = argparse.ArgumentParser()
+_add_settings(parser)
+assert parser.parse_args(["--pause-s", "3"]).pause_s == 3
+assert ("Pause", "4 s") in Experiment(pause_s=4).describe_options()
+assert "pause_s" in TEXTS_AND_SETTINGS
+"""
+
+
+def test_an_option_is_a_declaration_and_a_column_and_a_test_writes_its_document(checkout):
+    checkout.change("runs_app/experiment_options.py", ")\nNAMES = ", OPTION + ")\nNAMES = ")
+    checkout.change(
+        "runs_app/models/experiments.py",
+        "    lease_s = models",
+        '    pause_s = models.FloatField(**describe_column("pause_s"))\n    lease_s = models',
+    )
+    code, output = checkout.run("manage.py", "makemigrations", "runs_app", "--name", "pause")
+    assert code == 0, output
+    assert "Add field pause_s to experiment" in output
+    code, output = checkout.run("manage.py", "shell", "--no-imports", "-c", USE_OPTION)
+    assert code == 0, output
+    assert "pause_s: must be between 0 and 60 seconds" in output
+    code, output = checkout.test("tests/unit/test_options_are_declared_once.py")
+    assert code == 1, output
+    assert (
+        "- `pause_s` (default `0`; 0 to 60 seconds; can change after the launch): seconds between two calls" in output
+    )
