@@ -1,44 +1,43 @@
-"""Uploads before their import: files under MEDIA_ROOT/uploads/<user>/<token>/, with their job and its result.
+"""Uploads before their import: files under MEDIA_ROOT/uploads/<user>/<token>/, with what was found in them.
 
 The web server only stores the files. A task of the queue (`datasets_app.upload_jobs`, for studies
-`grading_app.study_import.import_jobs`) reads them in a separate process under limits. The request with its progress,
-the columns and the result are files beside the upload. They are replaced atomically: `job.json`, `columns.json` and
-`report.json`. The original name of a file is only displayed and used to guess its format. No path of an upload is ever
-built from it.
+`grading_app.study_import.import_jobs`) reads them in a separate process under limits; its progress is a
+`BackgroundJob`. The description, the columns and the report of an upload are files beside it, because they quote
+texts that the database cannot store. They are replaced atomically: `about.json`, `columns.json` and `report.json`. The
+original name of a file is only displayed and used to guess its format. No path of an upload is ever built from it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import User
 
 from datasets_app.importing import LIMITS, guess_mapping
-from datasets_app.importing.limited_reader import FileToRead, TableColumns
+from datasets_app.importing.limited_reader import FileToRead, TableColumns, Watch
 from datasets_app.importing.reader_output import report_from_json
 from datasets_app.importing.records import ImportReport, Remark
+from datasets_app.models import BackgroundJob
 
 TOKEN = re.compile(r"[0-9a-f]{32}\Z")
 PARTS = ("items", "images", "norms")
 MAX_BYTES = {"items": LIMITS.file_bytes, "images": LIMITS.file_bytes, "norms": LIMITS.table_bytes}
-RESULTS = ("columns", "report", "job")
+RESULTS = ("columns", "report")
 UPLOAD_LIFETIME_S = 24 * 3600
 MAX_UPLOADS_PER_USER = 5
 MIB = 2**20
 READ_UPLOAD = "datasets_app.tasks.read_upload"
 TASK_SECONDS = LIMITS.reader_seconds + 900  # Time to read the upload, and to store 100,000 items.
-SLOW_START_S = 10.0  # A queue with a free worker starts a task within a second.
-SILENT_S = 20.0  # A worker that reads reports progress every second.
+SUBJECT = "upload"  # The first word of the subject of an upload's jobs.
 
 
 class TooLarge(Exception):
@@ -52,48 +51,6 @@ class TooLarge(Exception):
 def get_most_bytes(part: str) -> int:
     """Return the size limit of a part. A file of a study may have as many bytes as a file of items."""
     return MAX_BYTES.get(part, LIMITS.file_bytes)
-
-
-@dataclass(frozen=True)
-class UploadJob:
-    """A request to find an upload's "columns", to "check" its content, to "import" it, or to import "norms".
-
-    The kind "preview" finds the columns and then checks the content. With `leaves_out`, rows with errors are left out.
-    The kind "download" fetches a split of the hub first, and then finds its columns; `rows` and `total` are bytes. The
-    kind "parametric" builds the space in the file; `mapping` then has how it is resolved, and `total` its cases.
-
-    `state` goes from "queued" through "reading" and "saving" to "done" or "failed". The upload's report contains the
-    result of a finished job. A finished import also has `dataset`, as [slug, version], or `experiment`, a slug. A
-    failed job has an error.
-    """
-
-    key: str
-    kind: str
-    state: str = "queued"
-    requested_at: float = 0.0
-    seen_at: float = 0.0
-    rows: int = 0
-    total: int = 0
-    error: str = ""
-    mapping: Mapping[str, str] | None = None
-    entered: Mapping[str, str] | None = None
-    leaves_out: bool = False
-    saving_since: float = 0.0
-    dataset: list[Any] | None = None
-    experiment: str = ""
-
-    @property
-    def is_active(self) -> bool:
-        return self.state in ("queued", "reading", "saving")
-
-    @property
-    def queued_s(self) -> int:
-        return int(time.time() - self.requested_at)
-
-    @property
-    def is_late(self) -> bool:
-        """Return whether the job has been queued for longer than a free worker needs to start it."""
-        return self.state == "queued" and self.queued_s >= SLOW_START_S
 
 
 @dataclass(frozen=True)
@@ -162,9 +119,21 @@ class PendingUpload:
         return TableColumns(**content) if content else None
 
     @property
-    def job(self) -> UploadJob | None:
-        content = self.load("job")
-        return UploadJob(**content) if content else None
+    def subject(self) -> str:
+        return f"{SUBJECT} {self.folder.parent.name}/{self.token}"
+
+    @property
+    def job(self) -> BackgroundJob | None:
+        """Return the last job.
+
+        Its kind is "columns" to find an upload's columns, "check" or "import" for its content, or "norms". The kind
+        "preview" finds the columns and then checks the content; with `leaves_out`, rows with errors are left out. The
+        kind "download" fetches a split of the hub first, and then finds its columns; its progress is in bytes. The kind
+        "parametric" builds the space in the file; `mapping` then has how it is resolved. The kinds of studies are
+        "study check" and "study import". The upload's report has the findings of a finished job. The result of a
+        finished import has `dataset`, as [slug, version], or `experiment`, a slug.
+        """
+        return BackgroundJob.objects.filter(subject=self.subject).select_related("by").first()
 
     @property
     def outcome(self) -> JobResult | None:
@@ -173,15 +142,6 @@ class PendingUpload:
             return None
         content |= {name: report_from_json(content[name]) for name in ("report", "norms_report")}
         return JobResult(**content)
-
-    @property
-    def is_orphaned(self) -> bool:
-        """Return whether the worker that read the upload has stopped without a result."""
-        job = self.job
-        if job is None or job.state not in ("reading", "saving") or time.time() - job.seen_at < SILENT_S:
-            return False
-        with self.try_lock() as has_lock:
-            return has_lock
 
     def guess_mapping(self, table: TableColumns) -> dict[str, str]:
         """Return a mapping guessed from the columns' names. Guess an image column only if the upload has images."""
@@ -221,36 +181,27 @@ class PendingUpload:
         *,
         leaves_out: bool = False,
     ) -> None:
-        """Queue a job. Do nothing if another job of this upload is active and has not lost its worker."""
-        job = self.job
-        if job and job.is_active and not self.is_orphaned:
-            return
-        request = UploadJob(
-            secrets.token_hex(8),
-            kind,
-            requested_at=time.time(),
-            mapping=mapping,
-            entered=entered,
-            leaves_out=leaves_out,
+        """Queue a job. Do nothing if another job of this upload is open and has not lost its worker."""
+        parameters = {"mapping": dict(mapping or {}), "entered": dict(entered or {}), "leaves_out": leaves_out}
+        user = User.objects.get(pk=self.folder.parent.name)
+        BackgroundJob.objects.request(
+            self.subject, kind, task=self.task, timeout_s=TASK_SECONDS, by=user, parameters=parameters
         )
-        self.store_job(request)
-        self._enqueue(request)
 
     def retry_job(self) -> None:
         """Queue the last job again if it has ended, is late in the queue, or lost its worker."""
-        job = self.job
-        if job and (not job.is_active or job.is_late or self.is_orphaned):
-            request = replace(job, key=secrets.token_hex(8), state="queued", requested_at=time.time(), error="", rows=0)
-            self.store_job(request)
-            self._enqueue(request)
+        if job := self.job:
+            job.retry()
 
-    def _enqueue(self, job: UploadJob) -> None:
-        from django_q.tasks import async_task
+    def watch(self, job: BackgroundJob) -> Watch:
+        """Return a function that reports the job's progress. It raises FileNotFoundError once the user discards it."""
 
-        async_task(self.task, self.folder.parent.name, self.token, job.key, save=False, timeout=TASK_SECONDS)
+        def watch(done: int, total: int | None = None) -> None:
+            if not self.folder.is_dir():
+                raise FileNotFoundError(self.folder)
+            job.report(done, total)
 
-    def store_job(self, job: UploadJob) -> None:
-        self.store("job", asdict(job))
+        return watch
 
     def store(self, name: str, content: Any) -> None:
         """Replace one of the files beside the upload atomically."""
@@ -266,7 +217,8 @@ class PendingUpload:
             return None
 
     def delete_result(self) -> None:
-        """Delete the columns, the report and the job of earlier files, before new files are read."""
+        """Delete the columns, the report and the jobs of earlier files, before new files are read."""
+        BackgroundJob.objects.filter(subject=self.subject).delete()
         for name in RESULTS:
             (self.folder / f"{name}.json").unlink(missing_ok=True)
 
@@ -276,20 +228,7 @@ class PendingUpload:
 
     def discard(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    @contextmanager
-    def try_lock(self) -> Iterator[bool]:
-        """Try to lock this upload for the block, and yield whether this succeeded.
-
-        The kernel releases the lock if the process dies.
-        """
-        with (self.folder / "lock").open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
+        BackgroundJob.objects.filter(subject=self.subject).delete()
 
 
 def stage_upload(
@@ -343,6 +282,12 @@ def find_upload(user_key: Any, token: str, task: str = READ_UPLOAD) -> PendingUp
         return None
     upload = PendingUpload(folder, **json.loads((folder / "about.json").read_text()))
     return upload if upload.task == task else None
+
+
+def find_upload_of(job: BackgroundJob) -> PendingUpload | None:
+    """Return the upload of a job, or None if the user has discarded it."""
+    user_key, _, token = job.subject.removeprefix(f"{SUBJECT} ").partition("/")
+    return find_upload(user_key, token, job.task)
 
 
 def collect_mapping_errors(remarks: list[Remark]) -> dict[str, str]:

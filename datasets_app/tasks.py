@@ -5,6 +5,6 @@ from __future__ import annotations
 from datasets_app.upload_jobs import run_job
 
 
-def read_upload(user_key: int, token: str, key: str) -> str:
+def read_upload(job_key: int) -> str:
     """Perform the job with this key on a user's upload. Return its final state as text."""
-    return run_job(int(user_key), token, key)
+    return run_job(job_key)

@@ -1,14 +1,11 @@
 """The jobs of a worker on an upload: download, find columns, check, import items, import norms, build a space.
 
-A job may start twice, on two machines. The upload's lock and the job's key ensure that only one of them performs it.
+A job may start twice, on two machines. The job's lock ensures that only one of them performs it.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -22,49 +19,46 @@ from datasets_app.importing.limited_reader import Watch, read_norm_table, read_t
 from datasets_app.importing.reader_output import report_to_json
 from datasets_app.importing.records import ImportReport, ItemRecord
 from datasets_app.importing.table_readers import hash_file
-from datasets_app.models import Dataset, TransitionError
+from datasets_app.models import BackgroundJob, Dataset, TransitionError
+from datasets_app.models.background_jobs import READING, SAVING
 from datasets_app.models.history import Actor
 from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import SpaceError, read_space
-from datasets_app.pending_uploads import READ_UPLOAD, PendingUpload, UploadJob, find_upload
+from datasets_app.pending_uploads import PendingUpload, find_upload_of
 
 FIRST_ITEMS, SHOWN_CHARS, SHOWN_CHOICES = 5, 500, 10
 FAILED = "the worker failed; its log has the reason"
-Perform = Callable[[PendingUpload, UploadJob, User], str]
+Perform = Callable[[PendingUpload, BackgroundJob, User], str]
 
 
-def run_job(user_key: int, token: str, key: str, *, task: str = READ_UPLOAD, perform: Perform | None = None) -> str:
+def run_job(job_key: int, *, perform: Perform | None = None) -> str:
     """Perform the job with this key in a worker. Return its final state as text.
 
     A second call for the same job does nothing. perform: for uploads of another task than datasets have.
     """
-    upload = find_upload(user_key, token, task)
-    if upload is None:
+    job = BackgroundJob.objects.select_related("by").filter(pk=job_key).first()
+    upload = find_upload_of(job) if job else None
+    if job is None or upload is None or job.by is None:
         return "discarded"
-    with upload.try_lock() as has_lock:
-        job = upload.job
-        if not has_lock or job is None or job.key != key or not job.is_active:
+    with job.perform() as is_mine:
+        if not is_mine:
             return "done by another worker"
         try:
-            return (perform or _perform)(upload, job, User.objects.get(pk=user_key))
+            return (perform or _perform)(upload, job, job.by)
         except FileNotFoundError:
             if upload.folder.exists():
                 raise
             return "discarded"  # The user discarded it during the job.
 
 
-def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
+def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
     stored = _find_stored_dataset(upload, job, user)
     if stored:
         return finish(upload, job, dataset=[stored.slug, stored.version])
-    job = replace(job, state="reading", seen_at=time.time())
-    upload.store_job(job)
-
-    def watch(rows: int) -> None:
-        upload.store_job(replace(job, rows=rows, seen_at=time.time()))
-
+    job.enter(READING)
+    watch = upload.watch(job)
     try:
         if job.kind == "columns":
             upload.store("columns", read_table_columns(upload.files["items"], watch=watch)._asdict())
@@ -77,50 +71,47 @@ def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
             return _build_space(upload, job, user)
         return _read_items(upload, job, user, watch)
     except FileError as error:
-        return finish(upload, job, state="failed", error=str(error))
+        return finish(upload, job, str(error))
     except FileNotFoundError:
         raise
     except Exception:
         _store_result(upload, job, ItemReading([], [], {}, "", "", ImportReport()), NormReading(), FAILED)
-        finish(upload, job, state="failed", error=FAILED)
+        finish(upload, job, FAILED)
         raise
 
 
-def _download(upload: PendingUpload, job: UploadJob) -> str:
+def _download(upload: PendingUpload, job: BackgroundJob) -> str:
     """Download the split that the user named, and find its columns.
 
     Without HF_TOKEN: it may open datasets that not every user of the site should read.
     """
-
-    def watch(done: int, total: int) -> None:
-        upload.store_job(replace(job, rows=done, total=total, seen_at=time.time()))
-
-    hub_request: dict[str, Any] = dict(job.mapping or {})
-    split = download_split(**hub_request, uses_token=False, watch=watch)
+    hub_request: dict[str, Any] = dict(job.parameters["mapping"])
+    split = download_split(**hub_request, uses_token=False, watch=upload.watch(job))
     origin = {"source": split.source, "licence": split.licence, "recipe": split.recipe}
     upload = upload.add_download(split.file.path, split.file.name, origin)
     upload.store("columns", read_table_columns(upload.files["items"])._asdict())
     return finish(upload, job)
 
 
-def _read_items(upload: PendingUpload, job: UploadJob, user: User, watch: Watch) -> str:
+def _read_items(upload: PendingUpload, job: BackgroundJob, user: User, watch: Watch) -> str:
     """Read the items. Save the dataset if this is an import without errors, and store the report."""
     if job.kind == "preview":
         upload.store("columns", read_table_columns(upload.files["items"], watch=watch)._asdict())
-    reading, norms = read_upload(upload.files, job.mapping or {}, watch=watch, leaves_out=job.leaves_out)
+    reading, norms = read_upload(
+        upload.files, job.parameters["mapping"], watch=watch, leaves_out=job.parameters["leaves_out"]
+    )
     error, dataset = "", None
     if job.kind == "import" and reading.ok and norms.ok:
-        job = replace(job, state="saving", seen_at=time.time(), saving_since=time.time())
-        upload.store_job(job)
+        job.enter(SAVING)
         try:
             dataset = save_reading(upload, reading, norms, by=user)
         except CurationError as refusal:
             error = str(refusal)
     _store_result(upload, job, reading, norms, error)
-    return finish(upload, job, dataset=[dataset.slug, dataset.version] if dataset else None)
+    return finish(upload, job, **({"dataset": [dataset.slug, dataset.version]} if dataset else {}))
 
 
-def _import_norms(upload: PendingUpload, job: UploadJob, user: User, watch: Watch) -> str:
+def _import_norms(upload: PendingUpload, job: BackgroundJob, user: User, watch: Watch) -> str:
     """Import the norms of the upload into its draft. If the reading has an error, nothing is saved.
 
     A second import of the same table, after a worker was killed, stores the same norms again.
@@ -131,7 +122,7 @@ def _import_norms(upload: PendingUpload, job: UploadJob, user: User, watch: Watc
     categories = dict(dataset.items.values_list("key", "category"))
     norms, error = read_norm_table(upload.files["norms"], categories, watch=watch), ""
     if norms.ok and norms.norms:
-        upload.store_job(replace(job, state="saving", seen_at=time.time()))
+        job.enter(SAVING)
         try:
             with transaction.atomic():
                 save_norms(dataset, norms.norms, by=user)
@@ -142,10 +133,10 @@ def _import_norms(upload: PendingUpload, job: UploadJob, user: User, watch: Watc
     return finish(upload, job)
 
 
-def _build_space(upload: PendingUpload, job: UploadJob, user: User) -> str:
+def _build_space(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
     """Create a draft from the space in the upload. Its cases are counted while they are stored."""
     text = upload.files["items"].path.read_text(encoding="utf-8")
-    options = job.mapping or {}
+    options = job.parameters["mapping"]
     try:
         space = resolve_space(
             read_space(text),
@@ -154,21 +145,25 @@ def _build_space(upload: PendingUpload, job: UploadJob, user: User) -> str:
             density=options.get("density", "normal"),
             seed=int(options.get("seed", SEED)),
         )
-        job = replace(job, state="saving", total=space.max_cases, seen_at=time.time(), saving_since=time.time())
-        upload.store_job(job)
-
-        def watch(saved: int) -> None:
-            upload.store_job(replace(job, rows=saved, seen_at=time.time()))
-
+        job.enter(SAVING, total=space.max_cases)
         files = SpaceFiles(text, upload.table_name)
-        dataset = create_parametric_dataset(space, files, slug=upload.slug, by=user, watch=watch, **upload.about)
+        dataset = create_parametric_dataset(
+            space, files, slug=upload.slug, by=user, watch=upload.watch(job), **upload.about
+        )
     except (SpaceError, CurationError) as refusal:
-        return finish(upload, job, state="failed", error=str(refusal))
+        return finish(upload, job, str(refusal))
     return finish(upload, job, dataset=[dataset.slug, dataset.version])
 
 
-def _store_result(upload: PendingUpload, job: UploadJob, reading: ItemReading, norms: NormReading, error: str) -> None:
-    counts = {"items": len(reading.items), "norms": len(norms.norms), "error": error, "entered": job.entered or {}}
+def _store_result(
+    upload: PendingUpload, job: BackgroundJob, reading: ItemReading, norms: NormReading, error: str
+) -> None:
+    counts = {
+        "items": len(reading.items),
+        "norms": len(norms.norms),
+        "error": error,
+        "entered": job.parameters["entered"],
+    }
     shown = {"mapping": reading.mapping, "first_items": [_show_item(item) for item in reading.items[:FIRST_ITEMS]]}
     reports = {"report": report_to_json(reading.report), "norms_report": report_to_json(norms.report)}
     upload.store("report", counts | shown | reports)
@@ -186,24 +181,22 @@ def _show_item(item: ItemRecord) -> dict[str, Any]:
     }
 
 
-def finish(upload: PendingUpload, job: UploadJob, **how: Any) -> str:
+def finish(upload: PendingUpload, job: BackgroundJob, problem: str = "", **result: Any) -> str:
     """Record the end of a job, and delete the files of an upload that was imported. Return the state as text."""
-    finished = replace(job, **{"state": "done", **how}, seen_at=time.time())
-    upload.store_job(finished)
-    if finished.dataset or finished.experiment or (finished.kind == "norms" and finished.state == "done"):
+    job.finish(problem, **result)
+    if result or (job.kind == "norms" and not problem):
         upload.remove_files()
-    return f"{finished.kind}: {finished.state}"
+    return f"{job.kind}: {job.state}"
 
 
-def _find_stored_dataset(upload: PendingUpload, job: UploadJob, user: User) -> Dataset | None:
+def _find_stored_dataset(upload: PendingUpload, job: BackgroundJob, user: User) -> Dataset | None:
     """Return the dataset that a killed worker stored before it could record it in the job, or None."""
     if not job.saving_since:
         return None
     with (upload.folder / "items").open("rb") as file:
         source_sha256 = hash_file(file)
-    since = datetime.fromtimestamp(job.saving_since, UTC)
     rows: Any = Dataset.objects.filter(created_by=user, slug=upload.slug, source_sha256=source_sha256)
-    dataset: Dataset | None = rows.filter(created_at__gte=since).first()
+    dataset: Dataset | None = rows.filter(created_at__gte=job.saving_since).first()
     return dataset
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 
+from datasets_app.models import BackgroundJob
 from datasets_app.models.history import record_changes
 from grading_app.export.snapshots import SnapshotError, make_snapshot
 from grading_app.judging import grader_lookup
 from grading_app.judging.item_rubrics import collect_all_texts
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
-from grading_app.models import SnapshotJob
 from grading_app.reports.cached_aggregates import TASK, WORKER_FAILED, compute_rows
 from grading_app.scoring.grading import grade
 from grading_app.study_import.import_jobs import run_import
@@ -51,32 +51,32 @@ def compute_aggregates(keys: list[int]) -> None:
 
 def snapshot_experiment(job_key: int) -> str:
     """Perform a snapshot job. Return the digest, or the reason why there is none, or "" if it needs no work."""
-    job = SnapshotJob.objects.select_related("experiment", "by").filter(pk=job_key).first()
-    if job is None:
+    job = BackgroundJob.objects.select_related("by").filter(pk=job_key).first()
+    experiment = Experiment.objects.filter(pk=job.parameters["experiment"]).first() if job else None
+    if job is None or experiment is None:
         return ""
-    with job.start() as is_mine:
-        return _make_requested_snapshot(job) if is_mine else ""
+    with job.perform() as is_mine:
+        return _make_requested_snapshot(experiment, job) if is_mine else ""
 
 
-def _make_requested_snapshot(job: SnapshotJob) -> str:
-    problem = WORKER_FAILED
+def _make_requested_snapshot(experiment: Experiment, job: BackgroundJob) -> str:
+    problem, author = WORKER_FAILED, job.by or job.actor
+    label, reason = job.parameters["label"], job.parameters["reason"]
     try:
-        digest = make_snapshot(job.experiment, label=job.label, reason=job.reason, by=job.by or job.actor).digest
+        digest = make_snapshot(experiment, label=label, reason=reason, by=author).digest
         problem = ""
     except SnapshotError as error:
         problem = digest = str(error)
     finally:
         if problem:
-            record_changes(
-                [(job.experiment, "", "not made")], by=job.by or job.actor, reason=problem, aspect="snapshot"
-            )
+            record_changes([(experiment, "", "not made")], by=author, reason=problem, aspect="snapshot")
         job.finish(problem)
     return digest
 
 
-def import_uploaded_study(user_key: int, token: str, key: str) -> str:
+def import_uploaded_study(job_key: int) -> str:
     """Perform the job with this key on a study that a user uploaded. Return its final state as text."""
-    return run_import(int(user_key), token, key)
+    return run_import(job_key)
 
 
 def ask_judges(experiment: Experiment, *, by: str) -> int:

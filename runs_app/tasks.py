@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.db import connection
 
+from datasets_app.models import BackgroundJob
 from runs_app.grading_interface import grading
 from runs_app.llm.calls import CallReply, CallRequest
 from runs_app.taskqueue.enqueue import enqueue_drains, enqueue_grading_of_idle_runs, enqueue_one_drain
@@ -79,7 +80,7 @@ def drain_slot() -> Iterator[bool]:
 
 
 def tend(queue: str | None = None) -> int:
-    """Release claims of silent workers, decide adaptive rounds, grade idle runs, and restore missing drains.
+    """Release claims and end jobs of lost workers, decide adaptive rounds, grade idle runs, restore missing drains.
 
     It runs every few seconds. Each `up` schedules it on the queue of its own cluster, so each machine restores its own
     drains.
@@ -88,6 +89,7 @@ def tend(queue: str | None = None) -> int:
     from runs_app.processes.worker_process import is_drain_needed
 
     swept = sweep_expired()
+    BackgroundJob.objects.sweep()
     grading().decide_rounds()
     enqueue_grading_of_idle_runs()
     if is_drain_needed():

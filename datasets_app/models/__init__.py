@@ -1,5 +1,6 @@
-"""Models of datasets, their items, images and human norms, and of the history that all apps write."""
+"""Models of datasets, their items, images and human norms; and the history and the jobs of all apps."""
 
+from datasets_app.models.background_jobs import BackgroundJob
 from datasets_app.models.datasets import Dataset
 from datasets_app.models.history import StatusChange, TransitionError, TransitionQuerySet
 from datasets_app.models.items import Asset, Item, Norm
@@ -7,6 +8,7 @@ from datasets_app.models.parametric import ParametricSpace
 
 __all__ = [
     "Asset",
+    "BackgroundJob",
     "Dataset",
     "Item",
     "Norm",

@@ -17,8 +17,9 @@ from datasets_app.forms import HUB_MISSING, HubForm, MappingForm, NormsForm, Upl
 from datasets_app.importing import hub_dataset
 from datasets_app.importing.item_reader import IMAGE_ONLY_COLUMNS
 from datasets_app.importing.limited_reader import TableColumns
-from datasets_app.models import Dataset
-from datasets_app.pending_uploads import JobResult, PendingUpload, UploadJob
+from datasets_app.job_texts import describe_job
+from datasets_app.models import BackgroundJob, Dataset
+from datasets_app.pending_uploads import JobResult, PendingUpload
 from datasets_app.views.permissions import get_visible_draft
 from evalsite.lib.permissions import members_only
 from evalsite.lib.text.spreadsheet import format_csv_line
@@ -51,7 +52,7 @@ def dataset_new(request: HttpRequest) -> HttpResponse:
 def dataset_hub(request: HttpRequest) -> HttpResponse:
     """Ask a worker for a split of a dataset on the Hugging Face hub. The second step maps its columns."""
     previous = _find_items_upload(request, request.POST.get("upload", request.GET.get("upload", "")))
-    if previous and previous.job and previous.job.is_active and not previous.is_orphaned:
+    if previous and previous.job and previous.job.is_waited_for:
         return redirect("dataset_import", previous.token)
     initial = {"slug": previous.slug, **previous.about, **previous.download} if previous else None
     form = HubForm(request.POST if request.method == "POST" else None, initial=initial)
@@ -104,9 +105,9 @@ def dataset_import(request: HttpRequest, token: str) -> HttpResponse:
     if request.method == "POST":
         return _handle_import_button(request, upload)
     job, table = upload.job, upload.table
-    if job and job.dataset:
+    if job and job.result:
         return _redirect_to_import(request, upload, job)
-    if job is None or job.is_active or table is None:
+    if job is None or job.is_active or job.is_lost or table is None:
         return _render_progress(request, upload, job)
     if wants_part(request):
         return HttpResponseClientRefresh()
@@ -138,7 +139,7 @@ def _handle_import_button(request: HttpRequest, upload: PendingUpload) -> HttpRe
     table = upload.table
     if "again" in request.POST:
         upload.retry_job()
-    elif table is not None and not (upload.job and upload.job.dataset):
+    elif table is not None and not (upload.job and upload.job.result):
         form = MappingForm(request.POST, columns=table.columns, guess=upload.guess_mapping(table))
         if not form.is_valid():
             return _render_mapping(request, upload, table, form)
@@ -148,13 +149,14 @@ def _handle_import_button(request: HttpRequest, upload: PendingUpload) -> HttpRe
 
 
 def _render_progress(
-    request: HttpRequest, upload: PendingUpload, job: UploadJob | None, norms_of: Dataset | None = None
+    request: HttpRequest, upload: PendingUpload, job: BackgroundJob | None, norms_of: Dataset | None = None
 ) -> HttpResponse:
     """Show the worker's progress, or the reason why there is none. htmx reloads this part while the job is active."""
     context = {
         "upload": upload,
         "job": job,
-        "orphaned": upload.is_orphaned,
+        "texts": describe_job(upload, job),
+        "polls": bool(job and job.is_waited_for),
         "norms_of": norms_of,
         "address": _make_norms_url(norms_of, upload) if norms_of else reverse("dataset_import", args=[upload.token]),
         "other_files": _make_replacement_url(upload, norms_of),
@@ -197,11 +199,11 @@ def _render_mapping(
     return render(request, "datasets_app/dataset_import.html", context)
 
 
-def _redirect_to_import(request: HttpRequest, upload: PendingUpload, job: UploadJob) -> HttpResponse:
+def _redirect_to_import(request: HttpRequest, upload: PendingUpload, job: BackgroundJob) -> HttpResponse:
     """Redirect to the dataset, or to its details page if there are warnings. htmx then loads the whole page."""
     if wants_part(request):
         return HttpResponseClientRefresh()
-    slug, version = job.dataset or ("", 0)
+    slug, version = job.result["dataset"]
     dataset = Dataset.objects.filter(slug=slug, version=version).first()
     if dataset is None:
         raise Http404

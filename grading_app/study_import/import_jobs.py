@@ -5,10 +5,8 @@ Both read the files again and do the same; a dry run takes everything back. So i
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,9 @@ from django.contrib.auth.models import User
 from django.db import DataError, IntegrityError, transaction
 
 from datasets_app.importing.records import FileError
-from datasets_app.models import Dataset, StatusChange
-from datasets_app.pending_uploads import PendingUpload, UploadJob
+from datasets_app.models import BackgroundJob, Dataset, StatusChange
+from datasets_app.models.background_jobs import READING, SAVING
+from datasets_app.pending_uploads import PendingUpload
 from datasets_app.upload_jobs import FAILED, finish, run_job
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
@@ -35,7 +34,8 @@ from runs_app.planning.spec_io import create_experiment
 
 TASK = "grading_app.tasks.import_uploaded_study"
 REPORT = "report"
-EVERY_S = 1.0
+EVERY = 100  # Trials between two looks at the clock.
+CHECK, IMPORT = "study check", "study import"
 MAX_NOTES = 200
 SOURCES = {
     STUDY: "Evalsite snapshot",
@@ -78,16 +78,15 @@ def load_report(upload: PendingUpload) -> StudyReport | None:
     return StudyReport(**content) if content else None
 
 
-def run_import(user_key: int, token: str, key: str) -> str:
+def run_import(job_key: int) -> str:
     """Perform the job with this key on a user's upload. Return its final state as text."""
-    return run_job(user_key, token, key, task=TASK, perform=_perform)
+    return run_job(job_key, perform=_perform)
 
 
-def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
+def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
     if (earlier_import := _find_earlier_import(upload, job, user)) is not None:
         return finish(upload, job, **earlier_import)
-    job = replace(job, state="reading", seen_at=time.time())
-    upload.store_job(job)
+    job.enter(READING)
     try:
         report = _import(upload, job, user)
     except (StudyError, SnapshotFileError, FileError) as error:
@@ -97,23 +96,23 @@ def _perform(upload: PendingUpload, job: UploadJob, user: User) -> str:
     except FileNotFoundError:
         raise
     except Exception:
-        finish(upload, job, state="failed", error=FAILED)
+        finish(upload, job, FAILED)
         raise
     upload.store(REPORT, asdict(report))
-    result = {"experiment": report.experiment, "dataset": report.dataset} if job.kind == "import" else {}
-    return finish(upload, upload.job or job, **result)
+    result = {"experiment": report.experiment, "dataset": report.dataset}
+    return finish(
+        upload, job, **({name: value for name, value in result.items() if value} if job.kind == IMPORT else {})
+    )
 
 
-def _import(upload: PendingUpload, job: UploadJob, user: User) -> StudyReport:
-    entries = job.mapping or {}
+def _import(upload: PendingUpload, job: BackgroundJob, user: User) -> StudyReport:
+    entries = job.parameters["mapping"]
     dataset = Dataset.objects.filter(pk=entries.get("dataset") or 0).first()
     names = DesignNames(entries.get("slug", ""), str(dataset or ""))
-    watch = _make_progress_watcher(upload, job)
-    reading = read_study_upload(upload.files, entries.get("format", ""), watch=watch, names=names)
+    reading = read_study_upload(upload.files, entries.get("format", ""), watch=upload.watch(job), names=names)
     if reading.design is not None:
         return _take_design(reading.design, job, user)
-    job = replace(job, state="saving", seen_at=time.time(), saving_since=time.time())
-    upload.store_job(job)
+    job.enter(SAVING)
     if reading.study is None:
         return _take_snapshot(place_files(list(upload.files.values()), reading.scratch.path / "archive"), job, user)
     try:
@@ -122,7 +121,7 @@ def _import(upload: PendingUpload, job: UploadJob, user: User) -> StudyReport:
         raise StudyError([f"the database refuses a value of the study: {str(error).splitlines()[0][:300]}"]) from error
 
 
-def _take_design(design: Design, job: UploadJob, user: User) -> StudyReport:
+def _take_design(design: Design, job: BackgroundJob, user: User) -> StudyReport:
     """Create a draft from the design of another tool, with the rows that the user may create."""
     try:
         spec = read_spec(design.content)
@@ -131,19 +130,19 @@ def _take_design(design: Design, job: UploadJob, user: User) -> StudyReport:
         with transaction.atomic():
             experiment = create_experiment(spec, by=user, is_import=True)
             counts = [("Models", experiment.language_models.count()), ("Prompts", experiment.prompts.count())]
-            transaction.set_rollback(job.kind == "check")
+            transaction.set_rollback(job.kind == CHECK)
     except SpecError as error:
         raise StudyError(error.problems) from error
     return StudyReport(f"Design of {design.tool}", experiment.slug, counts=counts, notes=list(design.notes)[:MAX_NOTES])
 
 
-def _take_study(study: Study, job: UploadJob, user: User) -> StudyReport:
-    entries = job.mapping or {}
+def _take_study(study: Study, job: BackgroundJob, user: User) -> StudyReport:
+    entries = job.parameters["mapping"]
     dataset = Dataset.objects.filter(pk=entries.get("dataset") or 0).first()
     if entries.get("dataset") and dataset is None:
         raise StudyError(["the dataset that you chose was deleted: choose another one"])
     slug = entries.get("slug") or slugify_name(study.name)
-    report = write_study(study, slug, user, dataset, dry_run=job.kind == "check")
+    report = write_study(study, slug, user, dataset, dry_run=job.kind == CHECK)
     counts = {
         "Items": report.items, "Conditions": report.conditions, "Trials": report.trials, "Failed trials": report.failed,
         "Attempts": report.attempts,
@@ -167,10 +166,10 @@ def _take_study(study: Study, job: UploadJob, user: User) -> StudyReport:
     )
 
 
-def _take_snapshot(path: Path, job: UploadJob, user: User) -> StudyReport:
-    result = import_snapshot(path, user, dry_run=job.kind == "check")
+def _take_snapshot(path: Path, job: BackgroundJob, user: User) -> StudyReport:
+    result = import_snapshot(path, user, dry_run=job.kind == CHECK)
     notes = []
-    if (job.mapping or {}).get("slug") or (job.mapping or {}).get("dataset"):
+    if job.parameters["mapping"].get("slug") or job.parameters["mapping"].get("dataset"):
         notes.append("A snapshot or bundle has its own names and dataset; those that you entered are not used.")
     dataset = result.dataset
     return StudyReport(
@@ -187,37 +186,28 @@ def _take_snapshot(path: Path, job: UploadJob, user: User) -> StudyReport:
     )
 
 
-def _make_progress_watcher(upload: PendingUpload, job: UploadJob) -> Callable[[int], None]:
-    def watch(rows: int) -> None:
-        upload.store_job(replace(job, rows=rows, seen_at=time.time()))
-
-    return watch
-
-
-def _report_progress(study: Study, upload: PendingUpload, job: UploadJob) -> Study:
+def _report_progress(study: Study, upload: PendingUpload, job: BackgroundJob) -> Study:
     """Return the study; reading its trials updates the progress of the job."""
+    watch = upload.watch(job)
 
     def trials() -> Iterator[StudyTrial]:
-        next_report = time.monotonic() + EVERY_S
         for number, trial in enumerate(study.trials(), start=1):
-            if time.monotonic() >= next_report:
-                next_report = time.monotonic() + EVERY_S
-                upload.store_job(replace(job, rows=number, seen_at=time.time()))
+            if number % EVERY == 0:
+                watch(number)
             yield trial
 
     return replace(study, trials=trials)
 
 
-def _find_earlier_import(upload: PendingUpload, job: UploadJob, user: User) -> dict[str, Any] | None:
+def _find_earlier_import(upload: PendingUpload, job: BackgroundJob, user: User) -> dict[str, Any] | None:
     """Return what a killed worker imported from a snapshot before it could record it in the job, or None.
 
     Studies of other tools need no such check: a second import of the same trials adds nothing.
     """
-    if job.kind != "import" or not job.saving_since:
+    if job.kind != IMPORT or not job.saving_since:
         return None
-    since = datetime.fromtimestamp(job.saving_since, UTC)
     name = safe_name(upload.file_names[0])
-    changes = StatusChange.objects.filter(aspect=ASPECT, by=user, at__gte=since, reason__endswith=name)
+    changes = StatusChange.objects.filter(aspect=ASPECT, by=user, at__gte=job.saving_since, reason__endswith=name)
     for change in changes.select_related("content_type").order_by("pk")[:1]:
         row: Any = change.content_type.get_object_for_this_type(pk=change.object_id)
         return {"experiment": row.slug} if isinstance(row, Experiment) else {"dataset": [row.slug, row.version]}

@@ -10,13 +10,15 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
+from datasets_app.job_texts import describe_snapshot_job
+from datasets_app.models import BackgroundJob
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.file_formats import RECORDS, ExportError, export_chunks
 from grading_app.export.parquet_process import parquet_from_process
 from grading_app.export.wide_tables import NO_PARTICIPANTS
 from grading_app.forms.exports import ParticipantsForm, SnapshotForm
-from grading_app.models import Rubric, Snapshot, SnapshotJob, SupersededVerdict
+from grading_app.models import Rubric, Snapshot, SupersededVerdict
 from grading_app.tables.reports import SnapshotTable
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.progress import load_experiment_state
@@ -105,16 +107,17 @@ def _get_snapshot_context(experiment: Experiment, form: SnapshotForm | None, *, 
     After a failed job, the form has its entries.
     """
     snapshots = list(Snapshot.objects.filter(experiment=experiment)[:MAX_SNAPSHOTS])
-    job = SnapshotJob.objects.filter(experiment=experiment).first()
+    job = BackgroundJob.objects.filter(subject=Snapshot.get_job_subject(experiment)).first()
     if job and job.ended_at and (not job.problem or (snapshots and snapshots[0].created_at > job.ended_at)):
         job = None
     problem = job.problem or job.find_stop() if job else ""
     may_request = may_create and (job is None or bool(problem))
-    initial = {"label": job.label, "reason": job.reason} if job else {}
+    initial = {name: job.parameters[name] for name in ("label", "reason")} if job else {}
     return {
         "snapshots": SnapshotTable(snapshots, experiment.slug),
         "snapshot_job": job,
         "snapshot_problem": problem,
+        "snapshot_texts": describe_snapshot_job(job) if job else None,
         "snapshot_form": (form or SnapshotForm(initial=initial)) if may_request else None,
     }
 

@@ -8,11 +8,12 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
+from datasets_app.models import BackgroundJob
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.export.snapshots import SnapshotError, refuse_while_live
 from grading_app.forms.exports import SnapshotForm
-from grading_app.models import Snapshot, SnapshotJob
+from grading_app.models import Snapshot
 from grading_app.views.files import render_files
 from runs_app.views.permissions import get_editable_experiment, get_visible_experiment
 
@@ -26,8 +27,6 @@ TIMEOUT_SECONDS = 3000
 @hides_model_names()
 def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
     """Request a snapshot; the task queue writes it. While one is requested, a second request changes nothing."""
-    from django_q.tasks import async_task
-
     experiment = get_editable_experiment(request, slug)
     form = SnapshotForm(request.POST)
     if form.is_valid():
@@ -37,10 +36,15 @@ def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
             form.add_error(None, str(error))
     if not form.is_valid():
         return render_files(request, experiment, form)
-    job, is_new = SnapshotJob.objects.request(experiment, **form.cleaned_data, by=request.user)
-    if is_new:
-        async_task(SNAPSHOT_TASK, job.pk, timeout=TIMEOUT_SECONDS)
-    else:
+    _, is_new = BackgroundJob.objects.request(
+        Snapshot.get_job_subject(experiment),
+        "snapshot",
+        task=SNAPSHOT_TASK,
+        timeout_s=TIMEOUT_SECONDS,
+        by=request.user,
+        parameters={**form.cleaned_data, "experiment": experiment.pk},
+    )
+    if not is_new:
         messages.info(request, "A snapshot is already being created, so no second one was requested.")
     return redirect(f"{reverse('experiment_files', args=[slug])}#snapshots")
 

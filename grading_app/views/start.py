@@ -58,8 +58,8 @@ def start(request: HttpRequest) -> HttpResponse:
         return action(request)
     upload = _find_upload(request)
     job = upload.job if upload else None
-    if job and job.dataset:
-        return _finish_import(request, job.dataset)
+    if job and job.result:
+        return _finish_import(request, job.result["dataset"])
     if wants_part(request) and not (job and job.is_active):
         return HttpResponseClientRefresh()  # The upload has been read: show its first items.
     return _render(request)
@@ -320,15 +320,16 @@ def _render(
 ) -> HttpResponse:
     models = list(prefetch_last_preflights(first_study.list_usable_models(request.user)))
     dataset, upload = _get_dataset(request), _find_upload(request)
+    job = upload.job if upload else None
     context: dict[str, Any] = {
         "connect": connect or ConnectForm(),
         "data": data or DataForm(),
         "models": models,
         "dataset": dataset,
         "upload": upload,
-        "job": upload.job if upload else None,
-        "outcome": upload.outcome if upload and upload.job and upload.job.state == "done" else None,
-        "orphaned": bool(upload and upload.is_orphaned),
+        "job": job,
+        "outcome": upload.outcome if upload and job and job.state == "done" else None,
+        "orphaned": bool(job and job.is_lost),
         "has_choices": False,
         "may_connect": is_operator(request.user),
         "may_approve": bool(dataset and first_study.may_approve(dataset, request.user)),

@@ -13,13 +13,14 @@ from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRefresh
 
 from datasets_app import pending_uploads
-from datasets_app.models import Dataset
-from datasets_app.pending_uploads import PendingUpload, UploadJob
+from datasets_app.job_texts import describe_job
+from datasets_app.models import BackgroundJob, Dataset
+from datasets_app.pending_uploads import PendingUpload
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.htmx import wants_part
 from grading_app.forms.study_import import StudyUploadForm
-from grading_app.study_import.import_jobs import TASK, load_report
+from grading_app.study_import.import_jobs import CHECK, IMPORT, TASK, load_report
 from grading_app.study_import.importers import FORMATS
 from runs_app.models import Experiment
 from runs_app.views.permissions import get_visible_experiment
@@ -41,7 +42,7 @@ def study_import_new(request: HttpRequest) -> HttpResponse:
         upload = _stage(request, form, previous)
         if valid and upload and form.is_valid():
             upload.delete_result()
-            upload.request_job("check", form.about())
+            upload.request_job(CHECK, form.about())
             return redirect("study_import", upload.token)
         if upload:
             form.reuse_files(upload)
@@ -74,9 +75,9 @@ def study_import(request: HttpRequest, token: str) -> HttpResponse:
     if request.method == "POST":
         return _perform_action(request, upload)
     job, report = upload.job, load_report(upload)
-    if job and (job.experiment or job.dataset):
+    if job and job.result:
         return HttpResponseClientRefresh() if wants_part(request) else _redirect_to_result(request, job)
-    if job is None or job.is_active or report is None:
+    if job is None or job.is_active or job.is_lost or report is None:
         return _render_progress(request, upload, job)
     if wants_part(request):
         return HttpResponseClientRefresh()
@@ -92,17 +93,17 @@ def _perform_action(request: HttpRequest, upload: PendingUpload) -> HttpResponse
     report, job = load_report(upload), upload.job
     if "again" in request.POST:
         upload.retry_job()
-    elif "import" in request.POST and report and report.is_ok and job and not (job.experiment or job.dataset):
-        upload.request_job("import", upload.about)
+    elif "import" in request.POST and report and report.is_ok and job and not job.result:
+        upload.request_job(IMPORT, upload.about)
     return redirect("study_import", upload.token)
 
 
-def _render_progress(request: HttpRequest, upload: PendingUpload, job: UploadJob | None) -> HttpResponse:
+def _render_progress(request: HttpRequest, upload: PendingUpload, job: BackgroundJob | None) -> HttpResponse:
     context = {
         "upload": upload,
         "job": job,
-        "orphaned": upload.is_orphaned,
-        "study": True,
+        "texts": describe_job(upload, job),
+        "polls": bool(job and job.is_waited_for),
         "address": reverse("study_import", args=[upload.token]),
         "other_files": f"{reverse('study_import_new')}?upload={upload.token}",
     }
@@ -110,15 +111,16 @@ def _render_progress(request: HttpRequest, upload: PendingUpload, job: UploadJob
     return render(request, part if wants_part(request) else "grading_app/study_import_reading.html", context)
 
 
-def _redirect_to_result(request: HttpRequest, job: UploadJob) -> HttpResponse:
+def _redirect_to_result(request: HttpRequest, job: BackgroundJob) -> HttpResponse:
     """Redirect to the results of the study, to the page of a design, or to the dataset of a bundle."""
-    if job.dataset:
-        dataset = Dataset.objects.visible_to(request.user).filter(slug=job.dataset[0], version=job.dataset[1]).first()
+    if "dataset" in job.result:
+        slug, version = job.result["dataset"]
+        dataset = Dataset.objects.visible_to(request.user).filter(slug=slug, version=version).first()
         if dataset is None:
             raise Http404
         messages.success(request, f"{dataset} was imported.")
         return redirect(dataset)
-    experiment = get_visible_experiment(request, job.experiment)
+    experiment = get_visible_experiment(request, job.result["experiment"])
     messages.success(request, f"{experiment} was imported.")
     if experiment.status == Experiment.Status.DRAFT:
         return redirect(experiment)

@@ -60,7 +60,7 @@ def _load_pending_entries(request: HttpRequest) -> dict[str, Any]:
     if upload is None or job is None or job.kind != "parametric" or not upload.files["items"].path.is_file():
         return {}
     text = upload.files["items"].path.read_text(encoding="utf-8")
-    return {**(job.mapping or {}), **upload.about, "slug": upload.slug, "text": text}
+    return {**job.parameters["mapping"], **upload.about, "slug": upload.slug, "text": text}
 
 
 def _bind_shown_values(request: HttpRequest) -> TaskValuesForm | None:

@@ -1,15 +1,13 @@
 """Import of a Hugging Face split on the pages: the rows and commit equal those of the command."""
 
 import sys
-import time
-from dataclasses import replace
 from html import unescape
 
 import pytest
 from django.urls import reverse
 
 from datasets_app import pending_uploads, upload_jobs
-from datasets_app.models import Dataset
+from datasets_app.models import BackgroundJob, Dataset
 from tests.factories.files import build_upload
 from tests.factories.hub import FIRST, SECOND, serve_site_hub
 from tests.integration.dataset_pages.test_uploading import build_choices
@@ -145,20 +143,18 @@ def test_the_page_shows_the_progress_of_a_download(member, hub, people, monkeypa
     address = send(member).url
     assert "Waiting for a worker</strong> to download the files." in page_text(member.get(address))
     pending = pending_uploads.find_upload(people["researcher"].pk, address.split("/")[-2])
-    pending.store_job(replace(pending.job, state="reading", seen_at=time.time(), rows=3 * 2**20, total=12 * 2**20))
-    page = member.get(address)
-    assert "Downloading lab/sums: 3.0\xa0MB of 12.0\xa0MB." in page_text(page)
-    assert 'max="12582912" value="3145728"' in page.content.decode()
-    assert member.get(HUB, {"upload": pending.token}).url == address
+    with pending.job.perform():
+        BackgroundJob.objects.update(done=3 * 2**20, total=12 * 2**20)
+        page = member.get(address)
+        assert "Downloading lab/sums: 3.0\xa0MB of 12.0\xa0MB." in page_text(page)
+        assert 'max="12582912" value="3145728"' in page.content.decode()
+        assert member.get(HUB, {"upload": pending.token}).url == address
 
 
 def test_the_bytes_of_a_download_are_reported_while_it_runs(member, hub, monkeypatch):
     reports = []
     monkeypatch.setattr("datasets_app.importing.hub_dataset.REPORT_S", 0.001)
-    store = pending_uploads.PendingUpload.store_job
-    monkeypatch.setattr(
-        pending_uploads.PendingUpload, "store_job", lambda upload, job: (reports.append(job.total), store(upload, job))
-    )
+    monkeypatch.setattr(BackgroundJob, "report", lambda job, done, total=None: reports.append(total))
     send(member)
     assert len(hub.files[SECOND]["data/test.csv"]) in reports
 
@@ -167,7 +163,8 @@ def test_a_discarded_download_leaves_nothing(member, hub, people):
     address = send(member).url
     member.post(address, {"discard": "1"})
     assert pending_uploads.find_upload(people["researcher"].pk, address.split("/")[-2]) is None
-    assert upload_jobs.run_job(people["researcher"].pk, address.split("/")[-2], "x") == "discarded"
+    assert not BackgroundJob.objects.exists()
+    assert upload_jobs.run_job(0) == "discarded"
 
 
 def test_the_two_ways_to_import_link_to_each_other(member, hub):

@@ -1,6 +1,5 @@
 """The design page of a parametric space: its preview, its errors, and the dataset that a worker builds."""
 
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -9,7 +8,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
 from datasets_app.generators.registry import load_generators
-from datasets_app.models import Dataset
+from datasets_app.models import BackgroundJob, Dataset
 from datasets_app.parametric.spec import read_space
 from datasets_app.pending_uploads import find_upload
 from runs_app.forms.parametric import SAMPLE, append_task
@@ -143,8 +142,9 @@ def test_the_progress_page_shows_how_many_cases_are_stored(as_, monkeypatch):
     response = submit(client, "build", slug="small")
     token = response.url.rstrip("/").rpartition("/")[2]
     waiting = find_upload(User.objects.get(username="researcher").pk, token)
-    waiting.store_job(replace(waiting.job, state="saving", rows=8, total=32, seen_at=waiting.job.requested_at))
-    page = client.get(response.url).content.decode()
+    with waiting.job.perform():
+        BackgroundJob.objects.update(step="saving", done=8, total=32)
+        page = client.get(response.url).content.decode()
     assert "8 of 32 cases are stored" in page
     assert '<progress max="32" value="8"' in page
 

@@ -1,15 +1,16 @@
 """Progress of an upload that a worker reads: the page also says what to do without a worker. No file is lost."""
 
 import re
-import time
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from datasets_app import pending_uploads, tasks, upload_jobs
 from datasets_app.importing import LIMITS, limited_reader
-from datasets_app.models import Dataset
+from datasets_app.models import BackgroundJob, Dataset
 from evalsite.lib.text.number_format import format_count
 from runs_app.taskqueue.task_payloads import FUNCTIONS
 from tests.factories.files import stop_processes
@@ -76,16 +77,16 @@ def test_the_page_shows_the_number_of_rows_read(member, queued_tasks, people):
     run_queued_tasks(queued_tasks)
     member.post(address, build_choices(member, address))
     waiting = find_pending_upload(address, people)
-    waiting.store_job(replace(waiting.job, state="reading", seen_at=time.time(), rows=12_345))
-    assert f"{format_count(12_345)} rows so far" in read_page(member, address)
-    waiting.store_job(replace(waiting.job, state="saving", seen_at=time.time()))
-    assert "Saving the items." in read_page(member, address)
+    with waiting.job.perform():
+        BackgroundJob.objects.update(done=12_345)
+        assert f"{format_count(12_345)} rows so far" in read_page(member, address)
+        BackgroundJob.objects.update(step="saving")
+        assert "Saving the items." in read_page(member, address)
 
 
-def test_the_page_says_when_no_worker_takes_it_and_how_to_start_one(member, queued_tasks, people):
+def test_the_page_says_when_no_worker_takes_it_and_how_to_start_one(member, queued_tasks):
     address = send(member).url
-    waiting = find_pending_upload(address, people)
-    waiting.store_job(replace(waiting.job, requested_at=time.time() - 30))
+    BackgroundJob.objects.update(requested_at=timezone.now() - timedelta(seconds=30))
     text = read_page(member, address)
     assert re.search(r"No worker has started on these files for [3-9]\d s\.", text)
     assert "python manage.py up" in text
@@ -121,11 +122,13 @@ def test_a_worker_that_was_killed_while_reading_is_noticed_and_replaced(member, 
     member.post(address, build_choices(member, address))
     queued_tasks.clear()
     waiting = find_pending_upload(address, people)
-    waiting.store_job(replace(waiting.job, state="reading", seen_at=time.time() - 60))
+    with waiting.job.perform() as is_mine:
+        assert is_mine
+        assert not waiting.job.is_lost, "a worker holds the job, and is silent while the database works"
+    assert waiting.job.is_lost
     assert "The worker that read these files has stopped." in read_page(member, address)
-    with waiting.try_lock() as free:
-        assert free
-        assert not waiting.is_orphaned, "somebody is at it, and silent while the database works"
+    assert BackgroundJob.objects.sweep() == 1
+    assert "The worker that read these files has stopped." in read_page(member, address)
     member.post(address, {"again": "1"})
     run_queued_tasks(queued_tasks)
     assert Dataset.objects.get().item_count == 9

@@ -8,14 +8,16 @@ from django.db import IntegrityError, connections, transaction
 from django.urls import reverse
 from django.utils import timezone
 
-from grading_app.models import Snapshot, SnapshotJob
-from grading_app.models.snapshots import LOCK_CLASS
+from datasets_app.models import BackgroundJob
+from datasets_app.models.background_jobs import LOCK_CLASS
+from grading_app.models import Snapshot
 from grading_app.tasks import snapshot_experiment
 from runs_app.models import Run
 from tests import factories
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
+WAITING = "Waiting for a worker</strong> to create a snapshot."
 ENTRIES = {"label": "submission", "reason": "To submit the paper"}
 
 
@@ -53,30 +55,29 @@ def read(client):
 def test_a_requested_snapshot_is_shown_after_a_reload_until_it_is_there(owner, queued):
     post(owner)
     waiting = read(owner)
-    assert "A snapshot was requested" in waiting
-    assert "by owner: submission. It waits for a worker." in waiting
+    assert "Waiting for a worker</strong> to create a snapshot. owner requested it" in waiting
+    assert ": submission." in waiting
     assert "No snapshots yet" not in waiting
     assert "Create snapshot" not in waiting
     ((key,),) = queued
-    SnapshotJob.objects.filter(pk=key).update(requested_at=timezone.now() - timedelta(minutes=2))
+    BackgroundJob.objects.filter(pk=key).update(requested_at=timezone.now() - timedelta(minutes=2))
     assert "No worker has started on the snapshot" in read(owner)
-    with SnapshotJob.objects.get().start():
-        assert "A snapshot is being created</strong> since" in read(owner)
-    SnapshotJob.objects.update(started_at=None)
+    with BackgroundJob.objects.get().perform():
+        assert "A snapshot is being created.</strong> owner requested it" in read(owner)
     digest = snapshot_experiment(key)
     done = read(owner)
     assert digest[:16] in done
     assert "Create snapshot" in done
     assert "being created" not in done
-    assert "was requested" not in done
+    assert "Waiting for a worker" not in done
 
 
 def test_a_second_press_of_the_button_requests_no_second_snapshot(owner, queued):
     post(owner)
     assert "already being created, so no second one was requested" in post(owner)
-    assert len(queued) == SnapshotJob.objects.count() == 1
-    with pytest.raises(IntegrityError, match="snapshotjob_one_open"), transaction.atomic():
-        SnapshotJob.objects.create(experiment_id=SnapshotJob.objects.get().experiment_id, actor="another page")
+    assert len(queued) == BackgroundJob.objects.count() == 1
+    with pytest.raises(IntegrityError, match="backgroundjob_one_open"), transaction.atomic():
+        BackgroundJob.objects.create(subject=BackgroundJob.objects.get().subject, timeout_s=1, actor="another page")
 
 
 def test_a_task_that_runs_twice_makes_one_snapshot(owner, queued):
@@ -97,7 +98,7 @@ def test_a_failed_snapshot_is_shown_with_its_reason_and_its_entries(owner, queue
     assert 'value="To submit the paper"' in page.content.decode()
     assert experiment.history.filter(aspect="snapshot", to_value="not made").get().by == experiment.owner
     Run.objects.update(status="done")
-    assert "A snapshot was requested" in post(owner)
+    assert WAITING in post(owner)
     assert len(queued) == 2
 
 
@@ -112,31 +113,36 @@ def test_an_unexpected_error_of_the_worker_is_shown(owner, queued, monkeypatch):
 @pytest.mark.django_db(transaction=True)
 def test_the_snapshot_of_a_killed_worker_can_be_requested_again(owner, queued):
     post(owner)
-    job = SnapshotJob.objects.get()
+    job = BackgroundJob.objects.get()
     worker = connections.create_connection("default")
     try:
         with worker.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_lock(%s, %s)", [LOCK_CLASS, job.pk])
-        SnapshotJob.objects.update(started_at=timezone.now())
+        BackgroundJob.objects.update(started_at=timezone.now())
         job.refresh_from_db()
         assert "A snapshot is being created" in read(owner)
+        assert BackgroundJob.objects.sweep() == 0
         assert "no second one was requested" in post(owner)
     finally:
         worker.close()
     deadline = time.monotonic() + 60
-    while not job.find_stop() and time.monotonic() < deadline:  # The database ends the session after the connection.
+    while (
+        not BackgroundJob.objects.get().find_stop() and time.monotonic() < deadline
+    ):  # The database ends the session after the connection.
         time.sleep(0.05)
-    assert "was not created:</strong> the worker that created it stopped" in read(owner)
-    assert "A snapshot was requested" in post(owner)
+    assert "The worker that created the snapshot has stopped." in read(owner)
+    assert WAITING in post(owner)
     assert len(queued) == 2
     job.refresh_from_db()
-    assert job.problem == "the worker that created it stopped"
+    assert job.problem == "the worker stopped"
 
 
 def test_a_request_that_no_worker_started_can_be_replaced(owner, queued):
     post(owner)
-    SnapshotJob.objects.update(requested_at=timezone.now() - timedelta(minutes=11))
-    assert "was not created:</strong> no worker started it within 10 minutes" in read(owner)
+    BackgroundJob.objects.update(requested_at=timezone.now() - timedelta(minutes=11))
+    page = read(owner)
+    assert "No worker has started on the snapshot" in page
+    assert "Create snapshot" in page
     post(owner)
     assert snapshot_experiment(*queued[0]) == ""
     assert snapshot_experiment(*queued[1])
@@ -160,5 +166,5 @@ def test_a_reader_sees_that_a_snapshot_is_being_made_but_cannot_request_one(clie
     experiment.save(update_fields=["sharing"])
     client.force_login(factories.make_user("reader", "Viewer"))
     page = read(client)
-    assert "A snapshot was requested" in page
+    assert WAITING in page
     assert "Create snapshot" not in page

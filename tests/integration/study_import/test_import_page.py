@@ -1,7 +1,6 @@
 """Study import on the page: a dry run by a worker, its report, then the import, without lost entries or files."""
 
 import shutil
-import time
 import zipfile
 from dataclasses import fields, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from datasets_app import curation, pending_uploads
 from datasets_app.importing import limited_reader
 from datasets_app.importing.limited_reader import FileToRead
 from datasets_app.importing.limits import LIMITS
-from datasets_app.models import Dataset
+from datasets_app.models import BackgroundJob, Dataset
 from evalsite.lib import permissions
 from grading_app.export.snapshots import make_snapshot
 from grading_app.study_import.import_jobs import TASK
@@ -353,15 +352,16 @@ def test_a_worker_killed_after_the_import_leaves_one_study(member, snapshot, res
     address = send_snapshot(member, snapshot)
     member.post(address, {"import": "1"})
     waiting = pending_uploads.find_upload(researcher.pk, get_token(address), TASK)
-    job = waiting.job
     shutil.copy(snapshot, waiting.folder / "study-1")
-    waiting.store_job(replace(job, state="saving", experiment="", seen_at=time.time() - 60))
-    assert waiting.is_orphaned
+    BackgroundJob.objects.filter(pk=waiting.job.pk).update(ended_at=None, result={})
+    assert waiting.job.is_lost
     member.post(address, {"again": "1"})
     assert Experiment.objects.count() == 2
     assert member.get(address).url == reverse("experiment_results", args=["first-2"])
 
 
 def test_the_worker_of_a_deleted_upload_does_nothing(member):
-    user = User.objects.get(username="researcher")
-    assert import_string(TASK)(user.pk, "a" * 32, "key") == "discarded"
+    address = send(member, build_trials_file()).url
+    key = BackgroundJob.objects.get().pk
+    member.post(address, {"discard": "1"})
+    assert import_string(TASK)(key) == "discarded"

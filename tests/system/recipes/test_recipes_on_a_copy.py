@@ -1,4 +1,4 @@
-"""The recipes of a scorer, a page and an option, carried out on a copy. Their steps suffice; tests name a missing one."""
+"""Recipes, carried out on a copy: the steps for a scorer, a page and an option suffice, and tests name missing ones."""
 
 import os
 import shutil
