@@ -22,7 +22,8 @@ from datasets_app import curation
 from datasets_app.admin_transitions import RowAction, RowActionAdmin
 from datasets_app.drafts import change_draft
 from datasets_app.forms import AboutForm
-from datasets_app.models import Dataset, Item, Norm, StatusChange
+from datasets_app.models import BackgroundJob, Dataset, Item, Norm, StatusChange
+from evalsite.lib.web.admin import ReadOnlyAdmin, SuperusersOnly
 
 DRAFT, APPROVED = Dataset.Status.DRAFT, Dataset.Status.APPROVED
 
@@ -286,3 +287,13 @@ class StatusChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+
+@admin.register(BackgroundJob)
+class BackgroundJobAdmin(SuperusersOnly, ReadOnlyAdmin):
+    """The jobs that pages wait for, with the reason of each that failed."""
+
+    list_display = ["subject", "kind", "actor", "state", "requested_at", "started_at", "ended_at", "problem"]
+    list_filter = ["kind"]
+    search_fields = ["subject", "actor", "problem"]
+    date_hierarchy = "requested_at"

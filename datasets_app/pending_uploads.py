@@ -14,7 +14,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from datasets_app.importing import LIMITS, guess_mapping
-from datasets_app.importing.limited_reader import FileToRead, TableColumns, Watch
+from datasets_app.importing.limited_reader import FileToRead, TableColumns
 from datasets_app.importing.reader_output import report_from_json
 from datasets_app.importing.records import ImportReport, Remark
 from datasets_app.models import BackgroundJob
@@ -193,7 +193,7 @@ class PendingUpload:
         if job := self.job:
             job.retry()
 
-    def watch(self, job: BackgroundJob) -> Watch:
+    def watch(self, job: BackgroundJob) -> Callable[..., None]:
         """Return a function that reports the job's progress. It raises FileNotFoundError once the user discards it."""
 
         def watch(done: int, total: int | None = None) -> None:

@@ -181,7 +181,7 @@ def _show_item(item: ItemRecord) -> dict[str, Any]:
     }
 
 
-def finish(upload: PendingUpload, job: BackgroundJob, problem: str = "", **result: Any) -> str:
+def finish(upload: PendingUpload, job: BackgroundJob, problem: str = "", /, **result: Any) -> str:
     """Record the end of a job, and delete the files of an upload that was imported. Return the state as text."""
     job.finish(problem, **result)
     if result or (job.kind == "norms" and not problem):

@@ -199,7 +199,7 @@ class BackgroundJob(models.Model):
         with self._own_connection.cursor() as cursor:
             cursor.execute(REPORT, [done, self.total if total is None else total, self.pk, self.started_at])
 
-    def finish(self, problem: str = "", **result: Any) -> None:
+    def finish(self, problem: str = "", /, **result: Any) -> None:
         """Record the end. Do nothing if another worker has taken over."""
         self.problem, self.result, self.ended_at = problem, result, timezone.now()
         self._update(problem=problem, result=result, ended_at=self.ended_at)
