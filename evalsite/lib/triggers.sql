@@ -22,12 +22,12 @@ CREATE OR REPLACE FUNCTION evalsite_deleting() RETURNS text LANGUAGE sql STABLE 
 SELECT coalesce(current_setting('evalsite.deleting_experiment', true), '')
 $$;
 
--- A version that was approved or imported, and a row that records what was sent, keep their content.
--- The arguments are the columns that may still change. The approval of an imported version also sets its time.
+-- A version that was approved, imported or used, and a row that records what was sent, keep their content.
+-- The arguments are the columns that may still change. The approval of an imported or used version also sets its time.
 CREATE OR REPLACE FUNCTION evalsite_refuse_frozen() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     free text[] := coalesce(TG_ARGV, '{}')
-        || CASE WHEN to_jsonb(OLD) ->> 'status' = 'imported' THEN '{approved_at}'::text[] ELSE '{}' END;
+        || CASE WHEN to_jsonb(OLD) ->> 'status' IN ('imported', 'used') THEN '{approved_at}'::text[] ELSE '{}' END;
 BEGIN
     IF TG_OP = 'DELETE' THEN
         RAISE EXCEPTION '% % is in use: it cannot be deleted', TG_TABLE_NAME, OLD.id

@@ -63,7 +63,7 @@ def _build_parts(builder: RowBuilder, path: str, spec: GraderSpec) -> dict[str, 
             f"{path}.rubric",
             Rubric,
             spec.rubric,
-            lambda part_path, entry: _build_rubric(builder, part_path, entry),
+            lambda part_path, entry: builder.find_or_approve(part_path, build_rubric_row(entry)),
         ),
         "sampler": _build_part(builder, f"{path}.sampler", Sampler, spec.sampler, builder.find_or_create_sampler),
         "text_set": builder.find_by_name(f"{path}.texts", TextSet, spec.texts) if spec.texts else None,
@@ -107,13 +107,6 @@ def build_rubric_row(spec: RubricSpec) -> Rubric:
         criteria=[part.model_dump() for part in spec.criteria],
         labels=[part.model_dump() for part in spec.labels],
     )
-
-
-def _build_rubric(builder: RowBuilder, path: str, spec: RubricSpec) -> Any:
-    rubric, is_new = builder.find_or_create_version(path, build_rubric_row(spec))
-    if is_new:
-        builder.approve(rubric)
-    return rubric
 
 
 def write_grader_specs(names: Sequence[str]) -> list[dict[str, Any]]:

@@ -120,6 +120,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("draft", "Draft"),
+                            ("used", "Used, not approved"),
                             ("imported", "Imported"),
                             ("approved", "Approved"),
                             ("archived", "Archived"),
@@ -210,7 +211,7 @@ class Migration(migrations.Migration):
                         condition=models.Q(("scale_min__lt", models.F("scale_max"))), name="rubric_scale_has_two_points"
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported"])),
+                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported", "used"])),
                         name="grading_app_rubric_status_choices",
                     ),
                     models.CheckConstraint(

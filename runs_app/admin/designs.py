@@ -90,27 +90,27 @@ class VersionedAdmin(RowActionAdmin):
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             return ["name", *self.content]
-        content = self.content if _is_draft(obj) else (self.frozen_content or self.content)
+        content = self.content if obj.may_edit(request.user) else (self.frozen_content or self.content)
         return ["name", *content, *self.about]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         # The name of a saved row is fixed: a version with another name would belong to another prompt.
         if obj is None:
             return []
-        return ["name", *self.about] if _is_draft(obj) else self.get_fields(request, obj)
+        return ["name", *self.about] if obj.may_edit(request.user) else self.get_fields(request, obj)
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        form = self.form if obj is None or _is_draft(obj) else ModelForm
+        form = self.form if obj is None or obj.may_edit(request.user) else ModelForm
         return super().get_form(request, obj, change, form=form, **kwargs)
 
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         row = kwargs.get("obj")
-        if row is not None and not _is_draft(row):
+        if row is not None and not row.may_edit(request.user):
             context |= dict.fromkeys(SAVE_BUTTONS, False)
         return super().render_change_form(request, context, *args, **kwargs)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return super().has_delete_permission(request, obj) and (obj is None or _is_draft(obj))
+        return super().has_delete_permission(request, obj) and (obj is None or obj.may_edit(request.user))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if not change:
@@ -151,10 +151,6 @@ def render_turns(messages: list[dict[str, str]]) -> SafeString:
     """Return the turns of a read-only prompt as HTML."""
     lines = ((turn["role"], turn["content"]) for turn in messages)
     return format_html_join("", "<p><strong>{}</strong></p><pre>{}</pre>", lines)
-
-
-def _is_draft(row: Any) -> bool:
-    return bool(row.status == row.Status.DRAFT)
 
 
 @admin.register(Prompt)
@@ -224,7 +220,11 @@ def _build_preview(prompt: Prompt, form: PreviewForm) -> dict[str, Any]:
 @admin.register(Sampler)
 class SamplerAdmin(DesignPartAdmin):
     form = MappingsForm
-    row_actions = (build_archive_action("runs_app.change_sampler"), build_copy_action("runs_app.add_sampler"))
+    row_actions = (
+        build_approve_action(Sampler.APPROVAL, "its name means it in every new design"),
+        build_archive_action("runs_app.change_sampler"),
+        build_copy_action("runs_app.add_sampler"),
+    )
     list_display = [*VersionedAdmin.list_display, "settings"]
     content = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "extra")
 
@@ -236,7 +236,11 @@ class SamplerAdmin(DesignPartAdmin):
 @admin.register(Dimension)
 class DimensionAdmin(DesignPartAdmin):
     form = MappingsForm
-    row_actions = (build_archive_action("runs_app.change_dimension"), build_copy_action("runs_app.add_dimension"))
+    row_actions = (
+        build_approve_action(Dimension.APPROVAL, "its name means it in every new design"),
+        build_archive_action("runs_app.change_dimension"),
+        build_copy_action("runs_app.add_dimension"),
+    )
     list_display = [*VersionedAdmin.list_display, "title", "scale_min", "scale_max"]
     content = ("title", "instructions", "scale_min", "scale_max", "labels")
     frozen_content = ("title", "instructions", "scale_min", "scale_max", "points")

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from datasets_app.models.history import record_changes
+from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.ops.commands import resolve_actor
 from evalsite.lib.text.hashing import hash_content
 from runs_app.experiment_files.model_draw import Candidate, Draw, DrawError, DrawSpec, draw
@@ -29,6 +29,7 @@ from runs_app.models.designs import Versioned
 
 # Samplers that the site defines itself, so that a file that mentions them brings in nothing.
 SITE_SAMPLERS = (SamplerSpec(name=PROVIDER_DEFAULT), JUDGING_SAMPLER)
+SITE = "defined by the site"
 CREATED_WITH_EXPERIMENT = "Made for an experiment"  # No experiment name: the whole group can read a prompt's history.
 # Fields whose key in the file differs from the column.
 KEYS = {
@@ -119,7 +120,8 @@ class RowBuilder:
         if kind is Sampler and reference == PROVIDER_DEFAULT:
             return self.find_or_create_sampler(path, SamplerSpec(name=PROVIDER_DEFAULT))
         rows = self.list_visible(kind)
-        row = rows.filter(name=reference).first() if kind is LanguageModel else rows.named(reference).first()
+        found = rows.filter(name=reference) if kind is LanguageModel else rows.named(reference, author=self.by)
+        row = found.first()
         if row is None:
             hint = "" if kind is LanguageModel else rows.suggest_version(reference)
             self.problems.append(f"{path}: there is no {kind._meta.verbose_name} {reference}{hint}")
@@ -149,29 +151,41 @@ class RowBuilder:
         return row
 
     def find_or_create_prompt(self, path: str, spec: PromptSpec) -> Any:
-        prompt, new = self.find_or_create_version(path, build_prompt(spec))
-        if new:
-            self.approve(prompt)
-        return prompt
+        return self.find_or_approve(path, build_prompt(spec))
 
     def find_or_create_sampler(self, path: str, spec: SamplerSpec) -> Any:
-        return self.find_or_create_version(path, build_sampler(spec), is_of_site=spec in SITE_SAMPLERS)[0]
+        return self.find_or_approve(path, build_sampler(spec), is_of_site=spec in SITE_SAMPLERS)
 
     def find_or_create_dimension(self, path: str, spec: DimensionSpec) -> Any:
-        return self.find_or_create_version(path, build_dimension(spec))[0]
+        return self.find_or_approve(path, build_dimension(spec))
+
+    def find_or_approve(self, path: str, row: Versioned, *, is_of_site: bool = False) -> Any:
+        """Return the version of this name with the same content, or a new one, approved if the author may approve it.
+
+        Return None if the new one is invalid. is_of_site: the site defines this content, and approves it. If only the
+        command line may approve it, the history names its account.
+        """
+        version, is_new = self.find_or_create_version(path, row, is_of_site=is_of_site)
+        if is_new and (is_of_site or self.may_define(version)):
+            own: Actor = self.by if self.by.has_perm(version.APPROVAL) else resolve_actor()
+            by = SITE if is_of_site else own
+            type(version).objects.transition_one(
+                version, sources=["draft"], target="approved", by=by, reason=self.reason
+            )
+        return version
 
     def find_or_create_version(self, path: str, row: Versioned, *, is_of_site: bool = False) -> tuple[Any, bool]:
         """Return the version of this name with the same content, or a new one, and whether it is new.
 
         The version is None if the new one is invalid. An import, and an author who may not approve it, bring in an
         imported version: other designs that name it without a version keep theirs. is_of_site: the site defines this
-        content.
+        content. Drafts of other authors are not reused, because these authors can change them.
         """
         model: Any = type(row)
         may_share = is_of_site or self.may_define(model)
         same = model.objects.filter(name=row.name, content_hash=hash_content(row.content)).order_by("-version")
         in_use = next((version for version in same if version in self.used), None)
-        existing = in_use or same.offered().first()
+        existing = in_use or same.offered().exclude(~models.Q(created_by=self.by), status=model.Status.DRAFT).first()
         if existing is None and not may_share:
             existing = same.filter(status=model.Status.IMPORTED).first()
         if existing is not None:
@@ -202,12 +216,6 @@ class RowBuilder:
     def may_define(self, model: Any) -> bool:
         """Return whether a new version of this kind becomes the meaning of its name for everybody."""
         return not self.is_import and self.may(model.APPROVAL)
-
-    def approve(self, row: Any) -> None:
-        """Approve a new version, if possible. If only the command line may, the history names its account."""
-        if self.may_define(row):
-            by = self.by if self.by.has_perm(row.APPROVAL) else resolve_actor()
-            type(row).objects.transition_one(row, sources=["draft"], target="approved", by=by, reason=self.reason)
 
     def check(self, path: str, row: models.Model, exclude: Sequence[str] = ()) -> bool:
         try:

@@ -27,12 +27,11 @@ REFERENCE = "NAME for the newest version, or NAME@VERSION"
 
 
 class VersionCommand(VerbCommand):
-    """The verbs `list`, `show`, `create` and `archive`, plus `approve` for kinds that need approval before use."""
+    """The verbs `list`, `show`, `create`, `approve` and `archive`."""
 
     refusals: ClassVar[tuple[type[Exception], ...]] = (ValueError, TransitionError)
     kind: ClassVar[Any]
     spec: ClassVar[type[Strict]]
-    is_approved_by_hand: ClassVar[bool] = True
 
     @property
     def noun(self) -> str:
@@ -49,10 +48,9 @@ class VersionCommand(VerbCommand):
     def add_verbs(self, verbs: Any) -> None:
         add_list_and_show(verbs, self.noun)
         add_create(verbs, self.noun)
-        if self.is_approved_by_hand:
-            approve = verbs.add_parser("approve", help="freeze a draft for use")
-            approve.add_argument("reference", help=REFERENCE)
-            add_reason(approve, required=True)
+        approve = verbs.add_parser("approve", help="freeze a version, and let its name mean it for everybody")
+        approve.add_argument("reference", help=REFERENCE)
+        add_reason(approve, required=True)
         archive = verbs.add_parser("archive", help="take a version out of use")
         archive.add_argument("reference", help=REFERENCE)
         add_reason(archive, required=True)
@@ -84,8 +82,7 @@ class VersionCommand(VerbCommand):
             self.write(f"{version} already has this content; nothing was created")
             return
         self.write(f"{version} is created, as a draft of {version.created_by}")
-        if self.is_approved_by_hand:
-            self.write(f"Freeze it with: {self.noun} approve {version} --reason TEXT")
+        self.write(f"Approve it with: {self.noun} approve {version} --reason TEXT")
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
         row = self.get_row(reference)
@@ -98,7 +95,7 @@ class VersionCommand(VerbCommand):
         self.write(f"{row} is archived; trials that used it stay")
 
     def get_row(self, reference: str) -> Any:
-        row = self.kind.objects.named(reference).select_related("created_by").first()
+        row = self.kind.objects.newest(reference).select_related("created_by").first()
         if row is None:
             hint = self.kind.objects.suggest_version(reference) or f"; `{self.noun} list` lists them"
             refuse_input(f"reference: there is no {self.noun} {reference}{hint}")

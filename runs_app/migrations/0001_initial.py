@@ -85,6 +85,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("draft", "Draft"),
+                            ("used", "Used, not approved"),
                             ("imported", "Imported"),
                             ("approved", "Approved"),
                             ("archived", "Archived"),
@@ -165,7 +166,7 @@ class Migration(migrations.Migration):
                         name="dimension_scale_max_in_range",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported"])),
+                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported", "used"])),
                         name="runs_app_dimension_status_choices",
                     ),
                 ],
@@ -738,6 +739,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("draft", "Draft"),
+                            ("used", "Used, not approved"),
                             ("imported", "Imported"),
                             ("approved", "Approved"),
                             ("archived", "Archived"),
@@ -803,7 +805,7 @@ class Migration(migrations.Migration):
                         name="runs_app_prompt_approval_is_complete",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported"])),
+                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported", "used"])),
                         name="runs_app_prompt_status_choices",
                     ),
                     models.CheckConstraint(
@@ -835,6 +837,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("draft", "Draft"),
+                            ("used", "Used, not approved"),
                             ("imported", "Imported"),
                             ("approved", "Approved"),
                             ("archived", "Archived"),
@@ -962,7 +965,7 @@ class Migration(migrations.Migration):
                         name="runs_app_sampler_approval_is_complete",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported"])),
+                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported", "used"])),
                         name="runs_app_sampler_status_choices",
                     ),
                 ],
@@ -1641,6 +1644,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("draft", "Draft"),
+                            ("used", "Used, not approved"),
                             ("imported", "Imported"),
                             ("approved", "Approved"),
                             ("archived", "Archived"),
@@ -1704,7 +1708,7 @@ class Migration(migrations.Migration):
                         name="runs_app_textset_approval_is_complete",
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported"])),
+                        condition=models.Q(("status__in", ["approved", "archived", "draft", "imported", "used"])),
                         name="runs_app_textset_status_choices",
                     ),
                 ],

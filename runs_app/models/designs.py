@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Self
 
 from django.conf import settings
@@ -44,18 +44,40 @@ class VersionedQuerySet(TransitionQuerySet):
     def visible_to(self, user: Any) -> Self:
         return self if is_member(user) else self.none()
 
-    def named(self, reference: str) -> Self:
-        """Return the version `name@version`, or the newest version for `name` alone, which is never an imported one."""
+    def named(self, reference: str, *, author: Any = None) -> Self:
+        """Return the version `name@version`, or for `name` alone its newest approved version.
+
+        A version that nobody has approved never changes what a name means to others. While no version is approved, the
+        name means the author's own newest version, to that author alone. An approved version that was archived still
+        counts, so that its users learn of it.
+        """
         name, _, version = reference.partition("@")
         if version:
             return self.filter(name=name, version=int(version)) if version.isdecimal() else self.none()
-        newest = self.filter(name=name).exclude(status=Versioned.Status.IMPORTED).order_by("-version").values("pk")[:1]
-        return self.filter(pk__in=newest)
+        approved = self.filter(name=name, approved_at__isnull=False).order_by("-version")
+        if author is not None and not approved.exists():
+            own = self.filter(name=name, created_by=author, status__in=Versioned.UNAPPROVED_HERE).order_by("-version")
+            return self.filter(pk__in=own.values("pk")[:1])
+        return self.filter(pk__in=approved.values("pk")[:1])
+
+    def newest(self, reference: str) -> Self:
+        """Return the version `name@version`, or for `name` alone its newest version of this site, approved or not.
+
+        It is for people who manage the versions. Designs use `named`.
+        """
+        if "@" in reference:
+            return self.named(reference)
+        rows = self.filter(name=reference).exclude(status=Versioned.Status.IMPORTED).order_by("-version")
+        return self.filter(pk__in=rows.values("pk")[:1])
 
     def suggest_version(self, name: str) -> str:
-        """Return the end of an error about an unknown name: how to write an imported version of it, if there is one."""
-        version = self.filter(name=name, status=Versioned.Status.IMPORTED).order_by("-version").first()
-        return f"; write {version} for the version that came with a study or a file" if version else ""
+        """Return the end of an error about an unknown name: how to write an unapproved version of it, if there is one."""
+        version = self.filter(name=name, status__in=Versioned.UNAPPROVED).order_by("-version").first()
+        if version is None:
+            return ""
+        if version.status == Versioned.Status.IMPORTED:
+            return f"; write {version} for the version that came with a study or a file"
+        return f"; write {version} for the version that nobody has approved"
 
     def offered(self) -> Self:
         """Return the versions that a design can be given: all that are neither archived nor imported."""
@@ -66,18 +88,21 @@ class Versioned(models.Model):
     """A version of a named object. Its content is hashed, and can change only while the version is a draft.
 
     An imported version came with a study of another site, or with an experiment file whose author may not approve
-    definitions. Nobody here has approved it: it serves its own study, and is found only by its name and version.
+    definitions. A used version is a draft that a launch has frozen. Nobody here has approved either of them: it serves
+    its own study, and others find it only by its name and version.
     """
 
     APPROVAL: ClassVar[str] = "runs_app.approve_prompt"  # The permission to approve, or to define for everybody.
 
     class Status(models.TextChoices):
         DRAFT = "draft", "Draft"
+        USED = "used", "Used, not approved"
         IMPORTED = "imported", "Imported"
         APPROVED = "approved", "Approved"
         ARCHIVED = "archived", "Archived"
 
-    UNAPPROVED = (Status.DRAFT, Status.IMPORTED)
+    UNAPPROVED_HERE = (Status.DRAFT, Status.USED)
+    UNAPPROVED = (*UNAPPROVED_HERE, Status.IMPORTED)
     IN_USE = (*UNAPPROVED, Status.APPROVED)
 
     name = models.CharField(max_length=80, validators=[slug_validator])
@@ -147,6 +172,28 @@ class Versioned(models.Model):
             except ValidationError as problems:
                 raise ValueError(f"{self} cannot be approved: {' '.join(problems.messages)}") from None
             model.objects.transition_one(self, sources=self.UNAPPROVED, target="approved", by=by, reason=reason)
+
+    @classmethod
+    def may_approve(cls, user: Actor) -> bool:
+        """Return whether the user may approve versions, which defines them for everybody. A program always may."""
+        return user is None or isinstance(user, str) or user.has_perm(cls.APPROVAL)
+
+    def may_edit(self, user: Any) -> bool:
+        """Return whether the user may change this version: a draft, by its author or by those who may approve it."""
+        meta = self._meta
+        return (
+            self.status == self.Status.DRAFT
+            and bool(user.has_perm(f"{meta.app_label}.change_{meta.model_name}"))
+            and (self.created_by_id in (None, user.pk) or self.may_approve(user))
+        )
+
+    @classmethod
+    def freeze_used(cls, keys: Iterable[int], *, by: Actor) -> None:
+        """Freeze these drafts, because a launch uses them. They are approved if `by` may approve them."""
+        target = cls.Status.APPROVED if cls.may_approve(by) else cls.Status.USED
+        model: Any = cls
+        drafts = model.objects.filter(pk__in=keys, status=cls.Status.DRAFT)
+        drafts.transition(sources=["draft"], target=target, by=by, reason="Used by an experiment")
 
     def archive(self, *, by: Actor, reason: str) -> None:
         """Archive this version, so that new plans cannot use it. Trials that used it stay.

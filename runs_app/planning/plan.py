@@ -98,7 +98,7 @@ def plan(
         design = design if only is None else design.narrow_to(only)
         if problems := design.find_problems():
             raise PlanError(problems)
-        _approve_drafts(design, by)
+        _freeze_drafts(design, by)
         wave = _get_or_create_wave(locked, wave_label)
         shares = [(_get_or_create_run(design, cell, wave), n) for cell, n in _list_cells_to_plan(design, pilot)]
         runs = [run for run, _ in shares]
@@ -141,13 +141,11 @@ def _lock_experiment(experiment: Experiment) -> Experiment:
     return locked
 
 
-def _approve_drafts(design: Design, by: Actor) -> None:
-    """Approve the design's draft samplers and dimensions. The database then refuses to change them."""
+def _freeze_drafts(design: Design, by: Actor) -> None:
+    """Freeze the design's draft samplers and dimensions. The database then refuses to change them."""
     for rows in (design.samplers, design.dimensions):
         if drafts := [row.pk for row in rows if row.status == row.Status.DRAFT]:
-            type(rows[0]).objects.filter(pk__in=drafts).transition(
-                sources=["draft"], target="approved", by=by, reason="Used by an experiment"
-            )
+            type(rows[0]).freeze_used(drafts, by=by)
 
 
 def _get_or_create_wave(experiment: Experiment, label: str) -> Wave:

@@ -46,5 +46,5 @@ class Migration(migrations.Migration):
             ],
         ),
         # The functions that the triggers of all apps share.
-        InstallTriggers("lib", "22f6d71facb7"),
+        InstallTriggers("lib", "34d98a8d85f4"),
     ]

@@ -61,6 +61,7 @@ LOOKS = {
     "stopping": PAUSED,
     "draft": DRAFT,
     "imported": DRAFT,
+    "used": DRAFT,
     "unverified": DRAFT,
     "approved": APPROVED,
     "frozen": APPROVED,

@@ -146,7 +146,7 @@ def _build_writer(experiment: Experiment, template: str, model: str, sampler: st
 
 
 def _find_text_set(reference: str) -> TextSet:
-    text_set: TextSet | None = TextSet.objects.named(reference).select_related("dataset", "created_by").first()
+    text_set: TextSet | None = TextSet.objects.newest(reference).select_related("dataset", "created_by").first()
     if text_set is None:
         refuse_input(f"reference: there is no set of item rubrics {reference}; `item_rubric list` lists them")
     return text_set

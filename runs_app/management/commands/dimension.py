@@ -12,9 +12,8 @@ from runs_app.planning.spec_io import build_dimension_spec
 
 
 class Command(VersionCommand):
-    help = "Create, show and archive dimensions."
+    help = "Create, show, approve and archive dimensions."
     kind, spec = Dimension, DimensionSpec
-    is_approved_by_hand = False
 
     def build_row(self, spec: DimensionSpec) -> Dimension:
         return build_dimension(spec)

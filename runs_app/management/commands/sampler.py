@@ -12,9 +12,8 @@ from runs_app.planning.spec_io import build_sampler_spec
 
 
 class Command(VersionCommand):
-    help = "Create, show and archive samplers."
+    help = "Create, show, approve and archive samplers."
     kind, spec = Sampler, SamplerSpec
-    is_approved_by_hand = False
 
     def build_row(self, spec: SamplerSpec) -> Sampler:
         return build_sampler(spec)

@@ -129,7 +129,7 @@ def test_the_samplers_of_the_site_belong_to_nobodys_file(lab, researcher, other_
     judge = {"name": "judge", "model": "sim", "rubric": {"name": "r", "user": "Judge {{answer}}"}}
     create(researcher, "own", grade={"graders": [judge]})
     for name in ("provider-default", "judging"):
-        assert Sampler.objects.named(name).get().status == "draft"
+        assert Sampler.objects.named(name).get().status == "approved"
 
 
 def test_the_judges_default_sampler_has_exactly_its_content(db):
