@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from django.contrib.auth.models import User
@@ -25,16 +26,18 @@ from datasets_app.models.history import save_with_history
 from evalsite.lib.ops.environment import KEY_PREFIX
 from evalsite.lib.text.hashing import hash_content
 from runs_app import run_control
+from runs_app.engine.preflight import count_tokens
 from runs_app.engine.requests import build_question
 from runs_app.experiment_files.row_builder import RowBuilder
 from runs_app.experiment_files.specs import PromptSpec, SamplerSpec
 from runs_app.llm import prompts
 from runs_app.llm.stored_keys import KeyRefused, load_stored_keys, store_key
-from runs_app.models import Endpoint, Experiment, LanguageModel, Preflight, Prompt, Sampler
+from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Preflight, Prompt, Sampler
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import DesignSummary, summarise_design
 from runs_app.planning.shipped_designs import GENERAL_PROMPTS, GENERAL_SAMPLERS
 from runs_app.planning.work import PlanError
+from runs_app.pricing import costs
 from runs_app.taskqueue.enqueue import enqueue_try
 
 PILOT = 20  # Trials of the first run.
@@ -173,10 +176,20 @@ def render_question(text: str, item: Item, *, image_address: str | None = None) 
     turns = build_turns(text.replace("\r\n", "\n"))
     if problems := prompts.validate(turns):
         raise prompts.PromptError(" ".join(problem.removeprefix("Turn 1: ") for problem in problems))
-    question = build_question(item, None)
+    return render_for_item(Prompt(messages=turns), item, None, image_address=image_address)
+
+
+def render_for_item(
+    prompt: Prompt, item: Item, dimension: Dimension | None, *, image_address: str | None = None
+) -> list[prompts.Message]:
+    """Return the messages of a valid prompt for an item, as `render_question` does."""
+    question = build_question(item, dimension)
     stored = f"sha256:{question.image}:{question.image_type}" if question.image else None
     try:
-        return prompts.render(turns, question.variables, image_address or stored)
+        hint = prompts.format_hint(cast(prompts.AnswerFormat, prompt.answer_format), question.scale)
+        return prompts.render(prompt.messages, question.variables, image_address or stored, hint=hint)
+    except prompts.RequestTooLong:
+        raise
     except prompts.PromptError as problem:
         known = ", ".join(list_variables(item))
         raise prompts.PromptError(f"{problem}. The items have {known}.") from None
@@ -184,12 +197,21 @@ def render_question(text: str, item: Item, *, image_address: str | None = None) 
 
 def try_question(text: str, item: Item, model: LanguageModel, *, by: User) -> Preflight:
     """Enqueue one call of the model about one item. Nothing is planned or approved for it."""
-    content = {
-        "about": f"{item.dataset}: {item.key}"[:320],
-        "messages": render_question(text, item),
-        "parameters": build_sampler().content,
-    }
-    return enqueue_try(model, by=by, **content)
+    about = f"{item.dataset}: {item.key}"[:320]
+    return enqueue_try(model, by=by, about=about, messages=render_question(text, item), parameters=limit_try(None))
+
+
+def limit_try(sampler: Sampler | None) -> dict[str, Any]:
+    """Return the parameters of a try. Without its own limit, an answer has at most the tokens of the first run."""
+    if sampler is None:
+        return build_sampler().content
+    return sampler.content if sampler.limits_output else build_sampler().content | sampler.content
+
+
+def bound_try(model: LanguageModel, sent: list[prompts.Message], sampler: Sampler | None) -> Decimal | None:
+    """Return the most that a try with these messages can cost, or None if the price is unknown."""
+    call = Preflight(model=model, messages=sent, parameters=limit_try(sampler))
+    return costs.compute_ceiling(model.prices, *count_tokens(call))
 
 
 def build_sampler() -> Sampler:

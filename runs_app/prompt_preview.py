@@ -120,6 +120,26 @@ def preview_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension:
 
 def preview_verdict(rubric: Mapping[str, Any], subject: Trial, rival: Trial | None, item_rubric: str | None) -> Turns:
     """Return the turns that a judge would get about stored answers. `rubric` is a Rubric's content, saved or not."""
+    image = subject.item.image
+    try:
+        sent = render_verdict(rubric, subject, rival, item_rubric, image_address=image.url if image else None)
+    except prompts.PromptError as problem:
+        return Turns([], str(problem))
+    return Turns(build_turns(sent, subject.item))
+
+
+def render_verdict(
+    rubric: Mapping[str, Any],
+    subject: Trial,
+    rival: Trial | None,
+    item_rubric: str | None,
+    *,
+    image_address: str | None = None,
+) -> list[prompts.Message]:
+    """Return the messages that a judge would get about stored answers. Raise PromptError if that is impossible.
+
+    Without `image_address`, an image has its hash and type in place of its bytes, as a try stores it.
+    """
     variables = judge_prompt.build_rubric_variables(rubric) | judge_prompt.build_answer_variables(
         subject.answer, rival.answer if rival else None
     )
@@ -130,19 +150,17 @@ def preview_verdict(rubric: Mapping[str, Any], subject: Trial, rival: Trial | No
         if prompts.uses_variable(rubric["messages"], judge_prompt.VERDICT_FORM)
         else variables[judge_prompt.VERDICT_FORM]
     )
-    return _render_turns(rubric["messages"], subject, variables, closing)
+    question = requests.build_question(subject.item, subject.dimension).with_judge_variables(variables)
+    stored = f"sha256:{question.image}:{question.image_type}" if question.image else None
+    return prompts.render(rubric["messages"], question.variables, image_address or stored, hint=closing)
 
 
 def preview_writer(messages: list[prompts.Turn], trial: Trial) -> Turns:
     """Return the turns that a rubric writer would get about the item of this trial."""
-    return _render_turns(messages, trial, {}, "")
-
-
-def _render_turns(turns: list[prompts.Turn], trial: Trial, variables: Mapping[str, str], closing: str) -> Turns:
     image = trial.item.image
-    question = requests.build_question(trial.item, trial.dimension).with_judge_variables(variables)
+    question = requests.build_question(trial.item, trial.dimension).with_judge_variables({})
     try:
-        messages = prompts.render(turns, question.variables, image.url if image else None, hint=closing)
+        sent = prompts.render(messages, question.variables, image.url if image else None)
     except prompts.PromptError as problem:
         return Turns([], str(problem))
-    return Turns(build_turns(messages, trial.item))
+    return Turns(build_turns(sent, trial.item))

@@ -6,42 +6,13 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Q
 from django.http import HttpRequest
 
 from datasets_app.admin_transitions import RowAction, RowActionAdmin
+from grading_app.forms.judges import GraderForm
 from grading_app.judging import panels
 from grading_app.judging.archive_rules import archive_grader, check_grader_archivable
-from grading_app.judging.default_sampler import get_or_create_default_sampler
-from grading_app.models import GradeCondition, Grader, Panel, Rubric
-from runs_app.experiment_files.specs import JUDGING_SAMPLER
-from runs_app.models import Sampler, TextSet
-
-
-class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A form that offers only usable rows. Without a sampler, the temperature is 0."""
-
-    class Meta:
-        model = Grader
-        fields = ("name", "language_model", "rubric", "sampler", "text_set", "on_empty", "longest_answer")
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        fields: Any = self.fields
-        if "rubric" not in fields:
-            return
-        rubric_id = self.instance.rubric_id if self.instance.pk else None
-        fields["rubric"].queryset = Rubric.objects.filter(Q(status=Rubric.Status.APPROVED) | Q(pk=rubric_id)).exclude(
-            kind=Rubric.Kind.WRITER
-        )
-        fields["language_model"].queryset = fields["language_model"].queryset.filter(is_active=True)
-        fields["sampler"].queryset = Sampler.objects.offered()
-        fields["text_set"].queryset = TextSet.objects.filter(status=TextSet.Status.APPROVED)
-        fields["sampler"].required = False
-        fields["sampler"].help_text = f"Empty: {JUDGING_SAMPLER.name}, temperature 0"
-
-    def clean_sampler(self) -> Sampler:
-        return self.cleaned_data["sampler"] or get_or_create_default_sampler()
+from grading_app.models import GradeCondition, Grader, Panel
 
 
 def _archive(rows: list[Grader], by: Any, reason: str) -> None:

@@ -5,15 +5,45 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.db.models import Q
 from django.urls import reverse
 
 from evalsite.lib.web.choice_fields import add_create_link, offer_rows
 from grading_app.judging import grader_lookup
+from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.usable_rows import select_usable, select_usable_graders
 from grading_app.models import Grader, Panel, Rubric
-from runs_app.models import Experiment, TextSet, Wave
+from runs_app.experiment_files.specs import JUDGING_SAMPLER
+from runs_app.models import Experiment, Sampler, TextSet, Wave
 
 NEW_GRADER, NEW_PANEL, NEW_RUBRIC = (f"admin:grading_app_{kind}_add" for kind in ("grader", "panel", "rubric"))
+
+
+class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A judge: a model with a rubric. Only usable rows are offered. Without a sampler, the temperature is 0."""
+
+    class Meta:
+        model = Grader
+        fields = ("name", "language_model", "rubric", "sampler", "text_set", "on_empty", "longest_answer")
+        labels = {"language_model": "Model", "text_set": "Item rubrics"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        fields: Any = self.fields
+        if "rubric" not in fields:
+            return
+        rubric_id = self.instance.rubric_id if self.instance.pk else None
+        fields["rubric"].queryset = Rubric.objects.filter(Q(status=Rubric.Status.APPROVED) | Q(pk=rubric_id)).exclude(
+            kind=Rubric.Kind.WRITER
+        )
+        fields["language_model"].queryset = fields["language_model"].queryset.filter(is_active=True)
+        fields["sampler"].queryset = Sampler.objects.offered()
+        fields["text_set"].queryset = TextSet.objects.filter(status=TextSet.Status.APPROVED)
+        fields["sampler"].required = False
+        fields["sampler"].help_text = f"Empty: {JUDGING_SAMPLER.name}, temperature 0"
+
+    def clean_sampler(self) -> Sampler:
+        return self.cleaned_data["sampler"] or get_or_create_default_sampler()
 
 
 class JudgeForm(forms.Form):

@@ -13,6 +13,7 @@ from django.utils.text import slugify
 from datasets_app.forms import TABLES, UploadField
 from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
 from grading_app.scoring.grading import list_scorer_choices
+from runs_app.forms.definitions import TEMPLATE
 from runs_app.llm.keys import PROVIDER_KEYS, find_name_problem, read_key
 from runs_app.llm.providers import SELF_HOSTED
 from runs_app.llm.url_allowlist import find_url_problem, read_grantable_host
@@ -165,7 +166,7 @@ class QuestionForm(forms.Form):
         strip=False,
         label="Prompt",
         help_text="Sent once for each item. The words in double braces become the item's columns",
-        widget=forms.Textarea(attrs={"rows": 7, "class": "mono", "spellcheck": "false"}),
+        widget=forms.Textarea(attrs={"rows": 7, **TEMPLATE}),
     )
     scorer = forms.ChoiceField(required=False, label="Graded by")
     max_usd = forms.DecimalField(

@@ -1,6 +1,7 @@
 """The admin of prompts, samplers and dimensions.
 
-A draft can be edited. Any other version can only be approved, archived, or copied to a new version.
+A draft can be edited. Any other version can only be approved, archived, or copied to a new version. The library of the
+site has previews, tries and the comparison of versions.
 """
 
 from __future__ import annotations
@@ -8,24 +9,18 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.forms import ModelForm
-from django.http import Http404, HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
+from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from datasets_app.admin_transitions import RowAction, RowActionAdmin
 from evalsite.lib.bounded_json import BoundedJSONField
 from evalsite.lib.web.admin import history_list
-from evalsite.lib.web.long_text import build_numbered_text_response
-from runs_app.admin.forms import MappingsForm, PreviewForm, PromptForm
-from runs_app.llm import prompts
-from runs_app.models import Dimension, Experiment, Prompt, Sampler
+from runs_app.forms.definitions import DimensionForm, PromptForm, SamplerForm
+from runs_app.models import Dimension, Prompt, Sampler
 from runs_app.models.designs import Versioned, check_archivable
-from runs_app.prompt_preview import Turns, preview_draft
 
 SAVE_BUTTONS = ("show_save", "show_save_and_continue", "show_save_and_add_another")
 
@@ -114,9 +109,8 @@ class VersionedAdmin(RowActionAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if not change:
-            obj.version = type(obj).get_next_version(obj.name)
-            obj.created_by = request.user
-        if form.changed_data:
+            obj.add_version(by=request.user)
+        elif form.changed_data:
             super().save_model(request, obj, form, change)
 
     @admin.display(description="hash")
@@ -156,7 +150,6 @@ def render_turns(messages: list[dict[str, str]]) -> SafeString:
 @admin.register(Prompt)
 class PromptAdmin(DesignPartAdmin):
     form = PromptForm
-    change_form_template = "admin/runs_app/prompt/change_form.html"
     row_actions = (
         build_approve_action("runs_app.approve_prompt", "experiments can ask with it"),
         build_archive_action("runs_app.change_prompt"),
@@ -170,56 +163,10 @@ class PromptAdmin(DesignPartAdmin):
     def turns(self, prompt: Prompt) -> SafeString:
         return render_turns(prompt.messages)
 
-    def get_urls(self) -> list[URLPattern]:
-        preview = path("<int:pk>/preview/", self.admin_site.admin_view(self.preview), name="runs_app_prompt_preview")
-        return [preview, *super().get_urls()]
-
-    def preview(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show the exact messages for one item, without a call."""
-        prompt = self.get_object(request, str(pk))
-        if prompt is None:
-            raise Http404
-        if not self.has_view_permission(request, prompt):
-            raise PermissionDenied
-        form = PreviewForm(request.GET or None, user=request.user)
-        preview = _build_preview(prompt, form) if form.is_valid() else None
-        if "whole" in request.GET:
-            turns = preview["turns"].turns if preview else []
-            return build_numbered_text_response(
-                (turn.text for turn in turns), request.GET["whole"], f"{prompt.name}-message"
-            )
-        context = {
-            **self.admin_site.each_context(request),
-            "title": f"Preview of {prompt}",
-            "opts": self.opts,
-            "prompt": prompt,
-            "form": form,
-            "preview": preview,
-            "problems": prompts.validate(prompt.messages),
-        }
-        return TemplateResponse(request, "admin/runs_app/prompt/preview.html", context)
-
-
-def _build_preview(prompt: Prompt, form: PreviewForm) -> dict[str, Any]:
-    item = form.find_item()
-    if item is None:
-        return {"turns": Turns([], "The dataset has no item with this key. Check the key.")}
-    items = form.cleaned_data["dataset"].items.active()
-    warnings = prompts.find_warnings(
-        prompt.messages,
-        items_have_text=items.exclude(input="").exists(),
-        items_have_images=items.exclude(image=None).exists(),
-    )
-    return {
-        "item": item,
-        "turns": preview_draft(Experiment(), prompt, item, form.cleaned_data["dimension"]),
-        "warnings": warnings,
-    }
-
 
 @admin.register(Sampler)
 class SamplerAdmin(DesignPartAdmin):
-    form = MappingsForm
+    form = SamplerForm
     row_actions = (
         build_approve_action(Sampler.APPROVAL, "its name means it in every new design"),
         build_archive_action("runs_app.change_sampler"),
@@ -235,7 +182,7 @@ class SamplerAdmin(DesignPartAdmin):
 
 @admin.register(Dimension)
 class DimensionAdmin(DesignPartAdmin):
-    form = MappingsForm
+    form = DimensionForm
     row_actions = (
         build_approve_action(Dimension.APPROVAL, "its name means it in every new design"),
         build_archive_action("runs_app.change_dimension"),

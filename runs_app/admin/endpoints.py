@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from datasets_app.models.history import record_changes, save_with_history
 from evalsite.lib.bounded_json import BoundedJSONField
 from evalsite.lib.web.admin import history_list
-from runs_app.admin.forms import MappingsForm
+from runs_app.forms.definitions import MappingsForm
 from runs_app.models import Endpoint, LanguageModel
 
 

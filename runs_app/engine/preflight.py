@@ -25,6 +25,7 @@ from runs_app.engine.locked_counters import LockedCounters, lock_counters
 from runs_app.engine.outcomes import build_attempt_from_failure, build_attempt_from_reply, build_failure_outcome
 from runs_app.engine.rate_limiter import consume_tokens, find_reached_limit
 from runs_app.engine.requests import build_target, images
+from runs_app.llm import parameters
 from runs_app.llm.calls import LOST, SILENT, CallFailure, CallReply, CallRequest
 from runs_app.models import Attempt, Experiment, Preflight
 from runs_app.models.preflights import WAIT_LIMIT
@@ -245,7 +246,7 @@ def count_tokens(preflight: Preflight) -> tuple[int, int]:
     texts = [content for content in contents if isinstance(content, str)]
     texts += [part["text"] for part in parts if part["type"] == "text"]
     n_images = sum(part["type"] == "image_url" for part in parts)
-    n_output = preflight.parameters.get("max_tokens") or MAX_ANSWER_TOKENS
+    n_output = parameters.compute_output_ceiling(preflight.parameters, None) or MAX_ANSWER_TOKENS
     return tokens.estimate_by_bytes(texts) + IMAGE_TOKENS * n_images, n_output
 
 

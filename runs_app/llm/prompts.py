@@ -303,17 +303,22 @@ def _find_turn_problems(number: int, turn: Any, allowed: Collection[str]) -> lis
         return [f"Turn {number}: the content must not be blank."]
     names = find_variables(content)
     problems = [
-        _describe_variable_problem(number, name) for name in names if name not in allowed and not name.startswith(META)
+        _describe_variable_problem(number, name, content)
+        for name in names
+        if name not in allowed and not name.startswith(META)
     ]
     if IMAGE in names and role != "user":
         problems.append(f"Turn {number}: only a user turn can show {{{{image}}}}, not a turn of role {role}.")
     return problems
 
 
-def _describe_variable_problem(number: int, name: str) -> str:
+def _describe_variable_problem(number: int, name: str, content: str) -> str:
+    """Return the problem with its turn and, in a text of several lines, the line of its first use."""
+    start = next(match.start() for match in VARIABLE.finditer(content) if match.group(1) == name)
+    line = f", line {content.count(chr(10), 0, start) + 1}" if "\n" in content else ""
     if name == "target":
-        return f"Turn {number}: {{{{target}}}} would show the model the right answer."
-    return f"Turn {number}: {UNKNOWN} {format_placeholder(name)}."
+        return f"Turn {number}{line}: {{{{target}}}} would show the model the right answer."
+    return f"Turn {number}{line}: {UNKNOWN} {format_placeholder(name)}."
 
 
 def _find_order_problems(prompt: Sequence[Turn]) -> list[str]:

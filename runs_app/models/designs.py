@@ -71,7 +71,7 @@ class VersionedQuerySet(TransitionQuerySet):
         return self.filter(pk__in=rows.values("pk")[:1])
 
     def suggest_version(self, name: str) -> str:
-        """Return the end of an error about an unknown name: how to write an unapproved version of it, if there is one."""
+        """Return the end of an error about an unknown name: how to write an unapproved version of it."""
         version = self.filter(name=name, status__in=Versioned.UNAPPROVED).order_by("-version").first()
         if version is None:
             return ""
@@ -151,12 +151,20 @@ class Versioned(models.Model):
         newest = cls._default_manager.filter(name=name).aggregate(last=models.Max("version"))["last"]
         return int(newest or 0) + 1
 
+    def copy_content(self) -> Self:
+        """Return an unsaved draft with the same name and content."""
+        names = [field.name for field in self._meta.concrete_fields if field.name not in NOT_COPIED]
+        return type(self)(**{name: getattr(self, name) for name in names})
+
+    def add_version(self, *, by: Any) -> None:
+        """Save this unsaved row as the next version of its name, a draft of this author."""
+        self.version, self.created_by = self.get_next_version(self.name), by
+        self.save()
+
     def create_new_version(self, *, by: Any) -> Self:
         """Create and return a draft with the same content."""
-        names = [field.name for field in self._meta.concrete_fields if field.name not in NOT_COPIED]
-        values = {name: getattr(self, name) for name in names}
-        model: Any = type(self)
-        draft: Self = model.objects.create(version=self.get_next_version(self.name), created_by=by, **values)
+        draft = self.copy_content()
+        draft.add_version(by=by)
         return draft
 
     def approve(self, *, by: Actor, reason: str) -> None:

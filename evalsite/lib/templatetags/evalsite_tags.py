@@ -372,11 +372,19 @@ def rest_of_text(text: str | None, url: str = "", *, post_to: str = "") -> dict[
 
 @register.inclusion_tag("partials/turn.html")
 def turn(
-    role: str, text: str = "", *, image_url: str = "", image_alt: str = "", note: str = "", whole_url: str = ""
+    role: str,
+    text: str = "",
+    *,
+    image_url: str = "",
+    image_alt: str = "",
+    note: str = "",
+    whole_url: str = "",
+    post_to: str = "",
 ) -> dict[str, str]:
     """Render one turn of a conversation as it was sent or received. `role` is system, user, assistant or another.
 
-    A long text is cut; `whole_url` is the address of a file with the whole text.
+    A long text is cut; `whole_url` is the address of a file with the whole text. A button posts the surrounding form to
+    `post_to` for it instead, because the text is not saved yet.
     """
     known = {"system": "gear", "user": "person", "assistant": "robot"}
     return {
@@ -388,4 +396,5 @@ def turn(
         "image_alt": image_alt,
         "note": note,
         "whole_url": whole_url,
+        "post_to": post_to,
     }

@@ -1,5 +1,5 @@
 "use strict";
-// Comfort only: a chosen or dropped file is read at once, a column's chip writes into the prompt, models are filtered.
+// Comfort only: a chosen or dropped file is read at once, models are filtered.
 {
   const form = document.querySelector("#data-form");
   const drop = document.querySelector("[data-drop]");
@@ -21,15 +21,6 @@
       });
     }
   }
-
-  document.addEventListener("click", (event) => {
-    const chip = event.target.closest("[data-insert]");
-    const field = chip && document.querySelector("#id_prompt");
-    if (!field) return;
-    field.setRangeText(chip.dataset.insert, field.selectionStart, field.selectionEnd, "end");
-    field.focus();
-    field.dispatchEvent(new Event("input", { bubbles: true }));
-  });
 
   document.addEventListener("input", (event) => {
     if (!event.target.matches("[data-filter-models]")) return;

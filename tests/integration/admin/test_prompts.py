@@ -1,4 +1,4 @@
-"""Prompts in the admin: written as drafts, previewed on items, approved with a reason, then frozen."""
+"""Prompts in the admin: written as drafts, approved with a reason, then frozen."""
 
 import json
 
@@ -6,19 +6,14 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.urls import reverse
 
-from datasets_app.models import Asset
 from runs_app.models import Prompt
-from tests.factories.drafts import QUESTION, make_draft_dimension, make_question_prompt, make_questions
+from tests.factories.drafts import QUESTION, make_question_prompt
 
 LIST, ADD = reverse("admin:runs_app_prompt_changelist"), reverse("admin:runs_app_prompt_add")
 
 
 def build_change_address(prompt):
     return reverse("admin:runs_app_prompt_change", args=[prompt.pk])
-
-
-def build_preview_address(prompt):
-    return reverse("admin:runs_app_prompt_preview", args=[prompt.pk])
 
 
 def build_form_data(**fields):
@@ -166,40 +161,3 @@ def test_only_a_draft_can_be_deleted(as_user, curator):
     for prompt in (draft, approved):
         as_user(curator).post(reverse("admin:runs_app_prompt_delete", args=[prompt.pk]), {"post": "yes"})
     assert list(Prompt.objects.all()) == [approved]
-
-
-def test_the_preview_shows_the_exact_messages_of_an_item(as_user, researcher):
-    turns = [{"role": "user", "content": "{{input}} {{dimension_instructions}} {{scale_min}}-{{scale_max}}"}]
-    prompt = make_question_prompt(messages=turns, answer_format="rating", status="draft")
-    dataset, joy = make_questions(["one?", "<b>two</b>?"]), make_draft_dimension("joy", high=5)
-    page = as_user(researcher).get(
-        build_preview_address(prompt), {"dataset": dataset.pk, "item": "q000001", "dimension": joy.pk}
-    )
-    (turn,) = page.context["preview"]["turns"].turns
-    assert turn.text.startswith("<b>two</b>? How much joy? 1-5\n\nAnswer with JSON alone")
-    assert "&lt;b&gt;two&lt;/b&gt;" in page.content.decode()
-
-
-def test_the_preview_shows_the_image_and_the_text_after_it(as_user, researcher):
-    image = Asset.objects.create(sha256="a" * 64, format="png", width=2, height=1, size=1)
-    prompt = make_question_prompt(messages=[{"role": "user", "content": "{{image}} What is this?"}])
-    dataset = make_questions(1, image=image)
-    page = as_user(researcher).get(build_preview_address(prompt), {"dataset": dataset.pk}).content.decode()
-    assert f'src="{image.url}"' in page
-    assert "What is this?" in page
-
-
-def test_the_preview_says_why_an_item_cannot_be_sent(as_user, researcher):
-    prompt, dataset = make_question_prompt(messages=[{"role": "user", "content": "{{image}}"}]), make_questions(1)
-    web = as_user(researcher)
-    page = web.get(build_preview_address(prompt), {"dataset": dataset.pk}).content.decode()
-    assert "this item has no image" in page
-    assert "every trial would fail" in page
-    assert (
-        "no item with this key"
-        in web.get(build_preview_address(prompt), {"dataset": dataset.pk, "item": "nothing"}).content.decode()
-    )
-
-
-def test_the_preview_of_a_missing_prompt_is_not_found(as_user, researcher):
-    assert as_user(researcher).get(reverse("admin:runs_app_prompt_preview", args=[10**9])).status_code == 404

@@ -29,13 +29,13 @@ def test_a_sampler_whose_extra_is_left_empty_has_none(as_user, researcher):
         ),
         (
             "dimension",
-            {"name": "d", "instructions": "x", "scale_min": "1", "scale_max": "5", "labels": '{"6": "far"}'},
+            {"name": "d", "instructions": "x", "scale_min": "1", "scale_max": "5", "labels": "6 = far"},
             "These points are not on the scale: 6.",
         ),
         (
             "dimension",
             {"name": "d", "instructions": "x", "scale_min": "1", "scale_max": "5", "labels": "[1]"},
-            "Enter a mapping",
+            "Line 1: write a point, = and its label",
         ),
         ("dimension", {"name": "d", "instructions": "x", "scale_min": "", "scale_max": "5"}, "This field is required."),
     ],

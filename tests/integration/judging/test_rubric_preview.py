@@ -141,7 +141,7 @@ def web(client, answered):
 
 @pytest.mark.slow
 def test_a_preview_shows_its_maximum_cost_and_needs_confirmation_above_the_threshold(web, answered, draft, preview):
-    address = reverse("admin:grading_app_rubric_try", args=[draft.pk])
+    address = reverse("rubric_test", args=[draft.name, draft.version])
     choice = {"experiment": answered.pk, "model": preview.model.pk, "sampler": preview.sampler.pk}
     Experiment.objects.update(confirm_above_usd=0)
     looked = web.post(address, choice | {"look": "Show cost"})
@@ -163,7 +163,7 @@ def test_a_rubric_with_item_rubrics_is_previewed_with_an_approved_set(web, answe
     texts = TextSet.objects.create(name="own", dataset=answered.dataset)
     for item in answered.dataset.items.all():
         ItemText.objects.create(text_set=texts, item=item, text=f"Rule of {item.key}. " * 50)
-    address = reverse("admin:grading_app_rubric_try", args=[own.pk])
+    address = reverse("rubric_test", args=[own.name, own.version])
     choice = {"experiment": answered.pk, "model": preview.model.pk, "sampler": preview.sampler.pk, "texts": texts.pk}
     assert "texts" in web.post(address, choice).context["form"].errors  # The text set is a draft.
     item_rubrics.approve_texts(texts, by=answered.owner, reason="read")
@@ -205,8 +205,8 @@ def test_an_impossible_preview_reports_the_reason_and_makes_no_calls(answered, p
 
 
 @pytest.mark.slow
-def test_only_users_who_may_spend_can_preview_a_rubric_in_the_admin(client, answered, draft, preview):
-    address = reverse("admin:grading_app_rubric_try", args=[draft.pk])
+def test_only_users_who_may_spend_can_preview_a_rubric(client, answered, draft, preview):
+    address = reverse("rubric_test", args=[draft.name, draft.version])
     choice = {"experiment": answered.pk, "model": preview.model.pk, "sampler": preview.sampler.pk}
     for name, offered in (("teammate", False), ("owner", True)):
         user = type(answered.owner).objects.get(username=name)

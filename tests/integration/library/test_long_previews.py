@@ -1,4 +1,4 @@
-"""Previews in the admin show the first part of a long turn, and link to the whole turn."""
+"""Previews in the library show the first part of a long turn, and link to the whole turn."""
 
 import re
 from html import unescape
@@ -8,13 +8,12 @@ from django.urls import reverse
 
 from grading_app.judging.rubric_preview import RubricPreview, request_preview
 from runs_app.llm.rubric_checks import STARTERS
-from runs_app.models import Prompt, Trial
+from runs_app.models import Trial
 from tests import factories
 from tests.factories.judges import make_starter_rubric
 
 LONG = "Begin. " + "é<b>" * 20_000 + " The end."
-UNSAVED = reverse("admin:grading_app_rubric_preview_unsaved")
-LINK = re.compile(r'href="([^"]*)" download>Show the whole text</a>')
+RUBRICS, PROMPTS = (reverse("library_preview", args=[kind]) for kind in ("rubrics", "prompts"))
 BUTTON = re.compile(r'formnovalidate formaction="([^"]*)">Show the whole text</button>')
 
 
@@ -28,34 +27,21 @@ def answered_experiment(researcher):
     return experiment
 
 
-def follow_link(web, page, address):
-    """Return the content of a linked page, as a browser does."""
-    response = web.get(page + unescape(address) if address.startswith("?") else unescape(address))
-    assert response["Content-Disposition"].startswith("attachment")
-    return response.content.decode()
+def build_prompt_data(**fields):
+    return {"answer_format": "text", "system": "", "user": "{{input}}", "messages": "", **fields}
 
 
 def test_the_preview_of_a_prompt_leads_to_its_whole_turn(as_user, researcher, answered_experiment):
-    web, prompt = as_user(researcher), Prompt.objects.get()
-    page = reverse("admin:runs_app_prompt_preview", args=[prompt.pk])
-    text = web.get(page, {"dataset": answered_experiment.dataset_id, "item": "long"}).content.decode()
+    web, data = as_user(researcher), build_prompt_data(dataset=answered_experiment.dataset_id, item="long")
+    text = web.post(PROMPTS, data).content.decode()
     assert "The end." not in text
-    (address,) = LINK.findall(text)
-    assert LONG in follow_link(web, page, address)
+    (address,) = BUTTON.findall(text)
+    response = web.post(unescape(address), data)
+    assert response["Content-Disposition"].startswith("attachment")
+    assert LONG in response.content.decode()
     for number in ("0", "99", "x", "²"):
-        assert web.get(page, {"dataset": answered_experiment.dataset_id, "whole": number}).status_code == 404
-    assert web.get(page, {"whole": "1"}).status_code == 404
-
-
-def test_the_preview_of_a_rubric_leads_to_its_whole_turn(as_user, researcher, answered_experiment):
-    web = as_user(researcher)
-    page = reverse("admin:grading_app_rubric_preview", args=[make_starter_rubric("score").pk])
-    text = web.get(page, {"experiment": answered_experiment.pk}).content.decode()
-    assert "The end." not in text
-    (address,) = LINK.findall(text)
-    assert follow_link(web, page, address).count(LONG) == 2
-    assert web.get(page, {"experiment": answered_experiment.pk, "whole": "99"}).status_code == 404
-    assert web.get(page, {"whole": "1"}).status_code == 404
+        assert web.post(f"{PROMPTS}?whole={number}", data).status_code == 404
+    assert web.post(f"{PROMPTS}?whole=1", build_prompt_data()).status_code == 404
 
 
 @pytest.mark.parametrize("headers", [{}, {"HX-Request": "true"}])
@@ -65,28 +51,26 @@ def test_the_preview_of_an_unsaved_rubric_sends_its_form_for_the_whole_turn(
     web, starter = as_user(researcher), STARTERS["score"]
     form = {"name": "new", "messages": "", "scale_min": 0, "scale_max": 1, "criteria": "", "labels": ""}
     form |= {"kind": "score", "system": starter.system, "user": starter.user, "experiment": answered_experiment.pk}
-    text = web.post(UNSAVED, form, headers=headers).content.decode()
+    text = web.post(RUBRICS, form, headers=headers).content.decode()
     assert "The end." not in text
     (address,) = BUTTON.findall(text)
     if not headers:
         form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', text))
         form = {name: unescape(value) for name, value in form.items()}
     assert web.post(unescape(address), form).content.decode().count(LONG) == 2
-    assert web.post(f"{UNSAVED}?whole=99", form).status_code == 404
-    assert web.get(unescape(address)).status_code == 404
+    assert web.post(f"{RUBRICS}?whole=99", form).status_code == 404
+    assert web.get(unescape(address)).status_code == 405
 
 
 def test_a_short_preview_has_no_link(as_user, researcher):
     dataset = factories.make_dataset("short-items", 1)
-    factories.make_experiment("brief", owner=researcher, dataset=dataset)
-    page = reverse("admin:runs_app_prompt_preview", args=[Prompt.objects.get().pk])
-    assert not LINK.findall(as_user(researcher).get(page, {"dataset": dataset.pk}).content.decode())
+    assert not BUTTON.findall(as_user(researcher).post(PROMPTS, build_prompt_data(dataset=dataset.pk)).content.decode())
 
 
 def test_the_verdicts_of_a_try_lead_to_whole_answers(as_user, researcher, answered_experiment):
     rubric, sampler = make_starter_rubric("score"), factories.make_sampler("judging", temperature=0.0, max_tokens=200)
     request_preview(RubricPreview(rubric, answered_experiment, factories.make_model("judge"), sampler), by=researcher)
     subject = Trial.objects.get(run__condition__stage="generate")
-    text = as_user(researcher).get(reverse("admin:grading_app_rubric_try", args=[rubric.pk])).content.decode()
+    text = as_user(researcher).get(reverse("rubric_test", args=[rubric.name, rubric.version])).content.decode()
     assert "The end." not in text
     assert f'<a href="{subject.get_absolute_url()}">Show the whole answer</a>' in text

@@ -1,8 +1,8 @@
-"""Forms of rubrics and graders, and of the stored answer on which a rubric is previewed."""
+"""Forms of rubrics, of the stored answer on which a rubric is previewed, and of its test on five answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -10,8 +10,8 @@ from django.core.exceptions import ValidationError
 
 from evalsite.lib.web.choice_fields import offer_rows
 from grading_app.models import Rubric
-from runs_app.admin.forms import PromptForm
-from runs_app.models import Experiment, LanguageModel, Sampler, TextSet, Trial
+from runs_app.forms.definitions import PromptForm, offer_try_rows
+from runs_app.models import Experiment, ItemText, LanguageModel, Sampler, TextSet, Trial
 
 
 class MappingLinesField(forms.CharField):
@@ -80,50 +80,42 @@ class RubricForm(PromptForm):
         return cleaned
 
 
-class AnswerForm(forms.Form):
-    """The stored answer on which a rubric is previewed; for comparisons also the other answer."""
+class RubricPreviewForm(forms.Form):
+    """The stored answer on which the editor shows a rubric, for comparisons also the other one; a model for a try."""
 
-    experiment = forms.ModelChoiceField(Experiment.objects.none())
+    experiment = forms.ModelChoiceField(Experiment.objects.none(), empty_label="Choose an experiment")
     trial = forms.IntegerField(
         required=False, min_value=1, max_value=2**62, label="Answer", help_text="Trial number. Empty: any"
     )
     rival = forms.IntegerField(
-        required=False,
-        min_value=1,
-        max_value=2**62,
-        label="Other answer",
-        help_text="Trial number. Empty: any",
+        required=False, min_value=1, max_value=2**62, label="Other answer", help_text="Trial number. Empty: any"
     )
     text_set = forms.ModelChoiceField(
         TextSet.objects.none(), required=False, label="Item rubrics", help_text="The texts for {{item_rubric}}"
     )
+    model = forms.ModelChoiceField(LanguageModel.objects.none(), required=False, empty_label="Choose a model")
+    sampler = forms.ModelChoiceField(Sampler.objects.none(), required=False, empty_label="Up to 2,048 tokens")
 
-    def __init__(self, *args: Any, user: Any, kind: str, with_texts: bool, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.user = user
         answered = Experiment.objects.visible_to(user).filter(runs__n_done__gt=0, runs__condition__stage="generate")
         offer_rows(self, "experiment", answered.distinct())
         offer_rows(self, "text_set", TextSet.objects.visible_to(user))
-        if kind != Rubric.Kind.PAIRWISE:
-            del self.fields["rival"]
-        if not with_texts:
-            del self.fields["text_set"]
+        offer_try_rows(self, user)
 
-    @property
-    def answers(self) -> Any:
-        """The done answers of the chosen experiment that the user may see. The form must be valid."""
-        return (
-            Trial.objects.visible_to(self.user)
-            .filter(run__in=self.cleaned_data["experiment"].answer_runs, status=Trial.Status.DONE)
-            .select_related("item__image", "dimension", "run__condition__model")
-        )
+    def fetch_answers(self, *, in_pairs: bool) -> list[Trial]:
+        """Return the answer, and `in_pairs` another answer to the same item. Raise ValueError if there is none.
 
-    def fetch_answers(self) -> list[Trial]:
-        """Return the answer, and for comparisons another answer to the same item. Raise ValueError if there is none."""
-        subject = self._fetch_answer("trial", self.answers)
-        if "rival" not in self.fields:
+        The form must be valid.
+        """
+        runs = self.cleaned_data["experiment"].answer_runs
+        answers = Trial.objects.visible_to(self.user).filter(run__in=runs, status=Trial.Status.DONE)
+        answers = answers.select_related("item__image", "item__dataset", "dimension", "run__condition__model")
+        subject = self._fetch_answer("trial", answers)
+        if not in_pairs:
             return [subject]
-        others = self.answers.filter(item_id=subject.item_id, dimension_id=subject.dimension_id).exclude(pk=subject.pk)
+        others = answers.filter(item_id=subject.item_id, dimension_id=subject.dimension_id).exclude(pk=subject.pk)
         by_others = others.exclude(run_id=subject.run_id)
         return [subject, self._fetch_answer("rival", by_others if by_others.exists() else others)]
 
@@ -136,8 +128,15 @@ class AnswerForm(forms.Form):
             raise ValueError(f"The experiment has {subject}{suffix}.")
         return answer
 
+    def fetch_item_text(self, trial: Trial) -> str | None:
+        """Return the text of the chosen set for the trial's item, or None. The form must be valid."""
+        text_set = self.cleaned_data.get("text_set")
+        rows = text_set.texts.filter(item_id=trial.item_id) if text_set else ItemText.objects.none()
+        stored: str | None = rows.values_list("text", flat=True).first()
+        return stored
 
-class PreviewForm(forms.Form):
+
+class RubricTestForm(forms.Form):
     """The experiment and the model for a test of a rubric: five real calls on the experiment's budget."""
 
     experiment = forms.ModelChoiceField(Experiment.objects.none(), help_text="Its budget pays for the calls")
@@ -158,11 +157,3 @@ class PreviewForm(forms.Form):
         fields["experiment"].queryset = answered.distinct()
         fields["model"].queryset = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True)
         fields["sampler"].queryset = Sampler.objects.offered()
-
-
-def fetch_item_text(text_set: TextSet | None, trial: Trial) -> str | None:
-    """Return the set's text for the trial's item, or None."""
-    if text_set is None:
-        return None
-    texts: Sequence[str] = list(text_set.texts.filter(item_id=trial.item_id).values_list("text", flat=True))
-    return texts[0] if texts else None
