@@ -30,6 +30,14 @@ class GradingConfig(AppConfig):
 
         return list_scorer_choices()
 
+    def list_judge_choices(self, user: Any) -> list[tuple[str, str]]:
+        """Return the judges that a design may name, as (name, label) pairs."""
+        from grading_app.models import Grader, Rubric
+
+        rows = Grader.objects.visible_to(user).filter(archived_at=None, rubric__status=Rubric.Status.APPROVED)
+        rows = rows.select_related("language_model", "rubric").order_by("name")
+        return [(row.name, f"{row.name}: {row.language_model} by {row.rubric}") for row in rows]
+
     def list_scorers_with_parameter(self) -> list[tuple[str, str]]:
         """Return the syntax of scorers with a parameter, with labels."""
         from grading_app.scoring.grading import list_scorers_with_parameter

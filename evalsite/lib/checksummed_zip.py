@@ -31,9 +31,7 @@ class ArchiveWriter:
                     digest.update(chunk)
                     part.write(chunk)
         except BaseException:
-            self._zip.fp = (
-                None  # Closed. Otherwise its destructor writes to `out`, and complains if it cannot.
-            )
+            self._zip.fp = None  # Closed. Otherwise its destructor writes to `out`, and complains if it cannot.
             raise
         self._sums[name] = digest.hexdigest()
 

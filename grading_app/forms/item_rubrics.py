@@ -37,9 +37,9 @@ class WriterForm(forms.Form):
         fields["template"].queryset = approved
         fields["model"].queryset = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True)
         fields["sampler"].queryset = Sampler.objects.offered()
-        new_template = reverse("admin:grading_app_rubric_add") + "?starter=writer"
+        new_template = reverse("library_new", args=["rubrics"]) + "?starter=writer"
         add_create_link(self, "template", user, "grading_app.add_rubric", new_template, "Write another template")
-        new_sampler = reverse("admin:runs_app_sampler_add")
+        new_sampler = reverse("library_new", args=["samplers"])
         add_create_link(self, "sampler", user, "runs_app.add_sampler", new_sampler, "Create another sampler")
 
     def make_writer(self, experiment: Experiment) -> RubricWriter:

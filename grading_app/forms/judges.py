@@ -16,8 +16,6 @@ from grading_app.models import Grader, Panel, Rubric
 from runs_app.experiment_files.specs import JUDGING_SAMPLER
 from runs_app.models import Experiment, Sampler, TextSet, Wave
 
-NEW_GRADER, NEW_PANEL, NEW_RUBRIC = (f"admin:grading_app_{kind}_add" for kind in ("grader", "panel", "rubric"))
-
 
 class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
     """A judge: a model with a rubric. Only usable rows are offered. Without a sampler, the temperature is 0."""
@@ -96,8 +94,12 @@ class JudgeForm(forms.Form):
         for name in ("rubric", "texts"):
             if not (user.has_perm("grading_app.add_grader") and fields[name].queryset.exists()):
                 del fields[name]
-        add_create_link(self, "grader", user, "grading_app.add_grader", reverse(NEW_GRADER), "Create another judge")
-        add_create_link(self, "rubric", user, "grading_app.add_rubric", reverse(NEW_RUBRIC), "Create another rubric")
+        here = reverse("experiment_judge", args=[experiment.slug])
+        new_rubric = f"{reverse('library_new', args=['rubrics'])}?next={here}"
+        add_create_link(
+            self, "grader", user, "grading_app.add_grader", f"{reverse('judge_new')}?next={here}", "New judge"
+        )
+        add_create_link(self, "rubric", user, "grading_app.add_rubric", new_rubric, "New rubric")
         new_texts = reverse("experiment_write", args=[experiment.slug])
         add_create_link(self, "texts", user, "runs_app.add_textset", new_texts, "Write other item rubrics")
 
@@ -133,4 +135,6 @@ class PanelForm(forms.Form):
     def __init__(self, data: Any = None, *, user: Any) -> None:
         super().__init__(data)
         offer_rows(self, "panel", Panel.objects.visible_to(user))
-        add_create_link(self, "panel", user, "grading_app.add_panel", reverse(NEW_PANEL), "Create another panel")
+        add_create_link(
+            self, "panel", user, "grading_app.add_panel", reverse("admin:grading_app_panel_add"), "Create another panel"
+        )

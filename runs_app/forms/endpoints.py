@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 
@@ -14,14 +14,27 @@ from runs_app.models import Endpoint, LanguageModel
 class ReasonForm(forms.ModelForm):  # type: ignore[type-arg]
     """A form of a row with a history. The user can give a reason for the change."""
 
+    basic: ClassVar[tuple[str, ...]] = ()  # The fields that every row needs; the others are folded.
+
     reason = forms.CharField(max_length=500, required=False, label="Reason", help_text="Stored in the history")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         state_bounds(self)
 
+    def list_basic(self) -> list[Any]:
+        return [self[name] for name in self.basic]
+
+    def list_advanced(self) -> list[Any]:
+        return [field for field in self if field.name not in self.basic]
+
+    def has_advanced_errors(self) -> bool:
+        return any(field.errors for field in self.list_advanced())
+
 
 class EndpointForm(ReasonForm):
+    basic = ("provider", "base_url", "key_env", "name")
+
     class Meta:
         model = Endpoint
         fields = [
@@ -49,6 +62,8 @@ class EndpointForm(ReasonForm):
 
 
 class LanguageModelForm(ReasonForm):
+    basic = ("name", "endpoint", "model", "input_price", "output_price", "price_source")
+
     class Meta:
         model = LanguageModel
         fields = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -9,16 +10,16 @@ from django.db import transaction
 from django.db.models import Q
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.text import Truncator
 
 from datasets_app.models import Dataset, Item
 from evalsite.lib.web.choice_fields import (
-    add_create_link,
     get_choice_field,
     get_offered_rows,
     get_row_field,
     offer_rows,
 )
-from runs_app.experiment_options import GROUPS, OPTIONS, iterate_rows
+from runs_app.experiment_options import EXECUTION, GROUPS, OPTIONS, iterate_rows, list_options
 from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.forms.audience import SharingFields
 from runs_app.forms.draws import DrawForm
@@ -31,6 +32,7 @@ from runs_app.forms.fields import (
 )
 from runs_app.grading_interface import get_scorer_name, grading, list_scorer_choices
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
+from runs_app.models.designs import Versioned
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
 from runs_app.planning.token_bounds import find_unfillable
 
@@ -43,39 +45,62 @@ class RowsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
     widget = forms.CheckboxSelectMultiple
 
     def label_from_instance(self, row: Any) -> str:
-        return f"{row} · {hint}" if (hint := _describe_row(row)) else str(row)
+        return f"{name_row(row)} · {hint}" if (hint := describe_row(row)) else name_row(row)
 
 
-def _describe_row(row: Any) -> str:
+def name_row(row: Any) -> str:
+    """Return the name of a row, and its state if nobody has approved it."""
+    unapproved = getattr(row, "status", "") in Versioned.UNAPPROVED
+    return f"{row}, {row.get_status_display().lower()}" if unapproved else str(row)
+
+
+def describe_row(row: Any) -> str:
+    """Return what tells a row of a design from the others: a prompt's text, or the settings of another row."""
     if isinstance(row, LanguageModel):
         return f"{row.model} at {row.endpoint}" + ("" if row.prices.is_known else ", price unknown")
     if isinstance(row, Prompt):
-        return row.get_answer_format_display()
+        turns = [turn["content"] for turn in row.messages if turn["role"] == "user"]
+        answer = "" if row.answer_format == row.AnswerFormat.TEXT else f" ({row.get_answer_format_display().lower()})"
+        return Truncator(" ".join(" ".join(turns).split())).chars(110) + answer
     if isinstance(row, Sampler):
         return ", ".join(f"{name} {value}" for name, value in row.content.items()) or "the provider's own settings"
     if isinstance(row, Dimension):
-        return f"{row.title or row.name}, {row.scale_min} to {row.scale_max}"
+        return f"{row.scale_min} to {row.scale_max}: {Truncator(row.instructions).chars(90)}"
     return ""
 
 
-EMPTY_CHOICE_HINTS = {
+# The choices that the editor of the library can add to, each with what the person must be allowed to add.
+ADDED_IN_EDITOR = {
+    "prompts": ("prompt", "runs_app.add_prompt"),
+    "samplers": ("sampler", "runs_app.add_sampler"),
+    "dimensions": ("dimension", "runs_app.add_dimension"),
+    "judges": ("judge", "grading_app.add_grader"),
+}
+EMPTY_CHOICES = {
     "dataset": ("No approved datasets yet.", "Show datasets", "dataset_list"),
     "language_models": ("No models yet. Operators add models.", "Show endpoints", "endpoint_list"),
-    "prompts": ("No approved prompts yet.", "Create prompt", "admin:runs_app_prompt_add"),
-    "samplers": ("No samplers yet.", "Create sampler", "admin:runs_app_sampler_add"),
-    "dimensions": ("Only for rated items. No dimensions yet.", "Create dimension", "admin:runs_app_dimension_add"),
 }
-CREATE_LINKS = {
-    "prompts": ("Create another prompt", "runs_app.add_prompt"),
-    "samplers": ("Create another sampler", "runs_app.add_sampler"),
-    "dimensions": ("Create another dimension", "runs_app.add_dimension"),
-}
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceGroups:
+    """The checkboxes of a field: those that fit the dataset, and the others.
+
+    Each comes with its name, what tells it from the rest, and the reason why it does not fit.
+    """
+
+    field: Any
+    noun: str
+    fitting: list[tuple[Any, str, str, str]]
+    unfitting: list[tuple[Any, str, str, str]]
+    address: str = ""  # Of the editor that adds a choice; empty without the permission.
 
 
 class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     """The form of a draft design.
 
-    Only usable rows are offered: approved datasets and prompts, active models.
+    Only usable rows are offered: approved datasets and prompts, active models. The person's own draft prompts are
+    offered, too; a curator must approve them before the launch.
     """
 
     language_models = RowsField(queryset=LanguageModel.objects.none(), label="Models")
@@ -88,6 +113,11 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         help_text="Rules that grade the stored answers. You can add scorers later",
     )
     rules = RulesField(required=False)
+    judges = forms.MultipleChoiceField(
+        widget=forms.CheckboxSelectMultiple,
+        required=False,
+        help_text="They grade each answer as soon as it is there, on the budget of the experiment",
+    )
 
     class Meta:
         model = Experiment
@@ -110,12 +140,17 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         get_row_field(self, "dataset").empty_label = "Choose a dataset"
         # The prompts that the chosen dataset cannot fill are folded.
         self.fields["dataset"].widget.attrs |= {
-            "hx-post": reverse("experiment_prompts"),
+            "hx-post": reverse("experiment_choices", args=["prompts"]),
             "hx-include": "#design",
-            "hx-target": "#prompt-choices",
+            "hx-target": "#choices-prompts",
         }
         self._offer_scorers()
         allow_empty_options(self)
+        chosen_judges = list(self.instance.graders)
+        offered = grading().list_judge_choices(user)
+        names = {name for name, _ in offered}
+        get_choice_field(self, "judges").choices = [*offered, *((n, n) for n in chosen_judges if n not in names)]
+        self.initial["judges"] = chosen_judges
         self.adaptive = AdaptiveForm(
             self.data if self.is_bound else None, stored=self.instance.adaptive, scorers=list_scorer_names()
         )
@@ -143,6 +178,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         cleaned["scorers"] = [*cleaned.get("scorers", []), *cleaned.get("rules", [])]
         fill_empty_options(self, cleaned, Experiment())
         self.check_people(cleaned)
+        self.instance.graders = cleaned.get("judges", [])
         self._merge_errors(self.drawing, "Draw")
         self.instance.draws = self.drawing.merge_draws(self.instance.draws, cleaned.get("language_models", []))
         if not self.adaptive.is_valid():
@@ -180,31 +216,68 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         rows = get_offered_rows(self, "language_models")
         return self.drawing.compare_lines(row.name for row in rows if str(row.pk) in selected)
 
-    def add_create_links(self) -> None:
-        """Link each choice to the page that creates such rows, and explain empty choices. This fetches the choices."""
-        for name, (text, label, url_name) in EMPTY_CHOICE_HINTS.items():
+    def explain_empty_choices(self) -> None:
+        """Say where rows of an empty choice come from. Call this after the choices were fetched."""
+        for name, (text, label, url_name) in EMPTY_CHOICES.items():
             field = self.fields[name]
             if not [value for value, _ in field.widget.choices if value]:
                 field.help_text = format_html('{} <a href="{}">{}</a>', text, reverse(url_name), label)
-            elif name in CREATE_LINKS:
-                label, permission = CREATE_LINKS[name]
-                add_create_link(self, name, self.user, permission, reverse(url_name), label)
 
-    def group_prompts(self) -> dict[str, list[Any]]:
-        """Return the prompts' checkboxes: those that the dataset can fill, and the others, each with its reason.
+    def group_choices(self, name: str) -> ChoiceGroups:
+        """Return the checkboxes of a field. A ticked prompt stays with those that fit.
 
-        A ticked prompt stays with the first. Call this after the choices were fetched.
+        Call this after the choices were fetched.
         """
+        reasons = self._find_unfillable() if name == "prompts" else {}
+        groups: dict[bool, list[tuple[Any, str, str, str]]] = {True: [], False: []}
+        for box in self[name].subwidgets:
+            row = getattr(box.data["value"], "instance", None)
+            reason = reasons.get(row.pk, "") if row is not None else ""
+            label = name_row(row) if row is not None else str(box.choice_label)
+            groups[not reason or box.data["selected"]].append((box, label, describe_row(row), reason))
+        noun, permission = ADDED_IN_EDITOR.get(name, ("", ""))
+        address = ""
+        if noun and self.user.has_perm(permission):
+            dataset = self._get_dataset_key()
+            address = reverse("judge_new") if name == "judges" else reverse("library_new", args=[name])
+            address += f"?dataset={dataset}" if dataset and name == "prompts" else ""
+        return ChoiceGroups(self[name], noun, groups[True], groups[False], address)
+
+    def _get_dataset_key(self) -> str:
         value = self["dataset"].value()
-        reasons: dict[int, str] = {}
-        if str(getattr(value, "pk", value) or "").isdecimal():
-            items = Item.objects.active().filter(dataset__in=get_offered_rows(self, "dataset").filter(pk=value))
-            reasons = find_unfillable(list(get_offered_rows(self, "prompts")), items) if items.exists() else {}
-        groups: dict[str, list[Any]] = {"fitting": [], "unfitting": []}
-        for box in self["prompts"].subwidgets:
-            reason = reasons.get(int(str(box.data["value"])), "")
-            groups["unfitting" if reason and not box.data["selected"] else "fitting"].append((box, reason))
-        return groups
+        key = str(getattr(value, "pk", value) or "")
+        return key if key.isdecimal() and len(key) < 19 else ""
+
+    def _find_unfillable(self) -> dict[int, str]:
+        """Return why the chosen dataset cannot fill each of the other prompts."""
+        if not (key := self._get_dataset_key()):
+            return {}
+        items = Item.objects.active().filter(dataset__in=get_offered_rows(self, "dataset").filter(pk=key))
+        return find_unfillable(list(get_offered_rows(self, "prompts")), items) if items.exists() else {}
+
+    @property
+    def measure_text(self) -> str:
+        """Return the labels of the chosen scorers and the chosen judges."""
+        labels = dict(get_choice_field(self, "scorers").choices)  # type: ignore[arg-type]
+        scorers = [str(labels.get(name, name)) for name in self["scorers"].value() or ()]
+        return ", ".join([*scorers, *(self["judges"].value() or ())]) or "none"
+
+    @property
+    def groups_with_errors(self) -> set[str]:
+        """Return the groups of options in which a field has an error."""
+        return {option.group for option in OPTIONS if option.name in self.errors}
+
+    @property
+    def execution_text(self) -> str:
+        """Return the first row of the options of the execution in one line, as the fields have them now."""
+        first = next(iterate_rows(EXECUTION))
+        parts = []
+        for option in list_options(group=EXECUTION):
+            if option.name in first and option.name not in self.errors:
+                field = self[option.name]
+                value = field.field.clean(field.value())
+                parts.append(f"{option.heading.lower()} {option.describe(option.default if value is None else value)}")
+        return ", ".join(parts)
 
     def save(self, commit: bool = True) -> Experiment:
         if not self.instance.pk:
@@ -234,7 +307,7 @@ def select_usable_rows(user: Any, chosen: Experiment | None = None) -> dict[str,
     return {
         "dataset": select(Dataset, Q(status="approved"), "dataset"),
         "language_models": select(LanguageModel, active, "language_models").select_related("endpoint"),
-        "prompts": select(Prompt, Q(status="approved"), "prompts"),
+        "prompts": select(Prompt, Q(status="approved") | Q(status="draft", created_by=user), "prompts"),
         "samplers": select(Sampler, offered, "samplers"),
         "dimensions": select(Dimension, offered, "dimensions"),
     }

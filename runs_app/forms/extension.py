@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
-from runs_app.forms.experiments import EMPTY_CHOICE_HINTS, RowsField, select_usable_rows
+from runs_app.forms.experiments import RowsField, select_usable_rows
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.extension import Extension, ExtensionPreview, get_first_wave_label
 
@@ -56,8 +56,9 @@ class ExtensionForm(forms.Form):
         """Explain at each axis without choices that the design has all usable rows. This fetches the choices."""
         for axis in AXES:
             if axis in self.fields and not list(self.fields[axis].widget.choices):
-                _, label, url_name = EMPTY_CHOICE_HINTS[axis]
-                link = format_html('<a href="{}">{}</a>', reverse(url_name), label)
+                is_model = axis == "language_models"
+                address = reverse("endpoint_list") if is_model else reverse("library_list", args=[axis])
+                link = format_html('<a href="{}">Show {}</a>', address, "endpoints" if is_model else axis)
                 self.fields[axis].help_text = format_html("The design already has every row that you can add. {}", link)
 
     def clean_samples(self) -> int | None:

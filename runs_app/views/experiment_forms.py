@@ -7,11 +7,12 @@ from typing import Any, cast
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.forms import ModelForm
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from evalsite.lib.permissions import members_only
+from evalsite.lib.web.addresses import find_page
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app.experiment_files import spec_errors, spec_reader
@@ -22,18 +23,23 @@ from runs_app.models import Experiment
 from runs_app.planning import spec_io
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import DesignSummary, summarise_design
+from runs_app.prompt_preview import preview_draft
 from runs_app.views.permissions import get_editable_experiment, get_posted_data
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
+CHOICES = ("prompts", "samplers", "dimensions", "judges")  # Fields whose choices are shown again.
 
 
 @require_http_methods(READ_OR_WRITE)
 @members_only
 @hides_model_names()
 def experiment_new(request: HttpRequest) -> HttpResponse:
-    """Create a draft. `dataset` in the address chooses a dataset in advance."""
-    key = request.GET.get("dataset", "")
-    initial = {"dataset": int(key)} if key.isdecimal() and len(key) < 19 else None
+    """Create a draft. The address can choose a dataset and other parts in advance, such as a new prompt."""
+    initial: dict[str, Any] = {}
+    for name in ("dataset", *CHOICES):
+        keys = [key for key in request.GET.getlist(name) if name == "judges" or (key.isdecimal() and len(key) < 19)]
+        if keys:
+            initial[name] = int(keys[0]) if name == "dataset" else keys
     form = ExperimentForm(get_posted_data(request)[0], user=request.user, initial=initial)
     return _edit_draft(request, form, "New experiment")
 
@@ -59,19 +65,22 @@ def experiment_edit(request: HttpRequest, slug: str) -> HttpResponse:
 def experiment_summary(request: HttpRequest) -> HttpResponse:
     """Show the size and cost of the choices so far. Save nothing."""
     form = ExperimentForm(request.POST, user=request.user)
-    return render(request, "runs_app/partials/design_summary_area.html", {"summary": _summarise_choices(form)})
+    context = {"summary": _summarise_choices(form), **_build_example(form)}
+    return render(request, "runs_app/partials/design_summary_area.html", context)
 
 
 @require_POST
 @members_only
 @hides_model_names()
-def experiment_prompts(request: HttpRequest) -> HttpResponse:
-    """Show the prompts for the chosen dataset: those that it can fill, and the others folded. Save nothing."""
+def experiment_choices(request: HttpRequest, field: str) -> HttpResponse:
+    """Show the choices of a field again, for another dataset or with one that was just made. Save nothing."""
+    if field not in CHOICES:
+        raise Http404
     form = ExperimentForm(request.POST, user=request.user)
     fetch_choices(form)
-    context = {"form": form, "prompt_groups": form.group_prompts()}
-    form.errors.pop("prompts", None)  # The person has not finished.
-    return render(request, "runs_app/partials/prompt_choices.html", context)
+    groups = form.group_choices(field)
+    form.errors.pop(field, None)  # The person has not finished.
+    return render(request, "runs_app/partials/choices.html", {"groups": groups, "here": find_page(request)})
 
 
 @require_http_methods(READ_OR_WRITE)
@@ -98,12 +107,14 @@ def _edit_draft(request: HttpRequest, form: ExperimentForm, heading: str) -> Htt
     if request.method == "POST" and not is_preview and form.is_valid():
         return _save(request, form)
     fetch_choices(form)
-    form.add_create_links()
+    form.explain_empty_choices()
     context = {
         "form": form,
-        "prompt_groups": form.group_prompts(),
+        "choices": {name: form.group_choices(name) for name in ("language_models", *CHOICES)},
         "heading": heading,
+        "here": request.path,
         "summary": _summarise_choices(form),
+        **_build_example(form),
         "experiment": form.instance,
         "draw_lines": form.draw_lines,
     }
@@ -114,6 +125,30 @@ def _save(request: HttpRequest, form: ModelForm[Any]) -> HttpResponse:
     experiment = form.save()
     messages.success(request, f"{experiment} is saved.")
     return redirect(experiment)
+
+
+def _build_example(form: ExperimentForm) -> dict[str, Any]:
+    """Return the first request of the choices so far: the first prompt, on the first item and dimension."""
+    if form.is_bound:
+        form.is_valid()
+        chosen = form.cleaned_data
+    elif form.instance.pk:
+        chosen = {name: list(getattr(form.instance, name).all()) for name in ("prompts", "dimensions")}
+        chosen["dataset"] = form.instance.dataset
+    else:
+        chosen = {}
+    dataset, prompt = chosen.get("dataset"), next(iter(chosen.get("prompts", ())), None)
+    if dataset is None or prompt is None:
+        return {}
+    item = dataset.items.active().select_related("image").order_by("position", "pk").first()
+    dimension = next(iter(chosen.get("dimensions", ())), None)
+    if item is None:
+        return {}
+    return {
+        "example": preview_draft(form.instance, prompt, item, dimension),
+        "example_item": item,
+        "example_prompt": prompt,
+    }
 
 
 def _summarise_choices(form: ExperimentForm) -> DesignSummary | None:

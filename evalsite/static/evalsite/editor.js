@@ -26,6 +26,16 @@
     field.dispatchEvent(new Event("input", { bubbles: true }));
   }
 
+  // A closed part says which of its boxes are ticked.
+  function nameTicked() {
+    for (const line of all("[data-ticked-in]")) {
+      const part = document.getElementById(line.dataset.tickedIn);
+      const ticked = part ? all("[type=checkbox]:checked", part) : [];
+      const names = ticked.map((box) => box.labels[0].innerText.trim().split("\n")[0]);
+      line.textContent = names.join(", ") || "none";
+    }
+  }
+
   document.addEventListener("focusin", (event) => {
     if (event.target.matches("[data-template]")) last = event.target;
   });
@@ -35,11 +45,15 @@
     const close = event.target.closest("[data-close-dialog]");
     if (close) close.closest("dialog").close();
   });
-  document.addEventListener("change", (event) => { if (event.target.matches("[name=kind], [name=rubric]")) fit(); });
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[name=kind], [name=rubric]")) fit();
+    nameTicked();
+  });
 
   // The editor in a dialog.
   document.addEventListener("htmx:afterSwap", ({ detail }) => {
     fit();
+    nameTicked();
     const dialog = detail.target.id === "editor-content" && detail.target.closest("dialog");
     if (dialog && !dialog.open) dialog.showModal();
   });
@@ -57,4 +71,5 @@
     choices.dispatchEvent(new Event("choose"));
   });
   fit();
+  nameTicked();
 }

@@ -238,7 +238,8 @@
   // Boxes that a person ticked after htmx had asked for these choices stay ticked.
   let ticked = [];
   document.addEventListener("htmx:beforeSwap", ({ detail }) => {
-    if (detail.target.matches("[data-keep-ticks]")) ticked = all(":checked", detail.target).map((box) => box.value);
+    // A hidden field names a row that was made in a dialog.
+    if (detail.target.matches("[data-keep-ticks]")) ticked = all(":checked, [data-made]", detail.target).map((box) => box.value);
   });
   document.addEventListener("htmx:afterSwap", ({ detail }) => {
     if (!detail.target.matches("[data-keep-ticks]")) return;

@@ -12,6 +12,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from runs_app.annotations import annotate
 from runs_app.models import TextSet
 from tests.factories.gradings import make_scale_rubric
+from tests.factories.judges import make_grader, make_starter_rubric
 from tests.factories.tokens import make_bearer, make_token
 
 PEOPLE = (None, "rater", "viewer", "researcher", "owner", "operator")
@@ -83,7 +84,21 @@ MATRIX = {
     "experiment_list": READERS,
     "experiment_new": MEMBERS,
     "experiment_summary": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), method="post"),
-    "experiment_prompts": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), method="post"),
+    "experiment_choices": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), "samplers", method="post"),
+    "library": Row((TO_LOGIN, HIDDEN, HIDDEN, 302, 302, 302)),
+    "library_list": expect_for_group("prompts"),
+    "library_page": expect_for_group("prompts prompt"),
+    # An operator without the role of an author writes no definitions.
+    "library_new": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, HIDDEN), "prompts"),
+    "library_edit": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN), "prompts prompt one"),
+    "library_preview": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), "prompts", method="post"),
+    "library_try": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, 200), "prompts", method="post"),
+    "library_act": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN), "prompts prompt one approve", "post"),
+    "rubric_test": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, HIDDEN), "rubric one"),
+    "judge_list": MEMBERS,
+    "judge_new": Row((TO_LOGIN, HIDDEN, HIDDEN, 200, 200, HIDDEN)),
+    "judge_page": expect_for_group("judge"),
+    "judge_archive": Row((TO_LOGIN, HIDDEN, HIDDEN, 302, 302, HIDDEN), "judge", method="post"),
     "experiment_from_file": MEMBERS,
     "experiment_detail": expect_for_experiment(),
     "experiment_star": expect_for_experiment(302, method="post"),
@@ -302,6 +317,8 @@ def build_url_values(lab):
         "queue": lab.queue.name,
         "apitoken": make_token(lab.people["owner"])[0].pk,
         "prompt": lab.experiment.prompts.get().name,
+        "rubric": make_starter_rubric(name="judged-by", status="draft").name,
+        "judge": make_grader("strict").name,
         "texts": TextSet.objects.get_or_create(name="own", dataset=lab.draft)[0].name,
     }
 

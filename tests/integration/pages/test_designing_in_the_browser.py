@@ -12,6 +12,7 @@ from runs_app.forms.fields import state_bounds
 from runs_app.models import Endpoint, Experiment, LanguageModel, Sampler
 from runs_app.models.bounded import InRange
 from tests import factories
+from tests.factories.judges import make_grader
 
 NEW = "/experiments/new/"
 
@@ -119,10 +120,50 @@ def test_draft_datasets_and_prompts_are_not_offered(parts, as_):
     assert parts["prompt"] in form.fields["prompts"].queryset
 
 
+def test_own_draft_prompts_are_offered_with_their_state_and_wait_for_a_curator(form_data, as_, people):
+    own = factories.make_prompt("mine", status="draft", created_by=people["researcher"])
+    assert own not in as_("owner").get(NEW).context["form"].fields["prompts"].queryset
+    assert "mine@1, draft" in as_("researcher").get(f"{NEW}?prompts={own.pk}").content.decode()
+    as_("researcher").post(NEW, {**form_data, "prompts": [own.pk]})
+    page = as_("researcher").get("/experiments/first-try/").content.decode()
+    assert "prompt mine@1 is draft; a curator must approve it before it is used" in page
+
+
+def test_the_address_ticks_what_was_just_made(parts, as_):
+    form = as_("researcher").get(f"{NEW}?prompts={parts['prompt'].pk}&samplers=x").context["form"]
+    assert form["prompts"].value() == [str(parts["prompt"].pk)]
+    assert not form["samplers"].value()
+
+
+def test_judges_are_chosen_in_the_design(form_data, as_):
+    judge = make_grader("strict")
+    assert f"strict: {judge.language_model} by {judge.rubric}" in as_("researcher").get(NEW).content.decode()
+    as_("researcher").post(NEW, {**form_data, "judges": ["strict"]})
+    assert Experiment.objects.get().graders == ["strict"]
+    page = as_("researcher").post(NEW, {**form_data, "slug": "two", "judges": ["nobody"]})
+    assert "judges" in page.context["form"].errors
+
+
+def test_an_example_request_stands_beside_the_choices(form_data, as_):
+    page = as_("researcher").post(reverse("experiment_summary"), form_data).content.decode()
+    assert "Example request" in page
+    assert "plain@1 on item" in page
+
+
+def test_options_of_the_execution_are_folded_with_their_defaults_in_one_line(form_data, as_):
+    page = as_("researcher").get(NEW).content.decode()
+    assert "32 calls in flight, 3 attempts" in page
+    assert '<details class="disclose" id="execution">' in page
+    page = as_("researcher").post(NEW, {**form_data, "max_attempts": "99"}).content.decode()
+    assert '<details class="disclose" id="execution" open>' in page
+
+
 def test_an_empty_site_says_where_to_create_each_part(as_):
     text = as_("researcher").get(NEW).content.decode()
-    for address in ("/datasets/", "/endpoints/", "/admin/runs_app/prompt/add/", "/admin/runs_app/sampler/add/"):
+    for address in ("/datasets/", "/endpoints/"):
         assert f'<a href="{address}">' in text
+    for kind in ("prompts", "samplers"):
+        assert f'href="/library/new/{kind}/?next=/experiments/new/"' in text
 
 
 def test_an_inactive_model_is_offered_only_if_the_draft_has_it(form_data, parts, as_):

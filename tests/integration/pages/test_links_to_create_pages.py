@@ -15,18 +15,19 @@ def open_page(client, address):
 
 
 def find_create_links(page):
-    return [f'href="/admin/runs_app/{kind}/add/"' in page for kind in ("prompt", "sampler", "dimension")]
+    back = "next=/experiments/new/"
+    addresses = [f"/library/new/{kind}/?{back}" for kind in ("prompts", "samplers", "dimensions", "judge")]
+    return [f'href="{address}"' in page for address in addresses]
 
 
 def test_the_experiment_form_links_to_pages_that_create_its_parts(as_):
     web = as_("researcher")
     empty = open_page(web, "/experiments/new/")
     assert all(find_create_links(empty))
-    assert "Create prompt" in empty
+    assert "New prompt…" in empty
     factories.make_experiment(dimensions=[factories.make_dimension()])
     filled = open_page(web, "/experiments/new/")
     assert all(find_create_links(filled))
-    assert "Create another prompt" in filled
 
 
 def test_the_grading_forms_link_to_judges_rubrics_and_panels(as_, people):
@@ -38,17 +39,18 @@ def test_the_grading_forms_link_to_judges_rubrics_and_panels(as_, people):
     Panel.objects.create(name="bench").graders.set([make_grader("one"), make_grader("two")])
     web = as_("researcher")
     judge = open_page(web, reverse("experiment_judge", args=[experiment.slug]))
-    assert 'href="/admin/grading_app/grader/add/"' in judge
-    assert 'href="/admin/grading_app/rubric/add/"' in judge
+    back = f"next={reverse('experiment_judge', args=[experiment.slug])}"
+    assert f'href="/library/new/judge/?{back}"' in judge
+    assert f'href="/library/new/rubrics/?{back}"' in judge
     assert 'href="/admin/grading_app/panel/add/"' in open_page(
         web, reverse("experiment_grading", args=[experiment.slug])
     )
     write = open_page(web, reverse("experiment_write", args=[experiment.slug]))
-    assert 'href="/admin/grading_app/rubric/add/?starter=writer"' in write
-    assert 'href="/admin/grading_app/rubric/add/"' in open_page(web, reverse("experiment_draw_judges", args=["pilot"]))
+    assert 'href="/library/new/rubrics/?starter=writer"' in write
+    assert 'href="/library/new/rubrics/"' in open_page(web, reverse("experiment_draw_judges", args=["pilot"]))
 
 
 def test_users_who_may_not_create_rows_see_no_link(as_, people):
     experiment = factories.make_experiment(owner=people["operator"])
     page = open_page(as_("operator"), reverse("experiment_edit", args=[experiment.slug]))
-    assert "Create another prompt" not in page
+    assert "New prompt" not in page

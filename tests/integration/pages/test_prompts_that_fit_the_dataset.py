@@ -21,7 +21,7 @@ def researcher():
 
 def ask(client, dataset, *ticked):
     fields = {"dataset": dataset.pk, "prompts": [prompt.pk for prompt in ticked]}
-    return client.post("/experiments/new/prompts/", fields).content.decode()
+    return client.post("/experiments/new/choices/prompts/", fields).content.decode()
 
 
 def split_groups(page):

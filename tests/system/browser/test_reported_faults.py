@@ -104,22 +104,22 @@ def test_14_and_17_a_prompt_is_created_from_the_form_and_names_its_variables(liv
     with live_site.visit("researcher") as page:
         page.goto("/experiments/new/")
         for kind in ("prompt", "sampler", "dimension"):
-            expect(page.get_by_role("link", name=re.compile(f"Create (another )?{kind}"))).to_be_visible()
+            expect(page.get_by_role("link", name=f"New {kind}…")).to_have_count(1)
         check_widths(page, "new-experiment")
-        page.get_by_role("link", name="Create another prompt").click()
         # 3: the linked page does not require a staff account.
-        page.get_by_label("Name:").fill("typo")
-        page.locator("#id_user").fill("Answer {{inptu}} please.")
-        page.get_by_role("button", name="Save", exact=True).click()
-        error = page.locator(".errorlist")
+        page.goto("/library/new/prompts/")
+        page.get_by_label("Name").fill("typo")
+        page.get_by_label("Message").fill("Answer {{inptu}} please.")
+        page.get_by_role("button", name="Save draft").click()
+        error = page.locator(".errorlist").last
         expect(error).to_contain_text("{{inptu}}")
         for name in ("{{input}}", "{{choices}}", "{{dimension}}"):
             expect(error).to_contain_text(name)
-        expect(page.locator("#id_user")).to_have_value("Answer {{inptu}} please.")
+        expect(page.get_by_label("Message")).to_have_value("Answer {{inptu}} please.")
         check_widths(page, "prompt-with-unknown-variable")
-        page.locator("#id_user").fill("Answer {{input}} please.")
-        page.get_by_role("button", name="Save", exact=True).click()
-        expect(page.locator(".messagelist")).to_contain_text("added successfully")
+        page.get_by_label("Message").fill("Answer {{input}} please.")
+        page.get_by_role("button", name="Save draft").click()
+        expect(page.get_by_text("typo@1 is saved as a draft.")).to_be_visible()
 
 
 @pytest.mark.parametrize("person", ["viewer", "researcher", "operator"])
@@ -295,6 +295,7 @@ def test_8_failed_trials_are_retried_by_class_also_after_a_worker_was_lost(live_
 def test_9_a_few_failures_stop_no_run_and_many_do(live_site, check_widths):
     with live_site.visit("researcher") as page:
         page.goto("/experiments/new/")
+        page.locator("#execution > summary").click()
         expect(page.get_by_label("Failure rate that stops a run")).to_be_visible()
         expect(page.get_by_label("Minimum attempts before a stop")).to_be_visible()
     live_site.answer(errors={"400": 0.04})

@@ -17,11 +17,6 @@ from tests.factories.engine import build_reply
 from tests.factories.judges import build_judge
 from tests.system.browser.page_checks import LAPTOP, PHONE, drain_in_thread
 
-# A box that clips a wide field does not make the page scroll sideways.
-FIELDS_FIT = """() => [...document.querySelectorAll('fieldset :is(input, select, textarea)')].every(field =>
-    field.getBoundingClientRect().right < field.closest('fieldset').getBoundingClientRect().right)"""
-
-
 TITLE_IS_READABLE = """() => {
     const title = document.querySelector('.selector-chosen-title');
     return title && getComputedStyle(title.querySelector('label')).color !== getComputedStyle(title).backgroundColor;
@@ -56,44 +51,43 @@ def score_answer(request):
 
 
 def write_rubric(page, checked):
-    page.goto("/admin/grading_app/rubric/add/?starter=score")
-    page.get_by_label("Name:").fill("fair")
-    page.locator("#id_user").fill("Question: {{input}}\n\nAnswer:\n{{answer}}\n\nReference: ")
+    page.goto("/library/new/rubrics/?starter=score")
+    page.get_by_label("Name").fill("fair")
+    message = page.get_by_label("Message")
+    message.fill("Question: {{input}}\n\nAnswer:\n{{answer}}\n\nReference: ")
     page.get_by_role("button", name="{{target}}").click()
-    expect(page.locator("#id_user")).to_have_value(re.compile(r"Reference: \{\{target\}\}$"))
-    page.locator("#id_experiment").select_option(label="pilot")
-    preview = page.locator("#shown")
+    expect(message).to_have_value(re.compile(r"Reference: \{\{target\}\}$"))
+    page.locator("[name=experiment]").select_option(label="pilot")
+    preview = page.locator("#editor-preview")
     expect(preview.get_by_text("Question: What is 0 plus 0?")).to_be_visible()
     expect(preview).to_contain_text("BEGIN")
-    page.locator("#id_user").press_sequentially(" {{wrong}}")
+    message.press_sequentially(" {{wrong}}")
     expect(preview.get_by_text("unknown variable {{wrong}}")).to_be_visible()
     for _ in " {{wrong}}":
-        page.locator("#id_user").press("Backspace")
+        message.press("Backspace")
     expect(preview.get_by_text("Reference: 0")).to_be_visible()
     checked(page, "rubric editor")
     page.set_viewport_size(PHONE)
-    page.wait_for_function(FIELDS_FIT)
     checked(page, "rubric editor, phone")
     page.set_viewport_size(LAPTOP)
 
 
 def approve_rubric(page):
-    page.get_by_role("button", name="Save and continue editing").click()
-    page.get_by_role("button", name="Approve…").click()
-    page.get_by_label("Reason:").fill("Read on twenty answers")
-    page.get_by_role("button", name="Approve").click()
-    expect(page.locator(".messagelist")).to_contain_text("1 done")
+    page.get_by_label("Reason for the approval").fill("Read on twenty answers")
+    page.get_by_role("button", name="Save and approve").click()
+    expect(page.get_by_text("fair@1 is saved and approved.")).to_be_visible()
     rubric = Rubric.objects.get()
     assert (rubric.status, rubric.history.get().reason) == ("approved", "Read on twenty answers")
 
 
 def add_judge(page):
-    page.goto("/admin/grading_app/grader/add/")
-    page.get_by_label("Name:").fill("strict")
-    page.locator("#id_language_model").select_option(label="large")
-    page.locator("#id_rubric").select_option(label="fair@1")
-    page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.locator(".messagelist")).to_contain_text("added successfully")
+    page.goto("/library/new/judge/")
+    page.get_by_label("Name").fill("strict")
+    page.locator("[name=language_model]").select_option(label="large")
+    page.locator("[name=rubric]").select_option(label="fair@1")
+    expect(page.get_by_role("group", name="New rubric")).not_to_be_visible()
+    page.get_by_role("button", name="Save judge", exact=True).click()
+    expect(page.get_by_role("heading", name="strict")).to_be_visible()
     assert Grader.objects.get().sampler.temperature == 0
 
 
@@ -189,14 +183,14 @@ def test_a_rubric_shows_its_versions_and_test_verdicts(visitor, checked, curator
     turns = [{"role": "user", "content": "Judge fairly.\n{{input}}\n{{answer}}\n{{target}}"}]
     Rubric.objects.create(name="fair", messages=turns, status="approved")
     turns = [{"role": "user", "content": "Judge strictly.\n{{input}}\n{{answer}}\n{{target}}\n{{verdict_form}}"}]
-    rubric = Rubric.objects.create(name="fair", version=2, messages=turns, scale_max=5)
+    Rubric.objects.create(name="fair", version=2, messages=turns, scale_max=5)
     page = visitor(curator)
-    page.goto(f"/admin/grading_app/rubric/{rubric.pk}/compare/")
+    page.goto("/library/rubrics/fair/?version=2")
     expect(page.get_by_role("deletion")).to_have_text(["1", "fairly"])
     expect(page.get_by_role("insertion")).to_have_text(["5", "strictly", "{{verdict_form}}"])
     checked(page, "rubric versions")
     owner = visitor(experiment.owner)
-    owner.goto(f"/admin/grading_app/rubric/{rubric.pk}/try/")
+    owner.goto("/library/rubrics/fair/2/test/")
     owner.locator("#id_experiment").select_option(label="pilot")
     owner.locator("#id_model").select_option(label="small")
     owner.get_by_role("button", name="Test on five answers").click()
