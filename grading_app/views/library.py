@@ -370,7 +370,7 @@ def library_preview(request: HttpRequest, kind: str) -> HttpResponse:
     """Show the exact messages of the text in the editor, saved or not. No model is called."""
     shown = get_kind(kind)
     form = _read_editor(request, shown)
-    context = {"kind": shown, **_build_preview(request, shown, form)}
+    context = {"kind": shown, "slug": kind, **_build_preview(request, shown, form)}
     if "whole" in request.GET:
         turns = context["preview"]["turns"].turns if context.get("preview") else []
         texts = (turn.text for turn in turns)
@@ -433,7 +433,7 @@ def library_try(request: HttpRequest, kind: str) -> HttpResponse:
     if shown.model not in (Prompt, Rubric):
         raise Http404
     form = _read_editor(request, shown)
-    context: dict[str, Any] = {"kind": shown}
+    context: dict[str, Any] = {"kind": shown, "slug": kind}
     choice = _build_preview(request, shown, form)["choice"]
     written = request.POST.get("call", "")
     try:

@@ -126,7 +126,7 @@ def test_own_draft_prompts_are_offered_with_their_state_and_wait_for_a_curator(f
     assert "mine@1, draft" in as_("researcher").get(f"{NEW}?prompts={own.pk}").content.decode()
     as_("researcher").post(NEW, {**form_data, "prompts": [own.pk]})
     page = as_("researcher").get("/experiments/first-try/").content.decode()
-    assert "prompt mine@1 is draft; a curator must approve it before it is used" in page
+    assert "mine@1 is draft; a curator must approve it before it is used" in page
 
 
 def test_the_address_ticks_what_was_just_made(parts, as_):
