@@ -78,7 +78,7 @@ def _build_difference_tables(
             f"Only the {MAX_PAIRS} of {len(pairs)} pairs with the smallest p are listed. "
             "Select a baseline or fewer conditions."
         )
-    has_fixed = any(row["fixed_ci"] for row in rows)
+    has_fixed, mean = any(row["fixed_ci"] for row in rows), "Share" if data.is_share else "Mean"
     alone = [
         ResultColumn("fixed_ci", "95 % interval, these items", measure.difference_interval_column),
         ResultColumn("p_fixed", "p, these items", "p"),
@@ -90,14 +90,14 @@ def _build_difference_tables(
             [
                 ResultColumn("a", "A"),
                 ResultColumn("b", "B"),
-                ResultColumn("items", "Common items", "count"),
-                ResultColumn("mean_a", "A", measure.mean_column),
-                ResultColumn("mean_b", "B", measure.mean_column),
                 ResultColumn("difference", "B − A", measure.difference_column),
                 ResultColumn("difference_ci", "95 % interval", measure.difference_interval_column),
                 ResultColumn("test", "Test"),
                 ResultColumn("p", "p", "p"),
                 ResultColumn("p_holm", "p (Holm)", "p"),
+                ResultColumn("items", "Common items", "count"),
+                ResultColumn("mean_a", f"{mean} of A", measure.mean_column),
+                ResultColumn("mean_b", f"{mean} of B", measure.mean_column),
                 ResultColumn("effect", "Cohen's d", "signed"),
             ],
             rows,

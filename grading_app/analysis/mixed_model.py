@@ -28,7 +28,7 @@ LINEAR_TEST = (
 )
 LOGISTIC = (
     "Log-odds of a right answer = effects of model, prompt and sampler + random level of the item{interaction}. "
-    "Maximum likelihood by Laplace's approximation, as in lme4's glmer."
+    "Maximum likelihood by {method}, as in lme4's glmer."
 )
 LOGISTIC_TEST = (
     "χ²: likelihood-ratio test, a fit with the term against a fit without it. F of T²: Hotelling's, of shares, which "
@@ -153,7 +153,9 @@ def build_logistic_tables(
             }
             for test, p_holm in zip(result.tests, corrected, strict=True)
         ],
-        formula=LOGISTIC.format(interaction=" + random item × condition" if result.has_interaction else ""),
+        formula=LOGISTIC.format(interaction=" + random item × condition", method="Laplace's approximation")
+        if result.has_interaction
+        else LOGISTIC.format(interaction="", method="adaptive Gauss–Hermite quadrature"),
         test=LOGISTIC_TEST,
         correction=f"Holm over the {len(result.tests)} terms of this table." if len(result.tests) > 1 else "",
         sentence=_describe_logistic_fit(data, result),
@@ -213,8 +215,8 @@ def _build_ratio_table(
             ResultColumn("reference", "Compared with"),
             ResultColumn("share", "Share", "share"),
             ResultColumn("reference_share", "Share compared with", "share"),
-            ResultColumn("odds_ratio", "Odds ratio", "number"),
-            ResultColumn("odds_ratio_ci", "95 % interval", "interval"),
+            ResultColumn("odds_ratio", "Odds ratio", "number", 3),
+            ResultColumn("odds_ratio_ci", "95 % interval", "interval", 3),
         ],
         [
             {

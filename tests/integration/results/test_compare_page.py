@@ -328,7 +328,7 @@ def test_an_unknown_table_or_format_is_not_found(client, quiz):
 
 @pytest.mark.parametrize(
     ("file_format", "expected"),
-    [("md", "| Common items |"), ("latex", r"\toprule"), ("csv", "measure,measure_label,items")],
+    [("md", "| B − A |"), ("latex", r"\toprule"), ("csv", "measure,measure_label,difference")],
 )
 def test_a_table_can_be_downloaded_in_each_format(client, quiz, file_format, expected):
     answer = open_page(client, quiz, table="difference", format=file_format)
