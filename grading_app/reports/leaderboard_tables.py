@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,6 +22,7 @@ from grading_app.statistics.known_coverage import (
 from runs_app.models import Experiment, Wave
 
 CompareUrl = Callable[[BoardRow, Measure], str]
+NUMBER_IN_METHOD = re.compile(r" (at an effective n of|over) [\d.,]+( items)?")
 BEST_NOTE = (
     "Best: higher than each other condition by a paired test over common items, p < 0.05 after Holm's correction over "
     "these tests, also if planned answers without a score count as wrong. Ratings have no best."
@@ -73,7 +75,7 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
         "Leaderboard",
         columns,
         [_make_row(board, row) for row in board.rows],
-        formula="Mean or share over answers, with standard errors clustered by item.",
+        formula="Mean or share over answers. Intervals on items like these, with standard errors clustered by item.",
         correction=BEST_NOTE,
         notes=describe_coverage(board, board.measures),
     )
@@ -155,13 +157,13 @@ def make_condition_table(
     ]
     has_interval = any(one.low is not None for one in scores)
     reasons = dict.fromkeys(one.reason for one in scores if one.low is None and one.reason)
-    methods = dict.fromkeys(one.method for one in scores if one.method)
+    methods = dict.fromkeys(NUMBER_IN_METHOD.sub("", one.method) for one in scores if one.method)
     return ResultTable(
         "conditions" if is_first else f"conditions-{measure.key.replace(':', '-')}",
         measure.label,
         columns,
         rows,
-        formula=f"Intervals: {', '.join(methods)}, clustered by item." if has_interval and methods else "",
+        formula=f"Intervals on items like these: {', '.join(methods)}, clustered by item." if has_interval else "",
         correction=BEST_NOTE if has_best else "",
         notes=[
             *([f"No interval: {'; '.join(reasons)}."] if reasons else []),
@@ -330,7 +332,8 @@ def make_baseline_table(board: Leaderboard, measure: Measure, make_url: CompareU
             ResultColumn("ties", "Ties", "count"),
         ],
         [_make_baseline_row(row, measure) for row in rows],
-        formula="Mean over common items of the difference of item means. Wins, losses and ties are items, by its sign.",
+        formula="Mean over common items of the difference of item means, with the interval on items like these. Wins, "
+        "losses and ties are items, by its sign.",
         correction=f"Holm over the {len(rows)} comparisons of this table.",
         links=[dict.fromkeys(("difference", "wins", "losses", "ties"), make_url(row, measure)) for row in rows],
     )

@@ -33,7 +33,7 @@ from runs_app.views.permissions import get_chosen_wave, get_visible_experiment, 
 
 FIRST_FIGURES = ("norms", "scores", "accuracy", "ratings", "points")
 """The figure beside the table is the first of these that the experiment has."""
-WIDE_TABLE = 7
+WIDE_TABLE = 5
 """A table with more columns takes the width of the page; its figure stands beside the items."""
 
 
@@ -126,10 +126,8 @@ def _load_items(results: Results) -> list[tuple[Item, list[tuple[str, str]]]]:
 
 def _make_cost_figure(request: HttpRequest, cost: CostFigure, slug: str) -> dict[str, Any]:
     """Return the figure of score against cost with the choices in the address."""
-    query = {
-        "measure": cost.measure,
-        **{name: request.GET[name] for name in ("wave", "missing") if name in request.GET},
-    }
+    choices = {name: request.GET[name] for name in ("wave", "missing") if request.GET.get(name)}
+    query = {"measure": cost.measure, **choices}
     return make_result_figure(cost.texts, slug, query, address=reverse("cost_figure", args=[slug]))
 
 

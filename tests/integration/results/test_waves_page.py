@@ -118,7 +118,7 @@ def test_the_page_shows_numbers_answers_and_a_changed_model(client, experiment):
     for expected in ("−41.7 pp", "sign flips", "0.125", "12 of 12", "vendor/small-2", "Served differently in wave-1"):
         assert expected in text, expected
     assert text.count('<span class="chip">changed</span>') == 2  # The model in either wave; the provider is the same.
-    assert "No difference from wave 0 to wave-1 is significant" in text
+    assert "On items like these, no difference from wave 0 to wave-1 is significant" in text
 
 
 def test_a_significant_drift_is_reported(client):
