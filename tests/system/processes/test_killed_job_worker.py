@@ -87,7 +87,6 @@ JOBS = [
 def kill_worker_in(function, task, key):
     """Perform the job in its own process, and kill it in this function."""
     code = HANG.format(function=function, task=task, key=key)
-    code = HANG.format(function=function, task=task, key=key)
     process = subprocess.Popen(
         [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
         cwd=ROOT,
