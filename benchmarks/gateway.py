@@ -135,7 +135,7 @@ async def measure(call: Callable[[int], Awaitable[Any]], calls: int, in_flight: 
 
 def run_round(kind: str, url: str, options: argparse.Namespace) -> None:
     """Measure one way in the child process, and print the numbers."""
-    image = ImageURL.encode(os.urandom(options.image_kb * 1024), "image/png") if options.image_kb else ""
+    image = ImageURL.from_data(os.urandom(options.image_kb * 1024), "image/png") if options.image_kb else ""
     caller = {"default": make_default_caller, "ours": make_gateway_caller}[kind](url, image)
     print(json.dumps(asyncio.run(measure(caller, options.calls, options.in_flight))))
 

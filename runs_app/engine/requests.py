@@ -308,7 +308,7 @@ class ImageCache:
                 self._urls.move_to_end(sha256)
                 return self._urls[sha256]
         name = Asset(sha256=sha256, format=content_type.removeprefix("image/")).path
-        url = ImageURL.encode((Path(settings.MEDIA_ROOT) / name).read_bytes(), content_type)
+        url = ImageURL.from_data((Path(settings.MEDIA_ROOT) / name).read_bytes(), content_type)
         with self._lock:
             if sha256 not in self._urls:
                 self._urls[sha256] = url

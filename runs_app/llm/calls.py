@@ -22,7 +22,7 @@ class ImageURL(str):
     __slots__ = ()
 
     @classmethod
-    def encode(cls, data: bytes, content_type: str) -> ImageURL:
+    def from_data(cls, data: bytes, content_type: str) -> ImageURL:
         return cls(f"data:{content_type};base64,{base64.b64encode(data).decode('ascii')}")
 
 

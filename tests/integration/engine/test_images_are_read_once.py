@@ -51,7 +51,7 @@ def test_the_images_used_last_stay_within_the_limit(store, monkeypatch):
 
 
 def test_an_image_stands_in_the_body_as_json_writes_it():
-    url = ImageURL.encode(bytes(range(256)) * 5, "image/png")
+    url = ImageURL.from_data(bytes(range(256)) * 5, "image/png")
     plain = f"{url}"
     assert type(plain) is str
     bodies = []
