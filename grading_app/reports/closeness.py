@@ -64,7 +64,7 @@ def estimate_closeness(scores: ItemScores, norms: ItemNorms) -> dict[int, Condit
             correlation.r if correlation else None,
             correlation.low if correlation else None,
             correlation.high if correlation else None,
-            reference.mean_absolute(model - people),
+            float(np.abs(model - people).mean()),
             float((model - people).mean()),
         )
     return found

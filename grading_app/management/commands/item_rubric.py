@@ -110,7 +110,7 @@ class Command(VerbCommand):
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
         texts = _find_text_set(reference)
-        approver = resolve_approver(user, texts.APPROVAL, texts._meta.verbose_name)
+        approver = resolve_approver(user, texts.APPROVAL, str(texts._meta.verbose_name))
         approve_texts(texts, by=approver, reason=reason)
         self.write(f"{texts} is approved. Judges can use it, and it can no longer change")
 
