@@ -152,7 +152,7 @@ def test_an_example_request_stands_beside_the_choices(form_data, as_):
 
 def test_options_of_the_execution_are_folded_with_their_defaults_in_one_line(form_data, as_):
     page = as_("researcher").get(NEW).content.decode()
-    assert "32 calls in flight, 3 attempts" in page
+    assert "calls in flight 32 per condition, priority 0" in page
     assert '<details class="disclose" id="execution">' in page
     page = as_("researcher").post(NEW, {**form_data, "max_attempts": "99"}).content.decode()
     assert '<details class="disclose" id="execution" open>' in page
