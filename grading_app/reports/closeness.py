@@ -42,7 +42,7 @@ class ConditionCloseness:
 
 def load_norms(experiment: Experiment, measure: Measure, items: Integers) -> ItemNorms | None:
     """Return the norms of these items on the measure's dimension, matched by its name; None if no item has one."""
-    name = Dimension.objects.values_list("name", flat=True).get(pk=measure.dimension)
+    name = Dimension.objects.values_list("name", flat=True).get(pk=measure.dimension or 0)
     rows = Norm.objects.filter(item__dataset=experiment.dataset_id, dimension=name)
     by_item = {item: values for item, *values in rows.values_list("item", "mean", "sd", "n").iterator()}
     values = [by_item.get(pk, (None, None, None)) for pk in items.tolist()]

@@ -138,7 +138,7 @@ def make_condition_table(
         *([] if is_first else _list_spread_columns(measure)),
         ResultColumn("n", "Answers scored", "count_of"),
         *([ResultColumn("missing", "Without a score")] if any(one.missing for one in scores) else []),
-        *([ResultColumn("best", "")] if has_best else []),
+        *([ResultColumn("best", "Rank")] if has_best else []),
         *([ResultColumn("cost_per_answer", "Cost per answer", "money")] if is_first and costs_differ(board) else []),
     ]
     rows = [
@@ -177,9 +177,9 @@ def make_condition_table(
 
 def _list_spread_columns(measure: Measure) -> list[ResultColumn]:
     """Return the columns of SD and standard error; a share has no SD."""
-    error = "points" if measure.is_share else "number"
-    sd = [] if measure.is_share else [ResultColumn("sd", "SD", "number")]
-    return [*sd, ResultColumn("se", "SE by item", error, 3)]
+    if measure.is_share:
+        return [ResultColumn("se", "SE by item", "points")]
+    return [ResultColumn("sd", "SD", "number"), ResultColumn("se", "SE by item", "number", 3)]
 
 
 def _describe_missing(scores: Iterable[ConditionScore]) -> list[str]:
