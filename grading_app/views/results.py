@@ -31,8 +31,8 @@ from runs_app.models import Experiment, Wave
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_chosen_wave, get_visible_experiment, may_edit
 
-FIRST_FIGURES = ("norms", "scores", "accuracy", "ratings", "points")
-"""The figure beside the table is the first of these that the experiment has."""
+FIRST_FIGURES = {True: ("norms", "ratings"), False: ("scores", "accuracy", "points")}
+"""The figure beside the table is the first of these that the experiment has; True: if its first measure is a rating."""
 WIDE_TABLE = 5
 """A table with more columns takes the width of the page; its figure stands beside the items."""
 
@@ -99,7 +99,8 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
         of_figure = {"state": _get_figure_state(cached.fingerprint, reading)[:12]}
         of_figure |= {"wave": str(wave.number)} if wave else {}
         figures = {texts.name: make_result_figure(texts, slug, of_figure) for texts in results.figures}
-        first_name = next((name for name in FIRST_FIGURES if name in figures), "")
+        names = FIRST_FIGURES[results.board.measures[0].is_rating]
+        first_name = next((name for name in names if name in figures), "")
         context |= {
             "first": get_table_context(ResultTable.from_content(screen.first), order, is_cards=True),
             "further": [

@@ -1,4 +1,4 @@
-"""The means of the conditions on the first measure, with their intervals."""
+"""The means of the conditions on the first measure of a grader, with their intervals."""
 
 from __future__ import annotations
 
@@ -36,13 +36,12 @@ class ScoreData:
 
 
 def select_data(frames: Frames) -> ScoreData | None:
-    """Return the first measure; None for a rating and for the only share, which have other figures."""
-    with_scores = [found for found in frames.scores if any(score.n for score in found.conditions.values())]
-    if not with_scores or with_scores[0].measure.is_rating:
+    """Return the first measure that is no rating; None if it is the only share, which `accuracy` shows."""
+    graded = [found for found in frames.scores if not found.measure.is_rating]
+    measures = [found.measure for found in graded if any(score.n for score in found.conditions.values())]
+    if not measures or (measures[0].is_share and sum(measure.is_share for measure in measures) == 1):
         return None
-    first = with_scores[0].measure
-    if first.is_share and sum(found.measure.is_share and not found.measure.is_rating for found in with_scores) == 1:
-        return None
+    first = measures[0]
     return ScoreData([line for line in frames.lines if line.measure == first and line.score.n])
 
 

@@ -33,7 +33,7 @@ def load_frames_with_everything():
         models=[factories.make_model("a"), factories.make_model("b")],
         dimensions=[factories.make_dimension("valence", title=HOSTILE)],
         samples=2,
-        scorers=["numeric"],
+        scorers=["numeric", "exact_match"],
         adaptive={"by": "category", "scorer": "numeric", "targetci": 0.1},
     )
     for run in factories.make_runs(experiment):
