@@ -23,7 +23,7 @@ from grading_app.forms.judges import GraderForm
 from grading_app.forms.rubrics import RubricForm, RubricPreviewForm
 from grading_app.judging.archive_rules import archive_grader, check_grader_archivable
 from grading_app.models import Grader, Rubric
-from grading_app.views.library import get_next_page
+from grading_app.views.library import get_next_page, read_reason
 from grading_app.views.library_previews import build_rubric_preview, describe_version, list_gradings
 from runs_app.llm import rubric_checks
 
@@ -79,7 +79,7 @@ def judge_archive(request: HttpRequest, name: str) -> HttpResponse:
     judge = get_object_or_404(Grader.objects.visible_to(request.user), name=name)
     if not request.user.has_perm("grading_app.change_grader"):
         raise Http404
-    reason = request.POST.get("reason", "").replace("\0", "").strip()[:500]
+    reason = read_reason(request)
     if not reason:
         messages.error(request, "Enter a reason. It is stored in the history.")
         return redirect("judge_page", name)
@@ -120,7 +120,7 @@ def judge_new(request: HttpRequest) -> HttpResponse:
         "rubric_kind": rubric_form["kind"].value(),
         "may_approve": request.user.has_perm(Rubric.APPROVAL),
         "may_write": request.user.has_perm("grading_app.add_rubric"),
-        "reason": request.POST.get("reason", ""),
+        "reason": read_reason(request),
         "next": get_next_page(request),
         "cancel_url": reverse("judge_list"),
     }
@@ -141,13 +141,16 @@ def _build_rubric_form(request: HttpRequest, data: Any) -> Any:
 def _save(request: HttpRequest, form: Any, rubric_form: Any) -> Grader | None:
     """Save the judge, and first the rubric that was written here. Return None, with errors, if that is impossible."""
     judge: Grader = form.instance
-    user, reason = cast(User, request.user), request.POST.get("reason", "").strip()
+    user, reason = cast(User, request.user), read_reason(request)
     approves = request.POST.get("do") == "approve" and bool(user.has_perm(Rubric.APPROVAL))
     try:
         with transaction.atomic():
             if form.cleaned_data.get("rubric") is None:
                 if not user.has_perm("grading_app.add_rubric"):
                     form.add_error("rubric", "Choose a rubric.")
+                    return None
+                if Rubric.objects.filter(name=judge.name).exists():
+                    form.add_error("rubric", f"There is a rubric {judge.name}. Choose it, or name the judge otherwise.")
                     return None
                 if not rubric_form.is_valid():
                     form.add_error(None, "The rubric has errors.")

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.core.paginator import Paginator
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -147,7 +147,7 @@ def _describe_entry(versions: list[Versioned]) -> dict[str, Any]:
 def summarise_version(row: Any) -> str:
     """Return the content of a version in one line."""
     if isinstance(row, Sampler):
-        return ", ".join(f"{name} {value}" for name, value in row.content.items()) or "the provider's own settings"
+        return row.summary
     if isinstance(row, Dimension):
         return f"{row.scale_min} to {row.scale_max}: {row.instructions}"
     turns = " ".join(turn["content"] for turn in row.messages if turn["role"] != "system")
@@ -284,7 +284,7 @@ def _edit(
     form = kind.form(data, instance=row, initial=starter or {}, auto_id="editor-%s")
     if row.name:
         del form.fields["name"]  # A version with another name would belong to another definition.
-    reason = request.POST.get("reason", "").strip()
+    reason = read_reason(request)
     approves = request.POST.get("do") == "approve" and row.may_approve(request.user)
     if data is not None and form.is_valid():
         if not row.name or (row.pk is None and former is None):
@@ -338,8 +338,14 @@ def _save(request: HttpRequest, kind: Kind, form: Any, reason: str) -> bool:
                 row.approve(by=cast(User, request.user), reason=reason)
     except (ValueError, TransitionError) as problem:
         form.add_error(None, str(problem))
-        return False
-    return True
+    except IntegrityError:
+        form.add_error(None, "Somebody changed or approved this version at the same time. Open it again.")
+    return not form.errors
+
+
+def read_reason(request: HttpRequest) -> str:
+    """Return the reason for a change of state, as the history can store it."""
+    return request.POST.get("reason", "").replace("\0", "").strip()[:500]
 
 
 def get_next_page(request: HttpRequest) -> str:
@@ -463,7 +469,7 @@ def library_act(request: HttpRequest, kind: str, name: str, version: int, verb: 
         raise Http404
     if verb == "approve" and not row.may_approve(request.user):
         raise Http404
-    reason = request.POST.get("reason", "").replace("\0", "").strip()[:500]
+    reason = read_reason(request)
     if not reason:
         messages.error(request, "Enter a reason. It is stored in the history.")
         return redirect(get_page_url(row))

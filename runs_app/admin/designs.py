@@ -177,7 +177,7 @@ class SamplerAdmin(DesignPartAdmin):
 
     @admin.display(description="settings")
     def settings(self, sampler: Sampler) -> str:
-        return ", ".join(f"{name} {value}" for name, value in sampler.content.items()) or "the provider's own"
+        return sampler.summary
 
 
 @admin.register(Dimension)

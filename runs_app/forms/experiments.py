@@ -63,7 +63,7 @@ def describe_row(row: Any) -> str:
         answer = "" if row.answer_format == row.AnswerFormat.TEXT else f" ({row.get_answer_format_display().lower()})"
         return Truncator(" ".join(" ".join(turns).split())).chars(110) + answer
     if isinstance(row, Sampler):
-        return ", ".join(f"{name} {value}" for name, value in row.content.items()) or "the provider's own settings"
+        return row.summary
     if isinstance(row, Dimension):
         return f"{row.scale_min} to {row.scale_max}: {Truncator(row.instructions).chars(90)}"
     return ""

@@ -390,6 +390,16 @@ class Sampler(Versioned):
         return {**self.extra, **{name: value for name, value in named.items() if value is not None}}
 
     @property
+    def summary(self) -> str:
+        """Return the settings in words, such as `temperature 0, at most 2,048 tokens`."""
+        words = {"max_tokens": "at most {:,} tokens", "temperature": "temperature {:g}", "top_p": "top p {:g}"}
+        parts = [
+            words[name].format(value) if name in words else f"{name.replace('_', ' ')} {value}"
+            for name, value in self.content.items()
+        ]
+        return ", ".join(parts) or "the provider's own settings"
+
+    @property
     def limits_output(self) -> bool:
         """Return whether a parameter limits the length of the answer. Its name depends on the provider."""
         return parameters.limits_output(self.content)

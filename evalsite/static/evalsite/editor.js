@@ -55,7 +55,9 @@
     fit();
     nameTicked();
     const dialog = detail.target.id === "editor-content" && detail.target.closest("dialog");
-    if (dialog && !dialog.open) dialog.showModal();
+    if (!dialog || dialog.open) return;
+    dialog.addEventListener("close", () => detail.target.replaceChildren(), { once: true });
+    dialog.showModal();
   });
   // A saved definition: the dialog closes, and the choices of its field are fetched again with it ticked.
   document.addEventListener("made", ({ detail }) => {

@@ -70,7 +70,7 @@ def design_and_launch(page):
     page.wait_for_load_state("load")
     page.get_by_label("Name", exact=True).fill("study")
     page.get_by_label("Dataset", exact=True).select_option(label="mine@1")
-    page.get_by_label(re.compile(r"sharp ·")).check()
+    page.get_by_role("checkbox", name=re.compile("^sharp ")).check()
     page.get_by_label(re.compile(r"zeroshot-nosys@1")).check()
     page.get_by_label(re.compile(r"greedy-2k@1")).check()
     page.locator("input[name=scorers][value=final_answer]").check()
