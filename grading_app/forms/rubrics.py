@@ -110,8 +110,8 @@ class RubricPreviewForm(forms.Form):
         The form must be valid.
         """
         runs = self.cleaned_data["experiment"].answer_runs
-        answers = Trial.objects.visible_to(self.user).filter(run__in=runs, status=Trial.Status.DONE)
-        answers = answers.select_related("item__image", "item__dataset", "dimension", "run__condition__model")
+        done: Any = Trial.objects.visible_to(self.user).filter(run__in=runs, status=Trial.Status.DONE)
+        answers = done.select_related("item__image", "item__dataset", "dimension", "run__condition__model")
         subject = self._fetch_answer("trial", answers)
         if not in_pairs:
             return [subject]

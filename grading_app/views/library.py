@@ -97,12 +97,6 @@ def get_version(kind: Kind, user: Any, name: str, version: int) -> Versioned:
     return row
 
 
-def get_page_url(row: Versioned) -> str:
-    """Return the address of a version's page in the library."""
-    slug = next(kind.slug for kind in KINDS.values() if isinstance(row, kind.model))
-    return f"{reverse('library_page', args=[slug, row.name])}?version={row.version}"
-
-
 @require_safe
 @members_only
 @hides_model_names()
@@ -294,6 +288,7 @@ def _edit(
         if not form.errors and _save(request, kind, form, reason if approves else ""):
             return _finish(request, kind, form.instance)
     fetch_choices(form)
+    shown = former or row
     context = {
         "kind": kind,
         "form": form,
@@ -303,7 +298,7 @@ def _edit(
         "may_approve": row.may_approve(request.user),
         "reason": reason,
         "next": get_next_page(request),
-        "cancel_url": get_page_url(former or row) if former or row.pk else reverse("library_list", args=[kind.slug]),
+        "cancel_url": shown.get_absolute_url() if shown.pk else reverse("library_list", args=[kind.slug]),
         "starters": Rubric.Kind.choices if kind.model is Rubric and row.pk is None and former is None else [],
         **_build_preview(request, kind, form),
     }
@@ -366,7 +361,7 @@ def _finish(request: HttpRequest, kind: Kind, row: Any) -> HttpResponse:
     messages.success(request, text)
     if (address := get_next_page(request)) and kind.axis:
         return redirect(f"{address}{'&' if '?' in address else '?'}{urlencode({kind.axis: row.pk})}")
-    return redirect(address or get_page_url(row))
+    return redirect(address or row)
 
 
 @require_POST
@@ -407,7 +402,7 @@ def _build_preview(request: HttpRequest, kind: Kind, form: Any) -> dict[str, Any
     """Return the form that chooses what to preview, and the preview of the editor's text; {} for other kinds."""
     if kind.model is Prompt:
         dataset = _find_dataset(request)
-        choice = PromptPreviewForm(
+        choice: Any = PromptPreviewForm(
             request.POST if request.method == "POST" else None,
             user=request.user,
             initial={"dataset": dataset.pk if dataset else None},
@@ -472,14 +467,14 @@ def library_act(request: HttpRequest, kind: str, name: str, version: int, verb: 
     reason = read_reason(request)
     if not reason:
         messages.error(request, "Enter a reason. It is stored in the history.")
-        return redirect(get_page_url(row))
+        return redirect(row)
     try:
         done = ACTIONS[verb](row, cast(User, request.user), reason)
     except (TransitionError, ValueError) as problem:
         messages.error(request, str(problem))
     else:
         messages.success(request, done)
-    return redirect(get_page_url(row))
+    return redirect(row)
 
 
 def _approve(row: Versioned, by: User, reason: str) -> str:

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
 from django.db.models.functions import Now
+from django.urls import reverse
 from django.utils import timezone
 
 from datasets_app.models.datasets import slug_validator
@@ -131,6 +132,11 @@ class Versioned(models.Model):
         if kwargs.get("update_fields") is not None:
             kwargs["update_fields"] = {*kwargs["update_fields"], "content_hash", "approved_at"}
         super().save(*args, **kwargs)
+
+    def get_absolute_url(self) -> str:
+        """Return the address of this version in the library."""
+        kind = str(self._meta.verbose_name_plural)
+        return f"{reverse('library_page', args=[kind, self.name])}?version={self.version}"
 
     def clean_fields(self, exclude: Any = None) -> None:
         """Check the fields, and refuse JSON that cannot be hashed or stored in a column."""

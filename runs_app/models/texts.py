@@ -6,6 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import models
+from django.urls import reverse
 
 from datasets_app.models import Dataset, Item
 from evalsite.lib.choice_constraints import constrain_choices
@@ -35,6 +36,9 @@ class TextSet(Versioned):
             models.UniqueConstraint(fields=["name", "version"], name="text_set_name_version"),
             build_approval_constraint("runs_app_textset"),
         ]
+
+    def get_absolute_url(self) -> str:
+        return reverse("text_set", args=[self.name, self.version])
 
     @property
     def content(self) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from datasets_app.models import TransitionError
 from evalsite.lib import permissions
-from grading_app.admin.forms import AnswerForm
 from grading_app.export.file_formats import export_chunks
 from grading_app.forms.rating import AnswerQueueForm
+from grading_app.forms.rubrics import RubricPreviewForm
 from grading_app.judging.answer_selection import AnswerSelection
 from grading_app.judging.rubric_preview import RubricPreview
 from grading_app.models import Grader, RatedAnswer, Rating, RatingQueue
@@ -90,9 +90,9 @@ def test_blank_answers_are_never_rated_judged_or_previewed():
     judge = Grader(name="j", language_model=tried.model, rubric=rubric, sampler=tried.sampler)
     selection = AnswerSelection(study, judge, run.wave)
     assert (selection.counts.empty, selection.count_verdicts()[0]) == (3, 3)
-    form = AnswerForm({"experiment": study.pk}, user=study.owner, kind="score", with_texts=False)
+    form = RubricPreviewForm({"experiment": study.pk}, user=study.owner)
     assert form.is_valid()
-    assert form.fetch_answers()[0].item.key == "item-3"
+    assert form.fetch_answers(in_pairs=False)[0].item.key == "item-3"
 
 
 def test_empty_answers_are_never_drawn():

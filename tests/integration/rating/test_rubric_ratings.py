@@ -10,7 +10,6 @@ from django.db import IntegrityError, connection, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.admin.rubrics import list_uses
 from grading_app.export.file_formats import export_chunks
 from grading_app.judging.verdicts import read_verdict
 from grading_app.models import GradeCondition, Grading, Preference, Rating, Rubric
@@ -18,6 +17,7 @@ from grading_app.rating import queue_results, queues, session
 from grading_app.rating.answer_draw import draw_pairs
 from grading_app.rating.questions import build_rubric_questions, build_verdict_object
 from grading_app.reports.pairwise_stats import compute_standing
+from grading_app.views.library_previews import list_gradings
 from runs_app.models import Trial
 from tests import factories
 from tests.factories.gradings import make_answered_experiment
@@ -77,7 +77,7 @@ def test_rating_all_criteria_creates_the_same_grading_as_a_judges_reply():
     assert (grading.score, grading.detail, grading.score_raw) == (judged.score, judged.detail, judged.raw)
     assert (grading.trial_id, grading.score) == (first.trial_id, 0.75)
     assert (grading.condition.kind, grading.condition.rubric, grading.parse_ok) == ("person", queue.rubric, True)
-    (use,) = list_uses(queue.rubric, queue.owner)
+    (use,) = list_gradings(queue.rubric, queue.owner)
     assert (use.assignment, vars(use)["n_verdicts"]) == (rater, 1)
 
 

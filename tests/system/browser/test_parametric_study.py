@@ -73,6 +73,7 @@ def design_and_launch(page):
     page.get_by_role("checkbox", name=re.compile("^sharp ")).check()
     page.get_by_label(re.compile(r"zeroshot-nosys@1")).check()
     page.get_by_label(re.compile(r"greedy-2k@1")).check()
+    page.locator("summary", has_text="Measure").click()
     page.locator("input[name=scorers][value=final_answer]").check()
     page.locator("#id_max_usd").fill("5")
     page.get_by_text("Adaptive stopping").click()
