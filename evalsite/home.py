@@ -20,10 +20,11 @@ from datasets_app.models import Dataset
 from evalsite.lib.permissions import is_member, is_operator, is_reader
 from evalsite.lib.text.number_format import format_count, format_money
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.models import Rubric
 from grading_app.reports.headlines import load_headlines
+from grading_app.views.library import KINDS
 from runs_app.llm.keys import read_key
-from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, LedgerEntry, Prompt, Run, Sampler
+from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Run
+from runs_app.models.designs import Versioned
 from runs_app.monitoring.blockers import find_blockers, find_endpoint_blocker
 from runs_app.monitoring.progress import annotate_totals, find_experiment_state, measure_pace, read_totals
 
@@ -169,14 +170,11 @@ def _list_approvals(user: Any) -> Iterable[Notice]:
     if drafts and user.has_perm("datasets_app.approve_dataset"):
         url = reverse("dataset_list", query={"status": Dataset.Status.DRAFT})
         yield Notice("draft", "Datasets", f"{_count(drafts, 'draft')} can be approved.", url, "Review")
-    for model in (Prompt, Sampler, Dimension, Rubric):
-        if not user.has_perm(model.APPROVAL):
-            continue
-        if drafts := model.objects.filter(status=model.Status.DRAFT).count():
-            page = f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"
-            url = reverse(page, query={"status__exact": model.Status.DRAFT})
-            name = str(model._meta.verbose_name_plural).capitalize()
-            yield Notice("draft", name, f"{_count(drafts, 'draft')} can be approved.", url, "Review")
+    for kind in KINDS.values():
+        drafts = kind.model.objects.filter(status=Versioned.Status.DRAFT).count()
+        if drafts and user.has_perm(kind.model.APPROVAL):
+            url = reverse("library_list", args=[kind.slug])
+            yield Notice("draft", kind.title, f"{_count(drafts, 'draft')} can be approved.", url, "Review")
 
 
 def _count(n: int, noun: str) -> str:
