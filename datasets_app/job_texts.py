@@ -14,7 +14,7 @@ from evalsite.lib.text.number_format import format_count
 
 @dataclass(frozen=True)
 class JobTexts:
-    """What `templates/partials/job_state.html` says of a job.
+    """The texts that `templates/partials/job_state.html` shows of a job.
 
     subject: with its article. purpose: what the worker is to do. doing: a sentence about the current step, without its
     period. failed: what did not work. kept, kept_after_loss: a sentence about what remains then. unit: the label of the

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 from datasets_app.importing.limits import MIB, Limits
 from datasets_app.importing.parquet_reader import read_parquet
 from datasets_app.importing.records import FileError, ImportReport, Row
-from evalsite.lib.text.pg_text import describe_unstorable
+from evalsite.lib.text.pg_text import describe_unstorable, replace_unstorable
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet"})
 DELIMITERS = ",;\t|"
@@ -121,7 +121,7 @@ def _limit_rows(rows: Iterator[Row], name: str, report: ImportReport, limits: Li
         if bad is None:
             yield row
         else:
-            report.error(row, _replace_unstorable(bad), faults[bad])
+            report.error(row, replace_unstorable(bad), faults[bad])
 
 
 def _measure_value(value: Any) -> tuple[int, str]:
@@ -140,11 +140,6 @@ def _measure_value(value: Any) -> tuple[int, str]:
         elif isinstance(part, list | tuple):
             pending += part
     return size, fault
-
-
-def _replace_unstorable(name: str) -> str:
-    """Return a column's name with question marks for characters that cannot be stored."""
-    return name.replace("\x00", "?").encode("utf-8", "replace").decode()
 
 
 # --- text ---------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from django.utils.functional import cached_property
 
 from datasets_app.models.history import Actor, make_author_columns
 from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.text.pg_text import replace_unstorable
 
 LOCK_CLASS = 0x6A6F6273  # The first key of the advisory locks of workers that perform jobs.
 LATE_AFTER = timedelta(seconds=10)  # A free worker starts a job within a second.
@@ -201,8 +202,9 @@ class BackgroundJob(models.Model):
 
     def finish(self, problem: str = "", /, **result: Any) -> None:
         """Record the end. Do nothing if another worker has taken over."""
-        self.problem, self.result, self.ended_at = problem, result, timezone.now()
-        self._update(problem=problem, result=result, ended_at=self.ended_at)
+        # The problem may quote a file that a user sent.
+        self.problem, self.result, self.ended_at = replace_unstorable(problem), result, timezone.now()
+        self._update(problem=self.problem, result=result, ended_at=self.ended_at)
 
     def _update(self, **columns: Any) -> None:
         BackgroundJob.objects.filter(pk=self.pk, started_at=self.started_at, ended_at=None).update(**columns)

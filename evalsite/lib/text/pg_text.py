@@ -24,6 +24,11 @@ def describe_unstorable(value: Any) -> str:
     return next(filter(None, map(describe_unstorable, parts)), "")
 
 
+def replace_unstorable(text: str) -> str:
+    """Return the text with question marks for characters that PostgreSQL cannot store."""
+    return text.replace("\x00", "?").encode("utf-8", "replace").decode()
+
+
 def _describe_unstorable_text(text: str) -> str:
     if "\x00" in text:
         return "contains a NUL character"

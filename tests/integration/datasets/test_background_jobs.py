@@ -102,6 +102,13 @@ def test_the_sweep_ends_lost_jobs_leaves_others_and_deletes_old_ones(queued):
     assert request_job("upload 1/lost")[1]
 
 
+def test_a_problem_that_quotes_what_the_database_cannot_store_ends_the_job(queued):
+    job, _ = request_job()
+    with job.perform():
+        job.finish("the row has 'a\0b\ud800'")
+    assert BackgroundJob.objects.get().problem == "the row has 'a?b?'"
+
+
 def test_only_a_job_that_ended_is_late_or_was_lost_can_be_tried_again(queued):
     job, _ = request_job()
     job.retry()

@@ -16,6 +16,7 @@ from grading_app.models import Snapshot
 from grading_app.study_import.import_jobs import CHECK
 from grading_app.study_import.import_jobs import TASK as STUDY_TASK
 from grading_app.views.snapshots import SNAPSHOT_TASK
+from runs_app.forms.parametric import SAMPLE
 from runs_app.tasks import tend
 from tests import factories
 from tests.system.processes.workers import ROOT, get_data_dir, get_database_url, wait_until
@@ -30,7 +31,6 @@ module, _, name = "{function}".rpartition(".")
 setattr(import_module(module), name, lambda *arguments, **options: time.sleep(600))
 import_string("{task}")({key})
 """
-SPACE = "tasks:\n  - name: brackets\n    generator: brackets\n    mode: list\n    count: 2\n    points: [{length: 4}]\n"
 TRIALS = (
     "model,run_id,image_id,dimension,sample_idx,status,rating,attempts,finish_reason,cost_usd,error,raw_response\n"
     "small,one,Cat 1,valence,0,done,6,1,stop,0.001,,six\n"
@@ -58,6 +58,11 @@ def request_import():
     stage("items", "items.csv", "id,question\nq1,One?\n").request_job("import", {})
 
 
+def request_space():
+    upload = stage("items", "space.yaml", SAMPLE)
+    upload.describe("kept", {"title": ""}).request_job("parametric", {})
+
+
 def request_study():
     stage("study-1", "trials.csv", TRIALS, task=STUDY_TASK).request_job(CHECK, {"slug": "kept"})
 
@@ -79,6 +84,7 @@ def request_snapshot():
 JOBS = [
     pytest.param(request_columns, "datasets_app.upload_jobs.read_table_columns", id="columns"),
     pytest.param(request_import, "datasets_app.upload_jobs.save_reading", id="import"),
+    pytest.param(request_space, "datasets_app.upload_jobs.create_parametric_dataset", id="space"),
     pytest.param(request_study, "grading_app.study_import.import_jobs.read_study_upload", id="study"),
     pytest.param(request_snapshot, "grading_app.tasks.make_snapshot", id="snapshot"),
 ]
