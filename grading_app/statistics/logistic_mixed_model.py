@@ -205,7 +205,8 @@ def fit_random_intercepts(right: Floats, n: Floats, x: Floats, *, has_interactio
     from scipy.optimize import minimize
 
     patterns, times = np.unique(np.hstack([right, n]), axis=0, return_counts=True)
-    cells, n_sd = _Cells(*np.hsplit(patterns, 2), times[:, None].astype(np.float64), x), 1 + has_interaction
+    right_of_n, all_of_n = np.hsplit(patterns, 2)
+    cells, n_sd = _Cells(right_of_n, all_of_n, times[:, None].astype(np.float64), x), 1 + has_interaction
     share = np.clip(right.sum() / n.sum(), 0.01, 0.99)
     start = np.concatenate(
         [np.ones(n_sd), np.linalg.lstsq(x, np.full(len(x), np.log(share / (1 - share))), rcond=None)[0]]

@@ -141,8 +141,8 @@ def fit_random_items(cells: Floats, x: Floats) -> RandomItems | None:
     _, effects, system, variance = fit(ratio)
     unit = scale * largest
     return RandomItems(
-        (effects * scale + least_squares) * largest,
-        np.linalg.inv(system) * (variance * unit**2),
+        np.asarray((effects * scale + least_squares) * largest, dtype=np.float64),
+        np.asarray(np.linalg.inv(system) * (variance * unit**2), dtype=np.float64),
         math.sqrt(ratio * variance) * unit,
         math.sqrt(variance) * unit,
         best < len(grid) - 1,
