@@ -160,7 +160,7 @@ def test_both_answers_are_side_by_side_with_differing_words_marked(client, quiz)
 
 
 def test_ratings_are_compared_by_item_means_with_the_readers_margin(client, study):
-    row = {**read_csv(client, study)[0], **read_csv(client, study, table="all_tests", margin="2")[0]}
+    row = {**read_csv(client, study, margin="2")[0], **read_csv(client, study, table="all_tests")[0]}
     assert (int(row["items"]), int(row["wins"]), int(row["ties"])) == (11, 9, 2)
     assert float(row["difference"]) == pytest.approx(9 / 11)
     assert 0 < float(row["equivalence_p"]) < 0.001
