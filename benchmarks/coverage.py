@@ -152,7 +152,7 @@ def format_row(
 def format_test_row(name: str, samples: int = SAMPLES) -> str:
     """Return the row of a test in per cent: its error rate, or the difference of its power from the formula."""
     rates = (TESTS[name](np.random.default_rng([SEED, items]), items, 10 * samples) for items in ITEMS)
-    return f"| {name} | {' | '.join(f'{100 * rate:.1f}' for rate in rates)} |"
+    return f"| {name} | {' | '.join('-' if np.isnan(rate) else f'{100 * rate:.1f}' for rate in rates)} |"
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from grading_app.analysis.data import AnalysisData
 from grading_app.reports import statistic_format
 from grading_app.reports.result_table import ResultColumn, ResultTable
 from grading_app.statistics.factorial_model import FactorFit
+from grading_app.statistics.known_coverage import describe_odds_coverage
 from grading_app.statistics.logistic_mixed_model import (
     NO_SPREAD_WITHIN_ITEMS,
     SEPARATION,
@@ -239,6 +240,7 @@ def _build_ratio_table(
             "raises 50 % to 67 %, and 80 % to 89 %.",
             "The ratio is for one item. It is farther from 1 than the ratio of the odds of the two shares, because "
             "items differ in difficulty.",
+            *filter(None, [describe_odds_coverage(result.items)]),
         ],
     )
 

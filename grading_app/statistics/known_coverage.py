@@ -11,6 +11,7 @@ SHARE = "share of answers asked once"
 ODD_R, ODD_CHANGE, RMSE = "r with odd items", "change with odd items", "RMSE"
 UNEVEN = "share of items with different numbers of answers"
 SKEWED = "mean of skewed scores without a scale"
+ODDS = "odds ratio of a factor"
 # The start of a measure's name, the range of numbers of items with low coverage (from, below), and the lowest simulated
 # coverage in this range, in per cent.
 LOW_COVERAGE = (
@@ -27,6 +28,7 @@ LOW_COVERAGE = (
     (SKEWED, 15, 30, 76),
     (SKEWED, 30, 100, 77),
     (SKEWED, 100, 500, 88),
+    (ODDS, 2, 500, 92),
     # Of categories, if one category is rare: one label in ten.
     ("Krippendorff's alpha, nominal", 2, 15, 40),
     ("Krippendorff's alpha, nominal", 15, 30, 56),
@@ -81,6 +83,12 @@ def describe_skew_coverage(items: Iterable[int]) -> str:
     """Return a sentence on means without a scale over these numbers of items; "" for enough items."""
     note = describe_coverage(SKEWED, min(items, default=0))
     return f"If scores are strongly skewed, with a few far above all others, Student's interval {note}." if note else ""
+
+
+def describe_odds_coverage(items: int) -> str:
+    """Return a sentence on odds ratios of a mixed model over this number of items; "" for enough items."""
+    note = describe_coverage(ODDS, items)
+    return f"The interval of an odds ratio {note}, for some designs." if note else ""
 
 
 def describe_correlation_coverage(items: Iterable[int]) -> str:
