@@ -1,4 +1,4 @@
-"""How close models' mean ratings of items are to those of people: correlation, error and bias of each condition."""
+"""Closeness of models' mean ratings of items to those of people: correlation, error and bias of each condition."""
 
 from __future__ import annotations
 

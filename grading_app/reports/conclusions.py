@@ -1,4 +1,4 @@
-"""What the results of an experiment say, in sentences: a conclusion for each factor of the design."""
+"""The conclusions from the results of an experiment, in sentences: one for each factor of the design."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class FactorLead:
 
 @dataclass(frozen=True, slots=True)
 class Closeness:
-    """How close the conditions' mean ratings of items are to those of people, by condition.
+    """Closeness of the conditions' mean ratings of items to those of people, by condition.
 
     ceiling: the noise ceiling of r; None if it is unknown. leads: the levels of each factor with the smallest error.
     """

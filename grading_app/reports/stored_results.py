@@ -71,7 +71,7 @@ class CostFigure:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What the results page shows. Tables are the content of ResultTables.
+    """The content of the results page. Tables are the content of ResultTables.
 
     first: the table of conditions. further: of the other measures. effort: cost, tokens and time. baselines: the
     differences from a chosen baseline. files: tables without a place on the page, only for files. best_two: a sentence
