@@ -17,7 +17,6 @@ from tests.unit.generators.solving import parameter_points
 
 CASES = 400
 POINTS = 12
-CHOICES = ("boolean", "cars", "movies", "shapes", "shuffle")
 
 Z = 4.9  # The normal quantile of 1e-6, on both sides.
 
