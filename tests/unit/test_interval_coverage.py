@@ -10,6 +10,7 @@ from benchmarks.coverage import DESIGNS, ITEMS, REPETITIONS, TESTS, measure_cove
 from grading_app.statistics.known_coverage import (
     ODD_CHANGE,
     ODD_R,
+    ODDS,
     RMSE,
     SHARE,
     SKEWED,
@@ -91,6 +92,7 @@ NOTED = {
     "Pearson's r, skewed values": ODD_R,
     "change of a rating, odd items": ODD_CHANGE,
     "RMSE": RMSE,
+    "odds ratio of a factor": ODDS,
 }
 
 
