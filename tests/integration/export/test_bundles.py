@@ -295,8 +295,8 @@ def test_bundles_of_private_experiments_are_not_found(client):
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_a_download_is_written_by_a_separate_process_and_can_be_imported(client, tmp_path, owner, monkeypatch):
-    monkeypatch.setenv("EVALSITE_DATA_DIR", str(tmp_path))
+def test_a_download_is_written_by_a_separate_process_and_can_be_imported(client, tmp_path, owner, settings):
+    settings.DATA_DIR = tmp_path
     experiment = make_study()
     client.force_login(experiment.owner)
     analysis = client.get(reverse("experiment_bundle", args=["pilot", "analysis"]), {"measure": "joy"})
