@@ -104,7 +104,7 @@ def test_14_and_17_a_prompt_is_created_from_the_form_and_names_its_variables(liv
     with live_site.visit("researcher") as page:
         page.goto("/experiments/new/")
         for kind in ("prompt", "sampler", "dimension"):
-            expect(page.get_by_role("link", name=f"New {kind}…")).to_have_count(1)
+            expect(page.locator("a", has_text=f"New {kind}…")).to_have_count(1)
         check_widths(page, "new-experiment")
         # 3: the linked page does not require a staff account.
         page.goto("/library/new/prompts/")
