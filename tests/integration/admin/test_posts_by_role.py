@@ -29,7 +29,10 @@ AUTHORS = ("researcher", "curator", "superuser")
 CURATORS = ("curator", "superuser")
 OPERATORS = ("operator", "superuser")
 NOBODY = ()
-VERSIONED = {"add": AUTHORS, "change": AUTHORS, "delete": CURATORS, "archive": AUTHORS, "new_version": AUTHORS}
+VERSIONED = {
+    "add": AUTHORS, "change": AUTHORS, "delete": CURATORS, "approve": CURATORS, "archive": AUTHORS,
+    "new_version": AUTHORS,
+}  # fmt: skip
 READ_ONLY = {"add": NOBODY, "change": NOBODY, "delete": NOBODY}
 
 MAY: dict[str, dict[str, tuple[str, ...]]] = {
@@ -48,12 +51,12 @@ MAY: dict[str, dict[str, tuple[str, ...]]] = {
     "grading_app.Panel": {"add": AUTHORS, "change": AUTHORS, "delete": CURATORS},
     "grading_app.RaterAssignment": READ_ONLY,
     "grading_app.RatingQueue": READ_ONLY,
-    "grading_app.Rubric": {**VERSIONED, "approve": CURATORS},
+    "grading_app.Rubric": VERSIONED,
     "runs_app.Dimension": VERSIONED,
     "runs_app.Endpoint": dict.fromkeys(READ_ONLY, OPERATORS),
     "runs_app.Experiment": READ_ONLY,
     "runs_app.LanguageModel": dict.fromkeys(READ_ONLY, OPERATORS),
-    "runs_app.Prompt": {**VERSIONED, "approve": CURATORS},
+    "runs_app.Prompt": VERSIONED,
     "runs_app.ProviderBatch": {**READ_ONLY, "cancel": OPERATORS},
     "runs_app.Run": READ_ONLY,
     "runs_app.Sampler": VERSIONED,

@@ -64,10 +64,10 @@ def test_an_invalid_import_names_the_faults_and_keeps_the_form_entries(owner, vi
 
 
 @pytest.fixture
-def media(settings, monkeypatch, tmp_path):
+def media(settings, tmp_path):
     """A folder of images that the process which writes a bundle finds, too."""
+    settings.DATA_DIR = tmp_path
     settings.MEDIA_ROOT = tmp_path / "media"
-    monkeypatch.setenv("EVALSITE_DATA_DIR", str(tmp_path))
 
 
 def test_a_dataset_is_exported_as_a_bundle_and_imported_again(owner, visitor, checked_in_all_views, tmp_path, media):
