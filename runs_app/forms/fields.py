@@ -55,10 +55,14 @@ def state_bounds(form: Any) -> None:
 
 
 def allow_empty_options(form: Any) -> None:
-    """Let a user leave an option empty if it cannot be unset. `fill_empty_options` then gives it a value."""
+    """Let a user leave an option empty if it cannot be unset. `fill_empty_options` then gives it a value.
+
+    Such a field has a value from the start, so its label does not call it optional.
+    """
     for option in OPTIONS:
         if option.name in form.fields:
             form.fields[option.name].required = False
+            form.fields[option.name].has_default = not option.may_be_unset
 
 
 def fill_empty_options(form: Any, cleaned: dict[str, Any], experiment: Experiment) -> None:
