@@ -40,7 +40,7 @@ def test_recorded_trials_are_checked_imported_and_shown_as_results(owner, visito
     page.get_by_role("button", name="Import study").click()
     expect(page.get_by_text("uniform40 was imported.")).to_be_visible()
     expect(page).to_have_url(re.compile(r"/experiments/uniform40/results/$"))
-    expect(page.get_by_role("heading", name="Snapshots")).to_be_visible()
+    expect(page.get_by_role("heading", name="Conditions")).to_be_visible()
     assert Trial.objects.count() == 1600
 
 
