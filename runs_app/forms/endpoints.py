@@ -62,7 +62,7 @@ class EndpointForm(ReasonForm):
 
 
 class LanguageModelForm(ReasonForm):
-    basic = ("name", "endpoint", "model", "input_price", "output_price", "price_source")
+    basic = ("name", "endpoint", "model", "input_price", "output_price", "price_source", "price_date")
 
     class Meta:
         model = LanguageModel
