@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django_q.models import Failure, OrmQ, Success, Task
 
-from datasets_app.models import Dataset, Item, StatusChange
+from datasets_app.models import BackgroundJob, Dataset, Item, StatusChange
 from evalsite.lib import permissions
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.models import Panel
@@ -38,6 +38,7 @@ READ_ONLY = {"add": NOBODY, "change": NOBODY, "delete": NOBODY}
 MAY: dict[str, dict[str, tuple[str, ...]]] = {
     "auth.Group": dict.fromkeys(READ_ONLY, ("superuser",)),
     "auth.User": dict.fromkeys(READ_ONLY, ("superuser",)),
+    "datasets_app.BackgroundJob": dict.fromkeys(READ_ONLY, NOBODY),
     "datasets_app.Dataset": {
         "add": NOBODY, "change": AUTHORS, "delete": CURATORS,
         "approve": CURATORS, "archive": CURATORS, "duplicate": AUTHORS,
@@ -89,6 +90,7 @@ def rows():
         Worker.objects.create(name="host:1:0", host="host", pid=1), Group.objects.create(name="empty"), owner,
         Success.objects.get(pk="a" * 32), Failure.objects.get(pk="b" * 32),
         OrmQ.objects.create(key="evalsite", payload="p"),
+        BackgroundJob.objects.create(subject="upload", kind="import", task="a.task", timeout_s=60, actor="owner"),
     ]  # fmt: skip
     return {row._meta.label: row for row in created}
 
