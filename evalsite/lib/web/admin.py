@@ -41,10 +41,10 @@ class SuperusersOnly:
         return self._is_superuser(request) and super().has_add_permission(request)  # type: ignore[misc]
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self._is_superuser(request)
+        return self._is_superuser(request) and super().has_change_permission(request, obj)  # type: ignore[misc]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return self._is_superuser(request)
+        return self._is_superuser(request) and super().has_delete_permission(request, obj)  # type: ignore[misc]
 
 
 @admin.display(description="history")
