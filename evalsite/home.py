@@ -105,8 +105,8 @@ def _note_visit(request: HttpRequest) -> datetime | None:
 
 
 def _select_last_end() -> Subquery:
-    """Return the time at which the last run of an experiment finished, for an annotation."""
-    runs = Run.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
+    """Return the time at which the last run of an experiment finished, also one of a judge, for an annotation."""
+    runs = Run.objects.filter(experiment=OuterRef("pk")).order_by().values("experiment")
     return Subquery(runs.annotate(at=Max("finished_at")).values("at"), output_field=DateTimeField())
 
 

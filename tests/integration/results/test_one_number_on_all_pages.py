@@ -36,7 +36,7 @@ from grading_app.reports.waves import compare_scores
 from grading_app.results.scores import estimate, list_measures, load_scores
 from grading_app.study_report.build import build_document
 from grading_app.study_report.document import TableBlock
-from runs_app.models import Experiment, Trial
+from runs_app.models import Experiment, Run, Trial
 from runs_app.monitoring.progress import annotate_totals
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
@@ -280,7 +280,10 @@ def test_the_pages_print_these_numbers(study, client):
         assert mean in analysis
         assert ends in analysis
     means = [record["mean"] for record in records]
-    assert Headline("", min(means), max(means), is_share, 2).text in listed
+    headline = Headline("", min(means), max(means), is_share, 2).text
+    assert headline in listed
+    Run.objects.filter(experiment=experiment).update(status="done")
+    assert headline in page_text(client.get(reverse("home")))
 
 
 def test_matrix_compare_and_exports_have_the_means_of_the_leaderboard(study, client, tmp_path):
