@@ -284,6 +284,32 @@ class QueueRow(Shape):
     attention_checks: dict[str, list[Number]] = {}
 
 
+class RubricLabel(Shape):
+    name: Text
+    description: Text = ""
+    score: Number | None = None
+
+
+class RubricCriterion(Shape):
+    name: Text
+    description: Text = ""
+    weight: Number = 1
+
+
+class PointRow(Shape):
+    """The counts of a point: an interval needs no more right answers, and no more guesses, than scored answers."""
+
+    n_correct: Count = 0
+    n_total: Count = 0
+    guess_chances: Number = 0
+
+    @model_validator(mode="after")
+    def _check_counts(self) -> PointRow:
+        if not (self.n_correct <= self.n_total and 0 <= self.guess_chances <= self.n_total):
+            raise ValueError("n_correct and guess_chances are at most n_total")
+        return self
+
+
 COLUMNS: Mapping[str, Any] = {
     "datasets_app_dataset.mapping": dict[str, Text | list[Text] | None],
     "datasets_app_dataset.recipe": Recipe,
@@ -301,11 +327,12 @@ COLUMNS: Mapping[str, Any] = {
     "runs_app_condition": ConditionRow,
     "runs_app_manifest.content": ManifestContent,
     "runs_app_run.errors": dict[str, Count],
+    "runs_app_point": PointRow,
     "runs_app_point.key": dict[str, Scalar | list[Scalar]],
     "runs_app_point.rounds": list[Round],
     "grading_app_rubric.messages": list[Turn],
-    "grading_app_rubric.criteria": list[Json],
-    "grading_app_rubric.labels": list[Json],
+    "grading_app_rubric.criteria": list[RubricCriterion],
+    "grading_app_rubric.labels": list[RubricLabel],
     "grading_app_gradecondition": GradeConditionRow,
     "grading_app_grading.detail": Detail,
     "grading_app_supersededverdict.content": FormerVerdict,

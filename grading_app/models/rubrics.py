@@ -73,9 +73,10 @@ class Rubric(Versioned):
         """Return the lowest and the highest score of a verdict."""
         if self.kind in (self.Kind.CRITERIA, self.Kind.PAIRWISE):
             return 0.0, 1.0  # The share of the weights that are met, or of the pairs that are won.
-        scores = [float(label["score"]) for label in self.labels if "score" in label]
-        if self.kind == self.Kind.LABEL and scores:
-            return min(scores), max(scores)
+        if self.kind == self.Kind.LABEL:
+            scores = [float(label["score"]) for label in self.labels if "score" in label]
+            if scores:
+                return min(scores), max(scores)
         return self.scale_min, self.scale_max
 
     @property

@@ -20,7 +20,7 @@ from evalsite.lib.favourites import StarredQuerySet
 from evalsite.lib.permissions import is_member, is_operator, is_viewer
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.names import NamedChoice, find_named
-from runs_app.experiment_options import OPTIONS
+from runs_app.experiment_options import BUDGET, OPTIONS
 from runs_app.models.bounded import build_adaptive_constraint, build_range_constraints, describe_column
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
@@ -153,8 +153,15 @@ class Experiment(EngineOwnedColumns):
             raise ValidationError({"max_backoff_s": "The longest wait must not be shorter than the first one."})
 
     def describe_options(self, *, reported: bool = False) -> list[tuple[str, str]]:
-        """Return heading and value of each option that the facts on pages show, or that reports show."""
-        shown = [option for option in OPTIONS if (option.is_reported if reported else option.is_fact)]
+        """Return heading and value of each option that the facts on pages show, or that reports show.
+
+        A report states the budget with its costs, which a shared report may leave out.
+        """
+        shown = [
+            option
+            for option in OPTIONS
+            if (option.is_reported and option.group != BUDGET if reported else option.is_fact)
+        ]
         return [(option.heading, option.describe(getattr(self, option.name))) for option in shown]
 
     def unique_error_message(self, model_class: type[models.Model], unique_check: Sequence[str]) -> ValidationError:

@@ -33,7 +33,7 @@ def private_experiment(lab, people):
 
 def test_the_reason_why_a_version_is_frozen_names_no_experiment(private_experiment, as_):
     sampler = private_experiment.samplers.get()
-    assert sampler.status == "approved"
+    assert sampler.status == "used"
     reasons = StatusChange.objects.for_row(sampler).values_list("reason", flat=True)
     assert list(reasons) == ["Used by an experiment"]
     page = as_("researcher").get(reverse("admin:runs_app_sampler_change", args=[sampler.pk])).content.decode()

@@ -50,8 +50,8 @@ def test_the_page_links_to_item_run_prompt_and_sampler(answered, as_):
     for address in (
         reverse("item_page", args=[trial.item_id]),
         reverse("run_detail", args=[trial.run_id]),
-        reverse("admin:runs_app_prompt_change", args=[condition.prompt_id]),
-        reverse("admin:runs_app_sampler_change", args=[condition.sampler_id]),
+        condition.prompt.get_absolute_url(),
+        condition.sampler.get_absolute_url(),
     ):
         assert f'href="{address}"' in text, address
 

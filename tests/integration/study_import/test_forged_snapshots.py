@@ -13,6 +13,8 @@ from datasets_app.models import Dataset
 from evalsite.lib import permissions
 from evalsite.lib.text.hashing import hash_content
 from grading_app.export import snapshots
+from grading_app.export.row_checks import RowError, check_row
+from grading_app.export.row_rules import build_rules
 from grading_app.export.snapshot_check import SnapshotFileError
 from grading_app.export.snapshots import SnapshotError, make_snapshot
 from grading_app.judging.grade_conditions import find_rubric_problems
@@ -20,6 +22,7 @@ from grading_app.judging.usable_rows import select_usable, select_usable_graders
 from grading_app.models import GradeCondition, Rubric
 from grading_app.study_import import snapshot_reader
 from grading_app.study_import.snapshot_import import import_snapshot
+from grading_app.study_import.snapshot_reader import load_rules
 from grading_app.study_import.study import StudyError
 from grading_app.study_import.upload_reader import read_study_upload
 from runs_app.models import Experiment, Prompt, Run, Sampler, Trial
@@ -31,6 +34,9 @@ from tests.integration.study_import.test_snapshot_import import (
     read_parts,
     write_forged_copy,
 )
+from tests.system.fuzz.forged_snapshots import parse_line
+from tests.system.fuzz.forged_snapshots import read_parts as read_raw_parts
+from tests.system.fuzz.test_forged_snapshots import WHOLE
 
 pytestmark = pytest.mark.django_db
 FILE = RECORDED / "schema-5.zip"
@@ -137,6 +143,23 @@ def test_a_curator_approves_an_imported_prompt_and_nobody_changes_it(owner):
     assert Prompt.objects.named(prompt.name).get() == prompt
     assert prompt.approved_at is not None
     assert problem not in Design.load(duplicate).find_problems()
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "message"),
+    [
+        ("grading_app_rubric", "labels", [{"name": 5, "score": "x"}], "labels has not the shape"),
+        ("grading_app_rubric", "criteria", [{"name": "short", "weight": "x"}], "criteria has not the shape"),
+        ("runs_app_point", "guess_chances", 1000, "n_correct and guess_chances are at most n_total"),
+        ("runs_app_point", "n_correct", 2**31 - 1, "n_correct and guess_chances are at most n_total"),
+    ],
+)
+def test_a_value_that_breaks_pages_beside_the_rest_of_its_row_is_refused(table, column, value, message):
+    row = parse_line(read_raw_parts(WHOLE), f"rows/{table}.jsonl", 0)
+    rules = load_rules(build_rules())[table]
+    check_row(row, table, rules)
+    with pytest.raises(RowError, match=message):
+        check_row({**row, column: value}, table, rules)
 
 
 @pytest.mark.parametrize("messages", [[{"role": "user", "content": "{{target}}"}], [{"role": "boss", "content": "x"}]])
