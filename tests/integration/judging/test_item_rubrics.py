@@ -246,7 +246,7 @@ def test_the_whole_workflow_on_the_pages(client, writer, curator):
     assert "Null characters are not allowed." in answer.content.decode()
     approved = client.post(approving, {"reason": "all read"}, follow=True)
     assert TextSet.objects.get(version=2).status == "approved"
-    assert f"/grader/add/?text_set={approved.context['texts'].pk}" in approved.content.decode()
+    assert f"{reverse('judge_new')}?text_set={approved.context['texts'].pk}" in approved.content.decode()
 
 
 @pytest.mark.slow
