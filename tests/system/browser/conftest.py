@@ -58,21 +58,14 @@ def visitor(chromium, live_server, requests_under_way):
             context.add_cookies([{"name": "sessionid", "value": create_session(user), "url": live_server.url}])
         page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
-        page.on("console", lambda message: complaints.append(message) if is_complaint(message) else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page_checks.collect_complaints(page, complaints)
         return page
 
     yield open_page
     for context in contexts:
         context.close()
     wait_until(lambda: not requests_under_way)  # A running query would block the deletion of all rows.
-    assert [str(complaint) for complaint in complaints] == []
-
-
-def is_complaint(message):
-    """Return whether a console message is an error or warning. Requests that htmx aborted for newer ones are not."""
-    is_abort = message.text.startswith(("htmx:sendAbort", "htmx:afterRequest"))
-    return message.type in {"error", "warning"} and not is_abort
+    assert complaints == []
 
 
 def create_session(user):

@@ -17,7 +17,7 @@ from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import SimulatorProcess, simulator_process
 from tests.prepared_database import build_environment
 from tests.system.browser.conftest import PATIENCE_MS
-from tests.system.browser.page_checks import LAPTOP
+from tests.system.browser.page_checks import LAPTOP, collect_complaints
 from tests.system.postgres.conftest import ROOT, query
 from tests.system.up.conftest import Site, find_processes, run_site, spaced_folder
 
@@ -69,8 +69,7 @@ class LiveSite:
         context = self.browser.new_context(base_url=self.url, **options)
         page = context.new_page()
         page.set_default_timeout(4 * PATIENCE_MS)
-        page.on("console", lambda line: self.complaints.append(line.text) if line.type == "error" else None)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        collect_complaints(page, self.complaints)
         try:
             page.goto("/accounts/login/")
             sign_in(page, person)

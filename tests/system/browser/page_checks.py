@@ -35,6 +35,21 @@ AXE = """() => axe.run({preload: false, resultTypes: ['violations']}).then(found
     .map(fault => [fault.id, fault.nodes[0].target, fault.nodes[0].failureSummary]))"""
 
 
+def collect_complaints(page, complaints):
+    """Append errors and warnings of the page's console to `complaints`.
+
+    htmx logs an aborted request as an error. A newer request or a new page aborts one, which is no fault.
+    """
+
+    def collect(message):
+        is_abort = message.text.startswith(("htmx:sendAbort", "htmx:afterRequest"))
+        if message.type in {"error", "warning"} and not is_abort:
+            complaints.append(message.text)
+
+    page.on("console", collect)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+
+
 def drain_in_thread(call):
     """Run a drain in another thread until no work is left, because the loop of playwright runs in this thread."""
 

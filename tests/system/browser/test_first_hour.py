@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import SimulatorProcess, simulator_process
 from tests.system.browser.conftest import PATIENCE_MS
-from tests.system.browser.page_checks import LAPTOP
+from tests.system.browser.page_checks import LAPTOP, collect_complaints
 from tests.system.up.conftest import Site, run_site, spaced_folder, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
@@ -115,8 +115,7 @@ def visit_new_site(prepared: Path, chromium: Browser, **options) -> Iterator[tup
         page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
         complaints: list[str] = []
-        page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        collect_complaints(page, complaints)
         try:
             yield Newcomer(page), site
             assert complaints == []

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.system.browser.page_checks import LAPTOP, PHONE, check_views, settle
+from tests.system.browser.page_checks import LAPTOP, PHONE, check_views, collect_complaints, settle
 
 pytestmark = pytest.mark.urls("tests.integration.styleguide.urls")
 
@@ -17,10 +17,7 @@ def visit(chromium, live_server):
         context = chromium.new_context(viewport=viewport, base_url=live_server.url, **options)
         contexts.append(context)
         page = context.new_page()
-        page.on(
-            "console", lambda message: complaints.append(message.text) if message.type in {"error", "warning"} else None
-        )
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        collect_complaints(page, complaints)
         page.goto("/guide/")
         return page
 
