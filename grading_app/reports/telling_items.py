@@ -48,10 +48,13 @@ def find_telling_items(
     scores = scores.select_conditions([key for key in labels if key in scores.conditions])
     norms = load_norms(experiment, measure, scores.items) if measure.is_rating else None
     if len(scores.conditions) > 1:
-        values = np.where(item_order.find_differing_items(scores), item_order.disagreement(scores), np.nan)
-        n = int((~np.isnan(values)).sum())
+        spread = item_order.disagreement(scores)
+        values = np.where(item_order.find_differing_items(scores), spread, np.nan)
+        n_differing, n_common = (int((~np.isnan(each)).sum()) for each in (values, spread))
         title = "Items on which the conditions differ most"
-        note = f"The conditions differ on {n:,} of {len(scores.items):,} items by {measure.label}."
+        note = f"The conditions differ on {n_differing:,} of {n_common:,} items by {measure.label}."
+        if n_common < len(scores.items):
+            note += f" {len(scores.items) - n_common:,} more items have a score of one condition only, or none."
     elif norms:
         values = item_order.norm_distance(scores, norms.mean)
         title, note = "Items farthest from people", f"By {measure.label}."

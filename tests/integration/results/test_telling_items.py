@@ -15,8 +15,10 @@ def empty_cache():
     cache.clear()
 
 
-def make_quiz(right, items=16):
-    """Return a quiz of models by name; `right[name]` are the positions with a right answer."""
+def make_quiz(right, items=16, unreadable=()):
+    """Return a quiz of models by name; `right[name]` are the positions with a right answer, `unreadable[name]` those
+    with an answer without a number.
+    """
     experiment = factories.make_experiment(
         "quiz",
         dataset=factories.make_dataset("things", items),
@@ -24,8 +26,14 @@ def make_quiz(right, items=16):
         scorers=["numeric"],
     )
     for run in factories.make_runs(experiment, status="done"):
-        known = right[run.condition.model.name]
-        factories.plan_trials(run, answer=lambda item, *_, known=known: item.target if item.position in known else "-1")
+        name = run.condition.model.name
+        texts = dict.fromkeys(range(items), "-1") | dict.fromkeys(dict(unreadable).get(name, ()), "Nobody knows.")
+        factories.plan_trials(
+            run,
+            answer=lambda item, *_, name=name, texts=texts: (
+                item.target if item.position in right[name] else texts[item.position]
+            ),
+        )
     grade(experiment, by="test")
     return experiment
 
@@ -43,6 +51,14 @@ def test_at_most_ten_items_with_different_scores_are_listed_with_links(client):
     assert "The conditions differ on 12 of 16 items by numeric." in page.content.decode()
     text = page.content.decode()
     assert all(reverse("item_page", args=[item.pk]) in text for item, _ in page.context["items"])
+
+
+def test_items_with_a_score_of_one_condition_only_do_not_count_as_equal(client):
+    page, rows = open_items(client, make_quiz({"a": range(14), "b": range(2)}, unreadable={"b": range(10, 16)}))
+    assert [position for position, _ in rows] == list(range(2, 10))
+    text = page.content.decode()
+    assert "The conditions differ on 8 of 10 items by numeric." in text
+    assert "6 more items have a score of one condition only, or none." in text
 
 
 def test_a_single_condition_lists_the_items_that_it_has_wrong(client):
