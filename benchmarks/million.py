@@ -113,8 +113,8 @@ def run_workers(options: argparse.Namespace) -> list[tuple[int, float]]:
 
 
 def check_counters() -> None:
+    from grading_app.consistency_check import find_differences
     from runs_app.models import Run
-    from runs_app.monitoring.consistency_check import find_differences
 
     if problems := find_differences() or list(Run.objects.exclude(status="done")):
         raise SystemExit(f"not all is done, or counters do not equal the rows: {problems[:3]}")

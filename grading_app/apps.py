@@ -24,12 +24,6 @@ class GradingConfig(AppConfig):
     verbose_name = "Grading"
     default_auto_field = "django.db.models.BigAutoField"
 
-    def list_scorer_choices(self) -> list[tuple[str, str]]:
-        """Return the scorers that a design may name, with labels."""
-        from grading_app.scoring.grading import list_scorer_choices
-
-        return list_scorer_choices()
-
     def list_judge_choices(self, user: Any) -> list[tuple[str, str]]:
         """Return the judges that a design may name, as (name, label) pairs."""
         from grading_app.models import Grader, Rubric
@@ -37,29 +31,6 @@ class GradingConfig(AppConfig):
         rows = Grader.objects.visible_to(user).filter(archived_at=None, rubric__status=Rubric.Status.APPROVED)
         rows = rows.select_related("language_model", "rubric").order_by("name")
         return [(row.name, f"{row.name}: {row.language_model} by {row.rubric}") for row in rows]
-
-    def list_scorers_with_parameter(self) -> list[tuple[str, str]]:
-        """Return the syntax of scorers with a parameter, with labels."""
-        from grading_app.scoring.grading import list_scorers_with_parameter
-
-        return list_scorers_with_parameter()
-
-    def parse_scorer(self, written: str | Mapping[str, Any]) -> str | dict[str, str]:
-        """Return the scorer in the format of a design, from `regex:PATTERN` or a mapping.
-
-        Raise ValueError if invalid.
-        """
-        from grading_app.scoring.grading import read_rule
-
-        return read_rule(written).stored
-
-    def format_scorer(self, stored: str | Mapping[str, Any]) -> str:
-        """Return a design's scorer as people write it. For an unknown scorer return its name."""
-        from grading_app.scoring.scorers import format_scorer
-
-        if isinstance(stored, str):
-            return stored
-        return format_scorer(str(stored.get("name", "")), {key: str(value) for key, value in stored.items()})
 
     def load_headlines(self, experiments: Sequence[Experiment]) -> Mapping[int, Any]:
         """Return the headline score of each experiment from `annotate_totals`, by primary key."""
@@ -85,18 +56,6 @@ class GradingConfig(AppConfig):
 
         return write_grader_specs(names)
 
-    def count_unread_verdicts(self, experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]:
-        """Return the number of unreadable verdicts by error code, for each judge's condition and wave."""
-        from grading_app.judging.verdict_reader import count_unread_verdicts
-
-        return count_unread_verdicts(experiment)
-
-    def load_rule_scores(self, experiment: Experiment) -> list[dict[str, Any]]:
-        """Return the number of scored answers of each rule, and of its unreadable answers by error code."""
-        from grading_app.scoring.grading import load_rule_scores
-
-        return load_rule_scores(experiment)
-
     def list_judges_in_use(self, experiment: Experiment) -> list[dict[str, Any]]:
         """Return the judges of the design and the added ones for a manifest: their texts and prices."""
         from grading_app.judging.manifest_entry import list_judges
@@ -114,18 +73,6 @@ class GradingConfig(AppConfig):
         from grading_app.adaptive.decisions import decide_due
 
         return decide_due()
-
-    def recount_points(self) -> list[tuple[Any, ...]]:
-        """Return each decided point's key, and pairs of its counters and the counts of its rows."""
-        from grading_app.adaptive.audit import recount_decided_points
-
-        return recount_decided_points()
-
-    def find_points_of_earlier_rules(self) -> list[str]:
-        """Return sentences about experiments with points that were decided by an earlier version of their rule."""
-        from grading_app.adaptive.audit import describe_earlier_rules
-
-        return describe_earlier_rules()
 
     def filter_disagreements(self) -> Q:
         """Return the condition on trials whose answers two raters scored differently."""

@@ -34,12 +34,12 @@ from evalsite.api.scores import load_results
 from evalsite.lib.text.names import UnknownNameError
 from grading_app.export.file_formats import Extract, export_chunks
 from grading_app.export.parquet_process import parquet_from_process
+from grading_app.reports.status_report import build_status_report
 from grading_app.views.files import CONTENT_TYPES
 from runs_app import deletion, run_control
 from runs_app.experiment_files.spec_reader import read_spec, read_yaml
 from runs_app.models import Experiment, Run, Wave
 from runs_app.monitoring.progress import annotate_totals, find_experiment_state, read_totals
-from runs_app.monitoring.status_report import build_status_report
 from runs_app.planning.design_summary import DesignSummary, summarise_experiment
 from runs_app.planning.spec_io import build_spec, create_experiment
 from runs_app.planning.work import PlanError

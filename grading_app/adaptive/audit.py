@@ -9,9 +9,9 @@ from typing import Any
 from evalsite.lib.text.number_format import format_count
 from grading_app.adaptive.decisions import CountedPoint, count_answers, find_rule
 from grading_app.models import GradeCondition
-from grading_app.scoring.grading import RULES_VERSION
 from runs_app.models import Experiment, Point
 from runs_app.planning.points import read_adaptive_spec
+from runs_app.scorers.rules import RULES_VERSION
 
 
 def recount_decided_points() -> list[tuple[Any, ...]]:

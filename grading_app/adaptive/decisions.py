@@ -9,7 +9,7 @@ from typing import Any
 
 from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
-from grading_app.scoring.grading import Rule, grade_trials, list_rules
+from grading_app.scoring.grading import grade_trials, list_rules
 from runs_app.engine import adaptive_rounds
 from runs_app.engine.adaptive_rounds import PointDecision
 from runs_app.engine.counters import CounterKeys
@@ -17,6 +17,7 @@ from runs_app.engine.database_recovery import OUTAGES
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.models import Experiment, Point, Run
 from runs_app.planning.points import GUESS, read_adaptive_spec, read_key
+from runs_app.scorers.rules import Rule
 from runs_app.stopping.rules import Ratings, Tally
 
 logger = logging.getLogger("evalsite.drain")

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 
 from datasets_app.parametric.spec import MAX_COUNT
-from grading_app.scoring.scorers import find_parameter_problems, read_scorer
 from runs_app.bounds import BOUNDS
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.experiment_files.specs import DrawsSpec
 from runs_app.llm import parameters, prompts, rubric_checks
+from runs_app.scorers.scorers import find_parameter_problems, read_scorer
 
 LARGEST = 1_000_000_000
 Number = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST)]

@@ -15,9 +15,9 @@ from django.db import connection
 
 from evalsite.lib.key_ranges import iterate_key_ranges
 from grading_app.models import GradeCondition, Grading
-from grading_app.scoring.scorers import SCORERS, Answer, ScoredItem
 from runs_app.engine.requests import build_messages, build_question, build_run_design
 from runs_app.models import Experiment, Run, Trial
+from runs_app.scorers.scorers import SCORERS, Answer, ScoredItem
 
 RECORDS = "records"
 SCORER = "final_answer"

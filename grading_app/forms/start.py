@@ -12,12 +12,12 @@ from django.utils.text import slugify
 
 from datasets_app.forms import TABLES, UploadField
 from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
-from grading_app.scoring.grading import list_scorer_choices
 from runs_app.forms.definitions import TEMPLATE
 from runs_app.llm.keys import PROVIDER_KEYS, find_name_problem, read_key
 from runs_app.llm.providers import SELF_HOSTED
 from runs_app.llm.url_allowlist import find_url_problem, read_grantable_host
 from runs_app.models import Endpoint, LanguageModel
+from runs_app.scorers.rules import list_scorer_choices
 
 MAX_PASTED = 2_000_000
 

@@ -19,10 +19,10 @@ from datasets_app.models import Item
 from evalsite.lib.sql import fetch_rows
 from evalsite.lib.text.names import NamedChoice, find_named
 from grading_app.models import GradeCondition, RatingQueue
-from grading_app.scoring.scorers import SCORERS
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, ScoreEstimate, estimate_mean, is_share_scale
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Dimension, Experiment, Wave
+from runs_app.scorers.scorers import SCORERS
 
 EXCLUSIONS = {
     "truncated": "NOT truncated",

@@ -1,1 +1,1 @@
-"""Grading by rules: `answer_extraction` finds the answer in a text, `scorers` score it, `grading` stores the scores."""
+"""Grading by rules: `grading` stores the scores of answers by the scorers of `runs_app.scorers`."""

@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,15 +22,14 @@ from django.db.models import Count, Sum
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.key_ranges import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
 from evalsite.lib.sql import fetch_rows
-from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.models import GradeCondition, Grading
 from grading_app.models.verdict_history import allow_superseding
-from grading_app.scoring.scorers import SCORERS, Answer, Score, ScoredItem, format_scorer, read_scorer
 from runs_app.experiment_options import OnEmpty
 from runs_app.models import Experiment, Run, Trial, Wave
 from runs_app.models.trials import UNUSABLE
+from runs_app.scorers.rules import Rule, read_rules
+from runs_app.scorers.scorers import Answer, Score, ScoredItem
 
-RULES_VERSION = 2  # Increase it when a scorer's result for an answer changes. Old gradings keep their condition.
 MAX_RAW_LENGTH = 2_000  # Characters of the parsed text to store; the full answer is in the trial.
 
 GRADABLE = "t.status = 'done' AND (t.answer <> '' OR %(with_empty)s)"
@@ -53,36 +52,6 @@ KEEP_EXISTING = "DO NOTHING"
 REPLACE_EXISTING = """DO UPDATE SET
     score = EXCLUDED.score, score_raw = EXCLUDED.score_raw, parse_ok = EXCLUDED.parse_ok,
     parse_error = EXCLUDED.parse_error, detail = EXCLUDED.detail, created_at = EXCLUDED.created_at"""
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A scorer with its parameters."""
-
-    scorer: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def text(self) -> str:
-        """Return the rule as people write it: `exact_match`, `regex:PATTERN`."""
-        return format_scorer(self.scorer, self.parameters)
-
-    @property
-    def stored(self) -> str | dict[str, str]:
-        """Return the rule in a design's stored form: the name alone, or a mapping of name and parameters."""
-        return {"name": self.scorer, **self.parameters} if self.parameters else self.scorer
-
-    @property
-    def grade_condition_id(self) -> str:
-        return self.build_condition_id(RULES_VERSION)
-
-    def build_condition_id(self, version: int) -> str:
-        """Return the id of the rule's grade condition in this version."""
-        content = {"scorer": self.scorer, "parameters": dict(self.parameters), "version": version}
-        return build_condition_id(slugify_name(self.scorer), content)
-
-    def score(self, answer: Answer, item: ScoredItem) -> Score:
-        return SCORERS[self.scorer].score(answer, item, self.parameters)
 
 
 @dataclass(slots=True)
@@ -146,20 +115,6 @@ def list_rules(experiment: Experiment) -> list[Rule]:
     if experiment.scorers:
         return read_rules(experiment.scorers)
     return [Rule("rating")] if experiment.dimensions.exists() else []
-
-
-def read_rule(written: str | Mapping[str, Any]) -> Rule:
-    """Return the rule written as `regex:PATTERN`, or as a mapping of `name` and parameters.
-
-    Raise ScorerError if it is invalid.
-    """
-    return Rule(*read_scorer(written))
-
-
-def read_rules(written: Iterable[str | Mapping[str, Any]]) -> list[Rule]:
-    """Return the rules without duplicates. Raise ScorerError for the first invalid rule."""
-    rules = {rule.grade_condition_id: rule for rule in map(read_rule, written)}
-    return list(rules.values())
 
 
 @dataclass
@@ -316,13 +271,3 @@ def load_rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
         }
         for rule in rules
     ]
-
-
-def list_scorer_choices() -> list[tuple[str, str]]:
-    """Return names and labels of the scorers that need no parameter."""
-    return [(scorer.name, scorer.form_label) for scorer in SCORERS.values() if not scorer.needs_parameter]
-
-
-def list_scorers_with_parameter() -> list[tuple[str, str]]:
-    """Return the syntax and the label of the scorers with a parameter."""
-    return [(scorer.usage, scorer.form_label) for scorer in SCORERS.values() if scorer.parameter]

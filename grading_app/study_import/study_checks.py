@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 from evalsite.lib.text.pg_text import describe_unstorable
-from grading_app.scoring.scorers import LARGEST_SCORE, is_valid_score
 from grading_app.study_import.study import USAGE, Study, StudyCall, StudyCondition, StudyError, StudyItem, StudyTrial
 from runs_app.bounds import BOUNDS
+from runs_app.scorers.scorers import LARGEST_SCORE, is_valid_score
 
 MAX_INTEGER = 2**31 - 1
 MAX_SAMPLES = 10_000

@@ -1,7 +1,7 @@
 """Completion of an imported study from all its rows: values that old files do not hold, counters and money.
 
 A counter in a file is a claim. All counters of an imported study are computed from its rows, by the rules of
-`runs_app/monitoring/consistency_check.py`. So are the reservations of the calls that this site may still make for it:
+`grading_app/consistency_check.py`. So are the reservations of the calls that this site may still make for it:
 verdicts, and texts about items.
 """
 
@@ -13,12 +13,12 @@ from django.db import connection
 from django.db.models import Func, IntegerField, Max
 
 from grading_app.adaptive.audit import recount_points_of
+from grading_app.consistency_check import POINT_COUNTERS
 from grading_app.export.snapshot_check import SnapshotFileError
 from grading_app.judging.judging_costs import FILLER
 from runs_app.engine.requests import build_run_design
 from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Condition, Dimension, Experiment, ItemText, Point, Prompt, Run, Trial
-from runs_app.monitoring.consistency_check import POINT_COUNTERS
 from runs_app.planning.token_bounds import bound_input_tokens
 from runs_app.pricing.costs import CallBounds
 

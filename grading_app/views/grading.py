@@ -26,7 +26,6 @@ from grading_app.models import Panel
 from grading_app.reports.frames import load_condition_labels, load_dimensions
 from grading_app.reports.grader_rows import GraderRow, is_changing, list_grader_rows, list_rubric_tests, list_standings
 from grading_app.reports.rubric_upgrades import RubricUpgrade, find_rubric_upgrades, get_judge_form_url
-from grading_app.scoring.grading import read_rules
 from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
 from grading_app.tables.grading import AnswerNames, AnswerScoreTable, StrengthTable
@@ -35,6 +34,7 @@ from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.planning.work import PlanError
 from runs_app.pricing.estimated_costs import Estimate
+from runs_app.scorers.rules import read_rules
 from runs_app.views.permissions import get_editable_experiment, get_visible_experiment, may_edit
 from runs_app.views.run_control import Action, list_actions
 

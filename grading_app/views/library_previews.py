@@ -11,13 +11,13 @@ from django.db.models.functions import Coalesce
 from evalsite.lib.rating_scale import RatingScale
 from grading_app.judging.verdicts import read_verdict
 from grading_app.models import GradeCondition, Grading, Preference, Rubric
-from grading_app.scoring.scorers import SCORERS, Answer, ScoredItem
 from runs_app import first_study
 from runs_app.llm import judge_prompt, prompts, rubric_checks
 from runs_app.llm.prompts import PromptError
 from runs_app.llm.rating_parser import parse_rating
 from runs_app.models import Dimension, Experiment, Preflight, Prompt, Run, Sampler
 from runs_app.prompt_preview import Turns, build_turns, preview_verdict, preview_writer, render_verdict
+from runs_app.scorers.scorers import SCORERS, Answer, ScoredItem
 from runs_app.taskqueue.enqueue import enqueue_try
 
 MAX_USES = 50

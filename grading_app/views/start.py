@@ -29,7 +29,6 @@ from evalsite.lib.permissions import is_operator, members_only
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.start import ConnectForm, DataForm, QuestionForm, build_slug
-from grading_app.scoring.scorers import SCORERS, Answer, ScoredItem
 from runs_app import first_study, model_lists
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.llm.prompts import PromptError
@@ -39,6 +38,7 @@ from runs_app.models.preflights import prefetch_last_preflights
 from runs_app.planning.work import PlanError
 from runs_app.prompt_preview import build_turns
 from runs_app.run_control import LaunchError
+from runs_app.scorers.scorers import SCORERS, Answer, ScoredItem
 from runs_app.taskqueue.enqueue import enqueue_preflights
 
 SAMPLE = "questions.jsonl"

@@ -30,11 +30,12 @@ from runs_app.forms.fields import (
     list_scorer_names,
     state_bounds,
 )
-from runs_app.grading_interface import get_scorer_name, grading, list_scorer_choices
+from runs_app.grading_interface import grading
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.models.designs import Versioned
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
 from runs_app.planning.token_bounds import find_unfillable
+from runs_app.scorers.rules import get_scorer_name, list_scorer_choices, read_rule
 
 MAX_FILE_BYTES = 1_000_000
 
@@ -187,7 +188,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         self.instance.adaptive = rule = self._read_stopping_rule(cleaned)
         if rule and rule["scorer"] not in map(get_scorer_name, cleaned["scorers"]):
             try:
-                cleaned["scorers"].append(grading().parse_scorer(rule["scorer"]))
+                cleaned["scorers"].append(read_rule(rule["scorer"]).stored)
             except ValueError as problem:
                 if "rules" not in self.errors:
                     self.add_error("rules", f"Adaptive stopping uses {rule['scorer']}. {problem}")

@@ -9,9 +9,9 @@ from django import forms
 
 from evalsite.lib.bound import Bound
 from runs_app.experiment_options import OPTIONS
-from runs_app.grading_interface import grading, list_scorer_choices, list_scorers_with_parameter
 from runs_app.models import Experiment
 from runs_app.models.bounded import InRange
+from runs_app.scorers.rules import format_stored_scorer, list_scorer_choices, list_scorers_with_parameter, read_rule
 
 
 def bounded_integer(bound: Bound, **options: Any) -> forms.IntegerField:
@@ -88,7 +88,7 @@ class RulesField(forms.CharField):
 
     @staticmethod
     def format_stored(stored: Iterable[str | Mapping[str, Any]]) -> str:
-        return "\n".join(grading().format_scorer(scorer) for scorer in stored)
+        return "\n".join(format_stored_scorer(scorer) for scorer in stored)
 
     def clean(self, value: Any) -> Any:
         text, scorers, problems = super().clean(value), [], []
@@ -96,7 +96,7 @@ class RulesField(forms.CharField):
             if not line.strip():
                 continue
             try:
-                scorer = grading().parse_scorer(line.lstrip())
+                scorer = read_rule(line.lstrip()).stored
             except ValueError as problem:
                 problems.append(f"Line {number}: {problem}")
             else:

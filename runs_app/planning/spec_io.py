@@ -17,9 +17,10 @@ from runs_app.experiment_files.row_builder import RowBuilder
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.specs import PROVIDER_DEFAULT, ExperimentSpec, PromptSpec
 from runs_app.experiment_options import BUDGET, NAMES, OPTIONS, list_options
-from runs_app.grading_interface import get_scorer_name, grading
+from runs_app.grading_interface import grading
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.planning.space_rules import NoSpaceRules, read_space_rules
+from runs_app.scorers.rules import get_scorer_name, read_rule
 
 SETTINGS = tuple(option.name for option in list_options())
 COPIED_FIELDS = (*NAMES, "scorers", "graders", "adaptive", "draws")
@@ -121,7 +122,7 @@ class ExperimentBuilder(RowBuilder):
 
     def _read_scorer(self, path: str, written: str | dict[str, Any]) -> str | dict[str, str] | None:
         try:
-            return grading().parse_scorer(written)
+            return read_rule(written).stored
         except ValueError as error:
             problem = str(error)
             self.problems.append(f"{path}: {problem[:1].lower()}{problem[1:]}")

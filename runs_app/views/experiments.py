@@ -32,6 +32,7 @@ from runs_app.planning.drawn_models import compare_stored_draws
 from runs_app.planning.points import forecast_points
 from runs_app.planning.power import compute_detectable_effect
 from runs_app.prompt_preview import Turn, preview_draft
+from runs_app.scorers.rules import format_stored_scorer
 from runs_app.tables.experiments import ExperimentTable, ManifestTable, PointForecastTable
 from runs_app.views.permissions import get_visible_experiment, may_edit
 
@@ -84,7 +85,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),
         "audience": experiment.audience_text,
         "options": experiment.describe_options(),
-        "scorers": [grading().format_scorer(scorer) for scorer in experiment.scorers],
+        "scorers": [format_stored_scorer(scorer) for scorer in experiment.scorers],
         "totals": totals,
         "state": find_experiment_state(experiment, totals),
         "editable": may_edit(request, experiment),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.scoring.answer_extraction import (
+from runs_app.scorers.answer_extraction import (
     find_chosen_letter,
     find_final_part,
     find_last_number,

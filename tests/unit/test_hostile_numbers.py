@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grading_app.scoring.scorers import LARGEST_SCORE, Score
 from grading_app.statistics import reference
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.bland_altman import limits_of_agreement
@@ -31,6 +30,7 @@ from grading_app.statistics.ranks import kendalls_w
 from grading_app.statistics.ratings import Ratings
 from grading_app.statistics.reliability import repeatability
 from grading_app.statistics.variance_components import share_intervals, variance_components
+from runs_app.scorers.scorers import LARGEST_SCORE, Score
 
 EXTREMES = (0.0, 1.0, -1.0, 7.0, LARGEST_SCORE, -LARGEST_SCORE, 1e30, 1e9 + 1, 1e-9, 1e-160, 1e-300, 5e-324)
 SCORES = st.one_of(st.sampled_from(EXTREMES), st.floats(-LARGEST_SCORE, LARGEST_SCORE))

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading_app.models import GradeCondition
-from grading_app.scoring.grading import list_scorer_choices
-from grading_app.scoring.scorers import (
+from runs_app.scorers.rules import list_scorer_choices
+from runs_app.scorers.scorers import (
     SCORERS,
     Answer,
     Score,

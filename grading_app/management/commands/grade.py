@@ -13,13 +13,13 @@ from grading_app.judging.judging_costs import estimate_judging
 from grading_app.judging.verdict_reader import count_stored_verdicts, read_database_time, read_verdicts
 from grading_app.models import Grader
 from grading_app.scoring.grading import grade
-from grading_app.scoring.scorers import ScorerError
 from runs_app.management.condition_options import add_condition_option, match_condition_ids
 from runs_app.management.cost_confirmation import confirm_cost, print_estimate
 from runs_app.management.experiment_lookup import choose_wave, get_experiment
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run, Wave
 from runs_app.planning.work import PlanError
+from runs_app.scorers.scorers import ScorerError
 
 NO_METHOD = "Nothing to grade by: the design has no scorer, grader or dimension. Choose one with --scorer or --grader."
 

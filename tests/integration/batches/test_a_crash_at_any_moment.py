@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app.batches.http_client import ApiClient
 from runs_app.models import Attempt, ProviderBatch
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.batches import (
     Killed,
     drive_batches,

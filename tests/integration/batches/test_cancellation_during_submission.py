@@ -6,10 +6,10 @@ import pytest
 from django.db import connections
 from django.utils.module_loading import import_string
 
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.llm.providers import PROVIDERS
 from runs_app.models import Endpoint, ProviderBatch, Run
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.processes.worker_process import is_drain_needed
 from tests.factories.batches import Killed, drive_batches, kill_at, make_batched_run
 

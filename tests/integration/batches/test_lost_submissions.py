@@ -5,11 +5,11 @@ import urllib.request
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.batches.http_client import ApiClient
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.batches import (
     Killed,
     drive_batches,

@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app.batches.http_client import ApiClient
 from runs_app.batches.openai import OpenAiBatches
 from runs_app.batches.protocol import Phase
 from runs_app.engine.leases import sweep_expired
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, ProviderBatch, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.batches import drive_batches, end_submission_search, make_batched_run
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app.llm import gateway
 from runs_app.models import Attempt, Experiment, ProviderBatch, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.batches import drive_batches, make_batched_run
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.engine.adaptive_rounds import RoundScheduler
 from runs_app.engine.worker import has_calls_left, has_work_left
 from runs_app.models import Endpoint, Point, ProviderBatch, Run, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.batches import PRICES, Killed, drive_batches, kill_at
 

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app.models import Attempt, Condition, Experiment, LanguageModel, Manifest, Prompt, Run, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories import make_model
 from tests.factories.engine import build_provider, drain
 

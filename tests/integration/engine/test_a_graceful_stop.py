@@ -3,10 +3,10 @@
 import asyncio
 from decimal import Decimal
 
+from grading_app.consistency_check import find_differences
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Run
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import build_reply
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.engine import recorder
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, Run
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import build_reply, drain
 

@@ -8,6 +8,7 @@ from django.db import connections, transaction
 
 from evalsite.lib.stats.wilson import wilson
 from grading_app.adaptive import decisions
+from grading_app.consistency_check import find_differences
 from grading_app.models import Grading
 from runs_app import deletion, run_control
 from runs_app.engine import adaptive_rounds
@@ -15,7 +16,6 @@ from runs_app.engine.run_lifecycle import finish_runs
 from runs_app.engine.worker import has_work_left
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, Experiment, Point, Run, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import build_reply, drain
 from tests.integration.engine.test_lock_waits import run_in_another_session

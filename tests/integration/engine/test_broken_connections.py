@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from django.db import InterfaceError, OperationalError
 
+from grading_app.consistency_check import find_differences
 from runs_app import deletion, run_control
 from runs_app.engine import recorder, requests, worker_cycle
 from runs_app.engine import worker as worker_module
@@ -13,7 +14,6 @@ from runs_app.engine.leases import sweep_expired
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Run
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import (
     admit,
     build_provider,

@@ -6,10 +6,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from datasets_app.models import TransitionError
+from grading_app.consistency_check import find_differences
 from runs_app import deletion, run_control
 from runs_app.engine.recorder import record_results
 from runs_app.models import Attempt, DeletedRun, Experiment, LedgerEntry, Run, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.call_outcomes import CEILING, build_outcome_result
 from tests.factories.engine import admit, build_provider, drain, expire_leases, register_worker

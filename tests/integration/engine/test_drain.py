@@ -8,10 +8,10 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
+from grading_app.consistency_check import find_differences
 from runs_app.llm import prompts
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Experiment, Run, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import build_provider, build_reply, drain
 from tests.factories.tampering import allow_deletions

@@ -4,12 +4,12 @@ import pytest
 from django.forms import model_to_dict
 from django.utils import timezone
 
+from grading_app.consistency_check import find_differences
 from runs_app.engine.stall_detection import note_call
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.management.field_updates import update_fields
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import admit
 
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.cache_purge import measure_cache
 from runs_app.engine.response_cache import take_cache_keys
@@ -14,7 +15,6 @@ from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, CachedAnswer, Experiment, Run, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import build_reply
 from tests.integration.engine.test_the_response_cache import make_cached_experiment
 

@@ -2,10 +2,10 @@
 
 from decimal import Decimal
 
+from grading_app.consistency_check import find_differences
 from runs_app.engine.leases import renew_leases, sweep_expired
 from runs_app.engine.recorder import record_results
 from runs_app.models import Attempt, Endpoint, Run, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import admit, build_provider, build_text_result, drain, expire_leases, register_worker
 
 

@@ -6,11 +6,11 @@ from decimal import Decimal
 import pytest
 from django.db.models import Sum
 
+from grading_app.consistency_check import find_differences
 from grading_app.models import Grading
 from grading_app.scoring.grading import grade
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, LedgerEntry, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import build_provider, build_reply, drain
 

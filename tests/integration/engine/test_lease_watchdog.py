@@ -7,12 +7,12 @@ import time
 import pytest
 from django.db import connections
 
+from grading_app.consistency_check import find_differences
 from runs_app.engine import lease_watchdog, worker
 from runs_app.engine.leases import renew_worker_leases, sweep_expired
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import admit, build_reply, expire_leases, register_worker
 
 LEASE_S = 3.0  # The renewing thread must get a processor within half of it. See `sweep_until` for a stopped process.

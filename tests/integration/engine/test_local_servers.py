@@ -7,6 +7,7 @@ import pytest
 from django.db import connection
 
 from datasets_app.models import StatusChange
+from grading_app.consistency_check import find_differences
 from runs_app.engine.stall_detection import note_call
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
@@ -14,7 +15,6 @@ from runs_app.llm import gateway
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.llm.local_servers import evict
 from runs_app.models import Endpoint, Experiment, LanguageModel, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator import SimulatorConfig, start
 from tests.factories.engine import build_reply
 from tests.integration.gateway.fake_provider import run_fake_provider

@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from django.db import connection, transaction
 
+from grading_app.consistency_check import find_differences
 from runs_app.engine.recorder import record_results, write_trials
 from runs_app.models import Attempt, LedgerEntry
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import admit, build_text_result, register_worker
 
 

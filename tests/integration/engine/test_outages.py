@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.engine import outages
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Run
 from runs_app.monitoring.blockers import find_blockers
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import build_reply, drain
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grading_app.consistency_check import find_differences
 from runs_app.engine.admission import Claim
 from runs_app.engine.counters import CounterKeys
 from runs_app.engine.prefetch import LOOKAHEAD_S, STALE_S, PrefetchQueue
@@ -15,7 +16,6 @@ from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import build_reply
 

@@ -11,13 +11,13 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from datasets_app.models import TransitionError
+from grading_app.consistency_check import find_differences
 from runs_app import deletion
 from runs_app.engine import preflight as preflight_module
 from runs_app.engine.leases import sweep_expired
 from runs_app.engine.preflight import INPUT_TOKENS, MAX_ANSWER_TOKENS
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Preflight
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import build_reply
 from tests.factories.tampering import allow_deletions, disable_triggers

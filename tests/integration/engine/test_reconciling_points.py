@@ -8,11 +8,12 @@ from django.urls import reverse
 from grading_app.adaptive import audit
 from grading_app.adaptive.audit import describe_earlier_rule
 from grading_app.adaptive.decisions import decide_due
+from grading_app.consistency_check import find_differences
 from grading_app.models import GradeCondition, Grading
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.scoring import grading
 from runs_app.models import Experiment, Point, Run, Trial
-from runs_app.monitoring.consistency_check import find_differences
+from runs_app.scorers import rules
 from tests.factories.engine import build_reply, drain
 from tests.factories.tampering import allow_deletions
 from tests.integration.engine.test_adaptive_rounds import (
@@ -94,8 +95,8 @@ def test_blank_answers_graded_after_the_decision_do_not_count(transactional_db):
 
 
 def raise_the_version(monkeypatch):
-    version = grading.RULES_VERSION + 1
-    for module in (grading, audit):
+    version = rules.RULES_VERSION + 1
+    for module in (rules, audit):
         monkeypatch.setattr(module, "RULES_VERSION", version)
 
 

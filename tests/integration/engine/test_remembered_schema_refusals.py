@@ -3,10 +3,10 @@
 import pytest
 
 from evalsite.lib.permissions import OPERATOR
+from grading_app.consistency_check import find_differences
 from runs_app.engine import refused_schemas
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, LanguageModel
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import build_reply, drain
 

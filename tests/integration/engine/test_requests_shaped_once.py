@@ -5,10 +5,10 @@ from decimal import Decimal
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app.llm import gateway
 from runs_app.llm.request_templates import RequestTemplates
 from runs_app.models import Attempt, Run, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator import SimulatorConfig, simulator_process
 from tests import factories
 from tests.factories.engine import drain

@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 from django.db import IntegrityError
 
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.engine.design_cache import DesignCache
 from runs_app.engine.recorder import record_results
@@ -14,7 +15,6 @@ from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.llm.parameters import EXTRA_NAMES
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Sampler
 from runs_app.models.runs import Unbounded
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.price_list import Repricing, apply_repricings
 from tests import factories
 from tests.factories.call_outcomes import build_outcome_result

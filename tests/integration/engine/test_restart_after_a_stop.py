@@ -2,12 +2,12 @@
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Experiment, Run
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.call_outcomes import build_outcome_result
 from tests.factories.engine import admit, build_provider, drain

@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 from django.conf import settings
 
+from grading_app.consistency_check import find_differences
 from runs_app.engine import outcomes
 from runs_app.engine.backoff import RetryPolicy
 from runs_app.engine.leases import sweep_expired
@@ -14,7 +15,6 @@ from runs_app.engine.result_spool import MAX_RECORDED_BYTES, ResultSpool, record
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm.calls import Allowance, CallFailure, ErrorClass, Remaining
 from runs_app.models import Attempt, Endpoint, Trial, Worker
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import admit, build_provider, build_text_result, drain, expire_leases
 
 

@@ -3,10 +3,10 @@
 import pytest
 from django.urls import reverse
 
+from grading_app.consistency_check import find_differences
 from grading_app.reports.surface_recovery import list_recovered_cells
 from runs_app import run_control
 from runs_app.models import Point
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.space_rules import read_space_rules
 from runs_app.simulator.responses import count_tokens
 from runs_app.simulator.skill_profiles import parse_profiles

@@ -4,9 +4,9 @@ import statistics
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.models import Run
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import build_reply, drain
 from tests.integration.engine.test_adaptive_rounds import make_questions

@@ -7,9 +7,9 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.models import Sum
 
+from grading_app.consistency_check import find_differences
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, LedgerEntry, Run
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import build_provider, drain
 from tests.factories.tampering import allow_deletions, disable_triggers

@@ -5,10 +5,10 @@ from decimal import Decimal
 import pytest
 
 from datasets_app.models import Dataset
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.cache_purge import purge
 from runs_app.models import Attempt, CachedAnswer, Prompt, Run, Sampler, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.engine import build_reply
 

@@ -19,11 +19,11 @@ from evalsite.lib.ops.versions import (
     get_version,
     list_migrations,
 )
+from grading_app.consistency_check import find_differences
 from runs_app import tasks
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Trial, Worker
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import build_provider, build_reply, drain
 
 NEWER = ("runs_app", "9999_of_tomorrow")

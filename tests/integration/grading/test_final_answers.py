@@ -7,8 +7,9 @@ from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import read_space
 from grading_app.models import GradeCondition, Grading
 from grading_app.scoring import grading
-from grading_app.scoring.grading import grade, grade_trials, read_rule
+from grading_app.scoring.grading import grade, grade_trials
 from runs_app.models import Trial
+from runs_app.scorers.rules import read_rule
 from tests import factories
 
 pytestmark = pytest.mark.django_db

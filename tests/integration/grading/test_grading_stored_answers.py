@@ -6,9 +6,9 @@ from datasets_app.models import StatusChange
 from grading_app.models import GradeCondition, Grading
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.scoring.grading import grade
-from grading_app.scoring.scorers import ScorerError
 from grading_app.tasks import grade_experiment
 from runs_app.models import Trial
+from runs_app.scorers.scorers import ScorerError
 from tests import factories
 
 pytestmark = pytest.mark.django_db

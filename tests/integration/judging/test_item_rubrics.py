@@ -5,6 +5,7 @@ from django.urls import reverse
 
 from datasets_app.models import TransitionError
 from evalsite.lib import permissions
+from grading_app.consistency_check import find_differences
 from grading_app.judging import item_rubrics
 from grading_app.judging.grader_lookup import choose_graders, save_graders
 from grading_app.judging.item_rubrics import RubricWriter, collect_texts, request_rubrics
@@ -14,7 +15,6 @@ from grading_app.models import Grading, Rubric
 from grading_app.tasks import grade_experiment
 from runs_app.llm.rubric_checks import STARTERS
 from runs_app.models import Answer, Attempt, Experiment, Run, TextSet, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.work import PlanError
 from tests.factories import make_model, make_sampler, make_user
 from tests.factories.engine import build_reply, drain

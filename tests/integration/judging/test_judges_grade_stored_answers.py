@@ -1,10 +1,10 @@
 """A judge added after generation: it grades each stored answer once and changes no answer."""
 
+from grading_app.consistency_check import find_differences
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import Attempt, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.engine import drain
 from tests.factories.judges import build_judge, get_judge_run, make_grader
 

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Preference
@@ -12,7 +13,6 @@ from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.llm import gateway
 from runs_app.models import Experiment, Run
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests import factories

@@ -3,13 +3,13 @@
 import pytest
 from django.urls import reverse
 
+from grading_app.consistency_check import find_differences
 from grading_app.judging import item_rubrics
 from grading_app.judging.rubric_preview import RubricPreview, list_previewed_verdicts, request_preview
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading
 from runs_app import run_control
 from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.work import PlanError
 from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_sampler, plan_trials
 from tests.factories.engine import drain

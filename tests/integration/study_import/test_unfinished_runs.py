@@ -11,10 +11,10 @@ from django.urls import reverse
 from datasets_app import curation
 from grading_app.export.snapshot_check import SnapshotFileError, verify
 from grading_app.export.snapshots import make_snapshot
+from grading_app.reports.status_report import build_status_report
 from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app import run_control
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Trial
-from runs_app.monitoring.status_report import build_status_report
 from tests import factories
 from tests.factories.engine import admit, register_worker
 from tests.factories.judges import make_grader

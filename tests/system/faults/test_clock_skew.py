@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.batches.batch_admission import admit_batches
 from runs_app.batches.batch_lease import take_lease
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Experiment, Run
-from runs_app.monitoring.consistency_check import find_differences
 from tests.factories.batches import make_batched_run
 from tests.factories.engine import admit, build_reply, drain, register_worker
 from tests.integration.engine.conftest import experiment, run  # noqa: F401 - fixtures

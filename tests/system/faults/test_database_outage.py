@@ -7,9 +7,9 @@ import time
 import pytest
 from django.db import connection
 
+from grading_app.consistency_check import find_differences
 from runs_app.engine.leases import sweep_expired
 from runs_app.models import Attempt, Run
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests.factories.engine import make_launched_run

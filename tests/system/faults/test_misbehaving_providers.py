@@ -2,8 +2,8 @@
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app.models import Attempt, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.system.faults.misbehaving_provider import (
     BEHAVIOURS,

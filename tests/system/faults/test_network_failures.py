@@ -12,8 +12,8 @@ import pytest
 from django.db import connection, transaction
 
 from evalsite.lib.ops.postgres import Embedded
+from grading_app.consistency_check import find_differences
 from runs_app.models import Attempt, Run, Trial, Worker
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from tests.factories.engine import make_launched_run
 from tests.prepared_database import copy_folder

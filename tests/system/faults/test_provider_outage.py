@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app.models import Attempt, Endpoint, Run, Worker
 from runs_app.monitoring.blockers import find_blockers
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests.factories.engine import make_launched_run

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from django.db import OperationalError
 
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.cache_purge import purge
 from runs_app.engine import outcomes
@@ -14,7 +15,6 @@ from runs_app.engine.recorder import Result, record_results
 from runs_app.engine.response_cache import take_cache_keys
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.work import PlanError
 from tests import factories
 from tests.factories.engine import admit, build_reply, run_at_once

@@ -22,12 +22,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.engine.leases import renew_leases, sweep_expired
 from runs_app.engine.recorder import record_results
 from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.work import PlanError
 from tests import factories
 from tests.factories.call_outcomes import CEILING, MAX_ATTEMPTS, build_outcome_result, outcomes

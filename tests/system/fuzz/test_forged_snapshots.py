@@ -17,6 +17,7 @@ from django.test import Client, override_settings
 from django.urls import NoReverseMatch, reverse
 
 from evalsite.lib.text.hashing import hash_content
+from grading_app.consistency_check import compare_counters
 from grading_app.export.bundle_kinds import DATASET, DESIGN
 from grading_app.export.row_checks import RowError, check_row, read_row
 from grading_app.export.row_rules import build_rules
@@ -28,7 +29,6 @@ from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.study_import.snapshot_reader import load_rules
 from runs_app.models import Experiment, Run, Trial
 from runs_app.models.designs import Versioned
-from runs_app.monitoring.consistency_check import compare_counters
 from tests import factories
 from tests.factories.spaces import make_space_experiment
 from tests.integration.export.test_bundles import make_study as make_rated_study

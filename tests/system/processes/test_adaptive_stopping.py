@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app import run_control
 from runs_app.models import Endpoint, Point, Run, Trial
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.monitoring.point_status import compute_savings, list_point_lines
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process

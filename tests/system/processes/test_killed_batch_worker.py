@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from runs_app.models import Attempt, ProviderBatch, Run
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests.factories.batches import end_all_waits, end_submission_search, make_batched_run

@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
+from grading_app.consistency_check import find_differences
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import Attempt, Run, Trial, Worker
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.judge_behaviour import RequestedVerdict, vary_format

@@ -11,10 +11,10 @@ from django.core.management import call_command
 from django.db.models import Sum
 from django.utils import timezone
 
+from grading_app.consistency_check import find_differences
 from runs_app import tasks
 from runs_app.engine import preflight
 from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Preflight
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests import factories

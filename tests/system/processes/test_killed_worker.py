@@ -9,9 +9,9 @@ import pytest
 from django.conf import settings
 from django.db import transaction
 
+from grading_app.consistency_check import find_differences
 from runs_app.engine.result_spool import RESULT_ADAPTER
 from runs_app.models import Attempt, Endpoint, Run, Trial, Worker
-from runs_app.monitoring.consistency_check import find_differences
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.process import simulator_process
 from tests import factories

@@ -13,6 +13,7 @@ from django.test import Client
 from django.urls import reverse
 
 from evalsite.lib.ops.postgres import Embedded
+from grading_app.consistency_check import find_differences
 from grading_app.export.study_rows import TABLES
 from grading_app.judging import panels
 from grading_app.models import CachedAggregate
@@ -21,7 +22,6 @@ from grading_app.study_report.build import build_document
 from grading_app.study_report.document import Paragraph, TableBlock
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Experiment
-from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.factories.studies import make_whole_study
 from tests.page_text import page_text

@@ -67,8 +67,8 @@ def similarity(answer: Answer, item: ScoredItem, parameters: Parameters) -> Scor
     return _make_score(share >= parameters["threshold"], f"{share:.2f}")
 '''
 USE_SCORER = """
-from grading_app.scoring.grading import list_scorers_with_parameter, read_rule
-from grading_app.scoring.scorers import Answer, ScoredItem, ScorerError
+from runs_app.scorers.rules import list_scorers_with_parameter, read_rule
+from runs_app.scorers.scorers import Answer, ScoredItem, ScorerError
 rule = read_rule({"name": "similarity", "threshold": 0.5})
 assert rule.stored == {"name": "similarity", "threshold": "0.5"}, rule.stored
 assert rule.score(Answer("a b"), ScoredItem("a b c d")).value == 1
@@ -81,7 +81,7 @@ except ScorerError as error:
 
 
 def test_a_scorer_with_a_parameter_is_one_function_and_its_documents(checkout):
-    with (checkout.folder / "grading_app/scoring/scorers.py").open("a") as module:
+    with (checkout.folder / "runs_app/scorers/scorers.py").open("a") as module:
         module.write(SCORER)
     code, output = checkout.run("manage.py", "shell", "--no-imports", "-c", USE_SCORER)
     assert code == 0, output

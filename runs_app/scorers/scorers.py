@@ -18,21 +18,21 @@ from types import MappingProxyType
 from typing import Any
 
 from datasets_app.generators.registry import UnknownTask, get_generator
-from grading_app.scoring.answer_extraction import (
+from runs_app.llm.rating_parser import find_json_objects, strip_thinking
+from runs_app.scorers.answer_extraction import (
     find_chosen_letter,
     find_final_part,
     find_last_number,
     find_target_letter,
     normalize,
 )
-from grading_app.scoring.parameters import (
+from runs_app.scorers.parameters import (
     Parameter,
     declare_number,
     declare_pattern,
     declare_text,
     declare_whole_number,
 )
-from runs_app.llm.rating_parser import find_json_objects, strip_thinking
 
 MAX_SEARCH_LENGTH = 20_000  # Characters from the end, where answers are.
 SEARCH_SECONDS = 0.2

@@ -6,7 +6,9 @@ from typing import Any
 
 from django.db.models import Count, Q
 
-from runs_app.grading_interface import grading
+from grading_app.judging.verdict_reader import count_unread_verdicts
+from grading_app.reports.frames import estimate_conditions
+from grading_app.scoring.grading import load_rule_scores
 from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.models import trials as trials_module
 from runs_app.monitoring.blockers import find_blockers
@@ -40,8 +42,8 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
         "waves": [_report_wave(wave) for wave in sum_by_wave(runs)],
         "runs": [_report_run(run, kinds.get(run.pk, {})) for run in runs],
         "points": report_points(experiment),
-        "rules": grading().load_rule_scores(experiment),
-        "scores": grading().list_condition_estimates(experiment),
+        "rules": load_rule_scores(experiment),
+        "scores": estimate_conditions(experiment),
         "judging": report_judges(experiment),
         "blockers": [
             blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(_fetch_all_runs(experiment))
@@ -114,7 +116,7 @@ def report_judges(experiment: Experiment) -> list[dict[str, Any]]:
     """Return one line for each judge and wave: verdicts by status, cost, and error codes of unreadable verdicts."""
     judges = experiment.runs.filter(condition__stage=Condition.Stage.JUDGE).with_design()
     runs = list(judges.order_by("wave__number", "pk"))
-    unread = grading().count_unread_verdicts(experiment) if runs else {}
+    unread = count_unread_verdicts(experiment) if runs else {}
     return [_report_judge(run, unread.get((run.condition_id, run.wave_id), {})) for run in runs]
 
 

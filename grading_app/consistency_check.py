@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from runs_app.grading_interface import grading
+from grading_app.adaptive.audit import recount_decided_points
 
 RUNS = """
 WITH units AS (
@@ -150,7 +150,7 @@ def compare_counters(cursor: Any) -> list[Difference]:
         *_compare_rows(cursor, "ledger of run", _build_ledger_sql(LEDGER), LEDGER_COLUMNS),
         *_compare_rows(cursor, "preflights of model", _build_ledger_sql(PREFLIGHT_LEDGER), LEDGER_COLUMNS),
         *_compare_rows(cursor, "point", POINTS, ("n_planned",)),
-        *_list_differences("point", POINT_COUNTERS, grading().recount_points()),
+        *_list_differences("point", POINT_COUNTERS, recount_decided_points()),
     ]
 
 

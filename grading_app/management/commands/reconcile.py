@@ -4,8 +4,8 @@ import sys
 from typing import Any
 
 from evalsite.lib.ops.commands import OutputCommand
-from runs_app.grading_interface import grading
-from runs_app.monitoring.consistency_check import find_differences
+from grading_app.adaptive.audit import describe_earlier_rules
+from grading_app.consistency_check import find_differences
 
 
 class Command(OutputCommand):
@@ -15,7 +15,7 @@ class Command(OutputCommand):
         differences = find_differences()
         for difference in differences:
             self.stdout.write(str(difference))
-        for note in grading().find_points_of_earlier_rules():
+        for note in describe_earlier_rules():
             self.stdout.write(f"note: {note}")
         if differences:
             sys.exit(1)
