@@ -28,7 +28,7 @@ from django_q.models import OrmQ
 from benchmarks.pages import measure_page
 from benchmarks.stored import create_answers, temporary_database
 from grading_app.models import CachedAggregate, GradeCondition, Rubric
-from grading_app.reports.cached_aggregates import TASK
+from grading_app.results.cached_aggregates import TASK
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Experiment
 

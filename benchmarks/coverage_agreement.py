@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.coverage_scores import NONE, Draw, Ends, Truths, get_ends
-from grading_app.comparison.agreement_report import restrict_to_scale
-from grading_app.comparison.reference_report import compare_with_references
+from grading_app.raters.agreement_report import restrict_to_scale
+from grading_app.raters.reference_report import compare_with_references
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.bland_altman import limits_of_agreement
 from grading_app.statistics.bootstrap import bootstrap

@@ -20,7 +20,7 @@ def measure(rows: int, table: str, file_format: str, name: str) -> None:
     from benchmarks import stored  # noqa: F401 - sets Django up
 
     connection.settings_dict["NAME"] = name
-    from grading_app.export.file_formats import export_chunks, write_export
+    from grading_app.publish.export.file_formats import export_chunks, write_export
     from runs_app.models import Experiment
 
     experiment = Experiment.objects.get(slug="stored")

@@ -40,8 +40,8 @@ from datasets_app.models import Norm
 from evalsite.lib import permissions
 from evalsite.lib.ops.postgres import Embedded
 from grading_app.models import GradeCondition
-from grading_app.reports import stored_scores
-from grading_app.reports.cached_aggregates import TASK
+from grading_app.results import stored_scores
+from grading_app.results.cached_aggregates import TASK
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Experiment, Trial
 from tests import factories

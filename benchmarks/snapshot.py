@@ -83,9 +83,9 @@ def prepare_step(name: str, slug: str, folder: Path) -> Callable[[], object]:
     from django.contrib.auth.models import User
 
     from evalsite.lib.checksummed_zip import read_file
-    from grading_app.export.file_formats import export_chunks, write_export
-    from grading_app.export.snapshot_check import verify
-    from grading_app.export.snapshots import make_snapshot
+    from grading_app.publish.export.file_formats import export_chunks, write_export
+    from grading_app.publish.export.snapshot_check import verify
+    from grading_app.publish.export.snapshots import make_snapshot
     from grading_app.study_import.importers import read_study
     from grading_app.study_import.snapshot_import import import_snapshot
     from grading_app.study_import.writer import write_study

@@ -72,7 +72,7 @@ def create_trials(trials: int) -> list[Any]:
 def compute_pages(client: Any, addresses: list[str]) -> None:
     """Request each page once, and run the computations of the workers."""
     from grading_app.models import CachedAggregate
-    from grading_app.reports.cached_aggregates import compute_rows
+    from grading_app.results.cached_aggregates import compute_rows
 
     for _ in range(2):  # Some numbers are requested only after the counts are stored.
         for address in addresses:

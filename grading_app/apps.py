@@ -34,13 +34,13 @@ class GradingConfig(AppConfig):
 
     def load_headlines(self, experiments: Sequence[Experiment]) -> Mapping[int, Any]:
         """Return the headline score of each experiment from `annotate_totals`, by primary key."""
-        from grading_app.reports.headlines import load_headlines
+        from grading_app.results.headlines import load_headlines
 
         return load_headlines(experiments)
 
     def list_condition_estimates(self, experiment: Experiment) -> list[dict[str, Any]]:
         """Return the estimate of each measure under each condition, with its interval."""
-        from grading_app.reports.frames import estimate_conditions
+        from grading_app.results.frames import estimate_conditions
 
         return estimate_conditions(experiment)
 
@@ -76,13 +76,13 @@ class GradingConfig(AppConfig):
 
     def filter_disagreements(self) -> Q:
         """Return the condition on trials whose answers two raters scored differently."""
-        from grading_app.comparison.disagreements import filter_disagreements
+        from grading_app.raters.disagreements import filter_disagreements
 
         return filter_disagreements()
 
     def list_items_that_differ(self, experiment: Experiment, key: str = "") -> list[int] | None:
         """Return the items that conditions score differently by this measure; None while a worker computes them."""
-        from grading_app.reports.stored_scores import list_items_that_differ
+        from grading_app.results.stored_scores import list_items_that_differ
 
         return list_items_that_differ(experiment, key)
 

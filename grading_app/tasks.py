@@ -6,12 +6,12 @@ import logging
 
 from datasets_app.models import BackgroundJob
 from datasets_app.models.history import record_changes
-from grading_app.export.snapshots import SnapshotError, make_snapshot
 from grading_app.judging import grader_lookup
 from grading_app.judging.item_rubrics import collect_all_texts
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
-from grading_app.reports.cached_aggregates import TASK, WORKER_FAILED, compute_rows
+from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
+from grading_app.results.cached_aggregates import TASK, WORKER_FAILED, compute_rows
 from grading_app.scoring.grading import grade
 from grading_app.study_import.import_jobs import run_import
 from runs_app.grading_interface import GRADE

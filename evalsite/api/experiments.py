@@ -32,9 +32,9 @@ from evalsite.api.schemas import (
 )
 from evalsite.api.scores import load_results
 from evalsite.lib.text.names import UnknownNameError
-from grading_app.export.file_formats import Extract, export_chunks
-from grading_app.export.parquet_process import parquet_from_process
-from grading_app.reports.status_report import build_status_report
+from grading_app.publish.export.file_formats import Extract, export_chunks
+from grading_app.publish.export.parquet_process import parquet_from_process
+from grading_app.results.status_report import build_status_report
 from grading_app.views.files import CONTENT_TYPES
 from runs_app import deletion, run_control
 from runs_app.experiment_files.spec_reader import read_spec, read_yaml

@@ -11,7 +11,7 @@ from ninja.errors import HttpError, ValidationError
 
 from datasets_app.models import TransitionError
 from evalsite.lib.web.problems import make_problem
-from grading_app.export.file_formats import ExportError
+from grading_app.publish.export.file_formats import ExportError
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.planning.work import PlanError
 from runs_app.run_control import LaunchError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from grading_app.reports.leaderboard import BoardQuery
-from grading_app.reports.stored_results import get_results
+from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.scores import ConditionScore, Measure
+from grading_app.results.stored_results import get_results
 from runs_app.models import Experiment, Wave
 
 NUMBERS = ("mean", "low", "high", "se", "sd", "method", "reason", "n", "items", "missing", "reasons", "effective_n")

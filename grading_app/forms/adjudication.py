@@ -8,9 +8,9 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from grading_app.comparison.adjudication import MAX_REASON_LENGTH
-from grading_app.comparison.raters import Rater
 from grading_app.models.scales import Scale
+from grading_app.raters.adjudication import MAX_REASON_LENGTH
+from grading_app.raters.raters import Rater
 
 
 class AdjudicationForm(forms.Form):

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from grading_app.export.wide_tables import (
+from grading_app.publish.export.wide_tables import (
     LARGEST_SEED,
     MAX_ITEMS,
     PARTICIPANT_ITEMS,

@@ -9,10 +9,10 @@ from django import forms
 from django.http import QueryDict
 
 from evalsite.lib.web.choice_fields import NamedChoiceField, list_choices_in_errors
-from grading_app.paper_figures.figure_source import FigureSource
-from grading_app.paper_figures.kinds import PaperFigure
-from grading_app.paper_figures.print_style import MM_PER_INCH, PALETTES, PrintStyle
-from grading_app.paper_figures.space_figures import PREFIX
+from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.publish.figures.kinds import PaperFigure
+from grading_app.publish.figures.print_style import MM_PER_INCH, PALETTES, PrintStyle
+from grading_app.publish.figures.space_figures import PREFIX
 from grading_app.results.scores import match_measure
 
 MAX_PIXELS = 40_000_000

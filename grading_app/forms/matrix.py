@@ -8,7 +8,7 @@ from django import forms
 from django.http import QueryDict
 
 from grading_app.models import BlindReading
-from grading_app.reports.scope import ScopeForm
+from grading_app.results.scope import ScopeForm
 from runs_app.models import Experiment
 
 ORDERS = {

@@ -9,8 +9,8 @@ from django import forms
 from django.utils import timezone
 
 from grading_app.models import ReportChoices, ShareLink
-from grading_app.study_report.composition import END
-from grading_app.study_report.markdown import LONGEST
+from grading_app.publish.report.composition import END
+from grading_app.publish.report.markdown import LONGEST
 
 DAYS = ((7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year"))
 DEFAULT_DAYS = 30

@@ -20,14 +20,14 @@ from django.contrib.auth.models import User
 from datasets_app.models import Dataset, Item, Norm
 from datasets_app.parametric.dataset_builder import iterate_answer_key
 from evalsite.lib.ops.installation import get_shipped_folder
-from grading_app.reports.frames import Frames, load_frames
-from grading_app.reports.statistic_format import (
+from grading_app.parametric.surface_recovery import make_recovery_table
+from grading_app.results.frames import Frames, load_frames
+from grading_app.results.statistic_format import (
     format_coefficient,
     format_interval,
     format_share,
     format_share_interval,
 )
-from grading_app.reports.surface_recovery import make_recovery_table
 from grading_app.statistics.correlation import pearson
 from runs_app.models import Endpoint, Experiment
 from runs_app.simulator import SimulatorConfig

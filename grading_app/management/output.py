@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from evalsite.lib.ops.commands import refuse_file
-from grading_app.export.file_formats import write_export
+from grading_app.publish.export.file_formats import write_export
 
 
 def write_output(chunks: Iterator[bytes], out: str) -> int:

@@ -10,7 +10,7 @@ from runs_app.models import Experiment
 
 @constrain_numbers()
 class CachedAggregate(models.Model):
-    """The latest result of one aggregate for one query. `reports.cached_aggregates` reads and writes it."""
+    """The latest result of one aggregate for one query. `results.cached_aggregates` reads and writes it."""
 
     experiment = models.ForeignKey(
         Experiment, on_delete=models.CASCADE, related_name="cached_aggregates", db_index=False

@@ -10,8 +10,8 @@ from django.db import models
 
 from datasets_app.models import Dataset
 from evalsite.lib.text.hashing import hash_content
-from grading_app.export.snapshot_check import SnapshotFileError
 from grading_app.models import GradeCondition, Grader, Panel, RatingQueue, Rubric
+from grading_app.publish.export.snapshot_check import SnapshotFileError
 from runs_app.models import (
     Condition,
     Dimension,

@@ -19,8 +19,8 @@ from datasets_app.models.background_jobs import READING, SAVING
 from datasets_app.pending_uploads import PendingUpload
 from datasets_app.upload_jobs import FAILED, finish, run_job
 from evalsite.lib.text.hashing import slugify_name
-from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
-from grading_app.export.snapshot_check import STUDY, SnapshotFileError
+from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
+from grading_app.publish.export.snapshot_check import STUDY, SnapshotFileError
 from grading_app.study_import.designs import Design, DesignNames
 from grading_app.study_import.importers import FORMATS
 from grading_app.study_import.snapshot_import import ASPECT, import_snapshot

@@ -39,22 +39,6 @@ from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import record_changes
 from evalsite.lib.checksummed_zip import iterate_pieces
 from evalsite.lib.key_ranges import open_raw_cursor
-from grading_app.export.bundle_kinds import DATASET, DESIGN, KINDS
-from grading_app.export.row_rules import build_rules
-from grading_app.export.snapshot_check import (
-    BROKEN,
-    IMAGES,
-    MAX_PART,
-    ROWS,
-    SCHEMA,
-    STUDY,
-    UNREADABLE,
-    SnapshotFileError,
-    Verdict,
-    describe_damage,
-)
-from grading_app.export.snapshot_check import TABLES as TABLE_PARTS
-from grading_app.export.study_rows import ARRIVAL, TABLES, StudyTable, translate
 from grading_app.models import (
     Adjudication,
     Grader,
@@ -67,6 +51,22 @@ from grading_app.models import (
     RatingQueue,
     SupersededVerdict,
 )
+from grading_app.publish.export.bundle_kinds import DATASET, DESIGN, KINDS
+from grading_app.publish.export.row_rules import build_rules
+from grading_app.publish.export.snapshot_check import (
+    BROKEN,
+    IMAGES,
+    MAX_PART,
+    ROWS,
+    SCHEMA,
+    STUDY,
+    UNREADABLE,
+    SnapshotFileError,
+    Verdict,
+    describe_damage,
+)
+from grading_app.publish.export.snapshot_check import TABLES as TABLE_PARTS
+from grading_app.publish.export.study_rows import ARRIVAL, TABLES, StudyTable, translate
 from grading_app.study_import.definition_checks import check_definitions
 from grading_app.study_import.design_bundle import KEYS, ROWS_OF, complete_design, reuse_rows
 from grading_app.study_import.snapshot_reader import verify_in_limits

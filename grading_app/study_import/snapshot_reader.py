@@ -15,8 +15,8 @@ from typing import Any
 from datasets_app.importing.limited_reader import FileToRead, run_reader
 from datasets_app.importing.limits import LIMITS, Limits
 from datasets_app.importing.records import FileError, ScratchFolder
-from grading_app.export.row_checks import Rule, Rules
-from grading_app.export.snapshot_check import SnapshotFileError, Verdict, describe_damage, verify
+from grading_app.publish.export.row_checks import Rule, Rules
+from grading_app.publish.export.snapshot_check import SnapshotFileError, Verdict, describe_damage, verify
 
 READER = "grading_app.study_import.snapshot_reader:read"
 VERDICT, PROBLEM = "verdict.json", "problem.json"

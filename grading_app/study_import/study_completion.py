@@ -14,8 +14,8 @@ from django.db.models import Func, IntegerField, Max
 
 from grading_app.adaptive.audit import recount_points_of
 from grading_app.consistency_check import POINT_COUNTERS
-from grading_app.export.snapshot_check import SnapshotFileError
 from grading_app.judging.judging_costs import FILLER
+from grading_app.publish.export.snapshot_check import SnapshotFileError
 from runs_app.engine.requests import build_run_design
 from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Condition, Dimension, Experiment, ItemText, Point, Prompt, Run, Trial

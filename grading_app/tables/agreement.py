@@ -11,13 +11,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from evalsite.lib.text.number_format import MISSING, format_count
-from grading_app.comparison.raters import Rater
-from grading_app.reports import statistic_format
+from grading_app.raters.raters import Rater
+from grading_app.results import statistic_format
 from grading_app.tables.results import NumberColumn
 
 if TYPE_CHECKING:
-    from grading_app.comparison.agreement_report import JudgeComparison, MeasureResult, RaterCoverage, RaterPair
-    from grading_app.comparison.reference_report import ReferenceComparison
+    from grading_app.raters.agreement_report import JudgeComparison, MeasureResult, RaterCoverage, RaterPair
+    from grading_app.raters.reference_report import ReferenceComparison
     from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.known_coverage import describe_coverage
 

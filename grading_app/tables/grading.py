@@ -8,10 +8,10 @@ from typing import NamedTuple
 import django_tables2 as tables
 
 from evalsite.lib.text import number_format
-from grading_app.reports import statistic_format
-from grading_app.reports.frames import RatedDimension
-from grading_app.reports.pairwise_stats import RankedCondition
-from grading_app.reports.verdict_stats import AnswerScores
+from grading_app.raters.pairwise_stats import RankedCondition
+from grading_app.raters.verdict_stats import AnswerScores
+from grading_app.results import statistic_format
+from grading_app.results.frames import RatedDimension
 from grading_app.results.scores import ConditionScore
 from grading_app.tables.results import NumberColumn
 

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 
 from datasets_app.models import Item, Norm
 from evalsite.lib.text import number_format
-from grading_app.reports.item_answers import ItemAnswers
+from grading_app.results.item_answers import ItemAnswers
 from runs_app.tables.columns import NUMBER, TIGHT
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from evalsite.lib.text.number_format import format_count, format_duration, format_money, format_score
-from grading_app.reports.matrix_cells import MatrixCell
-from grading_app.reports.scope import MISSING_WRONG, Scope
+from grading_app.results.matrix_cells import MatrixCell
+from grading_app.results.scope import MISSING_WRONG, Scope
 from grading_app.statistics.item_order import TOLERANCE
 
 LEVELS = 5

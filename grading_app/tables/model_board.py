@@ -11,10 +11,10 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from evalsite.lib.text import number_format
+from grading_app.parametric.board_figure import get_cell_level
+from grading_app.parametric.board_tables import describe_second
+from grading_app.parametric.model_board import ModelRow
 from grading_app.statistics.reason_score import TaskScore
-from grading_app.surfaces.board_figure import get_cell_level
-from grading_app.surfaces.board_tables import describe_second
-from grading_app.surfaces.model_board import ModelRow
 
 ASCENDING_FIRST = ("model", "rank")  # Other columns are first sorted in descending order.
 

@@ -16,7 +16,7 @@ from evalsite.lib.text import number_format
 from grading_app.models import RatingQueue
 from grading_app.rating.questions import list_questions
 from grading_app.rating.queue_results import ItemMeans, QuestionResult, list_item_means
-from grading_app.reports import statistic_format
+from grading_app.results import statistic_format
 from runs_app.models import Trial
 from runs_app.tables.columns import NUMBER, CountColumn
 

@@ -14,9 +14,9 @@ from django.utils.safestring import SafeString
 
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
-from grading_app.reports import statistic_format
-from grading_app.reports.figures.kinds import FigureTable
-from grading_app.reports.frames import Outcomes
+from grading_app.results import statistic_format
+from grading_app.results.figures.kinds import FigureTable
+from grading_app.results.frames import Outcomes
 from runs_app.monitoring.point_status import PointLine
 
 BELOW_GUESSING = "below guessing"

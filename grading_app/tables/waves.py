@@ -9,9 +9,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from evalsite.lib.text import number_format
-from grading_app.reports import statistic_format
-from grading_app.reports.frames import Outcomes
-from grading_app.reports.waves import WaveChange, WaveOutcome
+from grading_app.results import statistic_format
+from grading_app.results.frames import Outcomes
+from grading_app.results.waves import WaveChange, WaveOutcome
 from grading_app.statistics.paired import Change
 from grading_app.tables.results import NumberColumn
 from runs_app.planning.drift import ServedModels

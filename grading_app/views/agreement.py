@@ -10,12 +10,12 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from grading_app.comparison.agreement_cache import AGREEMENT, AgreementQuery, RaterRoles, assign_roles
-from grading_app.comparison.raters import Rater
-from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
-from grading_app.paper_figures.agreement_figures import make_pictures
-from grading_app.reports.cached_aggregates import Cached, get_aggregate
-from grading_app.reports.plot_style import NARROW, WIDE, render_svg
+from grading_app.publish.figures.agreement_figures import make_pictures
+from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, RaterRoles, assign_roles
+from grading_app.raters.raters import Rater
+from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
+from grading_app.results.cached_aggregates import Cached, get_aggregate
+from grading_app.results.plot_style import NARROW, WIDE, render_svg
 from grading_app.tables.agreement import (
     CoverageTable,
     JudgeEstimateTable,
@@ -30,8 +30,8 @@ from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_visible_experiment, may_edit
 
 if TYPE_CHECKING:
-    from grading_app.comparison.agreement_report import AgreementReport, AgreementResult
-    from grading_app.comparison.rater_plots import RaterPlot
+    from grading_app.raters.agreement_report import AgreementReport, AgreementResult
+    from grading_app.raters.rater_plots import RaterPlot
 
 FIGURES = ("differences", "confusion")
 

@@ -14,14 +14,14 @@ from datasets_app.models import Item
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_score
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.analysis.figures import TableFigure, select_figures
-from grading_app.analysis.sections import SECTIONS
-from grading_app.analysis.stored import get_analysis
-from grading_app.reports.matrix_cells import MatrixCell, load_cells
-from grading_app.reports.plot_style import NARROW, WIDE, render_svg
-from grading_app.reports.pooled_waves import find_pooled_waves
-from grading_app.reports.result_table import ResultTable
-from grading_app.reports.scope import Scope, ScopeForm
+from grading_app.results.analysis.figures import TableFigure, select_figures
+from grading_app.results.analysis.sections import SECTIONS
+from grading_app.results.analysis.stored import get_analysis
+from grading_app.results.matrix_cells import MatrixCell, load_cells
+from grading_app.results.plot_style import NARROW, WIDE, render_svg
+from grading_app.results.pooled_waves import find_pooled_waves
+from grading_app.results.result_table import ResultTable
+from grading_app.results.scope import Scope, ScopeForm
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy

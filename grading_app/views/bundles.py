@@ -14,11 +14,11 @@ from django.views.decorators.http import require_safe
 
 from datasets_app.views.permissions import get_visible_dataset
 from evalsite.lib.permissions import readers_only
-from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
-from grading_app.export.bundles import refuse_bundle
-from grading_app.export.command_process import stream_command
-from grading_app.export.snapshots import SnapshotError, refuse_while_live
-from grading_app.reports.scope import ScopeForm
+from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
+from grading_app.publish.export.bundles import refuse_bundle
+from grading_app.publish.export.command_process import stream_command
+from grading_app.publish.export.snapshots import SnapshotError, refuse_while_live
+from grading_app.results.scope import ScopeForm
 from runs_app.views.permissions import get_visible_experiment
 
 ALL = "all"

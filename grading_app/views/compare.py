@@ -15,20 +15,25 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.comparison.compared_answers import load_compared_items
-from grading_app.comparison.comparison_tables import make_comparison_tables
-from grading_app.comparison.condition_scores import PairedScores, correct_for_design, get_side_scores, pair_scores
-from grading_app.comparison.condition_sides import (
+from grading_app.forms.compare import FILTERS, CompareForm
+from grading_app.models import BlindReading
+from grading_app.results.comparison.compared_answers import load_compared_items
+from grading_app.results.comparison.comparison_tables import make_comparison_tables
+from grading_app.results.comparison.condition_scores import (
+    PairedScores,
+    correct_for_design,
+    get_side_scores,
+    pair_scores,
+)
+from grading_app.results.comparison.condition_sides import (
     ConditionSide,
     find_side,
     list_common_measures,
     list_sides,
     parse_experiment_slug,
 )
-from grading_app.comparison.design_differences import compare_designs
-from grading_app.forms.compare import FILTERS, CompareForm
-from grading_app.models import BlindReading
-from grading_app.reports.scope import MISSING_WRONG
+from grading_app.results.comparison.design_differences import compare_designs
+from grading_app.results.scope import MISSING_WRONG
 from grading_app.results.scores import Measure
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from runs_app.models import Experiment

@@ -13,15 +13,15 @@ from django.views.decorators.http import require_POST, require_safe
 from datasets_app.models import Item
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.form_errors import get_first_error
-from grading_app.comparison import disagreements
-from grading_app.comparison.adjudication import AdjudicationError, adjudicate, may_adjudicate
-from grading_app.comparison.agreement_cache import DISAGREEMENTS, is_large
-from grading_app.comparison.answer_pairs import load_answer_pairs
-from grading_app.comparison.disagreements import Disagreement, DisagreementPosition, SpreadMeasure
-from grading_app.comparison.rater_verdicts import RaterVerdict, list_verdicts, load_values
-from grading_app.comparison.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.forms.adjudication import AdjudicationForm, list_scales
-from grading_app.reports.cached_aggregates import Cached, get_aggregate
+from grading_app.raters import disagreements
+from grading_app.raters.adjudication import AdjudicationError, adjudicate, may_adjudicate
+from grading_app.raters.agreement_cache import DISAGREEMENTS, is_large
+from grading_app.raters.answer_pairs import load_answer_pairs
+from grading_app.raters.disagreements import Disagreement, DisagreementPosition, SpreadMeasure
+from grading_app.raters.rater_verdicts import RaterVerdict, list_verdicts, load_values
+from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
+from grading_app.results.cached_aggregates import Cached, get_aggregate
 from runs_app.models import Trial
 from runs_app.monitoring.progress import load_experiment_state
 from runs_app.prompt_preview import rebuild_turns

@@ -14,14 +14,14 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.hashing import hash_content
-from grading_app.paper_figures.space_figures import make_figures_query
-from grading_app.reports.plot_style import NARROW, WIDE, render_svg
-from grading_app.reports.result_table import ResultTable
-from grading_app.surfaces.explorer_load import load_explorer
-from grading_app.surfaces.explorer_query import VIEWS, ExplorerForm, ExplorerQuery
-from grading_app.surfaces.explorer_views import VIEW_PAGES
-from grading_app.surfaces.surface import subtract_estimates
-from grading_app.surfaces.surface_figures import SurfaceFigure, describe_difference, get_difference_level
+from grading_app.parametric.explorer_load import load_explorer
+from grading_app.parametric.explorer_query import VIEWS, ExplorerForm, ExplorerQuery
+from grading_app.parametric.explorer_views import VIEW_PAGES
+from grading_app.parametric.surface import subtract_estimates
+from grading_app.parametric.surface_figures import SurfaceFigure, describe_difference, get_difference_level
+from grading_app.publish.figures.space_figures import make_figures_query
+from grading_app.results.plot_style import NARROW, WIDE, render_svg
+from grading_app.results.result_table import ResultTable
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment, Run

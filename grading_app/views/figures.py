@@ -12,13 +12,13 @@ from django.views.decorators.http import require_safe
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.export.command_process import stream_command
 from grading_app.forms.figures import FigureForm
-from grading_app.paper_figures.figure_registry import find_figure, list_figures
-from grading_app.paper_figures.figure_set import summarize_ratings
-from grading_app.paper_figures.figure_source import FigureSource
-from grading_app.paper_figures.kinds import PaperFigure
-from grading_app.paper_figures.print_style import CONTENT_TYPES
+from grading_app.publish.export.command_process import stream_command
+from grading_app.publish.figures.figure_registry import find_figure, list_figures
+from grading_app.publish.figures.figure_set import summarize_ratings
+from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.publish.figures.kinds import PaperFigure
+from grading_app.publish.figures.print_style import CONTENT_TYPES
 from grading_app.views import results
 from grading_app.views.svg_figures import svg_policy
 from runs_app.models import Experiment

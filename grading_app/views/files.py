@@ -14,11 +14,11 @@ from datasets_app.job_texts import describe_snapshot_job
 from datasets_app.models import BackgroundJob
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.export.file_formats import RECORDS, ExportError, export_chunks
-from grading_app.export.parquet_process import parquet_from_process
-from grading_app.export.wide_tables import NO_PARTICIPANTS
 from grading_app.forms.exports import ParticipantsForm, SnapshotForm
 from grading_app.models import Rubric, Snapshot, SupersededVerdict
+from grading_app.publish.export.file_formats import RECORDS, ExportError, export_chunks
+from grading_app.publish.export.parquet_process import parquet_from_process
+from grading_app.publish.export.wide_tables import NO_PARTICIPANTS
 from grading_app.tables.reports import SnapshotTable
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.progress import load_experiment_state

@@ -21,11 +21,11 @@ from grading_app.forms.rules import RuleForm
 from grading_app.judging import grader_lookup, panels
 from grading_app.judging.judge_plan import JudgingReport, request_verdicts
 from grading_app.judging.judging_costs import estimate_judging
+from grading_app.judging.rubric_upgrades import RubricUpgrade, find_rubric_upgrades, get_judge_form_url
 from grading_app.judging.usable_rows import select_usable_graders
 from grading_app.models import Panel
-from grading_app.reports.frames import load_condition_labels, load_dimensions
-from grading_app.reports.grader_rows import GraderRow, is_changing, list_grader_rows, list_rubric_tests, list_standings
-from grading_app.reports.rubric_upgrades import RubricUpgrade, find_rubric_upgrades, get_judge_form_url
+from grading_app.raters.grader_rows import GraderRow, is_changing, list_grader_rows, list_rubric_tests, list_standings
+from grading_app.results.frames import load_condition_labels, load_dimensions
 from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
 from grading_app.tables.grading import AnswerNames, AnswerScoreTable, StrengthTable

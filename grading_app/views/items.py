@@ -10,7 +10,7 @@ from datasets_app.models import Item
 from datasets_app.tables import ItemNormTable
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_count
-from grading_app.reports.item_answers import get_answer_page
+from grading_app.results.item_answers import get_answer_page
 from grading_app.tables.items import ItemAnswerTable
 from runs_app.views.annotations import build_panel_context
 

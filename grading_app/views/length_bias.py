@@ -11,12 +11,12 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from grading_app.models import GradeCondition
-from grading_app.reports import length_plot
-from grading_app.reports.cached_aggregates import Cached
-from grading_app.reports.frames import make_condition_labels
-from grading_app.reports.length_bias import LENGTHS, LongerWins, ScoresByLength
-from grading_app.reports.plot_style import NARROW, WIDE, render_svg
-from grading_app.reports.verdict_aggregates import get_aggregates_by_condition
+from grading_app.raters import length_plot
+from grading_app.raters.length_bias import LENGTHS, LongerWins, ScoresByLength
+from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
+from grading_app.results.cached_aggregates import Cached
+from grading_app.results.frames import make_condition_labels
+from grading_app.results.plot_style import NARROW, WIDE, render_svg
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state

@@ -17,19 +17,19 @@ from datasets_app.models import Item, Norm
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.analysis.data import narrow_scores
 from grading_app.forms.matrix import MatrixForm
 from grading_app.models import Grading
-from grading_app.reports.item_matrix import (
+from grading_app.results.analysis.data import narrow_scores
+from grading_app.results.item_matrix import (
     ItemSelection,
     get_items_per_page,
     load_norms,
     make_matrix_table,
     select_items,
 )
-from grading_app.reports.matrix_cells import AMOUNTS, load_cells
-from grading_app.reports.scope import Scope
-from grading_app.reports.stored_scores import get_item_scores
+from grading_app.results.matrix_cells import AMOUNTS, load_cells
+from grading_app.results.scope import Scope
+from grading_app.results.stored_scores import get_item_scores
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.tables.matrix import CellStyle
 from grading_app.views.blind import get_blind_context

@@ -12,10 +12,9 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from grading_app.reports.plot_style import render_png, render_svg
-from grading_app.surfaces import heat_figure
-from grading_app.surfaces.board_figure import compute_board_width, make_board_panel
-from grading_app.surfaces.board_tables import (
+from grading_app.parametric import heat_figure
+from grading_app.parametric.board_figure import compute_board_width, make_board_panel
+from grading_app.parametric.board_tables import (
     DEFAULT_SORT,
     RANKS,
     WEIGHT_LABELS,
@@ -24,7 +23,7 @@ from grading_app.surfaces.board_tables import (
     make_compact_table,
     sort_rows,
 )
-from grading_app.surfaces.model_board import (
+from grading_app.parametric.model_board import (
     BoardScope,
     BoardState,
     ModelRow,
@@ -33,6 +32,7 @@ from grading_app.surfaces.model_board import (
     list_scopes,
     load_board,
 )
+from grading_app.results.plot_style import render_png, render_svg
 from grading_app.tables.model_board import make_heads, make_rows
 from grading_app.views.result_tables import make_requested_file
 from grading_app.views.svg_figures import read_theme, svg_policy

@@ -7,10 +7,10 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from grading_app.comparison import disagreements
-from grading_app.comparison.answer_pairs import find_pair, list_pair_verdicts, load_answer_pairs
-from grading_app.comparison.raters import PAIRS
-from grading_app.comparison.rating_selection import RatingSelectionForm
+from grading_app.raters import disagreements
+from grading_app.raters.answer_pairs import find_pair, list_pair_verdicts, load_answer_pairs
+from grading_app.raters.raters import PAIRS
+from grading_app.raters.rating_selection import RatingSelectionForm
 from grading_app.views.disagreements import get_rater_choice, get_spread_measure, get_stored_disagreements
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.views.permissions import get_visible_experiment

@@ -15,14 +15,14 @@ from django.views.decorators.http import require_http_methods, require_safe
 from evalsite.lib.permissions import members_only, readers_only
 from grading_app.forms.reports import ReportForm
 from grading_app.models import ReportChoices, Snapshot
-from grading_app.reports.cached_aggregates import Cached
-from grading_app.reports.plot_style import apply_theme
-from grading_app.study_report.build import StoredReport, get_report
-from grading_app.study_report.composition import compose, read_frozen
-from grading_app.study_report.document import Block, Document, FigureBlock, TableBlock
-from grading_app.study_report.files import FILE_TYPES, get_file
-from grading_app.study_report.section_names import SECTION_NAMES
-from grading_app.study_report.typst_process import TypesettingError
+from grading_app.publish.report.build import StoredReport, get_report
+from grading_app.publish.report.composition import compose, read_frozen
+from grading_app.publish.report.document import Block, Document, FigureBlock, TableBlock
+from grading_app.publish.report.files import FILE_TYPES, get_file
+from grading_app.publish.report.section_names import SECTION_NAMES
+from grading_app.publish.report.typst_process import TypesettingError
+from grading_app.results.cached_aggregates import Cached
+from grading_app.results.plot_style import apply_theme
 from grading_app.views.svg_figures import read_theme, svg_policy
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import load_experiment_state

@@ -14,15 +14,15 @@ from datasets_app.models import Item
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
-from grading_app.reports import cost_figure
-from grading_app.reports.figures import FIGURES
-from grading_app.reports.frame_cache import fingerprint_results, get_figure_svg, get_frames
-from grading_app.reports.frames import Frames, load_condition_labels
-from grading_app.reports.leaderboard import BoardQuery
-from grading_app.reports.plot_style import render_svg
-from grading_app.reports.result_table import ResultTable
-from grading_app.reports.scope import MISSING_WRONG
-from grading_app.reports.stored_results import CostFigure, FigureTexts, Results, get_leaderboard, get_results
+from grading_app.results import cost_figure
+from grading_app.results.figures import FIGURES
+from grading_app.results.frame_cache import fingerprint_results, get_figure_svg, get_frames
+from grading_app.results.frames import Frames, load_condition_labels
+from grading_app.results.leaderboard import BoardQuery
+from grading_app.results.plot_style import render_svg
+from grading_app.results.result_table import ResultTable
+from grading_app.results.scope import MISSING_WRONG
+from grading_app.results.stored_results import CostFigure, FigureTexts, Results, get_leaderboard, get_results
 from grading_app.tables.results import AnswerTable
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file

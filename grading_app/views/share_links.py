@@ -26,18 +26,18 @@ from evalsite.lib.web.model_names import hides_model_names
 from evalsite.lib.web.sign_in import get_client_address
 from grading_app.forms.reports import ShareLinkForm
 from grading_app.models import ShareLink
-from grading_app.paper_figures.figure_registry import find_figure, list_figures
-from grading_app.paper_figures.figure_source import FigureSource
-from grading_app.paper_figures.kinds import PaperFigure
-from grading_app.reports.leaderboard import BoardQuery
-from grading_app.reports.leaderboard_tables import BEST_NOTE, make_leaderboard_table
-from grading_app.reports.plot_style import WIDE, render_svg
-from grading_app.reports.result_table import ResultTable
-from grading_app.reports.stored_results import get_leaderboard
-from grading_app.study_report.build import get_report
-from grading_app.study_report.composition import drop_money_columns, is_cost_figure, leave_out_costs
-from grading_app.study_report.document import Document
-from grading_app.study_report.files import FILE_TYPES
+from grading_app.publish.figures.figure_registry import find_figure, list_figures
+from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.publish.figures.kinds import PaperFigure
+from grading_app.publish.report.build import get_report
+from grading_app.publish.report.composition import drop_money_columns, is_cost_figure, leave_out_costs
+from grading_app.publish.report.document import Document
+from grading_app.publish.report.files import FILE_TYPES
+from grading_app.results.leaderboard import BoardQuery
+from grading_app.results.leaderboard_tables import BEST_NOTE, make_leaderboard_table
+from grading_app.results.plot_style import WIDE, render_svg
+from grading_app.results.result_table import ResultTable
+from grading_app.results.stored_results import get_leaderboard
 from grading_app.tables.reports import ShareLinkTable
 from grading_app.tables.result_table import make_html_table
 from grading_app.views.reports import (

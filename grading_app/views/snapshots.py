@@ -11,9 +11,9 @@ from django.views.decorators.http import require_POST, require_safe
 from datasets_app.models import BackgroundJob
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.export.snapshots import SnapshotError, refuse_while_live
 from grading_app.forms.exports import SnapshotForm
 from grading_app.models import Snapshot
+from grading_app.publish.export.snapshots import SnapshotError, refuse_while_live
 from grading_app.views.files import render_files
 from runs_app.views.permissions import get_editable_experiment, get_visible_experiment
 

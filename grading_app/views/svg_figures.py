@@ -9,8 +9,8 @@ from csp.decorators import csp_replace
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.http import urlencode
 
-from grading_app.reports.figures.kinds import FigureTable
-from grading_app.reports.plot_style import NARROW, WIDE, Theme
+from grading_app.results.figures.kinds import FigureTable
+from grading_app.results.plot_style import NARROW, WIDE, Theme
 from grading_app.tables.results import make_figure_table
 
 THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}

@@ -6,13 +6,13 @@ from decimal import Decimal
 from django.db.models import F
 
 from datasets_app import curation
-from grading_app.comparison.adjudication import adjudicate
 from grading_app.judging import panels
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Panel
 from grading_app.models.scales import Scale
 from grading_app.models.verdict_history import allow_superseding
+from grading_app.raters.adjudication import adjudicate
 from grading_app.rating import queues
 from grading_app.scoring.grading import grade
 from runs_app import run_control

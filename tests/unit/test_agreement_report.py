@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from grading_app.comparison.agreement_report import compute_agreement, restrict_to_scale
-from grading_app.reports.figures.norms import NormPanel
-from grading_app.reports.frames import NormPair, RatedDimension
+from grading_app.raters.agreement_report import compute_agreement, restrict_to_scale
+from grading_app.results.figures.norms import NormPanel
+from grading_app.results.frames import NormPair, RatedDimension
 from grading_app.statistics.correlation import JACKKNIFE, pearson
 from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.intervals import estimate_mean, sum_clusters

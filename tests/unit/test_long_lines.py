@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.export import snapshot_check
-from grading_app.export.snapshot_check import TEXT, check_line
+from grading_app.publish.export import snapshot_check
+from grading_app.publish.export.snapshot_check import TEXT, check_line
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from statsmodels.stats.contingency_tables import StratifiedTable
 from statsmodels.stats.proportion import confint_proportions_2indep
 
+from grading_app.parametric.point_counts import CellCounts
+from grading_app.parametric.surface import estimate_accuracy, subtract_estimates
 from grading_app.statistics.stratified_shares import (
     RankRange,
     mantel_haenszel,
     overlap_groups,
     rank_rows,
 )
-from grading_app.surfaces.point_counts import CellCounts
-from grading_app.surfaces.surface import estimate_accuracy, subtract_estimates
 
 STRATA = st.lists(st.tuples(*[st.integers(1, 30)] * 4), min_size=1, max_size=6)
 

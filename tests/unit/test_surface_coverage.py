@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from grading_app.parametric.point_counts import CellCounts
+from grading_app.parametric.surface import estimate_accuracy, subtract_estimates
 from grading_app.statistics.survival import kaplan_meier
-from grading_app.surfaces.point_counts import CellCounts
-from grading_app.surfaces.surface import estimate_accuracy, subtract_estimates
 
 SAMPLES, LEAST = 1500, 0.93
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.reports.statistic_format import format_number, format_share
+from grading_app.results.statistic_format import format_number, format_share
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from django.http import QueryDict
 
 from evalsite.lib.ops.commands import OutputCommand, add_list_option
 from evalsite.lib.text.names import UnknownNameError
-from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.sections import build_section_tables
 from grading_app.management.output import write_output
-from grading_app.reports.result_table import FORMATS, ResultTable, render_csv
-from grading_app.reports.scope import EXCLUSION_LABELS, FAMILY_OF_MEASURES, Scope, ScopeForm
+from grading_app.results.analysis.data import load_analysis_data
+from grading_app.results.analysis.sections import build_section_tables
+from grading_app.results.result_table import FORMATS, ResultTable, render_csv
+from grading_app.results.scope import EXCLUSION_LABELS, FAMILY_OF_MEASURES, Scope, ScopeForm
 from grading_app.results.scores import Measure, list_measures, match_measure
 from runs_app.management.experiment_lookup import get_experiment
 from runs_app.models import Experiment

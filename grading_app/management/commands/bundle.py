@@ -14,11 +14,11 @@ from datasets_app.models.history import Actor
 from evalsite.lib.checksummed_zip import read_file
 from evalsite.lib.ops.commands import OutputCommand, refuse_file, refuse_input, resolve_actor
 from evalsite.lib.text.number_format import format_count
-from grading_app.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
-from grading_app.export.bundles import write_bundle
-from grading_app.export.file_formats import write_export
-from grading_app.export.snapshots import SnapshotError, write_study
-from grading_app.reports.scope import Scope, ScopeForm
+from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
+from grading_app.publish.export.bundles import write_bundle
+from grading_app.publish.export.file_formats import write_export
+from grading_app.publish.export.snapshots import SnapshotError, write_study
+from grading_app.results.scope import Scope, ScopeForm
 from runs_app.models import Experiment
 
 ALL = "all"

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 
 from evalsite.lib.ops.commands import OutputCommand, add_list_option
 from evalsite.lib.text.number_format import format_count
-from grading_app.export.file_formats import FORMATS, TABLE_NAMES, ExportError, export_chunks, write_export
+from grading_app.publish.export.file_formats import FORMATS, TABLE_NAMES, ExportError, export_chunks, write_export
 from runs_app.management.experiment_lookup import get_experiment
 
 PATH_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)

@@ -14,10 +14,10 @@ from evalsite.lib.text.number_format import format_count
 from grading_app.forms.figures import FigureForm
 from grading_app.management.output import write_output
 from grading_app.models import CachedAggregate
-from grading_app.paper_figures.figure_registry import find_figure, list_figures
-from grading_app.paper_figures.figure_set import render_figures_pdf, summarize_ratings
-from grading_app.paper_figures.figure_source import FigureSource
-from grading_app.reports.cached_aggregates import compute_rows
+from grading_app.publish.figures.figure_registry import find_figure, list_figures
+from grading_app.publish.figures.figure_set import render_figures_pdf, summarize_ratings
+from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.results.cached_aggregates import compute_rows
 from runs_app.management.experiment_lookup import choose_wave, get_experiment
 from runs_app.models import Experiment
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_owner
 from evalsite.lib.text.number_format import format_count
-from grading_app.export.snapshot_check import SnapshotFileError
-from grading_app.export.study_rows import TABLES
+from grading_app.publish.export.snapshot_check import SnapshotFileError
+from grading_app.publish.export.study_rows import TABLES
 from grading_app.study_import.snapshot_import import import_snapshot
 
 WORDS = {"asset": "image", "superseded verdict": "former verdict"}

@@ -8,11 +8,11 @@ from typing import Any
 from evalsite.lib.ops.commands import OutputCommand, add_list_option, refuse_input
 from grading_app.management.output import write_output
 from grading_app.models import CachedAggregate
-from grading_app.reports.cached_aggregates import compute_rows
-from grading_app.reports.result_table import FORMATS
-from grading_app.surfaces import surface_tables
-from grading_app.surfaces.explorer_load import ExplorerState, load_explorer
-from grading_app.surfaces.explorer_query import FIXED_PREFIX
+from grading_app.parametric import surface_tables
+from grading_app.parametric.explorer_load import ExplorerState, load_explorer
+from grading_app.parametric.explorer_query import FIXED_PREFIX
+from grading_app.results.cached_aggregates import compute_rows
+from grading_app.results.result_table import FORMATS
 from runs_app.management.experiment_lookup import choose_wave, get_experiment
 from runs_app.models import Experiment
 

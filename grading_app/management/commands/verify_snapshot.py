@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from evalsite.lib.ops.commands import WORK_FAILED, OutputCommand, refuse_input
-from grading_app.export.snapshot_check import STUDY, SnapshotFileError, verify
+from grading_app.publish.export.snapshot_check import STUDY, SnapshotFileError, verify
 
 
 class Command(OutputCommand):

@@ -9,8 +9,8 @@ from django.core.management import call_command
 from django.urls import reverse
 
 from datasets_app.models import Dataset
-from grading_app.export.file_formats import export_chunks
 from grading_app.models import RatedAnswer, RatingQueue
+from grading_app.publish.export.file_formats import export_chunks
 from grading_app.rating import queues
 from runs_app.annotations import annotate, change_text, remove
 from tests import factories

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.export.file_formats import export_chunks
 from grading_app.models import BlindReading
+from grading_app.publish.export.file_formats import export_chunks
 from runs_app.models import Endpoint, Experiment, Run, Trial
 from tests import factories
 from tests.factories.tokens import make_api_client

@@ -10,14 +10,14 @@ from django.db import IntegrityError, connection, transaction
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from grading_app.comparison.adjudication import AdjudicationError, adjudicate, may_adjudicate
-from grading_app.comparison.raters import Rater
-from grading_app.comparison.rating_selection import RatingSelectionForm
-from grading_app.comparison.unit_counts import load_unit_counts
-from grading_app.export.file_formats import export_chunks
 from grading_app.forms.adjudication import AdjudicationForm, list_scales
 from grading_app.models import Adjudication, GradeCondition, Grading, SupersededVerdict
 from grading_app.models.scales import Scale
+from grading_app.publish.export.file_formats import export_chunks
+from grading_app.raters.adjudication import AdjudicationError, adjudicate, may_adjudicate
+from grading_app.raters.raters import Rater
+from grading_app.raters.rating_selection import RatingSelectionForm
+from grading_app.raters.unit_counts import load_unit_counts
 from tests import factories
 from tests.factories.gradings import (
     expand_counts,

@@ -11,14 +11,14 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from grading_app.comparison import agreement_cache, disagreements
-from grading_app.comparison import rating_selection as query_module
-from grading_app.comparison.agreement_cache import assign_roles, compare_raters
-from grading_app.comparison.rating_selection import RatingSelectionForm
-from grading_app.comparison.unit_counts import load_unit_counts
 from grading_app.models import CachedAggregate, Grading, StoredDisagreement
 from grading_app.models.verdict_history import allow_superseding
-from grading_app.reports import cached_aggregates
+from grading_app.raters import agreement_cache, disagreements
+from grading_app.raters import rating_selection as query_module
+from grading_app.raters.agreement_cache import assign_roles, compare_raters
+from grading_app.raters.rating_selection import RatingSelectionForm
+from grading_app.raters.unit_counts import load_unit_counts
+from grading_app.results import cached_aggregates
 from grading_app.tasks import compute_aggregates
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings, make_scale_rubric

@@ -4,10 +4,10 @@ import pytest
 from django.core.cache import cache
 from django.http import QueryDict
 
-from grading_app.comparison import unit_counts
-from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import GradeCondition, Grading
 from grading_app.models.verdict_history import allow_superseding
+from grading_app.raters import unit_counts
+from grading_app.raters.rating_selection import RatingSelectionForm
 from grading_app.rating import queues, session
 from tests.factories.gradings import make_answered_experiment, make_gradings
 from tests.factories.queues import make_answer_queue, make_rater, make_strict_rubric, rate_all

@@ -5,9 +5,9 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from grading_app.comparison.adjudication import adjudicate
-from grading_app.comparison.agreement_report import RESAMPLES, SEED
 from grading_app.models.scales import Scale
+from grading_app.raters.adjudication import adjudicate
+from grading_app.raters.agreement_report import RESAMPLES, SEED
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.judge_bias import compare_judge_with_people
 from grading_app.statistics.ratings import Ratings

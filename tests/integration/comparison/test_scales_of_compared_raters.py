@@ -5,10 +5,10 @@ from django.core.cache import cache
 from django.http import QueryDict
 from django.urls import reverse
 
-from grading_app.comparison import disagreements, unit_counts
-from grading_app.comparison.raters import list_raters
-from grading_app.comparison.rating_selection import RatingSelectionForm
 from grading_app.models import Grader, Panel
+from grading_app.raters import disagreements, unit_counts
+from grading_app.raters.raters import list_raters
+from grading_app.raters.rating_selection import RatingSelectionForm
 from tests.factories.gradings import (
     expand_counts,
     make_answered_experiment,

@@ -13,7 +13,7 @@ from django.urls import reverse
 from datasets_app import curation
 from datasets_app.models import Asset, Dataset, Item, Norm
 from evalsite.lib import permissions
-from grading_app.export.snapshot_check import SnapshotFileError, verify
+from grading_app.publish.export.snapshot_check import SnapshotFileError, verify
 from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.models import Experiment, LanguageModel, Prompt, Run, Sampler, Trial
 from runs_app.planning.plan import plan

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import connection
 
 from evalsite.lib.text.spreadsheet import escape_cell, escape_cell_sql, format_csv_line
-from grading_app.export.file_formats import export_chunks
+from grading_app.publish.export.file_formats import export_chunks
 from tests import factories
 
 pytestmark = pytest.mark.django_db

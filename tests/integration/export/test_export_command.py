@@ -5,7 +5,7 @@ import csv
 import pytest
 from django.core.management import CommandError, call_command
 
-from grading_app.export import file_formats
+from grading_app.publish.export import file_formats
 from tests import factories
 
 pytestmark = pytest.mark.django_db

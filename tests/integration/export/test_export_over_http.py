@@ -9,7 +9,7 @@ import pytest
 from django.core.management import load_command_class
 from django.urls import reverse
 
-from grading_app.export.command_process import CommandProcessError
+from grading_app.publish.export.command_process import CommandProcessError
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -58,7 +58,9 @@ def test_parquet_is_written_by_a_separate_process(client, experiment):
 @pytest.mark.processes
 @pytest.mark.django_db(transaction=True)
 def test_a_failed_process_aborts_the_response_instead_of_truncating_the_file(client, experiment, monkeypatch):
-    monkeypatch.setattr("grading_app.export.command_process._build_environment", lambda: {"EVALSITE_UNHEARD_OF": "1"})
+    monkeypatch.setattr(
+        "grading_app.publish.export.command_process._build_environment", lambda: {"EVALSITE_UNHEARD_OF": "1"}
+    )
     with pytest.raises(CommandProcessError):
         download(client, file_format="parquet").getvalue()
 
@@ -91,7 +93,7 @@ def test_unknown_tables_formats_and_filters_are_refused_with_a_message(client, e
 def test_the_command_of_a_parquet_export_parses_with_and_without_filters(client, experiment, monkeypatch):
     commands = []
     monkeypatch.setattr(
-        "grading_app.export.parquet_process.stream_command", lambda arguments: commands.append(arguments) or []
+        "grading_app.publish.export.parquet_process.stream_command", lambda arguments: commands.append(arguments) or []
     )
     download(client, file_format="parquet")
     download(client, file_format="parquet", status="failed", error="server")

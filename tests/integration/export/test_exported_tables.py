@@ -12,9 +12,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from grading_app.export.columns import Column
-from grading_app.export.file_formats import TABLES, export_chunks
-from grading_app.export.parquet_writer import ParquetStream
+from grading_app.publish.export.columns import Column
+from grading_app.publish.export.file_formats import TABLES, export_chunks
+from grading_app.publish.export.parquet_writer import ParquetStream
 from runs_app.models import Trial
 from tests import factories
 
@@ -145,7 +145,7 @@ def test_unknown_values_are_empty_and_never_zero():
 
 def test_exporting_in_pages_leaves_no_gap_or_overlap(experiment, monkeypatch):
     whole = export_table(experiment, "trials", "csv")
-    monkeypatch.setattr("grading_app.export.file_formats.PAGE_ROWS", 3)
+    monkeypatch.setattr("grading_app.publish.export.file_formats.PAGE_ROWS", 3)
     assert export_table(experiment, "trials", "csv") == whole
     assert len(whole.splitlines()) > 1
 

@@ -9,8 +9,8 @@ import yaml
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
-from grading_app.export.file_formats import export_chunks
 from grading_app.models import GradeCondition, Grading
+from grading_app.publish.export.file_formats import export_chunks
 from grading_app.scoring.grading import grade
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_yaml

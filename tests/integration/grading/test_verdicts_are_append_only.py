@@ -7,11 +7,11 @@ from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 from django.urls import reverse
 
-from grading_app.comparison.adjudication import adjudicate
-from grading_app.export.file_formats import FORMATS
 from grading_app.models import Adjudication, GradeCondition, Grading, SupersededVerdict
 from grading_app.models.scales import Scale
 from grading_app.models.verdict_history import allow_superseding
+from grading_app.publish.export.file_formats import FORMATS
+from grading_app.raters.adjudication import adjudicate
 from grading_app.scoring.grading import grade
 from runs_app import deletion
 from tests import factories

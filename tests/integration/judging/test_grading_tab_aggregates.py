@@ -11,9 +11,9 @@ from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Panel
 from grading_app.models.verdict_history import allow_superseding
-from grading_app.reports import verdict_aggregates
-from grading_app.reports.frame_cache import fingerprint_results
-from grading_app.reports.grader_rows import list_grader_rows
+from grading_app.raters import verdict_aggregates
+from grading_app.raters.grader_rows import list_grader_rows
+from grading_app.results.frame_cache import fingerprint_results
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Run, Trial
 from tests import factories

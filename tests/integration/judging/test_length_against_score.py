@@ -9,8 +9,8 @@ from django.urls import reverse
 
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Preference, Rubric
 from grading_app.models.verdict_history import allow_superseding
-from grading_app.reports import verdict_aggregates
-from grading_app.reports.length_bias import measure_length_bias
+from grading_app.raters import verdict_aggregates
+from grading_app.raters.length_bias import measure_length_bias
 from grading_app.tasks import compute_aggregates
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 
 from evalsite.lib import permissions
-from grading_app.reports.headlines import load_headlines
+from grading_app.results.headlines import load_headlines
 from runs_app.models import Experiment, Run
 from runs_app.monitoring.progress import annotate_totals
 from tests import factories

@@ -16,12 +16,12 @@ from django.utils.http import urlencode
 from evalsite.lib import permissions
 from evalsite.lib.models import FailedSignIn
 from grading_app.models import CachedAggregate, RaterAssignment, ShareLink
-from grading_app.paper_figures.figure_registry import list_figures
-from grading_app.paper_figures.figure_source import FigureSource
+from grading_app.publish.figures.figure_registry import list_figures
+from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.publish.report import figure_blocks
+from grading_app.publish.report.build import build_document
+from grading_app.publish.report.document import FigureBlock
 from grading_app.results.scores import list_measures
-from grading_app.study_report import figure_blocks
-from grading_app.study_report.build import build_document
-from grading_app.study_report.document import FigureBlock
 from grading_app.tasks import compute_aggregates
 from grading_app.views import share_links
 from runs_app.models import Endpoint

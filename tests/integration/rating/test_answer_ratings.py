@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from datasets_app.models import TransitionError
 from evalsite.lib import permissions
-from grading_app.export.file_formats import export_chunks
 from grading_app.forms.rating import AnswerQueueForm
 from grading_app.forms.rubrics import RubricPreviewForm
 from grading_app.judging.answer_selection import AnswerSelection
 from grading_app.judging.rubric_preview import RubricPreview
 from grading_app.models import Grader, RatedAnswer, Rating, RatingQueue
+from grading_app.publish.export.file_formats import export_chunks
 from grading_app.rating import queue_results, queues, session
 from grading_app.rating.answer_draw import draw_keys, draw_single_answers
 from grading_app.rating.presentation_order import SessionItems, order_steps, shuffle_with_spacing

@@ -7,7 +7,7 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from grading_app.reports.statistic_format import format_interval
+from grading_app.results.statistic_format import format_interval
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.ratings import Ratings
 from tests.factories.gradings import make_answered_experiment

@@ -8,9 +8,9 @@ from django.db import connection
 from django.http import QueryDict
 
 from datasets_app.models import Norm
-from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.sections import SECTIONS
-from grading_app.reports.scope import ScopeForm
+from grading_app.results.analysis.data import load_analysis_data
+from grading_app.results.analysis.sections import SECTIONS
+from grading_app.results.scope import ScopeForm
 from tests import factories
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]

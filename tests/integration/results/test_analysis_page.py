@@ -5,7 +5,7 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate
-from grading_app.reports.cached_aggregates import compute_rows
+from grading_app.results.cached_aggregates import compute_rows
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Annotation
 from tests import factories

@@ -9,8 +9,8 @@ from django.test.utils import CaptureQueriesContext
 
 from evalsite.lib.text.hashing import hash_content
 from grading_app.models import CachedAggregate
-from grading_app.reports import cached_aggregates
-from grading_app.reports.cached_aggregates import Aggregate, get_aggregate, get_aggregates
+from grading_app.results import cached_aggregates
+from grading_app.results.cached_aggregates import Aggregate, get_aggregate, get_aggregates
 from grading_app.tasks import compute_aggregates
 from tests.factories import make_experiment
 

@@ -6,7 +6,7 @@ from django.core.cache import cache
 from django.urls import reverse
 from scipy import stats
 
-from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard
+from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
 from runs_app.models import Trial
 from tests import factories
 from tests.page_text import page_text

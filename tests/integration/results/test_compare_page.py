@@ -12,12 +12,12 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.sections import build_section_tables
 from grading_app.models import CachedAggregate
-from grading_app.reports import answer_aggregates
-from grading_app.reports.cached_aggregates import compute_rows
-from grading_app.reports.scope import ScopeForm
+from grading_app.results import answer_aggregates
+from grading_app.results.analysis.data import load_analysis_data
+from grading_app.results.analysis.sections import build_section_tables
+from grading_app.results.cached_aggregates import compute_rows
+from grading_app.results.scope import ScopeForm
 from grading_app.scoring.grading import grade
 from tests import factories
 from tests.shared_rows import shared_rows

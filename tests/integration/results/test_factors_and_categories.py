@@ -7,14 +7,14 @@ from django.core.management import call_command
 from django.http import QueryDict
 from scipy import stats
 
-from grading_app.analysis.category_differences import build_category_tables
-from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.descriptives import build_descriptive_tables
-from grading_app.analysis.factors import build_factor_tables
-from grading_app.analysis.figures import select_figures
-from grading_app.analysis.norms import build_norm_tables
-from grading_app.reports import plot_style
-from grading_app.reports.scope import ScopeForm
+from grading_app.results import plot_style
+from grading_app.results.analysis.category_differences import build_category_tables
+from grading_app.results.analysis.data import load_analysis_data
+from grading_app.results.analysis.descriptives import build_descriptive_tables
+from grading_app.results.analysis.factors import build_factor_tables
+from grading_app.results.analysis.figures import select_figures
+from grading_app.results.analysis.norms import build_norm_tables
+from grading_app.results.scope import ScopeForm
 from tests import factories
 from tests.factories.gradings import make_gradings
 

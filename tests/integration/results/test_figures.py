@@ -8,9 +8,9 @@ import pytest
 from django.conf import settings
 from scipy.stats import t as student
 
-from grading_app.reports import plot_style
-from grading_app.reports.figures import FIGURES
-from grading_app.reports.frames import load_frames
+from grading_app.results import plot_style
+from grading_app.results.figures import FIGURES
+from grading_app.results.frames import load_frames
 from grading_app.scoring.grading import grade
 from runs_app.models import Point
 from tests import factories

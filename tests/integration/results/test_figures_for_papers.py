@@ -15,15 +15,15 @@ from PIL import Image
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate
-from grading_app.paper_figures.calibration_figure import load_calibrations
-from grading_app.paper_figures.figure_registry import list_figures
-from grading_app.paper_figures.figure_set import iterate_figures, render_figures_pdf
-from grading_app.paper_figures.figure_source import FigureSource
-from grading_app.paper_figures.plane_figures import list_plane_figures
-from grading_app.paper_figures.print_style import PALETTES, PrintStyle
-from grading_app.paper_figures.rating_figures import fit_quadratic, list_rating_figures
-from grading_app.paper_figures.reliability_figure import list_reliability_figures
-from grading_app.reports import plot_style
+from grading_app.publish.figures.calibration_figure import load_calibrations
+from grading_app.publish.figures.figure_registry import list_figures
+from grading_app.publish.figures.figure_set import iterate_figures, render_figures_pdf
+from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.publish.figures.plane_figures import list_plane_figures
+from grading_app.publish.figures.print_style import PALETTES, PrintStyle
+from grading_app.publish.figures.rating_figures import fit_quadratic, list_rating_figures
+from grading_app.publish.figures.reliability_figure import list_reliability_figures
+from grading_app.results import plot_style
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Trial
 from tests import factories

@@ -7,8 +7,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from grading_app.models import CachedAggregate
-from grading_app.reports import answer_aggregates, headlines
-from grading_app.reports.cached_aggregates import compute_rows
+from grading_app.results import answer_aggregates, headlines
+from grading_app.results.cached_aggregates import compute_rows
 from grading_app.results.scores import list_measures
 from grading_app.scoring.grading import grade
 from tests import factories

@@ -15,8 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from grading_app.models import BlindReading
-from grading_app.reports.cost_figure import draw_cost_figure
-from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard, find_efficient_frontier
+from grading_app.results.cost_figure import draw_cost_figure
+from grading_app.results.leaderboard import BoardQuery, compute_leaderboard, find_efficient_frontier
 from grading_app.scoring.grading import grade
 from tests import factories
 from tests.factories.gradings import make_gradings

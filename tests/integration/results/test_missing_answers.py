@@ -4,9 +4,9 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from grading_app.reports.frames import estimate_conditions
-from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard
-from grading_app.reports.leaderboard_tables import describe_lead
+from grading_app.results.frames import estimate_conditions
+from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
+from grading_app.results.leaderboard_tables import describe_lead
 from grading_app.results.scores import count_missing, list_measures
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial

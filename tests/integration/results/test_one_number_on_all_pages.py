@@ -18,24 +18,24 @@ from django.core.management import call_command
 from django.urls import reverse
 from scipy import stats
 
-from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.sections import build_section_tables
-from grading_app.comparison.condition_scores import pair_scores
-from grading_app.comparison.condition_sides import list_sides
-from grading_app.export.file_formats import export_chunks
-from grading_app.export.result_facts import build_result_facts
-from grading_app.export.wide_tables import make_unique_names
 from grading_app.models import CachedAggregate, GradeCondition, Grading, Panel
-from grading_app.reports.cached_aggregates import compute_rows
-from grading_app.reports.frames import estimate_conditions, load_frames
-from grading_app.reports.headlines import Headline, load_headlines
-from grading_app.reports.leaderboard import BoardQuery, compute_leaderboard
-from grading_app.reports.scope import ScopeForm
-from grading_app.reports.verdict_stats import read_scores
-from grading_app.reports.waves import compare_scores
+from grading_app.publish.export.file_formats import export_chunks
+from grading_app.publish.export.result_facts import build_result_facts
+from grading_app.publish.export.wide_tables import make_unique_names
+from grading_app.publish.report.build import build_document
+from grading_app.publish.report.document import TableBlock
+from grading_app.raters.verdict_stats import read_scores
+from grading_app.results.analysis.data import load_analysis_data
+from grading_app.results.analysis.sections import build_section_tables
+from grading_app.results.cached_aggregates import compute_rows
+from grading_app.results.comparison.condition_scores import pair_scores
+from grading_app.results.comparison.condition_sides import list_sides
+from grading_app.results.frames import estimate_conditions, load_frames
+from grading_app.results.headlines import Headline, load_headlines
+from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
+from grading_app.results.scope import ScopeForm
 from grading_app.results.scores import estimate, list_measures, load_scores
-from grading_app.study_report.build import build_document
-from grading_app.study_report.document import TableBlock
+from grading_app.results.waves import compare_scores
 from runs_app.models import Experiment, Run, Trial
 from runs_app.monitoring.progress import annotate_totals
 from tests import factories

@@ -7,8 +7,8 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from grading_app.export.file_formats import export_chunks
-from grading_app.reports.status_report import build_status_report
+from grading_app.publish.export.file_formats import export_chunks
+from grading_app.results.status_report import build_status_report
 from runs_app.models import Point
 from runs_app.monitoring.point_status import compute_savings, list_point_lines
 from runs_app.stopping import rating_coverage

@@ -10,15 +10,15 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from evalsite.lib import permissions
-from grading_app.export.snapshots import make_snapshot
 from grading_app.models import CachedAggregate, ReportChoices
-from grading_app.study_report import build, figure_blocks, files
-from grading_app.study_report.build import build_document
-from grading_app.study_report.composition import compose
-from grading_app.study_report.document import Document, FigureBlock, Listing, Paragraph, TableBlock
-from grading_app.study_report.files import write_report
-from grading_app.study_report.section_names import SECTION_NAMES
-from grading_app.study_report.sections import WRITERS
+from grading_app.publish.export.snapshots import make_snapshot
+from grading_app.publish.report import build, figure_blocks, files
+from grading_app.publish.report.build import build_document
+from grading_app.publish.report.composition import compose
+from grading_app.publish.report.document import Document, FigureBlock, Listing, Paragraph, TableBlock
+from grading_app.publish.report.files import write_report
+from grading_app.publish.report.section_names import SECTION_NAMES
+from grading_app.publish.report.sections import WRITERS
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Trial
 from tests import factories

@@ -12,8 +12,8 @@ from django.urls import reverse
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate, Grading
 from grading_app.models.verdict_history import allow_superseding
-from grading_app.reports import answer_aggregates
-from grading_app.reports.cached_aggregates import compute_rows
+from grading_app.results import answer_aggregates
+from grading_app.results.cached_aggregates import compute_rows
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial
 from tests import factories

@@ -7,7 +7,7 @@ from statistics import fmean
 
 import pytest
 
-from grading_app.export.file_formats import export_chunks
+from grading_app.publish.export.file_formats import export_chunks
 from grading_app.results.scores import find_measure, list_measures, load_scores
 from grading_app.scoring.grading import grade
 from tests import factories

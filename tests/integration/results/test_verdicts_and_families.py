@@ -10,10 +10,10 @@ from django.core.management import call_command
 from django.http import QueryDict
 from django.urls import reverse
 
-from grading_app.analysis.data import load_analysis_data
-from grading_app.analysis.sections import build_section_tables
-from grading_app.reports.scope import ScopeForm
-from grading_app.reports.statistic_format import format_p_equation
+from grading_app.results.analysis.data import load_analysis_data
+from grading_app.results.analysis.sections import build_section_tables
+from grading_app.results.scope import ScopeForm
+from grading_app.results.statistic_format import format_p_equation
 from tests.factories.gradings import make_answered_experiment, make_gradings
 from tests.page_text import page_text
 from tests.shared_rows import shared_rows

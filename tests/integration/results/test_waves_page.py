@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from evalsite.lib import permissions
 from grading_app.rating import queues
-from grading_app.reports.waves import compare_scores
+from grading_app.results.waves import compare_scores
 from grading_app.scoring.grading import grade
 from tests import factories
 from tests.factories.queues import make_answer_queue, make_rater, make_rubric_queue, rate_all

@@ -5,7 +5,7 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from grading_app.export.file_formats import export_chunks
+from grading_app.publish.export.file_formats import export_chunks
 from runs_app.models import Experiment
 
 

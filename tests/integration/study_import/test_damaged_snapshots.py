@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from datasets_app.models import Dataset
-from grading_app.export.snapshot_check import SCHEMA, SnapshotFileError, verify
+from grading_app.publish.export.snapshot_check import SCHEMA, SnapshotFileError, verify
 from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.models import Experiment, Trial
 from tests import factories

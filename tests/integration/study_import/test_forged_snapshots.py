@@ -12,14 +12,14 @@ from datasets_app.importing.limits import LIMITS
 from datasets_app.models import Dataset
 from evalsite.lib import permissions
 from evalsite.lib.text.hashing import hash_content
-from grading_app.export import snapshots
-from grading_app.export.row_checks import RowError, check_row
-from grading_app.export.row_rules import build_rules
-from grading_app.export.snapshot_check import SnapshotFileError
-from grading_app.export.snapshots import SnapshotError, make_snapshot
 from grading_app.judging.grade_conditions import find_rubric_problems
 from grading_app.judging.usable_rows import select_usable, select_usable_graders
 from grading_app.models import GradeCondition, Rubric
+from grading_app.publish.export import snapshots
+from grading_app.publish.export.row_checks import RowError, check_row
+from grading_app.publish.export.row_rules import build_rules
+from grading_app.publish.export.snapshot_check import SnapshotFileError
+from grading_app.publish.export.snapshots import SnapshotError, make_snapshot
 from grading_app.study_import import snapshot_reader
 from grading_app.study_import.snapshot_import import import_snapshot
 from grading_app.study_import.snapshot_reader import load_rules
@@ -230,7 +230,7 @@ def test_a_study_with_a_very_long_answer_is_exported_and_imported(owner):
 def test_no_snapshot_is_written_that_no_import_reads(owner, monkeypatch):
     experiment = import_snapshot(FILE, owner).experiment
     monkeypatch.setattr(snapshots, "MAX_MARKUP", 10)
-    monkeypatch.setattr("grading_app.export.snapshot_check.MAX_LINE", 300)
+    monkeypatch.setattr("grading_app.publish.export.snapshot_check.MAX_LINE", 300)
     with pytest.raises(SnapshotError, match=r'tables/trials.jsonl: a line is longer than .*: \{"'):
         make_snapshot(experiment, by="test")
 

@@ -16,7 +16,7 @@ from datasets_app.importing.limited_reader import FileToRead
 from datasets_app.importing.limits import LIMITS
 from datasets_app.models import BackgroundJob, Dataset
 from evalsite.lib import permissions
-from grading_app.export.snapshots import make_snapshot
+from grading_app.publish.export.snapshots import make_snapshot
 from grading_app.study_import.import_jobs import TASK
 from grading_app.study_import.importers import FORMATS, read_study
 from grading_app.study_import.study import Study, StudyError

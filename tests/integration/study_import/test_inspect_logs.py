@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.db import IntegrityError, transaction
 
 from grading_app.models import Grading
-from grading_app.reports.frames import load_condition_labels
+from grading_app.results.frames import load_condition_labels
 from grading_app.study_import.inspect_files import read_header, read_samples
 from grading_app.study_import.inspect_logs import read_inspect
 from runs_app.models import Attempt, Endpoint, Experiment, Trial

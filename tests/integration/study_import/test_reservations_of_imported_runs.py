@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grading_app.export.snapshot_check import SnapshotFileError
+from grading_app.publish.export.snapshot_check import SnapshotFileError
 from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app import run_control
 from runs_app.engine.requests import rebuild_messages

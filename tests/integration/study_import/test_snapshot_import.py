@@ -15,10 +15,10 @@ from django.urls import reverse
 
 from datasets_app import curation
 from datasets_app.models import Asset, Dataset, Item
-from grading_app.export.snapshot_check import SnapshotFileError, verify
-from grading_app.export.snapshots import make_snapshot
 from grading_app.models import GradeCondition, Grading, Panel, Preference, Rating, RatingQueue
 from grading_app.models.verdict_history import allow_superseding
+from grading_app.publish.export.snapshot_check import SnapshotFileError, verify
+from grading_app.publish.export.snapshots import make_snapshot
 from grading_app.scoring.grading import grade
 from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.annotations import annotate

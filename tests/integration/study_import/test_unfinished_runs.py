@@ -9,9 +9,9 @@ from django.db import transaction
 from django.urls import reverse
 
 from datasets_app import curation
-from grading_app.export.snapshot_check import SnapshotFileError, verify
-from grading_app.export.snapshots import make_snapshot
-from grading_app.reports.status_report import build_status_report
+from grading_app.publish.export.snapshot_check import SnapshotFileError, verify
+from grading_app.publish.export.snapshots import make_snapshot
+from grading_app.results.status_report import build_status_report
 from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app import run_control
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Trial

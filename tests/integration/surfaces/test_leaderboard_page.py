@@ -12,10 +12,10 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from evalsite.lib import permissions
+from grading_app.parametric import point_counts
+from grading_app.parametric.board_tables import describe_second
 from grading_app.scoring.grading import grade
 from grading_app.statistics.reason_score import PointTallies, chance_score, reason_score
-from grading_app.surfaces import point_counts
-from grading_app.surfaces.board_tables import describe_second
 from runs_app.models import LanguageModel
 from runs_app.stopping.rules import Tally
 from tests import factories

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from grading_app.models import Adjudication, Grading, Rating, Rubric
-from grading_app.reports.statistic_format import format_number
+from grading_app.results.statistic_format import format_number
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.judge_bias import judge_bias

@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 from grading_app.models import Grading, Preference, Rubric
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.rating import session
-from grading_app.reports.statistic_format import format_number
+from grading_app.results.statistic_format import format_number
 from grading_app.statistics.alpha import krippendorff_alpha
 from grading_app.statistics.kappas import percent_agreement
 from grading_app.statistics.ratings import Ratings

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from grading_app.export.file_formats import export_chunks
+from grading_app.publish.export.file_formats import export_chunks
 from runs_app.models import Experiment, Trial
 
 pytestmark = pytest.mark.processes

@@ -14,12 +14,12 @@ from django.urls import reverse
 
 from evalsite.lib.ops.postgres import Embedded
 from grading_app.consistency_check import find_differences
-from grading_app.export.study_rows import TABLES
 from grading_app.judging import panels
 from grading_app.models import CachedAggregate
-from grading_app.study_report import figure_blocks
-from grading_app.study_report.build import build_document
-from grading_app.study_report.document import Paragraph, TableBlock
+from grading_app.publish.export.study_rows import TABLES
+from grading_app.publish.report import figure_blocks
+from grading_app.publish.report.build import build_document
+from grading_app.publish.report.document import Paragraph, TableBlock
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Experiment
 from tests import factories

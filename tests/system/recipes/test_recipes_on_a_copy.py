@@ -154,7 +154,7 @@ from runs_app.forms.experiments import ExperimentForm
 from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.management.run_control_verbs import _add_settings
 from runs_app.models import Experiment
-from grading_app.study_report.build import TEXTS_AND_SETTINGS
+from grading_app.publish.report.build import TEXTS_AND_SETTINGS
 
 design = "{experiment: e, dataset: d, models: [m], prompts: [p], pause_s: %s}"
 assert read_yaml(design % 2.5).pause_s == 2.5

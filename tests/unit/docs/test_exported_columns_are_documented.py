@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from grading_app.export.export_tables import TABLES
+from grading_app.publish.export.export_tables import TABLES
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "exports.md"
 SECTIONS = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL))

@@ -1,0 +1,35 @@
+"""The figure of the leaderboard."""
+
+from __future__ import annotations
+
+from grading_app.parametric.board_tables import describe_second
+from grading_app.parametric.heat_figure import HeatPanel
+from grading_app.parametric.model_board import ModelRow
+from grading_app.parametric.surface import LEVELS
+from grading_app.statistics.reason_score import TaskScore
+
+CELL_WIDTH, NAME_WIDTH, SCORE_WIDTH = 104, 300, 150
+"""CSS pixels of a task, of the name of a row, and of the scores."""
+
+
+def compute_board_width(tasks: list[str]) -> int:
+    return NAME_WIDTH + CELL_WIDTH * (len(tasks) + 2)
+
+
+def make_board_panel(tasks: list[str], rows: list[ModelRow]) -> HeatPanel:
+    """Return the cells as the page shows them, with both scores at the end."""
+    panel_rows = []
+    for row in rows:
+        cells = [
+            (cell.describe(), get_cell_level(cell)) if (cell := row.tasks.get(task)) else ("–", None) for task in tasks
+        ]
+        scores = [(row.first.marked if row.first else "–", None), (describe_second(row) or "–", None)]
+        panel_rows.append((f"{row.rank}  {row.model} / {row.prompt} / {row.sampler}", [*cells, *scores]))
+    return HeatPanel("", [*tasks, "ReasonScore", "version 2"], panel_rows)
+
+
+def get_cell_level(cell: TaskScore) -> int | None:
+    """Return the shade of a cell by its center, from 0 to 4."""
+    if cell.interval is None:
+        return None
+    return min(LEVELS - 1, max(0, int(cell.interval.center * LEVELS)))

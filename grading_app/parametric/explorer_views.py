@@ -1,0 +1,87 @@
+"""The views of the explorer: the guide to each view, its tables and its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from grading_app.parametric import surface_tables
+from grading_app.parametric.answer_views import ViewContent, show_compression, show_lengths, show_spectra
+from grading_app.parametric.explorer_query import ExplorerQuery
+from grading_app.parametric.surface_figures import FIGURES
+from grading_app.results.result_table import ResultTable
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPage:
+    """One view. guide: how to read it, in one or two sentences."""
+
+    name: str
+    guide: str
+    load: Callable[[ExplorerQuery], ViewContent]
+
+
+def _show_table(
+    name: str, table: Callable[[ExplorerQuery], ResultTable], *figures: str
+) -> Callable[[ExplorerQuery], ViewContent]:
+    return lambda query: ViewContent([table(query)], [FIGURES[figure] for figure in figures or (name,)])
+
+
+VIEW_PAGES: dict[str, ViewPage] = {
+    page.name: page
+    for page in (
+        ViewPage(
+            "map",
+            "Each cell is a point of the task: accuracy beyond guessing, its 95 % interval, and the answers behind it. "
+            "A cell leads to its trials.",
+            _show_table("map", surface_tables.make_map_table, "surface"),
+        ),
+        ViewPage(
+            "curves",
+            "Each line shows how accuracy falls as one parameter grows. Where bands overlap, the data hardly "
+            "distinguish the conditions.",
+            _show_table("curves", surface_tables.make_curve_table),
+        ),
+        ViewPage(
+            "models",
+            "The same cells for every condition: look for the cell where each condition begins to fail.",
+            _show_table("models", surface_tables.make_models_table),
+        ),
+        ViewPage(
+            "difference",
+            "Each cell is the compared condition (B) minus the chosen condition (A). Coloured cells have an interval "
+            "that does not include 0.",
+            _show_table("difference", surface_tables.make_difference_table),
+        ),
+        ViewPage(
+            "tasks",
+            "Further out is better. A condition with a dent fails in that task, whatever its mean is.",
+            _show_table("tasks", surface_tables.make_tasks_table),
+        ),
+        ViewPage(
+            "clusters",
+            "Conditions with a common letter form a cluster: all of their intervals overlap, so their order is "
+            "uncertain.",
+            _show_table("clusters", surface_tables.make_clusters_table),
+        ),
+        ViewPage(
+            "compression",
+            "A low ratio means that the text repeats itself. If cut-off answers compress far more than right answers, "
+            "the model was caught in a loop. If both compress alike, the model needed more tokens.",
+            show_compression,
+        ),
+        ViewPage(
+            "tokens",
+            "Finished is the probability that an answer ends within this number of tokens if none were cut off. Right "
+            "and cut off are shares of all answers. If finished still rises at the limit, a higher limit would "
+            "finish more answers.",
+            show_lengths,
+        ),
+        ViewPage(
+            "prompts",
+            "Equal spectra mean that the points of a task differ in content, not in the form of the text. A point with "
+            "a different spectrum is worded differently, so that its difficulty may come from the form.",
+            show_spectra,
+        ),
+    )
+}

@@ -1,0 +1,207 @@
+"""The numbers of each view of the explorer as tables, for pages and files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grading_app.parametric.explorer_query import ExplorerQuery
+from grading_app.parametric.surface import Estimate, describe_grid, estimate_tasks, subtract_estimates
+from grading_app.results.result_table import ResultColumn, ResultTable, Row
+from grading_app.statistics.stratified_shares import overlap_groups
+
+FORMULA = (
+    "Accuracy beyond guessing: (correct − G) / (n − G), with G the sum of guess chances and n the answers that were "
+    "not cut off. Intervals: Wilson's 95 % interval of the share of right answers, mapped in the same way; "
+    "each interval is pointwise."
+)
+NUMBERS = (
+    ResultColumn("accuracy", "Accuracy", "number"),
+    ResultColumn("interval", "95 % interval", "interval"),
+    ResultColumn("n", "n", "count"),
+    ResultColumn("correct", "Correct", "count"),
+    ResultColumn("guesses", "Guesses", "number"),
+    ResultColumn("truncated", "Cut off", "count"),
+    ResultColumn("truncation", "Share", "share"),
+    ResultColumn("tokens", "Tokens per answer", "number", 0),
+)
+
+
+def make_map_table(query: ExplorerQuery) -> ResultTable:
+    """Return one row for each cell of the heat map."""
+    grid, cells = query.grid, query.estimate_cells(query.condition)
+    columns = [*_list_axis_columns(query), *NUMBERS]
+    rows: list[Row] = [
+        {query.x.name: x, **({query.y.name: y} if query.y else {}), **_list_numbers(cells[x, y])}
+        for y in grid.rows
+        for x in grid.x.labels
+        if (x, y) in cells
+    ]
+    title = f"{query.task}, {query.labels[query.condition]}"
+    return ResultTable("surface", title, columns, rows, formula=FORMULA, notes=_list_notes(query))
+
+
+def make_curve_table(query: ExplorerQuery) -> ResultTable:
+    """Return one row for each condition and value of x."""
+    from grading_app.parametric.surface import estimate_cells
+
+    rows: list[Row] = []
+    for condition in query.ordered_conditions:
+        cells = estimate_cells(query.counts, query.line, condition)
+        rows += [
+            {"condition": query.labels[condition], query.x.name: x, **_list_numbers(cells[x, ""])}
+            for x in query.x.labels
+            if (x, "") in cells
+        ]
+    columns = [ResultColumn("condition", "Condition"), ResultColumn(query.x.name, query.x.name), *NUMBERS]
+    title = f"{query.task} along {query.x.name}"
+    note = describe_grid(query.line)
+    return ResultTable("curves", title, columns, rows, formula=FORMULA, notes=[note] if note else [])
+
+
+def make_models_table(query: ExplorerQuery) -> ResultTable:
+    """Return one row for each condition and cell."""
+    rows: list[Row] = []
+    for condition in query.labels:
+        cells = query.estimate_cells(condition)
+        rows += [
+            {
+                "condition": query.labels[condition],
+                query.x.name: x,
+                **({query.y.name: y} if query.y else {}),
+                **_list_numbers(cells[x, y]),
+            }
+            for y in query.grid.rows
+            for x in query.x.labels
+            if (x, y) in cells
+        ]
+    columns = [ResultColumn("condition", "Condition"), *_list_axis_columns(query), *NUMBERS]
+    return ResultTable("models", f"{query.task} by condition", columns, rows, formula=FORMULA, notes=_list_notes(query))
+
+
+def make_difference_table(query: ExplorerQuery) -> ResultTable:
+    """Return one row per cell of both conditions: the compared condition minus the chosen condition."""
+    rows = _list_difference_rows(query)
+    columns = [
+        *_list_axis_columns(query),
+        ResultColumn("difference", "Difference", "signed"),
+        ResultColumn("interval", "95 % interval", "interval"),
+        ResultColumn("a", "A", "coefficient"),
+        ResultColumn("b", "B", "coefficient"),
+        ResultColumn("n_a", "n of A", "count"),
+        ResultColumn("n_b", "n of B", "count"),
+    ]
+    n_significant = sum(1 for row in rows if row["interval"][0] > 0 or row["interval"][1] < 0)
+    return ResultTable(
+        "difference",
+        f"{query.task}: B minus A",
+        columns,
+        rows,
+        formula=FORMULA,
+        test=(
+            "Intervals of differences: Newcombe's hybrid of both Wilson intervals, as if the answers were independent. "
+            "Both conditions answered the same items, so the intervals are conservative."
+        ),
+        sentence=(
+            f"A: {query.labels[query.condition]}. B: {query.labels[query.against]}. {n_significant} of {len(rows)} "
+            "intervals do not include 0. Without any difference, about one in twenty would not include 0 by chance."
+        ),
+        notes=_list_notes(query),
+    )
+
+
+def _list_difference_rows(query: ExplorerQuery) -> list[Row]:
+    first, second = query.estimate_cells(query.condition), query.estimate_cells(query.against)
+    rows: list[Row] = []
+    for y in query.grid.rows:
+        for x in query.x.labels:
+            a, b = first.get((x, y)), second.get((x, y))
+            difference = subtract_estimates(a, b) if a and b else None
+            if a and b and difference:
+                rows.append(
+                    {
+                        query.x.name: x,
+                        **({query.y.name: y} if query.y else {}),
+                        "difference": difference[0],
+                        "interval": difference[1:],
+                        "a": a.value,
+                        "b": b.value,
+                        "n_a": a.tally.total,
+                        "n_b": b.tally.total,
+                    }
+                )
+    return rows
+
+
+def make_tasks_table(query: ExplorerQuery) -> ResultTable:
+    """Return one row for each condition and task."""
+    rows: list[Row] = [
+        {"condition": label, "task": task, **_list_numbers(estimate)}
+        for condition, label in query.labels.items()
+        for task, estimate in estimate_tasks(query.counts, condition).items()
+    ]
+    columns = [ResultColumn("condition", "Condition"), ResultColumn("task", "Task"), *NUMBERS]
+    return ResultTable("tasks", "Accuracy by task", columns, rows, formula=FORMULA)
+
+
+def make_clusters_table(query: ExplorerQuery) -> ResultTable:
+    """Return the conditions of the task from the highest accuracy, with the groups whose intervals all overlap."""
+    estimates_by_condition = {
+        condition: estimates[query.task]
+        for condition in query.labels
+        if query.task in (estimates := estimate_tasks(query.counts, condition)) and estimates[query.task].ends
+    }
+    ordered = sorted(estimates_by_condition, key=lambda condition: -(estimates_by_condition[condition].value or 0.0))
+    groups = overlap_groups([estimates_by_condition[condition].ends or (0.0, 0.0) for condition in ordered])
+    names = {
+        index: [_get_letter(number) for number, group in enumerate(groups) if index in group]
+        for index in range(len(ordered))
+    }
+    rows: list[Row] = [
+        {
+            "condition": query.labels[condition],
+            "clusters": " ".join(names[index]),
+            **_list_numbers(estimates_by_condition[condition]),
+        }
+        for index, condition in enumerate(ordered)
+    ]
+    columns = [ResultColumn("condition", "Condition"), ResultColumn("clusters", "Clusters"), *NUMBERS]
+    return ResultTable(
+        "clusters",
+        f"Clusters of conditions in {query.task}",
+        columns,
+        rows,
+        formula=FORMULA,
+        notes=[
+            "Conditions with a common letter have intervals that all overlap. Overlap is not a test: two intervals may "
+            "overlap although the difference is significant. The ranks of the leaderboard are tests."
+        ],
+    )
+
+
+def _get_letter(number: int) -> str:
+    """Return A to Z, then A2 to Z2, and so on."""
+    round_number, letter = divmod(number, 26)
+    return chr(ord("A") + letter) + (str(round_number + 1) if round_number else "")
+
+
+def _list_axis_columns(query: ExplorerQuery) -> list[ResultColumn]:
+    axes = [query.x, *([query.y] if query.y else [])]
+    return [ResultColumn(axis.name, axis.name) for axis in axes]
+
+
+def _list_numbers(estimate: Estimate) -> Row:
+    return {
+        "accuracy": estimate.value,
+        "interval": estimate.ends,
+        "n": estimate.tally.total,
+        "correct": estimate.tally.correct,
+        "guesses": estimate.tally.guess_chances,
+        "truncated": estimate.tally.truncated,
+        "truncation": estimate.tally.truncation,
+        "tokens": estimate.tokens,
+    }
+
+
+def _list_notes(query: ExplorerQuery) -> Sequence[str]:
+    note = describe_grid(query.grid)
+    return [note] if note else []

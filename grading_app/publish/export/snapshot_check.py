@@ -1,0 +1,209 @@
+"""The check of a snapshot file: its checksums, its values, and its study card, counted again from its tables. Pure.
+
+Each line is read once, and one line at a time. A line may hold long texts, but little else: the brackets and commas of
+a few megabytes become gigabytes of Python objects.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evalsite.lib.checksummed_zip import SUMS, format_checksums, iterate_pieces
+from grading_app.publish.export.card_counts import Counts, find_differences
+from grading_app.publish.export.row_checks import RowError, Rules, check_row, read_row
+from grading_app.publish.export.study_card import study_card
+
+TABLES, ROWS, IMAGES = "tables/", "rows/", "images/"
+SCHEMA_FILE = "schema.json"
+STUDY = "study"  # The kind of a snapshot. Bundles have other kinds.
+MAX_LINE = 64 * 2**20  # Bytes: two copies of the longest answer (16 MiB), with their escapes.
+MAX_MARKUP = 4 * 2**20  # Bytes of a line outside its texts.
+MAX_PART = 64 * 2**20  # Of a part that is parsed as a whole.
+MAX_PROBLEMS = 100
+# A text of JSON. One without an end reaches to the end of the line, so that no quote is tried twice.
+TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
+SCHEMA = 5  # The version of the format that this site writes, and the newest that it reads.
+# The errors of zipfile for a damaged archive. RuntimeError: encrypted, or by an unknown method.
+BROKEN = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, RuntimeError, ValueError, KeyError,
+)  # fmt: skip
+# The further errors of hostile content: other types, missing parts, numbers that cannot be added.
+UNREADABLE = (*BROKEN, TypeError, AttributeError, LookupError, ArithmeticError)
+
+
+class SnapshotFileError(ValueError):
+    """A file that is not a snapshot. The message says why."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The result of a check.
+
+    content: the digest of rows and images; empty for schema 1. kind: "study", or the kind of a bundle. problems:
+    sentences; none if the file is unchanged.
+    """
+
+    digest: str
+    content: str = ""
+    schema: int = 1
+    kind: str = STUDY
+    files: int = 0
+    rows: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def verify(path: Path, rules: Rules | None = None) -> Verdict:
+    """Check a snapshot file. Raise SnapshotFileError if it cannot be read as a snapshot.
+
+    With rules, also check each value of its rows. For files of unknown origin, `snapshot_reader.verify_in_limits` calls
+    this in a process with limits.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _Check(archive, rules).run()
+    except UNREADABLE as error:
+        raise SnapshotFileError(describe_damage(path, error)) from None
+
+
+def describe_damage(path: Path, error: Exception) -> str:
+    """Return why a file cannot be read as a snapshot, and what to do."""
+    if isinstance(error, FileNotFoundError):
+        return f"there is no file {path}"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if SUMS not in archive.namelist():
+                return f"{path.name} is a zip, but no snapshot or bundle of Evalsite: it has no {SUMS}"
+    except BROKEN:
+        pass
+    return f"{path.name} is not a complete snapshot: {error}. Download or copy it again"
+
+
+def content_digest(sums: dict[str, str]) -> str:
+    """Return the digest of the rows and images alone: the same on each site that holds the study. Empty for schema 1.
+
+    Names, times of the snapshot and the site's own keys are no part of it.
+    """
+    content = {name: digest for name, digest in sums.items() if name.startswith((ROWS, IMAGES))}
+    return hashlib.sha256(format_checksums(content).encode()).hexdigest() if content else ""
+
+
+def check_line(line: bytes) -> None:
+    """Raise ValueError for a line that is too long, or that has too much besides texts."""
+    if len(line) >= MAX_LINE:
+        raise ValueError(f"a line is longer than {MAX_LINE // 2**20} MiB")
+    if len(line) <= MAX_MARKUP:
+        return
+    end, in_texts = 0, 0
+    for text in TEXT.finditer(line):
+        end = text.end()
+        in_texts += end - text.start()
+        if end - in_texts > MAX_MARKUP:
+            break
+    else:
+        end = len(line)
+    if end - in_texts > MAX_MARKUP:
+        raise ValueError(f"a line has more than {MAX_MARKUP // 2**20} MiB besides its texts")
+
+
+class _Check:
+    def __init__(self, archive: zipfile.ZipFile, rules: Rules | None = None) -> None:
+        self.archive, self.rules = archive, rules or {}
+        self.sums = self._read_part(SUMS)
+        self.verdict = Verdict(hashlib.sha256(self.sums).hexdigest())
+
+    def run(self) -> Verdict:
+        sums = {name: digest for digest, name in (line.split("  ", 1) for line in self.sums.decode().splitlines())}
+        self.verdict.content = content_digest(sums)
+        self.verdict.schema, self.verdict.kind = self._read_schema()
+        names = [name for name in self.archive.namelist() if name != SUMS]
+        for name in sorted(set(sums) ^ set(names)):
+            self._report(f"{name}: {'missing' if name in sums else 'not in the checksums'}")
+        if len(set(names)) < len(names):
+            self._report("a file is in it twice")
+        counts = Counts()
+        for name in sorted(set(sums) & set(names)):
+            self.verdict.files += 1
+            try:
+                if self._compute_digest(name, counts) != sums[name]:
+                    self._report(f"{name}: its content does not match its checksum")
+            except RowError as error:
+                self._report(f"{name}, {error}")
+            except UNREADABLE as error:
+                self._report(f"{name}: cannot be read: {error}")
+        if self.verdict.schema > SCHEMA:
+            self._report(
+                f"{SCHEMA_FILE}: schema {self.verdict.schema} is newer than this site's {SCHEMA}; update this site"
+            )
+        else:
+            self._check_card(counts.content)
+        return self.verdict
+
+    def _read_schema(self) -> tuple[int, str]:
+        """Return the version of the format and the kind. The first version had no file for them."""
+        if SCHEMA_FILE not in self.archive.namelist():
+            return 1, STUDY
+        content = json.loads(self._read_part(SCHEMA_FILE))
+        return int(content["schema"]), str(content.get("kind", STUDY))
+
+    def _compute_digest(self, name: str, counts: Counts) -> str:
+        """Return the sha256 of one file. Count the rows of a table, and check the rows of the study, on the way."""
+        digest = hashlib.sha256()
+        table = name.removeprefix(TABLES).removesuffix(".jsonl") if name.startswith(TABLES) else ""
+        if name.startswith(ROWS):
+            for number, line in enumerate(self._read_lines(name), start=1):
+                digest.update(line)
+                self._check_row(name.removeprefix(ROWS).removesuffix(".jsonl"), number, line)
+            return digest.hexdigest()
+        if not table:
+            for piece in iterate_pieces(self.archive, name):
+                digest.update(piece)
+            return digest.hexdigest()
+        counts.touch(table)
+        for line in self._read_lines(name):
+            digest.update(line)
+            counts.take(table, line)
+            self.verdict.rows += 1
+        return digest.hexdigest()
+
+    def _read_lines(self, name: str) -> Iterator[bytes]:
+        with self.archive.open(name) as part:
+            while line := part.readline(MAX_LINE):
+                check_line(line)
+                yield line
+
+    def _check_row(self, table: str, number: int, line: bytes) -> None:
+        """Raise RowError, which names the row, for a value that its column cannot hold."""
+        if (rules := self.rules.get(table)) is None:
+            return
+        try:
+            check_row(read_row(line), table, rules)
+        except RowError as error:
+            raise RowError(f"row {number}: {error}") from None
+
+    def _read_part(self, name: str) -> bytes:
+        if self.archive.getinfo(name).file_size > MAX_PART:
+            raise ValueError(f"{name} has more than {MAX_PART // 2**20} MiB")
+        return self.archive.read(name)
+
+    def _check_card(self, table_counts: dict[str, Any]) -> None:
+        counts, facts = (json.loads(self._read_part(f"{name}.json")) for name in ("counts", "facts"))
+        for line in find_differences(counts, table_counts):
+            self._report(line)
+        if self.verdict.kind != STUDY:
+            return  # Only a snapshot has a study card.
+        if study_card(facts, table_counts) != self._read_part("study-card.md").decode():
+            self._report("study-card.md: it does not match the facts and tables")
+
+    def _report(self, problem: str) -> None:
+        if len(self.verdict.problems) < MAX_PROBLEMS:
+            self.verdict.problems.append(problem)

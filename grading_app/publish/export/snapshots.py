@@ -1,0 +1,191 @@
+"""The creation of snapshots: all tables at this moment, counted while they are written, and a row with the digest."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.urls import reverse
+
+from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.checksummed_zip import ArchiveWriter, read_file
+from grading_app.models import Snapshot
+from grading_app.publish.export.card_counts import Counts
+from grading_app.publish.export.file_formats import TABLES, export_chunks
+from grading_app.publish.export.result_facts import build_result_facts
+from grading_app.publish.export.snapshot_check import IMAGES, MAX_MARKUP, SCHEMA, check_line
+from grading_app.publish.export.study_card import study_card
+from grading_app.publish.export.study_rows import TABLES as STUDY_TABLES
+from grading_app.publish.export.study_rows import StudyRowReader
+from grading_app.publish.report.composition import PART, freeze_report
+from runs_app.models import Attempt, Condition, Experiment
+from runs_app.planning.manifests import build_manifest
+from runs_app.planning.spec_io import to_yaml
+
+
+class SnapshotError(ValueError):
+    """A snapshot that cannot be created now. The message says what to do first."""
+
+
+def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", by: Actor) -> Snapshot:
+    """Write the file, then the row.
+
+    Raise SnapshotError while runs are live, because the tables would be inconsistent.
+    """
+    refuse_while_live(experiment)
+    folder = Snapshot.folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=folder, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            digest, counts = _write_archive(experiment, _build_facts(experiment, label, reason, by), out)
+            out.flush()
+            os.fsync(out.fileno())
+        refuse_while_live(experiment)
+        Path(draft).replace(folder / f"{digest}.zip")
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
+    return _record_snapshot(experiment, digest, counts, label=label, reason=reason, by=by)
+
+
+def write_study(experiment: Experiment, out: BinaryIO, *, by: Actor) -> str:
+    """Write a snapshot into a file that no row of this site records, and return its digest. Raise SnapshotError."""
+    refuse_while_live(experiment)
+    return _write_archive(experiment, _build_facts(experiment, "", "", by), out)[0]
+
+
+def refuse_while_live(experiment: Experiment) -> None:
+    """Raise SnapshotError while any run of the experiment is live."""
+    if any(run.is_live for run in experiment.runs.all()):
+        raise SnapshotError(f"{experiment} is running; pause it, or wait until it is done, and make the snapshot then")
+
+
+def _record_snapshot(
+    experiment: Experiment, digest: str, counts: dict[str, Any], *, label: str, reason: str, by: Actor
+) -> Snapshot:
+    size = (Snapshot.folder() / f"{digest}.zip").stat().st_size
+    with transaction.atomic():
+        snapshot = Snapshot.objects.create(
+            experiment=experiment,
+            label=label,
+            reason=reason,
+            digest=digest,
+            counts=counts,
+            size=size,
+            actor=str(by or ""),
+            created_by=by if isinstance(by, User) else None,
+        )
+        record_changes([(experiment, "", f"{label} {digest[:12]}".strip())], by=by, reason=reason, aspect="snapshot")
+    return snapshot
+
+
+def _write_archive(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tuple[str, dict[str, Any]]:
+    writer, counts = ArchiveWriter(out), Counts()
+    facts = json.loads(json_part(facts))  # The same form as when read back, so that the study card comes out the same.
+    for table in TABLES:
+        name = f"tables/{table}.jsonl"
+        chunks = count_chunks(counts, table, export_chunks(experiment, table, "jsonl"))
+        writer.add(name, refuse_long_lines(name, chunks))
+    with StudyRowReader(experiment) as reader:
+        for part in STUDY_TABLES:
+            writer.add(part.file_name, refuse_long_lines(part.file_name, reader.iterate_chunks(part)))
+        writer.add("names.json", [reader.build_names()])
+        for image in reader.list_images():
+            writer.add(f"{IMAGES}{image.sha256}.{image.format}", read_file(image.file))
+    writer.add("schema.json", [json_part({"schema": SCHEMA})])
+    writer.add("design.yaml", [to_yaml(experiment).encode()])
+    for condition in experiment.conditions.order_by("pk").iterator():
+        writer.add(f"conditions/{condition.condition_id}.json", [json_part(condition.content)])
+    for manifest in experiment.manifests.order_by("pk").iterator():
+        writer.add(f"manifests/{manifest.pk}.json", [json_part(manifest.content)])
+    writer.add("facts.json", [json_part(facts)])
+    writer.add(PART, [json_part(freeze_report(experiment))])
+    writer.add("counts.json", [json_part(counts.content)])
+    writer.add("study-card.md", [study_card(facts, counts.content).encode()])
+    return writer.close(), counts.content
+
+
+def count_chunks(counts: Counts, table: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same chunks, and count their lines. Each chunk holds whole lines."""
+    counts.touch(table)
+    for chunk in chunks:
+        for line in chunk.split(b"\n")[:-1]:
+            counts.take(table, line)
+        yield chunk
+
+
+def refuse_long_lines(name: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same chunks. Raise SnapshotError for a line that no import would read. Each chunk holds whole lines."""
+    for chunk in chunks:
+        if len(chunk) > MAX_MARKUP:  # Otherwise no line in it is too long.
+            for line in chunk.splitlines():
+                try:
+                    check_line(line)
+                except ValueError as error:
+                    raise SnapshotError(f"{name}: {error}: {line[:60].decode(errors='replace')}...") from None
+        yield chunk
+
+
+def json_part(content: Any) -> bytes:
+    """Return the content of a JSON part. The same content gives the same bytes."""
+    return (json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _build_facts(experiment: Experiment, label: str, reason: str, by: Actor) -> dict[str, Any]:
+    """Return facts about the site at this moment that the tables do not contain."""
+    dataset, manifest = experiment.dataset, build_manifest(experiment)
+    conditions = experiment.conditions.select_related("model__endpoint").order_by("pk")
+    served_models = _list_served_models(experiment)
+    return {
+        "snapshot": {
+            "label": label,
+            "reason": reason,
+            "by": str(by or ""),
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        },
+        "experiment": experiment.slug,
+        "title": experiment.title,
+        "description": experiment.description,
+        "samples": experiment.samples,
+        "dataset": {
+            "name": str(dataset),
+            "title": dataset.title,
+            "source": dataset.source,
+            "licence": dataset.licence,
+            "hash": dataset.content_hash,
+        },
+        "conditions": [_describe_condition(condition, served_models.get(condition.pk, [])) for condition in conditions],
+        "manifests": list(experiment.manifests.order_by("pk").values_list("pk", flat=True)),
+        "agreement": reverse("experiment_agreement", args=[experiment.slug]),
+        "evalsite": manifest["evalsite"],
+        "results": build_result_facts(experiment),
+        "packages": {"python": manifest["python"], **manifest["packages"]},
+    }
+
+
+def _describe_condition(condition: Condition, served_models: list[str]) -> dict[str, Any]:
+    return {
+        "id": condition.condition_id,
+        "stage": condition.stage,
+        "model": condition.model.name,
+        "model_id": condition.model.model,
+        "served_as": ", ".join(served_models),
+        "endpoint": condition.model.endpoint.name,
+    }
+
+
+def _list_served_models(experiment: Experiment) -> dict[int, list[str]]:
+    """Return the names of the served models by condition, as the providers reported them."""
+    rows = Attempt.objects.filter(run__experiment=experiment).exclude(served_model="")
+    names: dict[int, list[str]] = {}
+    for condition, name in rows.order_by("served_model").values_list("run__condition_id", "served_model").distinct():
+        names.setdefault(int(condition), []).append(name)
+    return names

@@ -1,0 +1,366 @@
+"""The rows of a study in a snapshot, so that another site can take it over.
+
+Keys are numbered from 1 in the order of the rows, names are in a file of their own, and users are left out. So a site
+that imported a study writes the same rows again: their digest identifies the content of the study.
+"""
+
+# ruff: noqa: S608 (names of tables and columns come from the models of this project, values are parameters)
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import connection, models
+
+from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
+from evalsite.lib.key_ranges import PAGE_ROWS, open_raw_cursor
+from grading_app.models import (
+    Adjudication,
+    GradeCondition,
+    Grader,
+    Grading,
+    Panel,
+    Preference,
+    RatedAnswer,
+    RaterAssignment,
+    Rating,
+    RatingQueue,
+    Rubric,
+    SupersededVerdict,
+)
+from grading_app.publish.export.snapshot_check import ROWS
+from runs_app.models import (
+    Annotation,
+    Attempt,
+    Condition,
+    DeletedRun,
+    Dimension,
+    Endpoint,
+    Experiment,
+    ItemText,
+    LanguageModel,
+    Manifest,
+    Point,
+    Preflight,
+    Prompt,
+    Run,
+    Sampler,
+    TextSet,
+    Trial,
+    Wave,
+    Worker,
+)
+
+KEYS = "snapshot_keys_"  # The prefix of temporary tables: (id, n) of each exported table.
+
+OF_E = "experiment_id = %(experiment)s"
+CONDITIONS = f"(SELECT id FROM runs_app_condition WHERE {OF_E})"
+RUNS = f"(SELECT id FROM runs_app_run WHERE {OF_E})"
+RULES = f"(SELECT id FROM grading_app_gradecondition WHERE {OF_E})"
+# Nothing was rated in a queue that is a draft. It may still change, and so may its rubric.
+QUEUES = f"(SELECT id FROM grading_app_ratingqueue WHERE {OF_E} AND status <> 'draft')"
+PREFLIGHTS = f"(SELECT id FROM runs_app_preflight WHERE {OF_E} AND finished_at IS NOT NULL)"
+SEATS = f"(SELECT id FROM grading_app_raterassignment WHERE queue_id IN {QUEUES})"
+PANELS = f"(SELECT panel_id FROM grading_app_gradecondition WHERE {OF_E})"
+GRADERS = f"""(SELECT grader_id FROM grading_app_gradecondition WHERE {OF_E}
+    UNION SELECT grader_id FROM grading_app_panel_graders WHERE panel_id IN {PANELS})"""
+ITEMS = "(SELECT id FROM datasets_app_item WHERE dataset_id = %(dataset)s)"
+
+
+def _build_axis_sql(axis: str, column: str) -> str:
+    """Return SQL for the ids that the experiment or its conditions refer to."""
+    return f"""SELECT {column} FROM runs_app_experiment_{axis} WHERE {OF_E}
+        UNION SELECT {column.removeprefix("language")} FROM runs_app_condition WHERE {OF_E}"""
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """A table of a study.
+
+    where: selects its rows `t`. name: the column with the name of a row on its site. local: columns that stay at
+    home, with the value that an import gives them. only: the columns to hold; empty for all others.
+    """
+
+    model: type[models.Model]
+    where: str
+    name: str = ""
+    local: Mapping[str, Any] = field(default_factory=dict)
+    only: frozenset[str] = frozenset()
+
+    @property
+    def table(self) -> str:
+        return self.model._meta.db_table
+
+    @property
+    def file_name(self) -> str:
+        return f"{ROWS}{self.table}.jsonl"
+
+    @property
+    def has_key(self) -> bool:
+        """Return whether rows have a number as key. Images have their hash."""
+        return self.model is not Asset
+
+    def list_columns(self) -> list[models.Field[Any, Any]]:
+        """Return the columns that a snapshot holds."""
+        return [column for column in self.model._meta.concrete_fields if self._is_held(column)]
+
+    def list_local_columns(self) -> list[models.Field[Any, Any]]:
+        """Return the columns that an import fills."""
+        return [column for column in self.model._meta.concrete_fields if not self._is_held(column)]
+
+    def _is_held(self, column: models.Field[Any, Any]) -> bool:
+        if column.primary_key:
+            return True
+        if column.attname == self.name or column.attname in self.local or column.related_model in (User, Worker):
+            return False
+        return not self.only or column.attname in self.only
+
+
+VERSIONED = {"version": None, "approved_at": None}
+
+
+def _get_through_model(row: Any) -> type[models.Model]:
+    through: type[models.Model] = row.through
+    return through
+
+
+TABLES: tuple[StudyTable, ...] = (
+    StudyTable(
+        Asset,
+        "t.sha256 IN (SELECT image_id FROM datasets_app_item WHERE dataset_id = %(dataset)s)",
+        only=frozenset({"format", "width", "height"}),
+    ),
+    StudyTable(Dataset, "t.id = %(dataset)s", "slug", {"approved_at": None, "parent_id": None}),
+    StudyTable(Item, "t.dataset_id = %(dataset)s"),
+    StudyTable(Norm, f"t.item_id IN {ITEMS}"),
+    StudyTable(ParametricSpace, "t.dataset_id = %(dataset)s"),
+    StudyTable(
+        Endpoint,
+        f"""t.id IN (SELECT m.endpoint_id FROM runs_app_languagemodel m WHERE m.id IN (
+            {_build_axis_sql("language_models", "languagemodel_id")}
+            UNION SELECT model_id FROM runs_app_preflight WHERE id IN {PREFLIGHTS}
+            UNION SELECT language_model_id FROM grading_app_grader WHERE id IN {GRADERS}))""",
+        "name",
+        {"is_active": False, "base_url": "https://imported.invalid/v1"},
+        frozenset({"provider", "is_free"}),
+    ),
+    StudyTable(
+        LanguageModel,
+        f"""t.id IN ({_build_axis_sql("language_models", "languagemodel_id")}
+            UNION SELECT model_id FROM runs_app_preflight WHERE id IN {PREFLIGHTS}
+            UNION SELECT language_model_id FROM grading_app_grader WHERE id IN {GRADERS})""",
+        "name",
+        {"is_active": False, "stalls": 0, "route_changed_at": None},
+    ),
+    StudyTable(Prompt, f"t.id IN ({_build_axis_sql('prompts', 'prompt_id')})", "name", VERSIONED),
+    StudyTable(
+        Sampler,
+        f"""t.id IN ({_build_axis_sql("samplers", "sampler_id")}
+            UNION SELECT sampler_id FROM grading_app_grader WHERE id IN {GRADERS})""",
+        "name",
+        VERSIONED,
+    ),
+    StudyTable(
+        Dimension,
+        f"""t.id IN (SELECT dimension_id FROM runs_app_experiment_dimensions WHERE {OF_E}
+            UNION SELECT dimension_id FROM grading_app_ratingqueue_dimensions WHERE ratingqueue_id IN {QUEUES})""",
+        "name",
+        VERSIONED,
+    ),
+    StudyTable(
+        Experiment,
+        "t.id = %(experiment)s",
+        "slug",
+        {"sharing": "private", "status": "active", "imported_from": "snapshot", "reserved_usd": 0},
+    ),
+    *(
+        StudyTable(_get_through_model(getattr(Experiment, axis)), f"t.{OF_E}")
+        for axis in ("language_models", "prompts", "samplers", "dimensions")
+    ),
+    # Their costs are part of what the experiment spent.
+    StudyTable(
+        Preflight,
+        f"t.id IN {PREFLIGHTS}",
+        "",
+        {"endpoint_id": None, "actor": "imported", "reserved_usd": 0, "lease_until": None},
+    ),
+    StudyTable(DeletedRun, f"t.{OF_E}", "", {"number": None}),
+    StudyTable(Condition, f"t.{OF_E}"),
+    StudyTable(Manifest, f"t.{OF_E}"),
+    StudyTable(Wave, f"t.{OF_E}"),
+    # An imported run keeps the status in which it ended. No run of a snapshot is live, so nothing claims its trials.
+    # What a call may cost depends on the prices and limits of a site: an import computes the reservations.
+    StudyTable(
+        Run,
+        f"t.{OF_E}",
+        "",
+        {"paused_by_budget": False, "is_batched": False, "reserve_usd": 0, "reserve_tokens": 0, "request_tokens": 0},
+    ),
+    StudyTable(
+        Trial, f"t.run_id IN {RUNS}", "", {"token": None, "lease_until": None, "not_before": None, "reserved_usd": 0}
+    ),
+    StudyTable(Attempt, f"t.run_id IN {RUNS}"),
+    StudyTable(Point, f"t.run_id IN {RUNS}"),
+    StudyTable(
+        TextSet,
+        f"""t.dataset_id = %(dataset)s AND t.id IN (
+            SELECT text_set_id FROM grading_app_grader WHERE id IN {GRADERS}
+            UNION SELECT text_set_id FROM grading_app_ratingqueue WHERE id IN {QUEUES})""",
+        "name",
+        VERSIONED,
+    ),
+    StudyTable(
+        ItemText,
+        f"""t.text_set_id IN (SELECT text_set_id FROM grading_app_grader WHERE id IN {GRADERS}
+            UNION SELECT text_set_id FROM grading_app_ratingqueue WHERE id IN {QUEUES}) AND t.item_id IN {ITEMS}""",
+    ),
+    StudyTable(
+        Rubric,
+        f"""t.id IN (SELECT rubric_id FROM grading_app_gradecondition WHERE {OF_E}
+            UNION SELECT rubric_id FROM grading_app_grader WHERE id IN {GRADERS}
+            UNION SELECT rubric_id FROM grading_app_ratingqueue WHERE id IN {QUEUES})""",
+        "name",
+        VERSIONED,
+    ),
+    StudyTable(Grader, f"t.id IN {GRADERS}", "name"),
+    StudyTable(Panel, f"t.id IN {PANELS}", "name"),
+    StudyTable(_get_through_model(Panel.graders), f"t.panel_id IN {PANELS}"),
+    # Its raters are placeholders, so an imported queue is closed.
+    StudyTable(RatingQueue, f"t.id IN {QUEUES}", "name", {"status": "draft"}),
+    StudyTable(_get_through_model(RatingQueue.conditions), f"t.ratingqueue_id IN {QUEUES}"),
+    StudyTable(_get_through_model(RatingQueue.dimensions), f"t.ratingqueue_id IN {QUEUES}"),
+    StudyTable(RatedAnswer, f"t.queue_id IN {QUEUES}"),
+    StudyTable(RaterAssignment, f"t.queue_id IN {QUEUES}"),
+    StudyTable(Rating, f"t.assignment_id IN {SEATS}"),
+    StudyTable(GradeCondition, f"t.{OF_E}", "", {"changes": 0}),
+    StudyTable(Grading, f"t.condition_id IN {RULES}"),
+    StudyTable(Preference, f"t.condition_id IN {RULES}"),
+    StudyTable(SupersededVerdict, f"t.condition_id IN {RULES}"),
+    StudyTable(Adjudication, f"t.condition_id IN {RULES}"),
+    StudyTable(Annotation, f"t.{OF_E} AND NOT t.removed", "", {"former": [], "changed_at": None}),
+)
+BY_MODEL = {part.model: part for part in TABLES}
+# What a definition is on arrival, whatever it is on its own site: a draft stays one, and no approval travels.
+ARRIVAL: Mapping[type[models.Model], str] = {
+    Dataset: "approved", Prompt: "imported", Sampler: "imported", Dimension: "imported", TextSet: "imported",
+    Rubric: "imported",
+}  # fmt: skip
+# Keys inside the JSON of a former verdict.
+INNER_KEYS = {
+    "trial_id": Trial,
+    "judged_by_id": Trial,
+    "trial_a_id": Trial,
+    "trial_b_id": Trial,
+    "condition_id": GradeCondition,
+}
+
+
+def translate(column: models.Field[Any, Any], row: str, lookup: str, source: str, target: str) -> str:
+    """Return SQL for a column of `row`, with the keys in it translated.
+
+    `lookup` is the prefix of tables that map the key `source` to `target`.
+    """
+    value = f"{row}.{connection.ops.quote_name(column.attname)}"
+    if column.attname == "status" and column.model in ARRIVAL:
+        return f"CASE WHEN {value} = 'draft' THEN 'draft' ELSE '{ARRIVAL[column.model]}' END"
+
+    def find_key(model: type[models.Model], key: str) -> str:
+        return f"(SELECT k.{target} FROM {lookup}{model._meta.db_table} k WHERE k.{source} = {key})"
+
+    related_model: Any = column.related_model
+    if related_model in BY_MODEL and BY_MODEL[related_model].has_key:
+        return find_key(related_model, value)
+    if (column.model, column.attname) == (Point, "items"):
+        items = f"{lookup}{Item._meta.db_table}"
+        return f"""(SELECT coalesce(array_agg(k.{target} ORDER BY u.place), '{{}}') FROM unnest({value})
+            WITH ORDINALITY AS u(key, place) JOIN {items} k ON k.{source} = u.key)"""
+    if (column.model, column.attname) == (GradeCondition, "parameters"):
+        rules = f"{lookup}{GradeCondition._meta.db_table}"
+        return f"""(CASE WHEN {row}.kind = 'panel' THEN {value} || jsonb_build_object('members', (
+            SELECT coalesce(jsonb_agg(k.{target} ORDER BY u.place), '[]')
+            FROM jsonb_array_elements_text({value} -> 'members') WITH ORDINALITY AS u(key, place)
+            JOIN {rules} k ON k.{source} = u.key::bigint)) ELSE {value} END)"""
+    if (column.model, column.attname) == (SupersededVerdict, "content"):
+        pairs = ", ".join(
+            f"'{name}', {find_key(model, f'({value} ->> {name!r})::bigint')}" for name, model in INNER_KEYS.items()
+        )
+        return f"({value} - 'id' || jsonb_strip_nulls(jsonb_build_object({pairs})))"
+    return value
+
+
+class StudyRowReader:
+    """A reader of the rows of an experiment, or of a dataset alone, in these tables.
+
+    `open` numbers them in temporary tables, and `close` removes these.
+    """
+
+    def __init__(self, source: Experiment | Dataset, tables: Sequence[StudyTable] = TABLES) -> None:
+        experiment = source.pk if isinstance(source, Experiment) else None
+        dataset = source.dataset_id if isinstance(source, Experiment) else source.pk
+        self._params, self._tables = {"experiment": experiment, "dataset": dataset}, tables
+
+    def __enter__(self) -> StudyRowReader:
+        self._drop()
+        with connection.cursor() as cursor:
+            for part in self._tables:
+                key = part.model._meta.pk.attname
+                name = f"{KEYS}{part.table}"
+                cursor.execute(
+                    f"""CREATE TEMPORARY TABLE {name} AS
+                            SELECT t.{key} AS id, row_number() OVER (ORDER BY t.{key}) AS n
+                            FROM {part.table} t WHERE {part.where};
+                        CREATE UNIQUE INDEX ON {name} (id);
+                        CREATE UNIQUE INDEX ON {name} (n);
+                        ANALYZE {name}""",
+                    self._params,
+                )
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if not connection.needs_rollback:
+            self._drop()
+
+    def iterate_chunks(self, part: StudyTable) -> Iterator[bytes]:
+        """Yield the rows of a table as JSON lines, a page at a time."""
+        key = part.model._meta.pk.attname
+        cells = [
+            f"{'k.n' if column.primary_key and part.has_key else translate(column, 't', KEYS, 'id', 'n')}"
+            f" AS {connection.ops.quote_name(column.attname)}"
+            for column in part.list_columns()
+        ]
+        statement = f"""COPY (SELECT row_to_json(line)::text FROM (SELECT {", ".join(cells)}
+            FROM {KEYS}{part.table} k JOIN {part.table} t ON t.{key} = k.id
+            WHERE k.n > %(low)s AND k.n <= %(high)s ORDER BY k.n) AS line) TO STDOUT"""
+        for low in range(0, self._count(part), PAGE_ROWS):
+            with open_raw_cursor() as cursor, cursor.copy(statement, {"low": low, "high": low + PAGE_ROWS}) as copy:
+                yield "".join(f"{line}\n" for (line,) in copy.rows()).encode()
+
+    def build_names(self) -> bytes:
+        """Return the names of rows by table and number, as JSON."""
+        names = {}
+        with connection.cursor() as cursor:
+            for part in self._tables:
+                if part.name:
+                    cursor.execute(
+                        f"SELECT k.n, t.{part.name} FROM {KEYS}{part.table} k JOIN {part.table} t USING (id) ORDER BY 1"
+                    )
+                    names[part.table] = {str(number): name for number, name in cursor.fetchall()}
+        return (json.dumps(names, indent=2, ensure_ascii=False) + "\n").encode()
+
+    def list_images(self) -> Iterator[Asset]:
+        where = BY_MODEL[Asset].where.replace("t.sha256", "sha256")
+        yield from Asset.objects.raw(f"SELECT * FROM datasets_app_asset WHERE {where} ORDER BY sha256", self._params)
+
+    def _count(self, part: StudyTable) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT count(*) FROM {KEYS}{part.table}")
+            count: int = cursor.fetchone()[0]
+            return count
+
+    def _drop(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP TABLE IF EXISTS {', '.join(KEYS + part.table for part in TABLES)}")

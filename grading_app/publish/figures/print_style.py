@@ -1,0 +1,179 @@
+"""The print style: a figure redrawn in a size, a font size and colours, and written as SVG, PNG or PDF."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from grading_app.results import plot_style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Format = Literal["svg", "png", "pdf"]
+CONTENT_TYPES: Mapping[str, str] = {"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf"}
+MM_PER_INCH, CSS_PER_INCH = 25.4, 96
+TITLE_PX = 26  # CSS pixels that a title adds to the height of a figure.
+FONT_PT = plot_style.NORMAL
+"""The size of normal text in figures, in points. Other sizes scale all text, lines and marks with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """Colours in place of those of the site. series: for categories and conditions, used in turn."""
+
+    label: str
+    data: str
+    soft: str
+    human: str
+    series: tuple[str, ...]
+
+    @property
+    def replacements(self) -> dict[str, str]:
+        """The colours by the site's light colours, which stand for them while a figure is drawn."""
+        lines, series = (
+            {site_color: self.series[index % len(self.series)] for index, site_color in enumerate(colors)}
+            for colors in (plot_style.LINES, plot_style.SERIES)
+        )
+        role_colors = {plot_style.DATA: self.data, plot_style.DATA_SOFT: self.soft, plot_style.HUMAN: self.human}
+        return {**lines, **series, **role_colors}
+
+
+OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#b8a800")
+TOL_BRIGHT = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#000000")
+GREY = ("#1a1a1a", "#8c8c8c", "#404040", "#b3b3b3", "#666666", "#cccccc", "#262626", "#a0a0a0")
+PALETTES: Mapping[str, Palette] = {
+    "okabe-ito": Palette("Okabe and Ito", "#0072b2", "#8cc4e6", "#d55e00", OKABE_ITO),
+    "tol": Palette("Tol, bright", "#4477aa", "#a9c0da", "#ee6677", TOL_BRIGHT),
+    "grey": Palette("Grey", "#1a1a1a", "#9a9a9a", "#6e6e6e", GREY),
+    "site": Palette("Evalsite", plot_style.DATA, plot_style.DATA_SOFT, plot_style.HUMAN, plot_style.SERIES),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PrintStyle:
+    """The choices of a printed figure. height_mm: None keeps the drawn one. title, x_label, y_label: "" keeps them."""
+
+    width_mm: float = 170
+    height_mm: float | None = None
+    font_pt: float = 8
+    palette: str = "okabe-ito"
+    dpi: int = 300
+    title: str = ""
+    x_label: str = ""
+    y_label: str = ""
+
+    def write(self, draw: Callable[[int], Figure], file_format: Format) -> bytes:
+        """Return the file of a figure, given its drawing at a width in CSS pixels."""
+        return plot_style.render_file(
+            lambda: self.apply(draw),
+            file_format,
+            background=plot_style.SURFACE,
+            dpi=self.dpi if file_format == "png" else 72,
+        )
+
+    def apply(self, draw: Callable[[int], Figure]) -> Figure:
+        """Draw the figure so that it has the chosen width when its text is scaled to the chosen size."""
+        scale = self.font_pt / FONT_PT
+        figure = draw(round(self.width_mm / MM_PER_INCH * CSS_PER_INCH / scale))
+        _relabel(figure, self)
+        width, height = figure.get_size_inches()
+        figure.draw_without_rendering()  # Now all ticks exist.
+        _restyle(figure, scale, PALETTES[self.palette].replacements)
+        ratio = self.width_mm / MM_PER_INCH / (width * scale) if width * scale > self.width_mm / MM_PER_INCH else 1.0
+        new_height = self.height_mm / MM_PER_INCH if self.height_mm else height * scale * ratio
+        figure.set_size_inches(width * scale * ratio, new_height)
+        return figure
+
+
+def _relabel(figure: Figure, style: PrintStyle) -> None:
+    for axes in figure.axes:
+        if style.x_label and axes.get_xlabel():
+            axes.set_xlabel(style.x_label)
+        if style.y_label and axes.get_ylabel():
+            axes.set_ylabel(style.y_label)
+    if style.title:
+        _add_title(figure, style.title)
+
+
+def _add_title(figure: Figure, title: str) -> None:
+    """Make the figure taller at its top, and write the title there."""
+    width, height = figure.get_size_inches()
+    new_height = height + TITLE_PX * plot_style.PIXEL / 72
+    share = height / new_height
+    for axes in figure.axes:
+        left, bottom, panel_width, panel_height = axes.get_position().bounds
+        axes.set_position((left, bottom * share, panel_width, panel_height * share))
+    for text in figure.texts:
+        text.set_y(text.get_position()[1] * share)
+    figure.set_size_inches(width, new_height)
+    text_style: dict[str, Any] = {
+        "fontsize": plot_style.NORMAL,
+        "color": plot_style.TEXT,
+        "va": "top",
+        "fontweight": "bold",
+    }
+    figure.text(8 * plot_style.PIXEL / 72 / width, 1 - 4 * plot_style.PIXEL / 72 / new_height, title, **text_style)
+
+
+def _restyle(figure: Figure, scale: float, colors: Mapping[str, str]) -> None:
+    """Scale text, lines, marks and distances, and replace colours, in everything that is drawn."""
+    for artist in figure.findobj():
+        _recolor(artist, colors)
+        _scale_text(artist, scale)
+        _scale_marks(artist, scale)
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.labelpad *= scale
+            axis.set_tick_params(pad=axis.get_tick_params().get("pad", 4) * scale)
+
+
+def _scale_text(artist: Any, scale: float) -> None:
+    from matplotlib.text import Annotation, Text
+
+    if isinstance(artist, Text):
+        artist.set_fontsize(float(artist.get_fontsize()) * scale)
+    if isinstance(artist, Annotation) and artist.anncoords == "offset points":
+        artist.xyann = (artist.xyann[0] * scale, artist.xyann[1] * scale)
+
+
+def _scale_marks(artist: Any, scale: float) -> None:
+    import numpy as np
+    from matplotlib.collections import Collection, PathCollection
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    if isinstance(artist, Line2D):
+        artist.set_markersize(artist.get_markersize() * scale)
+    if isinstance(artist, Line2D | Patch):
+        artist.set_linewidth(artist.get_linewidth() * scale)
+    if isinstance(artist, Collection):
+        artist.set_linewidth([float(width) * scale for width in np.atleast_1d(artist.get_linewidth())])
+    if isinstance(artist, PathCollection):
+        artist.set_sizes(artist.get_sizes() * scale**2)
+
+
+COLOR_NAMES = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")
+
+
+def _recolor(artist: Any, colors: Mapping[str, str]) -> None:
+    from matplotlib.collections import Collection
+    from matplotlib.colors import to_hex, to_rgba
+
+    if isinstance(artist, Collection):
+        for name in ("facecolors", "edgecolors"):
+            old_colors: list[Any] = [tuple(color) for color in getattr(artist, f"get_{name}")()]
+            new_colors = [
+                (*to_rgba(colors[hex_code])[:3], color[3]) if (hex_code := to_hex(color)) in colors else color
+                for color in old_colors
+            ]
+            if old_colors:
+                getattr(artist, f"set_{name}")(new_colors)
+        return
+    for name in COLOR_NAMES:
+        get = getattr(artist, f"get_{name}", None)
+        value = get() if get else None
+        if isinstance(value, str | tuple) and value not in ("none", "auto", "None") and to_hex(value) in colors:
+            alpha = to_rgba(value)[3]
+            getattr(artist, f"set_{name}")((*to_rgba(colors[to_hex(value)])[:3], alpha))

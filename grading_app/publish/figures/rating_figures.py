@@ -1,0 +1,274 @@
+"""The figures of a rating study: distributions, the relation of mean and SD, two dimensions, and models over people.
+
+The set is that of OASIS-LLM, for any dimension and scale. Small multiples show one condition each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.publish.figures.kinds import PaperFigure
+from grading_app.publish.figures.rating_data import RatingData, Series, load_rating_data
+from grading_app.results import plot_style
+from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.statistic_format import format_coefficient, format_number
+from grading_app.statistics.correlation import pearson
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_PANELS = 24
+BINS = 24
+MANY_POINTS = 1500
+FEWEST = 3
+BOLD = 0.88  # A bold head has room for this share of the letters.
+
+
+def list_rating_figures(source: FigureSource) -> Iterator[PaperFigure]:
+    """Yield the figures of the chosen dimension; none for a measure that is no rating."""
+    measure = source.measure
+    if measure is None or not measure.is_rating:
+        return
+    data = load_rating_data(source, measure)
+    if data is not None:
+        yield from make_dimension_figures(data)
+
+
+def make_dimension_figures(data: RatingData, suffix: str = "") -> Iterator[PaperFigure]:
+    """Yield the figures of one dimension. suffix: of their names, where several dimensions are listed together."""
+    title = data.measure.label
+    labels = ", ".join(series.label for series in data.all_series)
+    kinds: list[tuple[str, str, Callable[..., Figure], bool, str]] = [
+        ("means", "distribution of item means", _draw_means, True, "Histograms of the mean rating of each item."),
+        ("sds", "distribution of item SDs", _draw_sds, _has_sds(data),
+         "Histograms of the standard deviation of each item's ratings."),
+        ("mean-sd", "mean and SD of items", _draw_mean_sd, _has_sds(data),
+         "Each point is an item: the SD of its ratings over their mean, with the least-squares quadratic fit."),
+        ("human", "models over people", _draw_human, data.norms is not None,
+         "Each point is an item: the model's mean over the human mean, with the least-squares line and Pearson's r. "
+         "Dashed: equality."),
+        ("conditions", "item means by condition", _draw_conditions, True,
+         "Item means: median, quartiles, and whiskers to the 5th and 95th percentile."),
+    ]  # fmt: skip
+    for name, description, draw, is_shown, caption in kinds:
+        if is_shown:
+            yield PaperFigure(
+                f"dimension-{name}{suffix}",
+                f"{title}: {description}",
+                partial(draw, data),
+                partial(_build_item_table, data, f"dimension-{name}", title),
+                f"{caption} {_describe_extent(data, name)}".strip(),
+                f"{title}: {description}. {labels}. The table holds the numbers.",
+                in_report=name in ("mean-sd", "conditions"),
+            )
+
+
+def _describe_extent(data: RatingData, name: str) -> str:
+    """Return the number of items where the panels do not say it, and how many panels are left out."""
+    if name == "conditions":
+        n, limit, noun = len(data.all_series), 2 * MAX_PANELS, "rows"
+    else:
+        n, limit, noun = len(data.all_series), MAX_PANELS, "panels"
+    items = f"{len(data.items)} items." if name == "conditions" else ""
+    return " ".join(filter(None, (items, f"The first {limit} of {n} {noun}." if n > limit else "")))
+
+
+def _has_sds(data: RatingData) -> bool:
+    return any(not np.isnan(series.sd).all() for series in data.all_series)
+
+
+def _build_item_table(data: RatingData, name: str, title: str) -> ResultTable:
+    """Return the numbers behind every figure of a dimension: a row for each item and condition."""
+    columns = [
+        ResultColumn("item", "Item"),
+        ResultColumn("category", "Category"),
+        ResultColumn("rated_by", "Rated by"),
+        ResultColumn("n", "Ratings", "count"),
+        ResultColumn("mean", "Mean", "number"),
+        ResultColumn("sd", "SD", "number"),
+    ]
+    rows = [
+        {
+            "item": data.keys[index],
+            "category": data.categories[index],
+            "rated_by": series.label,
+            "n": int(series.n[index]) or None,
+            "mean": float(series.mean[index]),
+            "sd": None if np.isnan(series.sd[index]) else float(series.sd[index]),
+        }
+        for series in data.all_series
+        for index in np.flatnonzero(series.rated)
+    ]
+    return ResultTable(name, title, columns, rows)
+
+
+def arrange_panels(
+    series: Sequence[Series], width: int, *, height: int = 150, top: int = 44
+) -> tuple[plot_style.Grid, Any]:
+    panels = series[:MAX_PANELS]
+    columns = max(1, min(3 if width >= plot_style.WIDE else 2, len(panels), width // 150))
+    grid = plot_style.Grid(
+        len(panels), columns, width, panel_height=height, left=48, right=14, top=top, bottom=44, gap_x=40, gap_y=62
+    )
+    return grid, panels
+
+
+def choose_color(series: Series) -> str:
+    return plot_style.HUMAN if series.is_human else plot_style.DATA
+
+
+def _draw_histograms(
+    data: RatingData, width: int, values: Callable[[Series], Any], label: str, ends: tuple[float, float]
+) -> Figure:
+    all_series = [series for series in data.all_series if not np.isnan(values(series)).all()]
+    grid, panel_series = arrange_panels(all_series, width, height=110)
+    figure, axes = grid.make_panels()
+    edges = np.linspace(*ends, BINS + 1).tolist()
+    for place, (axis, series) in enumerate(zip(axes, panel_series, strict=True)):
+        item_values = values(series)[~np.isnan(values(series))]
+        axis.hist(np.clip(item_values, *ends), edges, color=choose_color(series), alpha=0.8, linewidth=0)
+        axis.axvline(float(item_values.mean()), color=plot_style.TEXT, linewidth=plot_style.PIXEL, dashes=(4, 3))
+        _name_panel(
+            axis, series.label, f"mean {format_number(float(item_values.mean()))}, {len(item_values)} items", grid
+        )
+        axis.set_xlim(*ends)
+        set_scale_ticks(axis.yaxis, *([axis.xaxis] if ends == data.ends else []))
+        plot_style.draw_gridlines(axis, "y")
+        _label_sides(axis, place, grid, label, "Items")
+    return figure
+
+
+def _draw_means(data: RatingData, width: int) -> Figure:
+    return _draw_histograms(data, width, lambda series: series.mean, f"Mean {data.measure.label.lower()}", data.ends)
+
+
+def _draw_sds(data: RatingData, width: int) -> Figure:
+    largest = [float(np.nanmax(series.sd)) for series in data.all_series if not np.isnan(series.sd).all()]
+    top = max([*largest, 0.5])
+    return _draw_histograms(
+        data, width, lambda series: series.sd, f"SD of {data.measure.label.lower()}", (0.0, top * 1.02)
+    )
+
+
+def _name_panel(axis: Axes, name: str, text: str, grid: plot_style.Grid) -> None:
+    plot_style.write_head(axis, plot_style.shorten(name, BOLD * grid.panel_width), offset=19)
+    plot_style.write_note(axis, 0, 1, text, va="bottom", offset=5, color=plot_style.TEXT)
+
+
+def _label_sides(axis: Axes, place: int, grid: plot_style.Grid, x: str, y: str) -> None:
+    axis.spines["left"].set(visible=True, color=plot_style.RULE, linewidth=plot_style.PIXEL)
+    if place % grid.columns == 0:
+        axis.set_ylabel(y, fontsize=plot_style.SMALL, color=plot_style.MUTED)
+    if place + grid.columns >= grid.panels:
+        axis.set_xlabel(x, fontsize=plot_style.SMALL, color=plot_style.MUTED)
+
+
+def draw_scatter(axis: Axes, x: Any, y: Any, color: str = plot_style.DATA, marker: str = "o") -> None:
+    axis.plot(
+        x, y, linestyle="none", marker=marker, markersize=4.5 * plot_style.PIXEL, color=color, markeredgewidth=0,
+        alpha=0.55, rasterized=len(x) > MANY_POINTS, clip_on=False, zorder=2,
+    )  # fmt: skip
+
+
+def fit_quadratic(x: Any, y: Any) -> tuple[Any, float] | None:
+    """Return the coefficients (a, b, c) of a + b x + c x^2 by least squares, and R^2; None for too few values."""
+    if len(set(np.round(x, 9))) < FEWEST or len(x) <= FEWEST:
+        return None
+    coefficients = np.polynomial.polynomial.polyfit(x, y, 2)
+    residuals = y - np.polynomial.polynomial.polyval(x, coefficients)
+    total = float(((y - y.mean()) ** 2).sum())
+    return coefficients, 1 - float((residuals**2).sum()) / total if total > 0 else 0.0
+
+
+def _draw_mean_sd(data: RatingData, width: int) -> Figure:
+    grid, panel_series = arrange_panels([series for series in data.all_series if not np.isnan(series.sd).all()], width)
+    figure, axes = grid.make_panels()
+    top = max(float(np.nanmax(series.sd)) for series in panel_series) * 1.08 or 1.0
+    for place, (axis, series) in enumerate(zip(axes, panel_series, strict=True)):
+        mask = series.rated & ~np.isnan(series.sd)
+        x, y = series.mean[mask], series.sd[mask]
+        draw_scatter(axis, x, y, choose_color(series))
+        fit = fit_quadratic(x, y)
+        if fit is not None:
+            x_values = np.linspace(x.min(), x.max(), 80)
+            curve = np.polynomial.polynomial.polyval(x_values, fit[0])
+            axis.plot(x_values, curve, color=plot_style.TEXT, linewidth=1.4 * plot_style.PIXEL)
+        text = f"R² = {format_coefficient(fit[1])}, {len(x)} items" if fit else f"{len(x)} items, too few for a fit"
+        _name_panel(axis, series.label, text, grid)
+        axis.set_xlim(*_pad(data.ends))
+        axis.set_ylim(0, top)
+        set_scale_ticks(axis.xaxis)
+        plot_style.draw_gridlines(axis, "y")
+        _label_sides(axis, place, grid, f"Mean {data.measure.label.lower()}", "SD")
+    return figure
+
+
+def set_scale_ticks(*axes: Any) -> None:
+    """Mark whole numbers on these axes, as points of a scale or counts have no decimals."""
+    from matplotlib.ticker import MaxNLocator
+
+    for axis in axes:
+        axis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+
+
+def _pad(ends: tuple[float, float]) -> tuple[float, float]:
+    margin = 0.03 * (ends[1] - ends[0])
+    return ends[0] - margin, ends[1] + margin
+
+
+def _draw_human(data: RatingData, width: int) -> Figure:
+    norms = data.norms
+    if norms is None:
+        raise ValueError("the dimension has no norms")
+    all_series = [*data.conditions, *([data.pool_conditions()] if len(data.conditions) > 1 else [])]
+    grid, panel_series = arrange_panels(all_series, width, height=170)
+    figure, axes = grid.make_panels()
+    low, high = data.ends
+    for place, (axis, series) in enumerate(zip(axes, panel_series, strict=True)):
+        common = series.rated & norms.rated
+        x, y = norms.mean[common], series.mean[common]
+        axis.plot([low, high], [low, high], color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)
+        draw_scatter(axis, x, y)
+        _name_panel(axis, series.label, _draw_regression(axis, x, y), grid)
+        axis.set(xlim=_pad(data.ends), ylim=_pad(data.ends))
+        set_scale_ticks(axis.xaxis, axis.yaxis)
+        _label_sides(axis, place, grid, "Human mean", "Model mean")
+    return figure
+
+
+def _draw_regression(axis: Axes, x: Any, y: Any) -> str:
+    """Draw the least-squares line of y over x, and return the text of r and of the line."""
+    correlation = pearson(list(x), list(y)) if len(x) >= FEWEST else None
+    if correlation is None:
+        return f"{len(x)} items: r is not defined"
+    slope = correlation.r * float(y.std()) / float(x.std())
+    start = float(y.mean()) - slope * float(x.mean())
+    ends = np.array([x.min(), x.max()])
+    axis.plot(ends, start + slope * ends, color=plot_style.TEXT, linewidth=1.4 * plot_style.PIXEL, zorder=3)
+    return f"r = {format_coefficient(correlation.r)}, slope {format_number(slope)}, {len(x)} items"
+
+
+def _draw_conditions(data: RatingData, width: int) -> Figure:
+    all_series = data.all_series[: 2 * MAX_PANELS]
+    names = [plot_style.wrap(series.label, min(190, 0.42 * width) - 14) for series in reversed(all_series)]
+    left = plot_style.fit_labels(names, width, 190)
+    grid = plot_style.Grid(1, 1, width, 32 * len(all_series), left=left)
+    figure, (axis,) = grid.make_panels()
+    for place, series in zip(range(len(all_series) - 1, -1, -1), all_series, strict=True):
+        low, first, median, third, high = np.quantile(series.mean[series.rated], [0.05, 0.25, 0.5, 0.75, 0.95])
+        color = choose_color(series)
+        axis.plot([low, high], [place, place], color=color, linewidth=1.5 * plot_style.PIXEL, zorder=1)
+        axis.barh(place, third - first, left=first, height=0.46, color=color, alpha=0.75, linewidth=0, zorder=2)
+        axis.plot([median, median], [place - 0.23, place + 0.23], color=plot_style.SURFACE,
+                  linewidth=2 * plot_style.PIXEL, zorder=3)  # fmt: skip
+    axis.set_yticks(range(len(all_series)), names)
+    axis.set(ylim=(-0.6, len(all_series) - 0.4), xlim=data.ends)
+    axis.set_xlabel(f"Mean {data.measure.label.lower()} of an item", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+    plot_style.draw_gridlines(axis, "x")
+    return figure

@@ -1,0 +1,183 @@
+"""The model of a document: sections of blocks, as plain values that JSON can hold. Pure.
+
+Texts are plain texts in every block; each renderer escapes them. So names and answers cannot become markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Literal
+
+from grading_app.results.result_table import ResultTable
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a paragraph.
+
+    href: a web address that the author wrote. rows: the page of the site with the rows that the sentence counts.
+    """
+
+    text: str
+    strong: bool = False
+    emphasis: bool = False
+    code: bool = False
+    href: str = ""
+    rows: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    spans: list[Span]
+    tone: Literal["", "note", "quote"] = ""
+    kind: Literal["paragraph"] = "paragraph"
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    text: str
+    kind: Literal["heading"] = "heading"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    items: list[list[Span]]
+    is_ordered: bool = False
+    kind: Literal["listing"] = "listing"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A text as it is, such as a prompt. label: the line above it."""
+
+    text: str
+    label: str = ""
+    kind: Literal["code"] = "code"
+
+
+@dataclass(frozen=True, slots=True)
+class TableBlock:
+    """A result table. content: the whole table, as `ResultTable.content` writes it.
+
+    shown: the names of the columns that a page has room for; empty for all. Files hold every column. rows: the page of
+    the site with the same numbers.
+    """
+
+    content: dict[str, Any]
+    shown: list[str] = field(default_factory=list)
+    rows: str = ""
+    kind: Literal["table"] = "table"
+
+    @property
+    def table(self) -> ResultTable:
+        return ResultTable.from_content(self.content)
+
+    @property
+    def shown_table(self) -> ResultTable:
+        table = self.table
+        columns = [column for column in table.columns if not self.shown or column.name in self.shown]
+        return replace(table, columns=columns)
+
+
+@dataclass(frozen=True, slots=True)
+class FigureBlock:
+    """A figure. svg: the picture in light colours, with its text as paths. size: CSS pixels. content: the table of the
+    numbers behind it. spec: the address of the figure on the site, where it can be drawn in other ways."""
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    svg: str
+    size: tuple[int, int]
+    content: dict[str, Any]
+    spec: str = ""
+    kind: Literal["figure"] = "figure"
+
+    @property
+    def table(self) -> ResultTable:
+        return ResultTable.from_content(self.content)
+
+
+Block = Paragraph | Heading | Listing | Code | TableBlock | FigureBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a report. failed: a fault of the program kept it from being written, so its numbers are missing."""
+
+    name: str
+    title: str
+    blocks: list[Block]
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A report. made_at: when the rows were read, as ISO 8601 in UTC. state: the fingerprint of these rows."""
+
+    experiment: str
+    title: str
+    made_at: str
+    state: str
+    software: str
+    sections: list[Section]
+
+    @property
+    def failed(self) -> list[str]:
+        """Return the titles of the sections that could not be written."""
+        return [section.title for section in self.sections if section.failed]
+
+    def list_blocks(self, kind: type) -> Iterator[Any]:
+        for section in self.sections:
+            yield from (block for block in section.blocks if isinstance(block, kind))
+
+    def label_sections(self) -> Iterator[tuple[Section, list[tuple[str, Block]]]]:
+        """Yield each section with its blocks and their labels: `Table 1`, `Figure 1`; "" for other blocks."""
+        counts = {"table": 0, "figure": 0}
+        for section in self.sections:
+            labelled_blocks = []
+            for block in section.blocks:
+                if block.kind in counts:
+                    counts[block.kind] += 1
+                    labelled_blocks.append((f"{block.kind.title()} {counts[block.kind]}", block))
+                else:
+                    labelled_blocks.append(("", block))
+            yield section, labelled_blocks
+
+    def find_figure(self, name: str) -> FigureBlock | None:
+        return next((figure for figure in self.list_blocks(FigureBlock) if figure.name == name), None)
+
+    def dump(self) -> dict[str, Any]:
+        content: dict[str, Any] = _get_adapter().dump_python(self, mode="json")
+        return content
+
+    @classmethod
+    def load(cls, content: Any) -> Document:
+        """Return the document of `dump`. Raise ValueError for other content."""
+        document: Document = _get_adapter().validate_python(content)
+        return document
+
+
+@cache
+def _get_adapter() -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Document)
+
+
+def make_sentence(text: str, rows: str = "") -> Span:
+    """Return a generated sentence, with the page that shows the rows which it counts."""
+    return Span(text, rows=rows)
+
+
+def make_paragraph(*sentences: Span | str | None, tone: Literal["", "note", "quote"] = "") -> Paragraph | None:
+    """Return a paragraph of the sentences that are not empty; None without one."""
+    spans = [Span(sentence) if isinstance(sentence, str) else sentence for sentence in sentences if sentence]
+    return Paragraph([span for span in spans if span.text], tone) if any(span.text for span in spans) else None
+
+
+def make_table_block(table: ResultTable, shown: Sequence[str] = (), rows: str = "") -> TableBlock:
+    return TableBlock(table.content(), list(shown), rows)

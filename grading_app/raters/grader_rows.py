@@ -1,0 +1,196 @@
+"""The rows of the grading page: progress, mean, failures by code, cost and flags of each grade condition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+
+from django.utils import timezone
+
+from grading_app.judging.grade_conditions import find_same_family, list_solvers
+from grading_app.models import GradeCondition
+from grading_app.raters.pairwise_stats import PAIRS, PairwiseStanding
+from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
+from grading_app.raters.verdict_stats import SCORES, VerdictScores, list_panel_members
+from grading_app.results.cached_aggregates import Cached
+from runs_app.models import Experiment, Run
+from runs_app.monitoring.progress import Totals
+
+
+@dataclass(frozen=True, slots=True)
+class GraderRow:
+    """A grade condition with its runs (none for a rule or a panel) and their results.
+
+    related_models: the names of the answering models of the judge's own family. missing: for a panel, (name of a
+    member, number of answers without its verdict).
+    """
+
+    condition: GradeCondition
+    runs: tuple[Run, ...]
+    cached: Cached[VerdictScores]
+    related_models: tuple[str, ...] = ()
+    missing: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def label(self) -> str:
+        return self.condition.label
+
+    @property
+    def scores(self) -> VerdictScores:
+        """The scores; empty before a worker has computed them."""
+        return self.cached.value or VerdictScores()
+
+    @property
+    def totals(self) -> Totals:
+        return Totals.of(self.runs)
+
+    @property
+    def spent(self) -> Decimal:
+        return sum((run.spent_usd for run in self.runs), Decimal(0))
+
+    @property
+    def unpriced(self) -> int:
+        return sum(run.n_unpriced for run in self.runs)
+
+    @property
+    def errors(self) -> list[tuple[str, int]]:
+        """Failed calls by error class, the most frequent first."""
+        counts: dict[str, int] = {}
+        for run in self.runs:
+            for name, n in run.errors.items():
+                counts[name] = counts.get(name, 0) + n
+        return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+
+    @property
+    def in_pairs(self) -> bool:
+        return self.condition.is_pairwise
+
+    @property
+    def verdicts(self) -> int:
+        """The number of pairwise verdicts, readable or not. Only the newest verdict on a pair in each order counts."""
+        return self.scores.preferred + self.scores.unread
+
+    @property
+    def is_adjudication(self) -> bool:
+        """True for decisions on single answers. These answers are not a sample, so they have no mean."""
+        return self.condition.kind == GradeCondition.Kind.ADJUDICATED
+
+    @property
+    def quorum(self) -> str:
+        """For a panel: how many members must have judged an answer for it to get a score."""
+        members = len(list_panel_members(self.condition))
+        minimum = self.condition.parameters.get("quorum")
+        return (
+            f"at least {minimum} of {members} members must have given a score"
+            if minimum
+            else f"all {members} must judge"
+        )
+
+    @property
+    def stop_reasons(self) -> list[str]:
+        return [reason for run in self.runs if (reason := run.current_stop_reason)]
+
+
+def list_grader_rows(experiment: Experiment) -> list[GraderRow]:
+    """Return the rows in the order in which the conditions were created, in a constant number of queries."""
+    conditions = list(
+        experiment.grade_conditions.select_related(
+            "grader__language_model__endpoint",
+            "grader__rubric",
+            "grader__text_set",
+            "rubric",
+            "panel",
+            "judge_condition__model__endpoint",
+        )
+        .prefetch_related("panel__graders__rubric")
+        .order_by("pk")
+    )
+    runs = _list_runs(experiment)
+    related_models = _list_related_models(experiment, conditions)
+    scores = get_aggregates_by_condition(SCORES, conditions, conditions)
+    names = {condition.pk: condition.label for condition in conditions}
+    return [
+        GraderRow(
+            condition,
+            tuple(runs.get(condition.judge_condition_id, ())),
+            scores[condition.pk],
+            related_models.get(condition.pk, ()),
+            tuple((names.get(pk, str(pk)), n) for pk, n in _list_missing(scores[condition.pk])),
+        )
+        for condition in conditions
+    ]
+
+
+def _list_missing(scores: Cached[VerdictScores]) -> tuple[tuple[int, int], ...]:
+    return scores.value.missing if scores.value else ()
+
+
+def list_rubric_tests(experiment: Experiment) -> list[Run]:
+    """Return the runs of judges that only tested a rubric, the newest first. Their verdicts are not gradings."""
+    runs = Run.objects.filter(experiment=experiment, condition__stage="judge", condition__grade_condition=None)
+    return list(runs.with_design().order_by("-pk")[:20])
+
+
+def _list_runs(experiment: Experiment) -> dict[int | None, list[Run]]:
+    runs_by_condition: dict[int | None, list[Run]] = {}
+    judge_runs = Run.objects.filter(experiment=experiment, condition__stage="judge")
+    for run in judge_runs.with_design().order_by("wave__number", "pk"):
+        runs_by_condition.setdefault(run.condition_id, []).append(run)
+    return runs_by_condition
+
+
+def _list_related_models(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, tuple[str, ...]]:
+    """Return the answering models of the judge's family by condition; for a panel, of the families of all members."""
+    solvers = list_solvers(experiment)
+    related_models = {
+        condition.pk: tuple(model.name for model in find_same_family(solvers, condition.judge_condition.model))
+        for condition in conditions
+        if condition.judge_condition is not None
+    }
+    for condition in conditions:
+        if members := list_panel_members(condition):
+            names = [name for member in members for name in related_models.get(member, ())]
+            related_models[condition.pk] = tuple(sorted(set(names)))
+    return related_models
+
+
+def is_changing(runs: Iterable[Run], seconds: float) -> bool:
+    """Return True if a judge runs, or ended in the last `seconds`, so that replies may not be recorded yet."""
+    since = timezone.now() - timedelta(seconds=seconds)
+    return any(run.status in Run.UNDER_WAY or (run.finished_at and run.finished_at > since) for run in runs)
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseRater:
+    """A judge, or the people of a queue. people: the number of people with a verdict; 0 for a judge."""
+
+    key: str
+    label: str
+    conditions: tuple[GradeCondition, ...]
+    people: int = 0
+
+
+def list_pairwise_raters(rows: Sequence[GraderRow]) -> list[PairwiseRater]:
+    """Return the judges with a verdict, then people. The choices of all people of a queue are combined."""
+    pairwise = [row for row in rows if row.in_pairs and (row.totals.done or row.scores.preferred)]
+    judges = [row for row in pairwise if row.condition.kind != GradeCondition.Kind.PERSON]
+    queues: dict[str, list[GradeCondition]] = {}
+    for row in pairwise:
+        if row.condition.kind == GradeCondition.Kind.PERSON:
+            queues.setdefault(row.condition.parameters["queue"], []).append(row.condition)
+    return [
+        *(PairwiseRater(str(row.condition.pk), row.label, (row.condition,)) for row in judges),
+        *(
+            PairwiseRater(f"people-{name}", f"people of {name} ({people[0].rubric})", tuple(people), len(people))
+            for name, people in queues.items()
+        ),
+    ]
+
+
+def list_standings(rows: Sequence[GraderRow]) -> list[tuple[PairwiseRater, Cached[PairwiseStanding]]]:
+    """Return each pairwise rater with its standing, judges first."""
+    all_conditions, raters = [row.condition for row in rows], list_pairwise_raters(rows)
+    standings = get_aggregates_by_condition(PAIRS, [rater.conditions[0] for rater in raters], all_conditions)
+    return [(rater, standings[rater.conditions[0].pk]) for rater in raters]

@@ -1,0 +1,134 @@
+"""Category by condition: differences from a baseline within each category, and their dependence on the category."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from grading_app.results import statistic_format
+from grading_app.results.analysis.data import AnalysisData
+from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.statistics.category_interaction import Interaction, category_interaction
+from grading_app.statistics.condition_pairs import ConditionPair, compare_conditions
+from grading_app.statistics.known_coverage import describe_change_coverage
+from grading_app.statistics.paired import describe_methods, holm
+
+MAX_ROWS = 300
+LEVEL = 0.05
+
+
+def build_category_tables(data: AnalysisData) -> list[ResultTable]:
+    """Return the tables; none for a single category or condition."""
+    names = sorted(set(data.categories) - {""})
+    if len(names) < 2 or len(data.conditions) < 2:
+        return []
+    interaction = category_interaction(data.scores.mean, data.categories)
+    tables = [
+        _compare_within_categories(data, names),
+        *([_build_interaction_table(interaction)] if interaction else []),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _compare_within_categories(data: AnalysisData, names: list[str]) -> ResultTable:
+    requested = data.scope.baseline
+    baseline = requested if requested in data.conditions else data.conditions[0]
+    pairs: list[tuple[str, ConditionPair]] = []
+    for name in names:
+        scores = data.scores.select_items(np.array([one == name for one in data.categories], dtype=np.bool_))
+        others = [one for one in data.conditions if one != baseline]
+        comparisons = [compare_conditions(scores, baseline, other, data.bounds) for other in others]
+        pairs += [(name, pair) for pair in comparisons if pair]
+    corrected = holm([pair.change.p_or_one for _, pair in pairs])
+    by_p = sorted(zip(pairs, corrected, strict=True), key=lambda entry: entry[0][1].change.p_or_one)
+    rows = [_build_row(data, name, pair, p_holm) for (name, pair), p_holm in by_p]
+    notes = [] if requested == baseline else ["No baseline is selected, so the first condition is used."]
+    if not data.is_share and (coverage := describe_change_coverage(pair.items for _, pair in pairs)):
+        notes.append(coverage)
+    if len(rows) > MAX_ROWS:
+        notes.append(f"Only the {MAX_ROWS} of {len(rows)} differences with the smallest p are listed.")
+    return ResultTable(
+        "category_differences",
+        f"Differences from {data.labels[baseline]} by category",
+        [
+            ResultColumn("category", "Category"),
+            ResultColumn("condition", "Condition"),
+            ResultColumn("items", "Common items", "count"),
+            ResultColumn("difference", "Difference", data.measure.difference_column),
+            ResultColumn("difference_ci", "95 % interval", data.measure.difference_interval_column),
+            ResultColumn("test", "Test"),
+            ResultColumn("t", "t", "number"),
+            ResultColumn("df", "df", "count"),
+            ResultColumn("p", "p", "p"),
+            ResultColumn("p_holm", "p (Holm)", "p"),
+        ],
+        rows[:MAX_ROWS],
+        formula="Mean over the category's common items of the condition's cell mean minus the baseline's.",
+        correction=f"Holm over the {len(rows)} comparisons of this table.",
+        test=describe_methods(pair.change for _, pair in pairs),
+        sentence=_describe_result(data, rows, data.labels[baseline]),
+        notes=notes,
+    )
+
+
+def _build_row(data: AnalysisData, category: str, pair: ConditionPair, p_holm: float) -> dict[str, Any]:
+    change = pair.change
+    return {
+        "category": category,
+        "condition": data.labels[pair.b],
+        "items": pair.items,
+        "difference": change.mean,
+        "difference_ci": (change.low, change.high) if change.low is not None else None,
+        "test": change.test or change.reason,
+        "t": change.t,
+        "df": change.df,
+        "p": change.p,
+        "p_holm": p_holm if change.p is not None else None,
+    }
+
+
+def _describe_result(data: AnalysisData, rows: list[dict[str, Any]], baseline: str) -> str:
+    significant = [row for row in rows if row["p_holm"] is not None and row["p_holm"] < LEVEL]
+    if not significant:
+        return f"No condition differs from {baseline} in any category at the 5 % level after Holm's correction."
+    first = significant[0]
+    format_size = statistic_format.format_points if data.is_share else statistic_format.format_number
+    return (
+        f"{len(significant)} of {len(rows)} differences are significant after Holm's correction. The smallest p: "
+        f"{first['condition']} on {first['category']}, {statistic_format.add_sign(format_size(first['difference']))} "
+        f"(p {statistic_format.format_p_equation(first['p_holm'])})."
+    )
+
+
+def _build_interaction_table(interaction: Interaction) -> ResultTable:
+    verdict = (
+        "differ between categories" if interaction.p < LEVEL else "show no difference between categories in this test"
+    )
+    p = statistic_format.format_p_equation(interaction.p)
+    return ResultTable(
+        "category_interaction",
+        "Interaction of category and condition",
+        [
+            ResultColumn("term", "Term"),
+            ResultColumn("items", "Items", "count"),
+            ResultColumn("f", "F", "number"),
+            ResultColumn("df1", "df of term", "count"),
+            ResultColumn("df2", "df of error", "count"),
+            ResultColumn("p", "p (permutation)", "p"),
+        ],
+        [
+            {
+                "term": "Category × condition",
+                "items": interaction.items,
+                "f": interaction.f,
+                "df1": interaction.df[0],
+                "df2": interaction.df[1],
+                "p": interaction.p,
+            }
+        ],
+        formula="F of the split-plot analysis of variance: items within categories, conditions within items.",
+        test=f"{interaction.resamples:,} random permutations of the items' categories (Anderson and ter Braak 2003).",
+        sentence=f"The differences between conditions {verdict} (p {p}).",
+        notes=["Only items with a score in every condition are used."],
+    )

@@ -1,0 +1,81 @@
+"""Descriptives: the distribution of scores in each condition, overall and by category."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from grading_app.results.analysis.data import AnalysisData
+from grading_app.results.result_table import ResultColumn, ResultTable, Row
+from grading_app.results.scores import estimate
+from grading_app.statistics.intervals import STUDENT
+from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
+
+QUANTILES = {0.25: "Lower quartile", 0.5: "Median", 0.75: "Upper quartile"}
+
+
+def build_descriptive_tables(data: AnalysisData) -> list[ResultTable]:
+    by_condition = _build_table(data, "descriptives", "Scores by condition", [None])
+    names = sorted(set(data.categories) - {""})
+    return [by_condition, *([_build_table(data, "categories", "Scores by category", names)] if len(names) > 1 else [])]
+
+
+def _build_table(data: AnalysisData, name: str, title: str, categories: list[str] | list[None]) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        *([] if categories == [None] else [ResultColumn("category", "Category")]),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("n", "Scores", "count"),
+        ResultColumn("missing", "No score", "count"),
+        ResultColumn("mean", "Share" if data.is_share else "Mean", data.measure.mean_column),
+        ResultColumn("interval", "95 % interval", data.measure.interval_column),
+        ResultColumn("sd", "SD", "number"),
+        *(ResultColumn(f"q{round(100 * q)}", label, "number") for q, label in QUANTILES.items()),
+        ResultColumn("within_sd", "SD within items", "number"),
+        ResultColumn("constant", "Items without variance", "share"),
+    ]
+    rows = [_build_row(data, condition, category) for condition in data.conditions for category in categories]
+    estimates = (
+        "Mean of scores, with a standard error clustered by item. SD, quartiles and median are those of the item means."
+    )
+    notes = _list_notes(rows, data.is_share)
+    waves = [str(wave) for wave in data.scope.experiment.waves.answered()] if data.scope.wave is None else []
+    if len(waves) > 1:
+        notes.append(f"These numbers pool {len(waves)} waves ({', '.join(waves)}). Waves tests whether they differ.")
+    return ResultTable(name, title, columns, rows, formula=estimates, notes=notes)
+
+
+def _build_row(data: AnalysisData, condition: int, category: str | None) -> Row:
+    column = data.scores.find_column(condition)
+    in_category = np.array([category is None or name == category for name in data.categories], dtype=np.bool_)
+    is_used = in_category & (data.scores.n[:, column] > 0)
+    means, n, within = (
+        data.scores.mean[is_used, column],
+        data.scores.n[is_used, column],
+        data.scores.within[is_used, column],
+    )
+    is_repeated = n > 1
+    score = estimate(data.scores, data.measure, condition, is_selected=in_category)
+    df = int((n - 1).sum())
+    return {
+        "condition": data.labels[condition],
+        "category": category,
+        "items": score.items,
+        "n": score.n,
+        "missing": score.missing,
+        "mean": score.mean,
+        "interval": score.interval,
+        "method": score.method or score.reason,
+        "sd": float(means.std(ddof=1)) if len(means) > 1 else None,
+        **{f"q{round(100 * q)}": float(np.quantile(means, q)) if len(means) else None for q in QUANTILES},
+        "within_sd": float(np.sqrt(within.sum() / df)) if df else None,
+        "constant": float((within[is_repeated] == 0).mean()) if is_repeated.any() else None,
+    }
+
+
+def _list_notes(rows: list[Row], is_share: bool) -> list[str]:
+    methods = dict.fromkeys(str(row["method"]) for row in rows if row["method"])
+    single_answer_items = [row["items"] for row in rows if is_share and row["interval"] and row["items"] == row["n"]]
+    interval_note = f"Interval: {', '.join(methods)}." if methods else ""
+    unbounded = [row["items"] for row in rows if str(row["method"]).startswith(STUDENT)]
+    notes = (interval_note, describe_share_coverage(single_answer_items), describe_skew_coverage(unbounded))
+    return [note for note in notes if note]

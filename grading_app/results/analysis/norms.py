@@ -1,0 +1,415 @@
+"""Ratings against norms: the mean ratings of models compared with the mean ratings of people, item by item.
+
+The unit of every test is the item: a condition's mean over repetitions is compared with the human mean. The norms are
+a reference, not a rater.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from grading_app.results import statistic_format
+from grading_app.results.analysis.data import AnalysisData, Norms
+from grading_app.results.analysis.regression_panels import MAX_PANELS, build_regression_panels
+from grading_app.results.result_table import ResultColumn, ResultTable, Row
+from grading_app.statistics import reference
+from grading_app.statistics.bootstrap import bootstrap
+from grading_app.statistics.concordance import lins_concordance
+from grading_app.statistics.correlation import pearson
+from grading_app.statistics.intraclass import intraclass_correlation
+from grading_app.statistics.item_scores import Floats
+from grading_app.statistics.known_coverage import RMSE, describe_correlation_coverage, describe_coverage
+from grading_app.statistics.paired import holm
+from grading_app.statistics.ratings import Ratings
+
+SEED = 1
+POOLED = "Mean of conditions"
+TOO_FEW = "Statistics are missing if they need more items or if the values do not vary."
+LIMIT_IN_SD = 1.96
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedItems:
+    """The items with ratings in a condition and a norm: both means, item by item."""
+
+    label: str
+    model: Floats
+    people: Floats
+
+
+def build_norm_tables(data: AnalysisData) -> list[ResultTable]:
+    """Return the tables; none without norms. With several conditions, the last row is the mean of all conditions."""
+    if data.norms is None:
+        return []
+    matched = [match for match in _match_items(data, data.norms) if len(match.model)]
+    if not matched:
+        return []
+    builders: list[Callable[[AnalysisData, Norms, list[MatchedItems]], ResultTable]] = [
+        _build_difference_table,
+        _build_agreement_table,
+        _build_error_table,
+        _build_regression_table,
+        _build_distribution_table,
+    ]
+    tables = [build(data, data.norms, matched) for build in builders]
+    common = _find_common_items(data, data.norms)
+    n_items = max(len(match.model) for match in matched)
+    is_comparable = common.sum() >= MIN_COMMON_SHARE * n_items
+    if all(len(match.model) == common.sum() for match in matched):
+        return [_build_leaderboard(matched, tables, ""), *tables]
+    if not is_comparable:
+        note = (
+            f"The conditions rated different items, and only {common.sum()} of {n_items} items in common. Values over "
+            "different items are not comparable."
+        )
+        return [_build_leaderboard(matched, tables, note, has_best=False), *tables]
+    norms = replace(data.norms, mean=np.where(common, data.norms.mean, np.nan))
+    rows = [match for match in _match_items(data, norms) if len(match.model)]
+    note = (
+        f"Only the {common.sum()} of {n_items} items that every condition rated, so that values are comparable. The "
+        "tables below use all items of each condition."
+    )
+    return [_build_leaderboard(rows, [build(data, norms, rows) for build in builders], note), *tables]
+
+
+def _find_common_items(data: AnalysisData, norms: Norms) -> Any:
+    """Return which items have a norm and a rating by each condition that rated any such item."""
+    rated = (data.scores.n > 0) & norms.has_norm[:, None]
+    return norms.has_norm & rated[:, rated.any(axis=0)].all(axis=1)
+
+
+MIN_COMMON_SHARE = 0.5
+"""The leaderboard is limited to common items if they are at least this share of the items of the largest condition."""
+
+
+LEADERBOARD_COLUMNS = (
+    ("difference", "Bias", "signed", 3),
+    ("r", "Pearson's r", "coefficient", 2),
+    ("rho", "Spearman's rho", "coefficient", 2),
+    ("ccc", "Lin's CCC", "coefficient", 2),
+    ("icc21", "ICC(2,1)", "coefficient", 2),
+    ("icc31", "ICC(3,1)", "coefficient", 2),
+    ("mae", "MAE", "number", 3),
+    ("rmse", "RMSE", "number", 3),
+    ("ols_b", "Slope", "number", 2),
+    ("ks", "Kolmogorov–Smirnov D", "number", 3),
+    ("wasserstein", "Wasserstein distance", "number", 3),
+)
+
+
+def _build_leaderboard(
+    matched: list[MatchedItems], tables: list[ResultTable], note: str, *, has_best: bool = True
+) -> ResultTable:
+    """Return a table of all measures of agreement, with a row for each condition, from the tables with intervals.
+
+    note: the items of the rows, if the conditions rated different items. has_best: the rows are comparable.
+    """
+    merged: dict[str, dict[str, Any]] = {
+        match.label: {"condition": match.label, "items": len(match.model)} for match in matched
+    }
+    for table in tables:
+        for row in table.rows:
+            merged[row["condition"]] |= {name: row[name] for name, *_ in LEADERBOARD_COLUMNS if name in row}
+    rows = sorted(merged.values(), key=lambda row: row["mae"])
+    best = next(row for row in rows if row["condition"] != POOLED)
+    return ResultTable(
+        "norm_leaderboard",
+        "Conditions by their agreement with the norms",
+        [
+            ResultColumn("condition", "Condition"),
+            ResultColumn("items", "Items", "count"),
+            *(ResultColumn(name, label, kind, places) for name, label, kind, places in LEADERBOARD_COLUMNS),  # type: ignore[arg-type]
+        ],
+        rows,
+        sentence=f"{best['condition']} has the lowest mean absolute error: "
+        f"{statistic_format.format_number(best['mae'], 3)} over {best['items']} {'common ' if note else ''}items."
+        if has_best
+        else "",
+        notes=[*([note] if note else []), "Sort by any column. The tables below have intervals.", TOO_FEW],
+        is_sortable=True,
+    )
+
+
+def _match_items(data: AnalysisData, norms: Norms) -> Iterator[MatchedItems]:
+    for column, condition in enumerate(data.conditions):
+        has_both = norms.has_norm & (data.scores.n[:, column] > 0)
+        yield MatchedItems(data.labels[condition], data.scores.mean[has_both, column], norms.mean[has_both])
+    if len(data.conditions) > 1:
+        is_rated = norms.has_norm & (data.scores.n > 0).any(axis=1)
+        means = np.nanmean(data.scores.mean[is_rated], axis=1) if is_rated.any() else np.array([])
+        yield MatchedItems(POOLED, means, norms.mean[is_rated])
+
+
+def _build_difference_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("model_mean", "Mean of model", "number"),
+        ResultColumn("human_mean", "Mean of norms", "number"),
+        ResultColumn("difference", "Difference", "signed", 3),
+        ResultColumn("difference_ci", "95 % interval", "interval", 3),
+        ResultColumn("t", "Paired t", "number"),
+        ResultColumn("df", "df", "count"),
+        ResultColumn("p", "p", "p"),
+        ResultColumn("p_holm", "p (Holm)", "p"),
+        ResultColumn("d", "Cohen's d", "signed"),
+        ResultColumn("d_ci", "95 % interval of d", "interval"),
+        ResultColumn("welch_t", "Welch's t", "number"),
+        ResultColumn("welch_p", "p (Welch)", "p"),
+        *([ResultColumn("equivalence_p", "p of equivalence", "p")] if data.scope.margin else []),
+    ]
+    rows = [_build_difference_row(match, data.scope.margin) for match in matched]
+    condition_rows = [row for row in rows if row["condition"] != POOLED and row["p"] is not None]
+    for row, p in zip(condition_rows, holm([row["p"] for row in condition_rows]), strict=True):
+        row["p_holm"] = p
+    family = f"Holm over the {len(condition_rows)} conditions of this table." if len(condition_rows) > 1 else ""
+    return ResultTable(
+        "norm_differences",
+        "Difference from the norms",
+        columns,
+        rows,
+        formula="Difference: mean over items of the condition's mean rating minus the human mean. d: the mean over the "
+        "SD of the differences.",
+        test="Paired t-test over items. Welch's test treats both as independent samples."
+        + (f" Equivalence: two one-sided t-tests within ±{data.scope.margin:g}." if data.scope.margin else ""),
+        correction=family,
+        sentence=_describe_difference(rows[0]),
+        notes=[TOO_FEW],
+    )
+
+
+def _build_difference_row(match: MatchedItems, margin: float | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "condition": match.label,
+        "items": len(match.model),
+        "model_mean": float(match.model.mean()),
+        "human_mean": float(match.people.mean()),
+        "difference": float(np.mean(match.model - match.people)),
+        "p": None,
+    }
+    paired = reference.paired_difference(match.model, match.people)
+    welch = reference.welch_difference(match.model, match.people)
+    if welch:
+        row |= {"welch_t": welch.t, "welch_p": welch.p}
+    if paired is None:
+        return row
+    row |= {"difference_ci": paired.interval, "t": paired.t, "df": int(paired.df), "p": paired.p}
+    row |= {"d": paired.effect, "d_ci": paired.effect_interval}
+    if margin:
+        error = float(np.std(match.model - match.people, ddof=1)) / math.sqrt(paired.n)
+        row["equivalence_p"] = reference.equivalence_p(paired.n, paired.difference, error, margin)
+    return row
+
+
+def _describe_difference(row: Row) -> str:
+    if row.get("difference_ci") is None:
+        return ""
+    low, high = row["difference_ci"]
+    size = statistic_format.format_number(abs(row["difference"]), 3)
+    if row["p"] < 0.05:
+        direction = "above" if row["difference"] > 0 else "below"
+        result = f"rates {size} points {direction} the norms"
+    else:
+        result = "does not differ significantly from the norms"
+    interval = statistic_format.format_interval(low, high, 3)
+    difference = statistic_format.add_sign(statistic_format.format_number(row["difference"], 3))
+    return f"{row['condition']} {result} (difference {difference}, 95 % interval {interval}, {row['items']} items)."
+
+
+def _build_agreement_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("r", "Pearson's r", "coefficient"),
+        ResultColumn("r_ci", "95 % interval", "coefficient_interval"),
+        ResultColumn("rho", "Spearman's rho", "coefficient"),
+        ResultColumn("rho_ci", "95 % interval", "coefficient_interval"),
+        ResultColumn("ccc", "Lin's CCC", "coefficient"),
+        ResultColumn("ccc_ci", "95 % interval", "coefficient_interval"),
+        ResultColumn("icc21", "ICC(2,1)", "coefficient"),
+        ResultColumn("icc31", "ICC(3,1)", "coefficient"),
+        ResultColumn("r_disattenuated", "r without error of the norms", "coefficient"),
+    ]
+    reliability = reference.reference_reliability(norms.mean, norms.sd, norms.n)
+    ceiling = math.sqrt(reliability) if reliability else None
+    rows = sorted((_build_agreement_row(match, ceiling) for match in matched), key=lambda row: -(row["r"] or -2))
+    notes = [TOO_FEW]
+    if coverage := describe_correlation_coverage(row["items"] for row in rows):
+        notes.append(coverage)
+    if ceiling:
+        notes.append(
+            f"Noise ceiling: on average, no rating can correlate with these norms by more than {ceiling:.3f}, the "
+            "square root of their reliability. The last column divides r by it."
+        )
+    else:
+        notes.append("There is no noise ceiling, because it needs the SD and the number of raters of each norm.")
+    return ResultTable(
+        "norm_agreement",
+        "Agreement with the norms",
+        columns,
+        rows,
+        formula="Intervals: the wider of Fisher's and the jackknife's for r, Bonett and Wright's for rho, and the "
+        "jackknife's for the concordance coefficient.",
+        notes=notes,
+    )
+
+
+def _build_agreement_row(match: MatchedItems, ceiling: float | None) -> dict[str, Any]:
+    r = pearson(match.model, match.people)
+    rho = reference.spearman(match.model, match.people)
+    table = Ratings.from_table(np.column_stack([match.model, match.people]))
+    ccc = bootstrap(lins_concordance(table), seed=SEED)
+    return {
+        "condition": match.label,
+        "items": len(match.model),
+        "r": r.r if r else None,
+        "r_ci": (r.low, r.high) if r and r.low is not None else None,
+        "rho": rho[0] if rho else None,
+        "rho_ci": rho[1] if rho else None,
+        "ccc": ccc.estimate,
+        "ccc_ci": (ccc.low, ccc.high) if ccc.low is not None else None,
+        "icc21": intraclass_correlation(table, "2,1").estimate,
+        "icc31": intraclass_correlation(table, "3,1").estimate,
+        "r_disattenuated": min(1.0, r.r / ceiling) if r and ceiling else None,
+    }
+
+
+def _build_error_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("bias", "Bias", "signed", 3),
+        ResultColumn("limits", "Limits of agreement", "interval"),
+        ResultColumn("mae", "MAE", "number", 3),
+        ResultColumn("mae_ci", "95 % interval", "interval"),
+        ResultColumn("rmse", "RMSE", "number", 3),
+        ResultColumn("rmse_ci", "95 % interval", "interval"),
+    ]
+    rows = sorted((_build_error_row(match) for match in matched), key=lambda row: row["mae"])
+    note = describe_coverage(RMSE, min((row["items"] for row in rows if row["rmse_ci"]), default=0))
+    return ResultTable(
+        "norm_errors",
+        "Error against the norms",
+        columns,
+        rows,
+        formula="Limits of agreement: bias ± 1.96 SD of the differences (Bland and Altman), the range of about 95 % of "
+        "the differences, not an interval of the bias. Intervals of MAE and RMSE: jackknife over items of their "
+        "logarithm.",
+        notes=[*([f"The interval of RMSE {note}."] if note else []), TOO_FEW],
+    )
+
+
+def _build_error_row(match: MatchedItems) -> dict[str, Any]:
+    differences = match.model - match.people
+    bias = float(differences.mean())
+    reach = LIMIT_IN_SD * float(differences.std(ddof=1)) if len(differences) > 1 else None
+    return {
+        "condition": match.label,
+        "items": len(differences),
+        "bias": bias,
+        "limits": (bias - reach, bias + reach) if reach is not None else None,
+        "mae": float(np.abs(differences).mean()),
+        "mae_ci": reference.error_interval(match.model, match.people, "mae"),
+        "rmse": reference.root_mean_square(differences),
+        "rmse_ci": reference.error_interval(match.model, match.people, "rmse"),
+    }
+
+
+def _build_regression_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("items", "Items", "count"),
+        *_list_line_columns("ols", "least squares"),
+        ResultColumn("r_squared", "R²", "coefficient"),
+        *_list_line_columns("deming", "Deming"),
+    ]
+    panels = [
+        (match.label, match.people, match.model) for match in sorted(matched, key=lambda match: match.label == POOLED)
+    ]
+    rows = []
+    for match in matched:
+        ols, deming = reference.least_squares(match.people, match.model), reference.deming(match.people, match.model)
+        rows.append(
+            {
+                "condition": match.label,
+                "items": len(match.model),
+                **_build_line_cells("ols", ols),
+                "r_squared": ols.r_squared if ols else None,
+                **_build_line_cells("deming", deming),
+            }
+        )
+    return ResultTable(
+        "norm_regression",
+        "Regression on the norms",
+        columns,
+        rows,
+        formula="model = a + b × human. Least squares treats the norms as exact. Deming's regression allows equal "
+        "errors in both, with jackknife intervals (Linnet 1990).",
+        notes=[
+            "A slope below 1 means that the condition uses less of the scale than people do.",
+            f"The figure shows at most {MAX_PANELS} conditions, including the mean of conditions.",
+            TOO_FEW,
+        ],
+        data={"panels": build_regression_panels(panels, data.bounds)},
+    )
+
+
+def _list_line_columns(name: str, label: str) -> list[ResultColumn]:
+    return [
+        ResultColumn(f"{name}_a", f"a ({label})", "signed"),
+        ResultColumn(f"{name}_a_ci", "95 % interval", "interval"),
+        ResultColumn(f"{name}_b", f"b ({label})", "number"),
+        ResultColumn(f"{name}_b_ci", "95 % interval", "interval"),
+    ]
+
+
+def _build_line_cells(name: str, line: reference.Line | None) -> dict[str, Any]:
+    if line is None:
+        return {}
+    return {
+        f"{name}_a": line.intercept,
+        f"{name}_a_ci": line.intercept_interval,
+        f"{name}_b": line.slope,
+        f"{name}_b_ci": line.slope_interval,
+    }
+
+
+def _build_distribution_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("sd_model", "SD of model", "number"),
+        ResultColumn("sd_human", "SD of norms", "number"),
+        ResultColumn("ks", "Kolmogorov–Smirnov D", "number", 3),
+        ResultColumn("ks_p", "p", "p"),
+        ResultColumn("wasserstein", "Wasserstein distance", "number", 3),
+    ]
+    from scipy.stats import ks_2samp, wasserstein_distance
+
+    rows = []
+    for match in matched:
+        test = ks_2samp(match.model, match.people)
+        has_sd = len(match.model) > 1
+        rows.append(
+            {
+                "condition": match.label,
+                "items": len(match.model),
+                "sd_model": float(match.model.std(ddof=1)) if has_sd else None,
+                "sd_human": float(match.people.std(ddof=1)) if has_sd else None,
+                "ks": float(test.statistic),
+                "ks_p": float(test.pvalue),
+                "wasserstein": float(wasserstein_distance(match.model, match.people)),
+            }
+        )
+    return ResultTable(
+        "norm_distributions",
+        "Distribution of item means against the norms",
+        columns,
+        rows,
+        test="Two-sample Kolmogorov–Smirnov test over item means.",
+    )

@@ -1,0 +1,287 @@
+"""Cached aggregates: values over many rows, computed during the request if the rows are few, else by a worker.
+
+To add one:
+
+1. Define a module constant `NAME = Aggregate(...)` beside its computation, and list it in `AGGREGATES` below. For
+   answers or verdicts, use `make_answer_aggregate` or `make_verdict_aggregate`.
+2. Call `get_aggregate(NAME, experiment.pk, query)` in the view. It returns a `Cached`: the value, its time, and whether
+   a worker is computing a newer one.
+3. Include `grading_app/partials/aggregate_state.html` in the template, with `cached` as the result.
+
+A value is valid while its fingerprint equals the fingerprint of the rows. Fingerprints are read from counters, in a
+constant number of queries. If rows change during the computation, the value is out of date at once. Django's cache
+holds small values. One `CachedAggregate` row for each query holds the last large value. Pages show an outdated large
+value with its time while a worker computes the next one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from django.core.cache import cache
+from django.db import transaction
+from django.db.models import DateTimeField, ExpressionWrapper, F, Q, QuerySet, Value
+from django.db.models.functions import Greatest
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from evalsite.lib.text.hashing import hash_content
+from grading_app.models import CachedAggregate
+from runs_app.models import Experiment
+
+QueryT = TypeVar("QueryT")
+ValueT = TypeVar("ValueT")
+# Import paths by name, for workers. The modules are imported only when needed, because some need numpy.
+AGGREGATES = {
+    "analysis": "grading_app.results.analysis.stored.ANALYSIS",
+    "item_scores": "grading_app.results.stored_scores.ITEM_SCORES",
+    "scores": "grading_app.raters.verdict_stats.SCORES",
+    "lengths": "grading_app.raters.length_bias.LENGTHS",
+    "pairs": "grading_app.raters.pairwise_stats.PAIRS",
+    "results": "grading_app.results.stored_results.RESULTS",
+    "agreement": "grading_app.raters.agreement_cache.AGREEMENT",
+    "disagreements": "grading_app.raters.agreement_cache.DISAGREEMENTS",
+    "point_counts": "grading_app.parametric.point_counts.POINT_COUNTS",
+    "report": "grading_app.publish.report.build.REPORT",
+    "answer_lengths": "grading_app.parametric.answer_lengths.ANSWER_LENGTHS",
+    "answer_texts": "grading_app.parametric.answer_texts.ANSWER_TEXTS",
+}
+TASK = "grading_app.tasks.compute_aggregates"
+CACHE_SECONDS = 24 * 3600
+WAITING = "waiting for a worker"
+WORKER_FAILED = "the worker stopped with an error; see its log"
+QUERY_INVALID = "a selected rater, condition or wave no longer exists"
+# While rows change, pause between two computations: PAUSE_FACTOR times the last duration, but at least MIN_PAUSE_S.
+MIN_PAUSE_S, PAUSE_FACTOR = 30.0, 10.0
+CLAIM_TIMEOUT = timedelta(minutes=15)
+StepReporter = Callable[[str], None]
+"""Reports the current step of a computation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(Generic[QueryT, ValueT]):
+    """One kind of aggregate. A query selects what to aggregate, for example a grade condition or a set of raters.
+
+    value_type: return the type of a value for pydantic, made of plain dataclasses.
+    dump, load: convert a query to JSON and back. `load` returns None if an object that the query names was deleted.
+    fingerprint: return a text that changes whenever a relevant row changes.
+    is_large: return True if the rows of these queries are too many for a request.
+    compute: return the values of these queries, in their order.
+    version: increase it when the same rows give another value.
+    steps: the steps that `compute` reports. The first one is reported before `compute` is called.
+    max_rows: how many rows to keep for each experiment, the most recently computed ones; None for all.
+    write: compute the value and store further rows that belong to the cached row, in one transaction.
+    """
+
+    name: str
+    value_type: Callable[[], Any]
+    dump: Callable[[QueryT], Any]
+    load: Callable[[Experiment, Any], QueryT | None]
+    fingerprint: Callable[[QueryT], str]
+    is_large: Callable[[Sequence[QueryT]], bool]
+    compute: Callable[[Sequence[QueryT], StepReporter], Sequence[ValueT]]
+    version: int = 1
+    steps: tuple[str, ...] = ("computing",)
+    max_rows: int | None = None
+    write: Callable[[CachedAggregate, QueryT], ValueT] | None = None
+
+    def key(self, query: QueryT) -> str:
+        return hash_content([self.name, self.version, self.dump(query)])
+
+
+@dataclass(frozen=True, slots=True)
+class Cached(Generic[ValueT]):
+    """The last value of a query.
+
+    value: None before the first result. fingerprint: of the rows behind the value. is_fresh: True if no relevant row
+    has changed since. row: the stored row; None if the value was computed during a request.
+    """
+
+    value: ValueT | None
+    fingerprint: str
+    is_fresh: bool = True
+    row: CachedAggregate | None = None
+    steps: tuple[str, ...] = ()
+
+    @property
+    def as_of(self) -> datetime | None:
+        """The time at which the rows behind the value were read; None if this request read them."""
+        return self.row.computed_at if self.row else None
+
+    @property
+    def is_under_way(self) -> bool:
+        """True while a worker is to compute a newer value."""
+        return bool(self.row and self.row.step)
+
+    @property
+    def step(self) -> str:
+        """The current step, such as `2 of 3: measuring`; empty if no worker is to compute a value."""
+        steps = (WAITING, *self.steps)
+        step = self.row.step if self.row else ""
+        return f"{steps.index(step) + 1} of {len(steps)}: {step}" if step in steps else ""
+
+
+def get_aggregate(aggregate: Aggregate[QueryT, ValueT], experiment_id: int, query: QueryT) -> Cached[ValueT]:
+    """Return the value of one query. If it is missing, compute it now if it is small; otherwise enqueue it."""
+    return get_aggregates(aggregate, experiment_id, [query])[0]
+
+
+def get_aggregates(
+    aggregate: Aggregate[QueryT, ValueT], experiment_id: int, queries: Sequence[QueryT]
+) -> list[Cached[ValueT]]:
+    """Return the values of several queries in their order. The number of SQL queries is constant."""
+    return get_aggregates_across(aggregate, [(experiment_id, query) for query in queries])
+
+
+def get_aggregates_across(
+    aggregate: Aggregate[QueryT, ValueT], queries_by_experiment: Sequence[tuple[int, QueryT]]
+) -> list[Cached[ValueT]]:
+    """Return the values of queries over several experiments, in their order.
+
+    Each query comes with the primary key of its experiment. The number of SQL queries is constant if `fingerprint` and
+    `is_large` read nothing.
+    """
+    keys = [aggregate.key(query) for _, query in queries_by_experiment]
+    by_key = {key: query for key, (_, query) in zip(keys, queries_by_experiment, strict=True)}
+    experiment_ids = {key: experiment_id for key, (experiment_id, _) in zip(keys, queries_by_experiment, strict=True)}
+    fingerprints = {key: aggregate.fingerprint(query) for key, query in by_key.items()}
+    cached = _load_cached_values(fingerprints)
+    rows = _load_rows(aggregate, experiment_ids, [key for key in by_key if key not in cached])
+    fresh = {key for key, row in rows.items() if row.computed_at and row.fingerprint == fingerprints[key]}
+    missing = [key for key in by_key if key not in cached and key not in fresh]
+    if missing and not aggregate.is_large([by_key[key] for key in missing]):
+        values = aggregate.compute([by_key[key] for key in missing], lambda _: None)
+        computed = dict(zip(missing, values, strict=True))
+        cache.set_many(
+            {_make_cache_key(key, fingerprints[key]): value for key, value in computed.items()}, CACHE_SECONDS
+        )
+        cached |= {key: Cached(value, fingerprints[key]) for key, value in computed.items()}
+    elif missing:
+        rows |= _enqueue_computation(aggregate, experiment_ids, {key: by_key[key] for key in missing})
+    stored = {key: _decode_row(aggregate, row, key in fresh) for key, row in rows.items()}
+    return [(stored | cached)[key] for key in keys]
+
+
+def _load_cached_values(fingerprints: Mapping[str, str]) -> dict[str, Cached[Any]]:
+    keys_by_cache_key = {_make_cache_key(key, fingerprint): key for key, fingerprint in fingerprints.items()}
+    return {
+        keys_by_cache_key[cache_key]: Cached(value, fingerprints[keys_by_cache_key[cache_key]])
+        for cache_key, value in cache.get_many(keys_by_cache_key).items()
+    }
+
+
+def _make_cache_key(key: str, fingerprint: str) -> str:
+    return f"aggregate:{key}:{fingerprint}"
+
+
+def _load_rows(
+    aggregate: Aggregate[Any, Any], experiments: Mapping[str, int], keys: Sequence[str]
+) -> dict[str, CachedAggregate]:
+    if not keys:
+        return {}
+    requested = {experiments[key] for key in keys}
+    rows = CachedAggregate.objects.filter(experiment__in=requested, name=aggregate.name, key__in=keys)
+    return {row.key: row for row in rows}
+
+
+def _decode_row(aggregate: Aggregate[Any, ValueT], row: CachedAggregate, is_fresh: bool) -> Cached[ValueT]:
+    value = None if row.computed_at is None else _make_adapter(aggregate).validate_python(row.value)
+    return Cached(value, row.fingerprint, is_fresh, row, aggregate.steps)
+
+
+def _make_adapter(aggregate: Aggregate[Any, Any]) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(aggregate.value_type())
+
+
+def _enqueue_computation(
+    aggregate: Aggregate[QueryT, Any], experiments: Mapping[str, int], queries: Mapping[str, QueryT]
+) -> dict[str, CachedAggregate]:
+    """Enqueue the computation of these values, except those that a worker has claimed. Return all rows."""
+    from django_q.tasks import async_task
+
+    new_rows = [
+        CachedAggregate(experiment_id=experiments[key], name=aggregate.name, key=key, query=aggregate.dump(query))
+        for key, query in queries.items()
+    ]
+    CachedAggregate.objects.bulk_create(new_rows, ignore_conflicts=True)
+    requested = {experiments[key] for key in queries}
+    rows = CachedAggregate.objects.filter(experiment__in=requested, name=aggregate.name, key__in=queries)
+    if keys := claim_rows(rows):
+        async_task(TASK, keys)
+    return {row.key: row for row in rows.all()}
+
+
+def claim_rows(rows: QuerySet[CachedAggregate]) -> list[int]:
+    """Claim the rows that need a worker and return their primary keys. Concurrent callers claim different rows.
+
+    Only one worker computes a row at a time. After each result there is a pause, because rows may keep changing. The
+    first result of a row does not wait.
+    """
+    now = timezone.now()
+    is_unclaimed = Q(requested_at=None) | Q(ended_at__gte=F("requested_at")) | Q(requested_at__lt=now - CLAIM_TIMEOUT)
+    pause = Greatest(Value(MIN_PAUSE_S), PAUSE_FACTOR * F("duration_s")) * Value(timedelta(seconds=1))
+    next_at = ExpressionWrapper(F("ended_at") + pause, output_field=DateTimeField())
+    is_due = Q(ended_at=None) | Q(next_at__lt=now) | Q(computed_at=None, problem="")
+    with transaction.atomic():
+        claimable = rows.annotate(next_at=next_at).filter(is_unclaimed, is_due)
+        keys = list(claimable.select_for_update(skip_locked=True).values_list("pk", flat=True))
+        CachedAggregate.objects.filter(pk__in=keys).update(requested_at=now, step=WAITING, problem="")
+    return keys
+
+
+def compute_rows(keys: Sequence[int], *, seconds: float) -> list[int]:
+    """Compute these rows for at most this many seconds, but at least one row. Return the remaining keys."""
+    deadline = time.monotonic() + seconds
+    for index, key in enumerate(keys):
+        if index and time.monotonic() >= deadline:
+            return list(keys[index:])
+        row = CachedAggregate.objects.select_related("experiment").filter(pk=key).first()
+        if row is not None:
+            _compute(row)
+    return []
+
+
+def _compute(row: CachedAggregate) -> None:
+    """Compute one row. Store the end of the computation even if it fails."""
+    started, problem = time.monotonic(), WORKER_FAILED
+    aggregate: Aggregate[Any, Any] = import_string(AGGREGATES[row.name])
+    try:
+        query = aggregate.load(row.experiment, row.query)
+        if query is not None:
+            _store(aggregate, row, query)
+        problem = QUERY_INVALID if query is None else ""
+    finally:
+        _update(row, ended_at=timezone.now(), step="", problem=problem, duration_s=time.monotonic() - started)
+    if aggregate.max_rows is not None:
+        _delete_old_rows(aggregate, row.experiment)
+
+
+def _store(aggregate: Aggregate[QueryT, Any], row: CachedAggregate, query: QueryT) -> None:
+    fingerprint, read_at = aggregate.fingerprint(query), timezone.now()
+    _update(row, step=aggregate.steps[0])
+    with transaction.atomic() if aggregate.write else nullcontext():
+        if aggregate.write:
+            value = aggregate.write(row, query)
+        else:
+            (value,) = aggregate.compute([query], lambda step: _update(row, step=step))
+        stored = _make_adapter(aggregate).dump_python(value, mode="json")
+        _update(row, value=stored, fingerprint=fingerprint, computed_at=read_at)
+
+
+def _delete_old_rows(aggregate: Aggregate[Any, Any], experiment: Experiment) -> None:
+    """Delete all but the newest `max_rows` values, one by one, because many other rows may depend on each."""
+    rows = CachedAggregate.objects.filter(experiment=experiment, name=aggregate.name)
+    row_ids = rows.filter(computed_at__isnull=False, step="").order_by("-ended_at").values_list("pk", flat=True)
+    for row_id in row_ids[aggregate.max_rows :]:
+        CachedAggregate.objects.filter(pk=row_id).delete()
+
+
+def _update(row: CachedAggregate, **columns: Any) -> None:
+    CachedAggregate.objects.filter(pk=row.pk).update(**columns)

@@ -1,0 +1,134 @@
+"""Score against cost: a point for each condition, and the efficient frontier through the undominated conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from evalsite.lib.text.number_format import format_money
+from grading_app.results import plot_style
+from grading_app.results.leaderboard import BoardRow, Leaderboard, find_efficient_frontier, list_priced_rows
+from grading_app.results.scores import Measure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Box = tuple[float, float, float, float]  # Left, bottom, right, top.
+NAME, TITLE = "cost", "Score against cost"
+HEIGHT = 260
+MAX_NAMED = 12
+"""With more conditions than this, only conditions on the frontier are named."""
+NAME_LETTER = 6.4  # CSS pixels of an average letter of a name, in the widest of the fonts.
+SIDES = (("left", 9), ("right", 9), ("left", -9), ("right", -9), ("center", 16), ("center", -16), ("left", 22),
+         ("right", 22), ("left", -22), ("right", -22), ("left", 34), ("right", 34))  # fmt: skip
+"""The places of a name: the side of the text at its point, and pixels above it. The first ones are preferred."""
+LOG_SCALE_RATIO = 20  # If the highest cost exceeds the lowest by more than this factor, the axis is logarithmic.
+
+
+def has_costs(board: Leaderboard, measure: Measure) -> bool:
+    """Return True if there are two conditions to compare, and at least one has a cost."""
+    rows = list_priced_rows(board, measure)
+    return not measure.is_rating and len(rows) > 1 and any(row.cost_usd for row in rows)
+
+
+def _make_grid(width: int) -> plot_style.Grid:
+    return plot_style.Grid(1, 1, width, HEIGHT, left=56, right=28)
+
+
+def compute_size(width: int) -> tuple[int, int]:
+    return width, _make_grid(width).height
+
+
+def write_alt_text(board: Leaderboard, measure: Measure) -> str:
+    names = ", ".join(row.label for row in find_efficient_frontier(board, measure))
+    return f"{measure.label} against cost per answer. On the efficient frontier: {names}. The table has the numbers."
+
+
+def draw_cost_figure(board: Leaderboard, measure: Measure, width: int) -> Figure:
+    figure, (axis,) = _make_grid(width).make_panels()
+    rows, frontier = list_priced_rows(board, measure), find_efficient_frontier(board, measure)
+    costs = [row.cost_per_answer or 0.0 for row in rows]
+    is_logarithmic = min(costs) > 0 and max(costs) / min(costs) > LOG_SCALE_RATIO
+    if is_logarithmic:
+        axis.set_xscale("log")
+    for row in rows:
+        _draw_point(axis, row, measure, is_efficient=row in frontier)
+    points = [_get_point(row, measure) for row in frontier]
+    axis.plot(*zip(*points, strict=True), color=plot_style.DATA, linewidth=plot_style.PIXEL, zorder=1)
+    axis.margins(x=0.12, y=0.12)
+    if not is_logarithmic:
+        axis.set_xlim(-0.05 * max(costs), 1.3 * max(costs))
+    _write_names(axis, rows if len(rows) <= MAX_NAMED else frontier, rows, points, measure, width)
+    ticks = [tick for tick in axis.get_xticks() if axis.get_xlim()[0] <= tick <= axis.get_xlim()[1] and tick >= 0]
+    ticks = ticks[:: -(-len(ticks) // (5 if width >= plot_style.WIDE else 3))]
+    axis.set_xticks(ticks, [format_money(tick) for tick in ticks])
+    axis.minorticks_off()
+    if measure.is_share:
+        axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axis.set_xlabel("Cost per answer", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+    plot_style.draw_gridlines(axis, "y")
+    plot_style.write_head(axis, measure.label, left=44)
+    return figure
+
+
+def _get_point(row: BoardRow, measure: Measure) -> tuple[float, float]:
+    return row.cost_per_answer or 0.0, row.scores[measure.key].mean or 0.0
+
+
+def _write_names(
+    axis: Axes,
+    named_rows: Sequence[BoardRow],
+    rows: Sequence[BoardRow],
+    frontier: Sequence[tuple[float, float]],
+    measure: Measure,
+    width: int,
+) -> None:
+    """Write each name inside the panel, where it hides the least: other names, points and the frontier."""
+    axis.autoscale_view()  # Otherwise the limits, and so the pixels, would change when the figure is rendered.
+
+    def to_pixels(x: float, y: float) -> tuple[float, float]:
+        pixels = axis.transData.transform((x, y)) / plot_style.PIXEL
+        return float(pixels[0]), float(pixels[1])
+
+    points = {row.condition: _get_point(row, measure) for row in rows}
+    boxes = [(_make_box(*to_pixels(*place), 10, 10), 2) for place in points.values()]
+    line = [to_pixels(*place) for place in frontier]
+    for (x0, y0), (x1, y1) in pairwise(line):
+        boxes += [(_make_box(x0 + at / 30 * (x1 - x0), y0 + at / 30 * (y1 - y0), 2, 2), 1) for at in range(31)]
+    left, low, right, high = (float(end) / plot_style.PIXEL for end in axis.bbox.extents)
+    for row in named_rows:
+        name = plot_style.shorten(row.label, width / 2.4)
+        x, y = to_pixels(*points[row.condition])
+        length = len(name) * NAME_LETTER
+        candidates = []
+        for order, (side, up) in enumerate(SIDES):
+            start = x + 8 if side == "left" else x - 8 - length if side == "right" else x - length / 2
+            inside = max(left + 2, min(start, right - length - 2))
+            middle = max(low + 7, min(y + up, high - 7))
+            box = (inside, middle - 7, inside + length, middle + 7)
+            moved = abs(inside - start) + abs(middle - y - up)
+            hidden = sum(weight for other, weight in boxes if _overlap(box, other))
+            candidates.append((hidden, moved > 0, order, box))
+        *_, box = min(candidates)
+        boxes.append((box, 20))
+        plot_style.write_beside(
+            axis, points[row.condition], name, right=box[0] - x, up=(box[1] + box[3]) / 2 - y, fontsize=plot_style.SMALL
+        )
+
+
+def _make_box(x: float, y: float, width: float, height: float) -> Box:
+    return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+
+
+def _overlap(first: Box, second: Box) -> bool:
+    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
+
+
+def _draw_point(axis: object, row: BoardRow, measure: Measure, *, is_efficient: bool) -> None:
+    score, cost = row.scores[measure.key], row.cost_per_answer or 0.0
+    color = plot_style.DATA if is_efficient else plot_style.DATA_SOFT
+    if score.low is not None and score.high is not None:
+        axis.plot([cost, cost], [score.low, score.high], color=plot_style.DATA_SOFT, linewidth=plot_style.PIXEL)  # type: ignore[attr-defined]
+    axis.plot([cost], [score.mean], marker="o", markersize=7 * plot_style.PIXEL, color=color, markeredgewidth=0)  # type: ignore[attr-defined]

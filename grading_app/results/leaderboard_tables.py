@@ -1,0 +1,357 @@
+"""The tables of the results page: conditions by score, by closeness to people, and against a baseline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from grading_app.results import statistic_format
+from grading_app.results.leaderboard import BoardRow, Leaderboard
+from grading_app.results.result_table import ResultColumn, ResultTable, Row
+from grading_app.results.scores import ConditionScore, Measure
+from grading_app.statistics.intervals import STUDENT
+from grading_app.statistics.known_coverage import (
+    describe_share_coverage,
+    describe_skew_coverage,
+    describe_uneven_coverage,
+)
+from runs_app.models import Experiment, Wave
+
+CompareUrl = Callable[[BoardRow, Measure], str]
+NUMBER_IN_METHOD = re.compile(r" (at an effective n of|over) [\d.,]+( items)?")
+BEST_NOTE = (
+    "Best: higher than each other condition by a paired test over common items, p < 0.05 after Holm's correction over "
+    "these tests, also if planned answers without a score count as wrong. Ratings have no best."
+)
+
+
+def describe_lead(board: Leaderboard, measure: Measure) -> str:
+    """Return a sentence: which condition is ahead on a measure, by how much, and its test; "" without a comparison."""
+    lead, labels = board.leads.get(measure.key), {row.condition: row.label for row in board.rows}
+    if lead is None or not {lead.first, lead.second} <= set(labels):
+        return ""
+    first, second = labels[lead.first], labels[lead.second]
+    size = statistic_format.format_difference(lead.difference, measure.is_share)
+    ends = statistic_format.format_difference_interval(lead.low, lead.high, measure.is_share)
+    interval = f" ({ends})" if lead.low is not None else ""
+    test = "no test" if lead.p is None else f"{lead.test}, p {statistic_format.format_p_equation(lead.p)}"
+    margin = f"by {size}{interval} over {second} on {lead.items} common items"
+    if lead.difference <= 0:
+        return f"{measure.label}: {first} has the highest mean, but is not ahead of {second} on their common items."
+    if lead.is_best:
+        return f"{measure.label}: {first} is the best, {margin}."
+    if lead.verdict > lead.verdict_with_missing:
+        outcome = f"then {second} is ahead" if lead.verdict_with_missing < 0 else "then no difference is significant"
+        return f"{measure.label}: {first} is ahead {margin} ({test}). If answers without a score are wrong, {outcome}."
+    if lead.verdict <= 0:
+        return f"{measure.label}: {first} is ahead {margin}, but the difference is not significant ({test})."
+    return f"{measure.label}: {first} is ahead {margin} ({test}), but not of every condition after Holm's correction."
+
+
+def make_leaderboard_table(board: Leaderboard) -> ResultTable:
+    """Return a table with a row for each condition: mean, interval, n and missing scores of each measure."""
+    columns = [ResultColumn("condition", "Condition")]
+    for measure in board.measures:
+        columns += [
+            ResultColumn(measure.key, measure.label, measure.mean_column),
+            ResultColumn(f"{measure.key}_ci", "95 % interval", measure.interval_column),
+            ResultColumn(f"{measure.key}_n", "n", "count"),
+            ResultColumn(f"{measure.key}_missing", "No score", "count"),
+            ResultColumn(f"{measure.key}_missing_reasons", "Reasons"),
+            *([] if measure.is_rating else [ResultColumn(f"{measure.key}_best", "Best")]),
+        ]
+    columns += [
+        ResultColumn("cost_usd", "Cost", "money"),
+        ResultColumn("input_tokens", "Input tokens", "count"),
+        ResultColumn("output_tokens", "Output tokens", "count"),
+        ResultColumn("latency_s", "Median latency (s)", "number"),
+    ]
+    return ResultTable(
+        "leaderboard",
+        "Leaderboard",
+        columns,
+        [_make_row(board, row) for row in board.rows],
+        formula="Mean or share over answers. Intervals on items like these, with standard errors clustered by item.",
+        correction=BEST_NOTE,
+        notes=describe_coverage(board, board.measures),
+    )
+
+
+def describe_coverage(board: Leaderboard, measures: Iterable[Measure]) -> list[str]:
+    """Return notes on the intervals of these measures that cover less than they say in simulations."""
+    shown = list(measures)
+    scores = [(row.scores[measure.key], measure) for row in board.rows for measure in shown]
+    shares = [(one.n, one.items) for one, measure in scores if measure.is_share and one.low is not None]
+    notes = (
+        describe_share_coverage([items for n, items in shares if n == items]),
+        describe_uneven_coverage(shares),
+        describe_skew_coverage([one.items for one, _ in scores if one.method.startswith(STUDENT)]),
+    )
+    return [note for note in notes if note]
+
+
+class BoardLinks:
+    """The addresses behind the numbers of a leaderboard."""
+
+    def __init__(self, board: Leaderboard, experiment: Experiment, wave: Wave | None, missing: str) -> None:
+        self.board, self.experiment, self.wave, self.missing = board, experiment, wave, missing
+
+    def compare(self, row: BoardRow, measure: Measure) -> str:
+        """Return the address that compares a condition with the baseline, or with the best other condition."""
+        others = [one for one in self.board.rows if one.condition != row.condition]
+        if not others:
+            return ""
+        best = max(others, key=lambda one: -1e300 if (mean := one.scores[measure.key].mean) is None else mean)
+        reference = next((one for one in others if one.condition == self.board.baseline), best)
+        number = [self.wave.number] if self.wave else []
+        a, b = (":".join(map(str, (self.experiment.slug, one.condition, *number))) for one in (reference, row))
+        query = {"a": a, "b": b, "measure": measure.key} | ({"missing": self.missing} if self.missing else {})
+        return f"{reverse('compare')}?{urlencode(query)}"
+
+    def list_trials(self, row: BoardRow, measure: Measure) -> str:
+        """Return the address of the trials behind n, including trials without a score."""
+        query: dict[str, Any] = {"experiment": self.experiment.slug, "condition": row.condition, "status": "done"}
+        if measure.dimension is not None:
+            query["dimension"] = measure.dimension
+        if measure.grade_condition is not None:
+            query["graded_by"] = measure.grade_condition
+        return f"{reverse('trial_list')}?{urlencode(query)}"
+
+
+def make_condition_table(
+    board: Leaderboard, measure: Measure, links: BoardLinks, *, is_first: bool = False
+) -> ResultTable:
+    """Return a row for each condition: its score on one measure with the interval, and the answers behind it.
+
+    is_first: the table of the page's first measure. It has costs if they differ, and not what `make_effort_table` has.
+    """
+    scores = [row.scores[measure.key] for row in board.rows]
+    has_best = any(board.is_best(row, measure) for row in board.rows)
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("score", measure.label, measure.mean_column),
+        ResultColumn("score_ci", "95 % interval", measure.interval_column),
+        *([] if is_first else _list_spread_columns(measure)),
+        ResultColumn("n", "Answers scored", "count_of"),
+        *([ResultColumn("missing", "Without a score")] if any(one.missing for one in scores) else []),
+        *([ResultColumn("best", "Rank")] if has_best else []),
+        *([ResultColumn("cost_per_answer", "Cost per answer", "money")] if is_first and costs_differ(board) else []),
+    ]
+    rows = [
+        {
+            "condition": row.label,
+            "score": score.mean,
+            "score_ci": score.interval,
+            "sd": score.sd,
+            "se": score.se,
+            "n": (score.n, score.planned),
+            "missing": score.missing_text,
+            "best": "Best" if board.is_best(row, measure) else "",
+            "cost_per_answer": row.cost_per_answer,
+        }
+        for row, score in zip(board.rows, scores, strict=True)
+    ]
+    has_interval = any(one.low is not None for one in scores)
+    reasons = dict.fromkeys(one.reason for one in scores if one.low is None and one.reason)
+    methods = dict.fromkeys(NUMBER_IN_METHOD.sub("", one.method) for one in scores if one.method)
+    return ResultTable(
+        "conditions" if is_first else f"conditions-{measure.key.replace(':', '-')}",
+        measure.label,
+        columns,
+        rows,
+        formula=f"Intervals on items like these: {', '.join(methods)}, clustered by item." if has_interval else "",
+        correction=BEST_NOTE if has_best else "",
+        notes=[
+            *([f"No interval: {'; '.join(reasons)}."] if reasons else []),
+            *describe_coverage(board, [measure]),
+            *_describe_missing(scores),
+        ],
+        links=[{"score": links.compare(row, measure), "n": links.list_trials(row, measure)} for row in board.rows],
+        is_sortable=True,
+    )
+
+
+def _list_spread_columns(measure: Measure) -> list[ResultColumn]:
+    """Return the columns of SD and standard error; a share has no SD."""
+    if measure.is_share:
+        return [ResultColumn("se", "SE by item", "points")]
+    return [ResultColumn("sd", "SD", "number"), ResultColumn("se", "SE by item", "number", 3)]
+
+
+def _describe_missing(scores: Iterable[ConditionScore]) -> list[str]:
+    found = list(scores)
+    if any(one.filled for one in found):
+        return ["Answers without a score count as wrong here."]
+    return ["Answers without a score are excluded."] if any(one.missing for one in found) else []
+
+
+def make_closeness_table(board: Leaderboard, links: BoardLinks) -> ResultTable:
+    """Return a row for each rated dimension with norms and each condition: how close its ratings are to people."""
+    rated = [measure for measure in board.measures if measure.key in board.closeness]
+    pairs = [(measure, row) for measure in rated for row in board.rows]
+    scores = [row.scores[measure.key] for measure, row in pairs]
+    has_ceiling = any(one.ceiling is not None for one in board.closeness.values())
+    columns = [
+        *([ResultColumn("dimension", "Dimension")] if len(rated) > 1 else []),
+        ResultColumn("condition", "Condition"),
+        ResultColumn("r", "r with people", "coefficient"),
+        ResultColumn("r_ci", "95 % interval", "coefficient_interval"),
+        *([ResultColumn("ceiling", "Noise ceiling", "coefficient")] if has_ceiling else []),
+        ResultColumn("error", "Mean error", "number"),
+        ResultColumn("bias", "Bias", "signed"),
+        ResultColumn("score", "Mean rating", "number"),
+        ResultColumn("score_ci", "95 % interval", "interval"),
+        ResultColumn("n", "Answers rated", "count_of"),
+        *([ResultColumn("missing", "Without a rating")] if any(one.missing for one in scores) else []),
+    ]
+    rows = []
+    for (measure, row), score in zip(pairs, scores, strict=True):
+        closeness = board.closeness[measure.key]
+        near = closeness.conditions.get(row.condition)
+        rows.append(
+            {
+                "dimension": measure.label,
+                "condition": row.label,
+                "r": near.r if near else None,
+                "r_ci": (near.low, near.high) if near and near.low is not None else None,
+                "ceiling": closeness.ceiling,
+                "error": near.error if near else None,
+                "bias": near.bias if near else None,
+                "score": score.mean,
+                "score_ci": score.interval,
+                "n": (score.n, score.planned),
+                "missing": score.missing_text,
+            }
+        )
+    ceiling = "Noise ceiling: the highest r that ratings can have with these norms on average. " if has_ceiling else ""
+    return ResultTable(
+        "conditions",
+        "Closeness to people",
+        columns,
+        rows,
+        formula="r: correlation of item means with the means of people. Mean error: mean absolute difference of "
+        f"item means, in scale points. Bias: above zero if the model rates higher than people. {ceiling}",
+        notes=[*describe_coverage(board, rated), *_describe_missing(scores)],
+        links=[{"score": links.compare(row, measure), "n": links.list_trials(row, measure)} for measure, row in pairs],
+        is_sortable=True,
+    )
+
+
+def make_effort_table(board: Leaderboard) -> ResultTable:
+    """Return the spread of the first measure, and tokens, time and cost of each condition."""
+    measure, has_cost_above = board.measures[0], costs_differ(board) and not board.closeness
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("items", "Items", "count"),
+        *_list_spread_columns(measure),
+        ResultColumn("cost_usd", "Cost", "money"),
+        *([] if has_cost_above else [ResultColumn("cost_per_answer", "Cost per answer", "money")]),
+        ResultColumn("input_tokens", "Input tokens", "count"),
+        ResultColumn("output_tokens", "Output tokens", "count"),
+        ResultColumn("latency_s", "Median latency (s)", "number"),
+    ]
+    rows = [
+        {
+            "condition": row.label,
+            "items": row.scores[measure.key].items,
+            "sd": row.scores[measure.key].sd,
+            "se": row.scores[measure.key].se,
+            "cost_usd": row.cost_usd,
+            "cost_per_answer": row.cost_per_answer,
+            "input_tokens": row.input_tokens,
+            "output_tokens": row.output_tokens,
+            "latency_s": row.latency_s,
+        }
+        for row in board.rows
+    ]
+    return ResultTable(
+        "effort",
+        f"Spread of {measure.label}, cost, tokens and time",
+        columns,
+        rows,
+        formula="Costs include repeated and failed calls. Latency does not include reused answers.",
+        is_sortable=True,
+    )
+
+
+def costs_differ(board: Leaderboard) -> bool:
+    """Return True if conditions have known costs per answer of which one is at least 1 % above another."""
+    costs = [row.cost_per_answer for row in board.rows if row.cost_per_answer is not None]
+    return len(costs) > 1 and max(costs) > 1.01 * min(costs)
+
+
+def _make_row(board: Leaderboard, row: BoardRow) -> dict[str, object]:
+    values: dict[str, object] = {
+        "condition": row.label,
+        "cost_usd": row.cost_usd,
+        "input_tokens": row.input_tokens,
+        "output_tokens": row.output_tokens,
+        "latency_s": row.latency_s,
+    }
+    for measure in board.measures:
+        score = row.scores[measure.key]
+        values |= {
+            measure.key: score.mean,
+            f"{measure.key}_ci": score.interval,
+            f"{measure.key}_n": score.n,
+            f"{measure.key}_missing": score.missing,
+            f"{measure.key}_missing_reasons": score.missing_text,
+            f"{measure.key}_best": "best" if board.is_best(row, measure) else "",
+        }
+    return values
+
+
+def make_baseline_table(board: Leaderboard, measure: Measure, make_url: CompareUrl) -> ResultTable | None:
+    """Return the differences from the baseline on one measure; None without a baseline.
+
+    make_url: return the address of the comparison of a row with the baseline.
+    """
+    rows = [row for row in board.rows if measure.key in row.baseline]
+    if not rows:
+        return None
+    baseline = next(row.label for row in board.rows if row.condition == board.baseline)
+    return ResultTable(
+        f"baseline-{measure.key.replace(':', '-')}",
+        f"{measure.label}: difference from {baseline}",
+        [
+            ResultColumn("condition", "Condition"),
+            ResultColumn("items", "Common items", "count"),
+            ResultColumn("mean_baseline", "Baseline", measure.mean_column),
+            ResultColumn("mean", "Condition", measure.mean_column),
+            ResultColumn("difference", "Difference", measure.difference_column),
+            ResultColumn("difference_ci", "95 % interval", measure.difference_interval_column),
+            ResultColumn("p", "p", "p"),
+            ResultColumn("p_holm", "p (Holm)", "p"),
+            ResultColumn("test", "Test"),
+            ResultColumn("wins", "Wins", "count"),
+            ResultColumn("losses", "Losses", "count"),
+            ResultColumn("ties", "Ties", "count"),
+        ],
+        [_make_baseline_row(row, measure) for row in rows],
+        formula="Mean over common items of the difference of item means, with the interval on items like these. Wins, "
+        "losses and ties are items, by its sign.",
+        correction=f"Holm over the {len(rows)} comparisons of this table.",
+        links=[dict.fromkeys(("difference", "wins", "losses", "ties"), make_url(row, measure)) for row in rows],
+    )
+
+
+def _make_baseline_row(row: BoardRow, measure: Measure) -> Row:
+    comparison = row.baseline[measure.key]
+    return {
+        "condition": row.label,
+        "items": comparison.items,
+        "mean_baseline": comparison.mean_baseline,
+        "mean": comparison.mean,
+        "difference": comparison.difference,
+        "difference_ci": (comparison.low, comparison.high) if comparison.low is not None else None,
+        "p": comparison.p,
+        "p_holm": comparison.corrected,
+        "test": comparison.test,
+        "wins": comparison.wins,
+        "losses": comparison.losses,
+        "ties": comparison.ties,
+    }

@@ -1,0 +1,162 @@
+"""The status report of an experiment: the outcomes of its trials and judges by condition and wave, and warnings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Count, Q
+
+from grading_app.judging.verdict_reader import count_unread_verdicts
+from grading_app.results.frames import estimate_conditions
+from grading_app.scoring.grading import load_rule_scores
+from runs_app.models import Condition, Experiment, Run, Trial
+from runs_app.models import trials as trials_module
+from runs_app.monitoring.blockers import find_blockers
+from runs_app.monitoring.point_status import report_points
+from runs_app.monitoring.progress import STATUSES, Projection, Totals, WaveTotals, project_cost, sum_by_wave
+from runs_app.planning.drift import find_drift_warnings, find_served_warnings
+
+DONE = Q(status=Trial.Status.DONE)
+ANSWER_KINDS = {name: DONE & kind for name, kind in trials_module.UNUSABLE_KINDS.items()} | {
+    "refused": trials_module.REFUSED,
+    "from_cache": DONE & Q(from_cache=True),
+}
+COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_attempts", "n_unpriced")
+
+
+def build_status_report(experiment: Experiment) -> dict[str, Any]:
+    """Return the report as plain values for JSON. Totals come from counters; kinds of answers are counted by row."""
+    runs = list(experiment.answer_runs.with_design().order_by("wave__number", "pk"))
+    kinds = _count_answer_kinds([run.pk for run in runs])
+    return {
+        "experiment": experiment.slug,
+        "status": experiment.status,
+        "dataset": str(experiment.dataset),
+        "dataset_hash": experiment.dataset.content_hash,
+        "max_usd": _format_optional(experiment.max_usd),
+        "spent_usd": _format_optional(Totals.of(runs).find_known_cost(experiment.spent_usd)),
+        "projection": _report_projection(project_cost(runs, experiment.max_usd)),
+        "reserved_usd": _format_optional(experiment.reserved_usd),
+        "trials": sum(run.n_trials for run in runs),
+        "done": sum(run.n_done for run in runs),
+        "waves": [_report_wave(wave) for wave in sum_by_wave(runs)],
+        "runs": [_report_run(run, kinds.get(run.pk, {})) for run in runs],
+        "points": report_points(experiment),
+        "rules": load_rule_scores(experiment),
+        "scores": estimate_conditions(experiment),
+        "judging": report_judges(experiment),
+        "blockers": [
+            blocker.facts | {"sentence": blocker.sentence} for blocker in find_blockers(_fetch_all_runs(experiment))
+        ],
+        "warnings": [
+            *find_drift_warnings(experiment),
+            *find_served_warnings(experiment),
+            *_find_pooled_waves(experiment),
+        ],
+    }
+
+
+def _report_projection(projection: Projection | None) -> dict[str, Any] | None:
+    """Return the projected cost with its basis, in US dollars; None if no trial has ended or remains."""
+    if projection is None:
+        return None
+    return {
+        "total_usd": str(projection.total_usd),
+        "remaining": projection.remaining,
+        "usd_each": str(projection.usd_each),
+        "is_over_budget": projection.is_over_budget,
+    }
+
+
+def _fetch_all_runs(experiment: Experiment) -> list[Run]:
+    """Return all runs, including the runs of judges."""
+    return list(experiment.runs.with_design().order_by("pk"))
+
+
+def _count_answer_kinds(run_ids: list[int]) -> dict[int, dict[str, int]]:
+    counts = {name: Count("pk", filter=condition) for name, condition in ANSWER_KINDS.items()}
+    ended = Trial.objects.filter(run__in=run_ids, status__in=[Trial.Status.DONE, Trial.Status.FAILED])
+    rows: Any = ended.order_by().values("run_id").annotate(**counts)
+    return {row["run_id"]: {name: row[name] for name in ANSWER_KINDS} for row in rows}
+
+
+def _report_wave(wave_totals: WaveTotals) -> dict[str, Any]:
+    wave, totals = wave_totals.wave, wave_totals.totals
+    return {
+        "number": wave.number,
+        "label": wave.label,
+        "first_epoch": wave.epoch_offset + 1,
+        "status": totals.state,
+        "trials": totals.trials,
+        **{name: getattr(totals, name) for name in STATUSES},
+        "spent_usd": _format_optional(totals.find_known_cost(wave_totals.spent_usd)),
+    }
+
+
+def _report_run(run: Run, kinds: dict[str, int]) -> dict[str, Any]:
+    return {
+        "run": run.pk,
+        "condition_id": run.condition.condition_id,
+        "model": run.condition.model.name,
+        "prompt": str(run.condition.prompt),
+        "sampler": str(run.condition.sampler),
+        "wave": run.wave.number,
+        "wave_label": run.wave.label,
+        "status": run.status,
+        "stop_reason": run.current_stop_reason,
+        "trials": run.n_trials,
+        **{name.removeprefix("n_"): getattr(run, name) for name in COUNTERS},
+        **{name: kinds.get(name, 0) for name in ANSWER_KINDS},
+        "errors": run.errors,
+        "spent_usd": _format_optional(Totals.of([run]).find_known_cost(run.spent_usd)),
+    }
+
+
+def report_judges(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return one line for each judge and wave: verdicts by status, cost, and error codes of unreadable verdicts."""
+    judges = experiment.runs.filter(condition__stage=Condition.Stage.JUDGE).with_design()
+    runs = list(judges.order_by("wave__number", "pk"))
+    unread = count_unread_verdicts(experiment) if runs else {}
+    return [_report_judge(run, unread.get((run.condition_id, run.wave_id), {})) for run in runs]
+
+
+def _report_judge(run: Run, unread: dict[str, int]) -> dict[str, Any]:
+    return {
+        "run": run.pk,
+        "condition_id": run.condition.condition_id,
+        "model": run.condition.model.name,
+        "wave": run.wave.number,
+        "wave_label": run.wave.label,
+        "status": run.status,
+        "stop_reason": run.current_stop_reason,
+        "verdicts": run.n_trials,
+        **{name.removeprefix("n_"): getattr(run, name) for name in COUNTERS},
+        "unread": unread,
+        "errors": run.errors,
+        "spent_usd": str(run.spent_usd),
+    }
+
+
+def format_judge(line: dict[str, Any]) -> str:
+    """Return the line of a judge for a terminal.
+
+    Example: `judge-a_standard--0123456789ab: running, 40 of 90 verdicts, 2 unread (2 no_json_object)`.
+    """
+    wave = f" [{line['wave_label'] or line['wave']}]" if line["wave"] else ""
+    codes = ", ".join(f"{n} {code}" for code, n in line["unread"].items())
+    unread = f", {sum(line['unread'].values())} unread ({codes})" if codes else ""
+    failed = f", {line['failed']} failed" if line["failed"] else ""
+    counts = f"{line['done']} of {line['verdicts']} verdicts{failed}{unread}"
+    return f"{line['condition_id']}{wave}: {line['status']}, {counts} {line['stop_reason']}".rstrip()
+
+
+def _format_optional(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _find_pooled_waves(experiment: Experiment) -> list[str]:
+    """Return a sentence if the scores of the report pool several waves with answers."""
+    names = [str(wave) for wave in experiment.waves.answered()]
+    if len(names) < 2:
+        return []
+    return [f"the scores pool {len(names)} waves ({', '.join(names)}); the page Waves tests whether they differ"]

@@ -1,0 +1,200 @@
+"""The comparison of two waves of one experiment: the items' scores in both waves, and the outcomes of the trials.
+
+The result has a row for each condition and measure. The test is that of two conditions over common items.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from evalsite.lib.sql import fetch_rows
+from grading_app.results.frames import Outcomes, load_condition_labels, load_outcomes, sum_outcomes
+from grading_app.results.scores import Measure, list_measures, load_scores, make_scope_parameters
+from grading_app.statistics.condition_pairs import compare_conditions
+from grading_app.statistics.item_scores import ItemScores
+from grading_app.statistics.paired import Change, holm
+from runs_app.models import Experiment, Wave
+from runs_app.planning.drift import ServedModels
+
+LEVEL = 0.05
+A, B = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class WaveChange:
+    """The change of one measure in one condition (None: in all), over the items with a score in both waves.
+
+    unpaired: the number of items without a score in one of the waves. unread_a, unread_b: answers without a score.
+    adjusted: p after Holm's correction, over the lines of single conditions or over the lines of all conditions.
+    """
+
+    measure: Measure
+    condition: str | None
+    change: Change | None
+    mean_a: float | None
+    mean_b: float | None
+    unpaired: int
+    unread_a: int
+    unread_b: int
+    adjusted: float | None = None
+
+    @property
+    def has_drifted(self) -> bool:
+        return self.adjusted is not None and self.adjusted < LEVEL
+
+
+class ServedDifference(NamedTuple):
+    """The differences of two waves in their served models and providers."""
+
+    models: bool = False
+    providers: bool = False
+
+    @classmethod
+    def of(cls, a: ServedModels, b: ServedModels) -> ServedDifference:
+        """Compare two waves. A wave without a served model or provider counts as unchanged."""
+        pairs = ((a.models, b.models), (a.providers, b.providers))
+        return cls(*(bool(first and second and first != second) for first, second in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class WaveOutcome:
+    """The outcomes of the trials of one condition (None: of all) in wave a or b."""
+
+    condition: str | None
+    is_b: bool
+    counts: Outcomes
+    served: ServedModels
+    differs: ServedDifference
+
+
+@dataclass(frozen=True, slots=True)
+class WaveComparison:
+    lines: list[WaveChange]
+    outcomes: list[WaveOutcome]
+
+    @property
+    def has_people(self) -> bool:
+        return any(line.measure.is_of_people for line in self.lines)
+
+    @property
+    def drifted(self) -> list[WaveChange]:
+        return [line for line in self.lines if line.has_drifted]
+
+    @property
+    def changed_conditions(self) -> list[str]:
+        """The labels of the conditions that other models or providers served in wave b."""
+        return [row.condition for row in self.outcomes if row.is_b and any(row.differs) and row.condition]
+
+
+def compare_waves(experiment: Experiment, a: Wave, b: Wave) -> WaveComparison:
+    """Compare wave b with wave a, in at most six passes over the rows of both waves in the database."""
+    return WaveComparison(compare_scores(experiment, a, b), list_wave_outcomes(experiment, a, b))
+
+
+def compare_scores(experiment: Experiment, a: Wave, b: Wave) -> list[WaveChange]:
+    """Return lines by measure: all conditions together if there are several, then each in the order of the design."""
+    labels = load_condition_labels(experiment)
+    lines: list[WaveChange] = []
+    for measure in list_measures(experiment):
+        waves = [load_scores(experiment, measure, wave) for wave in (a, b)]
+        settled = measure.settle(replace(waves[0], is_binary=waves[0].is_binary and waves[1].is_binary))
+        asked = set().union(*({*one.conditions[(one.n + one.missing).any(axis=0)].tolist()} for one in waves))
+        conditions = [key for key in labels if key in asked]
+        groups = [conditions, *([key] for key in conditions)] if len(conditions) > 1 else [conditions]
+        for keys in groups if conditions else ():
+            pair, n_asked = _pair_waves(waves, keys)
+            found = compare_conditions(pair, A, B, settled.bounds)
+            lines.append(
+                WaveChange(
+                    settled,
+                    labels[keys[0]] if len(keys) == 1 else None,
+                    found.change if found else None,
+                    found.mean_a if found else None,
+                    found.mean_b if found else None,
+                    unpaired=n_asked - (found.items if found else 0),
+                    unread_a=int(pair.missing[:, A].sum()),
+                    unread_b=int(pair.missing[:, B].sum()),
+                )
+            )
+    return _adjust_p(lines)
+
+
+def _pair_waves(waves: Sequence[ItemScores], conditions: Sequence[int]) -> tuple[ItemScores, int]:
+    """Return the scores of these conditions in two waves, as two columns, and the number of items that they were asked.
+
+    Over several conditions, an item's means are over the conditions that have scores in both waves, so that their
+    difference is the mean of the differences. An item without such a condition has no score.
+    """
+    items = np.union1d(waves[0].items, waves[1].items)
+    shape = (2, len(items), len(conditions))
+    n, missing, mean = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.full(shape, np.nan)
+    for wave, one in enumerate(waves):
+        rows = np.searchsorted(items, one.items)
+        for column, key in enumerate(conditions):
+            if key in one.conditions:
+                at = one.find_column(key)
+                n[wave, rows, column], missing[wave, rows, column] = one.n[:, at], one.missing[:, at]
+                mean[wave, rows, column] = one.mean[:, at]
+    n_asked = int((n + missing).any(axis=(0, 2)).sum())
+    if len(conditions) > 1:
+        has_both = (n > 0).all(axis=0)
+        n, n_both = np.where(has_both, n, 0), np.maximum(has_both.sum(axis=1), 1)
+        mean = (np.where(has_both, mean, 0.0).sum(axis=2) / n_both)[:, :, None]
+    n, missing = n.sum(axis=2), missing.sum(axis=2)
+    means = np.where(n > 0, mean[:, :, 0], np.nan)
+    is_binary = waves[0].is_binary and waves[1].is_binary
+    pair = ItemScores(items, np.array([A, B]), n.T, missing.T, means.T, np.zeros_like(means.T), is_binary=is_binary)
+    return pair, n_asked
+
+
+def _adjust_p(lines: list[WaveChange]) -> list[WaveChange]:
+    """Return the lines with the adjusted p.
+
+    Single conditions and sums over conditions are two families of tests, because a sum repeats its parts.
+    """
+    adjusted = list(lines)
+    for is_sum in (True, False):
+        indices = [k for k, line in enumerate(lines) if (line.condition is None) == is_sum and line.change]
+        tested = [(k, p) for k in indices if (change := lines[k].change) and (p := change.p) is not None]
+        for (k, _), p in zip(tested, holm([p for _, p in tested]), strict=True):
+            adjusted[k] = replace(lines[k], adjusted=p)
+    return adjusted
+
+
+def list_wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOutcome]:
+    """Return two rows for each condition, wave a first.
+
+    If there are several conditions, two rows for all conditions come before them.
+    """
+    labels, served = load_condition_labels(experiment), _load_served_models(experiment, a, b)
+    outcomes = [
+        {row.condition: row for row in load_outcomes(make_scope_parameters(experiment, wave))} for wave in (a, b)
+    ]
+    rows = []
+    for condition, label in labels.items():
+        served_by_wave = [served[condition, wave.pk] for wave in (a, b)]
+        for counts, models, is_b in zip(outcomes, served_by_wave, (False, True), strict=True):
+            if condition in counts:
+                rows.append(WaveOutcome(label, is_b, counts[condition], models, ServedDifference.of(*served_by_wave)))
+    has_several_conditions = len({row.condition for row in rows}) > 1
+    return [*(_sum_conditions(outcomes) if has_several_conditions else []), *rows]
+
+
+def _sum_conditions(outcomes: list[dict[int, Outcomes]]) -> Iterable[WaveOutcome]:
+    for counts, is_b in zip(outcomes, (False, True), strict=True):
+        yield WaveOutcome(None, is_b, sum_outcomes(counts.values()), ServedModels(), ServedDifference())
+
+
+def _load_served_models(experiment: Experiment, a: Wave, b: Wave) -> dict[tuple[int, int], ServedModels]:
+    """Return the served models and providers by condition and wave."""
+    statement = """SELECT DISTINCT condition_id, wave_id, served_model, served_provider FROM runs_app_answer
+        WHERE experiment_id = %(experiment)s AND wave_id IN (%(a)s, %(b)s) AND status = 'done'"""
+    pairs_by_run: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
+    for condition, wave, model, provider in fetch_rows(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
+        pairs_by_run[condition, wave].append((model, provider))
+    return defaultdict(ServedModels, {key: ServedModels.from_pairs(pairs) for key, pairs in pairs_by_run.items()})
