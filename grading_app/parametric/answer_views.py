@@ -22,7 +22,7 @@ from grading_app.parametric.surface import label_value
 from grading_app.parametric.surface_figures import KEY_HEIGHT, MAX_LINES, MAX_ROWS, SurfaceFigure, draw_lines
 from grading_app.results import plot_style
 from grading_app.results.cached_aggregates import Cached
-from grading_app.results.result_table import ResultColumn, ResultTable, Row
+from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.survival import thin_steps
 from grading_app.statistics.token_spectrum import BINS, Spectrum, spectral_distance
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from grading_app.parametric.model_board import ModelBoard, ModelRow, Weights
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.reason_score import MIN_TASKS
 
 WEIGHT_LABELS: Mapping[Weights, str] = {"points": "Mean over points", "answers": "All answers pooled"}

@@ -9,7 +9,7 @@ from grading_app.parametric import surface_tables
 from grading_app.parametric.answer_views import ViewContent, show_compression, show_lengths, show_spectra
 from grading_app.parametric.explorer_query import ExplorerQuery
 from grading_app.parametric.surface_figures import FIGURES
-from grading_app.results.result_table import ResultTable
+from grading_app.results.table import ResultTable
 
 
 @dataclass(frozen=True, slots=True)

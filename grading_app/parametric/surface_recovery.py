@@ -15,7 +15,7 @@ from datasets_app.models import Dataset
 from evalsite.lib.key_ranges import open_raw_cursor
 from evalsite.lib.stats.wilson import Interval
 from grading_app.models import GradeCondition
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.models import Experiment
 from runs_app.simulator.skill_profiles import ModelProfile
 from runs_app.stopping.rules import Tally

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from grading_app.parametric.explorer_query import ExplorerQuery
 from grading_app.parametric.surface import Estimate, describe_grid, estimate_tasks, subtract_estimates
-from grading_app.results.result_table import ResultColumn, ResultTable, Row
+from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.stratified_shares import overlap_groups
 
 FORMULA = (

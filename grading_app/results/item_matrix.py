@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from datasets_app.models import Item, Norm
-from grading_app.results.result_table import ResultColumn, ResultTable
 from grading_app.results.scope import Scope
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics import item_order
 from grading_app.statistics.item_scores import Floats, ItemScores
 from runs_app.annotations import list_flagged_items

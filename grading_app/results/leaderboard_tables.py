@@ -11,8 +11,8 @@ from django.utils.http import urlencode
 
 from grading_app.results import statistic_format
 from grading_app.results.leaderboard import BoardRow, Leaderboard
-from grading_app.results.result_table import ResultColumn, ResultTable, Row
 from grading_app.results.scores import ConditionScore, Measure
+from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import (
     describe_share_coverage,

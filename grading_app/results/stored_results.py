@@ -34,9 +34,9 @@ from grading_app.results.leaderboard_tables import (
 )
 from grading_app.results.plot_style import NARROW, WIDE
 from grading_app.results.pooled_waves import find_pooled_waves
-from grading_app.results.result_table import ResultTable
 from grading_app.results.scope import MISSING_WRONG
 from grading_app.results.scores import Measure, MeasureScores, load_scores
+from grading_app.results.table import ResultTable
 from grading_app.results.telling_items import TellingItems, find_telling_items
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.point_status import PointLine

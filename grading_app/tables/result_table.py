@@ -7,7 +7,7 @@ from dataclasses import replace
 import django_tables2 as tables
 from django.utils.html import format_html
 
-from grading_app.results.result_table import ResultTable
+from grading_app.results.table import ResultTable
 from grading_app.tables.results import TextTable
 
 MAX_ROWS = 100

@@ -21,7 +21,7 @@ from grading_app.parametric.surface import subtract_estimates
 from grading_app.parametric.surface_figures import SurfaceFigure, describe_difference, get_difference_level
 from grading_app.publish.figures.space_figures import make_figures_query
 from grading_app.results.plot_style import NARROW, WIDE, render_svg
-from grading_app.results.result_table import ResultTable
+from grading_app.results.table import ResultTable
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment, Run

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 
-from grading_app.results.result_table import CONTENT_TYPES, SUFFIXES, ResultTable
+from grading_app.results.table import CONTENT_TYPES, SUFFIXES, ResultTable
 from grading_app.tables.result_table import make_html_table
 
 FOLDED = ("all_tests",)

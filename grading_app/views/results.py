@@ -20,9 +20,9 @@ from grading_app.results.frame_cache import fingerprint_results, get_figure_svg,
 from grading_app.results.frames import Frames, load_condition_labels
 from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.plot_style import render_svg
-from grading_app.results.result_table import ResultTable
 from grading_app.results.scope import MISSING_WRONG
 from grading_app.results.stored_results import CostFigure, FigureTexts, Results, get_leaderboard, get_results
+from grading_app.results.table import ResultTable
 from grading_app.tables.results import AnswerTable
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file

@@ -36,8 +36,8 @@ from grading_app.publish.report.files import FILE_TYPES
 from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.leaderboard_tables import BEST_NOTE, make_leaderboard_table
 from grading_app.results.plot_style import WIDE, render_svg
-from grading_app.results.result_table import ResultTable
 from grading_app.results.stored_results import get_leaderboard
+from grading_app.results.table import ResultTable
 from grading_app.tables.reports import ShareLinkTable
 from grading_app.tables.result_table import make_html_table
 from grading_app.views.reports import (

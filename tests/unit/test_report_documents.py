@@ -6,7 +6,7 @@ from grading_app.publish.report import pdf
 from grading_app.publish.report.document import Document, FigureBlock, Paragraph, Section, make_table_block
 from grading_app.publish.report.sections.run_settings import describe_stopping_rule
 from grading_app.publish.report.words import count_noun, format_moment, format_times, join_words
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.models import Experiment
 
 TABLE = ResultTable("t", "T", [ResultColumn("a", "A")], [{"a": "b"}])

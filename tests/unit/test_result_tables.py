@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.results.result_table import FORMATS, ResultColumn, ResultTable, escape_latex
+from grading_app.results.table import FORMATS, ResultColumn, ResultTable, escape_latex
 
 COLUMNS = (
     ResultColumn("condition", "Condition"),

@@ -14,9 +14,9 @@ from evalsite.lib.text.names import UnknownNameError
 from grading_app.management.output import write_output
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables
-from grading_app.results.result_table import FORMATS, ResultTable, render_csv
 from grading_app.results.scope import EXCLUSION_LABELS, FAMILY_OF_MEASURES, Scope, ScopeForm
 from grading_app.results.scores import Measure, list_measures, match_measure
+from grading_app.results.table import FORMATS, ResultTable, render_csv
 from runs_app.management.experiment_lookup import get_experiment
 from runs_app.models import Experiment
 

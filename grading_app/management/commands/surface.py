@@ -12,7 +12,7 @@ from grading_app.parametric import surface_tables
 from grading_app.parametric.explorer_load import ExplorerState, load_explorer
 from grading_app.parametric.explorer_query import FIXED_PREFIX
 from grading_app.results.cached_aggregates import compute_rows
-from grading_app.results.result_table import FORMATS
+from grading_app.results.table import FORMATS
 from runs_app.management.experiment_lookup import choose_wave, get_experiment
 from runs_app.models import Experiment
 

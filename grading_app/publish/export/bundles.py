@@ -28,8 +28,8 @@ from grading_app.publish.export.snapshots import (
 from grading_app.publish.export.study_rows import StudyRowReader
 from grading_app.results.analysis.data import AnalysisData, load_analysis_data
 from grading_app.results.analysis.sections import build_section_tables
-from grading_app.results.result_table import ResultColumn, ResultTable
 from grading_app.results.scope import Scope
+from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.models import Experiment
 from runs_app.planning.manifests import build_manifest
 from runs_app.planning.spec_io import to_yaml

@@ -16,9 +16,9 @@ from grading_app.models import GradeCondition
 from grading_app.publish.figures.figure_source import FigureSource
 from grading_app.publish.figures.kinds import PaperFigure
 from grading_app.results import plot_style
-from grading_app.results.result_table import ResultColumn, ResultTable
 from grading_app.results.scores import ALL_ZERO_OR_ONE, Measure, estimate, list_grader_measures, make_parameters
 from grading_app.results.statistic_format import format_number
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import ItemScores
 

@@ -12,11 +12,11 @@ from grading_app.results.analysis.stored import get_analysis
 from grading_app.results.frame_cache import fingerprint_results, get_frames
 from grading_app.results.frames import Frames
 from grading_app.results.leaderboard import BoardQuery, Leaderboard
-from grading_app.results.result_table import ResultTable
 from grading_app.results.scope import Scope, ScopeForm
 from grading_app.results.scores import Measure, list_measures, match_measure
 from grading_app.results.stored_results import get_leaderboard
 from grading_app.results.stored_scores import get_item_scores
+from grading_app.results.table import ResultTable
 from grading_app.statistics.item_scores import ItemScores
 from runs_app.models import Experiment, Wave
 

@@ -17,9 +17,9 @@ from grading_app.publish.figures.kinds import PaperFigure
 from grading_app.publish.figures.rating_data import RatingData, Series, load_rating_data, match_items
 from grading_app.publish.figures.rating_figures import BOLD, arrange_panels, choose_color, draw_scatter, set_scale_ticks
 from grading_app.results import plot_style
-from grading_app.results.result_table import ResultColumn, ResultTable
 from grading_app.results.scores import Measure, match_measure
 from grading_app.results.statistic_format import format_coefficient
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.correlation import pearson
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from grading_app.publish.figures.figure_source import FigureSource
 from grading_app.publish.figures.kinds import PaperFigure
 from grading_app.publish.figures.rating_data import RatingData, Series, load_rating_data
 from grading_app.results import plot_style
-from grading_app.results.result_table import ResultColumn, ResultTable
 from grading_app.results.statistic_format import format_coefficient, format_number
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.correlation import pearson
 
 if TYPE_CHECKING:

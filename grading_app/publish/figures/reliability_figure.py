@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from grading_app.publish.figures.figure_source import FigureSource
 from grading_app.publish.figures.kinds import PaperFigure
 from grading_app.results import plot_style
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.reliability import Repeatability, repeatability
 

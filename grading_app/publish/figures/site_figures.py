@@ -13,8 +13,8 @@ from grading_app.results import cost_figure
 from grading_app.results.analysis.figures import select_figures
 from grading_app.results.figures import FIGURES
 from grading_app.results.leaderboard import Leaderboard, list_priced_rows
-from grading_app.results.result_table import ResultColumn, ResultTable
 from grading_app.results.scores import ConditionScore, Measure
+from grading_app.results.table import ResultColumn, ResultTable
 
 IN_REPORT = ("ratings", "norms", "accuracy", "points")
 

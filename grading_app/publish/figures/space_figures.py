@@ -21,7 +21,7 @@ from grading_app.parametric.model_board import load_board
 from grading_app.parametric.surface_figures import FIGURES
 from grading_app.publish.figures.figure_source import FigureSource
 from grading_app.publish.figures.kinds import PaperFigure
-from grading_app.results.result_table import ResultTable
+from grading_app.results.table import ResultTable
 from runs_app.models import Experiment
 
 PREFIX = "space-"

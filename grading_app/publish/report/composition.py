@@ -19,7 +19,7 @@ from grading_app.publish.report.document import (
     TableBlock,
 )
 from grading_app.publish.report.markdown import read_markdown
-from grading_app.results.result_table import ResultTable
+from grading_app.results.table import ResultTable
 from runs_app.models import Experiment
 
 END = "end"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
 
-from grading_app.results.result_table import ResultTable
+from grading_app.results.table import ResultTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from grading_app.results import statistic_format
 from grading_app.results.analysis.data import AnalysisData
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.condition_pairs import (
     ConditionPair,
     benjamini_hochberg,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from grading_app.results.analysis.data import AnalysisData
-from grading_app.results.result_table import ResultColumn, ResultTable, Row
 from grading_app.results.scores import estimate
+from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.intervals import STUDENT
 from grading_app.statistics.known_coverage import describe_share_coverage, describe_skew_coverage
 

@@ -8,7 +8,7 @@ from grading_app.results import statistic_format
 from grading_app.results.analysis.data import AnalysisData
 from grading_app.results.analysis.mixed_model import build_logistic_tables, build_mixed_table, name_term
 from grading_app.results.frames import FACTORS
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.factorial_model import FactorFit, TermTest, fit_factors
 from grading_app.statistics.paired import holm
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from grading_app.results import plot_style, statistic_format
 from grading_app.results.analysis.dendrogram import Dendrogram
 from grading_app.results.analysis.residual_figure import ResidualFigure
-from grading_app.results.result_table import ResultTable, Row
+from grading_app.results.table import ResultTable, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from grading_app.results import statistic_format
 from grading_app.results.analysis.data import AnalysisData
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.factorial_model import FactorFit
 from grading_app.statistics.known_coverage import describe_odds_coverage
 from grading_app.statistics.logistic_mixed_model import (

@@ -16,7 +16,7 @@ import numpy as np
 from grading_app.results import statistic_format
 from grading_app.results.analysis.data import AnalysisData, Norms
 from grading_app.results.analysis.regression_panels import MAX_PANELS, build_regression_panels
-from grading_app.results.result_table import ResultColumn, ResultTable, Row
+from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics import reference
 from grading_app.statistics.bootstrap import bootstrap
 from grading_app.statistics.concordance import lins_concordance

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from grading_app.results.analysis.data import AnalysisData
 from grading_app.results.analysis.residual_figure import MAX_Z
-from grading_app.results.result_table import ResultColumn, ResultTable, Row
+from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.item_scores import Floats
 
 MAX_OUTLIERS = 20

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from grading_app.results import plot_style
-from grading_app.results.result_table import ResultTable
+from grading_app.results.table import ResultTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

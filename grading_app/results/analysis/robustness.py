@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from grading_app.results.analysis.data import AnalysisData, load_analysis_data
-from grading_app.results.result_table import ResultColumn, ResultTable
 from grading_app.results.scope import FLAGGED, MISSING_EXCLUDED, MISSING_WRONG, Scope
 from grading_app.results.scores import estimate, list_measures
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.condition_pairs import compare_conditions
 from runs_app.annotations import list_flagged_items
 

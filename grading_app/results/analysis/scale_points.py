@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from math import ceil
 
 from grading_app.results.analysis.data import AnalysisData
-from grading_app.results.result_table import ResultColumn, ResultTable, Row
 from grading_app.results.scope import MISSING_WRONG
 from grading_app.results.scores import count_ratings
+from grading_app.results.table import ResultColumn, ResultTable, Row
 
 MAX_COLUMNS = 21
 """The maximum number of columns. The points of a longer scale are grouped into ranges."""

@@ -16,7 +16,7 @@ from grading_app.results.analysis.outliers import build_outlier_tables
 from grading_app.results.analysis.robustness import build_robustness_tables
 from grading_app.results.analysis.scale_points import build_scale_point_tables
 from grading_app.results.analysis.variance import build_variance_tables
-from grading_app.results.result_table import ResultTable
+from grading_app.results.table import ResultTable
 
 
 @dataclass(frozen=True)

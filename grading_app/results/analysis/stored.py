@@ -19,8 +19,8 @@ from grading_app.results.analysis.data import AnalysisData, load_analysis_data
 from grading_app.results.analysis.sections import SECTIONS, Section
 from grading_app.results.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregates
 from grading_app.results.frame_cache import fingerprint_results
-from grading_app.results.result_table import ResultTable
 from grading_app.results.scope import Scope, ScopeForm
+from grading_app.results.table import ResultTable
 from runs_app.annotations import list_flagged_items
 from runs_app.models import Experiment
 

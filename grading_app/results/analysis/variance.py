@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grading_app.results import statistic_format
 from grading_app.results.analysis.data import AnalysisData
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.variance_components import (
     MIN_ITEMS,
     Components,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from grading_app.results import statistic_format
 from grading_app.results.comparison.condition_scores import PairedScores
-from grading_app.results.result_table import ResultColumn, ResultTable
 from grading_app.results.scores import Measure
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.condition_pairs import ConditionPair, PairOfDesign, TwoByTwo
 from grading_app.statistics.fixed_items import ITEMS_LIKE_THESE, THESE_ITEMS
 from grading_app.statistics.paired import EXACT_MCNEMAR, MCNEMAR, SIGN_FLIPS, STUDENT, describe_methods

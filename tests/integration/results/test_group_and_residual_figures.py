@@ -10,8 +10,8 @@ from grading_app.results.analysis.dendrogram import order_leaves
 from grading_app.results.analysis.figures import select_figures
 from grading_app.results.analysis.sections import build_section_tables
 from grading_app.results.plot_style import NARROW, WIDE, render_svg
-from grading_app.results.result_table import ResultTable
 from grading_app.results.scope import ScopeForm
+from grading_app.results.table import ResultTable
 from tests import factories
 
 ABOVE = {"amber": 0, "birch": 0, "cedar": 1, "dune": 2}

@@ -15,7 +15,7 @@ from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun
 from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
-from grading_app.results.result_table import ResultColumn, ResultTable, Row
+from grading_app.results.table import ResultColumn, ResultTable, Row
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:

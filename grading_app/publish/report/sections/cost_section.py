@@ -6,7 +6,7 @@ from evalsite.lib.text.number_format import format_money
 from grading_app.publish.report.document import Block, make_paragraph, make_sentence, make_table_block
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.models import LedgerEntry
 from runs_app.monitoring.ledger_report import MODEL, STAGE, Line, Sums, filter_experiment, sum_by_group
 

@@ -11,7 +11,7 @@ from datasets_app.models import Dataset, Norm
 from grading_app.publish.report.document import Block, make_paragraph, make_sentence, make_table_block
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun, format_day
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 
 NOT_STATED = "not stated"
 MAX_CATEGORIES = 40

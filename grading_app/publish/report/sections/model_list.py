@@ -5,7 +5,7 @@ from __future__ import annotations
 from grading_app.publish.report.document import Block, make_paragraph, make_sentence, make_table_block
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun, format_day, join_words
-from grading_app.results.result_table import ResultColumn, ResultTable, Row
+from grading_app.results.table import ResultColumn, ResultTable, Row
 from runs_app.models import Condition
 
 UNREPORTED = "not reported"

@@ -9,7 +9,7 @@ from django.db.models import Q
 from grading_app.publish.report.document import Block, make_paragraph, make_sentence, make_table_block
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun, format_days
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.models import Trial
 
 

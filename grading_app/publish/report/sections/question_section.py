@@ -6,7 +6,7 @@ from grading_app.publish.report.document import Block, Paragraph, Span, make_par
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.sections.run_settings import describe_stopping_rule
 from grading_app.publish.report.words import count_noun, join_words
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:

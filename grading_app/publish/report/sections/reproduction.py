@@ -6,7 +6,7 @@ from grading_app.models import Snapshot
 from grading_app.publish.report.document import Block, Code, make_paragraph, make_sentence, make_table_block
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 
 
 def write_blocks(source: ReportSource) -> list[Block | None]:

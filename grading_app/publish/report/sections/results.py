@@ -31,8 +31,8 @@ from grading_app.results.analysis.condition_differences import build_condition_t
 from grading_app.results.analysis.figures import select_figures
 from grading_app.results.analysis.norms import build_norm_tables
 from grading_app.results.leaderboard_tables import make_leaderboard_table
-from grading_app.results.result_table import ResultTable
 from grading_app.results.scores import Measure
+from grading_app.results.table import ResultTable
 
 BEST_NOTE = (
     "Best: higher than each other condition by a paired test over common items, p < 0.05 after Holm's correction."

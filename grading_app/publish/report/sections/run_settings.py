@@ -8,7 +8,7 @@ from evalsite.lib.text.number_format import format_count, format_score
 from grading_app.publish.report.document import Block, make_table_block
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import join_words
-from grading_app.results.result_table import ResultColumn, ResultTable
+from grading_app.results.table import ResultColumn, ResultTable
 from runs_app.experiment_files.adaptive_spec import CATEGORY, POINT, RATING, AdaptiveSpec
 from runs_app.models import Experiment
 
