@@ -1,4 +1,4 @@
-"""Addresses of results, their figures and their files."""
+"""URLs of pages that show answers with their grades: experiments, trials, results, figures and files."""
 
 from django.urls import path
 
@@ -10,6 +10,8 @@ from grading_app.views import (
     compare,
     disagreements,
     drawn_judges,
+    experiment_forms,
+    experiments,
     figures,
     files,
     grading,
@@ -20,6 +22,7 @@ from grading_app.views import (
     library,
     matrix,
     pairs,
+    progress,
     queues,
     rating,
     reports,
@@ -29,6 +32,7 @@ from grading_app.views import (
     snapshots,
     start,
     study_import,
+    trials,
 )
 from grading_app.views.explorer import explorer, explorer_figure
 from grading_app.views.model_board import leaderboard, leaderboard_figure
@@ -37,6 +41,25 @@ from grading_app.views.waves import experiment_waves
 
 SVG = {"file_format": "svg"}
 urlpatterns = [
+    path("experiments/", experiments.experiment_list, name="experiment_list"),
+    path("experiments/new/", experiment_forms.experiment_new, name="experiment_new"),
+    path("experiments/new/outlook/", experiment_forms.experiment_summary, name="experiment_summary"),
+    path("experiments/new/choices/<slug:field>/", experiment_forms.experiment_choices, name="experiment_choices"),
+    path("experiments/new/file/", experiment_forms.experiment_from_file, name="experiment_from_file"),
+    path("experiments/<slug:slug>/", experiments.experiment_detail, name="experiment_detail"),
+    path("experiments/<slug:slug>/star/", experiments.experiment_star, name="experiment_star"),
+    path("experiments/<slug:slug>/edit/", experiment_forms.experiment_edit, name="experiment_edit"),
+    path("experiments/<slug:slug>/yaml/", experiments.experiment_yaml, name="experiment_yaml"),
+    path("experiments/<slug:slug>/manifests/<int:pk>/", experiments.experiment_manifest, name="experiment_manifest"),
+    path("experiments/<slug:slug>/preview/", experiments.experiment_preview, name="experiment_preview"),
+    path("experiments/<slug:slug>/preview/<int:number>/", experiments.experiment_message, name="experiment_message"),
+    path("experiments/<slug:slug>/progress/", progress.experiment_progress, name="experiment_progress"),
+    path("trials/", trials.trial_list, name="trial_list"),
+    path("trials/<int:pk>/", trials.trial_detail, name="trial_detail"),
+    path("trials/<int:pk>/text/<slug:name>/", trials.trial_text, name="trial_text"),
+    path("trials/<int:pk>/messages/<int:number>/", trials.trial_message, name="trial_message"),
+]
+urlpatterns += [
     path("start/", start.start, name="start"),
     path("start/preview/", start.start_preview, name="start_preview"),
     path("start/tries/<int:pk>/", start.start_try, name="start_try"),

@@ -1,4 +1,4 @@
-"""The filters of the list pages. Every filter value is in the URL."""
+"""The filters of the list pages, except that of trials. Every filter value is in the URL."""
 
 from __future__ import annotations
 
@@ -7,41 +7,26 @@ from typing import Any
 
 import django_filters as df
 from django import forms
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from datasets_app.models import Item
 from evalsite.lib.permissions import is_member
 from evalsite.lib.web.filters import (
     FavouriteFilter,
-    FloatFilter,
-    ParameterFilter,
     RowFilter,
     StrictFilterSet,
     WholeNumberFilter,
-    YesNoFilter,
 )
-from runs_app.grading_interface import grading
 from runs_app.models import (
     Annotation,
-    Condition,
-    Dimension,
     Endpoint,
     Experiment,
     LanguageModel,
     LedgerEntry,
     ProviderBatch,
-    Run,
-    Trial,
 )
 from runs_app.models.batches import ProviderBatchQuerySet
-from runs_app.models.trials import REFUSED, UNUSABLE_KINDS
 from runs_app.monitoring import ledger_report
-from runs_app.trial_list.trial_pagination import Search
-
-MAX_ITEMS = 20_000  # That match one choice of parameters, so that the list of a search stays small.
-MAX_INDEXED_ITEMS = 200
-"""Up to this many items are looked up by index. Trials of more items are scanned."""
 
 
 class ExperimentFilter(df.FilterSet):
@@ -84,206 +69,8 @@ class BatchFilter(df.FilterSet):
         return batches.open() if status == "open" else batches.filter(status=status)
 
 
-def _list_experiments(request: Any) -> QuerySet[Experiment]:
+def list_visible_experiments(request: Any) -> QuerySet[Experiment]:
     return Experiment.objects.visible_to(request.user).order_by("slug")
-
-
-def _list_conditions(request: Any) -> QuerySet[Condition]:
-    """Return the conditions of the chosen experiment only: their names are ambiguous across experiments."""
-    experiments = _list_experiments(request).filter(slug=request.GET.get("experiment", ""))
-    return Condition.objects.filter(experiment__in=experiments).select_related("model", "prompt", "sampler")
-
-
-def _list_dimensions(request: Any) -> QuerySet[Dimension]:
-    dimensions = Dimension.objects.filter(experiments__in=_list_experiments(request))
-    slug = request.GET.get("experiment", "")
-    return (dimensions.filter(experiments__slug=slug) if slug else dimensions).distinct()
-
-
-class ConditionChoice(df.fields.ModelChoiceField):
-    def label_from_instance(self, condition: Condition) -> str:
-        return condition.label
-
-
-class ConditionFilter(RowFilter):
-    field_class = ConditionChoice
-
-
-class TrialFilter(df.FilterSet):
-    """The filter of trials, which turns the URL's parameters into a `search` for `trial_pagination.find`."""
-
-    contains = df.CharFilter(label="Answer contains", widget=forms.TextInput(attrs={"type": "search"}))
-    experiment = RowFilter(label="Experiment", queryset=_list_experiments, to_field_name="slug", empty_label="Any")
-    condition = ConditionFilter(label="Condition", queryset=_list_conditions, empty_label="Any")
-    run = WholeNumberFilter(label="Run", min_value=1)
-    status = df.ChoiceFilter(choices=Trial.Status.choices, empty_label="Any")
-    item = df.CharFilter(label="Item key")
-    category = df.CharFilter(label="Category")
-    point = ParameterFilter(label="Parameters")
-    dimension = RowFilter(label="Dimension", queryset=_list_dimensions, empty_label="Any")
-    rating = WholeNumberFilter(label="Rating")
-    error = df.CharFilter(label="Error class")
-    empty = YesNoFilter(label="Empty")
-    truncated = YesNoFilter(label="Truncated")
-    refused = YesNoFilter(label="Refused")
-    unparsed = YesNoFilter(label="Unreadable")
-    from_cache = YesNoFilter(label="From cache")
-    scorer = df.CharFilter(label="Scorer")
-    score = FloatFilter(label="Score")
-    disagree = df.ChoiceFilter(label="Raters disagree", choices=[("true", "Yes")], empty_label="Any")
-    differs = df.ChoiceFilter(label="Differs between conditions", choices=[("true", "Yes")], empty_label="Any")
-    flag = YesNoFilter(label="Flagged")
-    note = df.CharFilter(label="Note contains")
-    tag = df.CharFilter(label="Tag")
-    graded_by = WholeNumberFilter(label="Grade condition", min_value=1, widget=forms.HiddenInput())
-    unread = df.CharFilter(label="Without a score", widget=forms.HiddenInput())
-
-    class Meta:
-        model = Trial
-        fields: list[str] = []
-
-    USUAL = ("contains", "experiment", "condition", "status", "item", "category", "scorer", "score", "differs", "flag")
-
-    @property
-    def usual_fields(self) -> list[forms.BoundField]:
-        return [self.form[name] for name in self.USUAL]
-
-    @property
-    def rare_fields(self) -> list[forms.BoundField]:
-        """Return the fields that the page folds, so that the first rows fit on a laptop's screen."""
-        return [field for field in self.form.visible_fields() if field.name not in self.USUAL]
-
-    @property
-    def uses_rare_fields(self) -> bool:
-        changed = set(self.form.changed_data) | set(self.form.errors)
-        return any(field.name in changed for field in self.rare_fields)
-
-    @property
-    def search(self) -> Search | None:
-        """Return the search, or None if the parameters are invalid. The page then shows no trials instead of all."""
-        if not self.form.is_valid():
-            return None
-        criteria = {name: value for name, value in self.form.cleaned_data.items() if value not in (None, "", {})}
-        if "differs" in criteria and "experiment" not in criteria:
-            self.form.add_error("differs", "Choose an experiment to compare its conditions.")
-            return None
-        runs = self._select_runs(criteria)
-        annotations = list_annotation_lookups(criteria)
-        items = self._find_items(runs, criteria)
-        differing = self._find_differing_items(criteria) if "differs" in criteria else None
-        if differing is not None and (items is not None or len(differing) <= MAX_INDEXED_ITEMS):
-            allowed = None if items is None else set(items)
-            items = [item for item in differing if allowed is None or item in allowed]
-            differing = None
-        return Search(
-            runs=runs,
-            status=criteria.get("status", ""),
-            error_class=criteria.get("error", ""),
-            items=items,
-            unusable=self._match_unusable(criteria),
-            with_refused_errors=bool(criteria.get("refused")),
-            annotated=find_annotated(annotations[0], criteria.get("experiment")) if annotations else None,
-            rest=self._match_rest(criteria, differing) & Q(*(match_annotated(lookups) for lookups in annotations[1:])),
-        )
-
-    @property
-    def waits_for_scores(self) -> bool:
-        """Return True while a worker computes the scores to compare. The search has no rows until then."""
-        return self._waits_for_scores
-
-    _waits_for_scores = False
-
-    def _select_runs(self, criteria: dict[str, Any]) -> QuerySet[Run]:
-        runs = Run.objects.visible_to(self.request.user)
-        if not criteria.keys() & {"run", "condition"}:
-            runs = runs.generating()
-        lookups = {"experiment": "experiment", "condition": "condition", "run": "pk"}
-        return runs.filter(**{lookup: criteria[name] for name, lookup in lookups.items() if name in criteria})
-
-    def _find_items(self, runs: QuerySet[Run], criteria: dict[str, Any]) -> list[int] | None:
-        """Return the items with the chosen key and parameters, or None for any item."""
-        if not criteria.keys() & {"item", "point"}:
-            return None
-        datasets = list(set(runs.order_by().values_list("experiment__dataset", flat=True)))
-        items = Item.objects.filter(dataset__in=datasets)
-        items = items.filter(key=criteria["item"]) if "item" in criteria else items
-        if "point" in criteria:
-            items = items.filter(category=criteria["category"]) if "category" in criteria else items
-            items = items.with_parameters(criteria["point"])
-        return list(items.values_list("pk", flat=True)[:MAX_ITEMS])
-
-    @staticmethod
-    def _match_unusable(criteria: dict[str, Any]) -> Q:
-        """Return the condition for the chosen kinds of unusable answers. They are rare, and an index holds them."""
-        condition = Q()
-        for name, kind in UNUSABLE_KINDS.items():
-            condition &= _match_kind(name, kind) if criteria.get(name) else Q()
-        return condition
-
-    def _find_differing_items(self, criteria: dict[str, Any]) -> list[int]:
-        """Return the items that the conditions score differently, by the chosen scorer, else by the first measure."""
-        items = grading().list_items_that_differ(criteria["experiment"], criteria.get("scorer", ""))
-        self._waits_for_scores = items is None
-        return items or []
-
-    @staticmethod
-    def _match_rest(criteria: dict[str, Any], items: list[int] | None) -> Q:
-        condition = Q() if items is None else Q(item__in=items)
-        condition &= grading().filter_disagreements() if "disagree" in criteria else Q()
-        condition &= ~match_annotated({"kind": "flag"}) if criteria.get("flag") is False else Q()
-        for name, kind in UNUSABLE_KINDS.items():
-            condition &= ~_match_kind(name, kind) if criteria.get(name) is False else Q()
-        lookups = {
-            "category": "item__category",
-            "dimension": "dimension",
-            "rating": "rating",
-            "from_cache": "from_cache",
-            "contains": "answer__icontains",
-        }
-        if "graded_by" in criteria:  # A trial has one grading per condition, so the join duplicates no row.
-            lookups |= {"graded_by": "gradings__condition", "unread": "gradings__parse_error"}
-        if criteria.keys() & {"scorer", "score"}:
-            condition &= _match_score(criteria)
-        return condition & Q(**{lookup: criteria[name] for name, lookup in lookups.items() if name in criteria})
-
-
-def list_annotation_lookups(criteria: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the lookups of the annotations that the filter requires: a flag, a tag and a note."""
-    lookups: list[dict[str, str]] = [{"kind": "flag"}] if criteria.get("flag") else []
-    if "tag" in criteria:
-        lookups.append({"kind": "tag", "text": "-".join(criteria["tag"].lower().split())})
-    if "note" in criteria:
-        lookups.append({"kind": "note", "text__icontains": criteria["note"]})
-    return lookups
-
-
-def match_annotated(lookups: dict[str, str]) -> Q:
-    """Return the condition that a trial or its item has an annotation with these lookups."""
-    on_either = Q(trial=OuterRef("pk")) | Q(trial=None, item=OuterRef("item_id"))
-    return Q(Exists(Annotation.objects.current().filter(on_either, **lookups)))
-
-
-def find_annotated(lookups: dict[str, str], experiment: Experiment | None) -> tuple[list[int], list[int]]:
-    """Return the keys of the trials and of the items with an annotation of their own."""
-    annotations = Annotation.objects.current().filter(**lookups).order_by()
-    if experiment is not None:
-        annotations = annotations.of_experiment(experiment)
-    pairs = list(annotations.values_list("trial", "item"))
-    return [trial for trial, _ in pairs if trial], [item for trial, item in pairs if not trial]
-
-
-def _match_score(criteria: dict[str, Any]) -> Q:
-    """Return the condition that a trial has a grading by this scorer with this score. Either may be missing."""
-    model: Any = Trial._meta.get_field("gradings").related_model
-    gradings = model.objects.filter(trial=OuterRef("pk"))
-    lookups = {"scorer": "condition__scorer", "score": "score"}
-    chosen = {lookup: criteria[name] for name, lookup in lookups.items() if name in criteria}
-    return Q(Exists(gradings.filter(**chosen)))
-
-
-def _match_kind(name: str, kind: Q) -> Q:
-    """Return the condition that a done trial is of this kind. Refusals include trials that failed with a refusal."""
-    return REFUSED if name == "refused" else Q(status=Trial.Status.DONE) & kind
 
 
 class AnnotationFilter(StrictFilterSet):
@@ -351,7 +138,7 @@ class LabLedgerFilter(LedgerFilter):
     )
     experiment = RowFilter(
         label="Experiment",
-        queryset=_list_experiments,
+        queryset=list_visible_experiments,
         to_field_name="slug",
         empty_label="Any",
         method="filter_experiment",

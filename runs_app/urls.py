@@ -1,4 +1,4 @@
-"""URLs of experiments, runs, trials, batches, workers and endpoints."""
+"""URLs of runs, batches, annotations, workers and endpoints, and of what changes an experiment."""
 
 from django.urls import path
 
@@ -6,16 +6,13 @@ from runs_app.views import (
     annotations,
     batches,
     endpoints,
-    experiment_forms,
     experiment_lifecycle,
-    experiments,
     extension,
     ledger,
     parametric,
     progress,
     run_control,
     tokens,
-    trials,
     workers,
 )
 
@@ -23,24 +20,11 @@ urlpatterns = [
     path("accounts/tokens/", tokens.token_list, name="token_list"),
     path("accounts/tokens/<int:pk>/revoke/", tokens.token_revoke, name="token_revoke"),
     path("datasets/new/parametric/", parametric.parametric_new, name="parametric_new"),
-    path("experiments/", experiments.experiment_list, name="experiment_list"),
-    path("experiments/new/", experiment_forms.experiment_new, name="experiment_new"),
-    path("experiments/new/outlook/", experiment_forms.experiment_summary, name="experiment_summary"),
-    path("experiments/new/choices/<slug:field>/", experiment_forms.experiment_choices, name="experiment_choices"),
-    path("experiments/new/file/", experiment_forms.experiment_from_file, name="experiment_from_file"),
-    path("experiments/<slug:slug>/", experiments.experiment_detail, name="experiment_detail"),
-    path("experiments/<slug:slug>/star/", experiments.experiment_star, name="experiment_star"),
-    path("experiments/<slug:slug>/edit/", experiment_forms.experiment_edit, name="experiment_edit"),
     path("experiments/<slug:slug>/extend/", extension.experiment_extend, name="experiment_extend"),
-    path("experiments/<slug:slug>/yaml/", experiments.experiment_yaml, name="experiment_yaml"),
-    path("experiments/<slug:slug>/manifests/<int:pk>/", experiments.experiment_manifest, name="experiment_manifest"),
-    path("experiments/<slug:slug>/preview/", experiments.experiment_preview, name="experiment_preview"),
-    path("experiments/<slug:slug>/preview/<int:number>/", experiments.experiment_message, name="experiment_message"),
     path("experiments/<slug:slug>/share/", experiment_lifecycle.experiment_share, name="experiment_share"),
     path("experiments/<slug:slug>/duplicate/", experiment_lifecycle.experiment_duplicate, name="experiment_duplicate"),
     path("experiments/<slug:slug>/archive/", experiment_lifecycle.experiment_archive, name="experiment_archive"),
     path("experiments/<slug:slug>/delete/", experiment_lifecycle.experiment_delete, name="experiment_delete"),
-    path("experiments/<slug:slug>/progress/", progress.experiment_progress, name="experiment_progress"),
     path("experiments/<slug:slug>/ledger/", ledger.experiment_ledger, name="experiment_ledger"),
     path("ledger/", ledger.lab_ledger, name="ledger"),
     path("experiments/<slug:slug>/launch/", run_control.experiment_launch, name="experiment_launch"),
@@ -51,10 +35,6 @@ urlpatterns = [
     path("batches/", batches.batch_list, name="batch_list"),
     path("batches/<int:pk>/", batches.batch_detail, name="batch_detail"),
     path("batches/<int:pk>/cancel/", batches.batch_cancel, name="batch_cancel"),
-    path("trials/", trials.trial_list, name="trial_list"),
-    path("trials/<int:pk>/", trials.trial_detail, name="trial_detail"),
-    path("trials/<int:pk>/text/<slug:name>/", trials.trial_text, name="trial_text"),
-    path("trials/<int:pk>/messages/<int:number>/", trials.trial_message, name="trial_message"),
     path("trials/<int:pk>/annotations/", annotations.trial_annotate, name="trial_annotate"),
     path("items/<int:pk>/annotations/", annotations.item_annotate, name="item_annotate"),
     path("annotations/<int:pk>/edit/", annotations.annotation_edit, name="annotation_edit"),

@@ -32,6 +32,7 @@ from evalsite.api.schemas import (
 )
 from evalsite.api.scores import load_results
 from evalsite.lib.text.names import UnknownNameError
+from grading_app.judging.grader_specs import create_experiment
 from grading_app.publish.export.file_formats import Extract, export_chunks
 from grading_app.publish.export.parquet_process import parquet_from_process
 from grading_app.results.status_report import build_status_report
@@ -41,7 +42,7 @@ from runs_app.experiment_files.spec_reader import read_spec, read_yaml
 from runs_app.models import Experiment, Run, Wave
 from runs_app.monitoring.progress import annotate_totals, find_experiment_state, read_totals
 from runs_app.planning.design_summary import DesignSummary, summarise_experiment
-from runs_app.planning.spec_io import build_spec, create_experiment
+from runs_app.planning.spec_io import build_spec
 from runs_app.planning.work import PlanError
 
 router = Router(auth=reach.AccessToken(reach.READ), tags=["Experiments"])

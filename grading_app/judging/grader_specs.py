@@ -1,20 +1,39 @@
-"""The conversion of graders from and to experiment files. Inline definitions become rows if they are new."""
+"""Experiments and their judges from files, and judges to files and manifests. New inline definitions become rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from django.contrib.auth.models import User
+from django.db import transaction
+
 from grading_app.judging import grader_lookup
+from grading_app.judging.grade_conditions import build_grade_condition_id
 from grading_app.judging.judge_draw import reuse_saved_grader
-from grading_app.models import Grader, Rubric
+from grading_app.models import GradeCondition, Grader, Rubric
 from runs_app.experiment_files.model_draw import DrawSpec
 from runs_app.experiment_files.row_builder import RowBuilder
-from runs_app.experiment_files.specs import GraderSpec, RubricSpec
-from runs_app.models import LanguageModel, Sampler, TextSet
+from runs_app.experiment_files.specs import ExperimentSpec, GraderSpec, RubricSpec
+from runs_app.grading_interface import JudgeRecords
+from runs_app.models import Experiment, LanguageModel, Sampler, TextSet
 from runs_app.planning.drawn_models import build_judge_name
-from runs_app.planning.spec_io import build_model_spec, build_sampler_spec
+from runs_app.planning.manifests import describe_model_identity
+from runs_app.planning.spec_io import ExperimentBuilder, build_model_spec, build_sampler_spec
 from runs_app.planning.work import PlanError
+
+
+def create_experiment(spec: ExperimentSpec, *, by: User, trusted: bool = False, is_import: bool = False) -> Experiment:
+    """Create a draft owned by `by`, with all inline rows. Raise SpecError, and create nothing, if a value is wrong.
+
+    Inline rows are created only if `by` may add them. A new prompt is approved at once if `by` may approve prompts;
+    otherwise it waits for a curator. `trusted` skips the permission checks, for users of the command line. `is_import`:
+    the design is of another tool, so that nobody approves its definitions by importing it.
+    """
+    with transaction.atomic():
+        builder = ExperimentBuilder(spec, by, trusted, is_import=is_import)
+        axes = builder.build_facets()
+        return builder.make(axes, read_grader_names(builder, spec.grade.graders))
 
 
 def read_grader_names(builder: RowBuilder, entries: Sequence[str | GraderSpec]) -> list[str]:
@@ -109,13 +128,33 @@ def build_rubric_row(spec: RubricSpec) -> Rubric:
     )
 
 
-def write_grader_specs(names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return these graders in the format of an experiment file, with all parts inline."""
-    rows = Grader.objects.filter(name__in=names).select_related(
-        "language_model__endpoint", "rubric", "sampler", "text_set"
-    )
-    graders = {grader.name: grader for grader in rows}
-    return [write_grader_spec(graders[name]) for name in names if name in graders]
+def list_judges(experiment: Experiment) -> dict[str, Grader]:
+    """Return the judges of the design and the judges added later by the id of their condition, without duplicates."""
+    added_conditions = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, grader__isnull=False)
+    graders = Grader.objects.filter(pk__in=added_conditions.values("grader")).order_by("pk")
+    added_graders = graders.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
+    return {
+        build_grade_condition_id(grader): grader
+        for grader in [*grader_lookup.find_design_graders(experiment), *added_graders]
+    }
+
+
+def describe_judges(experiment: Experiment) -> JudgeRecords:
+    """Return the judges as an experiment file and as a manifest record them, with current prices."""
+    specs = [write_grader_spec(grader) for grader in grader_lookup.find_design_graders(experiment)]
+    return JudgeRecords(specs, [_describe_grader(key, grader) for key, grader in list_judges(experiment).items()])
+
+
+def _describe_grader(key: str, grader: Grader) -> dict[str, Any]:
+    texts = grader.text_set
+    return {
+        "id": key,
+        "grader": grader.name,
+        "rubric": {"name": str(grader.rubric), "hash": grader.rubric.content_hash},
+        "texts": {"name": str(texts), "hash": texts.content_hash} if texts else None,
+        "sampler": {"name": str(grader.sampler), "hash": grader.sampler.content_hash},
+        **describe_model_identity(grader.language_model, grader.language_model.identity),
+    }
 
 
 def write_grader_spec(grader: Grader) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from datasets_app.models.background_jobs import READING, SAVING
 from datasets_app.pending_uploads import PendingUpload
 from datasets_app.upload_jobs import FAILED, finish, run_job
 from evalsite.lib.text.hashing import slugify_name
+from grading_app.judging.grader_specs import create_experiment
 from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN
 from grading_app.publish.export.snapshot_check import STUDY, SnapshotFileError
 from grading_app.study_import.designs import Design, DesignNames
@@ -30,7 +31,6 @@ from grading_app.study_import.writer import write_study
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_spec
 from runs_app.models import Experiment
-from runs_app.planning.spec_io import create_experiment
 
 TASK = "grading_app.tasks.import_uploaded_study"
 REPORT = "report"

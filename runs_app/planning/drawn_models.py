@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from runs_app.experiment_files.model_draw import Candidate, Draw
-from runs_app.grading_interface import grading
 from runs_app.models import Experiment
 
 
@@ -47,15 +46,13 @@ def compare_draw(of: str, draw: Draw, used: Collection[str]) -> DrawLines:
     return DrawLines(of, draw, datetime.fromisoformat(draw.at), lines, added, left_out)
 
 
-def compare_stored_draws(experiment: Experiment, models: Iterable[str]) -> list[DrawLines]:
+def compare_stored_draws(
+    experiment: Experiment, models: Iterable[str], judge_names: Collection[str]
+) -> list[DrawLines]:
     """Compare the draws stored in the experiment: that of its models (now `models`), then those of its judges."""
     stored = experiment.draws
     compared = [compare_draw("", Draw.model_validate(stored["models"]), set(models))] if "models" in stored else []
-    judges = stored.get("judges", {})
-    judge_names: set[str] = set()
-    if judges:
-        judge_names = {*experiment.graders, *(judge["grader"] for judge in grading().list_judges_in_use(experiment))}
-    for name, content in judges.items():
+    for name, content in stored.get("judges", {}).items():
         draw = Draw.model_validate(content)
         used = {
             candidate.name for candidate in draw.candidates if build_judge_name(name, candidate.name) in judge_names

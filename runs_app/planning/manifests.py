@@ -79,7 +79,7 @@ def build_manifest(experiment: Experiment) -> dict[str, Any]:
         "dimensions": [{"name": str(row), "hash": row.content_hash} for row in experiment.dimensions.all()],
         "conditions": [_build_condition(condition) for condition in conditions],
         "scorers": experiment.scorers,
-        "judges": grading().list_judges_in_use(experiment),
+        "judges": grading().describe_judges(experiment).in_use,
         "budget": {
             option.key.removeprefix("budget."): _to_text(value) if option.kind is Decimal else value
             for option in list_options(group=BUDGET)

@@ -27,17 +27,6 @@ COPIED_FIELDS = (*NAMES, "scorers", "graders", "adaptive", "draws")
 AXES = ("language_models", "prompts", "samplers", "dimensions")
 
 
-def create_experiment(spec: ExperimentSpec, *, by: User, trusted: bool = False, is_import: bool = False) -> Experiment:
-    """Create a draft owned by `by`, with all inline rows. Raise SpecError, and create nothing, if a value is wrong.
-
-    Inline rows are created only if `by` may add them. A new prompt is approved at once if `by` may approve prompts;
-    otherwise it waits for a curator. `trusted` skips the permission checks, for users of the command line. `is_import`:
-    the design is of another tool, so that nobody approves its definitions by importing it.
-    """
-    with transaction.atomic():
-        return ExperimentBuilder(spec, by, trusted, is_import=is_import).make()
-
-
 class ExperimentBuilder(RowBuilder):
     """A builder of an experiment from one file. It collects every problem before it raises SpecError."""
 
@@ -48,9 +37,8 @@ class ExperimentBuilder(RowBuilder):
         self.dataset: Dataset | None = None
         self.adaptive: dict[str, Any] = {}
 
-    def make(self) -> Experiment:
-        axes = self.build_facets()
-        graders = self._list_graders()
+    def make(self, axes: dict[str, list[Any]], graders: list[str]) -> Experiment:
+        """Save the draft with these rows of its axes and these judges. Raise SpecError if a value is wrong."""
         self.dataset = self._find_dataset()
         self.adaptive = self._build_adaptive()
         experiment = self._build_experiment()
@@ -127,11 +115,6 @@ class ExperimentBuilder(RowBuilder):
             problem = str(error)
             self.problems.append(f"{path}: {problem[:1].lower()}{problem[1:]}")
             return None
-
-    def _list_graders(self) -> list[str]:
-        """Return the names of the judges. The grading app finds or creates them."""
-        entries = self.spec.grade.graders
-        return grading().find_or_create_graders(self, entries) if entries else []
 
     def _list_models(self) -> list[Any]:
         entries = self.spec.models
@@ -235,7 +218,7 @@ def _build_budget_spec(experiment: Experiment) -> dict[str, Any]:
 
 
 def _build_grader_specs(experiment: Experiment) -> list[dict[str, Any]]:
-    return list(grading().write_grader_specs(experiment.graders)) if experiment.graders else []
+    return grading().describe_judges(experiment).specs if experiment.graders else []
 
 
 def _to_number(amount: Any) -> int | float:

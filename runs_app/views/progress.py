@@ -1,59 +1,31 @@
-"""The progress pages of an experiment and of one run. They update while a run is live."""
+"""The page of one run, and what it shares with the progress page of an experiment. They update while a run is live."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from datasets_app.tables import HistoryTable
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.htmx import wants_part
-from runs_app.grading_interface import grading
-from runs_app.models import Experiment, Point, Run
+from runs_app.models import Experiment, Run
 from runs_app.monitoring import progress
 from runs_app.monitoring.blockers import find_blockers, find_stop_reasons
 from runs_app.monitoring.sparklines import build_throughput_curve
-from runs_app.planning.design import Design
 from runs_app.planning.drift import sample_served_models
 from runs_app.tables.attempts import RecentAttemptTable
 from runs_app.tables.batches import BatchTable
-from runs_app.tables.experiments import RunTable, WaveTable
-from runs_app.views.permissions import get_visible_experiment, get_visible_run, may_edit
+from runs_app.views.permissions import get_visible_run, may_edit
 from runs_app.views.run_control import Action, build_deletion_action, list_actions
 
 RECENT_ROWS = 20
-MAX_SCORED_ANSWERS, MAX_NAMED_SCORES = 5_000, 6
-GRADING_TIME = timedelta(minutes=2)
-
-
-@require_safe
-@readers_only
-def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = get_visible_experiment(request, slug)
-    runs = list(experiment.answer_runs.with_design().order_by("wave__number", "pk"))
-    context = {
-        "experiment": experiment,
-        "table": RunTable(runs),
-        "editable": may_edit(request, experiment),
-        "trials_query": f"experiment={experiment.slug}",
-        "retry_url": reverse("experiment_action", args=[experiment.slug, "retry"]),
-        **_build_live_context(experiment, runs),
-    }
-    context |= _build_action_context(request, runs, editable=context["editable"])
-    context["ending"] = _describe_ending(experiment, runs, context["totals"])
-    waves = progress.sum_by_wave(runs)
-    context["wave_table"] = WaveTable(waves) if len(waves) > 1 else None
-    context["design_trials"] = _find_unplanned_trials(experiment, runs)
-    return render(request, _choose_template(request, "runs_app/experiment_progress.html", "experiment_live"), context)
 
 
 @require_safe
@@ -72,13 +44,13 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "served": sample_served_models(run),
         "batches": BatchTable(list(run.batches.all()[:RECENT_ROWS])) if run.is_batched else None,
         "endpoint_pause": run.condition.model.endpoint.is_paused,
-        **_build_live_context(run.experiment, [run]),
+        **build_live_context(run.experiment, [run]),
     }
-    context |= _build_action_context(request, [run], editable=context["editable"], more=build_deletion_action(run))
-    return render(request, _choose_template(request, "runs_app/run_detail.html", "run_live"), context)
+    context |= build_action_context(request, [run], editable=context["editable"], more=build_deletion_action(run))
+    return render(request, choose_template(request, "runs_app/run_detail.html", "run_live"), context)
 
 
-def _build_action_context(
+def build_action_context(
     request: HttpRequest, runs: list[Run], *, editable: bool, more: Sequence[Action] = ()
 ) -> dict[str, Any]:
     """Return the actions and whether they differ from those on the page, which a poll names in `shown`."""
@@ -93,45 +65,7 @@ def _build_action_context(
     }
 
 
-def _describe_ending(experiment: Experiment, runs: list[Run], totals: progress.Totals) -> dict[str, Any] | None:
-    """Return the scores of an experiment whose calls have all ended, and whether a worker still grades them.
-
-    Scores of many answers are on the results page only, because a worker computes them.
-    """
-    if totals.is_under_way or not totals.done:
-        return None
-    scores = grading().list_condition_estimates(experiment) if totals.done <= MAX_SCORED_ANSWERS else []
-    first = [row for row in scores if row["measure"] == scores[0]["measure"]]
-    recently = timezone.now() - GRADING_TIME
-    ended = any(run.finished_at and run.finished_at > recently for run in runs)
-    return {
-        "scores": [{"name": row["condition"], "text": _format_score(row)} for row in first[:MAX_NAMED_SCORES]],
-        "more": max(0, len(first) - MAX_NAMED_SCORES),
-        "is_grading": bool(experiment.scorers) and not scores and ended,
-    }
-
-
-def _format_score(row: dict[str, Any]) -> str:
-    return f"{100 * row['mean']:.0f} %" if row["is_share"] else f"{row['mean']:.2f}"
-
-
-def _find_unplanned_trials(experiment: Experiment, runs: list[Run]) -> int | None:
-    """Return the number of trials of the whole design if the first wave has fewer; else None.
-
-    The first wave has fewer after a pilot or an extension. While runs are live nothing can be added and the page is
-    polled, so the number is computed only after they have ended.
-    """
-    first_wave = progress.Totals.of(run for run in runs if run.wave.number == 0)
-    if not first_wave.trials or first_wave.is_under_way or experiment.status != Experiment.Status.ACTIVE:
-        return None
-    if Point.objects.filter(run__in=[run.pk for run in runs]).exists():
-        return None  # Adaptive points decide themselves when they have enough trials.
-    design = Design.load(experiment)
-    trials = design.whole_trials_per_cell * len(design.cells)
-    return trials if trials > first_wave.trials else None
-
-
-def _choose_template(request: HttpRequest, page: str, part: str) -> str:
+def choose_template(request: HttpRequest, page: str, part: str) -> str:
     # Django 6.0 supports `page#part`; until then the part is a file of its own.
     return f"runs_app/partials/{part}.html" if wants_part(request) else page
 
@@ -151,7 +85,7 @@ def _find_budget_gap(experiment: Experiment, runs: list[Run], totals: progress.T
     return gap if gap > 0 else None
 
 
-def _build_live_context(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
+def build_live_context(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
     totals = progress.Totals.of(runs)
     pace = progress.measure_pace(runs, totals.remaining)
     blockers = find_blockers(runs)

@@ -13,7 +13,7 @@ PRESENTERS = (
     "runs_app/admin/experiments.py",
     "runs_app/bounds.py",
     "runs_app/experiment_files/row_builder.py",
-    "runs_app/forms/experiments.py",
+    "grading_app/forms/experiments.py",
     "runs_app/management/run_control_verbs.py",
     "runs_app/models/bounded.py",
     "runs_app/planning/manifests.py",

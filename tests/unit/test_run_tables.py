@@ -7,11 +7,11 @@ import pytest
 from django.utils.html import strip_tags
 
 from grading_app.models import GradeCondition, Grading, Preference, SupersededVerdict
+from grading_app.tables.gradings import FormerVerdictTable, GradingTable, PreferenceTable
 from runs_app.models import Endpoint, LanguageModel, Preflight, Wave
 from runs_app.monitoring.progress import Totals, WaveTotals
 from runs_app.tables.attempts import PreflightTable
 from runs_app.tables.experiments import WaveTable
-from runs_app.tables.gradings import FormerVerdictTable, GradingTable, PreferenceTable
 
 NOW = datetime(2026, 2, 1, 12, tzinfo=UTC)
 JUDGE = GradeCondition(kind="judge", grade_condition_id="strict")

@@ -12,6 +12,7 @@ from django.db import transaction
 from datasets_app.models import Dataset
 from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, resolve_owner
 from evalsite.lib.text.hashing import slugify_name
+from grading_app.judging.grader_specs import create_experiment
 from grading_app.models import Grader, Rubric
 from grading_app.study_import.designs import Design, DesignNames
 from grading_app.study_import.importers import FORMATS, read_source
@@ -21,7 +22,6 @@ from grading_app.study_import.writer import write_study
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_spec
 from runs_app.models import Experiment, Prompt
-from runs_app.planning.spec_io import create_experiment
 
 
 class Command(OutputCommand):

@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 from django.urls import reverse
 
+from grading_app.judging.grader_specs import create_experiment
 from runs_app import run_control
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.experiment_files.spec_errors import SpecError
@@ -84,7 +85,7 @@ def test_an_adaptive_design_round_trips_through_a_file(draft, team):
     factories.make_model("m")
     factories.make_prompt("p")
     adaptive = {**RULE, "by": ["length", "depth"], "abortht": 0.5}
-    experiment = spec_io.create_experiment(
+    experiment = create_experiment(
         read_spec({**build_spec_content(adaptive), "experiment": "from-file"}), by=team.owner, trusted=True
     )
     assert experiment.scorers == ["exact_match"]  # The deciding scorer also grades.
@@ -97,7 +98,7 @@ def test_an_unknown_adaptive_scorer_is_refused(draft, team):
     factories.make_model("m")
     factories.make_prompt("p")
     with pytest.raises(SpecError, match=r"adaptive\.scorer: there is no scorer telepathy"):
-        spec_io.create_experiment(
+        create_experiment(
             read_spec({**build_spec_content({**RULE, "scorer": "telepathy"}), "experiment": "x"}),
             by=team.owner,
             trusted=True,

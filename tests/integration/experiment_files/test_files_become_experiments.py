@@ -1,11 +1,12 @@
 import pytest
 
 from datasets_app.models import StatusChange
+from grading_app.judging.grader_specs import create_experiment
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_spec, read_yaml
 from runs_app.llm.parameters import EXTRA_NAMES
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
-from runs_app.planning.spec_io import build_spec, create_experiment, duplicate, to_yaml
+from runs_app.planning.spec_io import build_spec, duplicate, to_yaml
 from tests.factories.drafts import make_question_prompt, make_questions, make_rehearsal_model
 
 pytestmark = pytest.mark.django_db

@@ -5,6 +5,7 @@ import pytest
 from datasets_app.models import StatusChange
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.grader_lookup import find_grader
+from grading_app.judging.grader_specs import create_experiment
 from grading_app.models import Rubric
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_spec
@@ -12,7 +13,7 @@ from runs_app.models import Dimension, Prompt, Sampler
 from runs_app.planning.design import Design
 from runs_app.planning.plan import plan
 from runs_app.planning.shipped_designs import create_shipped_designs
-from runs_app.planning.spec_io import build_spec, create_experiment
+from runs_app.planning.spec_io import build_spec
 from tests.factories import make_model, make_user
 from tests.factories.drafts import make_question_prompt
 

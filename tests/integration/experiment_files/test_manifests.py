@@ -12,6 +12,7 @@ from datasets_app.models import Dataset
 from evalsite import __version__
 from evalsite.lib.ops.installation import ROOT
 from evalsite.lib.ops.versions import get_commit, get_version
+from grading_app.judging.grader_specs import create_experiment
 from runs_app import run_control
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_yaml
@@ -19,7 +20,7 @@ from runs_app.models import Dimension, Prompt, Sampler
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.design import Design
 from runs_app.planning.manifests import write_manifest
-from runs_app.planning.spec_io import SETTINGS, create_experiment
+from runs_app.planning.spec_io import SETTINGS
 from runs_app.pricing.estimated_costs import Estimate
 from tests.factories.drafts import (
     get_or_make_user,

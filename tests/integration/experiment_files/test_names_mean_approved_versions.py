@@ -4,12 +4,12 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from grading_app.judging.grader_specs import create_experiment
 from grading_app.models import Rubric
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_spec
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
 from runs_app.planning.plan import plan
-from runs_app.planning.spec_io import create_experiment
 from tests.factories import make_model, make_prompt, make_user
 from tests.factories.drafts import make_draft_dimension, make_draft_sampler, make_question_prompt
 from tests.factories.tokens import make_api_client

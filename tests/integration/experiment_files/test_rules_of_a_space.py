@@ -5,6 +5,7 @@ import yaml
 from django.urls import reverse
 
 from grading_app.adaptive.decisions import find_rule
+from grading_app.judging.grader_specs import create_experiment
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_spec
@@ -49,7 +50,7 @@ def create(dataset, **more):
     factories.make_model("m")
     factories.make_prompt("p")
     owner = factories.make_team().owner
-    return spec_io.create_experiment(read_spec(build_content(dataset, **more)), by=owner, trusted=True)
+    return create_experiment(read_spec(build_content(dataset, **more)), by=owner, trusted=True)
 
 
 def test_each_task_keeps_its_own_rule():

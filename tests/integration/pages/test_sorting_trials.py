@@ -5,9 +5,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from grading_app.filters import TrialFilter
 from grading_app.scoring.grading import grade
 from runs_app.annotations import annotate
-from runs_app.filters import TrialFilter
 from runs_app.models import Trial
 from runs_app.trial_list import trial_order, trial_pagination
 from tests import factories
@@ -115,7 +115,7 @@ def test_a_header_sorts_and_begins_at_the_first_page(sums, as_):
 
 
 def test_an_order_without_an_index_is_offered_for_few_trials_only(sums, as_, monkeypatch):
-    monkeypatch.setattr("runs_app.views.trials.MAX_SORTED", 10)
+    monkeypatch.setattr("grading_app.views.trials.MAX_SORTED", 10)
     monkeypatch.setattr(trial_order, "MAX_SORTED", 10)
     response = as_("owner").get(f"{ADDRESS}?experiment=sums&sort=rating")
     assert response.context["page"].keys == sorted(response.context["page"].keys)
@@ -129,7 +129,7 @@ def test_an_order_without_an_index_is_offered_for_few_trials_only(sums, as_, mon
 
 
 def test_a_list_too_large_for_an_order_says_which_filters_make_it_small_enough(sums, as_, monkeypatch):
-    monkeypatch.setattr("runs_app.views.trials.MAX_SORTED", 12)
+    monkeypatch.setattr("grading_app.views.trials.MAX_SORTED", 12)
     monkeypatch.setattr(trial_order, "MAX_SORTED", 12)
     client = as_("owner")
     response = client.get(f"{ADDRESS}?experiment=sums&sort=-cost_usd&after=3")
@@ -170,7 +170,7 @@ def test_every_list_says_how_many_trials_match(sums, as_):
 
 
 def test_a_list_too_large_to_count_states_its_upper_bound(sums, as_, monkeypatch):
-    monkeypatch.setattr("runs_app.views.trials.MAX_SORTED", 10)
+    monkeypatch.setattr("grading_app.views.trials.MAX_SORTED", 10)
     monkeypatch.setattr(trial_order, "MAX_SORTED", 10)
     client = as_("owner")
     with CaptureQueriesContext(connection) as queries:
@@ -262,7 +262,7 @@ def test_trials_of_items_that_differ_between_conditions(sums, as_):
 
 def test_many_items_that_differ_are_searched_for(sums, as_, monkeypatch):
     few = set(walk_pages(as_("owner"), "experiment=sums&differs=true")[0])
-    monkeypatch.setattr("runs_app.filters.MAX_INDEXED_ITEMS", 0)
+    monkeypatch.setattr("grading_app.filters.MAX_INDEXED_ITEMS", 0)
     assert set(walk_pages(as_("owner"), "experiment=sums&differs=true")[0]) == few
 
 

@@ -2,11 +2,12 @@
 
 import pytest
 
+from grading_app.judging.grader_specs import create_experiment
 from runs_app.experiment_files.spec_reader import read_spec
 from runs_app.models import Endpoint, Run
 from runs_app.planning.design import Design
 from runs_app.planning.plan import plan
-from runs_app.planning.spec_io import build_spec, create_experiment
+from runs_app.planning.spec_io import build_spec
 from tests import factories
 
 pytestmark = pytest.mark.django_db

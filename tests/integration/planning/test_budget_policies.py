@@ -4,6 +4,7 @@ import pytest
 from django.urls import reverse
 
 from evalsite.lib import permissions
+from grading_app.judging.grader_specs import create_experiment
 from runs_app import run_control
 from runs_app.experiment_files import spec_reader
 from runs_app.models import Experiment, Manifest, Point, Run, Trial
@@ -122,7 +123,7 @@ def test_the_policy_is_part_of_the_file_and_of_a_copy(dev):
     plain = make_draft_experiment("other", dataset=dev.dataset, models=[], prompts=[], samplers=[])
     assert "budget" not in spec_io.build_spec(plain)
     spec = spec_reader.read_yaml(spec_io.to_yaml(dev)).model_copy(update={"experiment": "again"})
-    created = spec_io.create_experiment(spec, by=get_or_make_user(), trusted=True)
+    created = create_experiment(spec, by=get_or_make_user(), trusted=True)
     copy = spec_io.duplicate(dev, "copy", by=get_or_make_user())
     for experiment in (created, copy):
         assert (experiment.budget_policy, experiment.dev_items, experiment.dev_samples) == ("dev", 2, 1)

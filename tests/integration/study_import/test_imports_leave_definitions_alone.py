@@ -9,11 +9,11 @@ import pytest
 from django.core.management import call_command
 from django.db import transaction
 
+from grading_app.judging.grader_specs import create_experiment
 from runs_app.experiment_files.spec_reader import read_spec
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
 from runs_app.planning.design import Design
 from runs_app.planning.shipped_designs import create_shipped_designs
-from runs_app.planning.spec_io import create_experiment
 from tests import factories
 from tests.factories.drafts import make_questions
 from tests.factories.spaces import make_space_dataset

@@ -150,7 +150,7 @@ USE_OPTION = """
 import argparse
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_yaml
-from runs_app.forms.experiments import ExperimentForm
+from grading_app.forms.experiments import ExperimentForm
 from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.management.run_control_verbs import _add_settings
 from runs_app.models import Experiment

@@ -15,13 +15,14 @@ from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.filter_chips import list_filter_chips
 from evalsite.lib.web.long_text import build_text_response
+from grading_app.filters import TrialFilter
+from grading_app.models import GradeCondition, Grading
+from grading_app.tables.gradings import FormerVerdictTable, GradingTable, PreferenceTable
 from runs_app.annotations import group_by_trial
-from runs_app.filters import TrialFilter
 from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.tables.attempts import AttemptTable
-from runs_app.tables.gradings import FormerVerdictTable, GradingTable, PreferenceTable
 from runs_app.tables.trials import ScoreColumn, TrialTable
 from runs_app.trial_list import trial_pagination
 from runs_app.trial_list.same_item import list_other_answers
@@ -147,24 +148,19 @@ def _build_sort_limit_context(
     return {"unsorted_name": requested.name if requested and not requested.is_indexed else "", "narrower": narrower}
 
 
-def _list_score_conditions(experiment: Experiment) -> list[Any]:
+def _list_score_conditions(experiment: Experiment) -> list[GradeCondition]:
     """Return the grade conditions with a column: rules, judges and panels that score an answer."""
     scoring = experiment.grade_conditions.exclude(scorer="rating").exclude(rubric__kind="pairwise")
     automatic = scoring.exclude(kind__in=("person", "adjudicated")).select_related("grader", "rubric", "panel")
     return list(automatic.order_by("pk")[:MAX_SCORE_COLUMNS])
 
 
-def _load_gradings(rows: list[Trial], scores: list[Any]) -> dict[tuple[int, int], Any]:
+def _load_gradings(rows: list[Trial], scores: list[GradeCondition]) -> dict[tuple[int, int], Grading]:
     """Return the gradings of these trials by (trial, grade condition)."""
     if not rows or not scores:
         return {}
-    model = scores[0].gradings.model
-    gradings = (
-        model.objects.filter(trial__in=rows, condition__in=scores)
-        .select_related("condition")
-        .defer("reasoning", "detail")
-    )
-    return {(grading.trial_id, grading.condition_id): grading for grading in gradings}
+    gradings = Grading.objects.filter(trial__in=rows, condition__in=scores).select_related("condition")
+    return {(row.trial_id, row.condition_id): row for row in gradings.defer("reasoning", "detail")}
 
 
 def _format_count_label(count: int | None, bound: int) -> str:

@@ -17,6 +17,7 @@ from evalsite.lib.ops.commands import (
     resolve_owner,
 )
 from evalsite.lib.text.number_format import format_count, format_money
+from grading_app.judging.grader_specs import create_experiment
 from runs_app import deletion, run_control
 from runs_app.bounds import BOUNDS
 from runs_app.experiment_files.spec_errors import SpecError
@@ -40,7 +41,7 @@ from runs_app.management.versions import print_history
 from runs_app.models import Experiment, Run
 from runs_app.monitoring.progress import annotate_totals, read_totals
 from runs_app.planning.cost_estimate import estimate
-from runs_app.planning.spec_io import build_spec, create_experiment, duplicate, to_yaml
+from runs_app.planning.spec_io import build_spec, duplicate, to_yaml
 from runs_app.planning.work import PlanError
 
 DEFAULT_SHUFFLE = 42  # The seed of `create --shuffle` without a number.

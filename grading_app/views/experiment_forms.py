@@ -15,12 +15,13 @@ from evalsite.lib.permissions import members_only
 from evalsite.lib.web.addresses import find_page
 from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.model_names import hides_model_names
+from grading_app.forms.experiments import ExperimentForm
+from grading_app.judging.grader_specs import create_experiment
 from runs_app.experiment_files import spec_errors, spec_reader
 from runs_app.forms.draws import redraw_models
-from runs_app.forms.experiments import ExperimentFileForm, ExperimentForm
+from runs_app.forms.experiments import ExperimentFileForm
 from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.models import Experiment
-from runs_app.planning import spec_io
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import DesignSummary, summarise_design
 from runs_app.prompt_preview import preview_draft
@@ -91,7 +92,7 @@ def experiment_from_file(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         try:
             spec = spec_reader.read_yaml(form.cleaned_data["text"])
-            experiment = spec_io.create_experiment(spec, by=cast(User, request.user))
+            experiment = create_experiment(spec, by=cast(User, request.user))
         except spec_errors.SpecError as problem:
             form.add_error(None, problem.problems)
         else:

@@ -19,9 +19,10 @@ from evalsite.lib.permissions import is_member, readers_only
 from evalsite.lib.web.list_page import ListPage
 from evalsite.lib.web.long_text import build_numbered_text_response
 from evalsite.lib.web.model_names import hides_model_names
+from grading_app.judging.grader_specs import list_judges
+from grading_app.results.headlines import load_headlines
 from runs_app.filters import ExperimentFilter
 from runs_app.forms.run_control import AssumptionsForm
-from runs_app.grading_interface import grading
 from runs_app.models import Experiment
 from runs_app.monitoring.point_status import describe_rule
 from runs_app.monitoring.progress import Totals, annotate_totals, find_experiment_state
@@ -49,7 +50,7 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
     visible = Experiment.objects.visible_to(request.user).with_star(request.user).select_related("dataset", "owner")
     context = EXPERIMENTS.load(request, annotate_totals(visible))
     table = context["table"]
-    table.headlines = grading().load_headlines([row.record for row in table.paginated_rows])
+    table.headlines = load_headlines([row.record for row in table.paginated_rows])
     context |= {"has_scores": bool(table.headlines), "may_design": is_member(request.user), "has_stars": True}
     return EXPERIMENTS.render(request, context)
 
@@ -70,6 +71,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = get_visible_experiment(request, slug)
     design = Design.load(experiment)
     totals = Totals.of(experiment.answer_runs)
+    judges = {*experiment.graders, *(grader.name for grader in list_judges(experiment).values())}
     points = forecast_points(design.adaptive, design.points, experiment.samples) if design.adaptive else []
     context = {
         "experiment": experiment,
@@ -81,7 +83,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "point_table": PointForecastTable(points[:MAX_POINTS]),
         "rule": describe_rule(design.adaptive) if design.adaptive else [],
         "cells": list_cells(design),
-        "draws": compare_stored_draws(experiment, [model.name for model in design.models]),
+        "draws": compare_stored_draws(experiment, [model.name for model in design.models], judges),
         "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),
         "audience": experiment.audience_text,
         "options": experiment.describe_options(),
