@@ -99,6 +99,18 @@ class Experiment:
         query = {"wave": wave, "by_category": "true" if by_category else ""}
         return Results(self._connection.get(f"/experiments/{self.name}/results", query)["scores"])
 
+    def figures(self, **choices: Any) -> list[dict[str, Any]]:
+        """Return the names, titles and formats of the figures for papers."""
+        return list(self._connection.get(f"/experiments/{self.name}/figures", choices)["figures"])
+
+    def save_figure(self, name: str, path: str | Path, **choices: Any) -> Path:
+        """Write a figure to a file: svg, png or pdf, or its numbers as csv, by its suffix."""
+        path = Path(path)
+        address = f"/experiments/{self.name}/figures/{name}{path.suffix}"
+        with self._connection.open("GET", address, choices) as answer:
+            path.write_bytes(answer.read())
+        return path
+
     def estimate(self, *, wave: str = "", pilot: int | None = None, policy: str | None = None) -> dict[str, Any]:
         return dict(self._post("estimate", wave=wave, pilot=pilot, policy=policy))
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from ninja import Query, Router
 from pydantic import Field
 
 from evalsite.api import reach
+from evalsite.api.filters import FILTERED, find_wave, read_filters
 from evalsite.api.idempotency import PARAMETER, answer_once
 from evalsite.api.pages import LARGEST_KEY, PageQuery, decode_cursor, encode_cursor, read_page
 from evalsite.api.problems import Problem
@@ -31,15 +32,12 @@ from evalsite.api.schemas import (
     ScopeIn,
 )
 from evalsite.api.scores import load_results
-from evalsite.lib.text.names import UnknownNameError
 from grading_app.judging.grader_specs import create_experiment
-from grading_app.publish.export.file_formats import Extract, export_chunks
-from grading_app.publish.export.parquet_process import parquet_from_process
+from grading_app.publish.export.file_formats import Extract
 from grading_app.results.status_report import build_status_report
-from grading_app.views.files import CONTENT_TYPES
 from runs_app import deletion, run_control
 from runs_app.experiment_files.spec_reader import read_spec, read_yaml
-from runs_app.models import Experiment, Run, Wave
+from runs_app.models import Experiment, Run
 from runs_app.monitoring.progress import annotate_totals, find_experiment_state, read_totals
 from runs_app.planning.design_summary import DesignSummary, summarise_experiment
 from runs_app.planning.spec_io import build_spec
@@ -48,20 +46,7 @@ from runs_app.planning.work import PlanError
 router = Router(auth=reach.AccessToken(reach.READ), tags=["Experiments"])
 runs = reach.AccessToken(reach.RUN)
 administers = reach.AccessToken(reach.ADMIN)
-NO_FILTERS = ("limit", "after")
 ONCE = {"parameters": [PARAMETER]}
-FILTERED = {
-    "parameters": [
-        {
-            "in": "query",
-            "name": name,
-            "required": False,
-            "schema": {"type": "string"},
-            "description": f"Only rows with this {name}",
-        }
-        for name in ("status", "condition", "wave", "item", "category")
-    ]
-}
 Number = Annotated[int, Field(ge=1, le=LARGEST_KEY)]
 
 
@@ -236,51 +221,20 @@ def results(
     ask again after the seconds in `Retry-After`.
     """
     found = reach.get_experiment(request, name)
-    content = load_results(found, _find_wave(found, wave), by_category=by_category)
+    content = load_results(found, find_wave(found, wave), by_category=by_category)
     if content is not None:
         return content
     return JsonResponse({"detail": "A worker adds up the answers."}, status=202, headers={"Retry-After": "3"})
-
-
-@router.get(
-    "/experiments/{slug:name}/export/{slug:table}.{slug:file_format}",
-    tags=["Rows"],
-    summary="Stream a whole table",
-    openapi_extra=FILTERED,
-)
-def export(request: HttpRequest, name: str, table: str, file_format: str) -> HttpResponse | StreamingHttpResponse:
-    """A table as csv, jsonl or parquet, in constant memory. Data frames read the Parquet address directly."""
-    found = reach.get_experiment(request, name)
-    filters = _read_filters(request)
-    if file_format == "parquet":
-        chunks = parquet_from_process(found, table, filters)
-    else:
-        chunks = export_chunks(found, table, file_format, filters)
-    response = StreamingHttpResponse(chunks, content_type=CONTENT_TYPES[file_format])
-    response["Content-Disposition"] = f'attachment; filename="{found.slug}-{table}.{file_format}"'
-    return response
-
-
-def _read_filters(request: HttpRequest) -> dict[str, str]:
-    return {name: str(value) for name, value in request.GET.items() if value and name not in NO_FILTERS}
 
 
 def _read_rows(request: HttpRequest, name: str, table: str, page: PageQuery) -> HttpResponse:
     """Return a page of an exported table. The database writes its JSON, which is passed on unread."""
     found = reach.get_experiment(request, name)
     section, key = decode_cursor(page.after, 2)
-    lines, last = Extract.of(found, table, _read_filters(request)).read_lines((section, key), page.limit)
+    lines, last = Extract.of(found, table, read_filters(request)).read_lines((section, key), page.limit)
     cursor = json.dumps(encode_cursor(*last) if last else None).encode()
     content = b'{"items": [' + lines.rstrip(b"\n").replace(b"\n", b",") + b'], "next": ' + cursor + b"}"
     return HttpResponse(content, content_type="application/json")
-
-
-def _find_wave(experiment: Experiment, name: str) -> Wave | None:
-    try:
-        wave: Wave | None = experiment.find_wave(name) if name else None
-    except UnknownNameError as error:
-        raise Problem(422, "The request has wrong or missing fields.", [("wave", str(error))]) from error
-    return wave
 
 
 def _require_reason(body: ReasonIn) -> None:

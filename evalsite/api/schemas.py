@@ -212,3 +212,14 @@ class ResultsOut(Schema):
     as_of: datetime | None = Field(description="When a worker read the rows; null: during this request")
     is_fresh: bool
     scores: list[ScoreOut]
+
+
+class FigureOut(Schema):
+    name: str
+    title: str
+    formats: list[str]
+
+
+class FiguresOut(Schema):
+    figures: list[FigureOut]
+    is_complete: bool = Field(description="False while a worker computes values that further figures need")

@@ -276,6 +276,8 @@ MATRIX |= {
     "api:gradings": expect_for_api(args="slug"),
     "api:results": expect_for_api(args="slug"),
     "api:export": expect_for_api(args="slug trials csv"),
+    "api:figures": expect_for_api(args="slug"),
+    "api:figure": expect_for_api(HIDDEN, args="slug means csv"),
 }
 # Django's own pages have their own permissions; tests of the apps cover their admin pages.
 NOT_OURS = {"admin"}

@@ -57,6 +57,17 @@ print(results._repr_html_().count("<tr>"), Lab().experiment("pilot")._repr_html_
     assert tables == "3 7"
 
 
+def test_a_figure_is_saved_with_its_numbers(run_program):
+    code = """
+from evalsite_client import Lab
+pilot = Lab().experiment("pilot")
+names = [one["name"] for one in pilot.figures()]
+print(pilot.save_figure(names[0], "figure.svg").read_text()[:5])
+print(len(pilot.save_figure(names[0], "figure.csv").read_text().splitlines()) > 1)
+"""
+    assert run_program(code).splitlines() == ["<?xml", "True"]
+
+
 def test_a_launch_within_its_limit(run_program):
     code = """
 from evalsite_client import ApiError, Lab
