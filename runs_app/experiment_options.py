@@ -48,6 +48,7 @@ class ExperimentOption:
     - `name` is the column. `key` is the key in an experiment file: `name`, or `budget.KEY` in the group BUDGET.
     - `kind` is the type of the value: bool, int, float, Decimal, or str with `choices` (value, label).
     - `default` None means that the option can be unset; `unset` says what that means.
+    - `longest` is the number of characters that a str without `choices` may have.
     - `label` is the label in forms, `title` the one in facts and reports. `help` is one sentence for forms, `docs` the
       text of docs/experiment-file.md.
     - `changes` is whether it can change after the launch; `launched_help` is then the help text. `verb_option` is the
@@ -66,6 +67,7 @@ class ExperimentOption:
     docs: str
     bound: Bound | None = None
     choices: tuple[tuple[str, str], ...] = ()
+    longest: int = 0
     short_key: str = ""
     title: str = ""
     unset: str = "none"
@@ -110,6 +112,8 @@ class ExperimentOption:
             return self.states[not value]
         if self.choices:
             return dict(self.choices).get(value, str(value))
+        if self.kind is str:
+            return str(value)
         number = format_money(value) if self.kind is Decimal else format_count(value)
         return self.fact.format(number)
 
@@ -127,6 +131,21 @@ OPTIONS = (
         fact="{} per cell",
         changes=True,
         launched_help="Can only increase. The next launch adds the missing trials",
+    ),
+    ExperimentOption(
+        name="primary_measure",
+        group=DESIGN,
+        kind=str,
+        default=None,
+        longest=200,
+        label="Primary measure",
+        help="Name of the dimension, rule or judge that every page shows first. Empty: the first of the design",
+        docs="the measure that decides: a dimension, a rule such as `exact_match`, a judge, or the people of a queue "
+        "(`people-QUEUE`). Pages, files and reports show it first. Without it, they show the first dimension, rule or "
+        "judge first",
+        unset="the first of the design",
+        changes=True,
+        metavar="NAME",
     ),
     ExperimentOption(
         name="max_concurrency",

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from grading_app.results import statistic_format
 from grading_app.results.frames import FACTORS
-from grading_app.results.leaderboard import LEVEL, FactorLead, Leaderboard
+from grading_app.results.leaderboard import FactorLead, Leaderboard
 from grading_app.results.scores import Measure
+from grading_app.statistics.missing_answers import LEVEL
 from grading_app.statistics.paired import STUDENT_INTERVAL
 
 Facets = Mapping[int, tuple[str, str, str]]
@@ -30,11 +31,11 @@ class Conclusion:
 
 
 def draw_conclusions(board: Leaderboard, facets: Facets) -> list[Conclusion]:
-    """Return the conclusions on closeness to people if there are norms, else on the first measure.
+    """Return the conclusions on closeness to people if there are norms, else or with a primary measure on the first.
 
     facets: model, prompt and sampler by condition.
     """
-    rated = [measure for measure in board.measures if measure.key in board.closeness][:MAX_MEASURES]
+    rated = board.rated_with_norms[:MAX_MEASURES]
     found = [
         _conclude(
             lead,
@@ -77,10 +78,8 @@ def _conclude(
     else:
         verb = "rates" if measure.is_rating else "scores"
         sentence = f"{first} {verb} {size} higher than {second}."
-    if verdict > found.verdict_with_missing:
-        assumed = "have the lowest rating" if measure.is_rating else "are wrong"
-        outcome = f"{second} is ahead" if found.verdict_with_missing < 0 else "the difference is not significant"
-        sentence = f"{sentence} If answers without a score {assumed}, then {outcome}."
+    if verdict:
+        sentence = f"{sentence} {found.verdicts.describe((second, first), is_error=is_error)}".strip()
     means = [
         statistic_format.format_mean(-mean if is_error else mean, is_share)
         for mean in (lead.pair.mean_b, lead.pair.mean_a)
@@ -113,7 +112,7 @@ def _describe_conditions(board: Leaderboard, measure: Measure) -> Conclusion:
         )
     (row,) = board.rows
     score = row.scores[measure.key]
-    if closeness := board.closeness.get(measure.key):
+    if board.rated_with_norms and (closeness := board.closeness.get(measure.key)):
         near = closeness.conditions.get(row.condition)
         if near is not None and near.r is not None:
             ends = statistic_format.format_coefficient_interval(near.low, near.high)

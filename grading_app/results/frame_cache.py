@@ -22,7 +22,7 @@ FIGURE_VERSION = 6  # Increase it when figures look different or show other numb
 
 
 def fingerprint_results(experiment: Experiment, wave: Wave | None) -> str:
-    """Return a text that changes whenever trials end or grades are written.
+    """Return a text that changes whenever trials end, grades are written, or another measure becomes the primary one.
 
     It is read from counters and indexes, never from trials or gradings. Grade conditions count every write of a
     grading, new or replaced.
@@ -52,8 +52,9 @@ def fingerprint_many_results(experiments: Collection[Experiment], wave: Wave | N
             counters[key],
             grades[key],
             last.isoformat() if (last := decided.get(key)) else None,
+            primary,
         ]
-        for key in keys
+        for key, primary in ((experiment.pk, experiment.primary_measure) for experiment in experiments)
     }
     return {key: hash_content(parts) for key, parts in content.items()}
 

@@ -15,7 +15,7 @@ from django.core.cache import cache
 from evalsite.lib.text.hashing import hash_content
 from grading_app.models import CachedAggregate, GradeCondition
 from grading_app.results.answer_aggregates import MAX_ANSWERS_PER_REQUEST
-from grading_app.results.scores import Measure, find_first_measures, load_condition_means
+from grading_app.results.scores import Measure, list_measures_of_many, load_condition_means
 from grading_app.results.statistic_format import format_mean, format_mean_interval
 from runs_app.monitoring.progress import read_totals
 
@@ -44,12 +44,12 @@ def load_headlines(experiments: Sequence[Any]) -> dict[int, Headline]:
 
     experiments: with the counters of `annotate_totals`.
     """
-    first = find_first_measures([experiment.pk for experiment in experiments])
+    first = {pk: measures[0] for pk, measures in list_measures_of_many(experiments).items() if measures}
     done = {experiment.pk: read_totals(experiment).done for experiment in experiments}
     graders = [measure.grade_condition for measure in first.values() if measure.grade_condition]
     changes = dict(GradeCondition.objects.filter(pk__in=graders).values_list("pk", "changes")) if graders else {}
     states = {
-        pk: [pk, done[pk], measure.kind, measure.grader, changes.get(measure.grade_condition or 0)]
+        pk: [pk, done[pk], measure.key, measure.kind, measure.grader, changes.get(measure.grade_condition or 0)]
         for pk, measure in first.items()
     }
     names = {f"headline:{hash_content(state)}": pk for pk, state in states.items() if done[pk]}

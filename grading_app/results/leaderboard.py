@@ -28,6 +28,7 @@ from grading_app.results.scores import (
     Measure,
     count_missing,
     estimate,
+    find_primary_measure,
     list_measures,
     load_scores,
     make_scope_parameters,
@@ -36,10 +37,10 @@ from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.factor_levels import LevelLead, find_level_lead
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import ItemScores, find_lowest_score
+from grading_app.statistics.missing_answers import LEVEL, MissingVerdicts, fill_worst_cases
 from grading_app.statistics.paired import holm
 from runs_app.models import Experiment, Wave
 
-LEVEL = 0.05
 LATENCIES = f"""SELECT condition_id, percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms) / 1000
     FROM runs_app_answer WHERE {IN_SCOPE} AND status = 'done' AND NOT from_cache GROUP BY 1"""  # noqa: S608
 
@@ -67,8 +68,7 @@ class Lead:
     """The two conditions with the highest means, by their keys: the difference with its interval and test.
 
     is_best: the first is better than every other condition by a corrected paired test, also if missing answers count
-    as the lowest score. verdict: 1 or -1 if the first is significantly higher or lower than the second, else 0.
-    verdict_with_missing: the same with missing answers counted as the lowest score.
+    as the lowest score. verdicts: of the first against the second.
     """
 
     first: int
@@ -80,17 +80,16 @@ class Lead:
     test: str
     p: float | None
     is_best: bool
-    verdict: int = 0
-    verdict_with_missing: int = 0
+    verdicts: MissingVerdicts
 
 
 @dataclass(frozen=True, slots=True)
 class FactorLead:
-    """The leading level of a factor. factor: the place in FACTORS. verdict_with_missing: as in Lead."""
+    """The leading level of a factor. factor: the place in FACTORS. verdicts: of the first level against the second."""
 
     factor: int
     lead: LevelLead
-    verdict_with_missing: int
+    verdicts: MissingVerdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +132,7 @@ class Leaderboard:
 
     leads: by the key of the measure; none for ratings, for a single condition, and without common items. factor_leads:
     by the key of the measure, for each factor that varies. closeness: by the key of a rating with human norms.
+    primary: the key of the primary measure, which is the first one; "" if the design names none that exists.
     """
 
     measures: list[Measure]
@@ -141,6 +141,14 @@ class Leaderboard:
     factor_leads: dict[str, list[FactorLead]]
     closeness: dict[str, Closeness]
     baseline: int | None = None
+    primary: str = ""
+
+    @property
+    def rated_with_norms(self) -> list[Measure]:
+        """The ratings whose closeness to people comes first; none if the primary measure is another one."""
+        if self.primary and self.primary not in self.closeness:
+            return []
+        return [measure for measure in self.measures if measure.key in self.closeness]
 
     def is_best(self, row: BoardRow, measure: Measure) -> bool:
         """Return True if this condition is better than every other one, also if missing answers count as wrong."""
@@ -193,10 +201,10 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
             means = {key: of[measure.key].mean for key, of in scores.items()}
             if lead := _find_lead(item_scores, filled, means, settled.bounds):
                 leads[measure.key] = lead
-        factor_leads[measure.key] = _find_factor_leads(item_scores, filled, cells, settled.bounds)
+        factor_leads[measure.key] = _find_factor_leads(item_scores, cells, settled.bounds, at_ends=measure.is_rating)
         if measure.is_rating and (norms := load_norms(experiment, measure, item_scores.items)):
             errors, ends = negate_errors(item_scores, norms), (-(measure.length or 0.0), 0.0)
-            found = _find_factor_leads(errors, errors.fill_missing(ends[0]), cells, ends)
+            found = _find_factor_leads(errors, cells, ends, at_ends=False)
             closeness[measure.key] = Closeness(
                 estimate_closeness(item_scores, norms), compute_noise_ceiling(norms), found
             )
@@ -206,7 +214,10 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
         BoardRow(key, label, scores=scores[key], baseline=comparisons[key], latency_s=latencies.get(key), **usage[key])
         for key, label in labels.items()
     ]
-    return Leaderboard(measures, rows, leads, factor_leads, closeness, query.baseline)
+    primary = find_primary_measure(experiment, measures)
+    return Leaderboard(
+        measures, rows, leads, factor_leads, closeness, query.baseline, primary=primary.key if primary else ""
+    )
 
 
 def _find_best(scores: ItemScores, filled: ItemScores, bounds: Bounds | None) -> int | None:
@@ -252,8 +263,9 @@ def _find_lead(
         change.test_text,
         change.p,
         is_best=first == _find_best(scores, filled, bounds),
-        verdict=change.verdict(LEVEL),
-        verdict_with_missing=filled_pair.change.verdict(LEVEL) if filled_pair else 0,
+        verdicts=MissingVerdicts(
+            change.verdict(LEVEL), (filled_pair.change.verdict(LEVEL),) if filled_pair else (), at_ends=False
+        ),
     )
 
 
@@ -264,15 +276,23 @@ def _load_cells(experiment: Experiment) -> dict[int, tuple[int, ...]]:
 
 
 def _find_factor_leads(
-    scores: ItemScores, filled: ItemScores, cells: Mapping[int, tuple[int, ...]], bounds: Bounds | None
+    scores: ItemScores, cells: Mapping[int, tuple[int, ...]], bounds: Bounds | None, *, at_ends: bool
 ) -> list[FactorLead]:
-    """Return the leading level of each factor that varies."""
-    varying = [at for at in range(len(FACTORS)) if len({cells[key][at] for key in scores.conditions.tolist()}) > 1]
+    """Return the leading level of each factor that varies. at_ends: as in `fill_worst_cases`."""
+    of_conditions = [cells[key] for key in scores.conditions.tolist()]
     leads = []
-    for at in varying:
-        if lead := find_level_lead(scores, cells, at, bounds):
-            with_missing = find_level_lead(filled, cells, at, bounds, order=(lead.first, lead.second))
-            leads.append(FactorLead(at, lead, with_missing.verdict(LEVEL) if with_missing else 0))
+    for at in range(len(FACTORS)):
+        levels = [cell[at] for cell in of_conditions]
+        lead = find_level_lead(scores, cells, at, bounds) if len(set(levels)) > 1 else None
+        if lead is None:
+            continue
+        side_of = {cells[lead.second][at]: 0, cells[lead.first][at]: 1}
+        filled = [
+            find_level_lead(table, cells, at, bounds, order=(lead.first, lead.second))
+            for table in fill_worst_cases(scores, bounds, at_ends=at_ends, sides=[side_of.get(one) for one in levels])
+        ]
+        with_missing = tuple(one.verdict(LEVEL) for one in filled if one)
+        leads.append(FactorLead(at, lead, MissingVerdicts(lead.verdict(LEVEL), with_missing, at_ends)))
     return leads
 
 

@@ -44,10 +44,9 @@ def describe_lead(board: Leaderboard, measure: Measure) -> str:
         return f"{measure.label}: {first} has the highest mean, but is not ahead of {second} on their common items."
     if lead.is_best:
         return f"{measure.label}: {first} is the best, {margin}."
-    if lead.verdict > lead.verdict_with_missing:
-        outcome = f"then {second} is ahead" if lead.verdict_with_missing < 0 else "then no difference is significant"
-        return f"{measure.label}: {first} is ahead {margin} ({test}). If answers without a score are wrong, {outcome}."
-    if lead.verdict <= 0:
+    if lead.verdicts.verdict > 0 and not lead.verdicts.holds:
+        return f"{measure.label}: {first} is ahead {margin} ({test}). {lead.verdicts.describe((second, first))}"
+    if lead.verdicts.verdict <= 0:
         return f"{measure.label}: {first} is ahead {margin}, but the difference is not significant ({test})."
     return f"{measure.label}: {first} is ahead {margin} ({test}), but not of every condition after Holm's correction."
 
@@ -160,7 +159,7 @@ def make_condition_table(
     methods = dict.fromkeys(NUMBER_IN_METHOD.sub("", one.method) for one in scores if one.method)
     return ResultTable(
         "conditions" if is_first else f"conditions-{measure.key.replace(':', '-')}",
-        measure.label,
+        f"{measure.label} (primary measure)" if measure.key == board.primary else measure.label,
         columns,
         rows,
         formula=f"Intervals on items like these: {', '.join(methods)}, clustered by item." if has_interval else "",
@@ -191,7 +190,7 @@ def _describe_missing(scores: Iterable[ConditionScore]) -> list[str]:
 
 def make_closeness_table(board: Leaderboard, links: BoardLinks) -> ResultTable:
     """Return a row for each rated dimension with norms and each condition: how close its ratings are to people."""
-    rated = [measure for measure in board.measures if measure.key in board.closeness]
+    rated = board.rated_with_norms
     pairs = [(measure, row) for measure in rated for row in board.rows]
     scores = [row.scores[measure.key] for measure, row in pairs]
     has_ceiling = any(one.ceiling is not None for one in board.closeness.values())
@@ -243,7 +242,7 @@ def make_closeness_table(board: Leaderboard, links: BoardLinks) -> ResultTable:
 
 def make_effort_table(board: Leaderboard) -> ResultTable:
     """Return the spread of the first measure, and tokens, time and cost of each condition."""
-    measure, has_cost_above = board.measures[0], costs_differ(board) and not board.closeness
+    measure, has_cost_above = board.measures[0], costs_differ(board) and not board.rated_with_norms
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),

@@ -6,7 +6,7 @@ is a grader on a dimension. A mean is a share if `Measure.settle` finds scores o
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from datasets_app.models import Item
 from evalsite.lib.sql import fetch_rows
-from evalsite.lib.text.names import NamedChoice, find_named
+from evalsite.lib.text.names import NamedChoice, UnknownNameError, find_named
 from grading_app.models import GradeCondition, RatingQueue
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds, ScoreEstimate, estimate_mean, is_share_scale
 from grading_app.statistics.item_scores import ItemScores
@@ -176,37 +176,56 @@ class ConditionScore:
 def list_measures(experiment: Experiment) -> list[Measure]:
     """Return every measure: ratings by dimension, then rules, judges and panels, then people.
 
-    Adjudications and pairwise verdicts are excluded, because they do not measure single conditions. Graders of rated
-    items have a measure for each dimension.
+    The primary measure of the design comes first. Adjudications and pairwise verdicts are excluded, because they do not
+    measure single conditions. Graders of rated items have a measure for each dimension.
     """
-    dimensions = list(experiment.dimensions.order_by("pk"))
-    names = name_dimensions(dimensions)
-    ratings = [_measure_ratings(dimension, names[dimension.pk]) for dimension in dimensions]
-    return [
-        *ratings,
-        *(
-            grader if dimension is None else _restrict_to_dimension(grader, dimension, names[dimension.pk])
-            for grader in list_grader_measures(experiment)
-            for dimension in (dimensions or [None])
-        ),
-    ]
+    return list_measures_of_many([experiment])[experiment.pk]
+
+
+def list_measures_of_many(experiments: Collection[Experiment]) -> dict[int, list[Measure]]:
+    """Return the measures of each experiment by its key, in a constant number of queries."""
+    keys = [experiment.pk for experiment in experiments]
+    graders, people = defaultdict(list), _measure_people(keys)
+    for grader in list_graders(keys):
+        graders[grader.experiment_id].append(grader)
+    dimensions: dict[int, list[Dimension]] = defaultdict(list)
+    links = Experiment.dimensions.through.objects.filter(experiment__in=keys)
+    for link in links.select_related("dimension").order_by("dimension_id"):
+        dimensions[link.experiment_id].append(link.dimension)
+    measures = {}
+    for experiment in experiments:
+        rated = dimensions[experiment.pk]
+        names = name_dimensions(rated)
+        of_graders = [*_measure_graders(graders[experiment.pk]), *people.get(experiment.pk, [])]
+        found = [
+            *(_measure_ratings(dimension, names[dimension.pk]) for dimension in rated),
+            *(
+                _restrict_to_dimension(grader, dimension, names[dimension.pk])
+                for grader in of_graders
+                for dimension in rated
+            ),
+            *(of_graders if not rated else ()),
+        ]
+        primary = find_primary_measure(experiment, found)
+        if primary is not None:
+            found.remove(primary)
+            found.insert(0, primary)
+        measures[experiment.pk] = found
+    return measures
+
+
+def find_primary_measure(experiment: Experiment, measures: Sequence[Measure]) -> Measure | None:
+    """Return the measure that the design names as the primary one; None if it names none, or none that exists."""
+    try:
+        return match_measure(measures, experiment.primary_measure) if experiment.primary_measure else None
+    except UnknownNameError:
+        return None
 
 
 def list_grader_measures(experiment: Experiment) -> list[Measure]:
     """Return the measure of each rule, judge and panel, and of the people of each queue, over all dimensions."""
-    return [*_measure_graders(list_graders([experiment.pk])), *_measure_people(experiment)]
-
-
-def find_first_measures(experiments: Collection[int]) -> dict[int, Measure]:
-    """Return the first measure of each experiment by its key, in a constant number of queries. People have none."""
-    first_measures: dict[int, Measure] = {}
-    for grader in list_graders(experiments):
-        if grader.experiment_id not in first_measures and (measures := _measure_graders([grader])):
-            first_measures[grader.experiment_id] = measures[0]
-    links = Experiment.dimensions.through.objects.filter(experiment__in=experiments)
-    for link in links.select_related("dimension").order_by("-dimension_id"):
-        first_measures[link.experiment_id] = _measure_ratings(link.dimension, link.dimension.name)
-    return first_measures
+    keys = [experiment.pk]
+    return [*_measure_graders(list_graders(keys)), *_measure_people(keys).get(experiment.pk, [])]
 
 
 def find_measure(experiment: Experiment, key: str) -> Measure | None:
@@ -273,20 +292,23 @@ def _measure_graders(graders: Iterable[GradeCondition]) -> list[Measure]:
     return measures
 
 
-RATERS_BY_QUEUE = """SELECT of_answer.queue_id, min(of_answer.n), max(of_answer.n) FROM (
-        SELECT a.queue_id, g.trial_id, count(g.score) AS n FROM grading_app_grading g
+RATERS_BY_QUEUE = """SELECT of_answer.experiment_id, of_answer.queue_id, min(of_answer.n), max(of_answer.n) FROM (
+        SELECT gc.experiment_id, a.queue_id, g.trial_id, count(g.score) AS n FROM grading_app_grading g
         JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
         JOIN grading_app_raterassignment a ON a.id = gc.assignment_id
-        WHERE gc.experiment_id = %(experiment)s GROUP BY 1, 2) AS of_answer
-    GROUP BY 1 ORDER BY 1"""
+        WHERE gc.experiment_id = ANY(%(experiments)s) GROUP BY 1, 2, 3) AS of_answer
+    GROUP BY 1, 2 ORDER BY 1, 2"""
 
 
-def _measure_people(experiment: Experiment) -> list[Measure]:
-    """Return a measure for the people of each queue that graded answers by a rubric. The label counts the raters."""
-    rows = fetch_rows(RATERS_BY_QUEUE, {"experiment": experiment.pk})
-    queues = RatingQueue.objects.select_related("rubric").in_bulk([queue for queue, *_ in rows])
-    measures = []
-    for pk, least, most in rows:
+def _measure_people(experiments: Sequence[int]) -> dict[int, list[Measure]]:
+    """Return a measure for the people of each queue that graded answers by a rubric, by experiment.
+
+    The label counts the raters.
+    """
+    rows = fetch_rows(RATERS_BY_QUEUE, {"experiments": list(experiments)})
+    queues = RatingQueue.objects.select_related("rubric").in_bulk([queue for _, queue, *_ in rows])
+    measures = defaultdict(list)
+    for experiment, pk, least, most in rows:
         queue = queues[pk]
         if queue.rubric is None:
             continue
@@ -294,7 +316,8 @@ def _measure_people(experiment: Experiment) -> list[Measure]:
         label = f"people of {queue.name} ({queue.rubric}), mean of {raters} per answer"
         names = (queue.name, f"people of {queue.name}", f"people{queue.pk}")
         low, high = queue.rubric.score_range
-        measures.append(Measure(f"people-{queue.name}", label, "person", queue.pk, None, low, high, names=names))
+        measure = Measure(f"people-{queue.name}", label, "person", queue.pk, None, low, high, names=names)
+        measures[experiment].append(measure)
     return measures
 
 
@@ -443,14 +466,17 @@ def load_condition_means(measures: Mapping[int, Measure]) -> dict[int, tuple[Mea
     """
     rows = fetch_rows(
         f"""SELECT experiment_id, condition_id, avg(score), {ALL_ZERO_OR_ONE} FROM grading_app_answerscore
-            JOIN unnest(%(experiments)s::bigint[], %(kinds)s::text[], %(graders)s::bigint[])
-                AS chosen (experiment_id, grader_kind, grader_id) USING (experiment_id, grader_kind, grader_id)
+            JOIN unnest(%(experiments)s::bigint[], %(kinds)s::text[], %(graders)s::bigint[], %(dimensions)s::bigint[])
+                AS chosen (experiment_id, grader_kind, grader_id, of_dimension)
+                USING (experiment_id, grader_kind, grader_id)
             WHERE experiment_id = ANY(%(experiments)s) AND grader_kind = ANY(%(kinds)s)
-                AND grader_id = ANY(%(graders)s) AND score IS NOT NULL GROUP BY 1, 2""",  # noqa: S608
+                AND grader_id = ANY(%(graders)s) AND score IS NOT NULL
+                AND (of_dimension IS NULL OR dimension_id = of_dimension) GROUP BY 1, 2""",  # noqa: S608
         {
             "experiments": list(measures),
             "kinds": [measure.kind for measure in measures.values()],
             "graders": [measure.grader for measure in measures.values()],
+            "dimensions": [measure.dimension for measure in measures.values()],
         },
     )
     means: dict[int, list[float]] = {}

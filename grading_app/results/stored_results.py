@@ -76,7 +76,8 @@ class Screen:
     first: the table of conditions. further: of the other measures. effort: cost, tokens and time. baselines: the
     differences from a chosen baseline. files: tables without a place on the page, only for files. best_two: a sentence
     on the two best conditions. items: None if no item stands out. pooled: sentences on waves that the numbers pool;
-    has_drifted: these waves differ. cost: None if the costs of conditions are equal or unknown.
+    has_drifted: these waves differ. problem: that the primary measure has no scores; else empty. cost: None if the
+    costs of conditions are equal or unknown.
     """
 
     conclusions: list[Conclusion]
@@ -89,6 +90,7 @@ class Screen:
     items: TellingItems | None
     pooled: list[str]
     has_drifted: bool
+    problem: str
     cost: CostFigure | None
 
     @property
@@ -201,12 +203,13 @@ def _compute(query: BoardQuery) -> Results:
 def _make_screen(query: BoardQuery, board: Leaderboard) -> Screen:
     experiment, first = query.experiment, board.measures[0]
     links = BoardLinks(board, experiment, query.wave, MISSING_WRONG if query.missing_is_wrong else "")
-    rated = [measure for measure in board.measures if measure.key in board.closeness]
+    rated = board.rated_with_norms
     table = make_closeness_table(board, links) if rated else make_condition_table(board, first, links, is_first=True)
     further = [measure for measure in board.measures if measure not in (rated or [first])]
     pooled = find_pooled_waves(experiment, query.wave, in_worker=True)
     with_cost = [one for one in board.measures if cost_figure.has_costs(board, one)] if costs_differ(board) else []
     baselines = [make_baseline_table(board, measure, links.compare) for measure in board.measures]
+    unknown = experiment.primary_measure if not board.primary else ""
     return Screen(
         conclusions=draw_conclusions(board, load_facets(experiment, query.letters, is_brief=True)),
         first=table.content(),
@@ -218,6 +221,7 @@ def _make_screen(query: BoardQuery, board: Leaderboard) -> Screen:
         items=find_telling_items(board, first, load_scores(experiment, first, query.wave), experiment),
         pooled=pooled.sentences if pooled else [],
         has_drifted=bool(pooled and pooled.drifted),
+        problem=f"The primary measure {unknown} has no scores; {first.label} comes first." if unknown else "",
         cost=_describe_cost_figure(board, with_cost[0]) if with_cost else None,
     )
 
@@ -250,7 +254,7 @@ RESULTS = make_answer_aggregate(
     dump=lambda query: [query.missing_is_wrong, query.baseline, query.blind.pk if query.blind else None],
     load=_load,
     step="adding up answers",
-    version=3,
+    version=4,
 )
 
 

@@ -30,11 +30,15 @@ class MissingVerdicts:
     def holds(self) -> bool:
         return all(verdict == self.verdict for verdict in self.with_missing)
 
-    def describe(self, names: tuple[str, str]) -> str:
-        """Return a sentence for a verdict that does not hold; "" for others. names: of a and b."""
+    def describe(self, names: tuple[str, str], *, is_error: bool = False) -> str:
+        """Return a sentence for a verdict that does not hold; "" for others. names: of a and b.
+
+        is_error: the scores are errors with the sign changed, and missing answers have the largest error.
+        """
         if self.holds:
             return ""
         case = "are at the ends of the scale" if self.at_ends else "count as wrong"
+        case = "are as far from people as the scale allows" if is_error else case
         changed = {verdict for verdict in self.with_missing if verdict != self.verdict}
         if changed == {0}:
             outcome = "no difference is significant"
@@ -42,7 +46,7 @@ class MissingVerdicts:
             outcome = "either can be significantly higher"
         else:
             high, low = names[::-1] if 1 in changed else names
-            outcome = f"{high} is significantly higher than {low}"
+            outcome = f"{high} is significantly {'closer' if is_error else 'higher'} than {low}"
         return f"This depends on answers without a score: if they {case}, {outcome}."
 
 
@@ -55,18 +59,21 @@ def check_missing(
     return MissingVerdicts(verdict, tuple(pair.change.verdict(LEVEL) for pair in pairs if pair), at_ends)
 
 
-def fill_worst_cases(scores: ItemScores, bounds: Bounds | None, *, at_ends: bool) -> Iterator[ItemScores]:
-    """Yield the scores of two conditions with their missing answers filled; nothing without missing answers.
+def fill_worst_cases(
+    scores: ItemScores, bounds: Bounds | None, *, at_ends: bool, sides: Sequence[int | None] = (0, 1)
+) -> Iterator[ItemScores]:
+    """Yield the scores of conditions with their missing answers filled; nothing without missing answers.
 
     Answers that are right or wrong count as wrong, and other graded answers as the lowest score. Ratings have no worst
-    value, so the first condition gets the low and the second the high end of the scale, then the other way round.
+    value, so the conditions of side 0 get the low and those of side 1 the high end of the scale, then the other way
+    round. sides: of each condition; conditions of no side get the middle of the scale.
     """
     if not scores.missing.any():
         return
     ends = find_ends(scores, bounds)
-    cases: Sequence[tuple[float, float]] = [ends, ends[::-1]] if at_ends else [(ends[0], ends[0])]
-    for case in cases:
-        yield scores.fill_missing(case)
+    middle = ends[0] + (ends[1] - ends[0]) / 2
+    for case in (ends, ends[::-1]) if at_ends else ((ends[0], ends[0]),):
+        yield scores.fill_missing([middle if side is None and at_ends else case[side or 0] for side in sides])
 
 
 def find_ends(scores: ItemScores, bounds: Bounds | None) -> Bounds:

@@ -96,6 +96,8 @@ def _build_options_spec(group: str | None) -> Any:
         kind: Any = Money if option.kind is Decimal else option.kind
         if option.choices:
             kind = Literal[tuple(value for value, _ in option.choices)]
+        elif option.longest:
+            kind = Annotated[Text, Field(max_length=option.longest)]
         elif option.bound and kind is not Money:
             kind = Annotated[kind, within(option.bound)]
         keys[option.key.rpartition(".")[2]] = (kind | None, None)

@@ -1029,6 +1029,10 @@ class Migration(migrations.Migration):
                     models.PositiveIntegerField(db_default=1, default=1, help_text='Repetitions of each cell', validators=[runs_app.models.bounded.InRange('experiment', 'samples')], verbose_name='samples'),
                 ),
                 (
+                    "primary_measure",
+                    models.CharField(blank=True, help_text='Name of the dimension, rule or judge that every page shows first. Empty: the first of the design', max_length=200, null=True, verbose_name='primary measure'),
+                ),
+                (
                     "scorers",
                     models.JSONField(blank=True, default=list, help_text="Scorers that grade the stored answers"),
                 ),

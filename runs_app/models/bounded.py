@@ -45,6 +45,8 @@ def describe_column(name: str) -> dict[str, Any]:
         arguments |= {"default": option.default, "db_default": option.default}
     if option.bound:
         arguments["validators"] = [InRange("experiment", name)]
+    if option.longest:
+        arguments["max_length"] = option.longest
     if option.choices:
         arguments["choices"] = option.choices
     return arguments

@@ -83,6 +83,7 @@ class Experiment(EngineOwnedColumns):
     samplers = models.ManyToManyField(Sampler, related_name="experiments")
     dimensions = models.ManyToManyField(Dimension, related_name="experiments", blank=True)
     samples = models.PositiveIntegerField(**describe_column("samples"))
+    primary_measure = models.CharField(null=True, **describe_column("primary_measure"))
     scorers = models.JSONField(default=list, blank=True, help_text="Scorers that grade the stored answers")
     graders = models.JSONField(
         default=list, blank=True, help_text="Names of graders: judge models that grade the recorded answers"

@@ -21,6 +21,7 @@ from runs_app.planning import points, token_bounds
 from runs_app.planning.conditions import Cell, Facet, cross_facets, get_condition_hash
 from runs_app.planning.points import PointSize
 from runs_app.pricing import costs
+from runs_app.scorers.rules import get_scorer_name
 
 
 @dataclass
@@ -240,7 +241,25 @@ class Design:
             f"prompt {prompt}: {warning}" for prompt in self.prompts for warning in self._find_prompt_warnings(prompt)
         ]
         about_batches = self._find_batch_warnings() if self.experiment.batch and not self.is_dev else ()
-        return [*self._find_unpayable_calls(), *about_prompts, *about_batches, *self._find_space_warnings()]
+        return [
+            *self._find_unpayable_calls(),
+            *about_prompts,
+            *about_batches,
+            *self._find_space_warnings(),
+            *self._find_unknown_measure(),
+        ]
+
+    def _find_unknown_measure(self) -> Iterator[str]:
+        """Yield a warning if nothing in the design has the name of the primary measure. Judges can be added later."""
+        name = self.experiment.primary_measure
+        own = [row.name for row in self.dimensions] + list(map(get_scorer_name, self.experiment.scorers))
+        known = [*dict.fromkeys(own), *self.experiment.graders]
+        labels = [text for row in self.dimensions for text in (str(row), row.title)]
+        if name and name not in labels and not name.startswith((*known, "people-")):
+            yield (
+                f"primary_measure: {name} is no dimension, rule or judge of this design ({', '.join(known) or 'none'});"
+                " until it has scores, pages show the first measure of the design first"
+            )
 
     def _find_unpayable_calls(self) -> Iterator[str]:
         """Yield the cells of which the remaining budget does not cover a single call."""

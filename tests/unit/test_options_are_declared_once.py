@@ -71,7 +71,9 @@ def test_names_and_keys_are_unique_and_every_option_has_its_texts():
     assert sorted(NAMES) == sorted(option.name for group in GROUPS for option in list_options(group=group))
     for option in OPTIONS:
         assert all([option.label, option.help, option.docs]), f"{option.name} lacks a text"
-        assert option.bound or option.choices or option.kind is bool, f"{option.name} accepts any value"
+        assert option.bound or option.choices or option.longest or option.kind is bool, (
+            f"{option.name} accepts any value"
+        )
         if option.default is not None:
             assert not option.bound or option.bound.contains(option.default)
             assert not option.choices or option.default in dict(option.choices)
@@ -95,6 +97,8 @@ def test_the_document_of_the_file_has_the_text_of_the_declarations(group):
         ("max_usd", 2.5, "$2.50"),
         ("backoff_s", 1.5, "1.5 s, doubled for each further retry"),
         ("on_empty", "skip", "Keep, do not grade"),
+        ("primary_measure", "valence", "valence"),
+        ("primary_measure", None, "the first of the design"),
     ],
 )
 def test_values_are_described_in_words(option, value, text):

@@ -104,7 +104,10 @@ def test_a_verdict_that_depends_on_refusals_says_so(client):
         return item.target if item.position % 4 else "-1"
 
     (model, _) = read_sentences(client, make_study(answer=refuse_half))
-    assert "percentage points higher than small. If answers without a score are wrong, then small is ahead." in model
+    assert (
+        "percentage points higher than small. This depends on answers without a score: if they count as wrong," in model
+    )
+    assert "small is significantly higher than large." in model
 
 
 def test_three_levels_are_corrected_over_their_pairs():

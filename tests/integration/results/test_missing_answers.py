@@ -65,7 +65,7 @@ def test_a_model_that_refuses_hard_items_is_not_the_best():
     assert not any(board.is_best(row, board.measures[0]) for row in board.rows)
     lead = describe_lead(board, board.measures[0])
     assert "refuser" in lead
-    assert "If answers without a score are wrong, then no difference is significant." in lead
+    assert "This depends on answers without a score: if they count as wrong, no difference is significant." in lead
     filled = get_scores(experiment, missing_is_wrong=True)[1]["refuser"]
     assert (filled.mean, filled.n, filled.planned, filled.missing) == (0.6, 20, 20, 8)
 
