@@ -22,7 +22,7 @@ from datasets_app import curation
 from datasets_app.admin_transitions import RowAction, RowActionAdmin
 from datasets_app.drafts import change_draft
 from datasets_app.forms import AboutForm
-from datasets_app.models import BackgroundJob, Dataset, Item, Norm, StatusChange
+from datasets_app.models import BackgroundJob, Dataset, Item, Norm
 from evalsite.lib.web.admin import ReadOnlyAdmin, SuperusersOnly
 
 DRAFT, APPROVED = Dataset.Status.DRAFT, Dataset.Status.APPROVED
@@ -263,30 +263,6 @@ class ItemAdmin(RowActionAdmin):
             return "-"
         picture = '<a href="{}"><img src="{}" alt="" width="120" loading="lazy"></a>'
         return format_html(picture, item.image.url, item.image.thumbnail_url)
-
-
-@admin.register(StatusChange)
-class StatusChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """A read-only admin of the history of all rows."""
-
-    list_display = ["at", "actor", "content_type", "object_id", "aspect", "from_value", "to_value", "reason"]
-    list_filter = ["aspect", "content_type"]
-    search_fields = ["actor", "reason", "to_value"]
-    list_select_related = ["content_type"]
-    date_hierarchy = "at"
-    actions = None
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[StatusChange]:
-        return StatusChange.objects.visible_to(request.user)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 @admin.register(BackgroundJob)

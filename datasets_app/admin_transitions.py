@@ -18,7 +18,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from datasets_app.models import TransitionError
+from evalsite.lib.history import TransitionError
 
 
 @dataclass(frozen=True)

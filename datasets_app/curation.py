@@ -20,8 +20,8 @@ from datasets_app.drafts import CurationError, change_draft, list_keys, lock_dra
 from datasets_app.importing import describe_item_content, hash_contents
 from datasets_app.importing.dataset_writer import create_draft
 from datasets_app.models import Dataset, Item, Norm
-from datasets_app.models.history import Actor, record_changes, save_with_history
 from datasets_app.sampling import SamplingError, Strategy, replace_one, reshuffle, sample
+from evalsite.lib.history import Actor, record_changes, save_with_history
 
 COPIED = ("input", "image_id", "target", "choices", "grading_scheme", "category", "metadata")
 BATCH = 2000

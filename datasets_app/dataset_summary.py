@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from django.db.models import Avg, Count, Max, Min, Q
 
-from datasets_app.models import Dataset, Norm, StatusChange
+from datasets_app.models import Dataset, Norm
+from evalsite.lib.history import StatusChange
 
 SHOWN_CATEGORIES = 200
 

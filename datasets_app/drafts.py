@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 from django.db import transaction
 
-from datasets_app.models import Dataset, TransitionError
+from datasets_app.models import Dataset
 from datasets_app.models.datasets import SUMMARY_CHARS
+from evalsite.lib.history import TransitionError
 
 
 class CurationError(ValueError):

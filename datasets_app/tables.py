@@ -10,7 +10,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from datasets_app.models import Dataset, Item, StatusChange
+from datasets_app.models import Dataset, Item
+from evalsite.lib.history import StatusChange
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 

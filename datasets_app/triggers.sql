@@ -117,18 +117,3 @@ FOR EACH ROW EXECUTE FUNCTION datasets_app_asset_in_use();
 CREATE TRIGGER datasets_app_asset_no_truncate BEFORE TRUNCATE ON datasets_app_asset
 FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*')
 EXECUTE FUNCTION evalsite_refuse_change('images of approved datasets are frozen', 'Create a new database instead.');
-
--- ## datasets_app_statuschange
-
--- History is append-only. Only the link to a user may be cleared, together with the user; `actor` keeps the name.
-CREATE TRIGGER datasets_app_statuschange_no_update BEFORE UPDATE ON datasets_app_statuschange
-FOR EACH ROW WHEN (to_jsonb(OLD) - 'by_id' IS DISTINCT FROM to_jsonb(NEW) - 'by_id' OR NEW.by_id IS NOT NULL)
-EXECUTE FUNCTION evalsite_refuse_change('history is append-only', 'Record a new change that corrects this one.');
-
-CREATE TRIGGER datasets_app_statuschange_no_delete BEFORE DELETE ON datasets_app_statuschange
-FOR EACH ROW WHEN (evalsite_deleting() <> '*')
-EXECUTE FUNCTION evalsite_refuse_change('history is append-only', 'Record a new change that corrects this one.');
-
-CREATE TRIGGER datasets_app_statuschange_no_truncate BEFORE TRUNCATE ON datasets_app_statuschange
-FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*')
-EXECUTE FUNCTION evalsite_refuse_change('history is append-only', 'Create a new database instead.');

@@ -19,14 +19,14 @@ from datasets_app.importing.limited_reader import Watch, read_norm_table, read_t
 from datasets_app.importing.reader_output import report_to_json
 from datasets_app.importing.records import ImportReport, ItemRecord
 from datasets_app.importing.table_readers import hash_file
-from datasets_app.models import BackgroundJob, Dataset, TransitionError
+from datasets_app.models import BackgroundJob, Dataset
 from datasets_app.models.background_jobs import READING, SAVING
-from datasets_app.models.history import Actor
 from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import resolve_space
 from datasets_app.parametric.spec import SpaceError, read_space
 from datasets_app.pending_uploads import PendingUpload, find_upload_of
+from evalsite.lib.history import Actor, TransitionError
 
 FIRST_ITEMS, SHOWN_CHARS, SHOWN_CHOICES = 5, 500, 10
 FAILED = "the worker failed; its log has the reason"

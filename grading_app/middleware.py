@@ -22,7 +22,7 @@ from runs_app.models import Experiment
 
 ROUTES_WITHOUT_EXPERIMENT = re.compile(
     r"(?!admin/)(accounts/|datasets/|assets/|endpoints/|workers/|healthz|styleguide/|ratings/(?!queues/<))"
-    r"|admin/(?:$|(?:auth|datasets_app)/|(?:login|logout|jsi18n|password_change)/"
+    r"|admin/(?:$|(?:auth|datasets_app|lib)/|(?:login|logout|jsi18n|password_change)/"
     r"|runs_app/(?:$|(?:prompt|sampler|dimension|endpoint|languagemodel|worker)/)"
     r"|grading_app/(?:$|(?:rubric|panel)/))"
     r"|metrics$|api/v1/(?:$|openapi\.json|experiments$|(?:datasets|prompts|models)(?:/|$))"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from datasets_app.models import BackgroundJob
-from datasets_app.models.history import record_changes
+from evalsite.lib.history import record_changes
 from grading_app.judging import grader_lookup
 from grading_app.judging.item_rubrics import collect_all_texts
 from grading_app.judging.judge_plan import request_verdicts

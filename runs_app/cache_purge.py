@@ -8,8 +8,7 @@ from datetime import datetime
 from django.db import connection, transaction
 from django.db.models import Min, QuerySet
 
-from datasets_app.models import StatusChange
-from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.history import Actor, StatusChange, record_changes
 from evalsite.lib.text.number_format import format_count
 from runs_app.models import CachedAnswer
 

@@ -10,8 +10,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import PROTECT, ManyToOneRel, Sum
 
-from datasets_app.models import TransitionError
-from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.history import Actor, TransitionError, record_changes
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.engine.counters import CounterKeys, lock_counter_rows
 from runs_app.engine.run_lifecycle import start_next_queued

@@ -22,7 +22,7 @@ from django.utils.text import slugify
 
 from datasets_app import curation
 from datasets_app.models import Dataset, Item
-from datasets_app.models.history import save_with_history
+from evalsite.lib.history import save_with_history
 from evalsite.lib.ops.environment import KEY_PREFIX
 from evalsite.lib.text.hashing import hash_content
 from runs_app import run_control

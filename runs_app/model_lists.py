@@ -17,7 +17,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from datasets_app.models.history import Actor, save_with_history
+from evalsite.lib.history import Actor, save_with_history
 from runs_app.batches.http_client import ApiClient
 from runs_app.bounds import BOUNDS, PRICE
 from runs_app.llm.calls import CallFailure, ErrorClass

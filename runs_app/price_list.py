@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from datasets_app.models.history import Actor, save_with_history
+from evalsite.lib.history import Actor, save_with_history
 from runs_app.llm.providers import SELF_HOSTED
 from runs_app.models import LanguageModel
 from runs_app.pricing import litellm_data

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from datasets_app.models.history import Actor
+from evalsite.lib.history import Actor
 from runs_app.engine.adaptive_rounds import reopen_points
 from runs_app.engine.counters import CounterDeltas, CounterKeys, lock_counter_rows
 from runs_app.engine.run_lifecycle import start_next_queued, start_runs

@@ -13,7 +13,7 @@ from datasets_app.drafts import CurationError, change_draft, list_keys
 from datasets_app.importing.image_storage import store_images
 from datasets_app.importing.records import ItemReading, ItemRecord, NormRecord
 from datasets_app.models import Dataset, Item, Norm
-from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.history import Actor, record_changes
 
 BATCH = 2000
 

@@ -10,9 +10,9 @@ from datasets_app import curation
 from datasets_app.drafts import CurationError
 from datasets_app.importing import FileError
 from datasets_app.importing.records import ImportReport
-from datasets_app.models import Dataset, TransitionError
-from datasets_app.models.history import Actor
+from datasets_app.models import Dataset
 from datasets_app.parametric.spec import SpaceError
+from evalsite.lib.history import Actor, TransitionError
 from evalsite.lib.ops.commands import VerbCommand, refuse_input, resolve_actor
 
 

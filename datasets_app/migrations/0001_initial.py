@@ -252,53 +252,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="StatusChange",
-            fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                (
-                    "content_type",
-                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="contenttypes.contenttype"),
-                ),
-                ("object_id", models.BigIntegerField()),
-                (
-                    "aspect",
-                    models.CharField(
-                        default="status",
-                        help_text="The field or the part of the row that changed",
-                        max_length=40,
-                    ),
-                ),
-                ("from_value", models.CharField(blank=True, max_length=200)),
-                ("to_value", models.CharField(max_length=200)),
-                (
-                    "by",
-                    models.ForeignKey(
-                        blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL
-                    ),
-                ),
-                (
-                    "actor",
-                    models.CharField(help_text="The author's name at the time, or the program's", max_length=200),
-                ),
-                ("reason", models.TextField(blank=True)),
-                ("at", models.DateTimeField(auto_now_add=True)),
-            ],
-            options={
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            ("at__gte", datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("at__lte", datetime.datetime(9998, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)),
-                            ("object_id__gte", 0),
-                        ),
-                        name="datasets_app_statuschange_numbers_in_range",
-                    )
-                ],
-                "ordering": ["-at", "-pk"],
-                "indexes": [models.Index(fields=["content_type", "object_id", "-at"], name="statuschange_of_row")],
-            },
-        ),
-        migrations.CreateModel(
             name='BackgroundJob',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

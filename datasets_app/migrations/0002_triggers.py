@@ -7,4 +7,4 @@ from evalsite.lib.triggers import InstallTriggers
 
 class Migration(migrations.Migration):
     dependencies = [("datasets_app", "0001_initial"), ("lib", "0001_initial")]
-    operations = [InstallTriggers("datasets_app", "585da0fe45d6")]
+    operations = [InstallTriggers("datasets_app", "3fb9a610ae6c")]

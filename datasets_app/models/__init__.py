@@ -1,8 +1,7 @@
-"""Models of datasets, their items, images and human norms; and the history and the jobs of all apps."""
+"""Models of datasets, their items, images and human norms; and the jobs of all apps."""
 
 from datasets_app.models.background_jobs import BackgroundJob
 from datasets_app.models.datasets import Dataset
-from datasets_app.models.history import StatusChange, TransitionError, TransitionQuerySet
 from datasets_app.models.items import Asset, Item, Norm
 from datasets_app.models.parametric import ParametricSpace
 
@@ -13,7 +12,4 @@ __all__ = [
     "Item",
     "Norm",
     "ParametricSpace",
-    "StatusChange",
-    "TransitionError",
-    "TransitionQuerySet",
 ]

@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.functional import cached_property
 
-from datasets_app.models.history import Actor, make_author_columns
+from evalsite.lib.history import Actor, make_author_columns
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.pg_text import replace_unstorable
 

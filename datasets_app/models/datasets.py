@@ -9,9 +9,9 @@ from django.core.validators import RegexValidator
 from django.db import connection, models
 from django.urls import reverse
 
-from datasets_app.models.history import Actor, StatusChange, TransitionQuerySet, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.favourites import StarredQuerySet
+from evalsite.lib.history import Actor, StatusChange, TransitionQuerySet, record_changes
 from evalsite.lib.permissions import is_member, is_viewer
 from evalsite.lib.range_constraints import constrain_numbers
 

@@ -18,12 +18,12 @@ from django.db import connection, transaction
 from datasets_app.drafts import CurationError, change_draft
 from datasets_app.importing.dataset_writer import create_draft
 from datasets_app.models import Dataset, Item, ParametricSpace
-from datasets_app.models.history import Actor
 from datasets_app.parametric.case_counts import count_cases
 from datasets_app.parametric.items import GeneratedItem, generate_point, read_points
 from datasets_app.parametric.prompt_parts import make_prompt_parts
 from datasets_app.parametric.spaces import Point, Space
 from datasets_app.parametric.spec import SpaceError
+from evalsite.lib.history import Actor
 
 BATCH_SIZE = 5000
 MAX_CASES_IN_MEMORY = 5000  # Of one point. A larger point is drawn twice, once for its examples.

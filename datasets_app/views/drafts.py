@@ -15,8 +15,9 @@ from datasets_app import curation
 from datasets_app.dataset_summary import count_categories
 from datasets_app.drafts import CurationError, list_keys
 from datasets_app.forms import ReasonForm, SampleForm, draw_seed
-from datasets_app.models import Dataset, TransitionError
+from datasets_app.models import Dataset
 from datasets_app.views.permissions import get_visible_dataset
+from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only
 from evalsite.lib.web.form_errors import get_first_error
 

@@ -16,10 +16,11 @@ from datasets_app import curation, item_pagination
 from datasets_app.drafts import CurationError
 from datasets_app.forms import ReasonForm, draw_seed
 from datasets_app.importing.column_map import to_text
-from datasets_app.models import Dataset, Item, TransitionError
+from datasets_app.models import Dataset, Item
 from datasets_app.tables import ItemNormTable
 from datasets_app.views.datasets import drop_cursors, make_item_filter
 from datasets_app.views.permissions import get_visible_dataset, get_visible_item, make_dataset_context, redirect_back
+from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.htmx import wants_part

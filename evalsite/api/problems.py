@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
-from datasets_app.models import TransitionError
+from evalsite.lib.history import TransitionError
 from evalsite.lib.web.problems import make_problem
 from grading_app.publish.export.file_formats import ExportError
 from runs_app.experiment_files.spec_errors import SpecError

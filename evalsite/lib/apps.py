@@ -7,6 +7,7 @@ class LibConfig(AppConfig):
     name = "evalsite.lib"
     default_auto_field = "django.db.models.BigAutoField"
     label = "lib"
+    verbose_name = "Site"
 
     def ready(self) -> None:
         from evalsite.lib.ops import checks  # noqa: F401 - importing it registers the checks

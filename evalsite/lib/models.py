@@ -1,4 +1,4 @@
-"""Rows about signing in: failed sign-ins, by which all web processes limit guessing together, and one-time links."""
+"""Rows about signing in, failed ones and one-time links, and the history, which `evalsite.lib.history` defines."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, models, transaction
 from django.utils import timezone
+
+from evalsite.lib.history import StatusChange
+
+__all__ = ["FailedSignIn", "SignInLink", "StatusChange", "TooManyFailures"]
 
 
 class FailedSignInQuerySet(models.QuerySet["FailedSignIn"]):

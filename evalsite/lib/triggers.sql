@@ -1,4 +1,4 @@
--- Functions that the triggers of several apps share. They belong to no table; their names begin with evalsite_.
+-- Functions that the triggers of several apps share, whose names begin with evalsite_; and the triggers of the history.
 
 -- Append-only rows, and rows that only the database writes: refuse the statement.
 -- The arguments are the rule and what to do instead.
@@ -43,3 +43,18 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
+
+-- ## lib_statuschange
+
+-- History is append-only. Only the link to a user may be cleared, together with the user; `actor` keeps the name.
+CREATE TRIGGER lib_statuschange_no_update BEFORE UPDATE ON lib_statuschange
+FOR EACH ROW WHEN (to_jsonb(OLD) - 'by_id' IS DISTINCT FROM to_jsonb(NEW) - 'by_id' OR NEW.by_id IS NOT NULL)
+EXECUTE FUNCTION evalsite_refuse_change('history is append-only', 'Record a new change that corrects this one.');
+
+CREATE TRIGGER lib_statuschange_no_delete BEFORE DELETE ON lib_statuschange
+FOR EACH ROW WHEN (evalsite_deleting() <> '*')
+EXECUTE FUNCTION evalsite_refuse_change('history is append-only', 'Record a new change that corrects this one.');
+
+CREATE TRIGGER lib_statuschange_no_truncate BEFORE TRUNCATE ON lib_statuschange
+FOR EACH STATEMENT WHEN (evalsite_deleting() <> '*')
+EXECUTE FUNCTION evalsite_refuse_change('history is append-only', 'Create a new database instead.');

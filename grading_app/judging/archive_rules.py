@@ -5,8 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 from django.utils import timezone
 
-from datasets_app.models import TransitionError
-from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.history import Actor, TransitionError, record_changes
 from grading_app.models import Grader
 from runs_app.models import Experiment
 from runs_app.models.designs import check_archivable

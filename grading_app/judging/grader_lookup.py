@@ -9,7 +9,7 @@ from typing import cast
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 
-from datasets_app.models.history import Actor
+from evalsite.lib.history import Actor
 from evalsite.lib.text.names import NamedChoice, UnknownNameError, find_named
 from grading_app.models import Grader, Panel, Rubric
 from runs_app.models import Experiment, TextSet

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from datasets_app.models import Item
-from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.history import Actor, record_changes
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.models import Rubric
 from runs_app.llm import prompts

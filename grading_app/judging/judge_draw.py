@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.history import Actor, record_changes
 from grading_app.judging import grader_lookup
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.models import Grader, Rubric

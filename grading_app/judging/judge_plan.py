@@ -11,7 +11,7 @@ from typing import cast
 
 from django.db import transaction
 
-from datasets_app.models.history import Actor
+from evalsite.lib.history import Actor
 from grading_app.judging import grade_conditions, judging_costs, panels
 from grading_app.judging.answer_selection import AnswerCounts, AnswerSelection
 from grading_app.models import GradeCondition, Grader

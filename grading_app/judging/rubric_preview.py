@@ -15,7 +15,7 @@ from functools import partial
 from django.db import transaction
 from django.db.models import Max, QuerySet
 
-from datasets_app.models.history import Actor
+from evalsite.lib.history import Actor
 from evalsite.lib.key_ranges import open_raw_cursor
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
 from grading_app.judging import grade_conditions

@@ -5,7 +5,8 @@ from django.db import migrations
 ROLES = ("Researcher", "Curator", "Operator", "Rater", "Viewer")
 # The models that researchers, curators and operators may view. Raters and viewers do not use the admin.
 VIEWED = {
-    "datasets_app": ("asset", "dataset", "item", "norm", "statuschange"),
+    "lib": ("statuschange",),
+    "datasets_app": ("asset", "dataset", "item", "norm"),
     "runs_app": (
         "dimension",
         "endpoint",

@@ -9,7 +9,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.db import models
 
-from datasets_app.models import StatusChange
+from evalsite.lib.history import StatusChange
 from evalsite.lib.range_constraints import SIGNED, constrain_numbers
 from grading_app.models.rating import Rating, RatingQueue
 from runs_app.models import Dimension

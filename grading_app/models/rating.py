@@ -11,9 +11,10 @@ from django.db import models
 from django.db.models.functions import Greatest, Least
 from django.urls import reverse
 
-from datasets_app.models import Dataset, Item, StatusChange, TransitionQuerySet
+from datasets_app.models import Dataset, Item
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.history import StatusChange, TransitionQuerySet
 from evalsite.lib.permissions import is_member, is_operator
 from evalsite.lib.range_constraints import LARGEST_FLOAT, constrain_numbers
 from grading_app.models.rubrics import Rubric

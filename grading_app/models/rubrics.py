@@ -9,9 +9,9 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
 from django.db import models
 
-from datasets_app.models import StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.history import StatusChange, TransitionQuerySet
 from evalsite.lib.permissions import is_member
 from evalsite.lib.range_constraints import constrain_numbers
 from grading_app.models.scales import Scale

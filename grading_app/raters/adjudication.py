@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import transaction
 
-from datasets_app.models.history import record_changes
+from evalsite.lib.history import record_changes
 from evalsite.lib.permissions import CURATOR, get_roles
 from evalsite.lib.text.hashing import build_condition_id
 from grading_app.models import Adjudication, GradeCondition, Grading

@@ -18,7 +18,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from datasets_app.models import Dataset
-from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.history import Actor, record_changes
 from evalsite.lib.permissions import RATER, get_roles
 from evalsite.lib.text.hashing import hash_token
 from grading_app.judging.grade_conditions import find_rubric_problems

@@ -10,7 +10,7 @@ from django.db import transaction
 from datasets_app import curation
 from datasets_app.drafts import change_draft
 from datasets_app.models import Dataset, Norm
-from datasets_app.models.history import Actor, StatusChange, record_changes
+from evalsite.lib.history import Actor, StatusChange, record_changes
 from evalsite.lib.text.hashing import hash_content
 from grading_app.models import Rating, RatingQueue
 from grading_app.rating.queue_results import ItemMeans, list_item_means

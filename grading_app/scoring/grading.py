@@ -19,7 +19,7 @@ from typing import Any
 
 from django.db.models import Count, Sum
 
-from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.history import Actor, record_changes
 from evalsite.lib.key_ranges import PAGE_ROWS, iterate_key_ranges, open_raw_cursor
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition, Grading

@@ -14,10 +14,11 @@ from django.contrib.auth.models import User
 from django.db import DataError, IntegrityError, transaction
 
 from datasets_app.importing.records import FileError
-from datasets_app.models import BackgroundJob, Dataset, StatusChange
+from datasets_app.models import BackgroundJob, Dataset
 from datasets_app.models.background_jobs import READING, SAVING
 from datasets_app.pending_uploads import PendingUpload
 from datasets_app.upload_jobs import FAILED, finish, run_job
+from evalsite.lib.history import StatusChange
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.judging.grader_specs import create_experiment
 from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN

@@ -36,8 +36,8 @@ from datasets_app.importing.image_storage import store_images
 from datasets_app.importing.records import BufferedImage
 from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
 from datasets_app.models.datasets import slug_validator
-from datasets_app.models.history import record_changes
 from evalsite.lib.checksummed_zip import iterate_pieces
+from evalsite.lib.history import record_changes
 from evalsite.lib.key_ranges import open_raw_cursor
 from grading_app.models import (
     Adjudication,

@@ -17,7 +17,7 @@ from django.db.models import Max
 from datasets_app import curation
 from datasets_app.importing.image_storage import store_images
 from datasets_app.models import Asset, Dataset, Item, Norm
-from datasets_app.models.history import record_changes
+from evalsite.lib.history import record_changes
 from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_name
 from grading_app.models import GradeCondition
 from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyJudge, StudyTrial, StudyWave

@@ -12,7 +12,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from datasets_app.models import Item, TransitionError
+from datasets_app.models import Item
+from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only, uses_admin
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import get_first_error

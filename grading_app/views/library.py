@@ -21,7 +21,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import trigger_client_event
 
-from datasets_app.models import TransitionError
+from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only
 from evalsite.lib.text.diff import Row, compare_lines
 from evalsite.lib.web.choice_fields import fetch_choices

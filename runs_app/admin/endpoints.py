@@ -8,8 +8,8 @@ from django.contrib import admin
 from django.db import models, transaction
 from django.http import HttpRequest
 
-from datasets_app.models.history import record_changes, save_with_history
 from evalsite.lib.bounded_json import BoundedJSONField
+from evalsite.lib.history import record_changes, save_with_history
 from evalsite.lib.web.admin import history_list
 from runs_app.forms.definitions import MappingsForm
 from runs_app.models import Endpoint, LanguageModel

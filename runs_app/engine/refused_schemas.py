@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models.functions import Now
 
-from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.history import Actor, record_changes
 from runs_app.llm.calls import ErrorClass
 from runs_app.models import Attempt, LanguageModel
 

@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
-from datasets_app.models.history import Actor
+from evalsite.lib.history import Actor
 from runs_app.models import Run
 from runs_app.models.runs import RunQuerySet
 from runs_app.stopping.rules import find_stop_reason

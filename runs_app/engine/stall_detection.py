@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import connection
 
-from datasets_app.models.history import record_changes
+from evalsite.lib.history import record_changes
 from runs_app.llm.calls import ErrorClass
 from runs_app.models import Attempt, LanguageModel
 

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.history import Actor, record_changes
 from evalsite.lib.ops.commands import resolve_actor
 from evalsite.lib.text.hashing import hash_content
 from runs_app.experiment_files.model_draw import Candidate, Draw, DrawError, DrawSpec, draw

@@ -9,7 +9,7 @@ from typing import Any
 from django import forms
 from django.db import transaction
 
-from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.history import Actor, record_changes
 from runs_app.experiment_options import OPTIONS
 from runs_app.forms.fields import allow_empty_options, fill_empty_options, state_bounds
 from runs_app.models import Experiment, Run

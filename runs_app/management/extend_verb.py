@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
-from datasets_app.models.history import Actor
+from evalsite.lib.history import Actor
 from evalsite.lib.ops.commands import VerbCommand, add_reason, resolve_actor, resolve_owner
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app import run_control

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
-from datasets_app.models.history import Actor, save_with_history
+from evalsite.lib.history import Actor, save_with_history
 from evalsite.lib.ops.commands import refuse_input
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from django.core.management.base import CommandError
 
-from datasets_app.models.history import Actor
+from evalsite.lib.history import Actor
 from evalsite.lib.ops.commands import WORK_FAILED, VerbCommand
 from evalsite.lib.text.number_format import format_money
 from runs_app.models import Experiment, Preflight

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from datasets_app.models import TransitionError
+from evalsite.lib.history import TransitionError
 from evalsite.lib.ops.commands import (
     OutputCommand,
     VerbCommand,

@@ -14,8 +14,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from datasets_app.models.datasets import slug_validator
-from datasets_app.models.history import Actor, StatusChange, TransitionError, TransitionQuerySet
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.history import Actor, StatusChange, TransitionError, TransitionQuerySet
 from evalsite.lib.permissions import is_curator, is_member
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.hashing import hash_content

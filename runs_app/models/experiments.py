@@ -12,11 +12,11 @@ from django.db import models, transaction
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 
-from datasets_app.models import Dataset, StatusChange, TransitionQuerySet
+from datasets_app.models import Dataset
 from datasets_app.models.datasets import slug_validator
-from datasets_app.models.history import Actor, format_for_history, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.favourites import StarredQuerySet
+from evalsite.lib.history import Actor, StatusChange, TransitionQuerySet, format_for_history, record_changes
 from evalsite.lib.permissions import is_member, is_operator, is_viewer
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.names import NamedChoice, find_named

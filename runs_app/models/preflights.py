@@ -10,8 +10,8 @@ from django.conf import settings
 from django.db import models
 from django.db.models.functions import Now
 
-from datasets_app.models.history import Actor, make_author_columns
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.history import Actor, make_author_columns
 from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.models.call_record import HTTP_STATUS, CallRecord
 from runs_app.models.endpoints import Endpoint, LanguageModel

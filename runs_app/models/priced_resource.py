@@ -8,7 +8,7 @@ from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
 
-from datasets_app.models.history import StatusChange
+from evalsite.lib.history import StatusChange
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
 
 

@@ -10,9 +10,8 @@ from django.db import models, transaction
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 
-from datasets_app.models import StatusChange, TransitionQuerySet
-from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.history import Actor, StatusChange, TransitionQuerySet, record_changes
 from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.bounds import BOUNDS
 from runs_app.models.bounded import InRange, build_range_constraints

@@ -11,8 +11,8 @@ from django.conf import settings
 from django.db import connection, models, transaction
 from django.utils import timezone
 
-from datasets_app.models.history import Actor, StatusChange, record_changes
 from evalsite.lib.choice_constraints import constrain_choices
+from evalsite.lib.history import Actor, StatusChange, record_changes
 from evalsite.lib.permissions import is_operator
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.hashing import hash_token

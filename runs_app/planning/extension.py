@@ -10,7 +10,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.history import Actor, record_changes
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.specs import ExperimentSpec, ExtensionSpec
 from runs_app.experiment_options import OPTIONS

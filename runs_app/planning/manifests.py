@@ -13,7 +13,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from datasets_app.models.history import Actor
+from evalsite.lib.history import Actor
 from evalsite.lib.ops.versions import get_commit, get_version
 from runs_app.experiment_options import BUDGET, list_options
 from runs_app.grading_interface import grading

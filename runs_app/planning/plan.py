@@ -16,7 +16,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Max
 
-from datasets_app.models.history import Actor
+from evalsite.lib.history import Actor
 from evalsite.lib.text.number_format import format_count
 from runs_app.engine.shuffled_order import make_place_sql
 from runs_app.models import Answer, Condition, Experiment, Run, Wave

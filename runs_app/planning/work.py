@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from datasets_app.models.history import Actor
+from evalsite.lib.history import Actor
 from runs_app.engine.counters import add_pending
 from runs_app.engine.run_lifecycle import start_runs
 from runs_app.models import Condition, Run, Wave

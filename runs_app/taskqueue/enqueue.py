@@ -10,7 +10,7 @@ from django.core.cache import cache
 from django.db import transaction
 from django.db.models import Sum
 
-from datasets_app.models.history import Actor
+from evalsite.lib.history import Actor
 from runs_app.grading_interface import GRADE
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
-from datasets_app.models import TransitionError
 from datasets_app.views.permissions import redirect_back
+from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import get_first_error

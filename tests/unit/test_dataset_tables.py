@@ -2,8 +2,9 @@
 
 from django.utils.html import strip_tags
 
-from datasets_app.models import Norm, StatusChange
+from datasets_app.models import Norm
 from datasets_app.tables import BadgeHistoryTable, HistoryTable, ItemNormTable, NormSummaryTable
+from evalsite.lib.history import StatusChange
 
 CHANGES = [
     StatusChange(from_value="draft", to_value="active", actor="ada", reason="ready"),

@@ -10,8 +10,8 @@ from typing import Any, BinaryIO, cast
 from django.http import QueryDict
 
 from datasets_app.models import Dataset
-from datasets_app.models.history import Actor
 from evalsite.lib.checksummed_zip import read_file
+from evalsite.lib.history import Actor
 from evalsite.lib.ops.commands import OutputCommand, refuse_file, refuse_input, resolve_actor
 from evalsite.lib.text.number_format import format_count
 from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, DESIGN

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from datasets_app.models import TransitionError
+from evalsite.lib.history import TransitionError
 from evalsite.lib.ops.commands import (
     VerbCommand,
     add_reason,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django.db import transaction
 
-from datasets_app.models import TransitionError
+from evalsite.lib.history import TransitionError
 from evalsite.lib.ops.commands import VerbCommand, add_reason, add_user, refuse_input, resolve_actor, resolve_owner
 from grading_app.judging.archive_rules import archive_grader
 from grading_app.judging.grader_specs import build_graders, write_grader_spec

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django.db.models import Count
 
-from datasets_app.models import TransitionError
+from evalsite.lib.history import TransitionError
 from evalsite.lib.ops.commands import (
     VerbCommand,
     add_reason,

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 from django.db import transaction
 
 from datasets_app.models import Dataset
-from datasets_app.models.history import Actor
 from evalsite.lib.checksummed_zip import ArchiveWriter, read_file
+from evalsite.lib.history import Actor
 from grading_app.publish.export.bundle_kinds import ANALYSIS, DATASET, KINDS
 from grading_app.publish.export.card_counts import Counts
 from grading_app.publish.export.file_formats import export_chunks

@@ -14,8 +14,8 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.urls import reverse
 
-from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.checksummed_zip import ArchiveWriter, read_file
+from evalsite.lib.history import Actor, record_changes
 from grading_app.models import Snapshot
 from grading_app.publish.export.card_counts import Counts
 from grading_app.publish.export.file_formats import TABLES, export_chunks

@@ -129,7 +129,7 @@ def test_the_history_of_hidden_rows_is_not_listed(as_user, planned_experiment, c
     Experiment.objects.filter(pk=planned_experiment.pk).transition(
         sources=["draft", "active"], target="archived", by=researcher, reason="a secret reason"
     )
-    listing = reverse("admin:datasets_app_statuschange_changelist")
+    listing = reverse("admin:lib_statuschange_changelist")
     assert "a secret reason" not in as_user(curator).get(listing).content.decode()
     for reader in (researcher, superuser):
         assert "a secret reason" in as_user(reader).get(listing).content.decode()

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from django.urls import reverse
 
-from datasets_app.models import TransitionError
+from evalsite.lib.history import TransitionError
 from grading_app.judging.archive_rules import archive_grader
 from grading_app.models import GradeCondition
 from runs_app.models import Experiment

@@ -8,8 +8,9 @@ from django.urls import reverse
 from django.utils import timezone
 from django_q.models import Failure, OrmQ, Success, Task
 
-from datasets_app.models import BackgroundJob, Dataset, Item, StatusChange
+from datasets_app.models import BackgroundJob, Dataset, Item
 from evalsite.lib import permissions
+from evalsite.lib.history import StatusChange
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.models import Panel
 from runs_app.models import ProviderBatch, Worker
@@ -44,7 +45,7 @@ MAY: dict[str, dict[str, tuple[str, ...]]] = {
         "approve": CURATORS, "archive": CURATORS, "duplicate": AUTHORS,
     },
     "datasets_app.Item": {"add": NOBODY, "change": AUTHORS, "delete": NOBODY, "exclude": AUTHORS, "include": AUTHORS},
-    "datasets_app.StatusChange": READ_ONLY,
+    "lib.StatusChange": READ_ONLY,
     "django_q.Failure": {"add": NOBODY, "change": ("superuser",), "delete": ("superuser",)},
     "django_q.OrmQ": {"add": NOBODY, "change": ("superuser",), "delete": ("superuser",)},
     "django_q.Success": {"add": NOBODY, "change": ("superuser",), "delete": ("superuser",)},

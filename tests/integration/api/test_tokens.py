@@ -11,9 +11,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from datasets_app.models import StatusChange
 from evalsite.api import middleware
 from evalsite.lib import permissions
+from evalsite.lib.history import StatusChange
 from runs_app.models import ApiAllowance, ApiToken
 from tests import factories
 from tests.factories.tokens import make_api_client, make_bearer, make_token

@@ -3,8 +3,9 @@
 import pytest
 import yaml
 
-from datasets_app.models import Dataset, StatusChange
+from datasets_app.models import Dataset
 from evalsite.lib import permissions
+from evalsite.lib.history import StatusChange
 from grading_app.models import Rubric
 from runs_app.models import Prompt
 from tests.factories import make_dataset, make_model, make_user

@@ -8,7 +8,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_app.models import StatusChange
+from evalsite.lib.history import StatusChange
 from evalsite.lib.permissions import OPERATOR
 from runs_app import model_lists
 from runs_app.llm.calls import CallFailure

@@ -6,7 +6,7 @@ import yaml
 from django.contrib.auth import get_user_model
 from django.db.models import F
 
-from datasets_app.models import StatusChange
+from evalsite.lib.history import StatusChange
 from runs_app.llm import gateway
 from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.management import progress_bar

@@ -4,7 +4,8 @@ import pytest
 
 from datasets_app import curation
 from datasets_app.drafts import CurationError
-from datasets_app.models import Dataset, TransitionError
+from datasets_app.models import Dataset
+from evalsite.lib.history import TransitionError
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -78,7 +79,7 @@ def test_a_duplicate_is_a_draft_with_the_active_items(draft):
 
 
 def test_a_draft_is_deleted_and_its_history_says_so(draft):
-    from datasets_app.models import StatusChange
+    from evalsite.lib.history import StatusChange
 
     key = draft.pk
     curation.delete_draft(draft, by="a test")

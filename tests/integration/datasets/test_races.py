@@ -9,7 +9,8 @@ from django.db import IntegrityError, connection, transaction
 from datasets_app import curation
 from datasets_app.importing import read_items
 from datasets_app.importing.dataset_writer import create_dataset, save_items
-from datasets_app.models import Dataset, Item, TransitionError
+from datasets_app.models import Dataset, Item
+from evalsite.lib.history import TransitionError
 from tests.factories.files import build_upload
 
 pytestmark = pytest.mark.django_db(transaction=True)

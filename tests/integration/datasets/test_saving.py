@@ -7,7 +7,8 @@ from datasets_app.curation import hash_stored_items
 from datasets_app.drafts import CurationError
 from datasets_app.importing import hash_contents, read_items, read_norms
 from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
-from datasets_app.models import Asset, Dataset, Item, Norm, TransitionError
+from datasets_app.models import Asset, Dataset, Item, Norm
+from evalsite.lib.history import TransitionError
 from tests import factories
 from tests.factories.files import BLUE, build_archive, build_picture, build_upload
 

@@ -5,8 +5,7 @@ from decimal import Decimal
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from datasets_app.models import StatusChange
-from datasets_app.models.history import record_changes
+from evalsite.lib.history import StatusChange, record_changes
 from runs_app import deletion
 from runs_app.llm.calls import LOST
 from runs_app.models import Attempt, DeletedRun, LedgerEntry, Preflight, Trial
@@ -50,10 +49,10 @@ STATEMENTS = [
     ),
     ("DELETE FROM runs_app_ledgerentry", "part of the ledger"),
     ("TRUNCATE runs_app_ledgerentry", "experiment delete NAME"),
-    ("UPDATE datasets_app_statuschange SET reason = 'another'", "history is append-only"),
-    ("UPDATE datasets_app_statuschange SET actor = 'nobody', by_id = NULL", "history is append-only"),
-    ("DELETE FROM datasets_app_statuschange", "history is append-only"),
-    ("TRUNCATE datasets_app_statuschange", "history is append-only"),
+    ("UPDATE lib_statuschange SET reason = 'another'", "history is append-only"),
+    ("UPDATE lib_statuschange SET actor = 'nobody', by_id = NULL", "history is append-only"),
+    ("DELETE FROM lib_statuschange", "history is append-only"),
+    ("TRUNCATE lib_statuschange", "history is append-only"),
 ]
 
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 from django.core.management import CommandError, call_command
 
-from datasets_app.models import TransitionError
+from evalsite.lib.history import TransitionError
 from grading_app.consistency_check import find_differences
 from runs_app import deletion, run_control
 from runs_app.engine.recorder import record_results

@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 from django.db import connection
 
-from datasets_app.models import StatusChange
+from evalsite.lib.history import StatusChange
 from grading_app.consistency_check import find_differences
 from runs_app.engine.stall_detection import note_call
 from runs_app.engine.worker import Drain, DrainLimits

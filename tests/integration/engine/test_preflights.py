@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import Sum
 from django.utils import timezone
 
-from datasets_app.models import TransitionError
+from evalsite.lib.history import TransitionError
 from grading_app.consistency_check import find_differences
 from runs_app import deletion
 from runs_app.engine import preflight as preflight_module

@@ -1,6 +1,6 @@
 import pytest
 
-from datasets_app.models import StatusChange
+from evalsite.lib.history import StatusChange
 from grading_app.judging.grader_specs import create_experiment
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.experiment_files.spec_reader import read_spec, read_yaml

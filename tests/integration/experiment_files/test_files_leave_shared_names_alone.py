@@ -2,7 +2,7 @@
 
 import pytest
 
-from datasets_app.models import StatusChange
+from evalsite.lib.history import StatusChange
 from grading_app.judging.default_sampler import get_or_create_default_sampler
 from grading_app.judging.grader_lookup import find_grader
 from grading_app.judging.grader_specs import create_experiment

@@ -2,7 +2,7 @@
 
 import pytest
 
-from datasets_app.models import StatusChange
+from evalsite.lib.history import StatusChange
 from grading_app.models import GradeCondition, Grading
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.scoring.grading import grade

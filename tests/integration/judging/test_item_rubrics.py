@@ -3,8 +3,8 @@
 import pytest
 from django.urls import reverse
 
-from datasets_app.models import TransitionError
 from evalsite.lib import permissions
+from evalsite.lib.history import TransitionError
 from grading_app.consistency_check import find_differences
 from grading_app.judging import item_rubrics
 from grading_app.judging.grader_lookup import choose_graders, save_graders

@@ -7,8 +7,7 @@ import pytest
 from django.core.management import call_command
 from django.forms import model_to_dict
 
-from datasets_app.models import StatusChange
-from datasets_app.models.history import format_for_history
+from evalsite.lib.history import StatusChange, format_for_history
 from runs_app import price_list
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel

@@ -6,8 +6,8 @@ from django.core.exceptions import ValidationError
 from django.test import RequestFactory
 from django.urls import reverse
 
-from datasets_app.models import StatusChange
 from evalsite.lib import permissions
+from evalsite.lib.history import StatusChange
 from grading_app.models import RaterAssignment, RatingQueue
 from runs_app.experiment_files.spec_errors import SpecError
 from runs_app.models import Experiment
@@ -51,7 +51,7 @@ def test_a_name_in_use_is_refused_without_revealing_by_whom(private_experiment, 
         assert "exists" not in str(caught.value)
 
 
-ADMIN = ["datasets_app_dataset", "datasets_app_statuschange", "runs_app_experiment", "runs_app_run", "runs_app_prompt",
+ADMIN = ["datasets_app_dataset", "lib_statuschange", "runs_app_experiment", "runs_app_run", "runs_app_prompt",
          "runs_app_sampler", "runs_app_providerbatch", "grading_app_ratingqueue", "grading_app_raterassignment",
          "grading_app_grader", "grading_app_rubric"]  # fmt: skip
 

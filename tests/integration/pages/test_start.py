@@ -9,8 +9,8 @@ from decimal import Decimal
 import pytest
 from django.test import Client
 
-from datasets_app.models import StatusChange
 from evalsite.lib import permissions
+from evalsite.lib.history import StatusChange
 from runs_app import first_study, model_lists
 from runs_app.engine import preflight
 from runs_app.llm.calls import CallFailure, ErrorClass

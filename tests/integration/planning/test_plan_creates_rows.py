@@ -1,6 +1,6 @@
 import pytest
 
-from datasets_app.models import StatusChange
+from evalsite.lib.history import StatusChange
 from runs_app.models import Condition, Run, Trial
 from runs_app.models.designs import Sampler
 from runs_app.planning import plan as plan_module

@@ -13,8 +13,8 @@ from django.urls import reverse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_app.models import TransitionError
 from evalsite.lib import permissions
+from evalsite.lib.history import TransitionError
 from grading_app.forms.rating import AnswerQueueForm
 from grading_app.forms.rubrics import RubricPreviewForm
 from grading_app.judging.answer_selection import AnswerSelection

@@ -12,7 +12,7 @@ from django.utils import timezone
 from PIL import Image
 
 from datasets_app.models import Asset
-from datasets_app.models.history import record_changes
+from evalsite.lib.history import record_changes
 from grading_app.models import GradeCondition, Grading
 from runs_app.models import CachedAnswer, Experiment, LanguageModel, Run, Tick, Trial, Worker
 from runs_app.planning.cost_estimate import estimate

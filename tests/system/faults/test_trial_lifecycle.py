@@ -38,7 +38,7 @@ WORKERS = 3
 PRICE = 10_000  # For a million tokens, so an answer of ten costs CEILING.
 EMPTIED_TABLES = (
     "runs_app_trial, runs_app_attempt, runs_app_tick, runs_app_endpointtick, runs_app_run, runs_app_condition,"
-    " runs_app_manifest, runs_app_cachedanswer, runs_app_wave, datasets_app_statuschange"
+    " runs_app_manifest, runs_app_cachedanswer, runs_app_wave, lib_statuschange"
 )
 
 
