@@ -6,19 +6,24 @@ from typing import Any
 
 import django_filters as df
 from django import forms
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Avg, Exists, OuterRef, Q, QuerySet
+from django.utils.functional import cached_property
 
 from datasets_app.models import Item
-from evalsite.lib.web.filters import FloatFilter, ParameterFilter, RowFilter, WholeNumberFilter, YesNoFilter
+from evalsite.lib.web.choice_fields import NamedChoiceField, get_choice_field
+from evalsite.lib.web.filters import ParameterFilter, RowFilter, WholeNumberFilter, YesNoFilter
 from grading_app.models import Grading
 from grading_app.raters.disagreements import filter_disagreements
+from grading_app.results.scores import Measure, list_grader_measures, match_measure
 from grading_app.results.stored_scores import list_items_that_differ
 from runs_app.filters import list_visible_experiments
 from runs_app.models import Annotation, Condition, Dimension, Experiment, Run, Trial
 from runs_app.models.trials import REFUSED, UNUSABLE_KINDS
+from runs_app.scorers.scorers import SCORERS
 from runs_app.trial_list.trial_pagination import Search
 
 MAX_ITEMS = 20_000  # That match one choice of parameters, so that the list of a search stays small.
+MAX_SCORES = 10  # The longest scale whose points are offered.
 MAX_INDEXED_ITEMS = 200
 """Up to this many items are looked up by index. Trials of more items are scanned."""
 
@@ -44,6 +49,40 @@ class ConditionFilter(RowFilter):
     field_class = ConditionChoice
 
 
+class ScorerFilter(df.Filter):
+    """A choice of a grader of the experiment, by its key or its name. Without an experiment, of a rule."""
+
+    field_class = NamedChoiceField
+
+
+class ScoreField(forms.FloatField):
+    """A score, chosen from the points of the grader's scale. An address may have any other number."""
+
+    widget = forms.Select
+
+    def offer(self, measure: Measure | None, chosen: Any) -> None:
+        """Offer the whole numbers of a short scale. Without a measure or a short scale, offer wrong and right."""
+        low, high = (measure.bounds if measure else None) or (0.0, 1.0)
+        is_short = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= MAX_SCORES
+        points = [str(point) for point in range(int(low), int(high) + 1)] if is_short else []
+        options = [(point, point) for point in points] or [("0", "0 (wrong)"), ("1", "1 (right)")]
+        if chosen and chosen not in dict(options):
+            options.append((chosen, chosen))
+        self.choices = [("", "Any"), *options]
+        self.widget.choices = self.choices
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return 0 for 0.0, so that the page shows the choice as selected."""
+        try:
+            return f"{float(value):g}"
+        except (TypeError, ValueError, OverflowError):
+            return value
+
+
+class ScoreFilter(df.Filter):
+    field_class = ScoreField
+
+
 class TrialFilter(df.FilterSet):
     """The filter of trials, which turns the URL's parameters into a `search` for `trial_pagination.find`."""
 
@@ -65,10 +104,12 @@ class TrialFilter(df.FilterSet):
     refused = YesNoFilter(label="Refused")
     unparsed = YesNoFilter(label="Unreadable")
     from_cache = YesNoFilter(label="From cache")
-    scorer = df.CharFilter(label="Scorer")
-    score = FloatFilter(label="Score")
+    scorer = ScorerFilter(label="Scorer")
+    score = ScoreFilter(label="Score")
     disagree = df.ChoiceFilter(label="Raters disagree", choices=[("true", "Yes")], empty_label="Any")
     differs = df.ChoiceFilter(label="Differs between conditions", choices=[("true", "Yes")], empty_label="Any")
+    second_scorer = ScorerFilter(label="Second scorer")
+    second_score = ScoreFilter(label="Its score")
     flag = YesNoFilter(label="Flagged")
     note = df.CharFilter(label="Note contains")
     tag = df.CharFilter(label="Tag")
@@ -80,6 +121,30 @@ class TrialFilter(df.FilterSet):
         fields: list[str] = []
 
     USUAL = ("contains", "experiment", "condition", "status", "item", "category", "scorer", "score", "differs", "flag")
+    SCORERS = (("scorer", "score"), ("second_scorer", "second_score"))
+
+    @cached_property
+    def form(self) -> Any:
+        """Return the form with the graders of the chosen experiment, or with all rules."""
+        form = super().form
+        slug = str(form["experiment"].data or "")
+        experiment = list_visible_experiments(self.request).filter(slug=slug).first() if slug else None
+        self._measures = list_grader_measures(experiment) if experiment else []
+        choices = [(measure.key, measure.label) for measure in self._measures]
+        if not experiment:
+            choices = [(name, scorer.label) for name, scorer in SCORERS.items()]
+        for scorer_name, score_name in self.SCORERS:
+            field = get_choice_field(form, scorer_name)
+            field.choices = [("", "Any"), *choices]
+            if self._measures and isinstance(field, NamedChoiceField):
+                field.find_key = self._find_measure_key
+            key = form[scorer_name].value()
+            chosen = next((measure for measure in self._measures if measure.key == key), None)
+            form.fields[score_name].offer(chosen, form[score_name].data)
+        return form
+
+    def _find_measure_key(self, name: str) -> str:
+        return match_measure(self._measures, name).key
 
     @property
     def usual_fields(self) -> list[forms.BoundField]:
@@ -163,8 +228,22 @@ class TrialFilter(df.FilterSet):
         self._waits_for_scores = items is None
         return items or []
 
-    @staticmethod
-    def _match_rest(criteria: dict[str, Any], items: list[int] | None) -> Q:
+    def _match_score(self, key: str, score: float | None) -> Q:
+        """Return the condition that a trial has a grading by this grader with this score. Either may be missing.
+
+        The mean of several people counts as the point of the scale that is nearer than a half.
+        """
+        gradings = Grading.objects.filter(trial=OuterRef("pk")).order_by()
+        measure = next((measure for measure in self._measures if measure.key == key), None)
+        if measure is not None and measure.is_of_people:
+            of_people = gradings.filter(condition__assignment__queue=measure.grader)
+            means = of_people.values("trial").annotate(mean=Avg("score"))
+            return Q(Exists(of_people if score is None else means.filter(mean__gt=score - 0.5, mean__lt=score + 0.5)))
+        if key:
+            gradings = gradings.filter(condition=measure.grader) if measure else gradings.filter(condition__scorer=key)
+        return Q(Exists(gradings if score is None else gradings.filter(score=score)))
+
+    def _match_rest(self, criteria: dict[str, Any], items: list[int] | None) -> Q:
         condition = Q() if items is None else Q(item__in=items)
         condition &= filter_disagreements() if "disagree" in criteria else Q()
         condition &= ~match_annotated({"kind": "flag"}) if criteria.get("flag") is False else Q()
@@ -179,8 +258,9 @@ class TrialFilter(df.FilterSet):
         }
         if "graded_by" in criteria:  # A trial has one grading per condition, so the join duplicates no row.
             lookups |= {"graded_by": "gradings__condition", "unread": "gradings__parse_error"}
-        if criteria.keys() & {"scorer", "score"}:
-            condition &= _match_score(criteria)
+        for scorer_name, score_name in self.SCORERS:
+            if criteria.keys() & {scorer_name, score_name}:
+                condition &= self._match_score(criteria.get(scorer_name, ""), criteria.get(score_name))
         return condition & Q(**{lookup: criteria[name] for name, lookup in lookups.items() if name in criteria})
 
 
@@ -207,14 +287,6 @@ def find_annotated(lookups: dict[str, str], experiment: Experiment | None) -> tu
         annotations = annotations.of_experiment(experiment)
     pairs = list(annotations.values_list("trial", "item"))
     return [trial for trial, _ in pairs if trial], [item for trial, item in pairs if not trial]
-
-
-def _match_score(criteria: dict[str, Any]) -> Q:
-    """Return the condition that a trial has a grading by this scorer with this score. Either may be missing."""
-    gradings = Grading.objects.filter(trial=OuterRef("pk"))
-    lookups = {"scorer": "condition__scorer", "score": "score"}
-    chosen = {lookup: criteria[name] for name, lookup in lookups.items() if name in criteria}
-    return Q(Exists(gradings.filter(**chosen)))
 
 
 def _match_kind(name: str, kind: Q) -> Q:

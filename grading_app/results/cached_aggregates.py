@@ -41,6 +41,7 @@ AGGREGATES = {
     "analysis": "grading_app.results.analysis.stored.ANALYSIS",
     "item_scores": "grading_app.results.stored_scores.ITEM_SCORES",
     "scores": "grading_app.raters.verdict_stats.SCORES",
+    "judge_checks": "grading_app.raters.judge_checks.JUDGE_CHECKS",
     "lengths": "grading_app.raters.length_bias.LENGTHS",
     "pairs": "grading_app.raters.pairwise_stats.PAIRS",
     "results": "grading_app.results.stored_results.RESULTS",

@@ -12,7 +12,8 @@ from django.views.decorators.http import require_safe
 from evalsite.lib.permissions import readers_only
 from grading_app.publish.figures.agreement_figures import make_pictures
 from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, RaterRoles, assign_roles
-from grading_app.raters.raters import Rater
+from grading_app.raters.check_views import ShownChecks, describe_checks
+from grading_app.raters.raters import ANSWERS, Rater
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.cached_aggregates import Cached, get_aggregate
 from grading_app.results.plot_style import NARROW, WIDE, render_svg
@@ -95,7 +96,10 @@ def _make_report_context(
     if report is None:
         return {}
     comparison, narrow = report.judge_comparison, make_pictures(selection, roles, result, NARROW)
+    fitting = [measure for measure in report.measures if measure.suits_scale and measure.estimate]
     return {
+        "checks": _list_checks(selection),
+        "fitting": fitting[0] if fitting else None,
         "coverage": CoverageTable(report.coverage, raters, in_pairs=selection.in_pairs),
         "measures": MeasureTable(report.measures) if report.measures else None,
         "pairs": PairTable(report.pairs, raters, in_pairs=selection.in_pairs) if len(report.pairs) > 1 else None,
@@ -111,6 +115,20 @@ def _make_report_context(
             for name, plot in make_pictures(selection, roles, result, WIDE).items()
         },
     }
+
+
+def _list_checks(selection: RatingSelection) -> list[ShownChecks]:
+    """Return the checks of the chosen judges. They cover all answers, so a filtered selection has none."""
+    if selection.units != ANSWERS or selection.is_filtered:
+        return []
+    conditions = list(
+        selection.experiment.grade_conditions.select_related("grader", "rubric", "panel")
+        .prefetch_related("panel__graders__rubric")
+        .order_by("pk")
+    )
+    chosen = {rater.key for rater in selection.raters}
+    checks = describe_checks(selection.experiment, conditions)
+    return [shown for pk, shown in checks.items() if f"g{pk}" in chosen]
 
 
 def _make_reference_tables(selection: RatingSelection, report: AgreementReport) -> list[tuple[Rater, ReferenceTable]]:

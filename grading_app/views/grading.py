@@ -24,6 +24,7 @@ from grading_app.judging.judging_costs import estimate_judging
 from grading_app.judging.rubric_upgrades import RubricUpgrade, find_rubric_upgrades, get_judge_form_url
 from grading_app.judging.usable_rows import select_usable_graders
 from grading_app.models import Panel
+from grading_app.raters.check_views import describe_checks
 from grading_app.raters.grader_rows import GraderRow, is_changing, list_grader_rows, list_rubric_tests, list_standings
 from grading_app.results.frames import load_condition_labels, load_dimensions
 from grading_app.statistics.intervals import STUDENT
@@ -54,13 +55,18 @@ def _render_grading(request: HttpRequest, experiment: Experiment, rule_form: Rul
     upgrades = find_rubric_upgrades(experiment, [row.condition for row in rows]) if editable else {}
     standings = list_standings(rows)
     names = AnswerNames(load_condition_labels(experiment), load_dimensions(experiment))
-    is_computing = any(row.cached.is_under_way for row in rows) or any(
-        standing.is_under_way for _, standing in standings
+    checks = describe_checks(experiment, [row.condition for row in rows])
+    is_computing = any(shown.cached.is_under_way for shown in checks.values()) or any(
+        row.cached.is_under_way for row in rows
     )
+    is_computing = is_computing or any(standing.is_under_way for _, standing in standings)
     context = {
         "experiment": experiment,
         "state": load_experiment_state(experiment),
-        "rows": [_make_row_context(experiment, row, editable, upgrades, names) for row in rows],
+        "rows": [
+            {**_make_row_context(experiment, row, editable, upgrades, names), "checks": checks.get(row.condition.pk)}
+            for row in rows
+        ],
         "coverage_note": _describe_coverage(rows),
         "is_live": is_computing or is_changing((run for row in rows for run in row.runs), POLLING_S),
         "standings": [

@@ -42,10 +42,6 @@ class WholeNumberFilter(df.Filter):
     field_class = forms.IntegerField
 
 
-class FloatFilter(df.Filter):
-    field_class = forms.FloatField
-
-
 def read_parameters(text: str) -> dict[str, str]:
     """Return the parameters of a text such as `length=8&max_depth=2`. Raise ValueError for another format."""
     params = dict(parse_qsl(text, strict_parsing=True, keep_blank_values=True, max_num_fields=30))
