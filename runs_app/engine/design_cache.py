@@ -64,6 +64,8 @@ class DesignCache:
         """Reload a run's design when it is old, or when its reservation changed, because its prices changed too."""
         now = time.monotonic()
         stale = [run_id for run_id, usd in reserves.items() if self._is_stale(run_id, now, usd)]
+        if not stale:  # Django would compile the whole statement, and only then notice that no row can match.
+            return
         for run in Run.objects.with_design().filter(pk__in=stale):
             experiment = run.experiment
             retry = RetryPolicy(experiment.max_attempts, experiment.backoff_s, experiment.max_backoff_s)

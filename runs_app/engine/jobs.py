@@ -100,9 +100,9 @@ def build_jobs(claims: Sequence[Claim], designs: DesignCache) -> list[Job]:
     failed_at = _fetch_failed_providers(claims, designs)
     jobs = [_prepare_job(claim, designs, failed_at.get(claim.trial_id, ())) for claim in claims]
     cached = fetch_cached({job.cache_key for job in jobs if job.cache_key})
-    return _fail_requested_elsewhere(
-        [replace(job, cached_reply=_get_cached_reply(job, cached)) for job in jobs], cached
-    )
+    if cached:
+        jobs = [replace(job, cached_reply=_get_cached_reply(job, cached)) for job in jobs]
+    return _fail_requested_elsewhere(jobs, cached)
 
 
 def _fetch_failed_providers(claims: Sequence[Claim], designs: DesignCache) -> dict[int, list[str]]:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 
 from evalsite.lib.rating_scale import RatingScale
@@ -128,10 +129,14 @@ def build_release_outcome() -> Outcome:
     return Outcome("pending", {"error_class": "", "error": ""}, released=True)
 
 
+_get_reply_fields = attrgetter(*REPLY_FIELDS)
+
+
 def build_reply_columns(reply: CallReply) -> dict[str, Any]:
     """Return the columns of an answer that trials and attempts share."""
-    columns = {name: getattr(reply, name) for name in REPLY_FIELDS}
-    return columns | {"cost_usd": _round_usd(reply.cost_usd)}
+    columns = dict(zip(REPLY_FIELDS, _get_reply_fields(reply), strict=True))
+    columns["cost_usd"] = _round_usd(reply.cost_usd)
+    return columns
 
 
 def _round_usd(usd: Decimal | None) -> Decimal | None:

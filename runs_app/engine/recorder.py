@@ -47,6 +47,7 @@ NO_PAUSE: Pause = None, None
 REJECTED = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.QUOTA_EXHAUSTED})  # Status 429.
 LONGEST_PAUSE_S = 300.0  # Of a pause after status 429 for which the provider states no time.
 CallKey = tuple[int, UUID, int]  # trial, token, call
+LONG_COLUMNS = ("raw_response", "answer", "reasoning")  # All other columns have a maximum length.
 MAX_BATCH_CHARS = 32 * 2**20  # JSON escapes and the rest of the row may make the statement six times as long.
 
 
@@ -105,7 +106,7 @@ def split_batches(results: Sequence[Result]) -> Iterator[list[Result]]:
     batch: list[Result] = []
     size = 0
     for result in results:
-        size += sum(len(value) for value in result.trial.values() if isinstance(value, str))
+        size += sum(len(result.trial.get(name) or "") for name in LONG_COLUMNS)
         batch.append(result)
         if size > MAX_BATCH_CHARS:
             yield batch

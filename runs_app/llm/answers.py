@@ -25,7 +25,9 @@ _MESSAGE_FIELDS = frozenset(
     | {"tool_calls", "function_call", "audio", "annotations"}
 )
 _EMPTY_FIELDS = ("tool_calls", "function_call", "audio", "annotations")  # Of a message: null, or an empty list.
+_TEXT_TYPES = frozenset({str, type(None)})
 _USAGE_COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
+_OWN_COUNTS = (*sorted(_USAGE_COUNTS), "prompt_cache_hit_tokens", "prompt_cache_miss_tokens")
 _USAGE_FIELDS = _USAGE_COUNTS | frozenset(
     {"prompt_tokens_details", "completion_tokens_details", "cost", "is_byok", "cost_details", "cost_in_usd_ticks"}
     | {"queue_time", "prompt_time", "completion_time", "total_time", "num_sources_used", "cached_tokens"}
@@ -136,7 +138,7 @@ def _is_plain_choice(choice: Mapping[str, Any]) -> bool:
 
 
 def _are_texts(fields: Mapping[str, Any], *names: str) -> bool:
-    return all(fields.get(name) is None or isinstance(fields[name], str) for name in names)
+    return {type(fields.get(name)) for name in names} <= _TEXT_TYPES
 
 
 def _read_counts(usage: Any) -> TokenCounts | None:
@@ -147,8 +149,7 @@ def _read_counts(usage: Any) -> TokenCounts | None:
         return None
     inputs = _read_details(usage.get("prompt_tokens_details"), _INPUT_DETAILS)
     outputs = _read_details(usage.get("completion_tokens_details"), _OUTPUT_DETAILS)
-    own = ("prompt_tokens", "completion_tokens", "total_tokens", "prompt_cache_hit_tokens", "prompt_cache_miss_tokens")
-    if inputs is None or outputs is None or not all(_is_count(usage.get(name, 0)) for name in own):
+    if inputs is None or outputs is None or not all(map(_is_count, [usage.get(name, 0) for name in _OWN_COUNTS])):
         return None
     cost = usage.get("cost")
     if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float)):

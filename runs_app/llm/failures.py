@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from pydantic_core import from_json
+
 from runs_app.llm.calls import ErrorClass
 from runs_app.llm.providers import PROVIDERS
 from runs_app.llm.rate_limit_headers import parse_reply_time
@@ -212,10 +214,16 @@ def _parse_number(text: str | None) -> float | None:
 
 
 def parse_json_object(body: str) -> dict[str, Any]:
-    """Return the JSON object in a body, the first object of a list, or an empty object."""
+    """Return the JSON object in a body, the first object of a list, or an empty object.
+
+    The first parser takes a third of the time. It refuses some texts that Python's reads, such as lone surrogates.
+    """
     try:
-        payload = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
+        payload = from_json(body)
+    except ValueError:
+        try:
+            payload = json.loads(body)
+        except (ValueError, RecursionError):
+            return {}
     payload = payload[0] if isinstance(payload, list) and payload else payload
     return payload if isinstance(payload, dict) else {}

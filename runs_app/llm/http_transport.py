@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json as _json
 import os
-import uuid
 import weakref
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -41,7 +40,7 @@ class Exchange:
     def __init__(self, request: CallRequest, key: str) -> None:
         self.request = request
         self.key = key
-        self.trace_id = uuid.uuid4().hex
+        self.trace_id = os.urandom(16).hex()
         self.was_used = self.was_sent = False
         self.status: int | None = None
         self.headers: Mapping[str, str] = {}

@@ -21,6 +21,8 @@ _COUNTS = ("usage", "usageMetadata")  # The fields in which providers state the 
 _INPUT = ("prompt_tokens", "input_tokens", "promptTokenCount", "prompt_eval_count")
 _OUTPUT = ("completion_tokens", "output_tokens", "candidatesTokenCount", "eval_count")
 _COSTS = ("cost", "total_cost", "estimated_cost")
+_TICKS = "cost_in_usd_ticks"
+_BILLED = frozenset({*_COSTS, _TICKS})  # Without any of these, a section states no cost.
 LONGEST_NUMBER = 100  # Characters of a cost that is stated as text.
 _DECIMAL = re.compile(r"\s*\+?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?\s*", re.ASCII)
 _NUMBER = r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?=\"?\s*[,}])"  # A number at the end of a truncated text may lack digits.
@@ -60,6 +62,8 @@ def _parse_number(value: Any) -> Decimal | None:
 
 def parse_token_count(value: Any) -> int | None:
     """Return a number of tokens, or None for anything else."""
+    if type(value) is int:  # The usual case: every reply has several.
+        return value if 0 <= value <= MAX_TOKENS else None
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return int(value) if is_number and 0 <= value <= MAX_TOKENS else None
 
@@ -91,13 +95,14 @@ def _find_first_count(counts: Mapping[str, Any], names: tuple[str, ...]) -> int 
 def read_stated_usd(payload: Mapping[str, Any]) -> Decimal | None:
     """Return the cost that a reply states, or None."""
     usage = payload.get("usage")
+    sections = [part for part in (payload, usage) if isinstance(part, Mapping) and not _BILLED.isdisjoint(part)]
     stated = None
-    for section in (payload, usage if isinstance(usage, dict) else {}):
+    for section in sections:
         for name in _COSTS:
             cost = section.get(name)
             cost = cost.get("total_cost") if isinstance(cost, dict) else cost
             stated = choose_larger(stated, parse_dollars(cost))
-        if (ticks := _parse_number(section.get("cost_in_usd_ticks"))) is not None:
+        if (ticks := _parse_number(section.get(_TICKS))) is not None:
             stated = choose_larger(stated, parse_dollars(ticks / TICKS_PER_USD))
     upstream = _read_upstream_usd(usage) if isinstance(usage, dict) else None
     return stated if upstream is None else (stated or Decimal(0)) + upstream

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 SHORT_HASH = 12
 SLUG_LENGTH = 50
 
@@ -21,9 +22,7 @@ def canonical_json(content: Any) -> str:
     Raise TypeError for any other type. Raise ValueError for a number that is not finite, or a string that is not
     Unicode text.
     """
-    return json.dumps(
-        _canonicalize(content), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    return _ENCODER.encode(_canonicalize(content))
 
 
 def hash_content(content: Any) -> str:
@@ -57,15 +56,15 @@ def build_condition_id(slug: str, content: Any) -> str:
 
 
 def _canonicalize(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int):
-        return value
     if isinstance(value, str):
         return _check_unicode(value)
+    if value is None or isinstance(value, (bool, int)):
+        return value
     if isinstance(value, float):
         return _canonicalize_number(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [_canonicalize(element) for element in value]
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):  # A dict first: an abstract class is slow to check.
         return {_check_key(key): _canonicalize(element) for key, element in value.items()}
     raise TypeError(f"{type(value).__name__} has no canonical JSON: turn it into text or numbers first")
 
@@ -77,6 +76,8 @@ def _canonicalize_number(value: float) -> int | float:
 
 
 def _check_unicode(value: str) -> str:
+    if value.isascii():
+        return value
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
