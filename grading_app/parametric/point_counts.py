@@ -16,8 +16,12 @@ from typing import Any, NamedTuple
 from evalsite.lib.sql import fetch_rows
 from evalsite.lib.stats.effective_size import AnswerSums, estimate_effective_size
 from grading_app.models import GradeCondition
-from grading_app.results.answer_aggregates import MAX_ANSWERS_PER_REQUEST, has_many_answers, make_answer_aggregate
-from grading_app.results.frame_cache import fingerprint_results
+from grading_app.results.answer_aggregates import (
+    MAX_ANSWERS_PER_REQUEST,
+    fingerprint_results,
+    has_many_answers,
+    make_answer_aggregate,
+)
 from grading_app.results.scores import IN_SCOPE
 from runs_app.models import Experiment, Wave
 from runs_app.planning.points import GUESS

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from datasets_app.models import Norm
 from grading_app.results.scores import Measure
@@ -13,6 +14,8 @@ from grading_app.statistics import reference
 from grading_app.statistics.correlation import pearson
 from grading_app.statistics.item_scores import Floats, Integers, ItemScores
 from runs_app.models import Dimension, Experiment
+
+MAX_LISTED_ITEMS = 1_000  # With more items, all norms of the dataset are read.
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +25,10 @@ class ItemNorms:
     mean: Floats
     sd: Floats
     n: Floats
+
+    @property
+    def has_norm(self) -> NDArray[np.bool_]:
+        return ~np.isnan(self.mean)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +48,16 @@ class ConditionCloseness:
 
 
 def load_norms(experiment: Experiment, measure: Measure, items: Integers) -> ItemNorms | None:
-    """Return the norms of these items on the measure's dimension, matched by its name; None if no item has one."""
-    name = Dimension.objects.values_list("name", flat=True).get(pk=measure.dimension or 0)
-    rows = Norm.objects.filter(item__dataset=experiment.dataset_id, dimension=name)
+    """Return the norms of these items on the dimension of a rating, matched by its name; None if no item has one."""
+    if not measure.is_rating or measure.dimension is None:
+        return None
+    names = Dimension.objects.filter(pk=measure.dimension).values("name")
+    rows = Norm.objects.filter(item__dataset=experiment.dataset_id, dimension__in=names)
+    if len(items) <= MAX_LISTED_ITEMS:
+        rows = rows.filter(item__in=items.tolist())
     by_item = {item: values for item, *values in rows.values_list("item", "mean", "sd", "n").iterator()}
+    if not by_item:
+        return None
     values = [by_item.get(pk, (None, None, None)) for pk in items.tolist()]
     mean, sd, n = np.array(values, dtype=np.float64).reshape(-1, 3).T
     return None if np.isnan(mean).all() else ItemNorms(mean, sd, n)
@@ -54,7 +67,7 @@ def estimate_closeness(scores: ItemScores, norms: ItemNorms) -> dict[int, Condit
     """Return the closeness of each condition that rated an item with a norm."""
     found = {}
     for column, condition in enumerate(scores.conditions.tolist()):
-        is_used = (scores.n[:, column] > 0) & ~np.isnan(norms.mean)
+        is_used = (scores.n[:, column] > 0) & norms.has_norm
         if not is_used.any():
             continue
         model, people = scores.mean[is_used, column], norms.mean[is_used]
@@ -78,7 +91,6 @@ def compute_noise_ceiling(norms: ItemNorms) -> float | None:
 
 def negate_errors(scores: ItemScores, norms: ItemNorms) -> ItemScores:
     """Return scores by item and condition that are higher the closer a mean rating is to people: minus the error."""
-    has_norm = ~np.isnan(norms.mean)
-    rated = scores.select_items(has_norm)
-    errors = np.abs(rated.mean - norms.mean[has_norm][:, None])
+    rated = scores.select_items(norms.has_norm)
+    errors = np.abs(rated.mean - norms.mean[norms.has_norm][:, None])
     return replace(rated, mean=-errors, within=np.zeros_like(errors), is_binary=False)

@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.core.cache import cache
+
 from evalsite.lib.sql import fetch_rows
 from grading_app.results import statistic_format
 from grading_app.results.scores import (
@@ -24,6 +26,8 @@ from runs_app.models import Condition, Experiment, Wave
 from runs_app.models.trials import REFUSED_CLASS
 from runs_app.monitoring.point_status import PointLine, list_point_lines
 from runs_app.planning.conditions import get_condition_hash
+
+CACHE_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,12 @@ def load_frames(experiment: Experiment, wave: Wave | None = None, letters: Mappi
         norm_pairs=load_norm_pairs(parameters) if dimensions else [],
         points=list_point_lines(experiment, wave),
     )
+
+
+def get_frames(experiment: Experiment, wave: Wave | None, state: str) -> Frames:
+    """Return the aggregates of the experiment. `state` is its fingerprint."""
+    frames: Frames | None = cache.get_or_set(f"frames:{state}", lambda: load_frames(experiment, wave), CACHE_SECONDS)
+    return frames or load_frames(experiment, wave)
 
 
 def estimate_conditions(experiment: Experiment) -> list[dict[str, Any]]:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from datasets_app.models import Item, Norm
+from datasets_app.models import Item
+from grading_app.results.closeness import load_norms
 from grading_app.results.scope import Scope
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics import item_order
 from grading_app.statistics.item_scores import Floats, ItemScores
 from runs_app.annotations import list_flagged_items
-from runs_app.models import Dimension, Trial
+from runs_app.models import Trial
 
 MAX_ITEMS, MAX_CELLS, MAX_TRIALS = 50, 1_500, 10_000
 """Limits of one page, so that its size does not depend on the number of conditions and repetitions."""
@@ -81,20 +82,14 @@ def _order_items(scope: Scope, scores: ItemScores, sort: str) -> Any:
     if sort == "repetitions":
         return item_order.sort_positions(item_order.repetition_spread(scores))
     if sort == "norm":
-        return item_order.sort_positions(item_order.norm_distance(scores, load_norms(scope, scores)))
+        return item_order.sort_positions(item_order.norm_distance(scores, load_norm_means(scope, scores)))
     return item_order.sort_positions(item_order.item_means(scores), descending=sort == "easiest")
 
 
-def load_norms(scope: Scope, scores: ItemScores) -> Floats:
+def load_norm_means(scope: Scope, scores: ItemScores) -> Floats:
     """Return the human mean of each item on the measure's dimension, (items,); NaN for items without a norm."""
-    means: dict[int, float] = {}
-    if scope.measure.is_rating and scope.measure.dimension is not None:
-        names = Dimension.objects.filter(pk=scope.measure.dimension).values("name")
-        norms = Norm.objects.filter(item__dataset=scope.experiment.dataset_id, dimension__in=names)
-        if len(scores.items) <= MAX_ITEMS:
-            norms = norms.filter(item__in=scores.items.tolist())
-        means = dict(norms.values_list("item", "mean"))
-    return np.array([means.get(key, np.nan) for key in scores.items.tolist()], dtype=np.float64)
+    norms = load_norms(scope.experiment, scope.measure, scores.items)
+    return norms.mean if norms else np.full(len(scores.items), np.nan)
 
 
 def get_items_per_page(scores: ItemScores) -> int:
@@ -109,7 +104,7 @@ def make_matrix_table(scope: Scope, scores: ItemScores, labels: Mapping[int, str
     """Return the mean scores as a table for files, with a row for each item and a column for each condition."""
     dataset_items = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
     names_by_item = {pk: (key, category) for pk, key, category in dataset_items.iterator()}
-    norms = load_norms(scope, scores)
+    norms = load_norm_means(scope, scores)
     has_norms = not np.isnan(norms).all()
     names = [labels[key] for key in scores.conditions.tolist()]
     columns = [

@@ -179,7 +179,8 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
     experiment, labels = query.experiment, load_condition_labels(query.experiment, query.wave, query.letters)
     scores: dict[int, dict[str, ConditionScore]] = {key: {} for key in labels}
     comparisons: dict[int, dict[str, BaselineScore]] = {key: {} for key in labels}
-    cells = _load_cells(experiment)
+    conditions = experiment.answer_conditions.values_list("pk", "model", "prompt", "sampler")
+    cells = {pk: tuple(levels) for pk, *levels in conditions}
     measures, leads, factor_leads, closeness = [], {}, {}, {}
     for measure in list_measures(experiment):
         item_scores = load_scores(experiment, measure, query.wave)
@@ -202,14 +203,14 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
             if lead := _find_lead(item_scores, filled, means, settled.bounds):
                 leads[measure.key] = lead
         factor_leads[measure.key] = _find_factor_leads(item_scores, cells, settled.bounds, at_ends=measure.is_rating)
-        if measure.is_rating and (norms := load_norms(experiment, measure, item_scores.items)):
+        if norms := load_norms(experiment, measure, item_scores.items):
             errors, ends = negate_errors(item_scores, norms), (-(measure.length or 0.0), 0.0)
             found = _find_factor_leads(errors, cells, ends, at_ends=False)
             closeness[measure.key] = Closeness(
                 estimate_closeness(item_scores, norms), compute_noise_ceiling(norms), found
             )
         measures.append(settled)
-    usage, latencies = _load_usage(query), _load_latencies(query)
+    usage, latencies = _load_usage(query), dict(fetch_rows(LATENCIES, make_scope_parameters(experiment, query.wave)))
     rows = [
         BoardRow(key, label, scores=scores[key], baseline=comparisons[key], latency_s=latencies.get(key), **usage[key])
         for key, label in labels.items()
@@ -218,12 +219,6 @@ def compute_leaderboard(query: BoardQuery) -> Leaderboard:
     return Leaderboard(
         measures, rows, leads, factor_leads, closeness, query.baseline, primary=primary.key if primary else ""
     )
-
-
-def _find_best(scores: ItemScores, filled: ItemScores, bounds: Bounds | None) -> int | None:
-    """Return the condition that is significantly higher than all others, also with missing answers filled; or None."""
-    best = [_find_significant_top(table, bounds) for table in (scores, filled)]
-    return best[0] if best[0] == best[1] else None
 
 
 def _find_significant_top(scores: ItemScores, bounds: Bounds | None) -> int | None:
@@ -262,17 +257,11 @@ def _find_lead(
         change.high,
         change.test_text,
         change.p,
-        is_best=first == _find_best(scores, filled, bounds),
+        is_best=all(_find_significant_top(table, bounds) == first for table in (scores, filled)),
         verdicts=MissingVerdicts(
             change.verdict(LEVEL), (filled_pair.change.verdict(LEVEL),) if filled_pair else (), at_ends=False
         ),
     )
-
-
-def _load_cells(experiment: Experiment) -> dict[int, tuple[int, ...]]:
-    """Return model, prompt and sampler of each condition, as primary keys in the order of FACTORS."""
-    conditions = experiment.answer_conditions.values_list("pk", "model", "prompt", "sampler")
-    return {pk: tuple(levels) for pk, *levels in conditions}
 
 
 def _find_factor_leads(
@@ -339,10 +328,6 @@ def _load_usage(query: BoardQuery) -> dict[int, dict[str, Any]]:
         }
         for row in sums
     }
-
-
-def _load_latencies(query: BoardQuery) -> dict[int, float]:
-    return dict(fetch_rows(LATENCIES, make_scope_parameters(query.experiment, query.wave)))
 
 
 def find_efficient_frontier(board: Leaderboard, measure: Measure) -> list[BoardRow]:

@@ -9,7 +9,6 @@ from typing import Any
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from grading_app.results import statistic_format
 from grading_app.results.leaderboard import BoardRow, Leaderboard
 from grading_app.results.scores import ConditionScore, Measure
 from grading_app.results.table import ResultColumn, ResultTable, Row
@@ -27,28 +26,6 @@ BEST_NOTE = (
     "Best: higher than each other condition by a paired test over common items, p < 0.05 after Holm's correction over "
     "these tests, also if planned answers without a score count as wrong. Ratings have no best."
 )
-
-
-def describe_lead(board: Leaderboard, measure: Measure) -> str:
-    """Return a sentence: which condition is ahead on a measure, by how much, and its test; "" without a comparison."""
-    lead, labels = board.leads.get(measure.key), {row.condition: row.label for row in board.rows}
-    if lead is None or not {lead.first, lead.second} <= set(labels):
-        return ""
-    first, second = labels[lead.first], labels[lead.second]
-    size = statistic_format.format_difference(lead.difference, measure.is_share)
-    ends = statistic_format.format_difference_interval(lead.low, lead.high, measure.is_share)
-    interval = f" ({ends})" if lead.low is not None else ""
-    test = "no test" if lead.p is None else f"{lead.test}, p {statistic_format.format_p_equation(lead.p)}"
-    margin = f"by {size}{interval} over {second} on {lead.items} common items"
-    if lead.difference <= 0:
-        return f"{measure.label}: {first} has the highest mean, but is not ahead of {second} on their common items."
-    if lead.is_best:
-        return f"{measure.label}: {first} is the best, {margin}."
-    if lead.verdicts.verdict > 0 and not lead.verdicts.holds:
-        return f"{measure.label}: {first} is ahead {margin} ({test}). {lead.verdicts.describe((second, first))}"
-    if lead.verdicts.verdict <= 0:
-        return f"{measure.label}: {first} is ahead {margin}, but the difference is not significant ({test})."
-    return f"{measure.label}: {first} is ahead {margin} ({test}), but not of every condition after Holm's correction."
 
 
 def make_leaderboard_table(board: Leaderboard) -> ResultTable:
@@ -69,11 +46,31 @@ def make_leaderboard_table(board: Leaderboard) -> ResultTable:
         ResultColumn("output_tokens", "Output tokens", "count"),
         ResultColumn("latency_s", "Median latency (s)", "number"),
     ]
+    rows = []
+    for row in board.rows:
+        values: dict[str, object] = {
+            "condition": row.label,
+            "cost_usd": row.cost_usd,
+            "input_tokens": row.input_tokens,
+            "output_tokens": row.output_tokens,
+            "latency_s": row.latency_s,
+        }
+        for measure in board.measures:
+            score = row.scores[measure.key]
+            values |= {
+                measure.key: score.mean,
+                f"{measure.key}_ci": score.interval,
+                f"{measure.key}_n": score.n,
+                f"{measure.key}_missing": score.missing,
+                f"{measure.key}_missing_reasons": score.missing_text,
+                f"{measure.key}_best": "best" if board.is_best(row, measure) else "",
+            }
+        rows.append(values)
     return ResultTable(
         "leaderboard",
         "Leaderboard",
         columns,
-        [_make_row(board, row) for row in board.rows],
+        rows,
         formula="Mean or share over answers. Intervals on items like these, with standard errors clustered by item.",
         correction=BEST_NOTE,
         notes=describe_coverage(board, board.measures),
@@ -283,35 +280,32 @@ def costs_differ(board: Leaderboard) -> bool:
     return len(costs) > 1 and max(costs) > 1.01 * min(costs)
 
 
-def _make_row(board: Leaderboard, row: BoardRow) -> dict[str, object]:
-    values: dict[str, object] = {
-        "condition": row.label,
-        "cost_usd": row.cost_usd,
-        "input_tokens": row.input_tokens,
-        "output_tokens": row.output_tokens,
-        "latency_s": row.latency_s,
-    }
-    for measure in board.measures:
-        score = row.scores[measure.key]
-        values |= {
-            measure.key: score.mean,
-            f"{measure.key}_ci": score.interval,
-            f"{measure.key}_n": score.n,
-            f"{measure.key}_missing": score.missing,
-            f"{measure.key}_missing_reasons": score.missing_text,
-            f"{measure.key}_best": "best" if board.is_best(row, measure) else "",
-        }
-    return values
-
-
 def make_baseline_table(board: Leaderboard, measure: Measure, make_url: CompareUrl) -> ResultTable | None:
     """Return the differences from the baseline on one measure; None without a baseline.
 
     make_url: return the address of the comparison of a row with the baseline.
     """
-    rows = [row for row in board.rows if measure.key in row.baseline]
-    if not rows:
+    compared = [row for row in board.rows if measure.key in row.baseline]
+    if not compared:
         return None
+    rows: list[Row] = [
+        {
+            "condition": row.label,
+            "items": comparison.items,
+            "mean_baseline": comparison.mean_baseline,
+            "mean": comparison.mean,
+            "difference": comparison.difference,
+            "difference_ci": (comparison.low, comparison.high) if comparison.low is not None else None,
+            "p": comparison.p,
+            "p_holm": comparison.corrected,
+            "test": comparison.test,
+            "wins": comparison.wins,
+            "losses": comparison.losses,
+            "ties": comparison.ties,
+        }
+        for row in compared
+        for comparison in [row.baseline[measure.key]]
+    ]
     baseline = next(row.label for row in board.rows if row.condition == board.baseline)
     return ResultTable(
         f"baseline-{measure.key.replace(':', '-')}",
@@ -330,27 +324,9 @@ def make_baseline_table(board: Leaderboard, measure: Measure, make_url: CompareU
             ResultColumn("losses", "Losses", "count"),
             ResultColumn("ties", "Ties", "count"),
         ],
-        [_make_baseline_row(row, measure) for row in rows],
+        rows,
         formula="Mean over common items of the difference of item means, with the interval on items like these. Wins, "
         "losses and ties are items, by its sign.",
         correction=f"Holm over the {len(rows)} comparisons of this table.",
-        links=[dict.fromkeys(("difference", "wins", "losses", "ties"), make_url(row, measure)) for row in rows],
+        links=[dict.fromkeys(("difference", "wins", "losses", "ties"), make_url(row, measure)) for row in compared],
     )
-
-
-def _make_baseline_row(row: BoardRow, measure: Measure) -> Row:
-    comparison = row.baseline[measure.key]
-    return {
-        "condition": row.label,
-        "items": comparison.items,
-        "mean_baseline": comparison.mean_baseline,
-        "mean": comparison.mean,
-        "difference": comparison.difference,
-        "difference_ci": (comparison.low, comparison.high) if comparison.low is not None else None,
-        "p": comparison.p,
-        "p_holm": comparison.corrected,
-        "test": comparison.test,
-        "wins": comparison.wins,
-        "losses": comparison.losses,
-        "ties": comparison.ties,
-    }

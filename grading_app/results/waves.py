@@ -1,6 +1,7 @@
-"""The comparison of two waves of one experiment: the items' scores in both waves, and the outcomes of the trials.
+"""The comparison of two waves of one experiment, and the waves that other numbers pool.
 
-The result has a row for each condition and measure. The test is that of two conditions over common items.
+A comparison has the items' scores in both waves, and the outcomes of the trials.
+It has a row for each condition and measure. The test is that of two conditions over common items.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from django.core.cache import cache
 
 from evalsite.lib.sql import fetch_rows
-from grading_app.results.frames import Outcomes, load_condition_labels, load_outcomes, sum_outcomes
+from grading_app.results.answer_aggregates import fingerprint_results, has_many_answers
+from grading_app.results.frames import CACHE_SECONDS, Outcomes, load_condition_labels, load_outcomes, sum_outcomes
 from grading_app.results.scores import Measure, list_measures, load_scores, make_scope_parameters
+from grading_app.results.statistic_format import format_mean
 from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.paired import Change, holm
@@ -46,6 +50,11 @@ class WaveChange:
     @property
     def has_drifted(self) -> bool:
         return self.adjusted is not None and self.adjusted < LEVEL
+
+    @property
+    def text(self) -> str:
+        first, last = (format_mean(mean, self.measure.is_share) for mean in (self.mean_a, self.mean_b))
+        return f"{self.measure.label}, {self.condition or 'all conditions'}, {first} to {last}"
 
 
 class ServedDifference(NamedTuple):
@@ -198,3 +207,49 @@ def _load_served_models(experiment: Experiment, a: Wave, b: Wave) -> dict[tuple[
     for condition, wave, model, provider in fetch_rows(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
         pairs_by_run[condition, wave].append((model, provider))
     return defaultdict(ServedModels, {key: ServedModels.from_pairs(pairs) for key, pairs in pairs_by_run.items()})
+
+
+def get_wave_comparison(experiment: Experiment, a: Wave, b: Wave) -> WaveComparison:
+    """Return the comparison of wave b with wave a at the experiment's current state."""
+    key = f"waves:{fingerprint_results(experiment, None)}:{a.pk}:{b.pk}"
+    comparison: WaveComparison | None = cache.get_or_set(key, lambda: compare_waves(experiment, a, b), CACHE_SECONDS)
+    return comparison or compare_waves(experiment, a, b)
+
+
+@dataclass(frozen=True, slots=True)
+class PooledWaves:
+    """The waves of an experiment that numbers without a chosen wave pool.
+
+    drifted: the scores that differ between the first and the last wave after Holm's correction; None if the experiment
+    is too large to test them during a request.
+    """
+
+    waves: list[Wave]
+    drifted: list[WaveChange] | None
+
+    @property
+    def sentences(self) -> list[str]:
+        """Say what is pooled, and whether the first and the last wave differ."""
+        names = ", ".join(map(str, self.waves))
+        pooled = f"These numbers pool {len(self.waves)} waves: {names}."
+        first, last = self.waves[0], self.waves[-1]
+        if self.drifted is None:
+            return [pooled]
+        if not self.drifted:
+            return [pooled, f"No score differs significantly between {first} and {last}."]
+        changes = "; ".join(line.text for line in self.drifted[:3])
+        more = f"; and {len(self.drifted) - 3} more" if len(self.drifted) > 3 else ""
+        return [pooled, f"Scores changed significantly from {first} to {last}: {changes}{more}."]
+
+
+def find_pooled_waves(experiment: Experiment, wave: Wave | None, *, in_worker: bool = False) -> PooledWaves | None:
+    """Return the waves that numbers of this wave (None: of all) pool; None if they pool fewer than two.
+
+    in_worker: compare the waves however many answers they have.
+    """
+    waves = list(experiment.waves.answered())
+    if wave is not None or len(waves) < 2:
+        return None
+    if not in_worker and has_many_answers(experiment, None):
+        return PooledWaves(waves, None)
+    return PooledWaves(waves, get_wave_comparison(experiment, waves[0], waves[-1]).drifted)

@@ -19,9 +19,9 @@ from grading_app.results.analysis.sections import SECTIONS
 from grading_app.results.analysis.stored import get_analysis
 from grading_app.results.matrix_cells import MatrixCell, load_cells
 from grading_app.results.plot_style import NARROW, WIDE, render_svg
-from grading_app.results.pooled_waves import find_pooled_waves
 from grading_app.results.scope import Scope, ScopeForm
 from grading_app.results.table import ResultTable
+from grading_app.results.waves import find_pooled_waves
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy

@@ -23,7 +23,7 @@ from grading_app.results.analysis.data import narrow_scores
 from grading_app.results.item_matrix import (
     ItemSelection,
     get_items_per_page,
-    load_norms,
+    load_norm_means,
     make_matrix_table,
     select_items,
 )
@@ -93,7 +93,7 @@ def _make_page_context(request: HttpRequest, scope: Scope, scores: ItemScores, f
     items, conditions = page_scores.items.tolist(), page_scores.conditions.tolist()
     display = form.cleaned_data["display"]
     cells = load_cells(scope, items, conditions, display if display in AMOUNTS else "")
-    norms = load_norms(scope, page_scores).tolist()
+    norms = load_norm_means(scope, page_scores).tolist()
     items_by_key = Item.objects.select_related("image").only("key", "category", "image").in_bulk(items)
     flags = Annotation.objects.current().of_experiment(scope.experiment).flags().filter(item__in=items)
     flags_by_item = group_by_item(list(flags))

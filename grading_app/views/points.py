@@ -13,10 +13,10 @@ from django.views.decorators.http import require_safe
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.list_page import paginate_table
 from grading_app.adaptive.audit import describe_earlier_rule
+from grading_app.results.answer_aggregates import fingerprint_results
 from grading_app.results.figures import FIGURES
-from grading_app.results.frame_cache import fingerprint_results, get_frames
-from grading_app.results.frames import Frames
-from grading_app.results.stored_results import describe_figure
+from grading_app.results.frames import Frames, get_frames
+from grading_app.results.results_page import describe_figure
 from grading_app.tables.results import PointTable
 from grading_app.views.results import make_result_figure
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec

@@ -15,13 +15,14 @@ from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
 from grading_app.results import cost_figure
+from grading_app.results.answer_aggregates import fingerprint_results
 from grading_app.results.figures import FIGURES
-from grading_app.results.frame_cache import fingerprint_results, get_figure_svg, get_frames
-from grading_app.results.frames import Frames, load_condition_labels
+from grading_app.results.frames import Frames, get_frames, load_condition_labels
 from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.plot_style import render_svg
+from grading_app.results.results_page import CostFigure, FigureTexts
 from grading_app.results.scope import MISSING_WRONG
-from grading_app.results.stored_results import CostFigure, FigureTexts, Results, get_leaderboard, get_results
+from grading_app.results.stored_results import StoredResults, get_figure_svg, get_leaderboard, get_results
 from grading_app.results.table import ResultTable
 from grading_app.tables.results import AnswerTable
 from grading_app.views.blind import get_blind_context
@@ -115,7 +116,7 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
     return render(request, "grading_app/experiment_results.html", context)
 
 
-def _load_items(results: Results) -> list[tuple[Item, list[tuple[str, str]]]]:
+def _load_items(results: StoredResults) -> list[tuple[Item, list[tuple[str, str]]]]:
     """Return the telling items with pairs of label and text for each cell."""
     telling = results.screen.items if results.screen else None
     if telling is None:

@@ -9,8 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from grading_app.results.frame_cache import get_wave_comparison
-from grading_app.results.waves import WaveComparison
+from grading_app.results.waves import WaveComparison, get_wave_comparison
 from grading_app.statistics.paired import MAX_EXACT_ITEMS, MIN_CHANGED
 from grading_app.tables.waves import WaveOutcomeTable, WaveScoreTable
 from runs_app.models import Experiment, Wave

@@ -9,8 +9,8 @@ from django.http import QueryDict
 
 from evalsite.lib.text.names import UnknownNameError
 from grading_app.results.analysis.stored import get_analysis
-from grading_app.results.frame_cache import fingerprint_results, get_frames
-from grading_app.results.frames import Frames
+from grading_app.results.answer_aggregates import fingerprint_results
+from grading_app.results.frames import Frames, get_frames
 from grading_app.results.leaderboard import BoardQuery, Leaderboard
 from grading_app.results.scope import Scope, ScopeForm
 from grading_app.results.scores import Measure, list_measures, match_measure

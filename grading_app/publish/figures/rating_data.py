@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets_app.models import Item, Norm
+from datasets_app.models import Item
 from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.results.closeness import load_norms
 from grading_app.results.scores import Measure
 from grading_app.statistics.item_scores import Floats
-from runs_app.models import Dimension
 
 HUMAN = "Human norms"
 
@@ -92,28 +91,15 @@ def load_rating_data(source: FigureSource, measure: Measure) -> RatingData | Non
     rows = Item.objects.filter(dataset=source.experiment.dataset_id).values_list("pk", "key", "category")
     items = {pk: (key, category) for pk, key, category in rows.iterator()}
     keys = [int(pk) for pk in scores.items]
+    norms = load_norms(source.experiment, measure, scores.items)
     return RatingData(
         measure,
         keys,
         [items[pk][0] for pk in keys],
         [items[pk][1] for pk in keys],
         conditions,
-        _load_norms(source, measure, keys),
+        Series(HUMAN, norms.mean, norms.sd, np.nan_to_num(norms.n), is_human=True) if norms else None,
     )
-
-
-def _load_norms(source: FigureSource, measure: Measure, items: list[int]) -> Series | None:
-    if measure.dimension is None:
-        return None
-    name = Dimension.objects.values_list("name", flat=True).get(pk=measure.dimension)
-    norms = Norm.objects.filter(item__dataset=source.experiment.dataset_id, dimension=name)
-    rows: dict[int, Any] = {item: numbers for item, *numbers in norms.values_list("item", "mean", "sd", "n").iterator()}
-    if not rows:
-        return None
-    values = np.array([rows.get(pk, (None, None, None)) for pk in items], dtype=np.float64).reshape(-1, 3)
-    if np.isnan(values[:, 0]).all():
-        return None
-    return Series(HUMAN, values[:, 0], values[:, 1], np.nan_to_num(values[:, 2]), is_human=True)
 
 
 def match_items(first: RatingData, second: RatingData) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

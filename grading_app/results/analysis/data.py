@@ -5,29 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from datasets_app.models import Item, Norm
+from datasets_app.models import Item
+from grading_app.results.closeness import ItemNorms, load_norms
 from grading_app.results.frames import load_condition_labels, load_facets
 from grading_app.results.scope import FLAGGED, MISSING_WRONG, Scope
 from grading_app.results.scores import Measure, list_measures, load_scores
 from grading_app.statistics.intervals import Bounds
-from grading_app.statistics.item_scores import Floats, ItemScores
+from grading_app.statistics.item_scores import ItemScores
 from runs_app.annotations import list_flagged_items
-from runs_app.models import Dimension
-
-
-@dataclass(frozen=True, eq=False)
-class Norms:
-    """Human norms, aligned with the items of the scores; NaN for items without a norm. n: the number of raters."""
-
-    mean: Floats
-    sd: Floats
-    n: Floats
-
-    @property
-    def has_norm(self) -> NDArray[np.bool_]:
-        return ~np.isnan(self.mean)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +32,7 @@ class AnalysisData:
     facets: dict[int, tuple[str, str, str]]
     keys: list[str]
     categories: list[str]
-    norms: Norms | None
+    norms: ItemNorms | None
     n_measures: int = 1
     other_scores: tuple[tuple[ItemScores, Bounds | None], ...] = ()
 
@@ -79,7 +65,12 @@ def load_analysis_data(scope: Scope) -> AnalysisData:
     )
     scores = scores.select_conditions([key for key in labels if key in scores.conditions])
     measures = list_measures(scope.experiment)
-    others = [measure for measure in measures if measure.key != scope.measure.key] if scope.family else []
+    others = []
+    for measure in measures if scope.family else ():
+        if measure.key != scope.measure.key:
+            of_measure = load_scores(scope.experiment, measure, scope.wave, scope.excluded_answers)
+            narrowed = narrow_scores(replace(scope, measure=measure), of_measure)
+            others.append((narrowed, measure.settle(of_measure).bounds))
     items_by_key = Item.objects.filter(dataset=scope.experiment.dataset_id).values_list("pk", "key", "category")
     items = {pk: (key, category) for pk, key, category in items_by_key.iterator()}
     return AnalysisData(
@@ -89,17 +80,10 @@ def load_analysis_data(scope: Scope) -> AnalysisData:
         facets={key: facets[key] for key in scores.conditions.tolist()},
         keys=[items[int(pk)][0] for pk in scores.items],
         categories=[items[int(pk)][1] for pk in scores.items],
-        norms=_load_norms(scope, scores),
+        norms=load_norms(scope.experiment, scope.measure, scores.items),
         n_measures=len(measures),
-        other_scores=tuple(_load_other_scores(scope, measure) for measure in others),
+        other_scores=tuple(others),
     )
-
-
-def _load_other_scores(scope: Scope, measure: Measure) -> tuple[ItemScores, Bounds | None]:
-    """Return the scores of another measure in the same scope, with the ends of its scale."""
-    scope = replace(scope, measure=measure)
-    scores = load_scores(scope.experiment, measure, scope.wave, scope.excluded_answers)
-    return narrow_scores(scope, scores), measure.settle(scores).bounds
 
 
 def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
@@ -120,15 +104,3 @@ def narrow_scores(scope: Scope, scores: ItemScores) -> ItemScores:
         category_items = Item.objects.filter(dataset=scope.experiment.dataset_id, category=scope.category)
         scores = scores.select_items(np.isin(scores.items, list(category_items.values_list("pk", flat=True))))
     return scores
-
-
-def _load_norms(scope: Scope, scores: ItemScores) -> Norms | None:
-    """Return the norms of the measure's dimension, matched by name; None if no item has a norm."""
-    if scope.measure.dimension is None or not scope.measure.is_rating:
-        return None
-    name = Dimension.objects.values_list("name", flat=True).get(pk=scope.measure.dimension)
-    rows = Norm.objects.filter(item__dataset=scope.experiment.dataset_id, dimension=name)
-    by_item = {item: (mean, sd, n) for item, mean, sd, n in rows.values_list("item", "mean", "sd", "n").iterator()}
-    values = [by_item.get(int(pk), (None, None, None)) for pk in scores.items]
-    mean, sd, n = np.array(values, dtype=np.float64).reshape(-1, 3).T
-    return None if np.isnan(mean).all() else Norms(mean, sd, n)

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from grading_app.results import statistic_format
-from grading_app.results.analysis.data import AnalysisData, Norms
+from grading_app.results.analysis.data import AnalysisData
 from grading_app.results.analysis.regression_panels import MAX_PANELS, build_regression_panels
+from grading_app.results.closeness import ItemNorms
 from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics import reference
 from grading_app.statistics.bootstrap import bootstrap
@@ -49,7 +50,7 @@ def build_norm_tables(data: AnalysisData) -> list[ResultTable]:
     matched = [match for match in _match_items(data, data.norms) if len(match.model)]
     if not matched:
         return []
-    builders: list[Callable[[AnalysisData, Norms, list[MatchedItems]], ResultTable]] = [
+    builders: list[Callable[[AnalysisData, ItemNorms, list[MatchedItems]], ResultTable]] = [
         _build_difference_table,
         _build_agreement_table,
         _build_error_table,
@@ -77,7 +78,7 @@ def build_norm_tables(data: AnalysisData) -> list[ResultTable]:
     return [_build_leaderboard(rows, [build(data, norms, rows) for build in builders], note), *tables]
 
 
-def _find_common_items(data: AnalysisData, norms: Norms) -> Any:
+def _find_common_items(data: AnalysisData, norms: ItemNorms) -> Any:
     """Return which items have a norm and a rating by each condition that rated any such item."""
     rated = (data.scores.n > 0) & norms.has_norm[:, None]
     return norms.has_norm & rated[:, rated.any(axis=0)].all(axis=1)
@@ -135,7 +136,7 @@ def _build_leaderboard(
     )
 
 
-def _match_items(data: AnalysisData, norms: Norms) -> Iterator[MatchedItems]:
+def _match_items(data: AnalysisData, norms: ItemNorms) -> Iterator[MatchedItems]:
     for column, condition in enumerate(data.conditions):
         has_both = norms.has_norm & (data.scores.n[:, column] > 0)
         yield MatchedItems(data.labels[condition], data.scores.mean[has_both, column], norms.mean[has_both])
@@ -145,7 +146,7 @@ def _match_items(data: AnalysisData, norms: Norms) -> Iterator[MatchedItems]:
         yield MatchedItems(POOLED, means, norms.mean[is_rated])
 
 
-def _build_difference_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
+def _build_difference_table(data: AnalysisData, norms: ItemNorms, matched: list[MatchedItems]) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),
@@ -221,7 +222,7 @@ def _describe_difference(row: Row) -> str:
     return f"{row['condition']} {result} (difference {difference}, 95 % interval {interval}, {row['items']} items)."
 
 
-def _build_agreement_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
+def _build_agreement_table(data: AnalysisData, norms: ItemNorms, matched: list[MatchedItems]) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),
@@ -279,7 +280,7 @@ def _build_agreement_row(match: MatchedItems, ceiling: float | None) -> dict[str
     }
 
 
-def _build_error_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
+def _build_error_table(data: AnalysisData, norms: ItemNorms, matched: list[MatchedItems]) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),
@@ -320,7 +321,7 @@ def _build_error_row(match: MatchedItems) -> dict[str, Any]:
     }
 
 
-def _build_regression_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
+def _build_regression_table(data: AnalysisData, norms: ItemNorms, matched: list[MatchedItems]) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),
@@ -379,7 +380,7 @@ def _build_line_cells(name: str, line: reference.Line | None) -> dict[str, Any]:
     }
 
 
-def _build_distribution_table(data: AnalysisData, norms: Norms, matched: list[MatchedItems]) -> ResultTable:
+def _build_distribution_table(data: AnalysisData, norms: ItemNorms, matched: list[MatchedItems]) -> ResultTable:
     columns = [
         ResultColumn("condition", "Condition"),
         ResultColumn("items", "Items", "count"),

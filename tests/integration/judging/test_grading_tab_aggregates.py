@@ -13,7 +13,7 @@ from grading_app.models import CachedAggregate, GradeCondition, Grading, Panel
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.raters import verdict_aggregates
 from grading_app.raters.grader_rows import list_grader_rows
-from grading_app.results.frame_cache import fingerprint_results
+from grading_app.results.answer_aggregates import fingerprint_results
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Run, Trial
 from tests import factories

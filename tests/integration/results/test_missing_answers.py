@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from grading_app.results.frames import estimate_conditions
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard
-from grading_app.results.leaderboard_tables import describe_lead
+from grading_app.results.results_page import describe_lead
 from grading_app.results.scores import count_missing, list_measures
 from grading_app.scoring.grading import grade
 from runs_app.models import Trial

@@ -9,7 +9,7 @@ from evalsite.lib.text.number_format import format_count
 from grading_app.publish.report.document import Block, Listing, Span, make_paragraph, make_sentence
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun, join_words
-from grading_app.results.pooled_waves import find_pooled_waves
+from grading_app.results.waves import find_pooled_waves
 from grading_app.statistics.known_coverage import SHARE, describe_coverage
 from runs_app.llm.model_families import find_family, is_same_family
 from runs_app.models import LanguageModel
