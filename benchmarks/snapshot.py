@@ -41,7 +41,6 @@ def create_study(trials: int) -> tuple[str, int]:
     from django.db import connection
 
     from benchmarks.stored import create_answers  # It sets Django up.
-    from datasets_app.curation import hash_stored_items
     from datasets_app.models import Dataset
     from grading_app.models import GradeCondition
 
@@ -55,7 +54,7 @@ def create_study(trials: int) -> tuple[str, int]:
         cursor.execute("SET session_replication_role = replica")  # The dataset is frozen.
         cursor.execute(SET_PARAMETERS, [experiment.dataset_id])
         dataset = Dataset.objects.filter(pk=experiment.dataset_id)
-        dataset.update(content_hash=hash_stored_items(dataset.get()), recipe={"strategy": "parametric"})
+        dataset.update(content_hash=dataset.get().hash_items(), recipe={"strategy": "parametric"})
         cursor.execute("SET session_replication_role = origin")
         cursor.execute("VACUUM ANALYZE")
     return experiment.slug, sum(run.n_done for run in experiment.runs.all())

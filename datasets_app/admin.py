@@ -20,9 +20,9 @@ from django.utils.safestring import SafeString
 
 from datasets_app import curation
 from datasets_app.admin_transitions import RowAction, RowActionAdmin
-from datasets_app.drafts import change_draft
 from datasets_app.forms import AboutForm
 from datasets_app.models import BackgroundJob, Dataset, Item, Norm
+from datasets_app.models.datasets import ABOUT
 from evalsite.lib.web.admin import ReadOnlyAdmin, SuperusersOnly
 
 DRAFT, APPROVED = Dataset.Status.DRAFT, Dataset.Status.APPROVED
@@ -30,12 +30,12 @@ DRAFT, APPROVED = Dataset.Status.DRAFT, Dataset.Status.APPROVED
 
 def _approve(rows: list[Dataset], by: Any, reason: str) -> None:
     for row in rows:
-        curation.approve(row, by=by, reason=reason)
+        row.approve(by=by, reason=reason)
 
 
 def _archive(rows: list[Dataset], by: Any, reason: str) -> None:
     for row in rows:
-        curation.archive(row, by=by, reason=reason)
+        row.archive(by=by, reason=reason)
 
 
 def _duplicate(rows: list[Dataset], by: Any, reason: str) -> None:
@@ -118,7 +118,7 @@ class DatasetAdmin(RowActionAdmin):
         ("created_by", "created_at"),
         "history_list",
     ]
-    editable = frozenset({*curation.ABOUT, "reason"})
+    editable = frozenset({*ABOUT, "reason"})
     formfield_overrides = {models.TextField: {"widget": AdminTextareaWidget(attrs={"rows": 3})}}
 
     def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> list[str]:
@@ -140,7 +140,7 @@ class DatasetAdmin(RowActionAdmin):
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
         """Save the changes with a line in the dataset's history, as the site's own pages do."""
-        curation.change_description(obj, form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", ""))
+        obj.change_description(form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", ""))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Return False: datasets come from files on the site's own pages, or from other datasets."""
@@ -156,7 +156,7 @@ class DatasetAdmin(RowActionAdmin):
         return [str(row) for row in rows], {"items": sum(row.item_count for row in rows)}, set(), protected
 
     def delete_model(self, request: HttpRequest, obj: Dataset) -> None:
-        curation.delete_draft(obj, by=request.user)
+        obj.delete_draft(by=request.user)
 
     @admin.display(description="items")
     def items_link(self, dataset: Dataset) -> SafeString:
@@ -239,7 +239,7 @@ class ItemAdmin(RowActionAdmin):
     def save_model(self, request: HttpRequest, obj: Item, form: forms.ModelForm[Item], change: bool) -> None:
         """Save only the edited fields, so that a concurrent exclusion of the item is not overwritten."""
         if form.changed_data:
-            with change_draft(obj.dataset):
+            with obj.dataset.change_draft():
                 obj.save(update_fields=form.changed_data)
                 obj.dataset.add_history_line(
                     "items", f"edited {obj.key}: {', '.join(form.changed_data)}", by=request.user

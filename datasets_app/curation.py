@@ -1,4 +1,4 @@
-"""Actions of curators on datasets: draw, change, approve, archive, duplicate, delete.
+"""Actions of curators on the items of datasets: draw, copy, add, remove, exclude.
 
 Only a draft can change. Each action is one transaction: it locks the dataset's row, does its work, counts the items and
 writes a line of history. It raises TransitionError if the dataset is in the wrong state, and CurationError if the
@@ -10,77 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Max
-from django.db.models.deletion import ProtectedError
-from django.utils import timezone
 
-from datasets_app.drafts import CurationError, change_draft, list_keys, lock_draft
-from datasets_app.importing import describe_item_content, hash_contents
 from datasets_app.importing.dataset_writer import create_draft
 from datasets_app.models import Dataset, Item, Norm
+from datasets_app.models.datasets import CurationError, list_keys
 from datasets_app.sampling import SamplingError, Strategy, replace_one, reshuffle, sample
-from evalsite.lib.history import Actor, record_changes, save_with_history
+from evalsite.lib.history import Actor
 
 COPIED = ("input", "image_id", "target", "choices", "grading_scheme", "category", "metadata")
 BATCH = 2000
-
-
-# --- content ---------------------------------------------------------------------------------------------------------
-
-
-def hash_stored_items(dataset: Dataset) -> str:
-    """Return the hash of the active items and their norms as they are in the database now."""
-    items = dataset.items.active().order_by("pk").prefetch_related("norms")
-    return hash_contents(_describe_content(item) for item in items.iterator(chunk_size=BATCH))
-
-
-def _describe_content(item: Item) -> dict[str, Any]:
-    return describe_item_content(
-        key=item.key,
-        input=item.input,
-        image_sha256=item.image_id,
-        target=item.target,
-        choices=item.choices,
-        grading_scheme=item.grading_scheme,
-        category=item.category,
-        metadata=item.metadata,
-        norms=[(norm.dimension, norm.mean, norm.sd, norm.n) for norm in item.norms.all()],
-    )
-
-
-# --- changes of state ------------------------------------------------------------------------------------------------
-
-
-@transaction.atomic
-def approve(dataset: Dataset, *, by: Actor, reason: str) -> None:
-    """Freeze a draft that has at least one active item, and store the hash of its content.
-
-    Database triggers make this permanent.
-    """
-    _require_reason(reason, "approve", dataset)
-    lock_draft(dataset)  # Wait for concurrent changes. Later changes find it approved and fail.
-    dataset.refresh_counts()
-    if not dataset.active_count:
-        raise CurationError(f"{dataset} has no active item to approve")
-    Dataset.objects.transition_one(
-        dataset,
-        sources=[Dataset.Status.DRAFT],
-        target=Dataset.Status.APPROVED,
-        by=by,
-        reason=reason,
-        content_hash=hash_stored_items(dataset),
-        approved_at=timezone.now(),
-    )
-
-
-def archive(dataset: Dataset, *, by: Actor, reason: str) -> None:
-    """Retire an approved dataset, so that new experiments cannot use it. Existing experiments keep it."""
-    _require_reason(reason, "archive", dataset)
-    Dataset.objects.transition_one(
-        dataset, sources=[Dataset.Status.APPROVED], target=Dataset.Status.ARCHIVED, by=by, reason=reason
-    )
 
 
 @transaction.atomic
@@ -107,61 +47,6 @@ def _explain_empty_dataset(dataset: Dataset) -> str:
     return f"all items of {dataset} are excluded ({excluded}), so there is nothing to copy; include some of them first"
 
 
-def delete_draft(dataset: Dataset, *, by: Actor, reason: str = "") -> None:
-    """Delete a draft that no other dataset was drawn from. Its history remains and names the person who deleted it."""
-    try:
-        with transaction.atomic():
-            lock_draft(dataset)
-            record_changes([(dataset, Dataset.Status.DRAFT, "deleted")], by=by, reason=reason or str(dataset))
-            dataset.delete()
-    except ProtectedError as error:
-        users = ", ".join(sorted({_label_dependent(row) for row in error.protected_objects})[:5])
-        raise CurationError(f"{dataset} is in use by {users}") from None
-
-
-def _label_dependent(row: Any) -> str:
-    """Return the name of a row that uses the dataset. Hide the names of experiments, because they may be private."""
-    return str(row) if isinstance(row, Dataset) else f"another {row._meta.verbose_name}"
-
-
-ABOUT = ("title", "description", "source", "licence")
-
-
-def change_description(dataset: Dataset, about: Mapping[str, str], *, by: Actor, reason: str = "") -> list[str]:
-    """Change title, description, source or licence, and return the names of the changed fields.
-
-    History records the old and the new values. These fields are not frozen, but people cite them. Unless the dataset is
-    a draft, a reason is therefore required, and only its owner or a curator may change them.
-    """
-    with transaction.atomic():
-        current = Dataset.objects.select_for_update(no_key=True).get(pk=dataset.pk)
-        changed = [name for name in ABOUT if name in about and getattr(current, name) != about[name]]
-        if not changed:
-            return []
-        if not current.may_be_described_by(by):
-            raise CurationError(
-                f"{dataset} belongs to another user: only its owner or a curator can change its {', '.join(changed)}"
-            )
-        if not current.is_draft:
-            _require_reason(reason, f"change {', '.join(changed)} of", dataset)
-        for name in changed:
-            setattr(current, name, about[name])
-        try:
-            current.clean_fields(exclude={field.name for field in Dataset._meta.fields} - set(changed))
-        except ValidationError as error:
-            field, messages = next(iter(error.message_dict.items()))
-            raise CurationError(f"{field}: {messages[0]}") from None
-        save_with_history(current, by=by, reason=reason, fields=changed)
-    for name in changed:
-        setattr(dataset, name, about[name])
-    return changed
-
-
-def _require_reason(reason: str, verb: str, dataset: Dataset) -> None:
-    if not reason.strip():
-        raise CurationError(f"reason: say why to {verb} {dataset}")
-
-
 # --- draws -----------------------------------------------------------------------------------------------------------
 
 
@@ -176,7 +61,7 @@ def sample_dataset(parent: Dataset, *, slug: str, strategy: Strategy, n: int | N
 def replace_item(dataset: Dataset, key: str, *, by: Actor, seed: int, reason: str = "") -> str:
     """Replace one item of a sampled draft by another of its category, at the same position. Return the new key."""
     parent = _get_parent(dataset)
-    with change_draft(dataset):
+    with dataset.change_draft():
         keys = _list_active_keys(dataset)
         new_keys = _draw_keys(replace_one, _load_pool(parent, extra=dataset), keys, key, seed)
         new_key = new_keys[keys.index(key)]
@@ -193,7 +78,7 @@ def reshuffle_items(dataset: Dataset, *, by: Actor, seed: int, reason: str = "")
     Excluded items move to the end of the draft, keep their notes, and are not drawn again.
     """
     parent = _get_parent(dataset)
-    with change_draft(dataset):
+    with dataset.change_draft():
         excluded = dataset.items.filter(excluded=True)
         excluded_keys = set(excluded.values_list("key", flat=True))
         active_keys = list(dataset.items.active().values_list("key", flat=True))
@@ -262,7 +147,7 @@ def _load_redraw_pool(parent: Dataset, dataset: Dataset) -> list[tuple[str, str]
 
 def add_items(dataset: Dataset, keys: Sequence[str], *, source: Dataset, by: Actor, reason: str = "") -> None:
     """Copy active items of another dataset, with their norms, to the end of a draft."""
-    with change_draft(dataset):
+    with dataset.change_draft():
         duplicates = sorted(set(keys) & set(_list_active_keys(dataset)))
         if duplicates:
             raise CurationError(f"{dataset} has these keys already: {list_keys(duplicates)}")
@@ -273,7 +158,7 @@ def add_items(dataset: Dataset, keys: Sequence[str], *, source: Dataset, by: Act
 
 def remove_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
     """Delete items from a draft. To keep them with a reason instead, use `exclude_items`."""
-    with change_draft(dataset):
+    with dataset.change_draft():
         _find_items(dataset, keys).delete()
         dataset.add_history_line("items", f"removed {list_keys(keys)}", by=by, reason=reason)
 
@@ -282,14 +167,14 @@ def exclude_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: s
     """Exclude items of a draft. They stay in it but are not sampled, approved or sent to models."""
     if not reason.strip():
         raise CurationError("note: say why the items are excluded")
-    with change_draft(dataset):
+    with dataset.change_draft():
         _find_items(dataset, keys).update(excluded=True, note=reason)
         dataset.add_history_line("excluded", list_keys(keys), by=by, reason=reason)
 
 
 def include_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
     """Include excluded items of a draft again."""
-    with change_draft(dataset):
+    with dataset.change_draft():
         _find_items(dataset, keys).update(excluded=False, note="")
         dataset.add_history_line("included", list_keys(keys), by=by, reason=reason)
 
@@ -325,7 +210,7 @@ def _create_sample(
         parent=parent,
         recipe={**recipe, **({"parametric": True} if parent.is_parametric else {})},
     )
-    with change_draft(draft):
+    with draft.change_draft():
         _copy_items(parent, draft, keys)
         draft.add_history_line("items", f"{recipe['strategy']}: {len(keys)} items from {parent}", by=by, reason=reason)
     return draft

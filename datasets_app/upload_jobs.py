@@ -11,7 +11,6 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from datasets_app.drafts import CurationError
 from datasets_app.importing import FileError, ItemReading, NormReading
 from datasets_app.importing.dataset_writer import create_dataset, save_norms
 from datasets_app.importing.hub_dataset import download_split
@@ -21,6 +20,7 @@ from datasets_app.importing.records import ImportReport, ItemRecord
 from datasets_app.importing.table_readers import hash_file
 from datasets_app.models import BackgroundJob, Dataset
 from datasets_app.models.background_jobs import READING, SAVING
+from datasets_app.models.datasets import CurationError
 from datasets_app.parametric.dataset_builder import SpaceFiles, create_parametric_dataset
 from datasets_app.parametric.seeds import SEED
 from datasets_app.parametric.spaces import resolve_space

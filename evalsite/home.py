@@ -26,7 +26,7 @@ from runs_app.llm.keys import read_key
 from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Run
 from runs_app.models.designs import Versioned
 from runs_app.monitoring.blockers import find_blockers, find_endpoint_blocker
-from runs_app.monitoring.progress import annotate_totals, find_experiment_state, measure_pace, read_totals
+from runs_app.monitoring.progress import measure_pace
 
 MAX_SHOWN = 8
 MAX_STARRED = 12  # Of each kind.
@@ -52,12 +52,13 @@ def home(request: HttpRequest) -> HttpResponse:
         return _redirect_non_member(request)
     user = request.user
     last_visit = _note_visit(request)
-    visible = annotate_totals(
+    visible = (
         Experiment.objects.visible_to(user)
         .exclude(status=Experiment.Status.ARCHIVED)
         .with_star(user)
         .select_related("dataset", "owner")
         .annotate(finished_at=_select_last_end())
+        .with_totals()
     )
     under_way = Run.objects.filter(status__in=Run.UNDER_WAY).values("experiment")
     running = [_describe(row) for row in visible.filter(pk__in=under_way)[:MAX_SHOWN]]
@@ -111,12 +112,12 @@ def _select_last_end() -> Subquery:
 
 
 def _describe(experiment: Any) -> dict[str, Any]:
-    """Return an experiment with its progress. It has the counters of `annotate_totals`."""
-    totals = read_totals(experiment)
+    """Return an experiment with its progress. It has the totals of `with_totals`."""
+    totals = experiment.read_totals()
     return {
         "experiment": experiment,
         "totals": totals,
-        "state": find_experiment_state(experiment, totals),
+        "state": experiment.find_state(totals),
         "cost": totals.find_known_cost(experiment.spent_usd),
     }
 

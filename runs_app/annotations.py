@@ -1,4 +1,4 @@
-"""Notes, flags and tags: adding, changing and removing them. Each change records its author and time."""
+"""Notes, flags and tags: adding and finding them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,14 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import models, transaction
-from django.utils import timezone
 
 from datasets_app.models import Item
 from runs_app.models import Annotation, Experiment, Trial
-from runs_app.models.annotations import MAX_TAG_LENGTH, MAX_TEXT_LENGTH
+from runs_app.models.annotations import MAX_TAG_LENGTH, MISSING, AnnotationError, clean_text
 
 MAX_TAGS = 20
 """Tags that one form may add."""
 Kind = Annotation.Kind
-MISSING = {Kind.NOTE: "Enter a note.", Kind.FLAG: "Enter the reason for the flag.", Kind.TAG: "Enter at least one tag."}
-"""The error of an empty text, by kind."""
-
-
-class AnnotationError(ValueError):
-    """A text that cannot be stored. The message says what to change; nothing was changed."""
 
 
 def normalize_tag(text: str) -> str:
@@ -47,16 +40,6 @@ def read_tags(text: str) -> list[str]:
     return tags
 
 
-def clean_text(kind: str, text: str) -> str:
-    """Return the text of a note or of a flag, stripped. Raise AnnotationError if it is empty or too long."""
-    text = text.replace("\r\n", "\n").strip()
-    if not text:
-        raise AnnotationError(MISSING[Kind(kind)])
-    if len(text) > MAX_TEXT_LENGTH:
-        raise AnnotationError(f"Use at most {MAX_TEXT_LENGTH:,} characters; these are {len(text):,}.")
-    return text
-
-
 def annotate(subject: Trial | Item, kind: str, text: str, *, by: User) -> list[Annotation]:
     """Add a note, a flag or comma-separated tags. Return the added rows: tags that the subject has are not added again.
 
@@ -78,29 +61,6 @@ def _build_columns(subject: Trial | Item) -> dict[str, Any]:
     if isinstance(subject, Item):
         return {"item_id": subject.pk, "trial_id": None, "experiment_id": None}
     return {"item_id": subject.item_id, "trial_id": subject.pk, "experiment_id": subject.run.experiment_id}
-
-
-def change_text(annotation: Annotation, text: str, *, by: User) -> None:
-    """Replace the text of a note or of a flag. The former text stays in its history."""
-    if annotation.kind == Kind.TAG:
-        raise AnnotationError("A tag cannot be edited. Remove it and add another.")
-    cleaned = clean_text(annotation.kind, text)
-    _update(annotation, by, text=cleaned)
-
-
-def remove(annotation: Annotation, *, by: User) -> None:
-    """Remove the annotation from pages, filters and exports. Its row stays."""
-    _update(annotation, by, removed=True)
-
-
-@transaction.atomic
-def _update(annotation: Annotation, by: User, **changes: str | bool) -> None:
-    locked = Annotation.objects.select_for_update().get(pk=annotation.pk)
-    if locked.removed:
-        raise AnnotationError("Another user removed this annotation in the meantime.")
-    if all(getattr(locked, name) == value for name, value in changes.items()):
-        return
-    Annotation.objects.filter(pk=locked.pk).update(**changes, changed_by=by, changed_at=timezone.now())
 
 
 def list_annotations(subject: Trial | Item) -> list[Annotation]:

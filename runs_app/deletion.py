@@ -14,25 +14,9 @@ from evalsite.lib.history import Actor, TransitionError, record_changes
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.engine.counters import CounterKeys, lock_counter_rows
 from runs_app.engine.run_lifecycle import start_next_queued
-from runs_app.models import Attempt, DeletedRun, Experiment, Preflight, Run, Trial
+from runs_app.models import Attempt, DeletedRun, Experiment, Run, Trial
 
 PERMIT = "SELECT set_config('evalsite.deleting_experiment', %s, true)"
-
-
-def archive(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
-    """Archive the experiment and keep all its rows.
-
-    Raise TransitionError while a run is live, or if the experiment is already archived.
-    """
-    with transaction.atomic():
-        _refuse_while_live(experiment)
-        Experiment.objects.transition_one(
-            experiment,
-            sources=[Experiment.Status.DRAFT, Experiment.Status.ACTIVE],
-            target=Experiment.Status.ARCHIVED,
-            by=by,
-            reason=reason,
-        )
 
 
 def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
@@ -43,7 +27,7 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
     Raise it also if rows that must stay, such as human ratings, depend on its answers.
     """
     with transaction.atomic():
-        _refuse_while_live(experiment)
+        experiment.refuse_while_live()
         _refuse_undeletable(experiment)
         spent = f"deleted; {experiment.spent_usd} USD were spent"
         record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, aspect="experiment")
@@ -122,16 +106,6 @@ def _refuse_run(run: Run) -> None:
                 raise TransitionError(
                     f"a {rows._meta.verbose_name} refers to answers of {run}; archive the experiment instead"
                 )
-
-
-def _refuse_while_live(experiment: Experiment) -> None:
-    """Raise TransitionError if a run is live. Lock the runs too, so that no run starts or is claimed from meanwhile."""
-    Experiment.objects.select_for_update().get(pk=experiment.pk)
-    for run in experiment.runs.select_for_update().order_by("pk"):
-        if run.is_live:
-            raise TransitionError(f"{run} of {experiment} is {run.status}; pause or cancel it first")
-    if experiment.preflights.filter(status=Preflight.Status.RUNNING).exists():
-        raise TransitionError(f"a preflight of {experiment} is being made; try again when it has ended")
 
 
 def _refuse_undeletable(experiment: Experiment) -> None:

@@ -20,7 +20,6 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils.text import slugify
 
-from datasets_app import curation
 from datasets_app.models import Dataset, Item
 from evalsite.lib.history import save_with_history
 from evalsite.lib.ops.environment import KEY_PREFIX
@@ -241,7 +240,7 @@ def launch_first(
         if dataset.is_draft:
             if not may_approve(dataset, by):
                 raise PlanError([f"{dataset} is a draft. Ask a curator to approve it, then run again"])
-            curation.approve(dataset, by=by, reason=REASON)
+            dataset.approve(by=by, reason=REASON)
         experiment = Experiment(
             slug=_choose_slug(dataset),
             title=f"First run of {dataset.title or dataset.slug}"[:200],

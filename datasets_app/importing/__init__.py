@@ -12,8 +12,6 @@ from datasets_app.importing.records import (
     ItemRecord,
     NormRecord,
     Remark,
-    describe_item_content,
-    hash_contents,
 )
 
 __all__ = [
@@ -28,9 +26,7 @@ __all__ = [
     "NormReading",
     "NormRecord",
     "Remark",
-    "describe_item_content",
     "guess_mapping",
-    "hash_contents",
     "make_thumbnail",
     "parse_mapping",
     "read_columns",

@@ -9,10 +9,10 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Max
 
-from datasets_app.drafts import CurationError, change_draft, list_keys
 from datasets_app.importing.image_storage import store_images
 from datasets_app.importing.records import ItemReading, ItemRecord, NormRecord
 from datasets_app.models import Dataset, Item, Norm
+from datasets_app.models.datasets import CurationError, list_keys
 from evalsite.lib.history import Actor, record_changes
 
 BATCH = 2000
@@ -62,7 +62,7 @@ def save_items(dataset: Dataset, reading: ItemReading, *, by: Actor) -> list[Ite
     Raise CurationError if the reading has errors or the draft already has one of the keys.
     """
     _require_valid(reading)
-    with change_draft(dataset):
+    with dataset.change_draft():
         _require_new_keys(dataset, [record.key for record in reading.items])
         store_images(record.image for record in reading.items if record.image)
         newest = dataset.items.aggregate(last=Max("position"))["last"]
@@ -81,7 +81,7 @@ def save_norms(dataset: Dataset, norms: Collection[NormRecord], *, by: Actor) ->
 
     Raise CurationError if the draft lacks one of the keys.
     """
-    with change_draft(dataset):
+    with dataset.change_draft():
         items = {item.key: item for item in dataset.items.filter(key__in={norm.key for norm in norms})}
         unknown = [norm.key for norm in norms if norm.key not in items]
         if unknown:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from datasets_app.content_hash import describe_item_content
 from datasets_app.importing.limits import LIMITS
-from evalsite.lib.text.hashing import hash_content
 
 
 class FileError(Exception):
@@ -183,37 +183,3 @@ class ItemReading:
     @property
     def warnings(self) -> list[Remark]:
         return self.report.warnings
-
-
-def describe_item_content(
-    *,
-    key: str,
-    input: str,
-    image_sha256: str | None,
-    target: str,
-    choices: Iterable[str],
-    grading_scheme: str,
-    category: str,
-    metadata: Mapping[str, Any],
-    norms: Iterable[tuple[str, float, float | None, int | None]],
-) -> dict[str, Any]:
-    """Return the content of one item as plain data, without its position and its note."""
-    return {
-        "key": key,
-        "input": input,
-        "image": image_sha256,
-        "target": target,
-        "choices": list(choices),
-        "grading_scheme": grading_scheme,
-        "category": category,
-        "metadata": dict(metadata),
-        "norms": {dimension: [mean, sd, n] for dimension, mean, sd, n in norms},
-    }
-
-
-def hash_contents(contents: Iterable[dict[str, Any]]) -> str:
-    """Return the SHA-256 over (key, hash of the content) of the items, in 64 hexadecimal digits.
-
-    The order of the items does not matter. A hash of hashes needs only one item's content in memory at a time.
-    """
-    return hash_content(sorted((content["key"], hash_content(content)) for content in contents))

@@ -6,11 +6,10 @@ from typing import Any, ClassVar
 
 from django.db.models import Count
 
-from datasets_app import curation
-from datasets_app.drafts import CurationError
 from datasets_app.importing import FileError
 from datasets_app.importing.records import ImportReport
 from datasets_app.models import Dataset
+from datasets_app.models.datasets import CurationError
 from datasets_app.parametric.spec import SpaceError
 from evalsite.lib.history import Actor, TransitionError
 from evalsite.lib.ops.commands import VerbCommand, refuse_input, resolve_actor
@@ -45,7 +44,7 @@ class DatasetCommand(VerbCommand):
         for category, count in list_categories(dataset).items():
             self.write(f"  {category or '(no category)'}: {count}")
         if dataset.content_hash:
-            holds = "holds" if curation.hash_stored_items(dataset) == dataset.content_hash else "DOES NOT HOLD"
+            holds = "holds" if dataset.hash_items() == dataset.content_hash else "DOES NOT HOLD"
             self.write(f"  content hash {dataset.content_hash} {holds}")
 
 

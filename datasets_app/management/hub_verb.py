@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from datasets_app import curation
 from datasets_app.importing import parse_mapping
 from datasets_app.importing.dataset_writer import create_dataset
 from datasets_app.importing.hub_dataset import download_split
 from datasets_app.importing.limited_reader import read_upload
 from datasets_app.management.dataset_command import DatasetCommand
+from datasets_app.models.datasets import ABOUT
 from evalsite.lib.ops.commands import add_list_option
 
 
@@ -30,7 +30,7 @@ class HubVerb(DatasetCommand):
         if options["dry_run"]:
             self.write(f"{len(reading.items)} items could be imported; nothing was saved")
             return
-        about = {field: options[field] for field in curation.ABOUT}
+        about = {field: options[field] for field in ABOUT}
         about["source"] = f"{about['source']}\n{split.source}" if about["source"] else split.source
         about["licence"] = about["licence"] or split.licence
         dataset = create_dataset(reading, slug=name, by=self.by, recipe=split.recipe, **about)
@@ -48,5 +48,5 @@ def add_hub_verb(verbs: Any) -> None:
     parser.add_argument("--data-file", default="", metavar="PATH", help="a file of the repository, instead of a split")
     add_list_option(parser, "--map", metavar="FIELD=COLUMN", help="which column is which field")
     parser.add_argument("--dry-run", action="store_true", help="read and report, save nothing")
-    for field in curation.ABOUT:
+    for field in ABOUT:
         parser.add_argument(f"--{field}", default="", metavar="TEXT")

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from datasets_app import curation
-from datasets_app.drafts import CurationError
 from datasets_app.management.dataset_command import DatasetCommand
 from datasets_app.models import Dataset
+from datasets_app.models.datasets import ABOUT, CurationError
 from datasets_app.parametric.case_counts import describe_gaps
 from datasets_app.parametric.dataset_builder import (
     SpaceFiles,
@@ -36,7 +35,7 @@ def add_parametric_verb(verbs: Any) -> None:
     parser.add_argument("--precision", metavar="NAME", help="default: the file's first precision block")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--dry-run", action="store_true", help="print points and cases, and save nothing")
-    for field in curation.ABOUT:
+    for field in ABOUT:
         parser.add_argument(f"--{field}", default="", metavar="TEXT")
     parser = verbs.add_parser("answers", help="print the right answers as JSON lines, for simulate_provider --answers")
     parser.add_argument("dataset", metavar="SLUG@V")
@@ -73,7 +72,7 @@ class ParametricVerb(DatasetCommand):
             extension = compare_with_newest(space, name)
             self.write(f"{f'{extension}; ' if extension else ''}nothing was saved")
             return
-        about = {field: options[field] for field in curation.ABOUT}
+        about = {field: options[field] for field in ABOUT}
         dataset = create_parametric_dataset(space, files, slug=name, by=self.by, **about)
         self.print_summary(dataset)
         self.write(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")

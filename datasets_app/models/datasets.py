@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
-from django.db import connection, models
+from django.db import connection, models, transaction
+from django.db.models.deletion import ProtectedError
 from django.urls import reverse
+from django.utils import timezone
 
+from datasets_app.content_hash import hash_contents
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.favourites import StarredQuerySet
-from evalsite.lib.history import Actor, StatusChange, TransitionQuerySet, record_changes
+from evalsite.lib.history import (
+    Actor,
+    StatusChange,
+    TransitionError,
+    TransitionQuerySet,
+    record_changes,
+    save_with_history,
+)
 from evalsite.lib.permissions import is_member, is_viewer
 from evalsite.lib.range_constraints import constrain_numbers
 
+ABOUT = ("title", "description", "source", "licence")
+BATCH = 2000
 SUMMARY_CHARS = 200  # The length of StatusChange.to_value.
 
 slug_validator = RegexValidator(
     r"^[a-z0-9][a-z0-9_-]*\Z", "Use small letters, digits, - and _, starting with a letter or digit."
 )
+
+
+class CurationError(ValueError):
+    """A request that this dataset does not allow. The message gives the reason; nothing was changed."""
+
+
+def list_keys(keys: Collection[str]) -> str:
+    """Return a text such as "3 items: a, b, c", cut to SUMMARY_CHARS."""
+    text = f"{len(keys)} item{'' if len(keys) == 1 else 's'}: {', '.join(keys)}"
+    return text if len(text) <= SUMMARY_CHARS else text[: SUMMARY_CHARS - 1] + "…"
 
 
 class DatasetQuerySet(StarredQuerySet, TransitionQuerySet):
@@ -146,3 +171,111 @@ class Dataset(models.Model):
         )
         self.item_count, self.active_count = counts["all"], counts["active"]
         self.save(update_fields=["item_count", "active_count"])
+
+    def lock_draft(self) -> None:
+        """Lock the dataset's row until the transaction ends.
+
+        Raise TransitionError if it is not a draft, and CurationError if it no longer exists.
+        """
+        row = Dataset.objects.select_for_update().filter(pk=self.pk).first()
+        if row is None:
+            raise CurationError(f"{self} does not exist any more")
+        if not row.is_draft:
+            raise TransitionError(f"{self} is {row.status}; only a draft can change: duplicate it to a new one")
+
+    @contextmanager
+    def change_draft(self) -> Iterator[None]:
+        """Run the block in a transaction that locks the draft's row first and counts its items at the end.
+
+        The lock must come before any change of an item. The triggers of the items take a shared lock on the same row.
+        Two changes that both hold the shared lock would deadlock at the count. Raise TransitionError if the dataset is
+        no longer a draft.
+        """
+        with transaction.atomic():
+            self.lock_draft()
+            yield
+            self.refresh_counts()
+
+    def _require_reason(self, reason: str, verb: str) -> None:
+        if not reason.strip():
+            raise CurationError(f"reason: say why to {verb} {self}")
+
+    def hash_items(self) -> str:
+        """Return the hash of the active items and their norms as they are in the database now."""
+        items = self.items.active().order_by("pk").prefetch_related("norms")
+        return hash_contents(item.content for item in items.iterator(chunk_size=BATCH))
+
+    @transaction.atomic
+    def approve(self, *, by: Actor, reason: str) -> None:
+        """Freeze a draft that has at least one active item, and store the hash of its content.
+
+        Database triggers make this permanent.
+        """
+        self._require_reason(reason, "approve")
+        self.lock_draft()  # Wait for concurrent changes. Later changes find it approved and fail.
+        self.refresh_counts()
+        if not self.active_count:
+            raise CurationError(f"{self} has no active item to approve")
+        Dataset.objects.transition_one(
+            self,
+            sources=[Dataset.Status.DRAFT],
+            target=Dataset.Status.APPROVED,
+            by=by,
+            reason=reason,
+            content_hash=self.hash_items(),
+            approved_at=timezone.now(),
+        )
+
+    def archive(self, *, by: Actor, reason: str) -> None:
+        """Retire an approved dataset, so that new experiments cannot use it. Existing experiments keep it."""
+        self._require_reason(reason, "archive")
+        Dataset.objects.transition_one(
+            self, sources=[Dataset.Status.APPROVED], target=Dataset.Status.ARCHIVED, by=by, reason=reason
+        )
+
+    def delete_draft(self, *, by: Actor, reason: str = "") -> None:
+        """Delete a draft that no other dataset was drawn from.
+
+        Its history remains and names the person who deleted it.
+        """
+        try:
+            with transaction.atomic():
+                self.lock_draft()
+                record_changes([(self, Dataset.Status.DRAFT, "deleted")], by=by, reason=reason or str(self))
+                self.delete()
+        except ProtectedError as error:
+            # Experiments are not named, because they may be private.
+            users = {
+                str(row) if isinstance(row, Dataset) else f"another {row._meta.verbose_name}"
+                for row in error.protected_objects
+            }
+            raise CurationError(f"{self} is in use by {', '.join(sorted(users)[:5])}") from None
+
+    def change_description(self, about: Mapping[str, str], *, by: Actor, reason: str = "") -> list[str]:
+        """Change title, description, source or licence, and return the names of the changed fields.
+
+        History records the old and the new values. These fields are not frozen, but people cite them. Unless the
+        dataset is a draft, a reason is therefore required, and only its owner or a curator may change them.
+        """
+        with transaction.atomic():
+            current = Dataset.objects.select_for_update(no_key=True).get(pk=self.pk)
+            changed = [name for name in ABOUT if name in about and getattr(current, name) != about[name]]
+            if not changed:
+                return []
+            if not current.may_be_described_by(by):
+                raise CurationError(
+                    f"{self} belongs to another user: only its owner or a curator can change its {', '.join(changed)}"
+                )
+            if not current.is_draft:
+                self._require_reason(reason, f"change {', '.join(changed)} of")
+            for name in changed:
+                setattr(current, name, about[name])
+            try:
+                current.clean_fields(exclude={field.name for field in Dataset._meta.fields} - set(changed))
+            except ValidationError as error:
+                field, messages = next(iter(error.message_dict.items()))
+                raise CurationError(f"{field}: {messages[0]}") from None
+            save_with_history(current, by=by, reason=reason, fields=changed)
+        for name in changed:
+            setattr(self, name, about[name])
+        return changed

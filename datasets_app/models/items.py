@@ -13,6 +13,7 @@ from django.db.models.functions import Left, Length
 from django.db.models.lookups import Exact
 from django.urls import reverse
 
+from datasets_app.content_hash import describe_item_content
 from datasets_app.models.datasets import Dataset
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.range_constraints import LARGEST_FLOAT, constrain_numbers
@@ -125,6 +126,21 @@ class Item(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Return everything that the dataset's hash covers, with the item's norms."""
+        return describe_item_content(
+            key=self.key,
+            input=self.input,
+            image_sha256=self.image_id,
+            target=self.target,
+            choices=self.choices,
+            grading_scheme=self.grading_scheme,
+            category=self.category,
+            metadata=self.metadata,
+            norms=[(norm.dimension, norm.mean, norm.sd, norm.n) for norm in self.norms.all()],
+        )
 
 
 @constrain_numbers(sd=(0, LARGEST_FLOAT))

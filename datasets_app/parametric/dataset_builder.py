@@ -15,9 +15,9 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from datasets_app.drafts import CurationError, change_draft
 from datasets_app.importing.dataset_writer import create_draft
 from datasets_app.models import Dataset, Item, ParametricSpace
+from datasets_app.models.datasets import CurationError
 from datasets_app.parametric.case_counts import count_cases
 from datasets_app.parametric.items import GeneratedItem, generate_point, read_points
 from datasets_app.parametric.prompt_parts import make_prompt_parts
@@ -90,7 +90,7 @@ def create_parametric_dataset(
         definition=json.dumps(space.definition(), sort_keys=True),
         definition_hash=digest,
     )
-    with change_draft(dataset):
+    with dataset.change_draft():
         dataset.recipe["n"] = _save_items(dataset, space.points, seed=space.seed, watch=watch)
         dataset.save(update_fields=["recipe"])
         summary = f"generated {dataset.recipe['n']:,} items at {len(space.points):,} points"

@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.template.defaultfilters import pluralize
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from datasets_app import curation, item_pagination
+from datasets_app import item_pagination
 from datasets_app.dataset_summary import (
     Categories,
     count_categories,
@@ -100,9 +100,7 @@ def dataset_edit(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         raise Http404
     form = AboutForm(request.POST or None, instance=dataset)
     if request.method == "POST" and form.is_valid():
-        curation.change_description(
-            dataset, form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", "")
-        )
+        dataset.change_description(form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", ""))
         messages.success(request, f"{dataset} is saved.")
         return redirect(dataset)
     return render(request, "datasets_app/dataset_form.html", {"form": form, "dataset": dataset})

@@ -13,9 +13,9 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from datasets_app import curation
 from datasets_app.dataset_summary import count_categories
-from datasets_app.drafts import CurationError, list_keys
 from datasets_app.forms import ReasonForm, SampleForm, draw_seed
 from datasets_app.models import Dataset
+from datasets_app.models.datasets import CurationError, list_keys
 from datasets_app.views.permissions import get_visible_dataset
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only
@@ -49,12 +49,12 @@ class ActionResult(NamedTuple):
 
 
 def _approve(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
-    curation.approve(dataset, by=by, reason=entered["reason"])
+    dataset.approve(by=by, reason=entered["reason"])
     return ActionResult(f"{dataset} is approved. Its items can no longer change.", dataset)
 
 
 def _archive(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
-    curation.archive(dataset, by=by, reason=entered["reason"])
+    dataset.archive(by=by, reason=entered["reason"])
     return ActionResult(f"{dataset} is archived.", dataset)
 
 
@@ -65,7 +65,7 @@ def _duplicate(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResu
 
 def _delete(dataset: Dataset, entered: dict[str, Any], by: Any) -> ActionResult:
     name = str(dataset)
-    curation.delete_draft(dataset, by=by, reason=entered["reason"])
+    dataset.delete_draft(by=by, reason=entered["reason"])
     return ActionResult(f"{name} is deleted.", "dataset_list")
 
 

@@ -13,10 +13,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from datasets_app import curation, item_pagination
-from datasets_app.drafts import CurationError
 from datasets_app.forms import ReasonForm, draw_seed
 from datasets_app.importing.column_map import to_text
 from datasets_app.models import Dataset, Item
+from datasets_app.models.datasets import CurationError
 from datasets_app.tables import ItemNormTable
 from datasets_app.views.datasets import drop_cursors, make_item_filter
 from datasets_app.views.permissions import get_visible_dataset, get_visible_item, make_dataset_context, redirect_back

@@ -35,10 +35,9 @@ from evalsite.api.scores import load_results
 from grading_app.judging.grader_specs import create_experiment
 from grading_app.publish.export.file_formats import Extract
 from grading_app.results.status_report import build_status_report
-from runs_app import deletion, run_control
+from runs_app import run_control
 from runs_app.experiment_files.spec_reader import read_spec, read_yaml
 from runs_app.models import Experiment, Run
-from runs_app.monitoring.progress import annotate_totals, find_experiment_state, read_totals
 from runs_app.planning.design_summary import DesignSummary, summarise_experiment
 from runs_app.planning.spec_io import build_spec
 from runs_app.planning.work import PlanError
@@ -53,7 +52,7 @@ Number = Annotated[int, Field(ge=1, le=LARGEST_KEY)]
 @router.get("/experiments", response=ExperimentPage, summary="List experiments")
 def experiments(request: HttpRequest, page: Query[PageQuery]) -> Any:
     """The experiments that your account may see, oldest first, with their progress."""
-    rows = annotate_totals(reach.list_experiments(request).select_related("dataset", "owner"))
+    rows = reach.list_experiments(request).select_related("dataset", "owner").with_totals()
     return read_page(rows, page, _write_experiment)
 
 
@@ -74,7 +73,7 @@ def create(request: HttpRequest, body: CreateIn) -> Any:
 
     def act() -> dict[str, Any]:
         experiment = create_experiment(spec, by=request.user)  # type: ignore[arg-type]
-        return _write_experiment(annotate_totals(Experiment.objects.filter(pk=experiment.pk)).get())
+        return _write_experiment(Experiment.objects.filter(pk=experiment.pk).with_totals().get())
 
     response = answer_once(request, 201, act)
     response["Location"] = reverse("api:experiment", args=[spec.experiment])
@@ -83,7 +82,7 @@ def create(request: HttpRequest, body: CreateIn) -> Any:
 
 @router.get("/experiments/{slug:name}", response=ExperimentOut, summary="Read an experiment")
 def experiment(request: HttpRequest, name: str) -> Any:
-    rows = annotate_totals(reach.list_experiments(request).select_related("dataset", "owner"))
+    rows = reach.list_experiments(request).select_related("dataset", "owner").with_totals()
     return _write_experiment(get_object_or_404(rows, slug=name))
 
 
@@ -162,7 +161,7 @@ def archive(request: HttpRequest, name: str, body: ReasonIn) -> Any:
     """Archive an experiment without live runs. All rows are kept. A reason is required."""
     found = reach.get_editable_experiment(request, name)
     _require_reason(body)
-    deletion.archive(found, by=request.user, reason=body.reason)
+    found.archive(by=request.user, reason=body.reason)
     return experiment(request, name)
 
 
@@ -283,12 +282,12 @@ def _check_cost(experiment: Experiment, summary: DesignSummary, body: LaunchIn) 
 
 
 def _write_experiment(row: Any) -> dict[str, Any]:
-    totals = read_totals(row)
+    totals = row.read_totals()
     return {
         "name": row.slug,
         "title": row.title,
         "status": row.status,
-        "state": find_experiment_state(row, totals),
+        "state": row.find_state(totals),
         "owner": row.owner.get_username(),
         "dataset": str(row.dataset),
         "created_at": row.created_at,

@@ -16,8 +16,8 @@ from evalsite.lib.permissions import operators_only
 from evalsite.lib.web.model_names import hides_model_names
 from evalsite.lib.web.problems import make_problem
 from runs_app.llm.calls import LOST
+from runs_app.models.totals import STATUSES
 from runs_app.monitoring.health import measure_worker_health
-from runs_app.monitoring.progress import STATUSES
 
 # Counters of runs, never their trials: the cost does not depend on the number of trials.
 TOTALS = f"""

@@ -16,7 +16,7 @@ from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
 from grading_app.raters.verdict_stats import SCORES, VerdictScores, list_panel_members
 from grading_app.results.cached_aggregates import Cached
 from runs_app.models import Experiment, Run
-from runs_app.monitoring.progress import Totals
+from runs_app.models.totals import Totals
 
 
 @dataclass(frozen=True, slots=True)

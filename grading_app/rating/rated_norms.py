@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from datasets_app import curation
-from datasets_app.drafts import change_draft
 from datasets_app.models import Dataset, Norm
 from evalsite.lib.history import Actor, StatusChange, record_changes
 from evalsite.lib.text.hashing import hash_content
@@ -62,7 +61,7 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
     draft = curation.duplicate(queue.dataset, by=by, reason=reason)
     names: dict[int | None, str] = dict(queue.dimensions.values_list("pk", "name"))
     keys = dict(queue.dataset.items.values_list("pk", "key"))
-    with change_draft(draft):
+    with draft.change_draft():
         copies = dict(draft.items.values_list("key", "pk"))
         norms = list(_build_norms(means, names, {pk: copies[key] for pk, key in keys.items() if key in copies}))
         _replace_norms(norms)

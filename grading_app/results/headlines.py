@@ -17,7 +17,6 @@ from grading_app.models import CachedAggregate, GradeCondition
 from grading_app.results.answer_aggregates import MAX_ANSWERS_PER_REQUEST
 from grading_app.results.scores import Measure, list_measures_of_many, load_condition_means
 from grading_app.results.statistic_format import format_mean, format_mean_interval
-from runs_app.monitoring.progress import read_totals
 
 CACHE_SECONDS = 24 * 3600
 
@@ -42,10 +41,10 @@ class Headline:
 def load_headlines(experiments: Sequence[Any]) -> dict[int, Headline]:
     """Return headlines by the experiments' keys, in a constant number of queries.
 
-    experiments: with the counters of `annotate_totals`.
+    experiments: with the totals of `with_totals`.
     """
     first = {pk: measures[0] for pk, measures in list_measures_of_many(experiments).items() if measures}
-    done = {experiment.pk: read_totals(experiment).done for experiment in experiments}
+    done = {experiment.pk: experiment.read_totals().done for experiment in experiments}
     graders = [measure.grade_condition for measure in first.values() if measure.grade_condition]
     changes = dict(GradeCondition.objects.filter(pk__in=graders).values_list("pk", "changes")) if graders else {}
     states = {

@@ -11,9 +11,10 @@ from grading_app.results.frames import estimate_conditions
 from grading_app.scoring.grading import load_rule_scores
 from runs_app.models import Condition, Experiment, Run, Trial
 from runs_app.models import trials as trials_module
+from runs_app.models.totals import STATUSES, Totals
 from runs_app.monitoring.blockers import find_blockers
 from runs_app.monitoring.point_status import report_points
-from runs_app.monitoring.progress import STATUSES, Projection, Totals, WaveTotals, project_cost, sum_by_wave
+from runs_app.monitoring.progress import Projection, WaveTotals, project_cost, sum_by_wave
 from runs_app.planning.drift import find_drift_warnings, find_served_warnings
 
 DONE = Q(status=Trial.Status.DONE)

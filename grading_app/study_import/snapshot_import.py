@@ -31,7 +31,6 @@ from django.db import DataError, IntegrityError, connection, models, transaction
 from django.utils import timezone
 from PIL import Image
 
-from datasets_app.curation import hash_stored_items
 from datasets_app.importing.image_storage import store_images
 from datasets_app.importing.records import BufferedImage
 from datasets_app.models import Asset, Dataset, Item, Norm, ParametricSpace
@@ -427,7 +426,7 @@ class _Import:
     def _check_hashes(self) -> None:
         """Raise SnapshotFileError unless the hash of the dataset is the hash of its items."""
         for dataset in Dataset.objects.filter(pk__in=self._select(f"SELECT new FROM {KEYS}{Dataset._meta.db_table}")):
-            if dataset.approved_at and hash_stored_items(dataset) != dataset.content_hash:
+            if dataset.approved_at and dataset.hash_items() != dataset.content_hash:
                 raise SnapshotFileError(f"{self.file_name}: the items of {dataset} are not what its hash says")
 
     def _list_new_keys(self, part: StudyTable) -> list[int]:

@@ -14,7 +14,6 @@ from django.core.exceptions import ValidationError
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import Max
 
-from datasets_app import curation
 from datasets_app.importing.image_storage import store_images
 from datasets_app.models import Asset, Dataset, Item, Norm
 from evalsite.lib.history import record_changes
@@ -167,7 +166,7 @@ def _create_dataset(study: Study, slug: str, owner: User) -> Dataset:
         ),
         batch_size=BATCH,
     )
-    curation.approve(dataset, by=owner, reason=REASON.format(tool=study.tool))
+    dataset.approve(by=owner, reason=REASON.format(tool=study.tool))
     return dataset
 
 

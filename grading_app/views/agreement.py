@@ -27,7 +27,6 @@ from grading_app.tables.agreement import (
     list_mean_estimates,
 )
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
-from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_visible_experiment, may_edit
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "experiment": experiment,
         "form": form,
-        "state": load_experiment_state(experiment),
+        "state": experiment.state,
         "selection": selection,
         "roles": None,
     }

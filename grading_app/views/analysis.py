@@ -25,7 +25,6 @@ from grading_app.results.waves import find_pooled_waves
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
-from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_visible_experiment
 
 MAX_CARDS, MAX_SCORES = 8, 12
@@ -42,7 +41,7 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
     scope = form.get_scope()
     context = {
         "experiment": experiment,
-        "state": load_experiment_state(experiment),
+        "state": experiment.state,
         "form": form,
         "scope": scope,
         "pooled": find_pooled_waves(experiment, scope.wave) if scope else None,

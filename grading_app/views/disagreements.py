@@ -23,7 +23,6 @@ from grading_app.raters.rater_verdicts import RaterVerdict, list_verdicts, load_
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.cached_aggregates import Cached, get_aggregate
 from runs_app.models import Trial
-from runs_app.monitoring.progress import load_experiment_state
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.views.permissions import get_visible_experiment
 
@@ -41,7 +40,7 @@ def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "experiment": experiment,
         "form": form,
-        "state": load_experiment_state(experiment),
+        "state": experiment.state,
         "selection": selection,
     }
     if selection is not None:

@@ -24,8 +24,8 @@ from grading_app.results.headlines import load_headlines
 from runs_app.filters import ExperimentFilter
 from runs_app.forms.run_control import AssumptionsForm
 from runs_app.models import Experiment
+from runs_app.models.totals import Totals
 from runs_app.monitoring.point_status import describe_rule
-from runs_app.monitoring.progress import Totals, annotate_totals, find_experiment_state
 from runs_app.planning import spec_io
 from runs_app.planning.design import Design
 from runs_app.planning.design_summary import list_cells, summarise_design
@@ -48,7 +48,7 @@ MAX_POINTS = 50
 @hides_model_names()
 def experiment_list(request: HttpRequest) -> HttpResponse:
     visible = Experiment.objects.visible_to(request.user).with_star(request.user).select_related("dataset", "owner")
-    context = EXPERIMENTS.load(request, annotate_totals(visible))
+    context = EXPERIMENTS.load(request, visible.with_totals())
     table = context["table"]
     table.headlines = load_headlines([row.record for row in table.paginated_rows])
     context |= {"has_scores": bool(table.headlines), "may_design": is_member(request.user), "has_stars": True}
@@ -89,7 +89,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "options": experiment.describe_options(),
         "scorers": [format_stored_scorer(scorer) for scorer in experiment.scorers],
         "totals": totals,
-        "state": find_experiment_state(experiment, totals),
+        "state": experiment.find_state(totals),
         "editable": may_edit(request, experiment),
         "may_design": is_member(request.user),
         "history": HistoryTable(list(experiment.history[:50])),

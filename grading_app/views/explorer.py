@@ -25,7 +25,6 @@ from grading_app.results.table import ResultTable
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment, Run
-from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_visible_experiment
 
 FIGURE_VERSION = 1  # Increase it when figures are drawn differently.
@@ -38,7 +37,7 @@ MAX_ROWS = 60  # Rows of a table on the page.
 def explorer(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = get_visible_experiment(request, slug)
     loaded = load_explorer(experiment, request.GET)
-    context: dict[str, Any] = {"experiment": experiment, "state": load_experiment_state(experiment), "loaded": loaded}
+    context: dict[str, Any] = {"experiment": experiment, "state": experiment.state, "loaded": loaded}
     query = loaded.query
     if query is None or loaded.form is None:
         return render(request, "grading_app/explorer.html", {**context, "here": request.get_full_path()})

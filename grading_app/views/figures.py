@@ -22,7 +22,6 @@ from grading_app.publish.figures.print_style import CONTENT_TYPES
 from grading_app.views import results
 from grading_app.views.svg_figures import svg_policy
 from runs_app.models import Experiment
-from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_chosen_wave, get_visible_experiment
 
 FILE_FORMATS = ("svg", "png", "pdf", "csv")
@@ -43,7 +42,7 @@ def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
     figures = [one for one in listed if form.is_valid() and form.cleaned_data["only"] in ("", one.name)]
     context = {
         "experiment": experiment,
-        "state": load_experiment_state(experiment),
+        "state": experiment.state,
         "form": form,
         "figures": [_make_figure_context(request, experiment, figure) for figure in figures],
         "is_waiting": source.is_waiting,

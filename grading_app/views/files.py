@@ -21,7 +21,6 @@ from grading_app.publish.export.parquet_process import parquet_from_process
 from grading_app.publish.export.wide_tables import NO_PARTICIPANTS
 from grading_app.tables.reports import SnapshotTable
 from runs_app.models import Experiment, Wave
-from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_chosen_wave, get_visible_experiment, may_edit
 
 CONTENT_TYPES = {
@@ -48,7 +47,7 @@ def render_files(
     wave = get_chosen_wave(request, experiment)
     context = {
         "experiment": experiment,
-        "state": load_experiment_state(experiment),
+        "state": experiment.state,
         "waves": list(experiment.waves.all()),
         "wave": wave,
         "exports": _list_exports(experiment, wave),

@@ -32,7 +32,6 @@ from grading_app.statistics.known_coverage import describe_share_coverage, descr
 from grading_app.tables.grading import AnswerNames, AnswerScoreTable, StrengthTable
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment
-from runs_app.monitoring.progress import load_experiment_state
 from runs_app.planning.work import PlanError
 from runs_app.pricing.estimated_costs import Estimate
 from runs_app.scorers.rules import read_rules
@@ -62,7 +61,7 @@ def _render_grading(request: HttpRequest, experiment: Experiment, rule_form: Rul
     is_computing = is_computing or any(standing.is_under_way for _, standing in standings)
     context = {
         "experiment": experiment,
-        "state": load_experiment_state(experiment),
+        "state": experiment.state,
         "rows": [
             {**_make_row_context(experiment, row, editable, upgrades, names), "checks": checks.get(row.condition.pk)}
             for row in rows

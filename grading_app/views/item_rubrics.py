@@ -22,7 +22,7 @@ from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, ReasonFo
 from grading_app.judging.item_rubrics import approve_texts, collect_texts, correct_text, find_missing, request_rubrics
 from grading_app.tables.item_rubrics import TextSetTable
 from runs_app.models import Run, TextSet
-from runs_app.monitoring.progress import Totals
+from runs_app.models.totals import Totals
 from runs_app.planning.work import PlanError
 from runs_app.views.permissions import get_editable_experiment
 

@@ -19,7 +19,6 @@ from grading_app.results.frames import make_condition_labels
 from grading_app.results.plot_style import NARROW, WIDE, render_svg
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment
-from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_visible_experiment
 
 
@@ -31,7 +30,7 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
     condition = _get_chosen_condition(request, conditions)
     context: dict[str, Any] = {
         "experiment": experiment,
-        "state": load_experiment_state(experiment),
+        "state": experiment.state,
         "choices": [(row.pk, row.label) for row in conditions],
         "chosen": condition,
         "is_unknown": condition is None and bool(conditions),

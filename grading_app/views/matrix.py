@@ -36,7 +36,6 @@ from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import make_requested_file
 from runs_app.annotations import group_by_item, group_by_trial
 from runs_app.models import Annotation, Condition, Trial
-from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_visible_experiment
 
 MAX_ANSWERS = 50
@@ -54,7 +53,7 @@ def experiment_matrix(request: HttpRequest, slug: str) -> HttpResponse:
     form = MatrixForm(request.GET, experiment, blind["blind"])
     scope = form.get_scope()
     context = {"experiment": experiment, "filter": {"form": form}, "scope": scope, **blind}
-    context["state"] = load_experiment_state(experiment)
+    context["state"] = experiment.state
     cached = get_item_scores(experiment, scope.measure, scope.wave, scope.excluded_answers) if scope else None
     if scope is None or cached is None or cached.value is None:
         if "format" in request.GET:
@@ -174,7 +173,7 @@ def matrix_cell(request: HttpRequest, slug: str, item: int, condition: int) -> H
     if wants_part(request):
         panel = render(request, "grading_app/partials/matrix_cell.html", context)
         return push_url(panel, False)  # The address stays that of the matrix.
-    return render(request, "grading_app/matrix_cell.html", {**context, "state": load_experiment_state(experiment)})
+    return render(request, "grading_app/matrix_cell.html", {**context, "state": experiment.state})
 
 
 def _list_cell_trials(scope: Scope, item: Item, condition: Condition) -> list[Trial]:

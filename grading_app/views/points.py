@@ -21,8 +21,8 @@ from grading_app.tables.results import PointTable
 from grading_app.views.results import make_result_figure
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
 from runs_app.models import Experiment, Point, Wave
+from runs_app.models.totals import Totals
 from runs_app.monitoring.point_status import PointLine, compute_savings, describe_rule
-from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.planning.points import read_adaptive_spec
 from runs_app.stopping import rating_coverage
 from runs_app.stopping.coverage import CoverageRange, find_nearest_coverage
@@ -46,7 +46,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
     paginate_table(request, table, PER_PAGE)
     context = {
         "experiment": experiment,
-        "state": find_experiment_state(experiment, Totals.of(experiment.runs.all())),
+        "state": experiment.find_state(Totals.of(experiment.runs.all())),
         "waves": list(experiment.waves.all()),
         "wave": wave,
         "savings": compute_savings(frames.points),

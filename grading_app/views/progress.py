@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from evalsite.lib.permissions import readers_only
 from grading_app.results.frames import estimate_conditions
 from runs_app.models import Experiment, Point, Run
+from runs_app.models.totals import Totals
 from runs_app.monitoring import progress
 from runs_app.planning.design import Design
 from runs_app.tables.experiments import RunTable, WaveTable
@@ -45,7 +46,7 @@ def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, choose_template(request, "runs_app/experiment_progress.html", "experiment_live"), context)
 
 
-def _describe_ending(experiment: Experiment, runs: list[Run], totals: progress.Totals) -> dict[str, Any] | None:
+def _describe_ending(experiment: Experiment, runs: list[Run], totals: Totals) -> dict[str, Any] | None:
     """Return the scores of an experiment whose calls have all ended, and whether a worker still grades them.
 
     Scores of many answers are on the results page only, because a worker computes them.
@@ -73,7 +74,7 @@ def _find_unplanned_trials(experiment: Experiment, runs: list[Run]) -> int | Non
     The first wave has fewer after a pilot or an extension. While runs are live nothing can be added and the page is
     polled, so the number is computed only after they have ended.
     """
-    first_wave = progress.Totals.of(run for run in runs if run.wave.number == 0)
+    first_wave = Totals.of(run for run in runs if run.wave.number == 0)
     if not first_wave.trials or first_wave.is_under_way or experiment.status != Experiment.Status.ACTIVE:
         return None
     if Point.objects.filter(run__in=[run.pk for run in runs]).exists():

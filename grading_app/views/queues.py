@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from datasets_app.drafts import CurationError
+from datasets_app.models.datasets import CurationError
 from datasets_app.tables import BadgeHistoryTable
 from evalsite.lib.history import TransitionError
 from evalsite.lib.permissions import members_only

@@ -25,7 +25,6 @@ from grading_app.results.cached_aggregates import Cached
 from grading_app.results.plot_style import apply_theme
 from grading_app.views.svg_figures import read_theme, svg_policy
 from runs_app.models import Experiment
-from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_editable_experiment, get_posted_data, get_visible_experiment, may_edit
 
 MAX_SNAPSHOTS = 20  # Snapshots on the page.
@@ -40,7 +39,7 @@ def experiment_report(request: HttpRequest, slug: str) -> HttpResponse:
     query = _get_figure_query(request)
     context: dict[str, Any] = {
         "experiment": experiment,
-        "state": load_experiment_state(experiment),
+        "state": experiment.state,
         "cached": cached,
         "document": document,
         "here": request.get_full_path(),

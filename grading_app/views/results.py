@@ -29,7 +29,6 @@ from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file
 from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
 from runs_app.models import Experiment, Wave
-from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_chosen_wave, get_visible_experiment, may_edit
 
 FIRST_FIGURES = {True: ("norms", "ratings"), False: ("scores", "accuracy", "points")}
@@ -81,7 +80,7 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
         return file
     context = {
         "experiment": experiment,
-        "state": load_experiment_state(experiment),
+        "state": experiment.state,
         "waves": list(experiment.waves.all()),
         "wave": wave,
         "board_form": form,

@@ -20,7 +20,7 @@ from grading_app.models import GradeCondition, Grading
 from grading_app.tables.gradings import FormerVerdictTable, GradingTable, PreferenceTable
 from runs_app.annotations import group_by_trial
 from runs_app.models import Condition, Experiment, Run, Trial
-from runs_app.monitoring.progress import Totals, find_experiment_state
+from runs_app.models.totals import Totals
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.tables.attempts import AttemptTable
 from runs_app.tables.trials import ScoreColumn, TrialTable
@@ -84,7 +84,7 @@ def trial_list(request: HttpRequest) -> HttpResponse:
     }  # fmt: skip
     context["unsorted"] = dict(table.offered).get(context.pop("unsorted_name", ""), "")
     if experiment and totals:
-        context["state"] = find_experiment_state(experiment, totals)
+        context["state"] = experiment.find_state(totals)
     return render(request, "runs_app/trial_list.html", context)
 
 

@@ -13,7 +13,6 @@ from grading_app.results.waves import WaveComparison, get_wave_comparison
 from grading_app.statistics.paired import MAX_EXACT_ITEMS, MIN_CHANGED
 from grading_app.tables.waves import WaveOutcomeTable, WaveScoreTable
 from runs_app.models import Experiment, Wave
-from runs_app.monitoring.progress import load_experiment_state
 from runs_app.views.permissions import get_visible_experiment
 
 
@@ -23,7 +22,7 @@ def experiment_waves(request: HttpRequest, slug: str) -> HttpResponse:
     """Compare two waves. `a` and `b` are labels or numbers, by default of the first and the last wave."""
     experiment = get_visible_experiment(request, slug)
     waves = list(experiment.waves.all())
-    context: dict[str, Any] = {"experiment": experiment, "state": load_experiment_state(experiment), "waves": waves}
+    context: dict[str, Any] = {"experiment": experiment, "state": experiment.state, "waves": waves}
     if len(waves) > 1:
         a, b = (_choose_wave(waves, request.GET.get(side, ""), index) for side, index in (("a", 0), ("b", -1)))
         context |= {"a": a, "b": b, "sides": _list_choices(waves, a, b)}

@@ -7,27 +7,26 @@ from typing import Any
 from evalsite.lib.ops.commands import OutputCommand
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.models import Experiment
-from runs_app.monitoring.progress import annotate_totals, find_experiment_state, read_totals
 
 
 def print_experiments(command: OutputCommand, as_json: bool) -> None:
-    experiments = annotate_totals(Experiment.objects.select_related("owner", "dataset"))
+    experiments = Experiment.objects.select_related("owner", "dataset").with_totals()
     if as_json:
         command.write_json([_build_row(experiment) for experiment in experiments])
         return
     for experiment in experiments:
-        totals = read_totals(experiment)
-        state = find_experiment_state(experiment, totals)
+        totals = experiment.read_totals()
+        state = experiment.find_state(totals)
         trials = f"{format_count(totals.done)}/{format_count(totals.trials)}"
         cost = format_money(totals.find_known_cost(experiment.spent_usd))
         command.write(f"{experiment.slug:<32} {state:<10} {trials:>16}  {cost:>10}")
 
 
 def _build_row(experiment: Experiment) -> dict[str, Any]:
-    totals = read_totals(experiment)
+    totals = experiment.read_totals()
     return {
         "experiment": experiment.slug,
-        "state": find_experiment_state(experiment, totals),
+        "state": experiment.find_state(totals),
         "owner": experiment.owner.username,
         "dataset": str(experiment.dataset),
         "trials": totals.trials,

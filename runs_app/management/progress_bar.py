@@ -12,7 +12,8 @@ from tqdm import tqdm
 from evalsite.lib.ops.commands import OVER_BUDGET, WORK_FAILED, OutputCommand
 from evalsite.lib.text.number_format import format_count, format_money
 from runs_app.models import Run
-from runs_app.monitoring.progress import Totals, find_live_workers, sum_spent
+from runs_app.models.totals import Totals
+from runs_app.monitoring.progress import find_live_workers, sum_spent
 
 INTERVAL_S = 0.5
 PATIENCE_S = 15.0  # After this time without a worker, print how to start one.

@@ -6,10 +6,11 @@ from typing import Any, Self
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import models
+from django.db import models, transaction
 from django.db.models.functions import Length
 from django.db.models.lookups import LessThanOrEqual
 from django.urls import reverse
+from django.utils import timezone
 
 from datasets_app.models import Item
 from evalsite.lib.choice_constraints import constrain_choices
@@ -20,6 +21,22 @@ from runs_app.models.trials import Trial
 
 MAX_TEXT_LENGTH = 4_000
 MAX_TAG_LENGTH = 40
+MISSING = {"note": "Enter a note.", "flag": "Enter the reason for the flag.", "tag": "Enter at least one tag."}
+"""The error of an empty text, by kind."""
+
+
+class AnnotationError(ValueError):
+    """A text that cannot be stored. The message says what to change; nothing was changed."""
+
+
+def clean_text(kind: str, text: str) -> str:
+    """Return the text of a note or of a flag, stripped. Raise AnnotationError if it is empty or too long."""
+    text = text.replace("\r\n", "\n").strip()
+    if not text:
+        raise AnnotationError(MISSING[kind])
+    if len(text) > MAX_TEXT_LENGTH:
+        raise AnnotationError(f"Use at most {MAX_TEXT_LENGTH:,} characters; these are {len(text):,}.")
+    return text
 
 
 class AnnotationQuerySet(models.QuerySet["Annotation"]):
@@ -120,3 +137,23 @@ class Annotation(models.Model):
         """Return True for its author, the owner of its experiment and operators, as long as they are members."""
         is_owner = self.experiment is not None and self.experiment.owner_id == user.pk
         return is_member(user) and (is_operator(user) or self.author_id == user.pk or is_owner)
+
+    @transaction.atomic
+    def _change(self, by: User, **changes: str | bool) -> None:
+        locked = Annotation.objects.select_for_update().get(pk=self.pk)
+        if locked.removed:
+            raise AnnotationError("Another user removed this annotation in the meantime.")
+        if all(getattr(locked, name) == value for name, value in changes.items()):
+            return
+        Annotation.objects.filter(pk=locked.pk).update(**changes, changed_by=by, changed_at=timezone.now())
+
+    def change_text(self, text: str, *, by: User) -> None:
+        """Replace the text of a note or of a flag. The former text stays in its history."""
+        if self.kind == self.Kind.TAG:
+            raise AnnotationError("A tag cannot be edited. Remove it and add another.")
+        cleaned = clean_text(self.kind, text)
+        self._change(by, text=cleaned)
+
+    def remove(self, *, by: User) -> None:
+        """Remove the annotation from pages, filters and exports. Its row stays."""
+        self._change(by, removed=True)

@@ -7,16 +7,24 @@ from decimal import Decimal
 from typing import Any, Self
 
 from django.conf import settings
+from django.contrib.postgres.aggregates import ArrayAgg
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, JSONObject
 from django.urls import reverse
 
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.favourites import StarredQuerySet
-from evalsite.lib.history import Actor, StatusChange, TransitionQuerySet, format_for_history, record_changes
+from evalsite.lib.history import (
+    Actor,
+    StatusChange,
+    TransitionError,
+    TransitionQuerySet,
+    format_for_history,
+    record_changes,
+)
 from evalsite.lib.permissions import is_member, is_operator, is_viewer
 from evalsite.lib.range_constraints import constrain_numbers
 from evalsite.lib.text.names import NamedChoice, find_named
@@ -25,6 +33,7 @@ from runs_app.models.bounded import build_adaptive_constraint, build_range_const
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
+from runs_app.models.totals import FAILED, PARTIAL, STATUSES, RunStatus, Totals
 
 
 class ExperimentQuerySet(StarredQuerySet, TransitionQuerySet):
@@ -33,6 +42,24 @@ class ExperimentQuerySet(StarredQuerySet, TransitionQuerySet):
         waves: Any = self.model._meta.get_field("waves").related_model
         of_experiment = waves.objects.filter(experiment=models.OuterRef("pk")).order_by().values("experiment")
         return self.annotate(wave_count=Coalesce(of_experiment.values(n=models.Count("pk")), 0))
+
+    def with_totals(self) -> Self:
+        """Add `n_conditions`, and the totals for `read_totals` and `state`, in the same query."""
+        relations: Any = self.model._meta.get_field
+        runs = relations("runs").related_model.objects.generating()
+        counts = {name: models.Sum(f"n_{name}") for name in (*STATUSES, "unpriced")}
+        totals = JSONObject(**counts, states=ArrayAgg("status", distinct=True))
+        of_experiment = runs.filter(experiment=models.OuterRef("pk")).order_by().values("experiment")
+        conditions = relations("conditions").related_model.objects.filter(stage="generate")
+        of_design = conditions.filter(experiment=models.OuterRef("pk")).order_by().values("experiment")
+        return self.annotate(
+            totals=models.Subquery(
+                of_experiment.annotate(totals=totals).values("totals"), output_field=models.JSONField()
+            ),
+            n_conditions=Coalesce(
+                models.Subquery(of_design.annotate(n=models.Count("pk")).values("n"), models.IntegerField()), 0
+            ),
+        )
 
     def visible_to(self, user: Any) -> Self:
         """Return the experiments that the user owns or that are shared with the user. An operator sees all."""
@@ -275,3 +302,54 @@ class Experiment(EngineOwnedColumns):
     @property
     def history(self) -> models.QuerySet[StatusChange]:
         return StatusChange.objects.for_row(self).select_related("by")
+
+    def read_totals(self) -> Totals:
+        """Return the totals of the runs that answer its items, from `with_totals` if the row has them."""
+        if not hasattr(self, "totals"):
+            return Totals.of(self.answer_runs)
+        totals = dict(self.totals or {})
+        return Totals(states=frozenset(totals.pop("states", ())), **totals)
+
+    @property
+    def state(self) -> str:
+        """The state that its pages show."""
+        return self.find_state(self.read_totals())
+
+    def find_state(self, totals: Totals) -> str:
+        """Return the state of an experiment: its status for a draft or an archived one, else the state of its runs.
+
+        If all runs have ended, it is `done` only without failed trials; otherwise `partial`, or `failed` without an
+        answer.
+        """
+        if self.status != Experiment.Status.ACTIVE or not totals.state:
+            return self.status
+        if totals.state == RunStatus.DONE and totals.failed:
+            return PARTIAL if totals.done else FAILED
+        return totals.state
+
+    def archive(self, *, by: Actor, reason: str = "") -> None:
+        """Archive the experiment and keep all its rows.
+
+        Raise TransitionError while a run is live, or if the experiment is already archived.
+        """
+        with transaction.atomic():
+            self.refuse_while_live()
+            Experiment.objects.transition_one(
+                self,
+                sources=[Experiment.Status.DRAFT, Experiment.Status.ACTIVE],
+                target=Experiment.Status.ARCHIVED,
+                by=by,
+                reason=reason,
+            )
+
+    def refuse_while_live(self) -> None:
+        """Raise TransitionError if a run is live.
+
+        Lock the runs too, so that no run starts or is claimed from meanwhile.
+        """
+        Experiment.objects.select_for_update().get(pk=self.pk)
+        for run in self.runs.select_for_update().order_by("pk"):
+            if run.is_live:
+                raise TransitionError(f"{run} of {self} is {run.status}; pause or cancel it first")
+        if self.preflights.filter(status="running").exists():
+            raise TransitionError(f"a preflight of {self} is being made; try again when it has ended")

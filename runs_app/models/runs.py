@@ -16,8 +16,10 @@ from evalsite.lib.range_constraints import constrain_numbers
 from runs_app.bounds import BOUNDS
 from runs_app.models.bounded import InRange, build_range_constraints
 from runs_app.models.conditions import Condition, Wave
+from runs_app.models.endpoints import Endpoint
 from runs_app.models.engine_owned_columns import EngineOwnedColumns
 from runs_app.models.experiments import Experiment
+from runs_app.models.totals import UNDER_WAY, RunStatus
 from runs_app.pricing import costs
 
 
@@ -93,16 +95,8 @@ def _find_ceiling_problems(runs: list[Run]) -> list[str]:
 class Run(EngineOwnedColumns):
     """One condition in one wave. Its counters equal the rows of its trials at every commit; `reconcile` checks this."""
 
-    class Status(models.TextChoices):
-        PLANNED = "planned", "Planned"
-        QUEUED = "queued", "Queued"
-        RUNNING = "running", "Running"
-        PAUSED = "paused", "Paused"
-        STOPPED = "stopped", "Stopped"
-        CANCELLED = "cancelled", "Cancelled"
-        DONE = "done", "Done"
-
-    UNDER_WAY = frozenset({Status.QUEUED, Status.RUNNING})
+    Status = RunStatus
+    UNDER_WAY = UNDER_WAY
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="runs")
     condition = models.ForeignKey(Condition, on_delete=models.CASCADE, related_name="runs")
@@ -198,6 +192,11 @@ class Run(EngineOwnedColumns):
     @property
     def is_paused_by_budget(self) -> bool:
         return self.status == self.Status.PAUSED and self.paused_by_budget
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Return the endpoint that serves its model, from the rows of `with_design`."""
+        return self.condition.model.endpoint
 
     @property
     def fits_budget(self) -> bool:

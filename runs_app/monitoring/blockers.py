@@ -56,7 +56,7 @@ def find_blockers(runs: Iterable[Run]) -> list[Blocker]:
     if not waiting:
         return []
     now = timezone.now()
-    endpoints = {run.condition.model.endpoint for run in waiting if not run.is_batched}
+    endpoints = {run.endpoint for run in waiting if not run.is_batched}
     by_name = sorted(endpoints, key=lambda endpoint: endpoint.name)
     blockers = [blocker for endpoint in by_name if (blocker := find_endpoint_blocker(endpoint, now))]
     blockers += dict.fromkeys(blocker for run in waiting if (blocker := _find_budget_blocker(run)))

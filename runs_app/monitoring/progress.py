@@ -8,112 +8,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
-from typing import Any, Literal, Self
+from typing import Literal
 
-from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Count, F, IntegerField, JSONField, Max, OuterRef, Q, QuerySet, Subquery, Sum
-from django.db.models.functions import Coalesce, JSONObject, Now
+from django.db.models import Count, F, Max, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Now
 from django.utils import timezone
 
-from runs_app.models import Condition, Experiment, LedgerEntry, Point, Run, Tick, Trial, Wave, Worker
+from runs_app.models import LedgerEntry, Point, Run, Tick, Trial, Wave, Worker
+from runs_app.models.totals import Totals
 from runs_app.models.trials import REFUSED_CLASS, UNUSABLE_KINDS
 from runs_app.monitoring.sparklines import TICK
 
 RATE_WINDOW = timedelta(seconds=60)
 CURVE_WINDOW = timedelta(hours=1)
 HEARTBEAT_TIMEOUT = timedelta(seconds=60)
-PARTIAL, FAILED = "partial", "failed"
-STATUSES = ("pending", "running", "done", "failed", "cancelled")
-# The state of an experiment whose runs differ: the first of these states that any run has.
-STATE_PRIORITY = (
-    Run.Status.RUNNING,
-    Run.Status.QUEUED,
-    Run.Status.STOPPED,
-    Run.Status.PAUSED,
-    Run.Status.PLANNED,
-    Run.Status.CANCELLED,
-    Run.Status.DONE,
-)
-
-
-@dataclass(frozen=True)
-class Totals:
-    """The number of trials of some runs by status, of attempts whose cost is unknown, and the runs' states."""
-
-    pending: int = 0
-    running: int = 0
-    done: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    unpriced: int = 0
-    states: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, runs: Iterable[Run]) -> Self:
-        runs = list(runs)
-        counts = {name: sum(getattr(run, f"n_{name}") for run in runs) for name in (*STATUSES, "unpriced")}
-        return cls(**counts, states=frozenset(run.status for run in runs))
-
-    @property
-    def trials(self) -> int:
-        return self.pending + self.running + self.done + self.failed + self.cancelled
-
-    @property
-    def remaining(self) -> int:
-        return self.pending + self.running
-
-    @property
-    def ended(self) -> int:
-        return self.done + self.failed
-
-    @property
-    def is_under_way(self) -> bool:
-        return bool(self.states & Run.UNDER_WAY)
-
-    def find_known_cost(self, spent_usd: Decimal) -> Decimal | None:
-        """Return the cost, or None if it is 0 and some attempts have no known cost, as in some imported studies."""
-        return None if self.unpriced and not spent_usd else spent_usd
-
-    @property
-    def state(self) -> str:
-        """Return one state for all the runs; empty without runs."""
-        return next((str(state) for state in STATE_PRIORITY if state in self.states), "")
-
-
-def annotate_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
-    """Annotate `totals` (a mapping for `read_totals`) and `n_conditions`, in the same query."""
-    runs = Run.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
-    counts = {name: Sum(f"n_{name}") for name in (*STATUSES, "unpriced")}
-    totals = JSONObject(**counts, states=ArrayAgg("status", distinct=True))
-    of_design = Condition.objects.filter(experiment=OuterRef("pk"), stage=Condition.Stage.GENERATE)
-    conditions = of_design.order_by().values("experiment")
-    return experiments.annotate(
-        totals=Subquery(runs.annotate(totals=totals).values("totals"), output_field=JSONField()),
-        n_conditions=Coalesce(Subquery(conditions.annotate(n=Count("pk")).values("n"), IntegerField()), 0),
-    )
-
-
-def read_totals(experiment: Any) -> Totals:
-    """Return the totals of an experiment from `annotate_totals`."""
-    totals = dict(experiment.totals or {})
-    return Totals(states=frozenset(totals.pop("states", ())), **totals)
-
-
-def find_experiment_state(experiment: Experiment, totals: Totals) -> str:
-    """Return the state of an experiment: its status for a draft or an archived one, else the state of its runs.
-
-    If all runs have ended, it is `done` only without failed trials; otherwise `partial`, or `failed` without an answer.
-    """
-    if experiment.status != Experiment.Status.ACTIVE or not totals.state:
-        return experiment.status
-    if totals.state == Run.Status.DONE and totals.failed:
-        return PARTIAL if totals.done else FAILED
-    return totals.state
-
-
-def load_experiment_state(experiment: Experiment) -> str:
-    """Return the state that the experiment's pages show, from the counters of the runs that answer its items."""
-    return find_experiment_state(experiment, Totals.of(experiment.answer_runs))
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,7 @@ def sample_served_models(run: Run) -> ServedModels:
             {"run": run.pk, "places": SAMPLED_POSITIONS, "rows": SAMPLED_ATTEMPTS, "answered": list(ANSWERED)},
         )
         served = ServedModels.from_pairs(cursor.fetchall())
-    return replace(served, providers=()) if run.condition.model.endpoint.provider_routes else served
+    return replace(served, providers=()) if run.endpoint.provider_routes else served
 
 
 # This uses the index on (run, id). It reads the first rows and the rows before each position. The last position is the

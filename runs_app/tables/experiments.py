@@ -15,7 +15,8 @@ from django.utils.text import capfirst
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from runs_app.models import Experiment, Manifest, Run
-from runs_app.monitoring.progress import Totals, WaveTotals, find_experiment_state, read_totals
+from runs_app.models.totals import Totals
+from runs_app.monitoring.progress import WaveTotals
 from runs_app.planning.points import PointForecast
 from runs_app.tables.columns import NUMBER, TIGHT, CountColumn, MoneyColumn, TimeColumn
 
@@ -75,20 +76,20 @@ class ExperimentTable(tables.Table):
         )
 
     def render_status(self, record: Any) -> SafeString:
-        return tags.status_badge(find_experiment_state(record, read_totals(record)))
+        return tags.status_badge(record.find_state(record.read_totals()))
 
     def render_trials(self, record: Any) -> str:
-        return number_format.format_count(read_totals(record).trials)
+        return number_format.format_count(record.read_totals().trials)
 
     def render_progress(self, record: Any) -> SafeString | str:
-        totals = read_totals(record)
+        totals = record.read_totals()
         if not totals.trials:
             return number_format.MISSING
         return render_progress_bar(totals, record.slug)
 
     def render_spent_usd(self, record: Any) -> SafeString:
         limit = f"of {number_format.format_money(record.max_usd)}" if record.max_usd is not None else "no budget"
-        cost = read_totals(record).find_known_cost(record.spent_usd)
+        cost = record.read_totals().find_known_cost(record.spent_usd)
         return format_html('{} <span class="muted">{}</span>', tags.money(cost), limit)
 
 

@@ -15,7 +15,7 @@ from django.db.models import F, FloatField, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Cast, Coalesce, Length
 
 from runs_app.models import Condition, Experiment, Trial
-from runs_app.monitoring.progress import Totals
+from runs_app.models.totals import Totals
 from runs_app.trial_list.trial_pagination import PAGE, Page, Search, Unnest, collect_keys
 
 MAX_SORTED = 50_000

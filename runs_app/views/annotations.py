@@ -12,19 +12,18 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from datasets_app import curation
-from datasets_app.drafts import CurationError
 from datasets_app.models import Item
+from datasets_app.models.datasets import CurationError
 from datasets_app.views.permissions import redirect_back
 from evalsite.lib.permissions import is_member, members_only, readers_only
 from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.list_page import ListPage
 from evalsite.lib.web.model_names import hides_model_names
-from runs_app.annotations import AnnotationError, annotate, change_text, list_annotations, remove
+from runs_app.annotations import annotate, list_annotations
 from runs_app.filters import AnnotationFilter
 from runs_app.forms.annotations import AnnotatedDatasetForm, AnnotationForm
 from runs_app.models import Annotation, Experiment, Trial
-from runs_app.models.annotations import AnnotationQuerySet
-from runs_app.monitoring.progress import load_experiment_state
+from runs_app.models.annotations import AnnotationError, AnnotationQuerySet
 from runs_app.tables.annotations import AnnotationTable
 from runs_app.views.permissions import get_visible_experiment, may_edit
 
@@ -111,7 +110,7 @@ def annotation_edit(request: HttpRequest, pk: int) -> HttpResponse:
     by: Any = request.user
     if request.method == "POST" and form.is_valid():
         try:
-            change_text(annotation, form.cleaned_data["text"], by=by)
+            annotation.change_text(form.cleaned_data["text"], by=by)
         except AnnotationError as error:
             form.add_error("text", str(error))
         else:
@@ -133,7 +132,7 @@ def annotation_remove(request: HttpRequest, pk: int) -> HttpResponse:
     annotation = _get_editable_annotation(request, pk)
     by: Any = request.user
     try:
-        remove(annotation, by=by)
+        annotation.remove(by=by)
     except AnnotationError as error:
         messages.error(request, str(error))
     return _redirect_to_panel(request, annotation.trial or annotation.item)
@@ -160,7 +159,7 @@ def experiment_annotations(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         **list_context,
         "experiment": experiment,
-        "state": load_experiment_state(experiment),
+        "state": experiment.state,
         "may_edit": may_edit(request, experiment),
         "n_items": list_context["filter"].qs.order_by().values("item").distinct().count(),
         "query": request.GET.urlencode(),

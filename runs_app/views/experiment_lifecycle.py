@@ -62,7 +62,7 @@ def experiment_share(request: HttpRequest, slug: str) -> HttpResponse:
 @members_only
 @hides_model_names()
 def experiment_archive(request: HttpRequest, slug: str) -> HttpResponse:
-    return _change_lifecycle(request, get_editable_experiment(request, slug), deletion.archive, "archived")
+    return _change_lifecycle(request, get_editable_experiment(request, slug), Experiment.archive, "archived")
 
 
 @require_POST

@@ -13,8 +13,8 @@ from evalsite.lib.web.choice_fields import fetch_choices
 from evalsite.lib.web.list_page import paginate_table
 from runs_app.filters import LabLedgerFilter, LedgerFilter
 from runs_app.models import LedgerEntry
+from runs_app.models.totals import Totals
 from runs_app.monitoring import ledger_report
-from runs_app.monitoring.progress import Totals, find_experiment_state
 from runs_app.tables.ledger import LedgerTable
 from runs_app.views.permissions import get_visible_experiment
 
@@ -30,7 +30,7 @@ def experiment_ledger(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "experiment": experiment,
         "deleted_runs": list(experiment.deleted_runs.all()),
-        "state": find_experiment_state(experiment, Totals.of(runs)),
+        "state": experiment.find_state(Totals.of(runs)),
     }
     filter_ = LedgerFilter(request.GET, queryset=entries, request=request)
     return render(request, "runs_app/experiment_ledger.html", context | _build_context(request, filter_))

@@ -16,6 +16,7 @@ from datasets_app.tables import HistoryTable
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.htmx import wants_part
 from runs_app.models import Experiment, Run
+from runs_app.models.totals import Totals
 from runs_app.monitoring import progress
 from runs_app.monitoring.blockers import find_blockers, find_stop_reasons
 from runs_app.monitoring.sparklines import build_throughput_curve
@@ -43,7 +44,7 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "retry_url": reverse("run_action", args=[run.pk, "retry"]),
         "served": sample_served_models(run),
         "batches": BatchTable(list(run.batches.all()[:RECENT_ROWS])) if run.is_batched else None,
-        "endpoint_pause": run.condition.model.endpoint.is_paused,
+        "endpoint_pause": run.endpoint.is_paused,
         **build_live_context(run.experiment, [run]),
     }
     context |= build_action_context(request, [run], editable=context["editable"], more=build_deletion_action(run))
@@ -75,7 +76,7 @@ def _format_share(part: int, whole: int) -> str:
     return f"{math.floor(1000 * part / whole) / 10:.1f}" if whole else "0"
 
 
-def _find_budget_gap(experiment: Experiment, runs: list[Run], totals: progress.Totals) -> Decimal | None:
+def _find_budget_gap(experiment: Experiment, runs: list[Run], totals: Totals) -> Decimal | None:
     """Return what the pending trials cost beyond the budget, at the mean cost so far. None if unknown or not beyond."""
     ended = totals.done + totals.failed
     if experiment.max_usd is None or not ended or not totals.pending:
@@ -86,7 +87,7 @@ def _find_budget_gap(experiment: Experiment, runs: list[Run], totals: progress.T
 
 
 def build_live_context(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
-    totals = progress.Totals.of(runs)
+    totals = Totals.of(runs)
     pace = progress.measure_pace(runs, totals.remaining)
     blockers = find_blockers(runs)
     errors, workers = progress.count_errors(runs), list(progress.find_live_workers())
@@ -98,7 +99,7 @@ def build_live_context(experiment: Experiment, runs: list[Run]) -> dict[str, Any
         "stop_reasons": find_stop_reasons(runs),
         "blockers": blockers,
         "lacks_budget": any(run.is_paused_by_budget and not run.fits_budget for run in runs),
-        "state": progress.find_experiment_state(experiment, totals),
+        "state": experiment.find_state(totals),
         "pace": pace,
         "curve": build_throughput_curve(pace.points),
         "errors": errors,

@@ -9,7 +9,6 @@ from itertools import count
 
 from django.contrib.auth.models import User
 
-from datasets_app.curation import hash_stored_items
 from datasets_app.models import Dataset
 from tests import factories
 
@@ -63,7 +62,7 @@ def make_questions(items=3, *, slug=None, approve=True, excluded=(), **fields):
     dataset = factories.make_dataset(slug or f"questions-{next(numbers)}", rows, approved=False)
     dataset.refresh_counts()
     if approve:
-        approval = {"content_hash": hash_stored_items(dataset), "approved_at": factories.NOON}
+        approval = {"content_hash": dataset.hash_items(), "approved_at": factories.NOON}
         Dataset.objects.transition_one(dataset, sources=["draft"], target="approved", by="test", **approval)
     return dataset
 

@@ -5,7 +5,6 @@ from decimal import Decimal
 
 from django.db.models import F
 
-from datasets_app import curation
 from grading_app.judging import panels
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.judging.verdict_reader import read_verdicts
@@ -79,7 +78,7 @@ def make_whole_study(slug="whole"):
     dataset = factories.make_dataset(
         f"{slug}-photos", items, approved=False, source="Photographs of the lab", licence="CC0"
     )
-    curation.approve(dataset, by="test", reason="ready")  # Stores the hash of its items.
+    dataset.approve(by="test", reason="ready")  # Stores the hash of its items.
     experiment = factories.make_experiment(
         slug, dataset=dataset, samples=3, adaptive=ADAPTIVE, scorers=["exact_match"], cache=False, max_usd=None,
         stop_after_attempts=1000, models=[factories.make_model("small"), factories.make_model("large")],

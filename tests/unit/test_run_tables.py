@@ -9,7 +9,8 @@ from django.utils.html import strip_tags
 from grading_app.models import GradeCondition, Grading, Preference, SupersededVerdict
 from grading_app.tables.gradings import FormerVerdictTable, GradingTable, PreferenceTable
 from runs_app.models import Endpoint, LanguageModel, Preflight, Wave
-from runs_app.monitoring.progress import Totals, WaveTotals
+from runs_app.models.totals import Totals
+from runs_app.monitoring.progress import WaveTotals
 from runs_app.tables.attempts import PreflightTable
 from runs_app.tables.experiments import WaveTable
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from datasets_app import curation
-from datasets_app.drafts import CurationError
 from datasets_app.importing import parse_mapping
 from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_upload
@@ -14,6 +13,7 @@ from datasets_app.management.dataset_command import list_categories
 from datasets_app.management.hub_verb import HubVerb, add_hub_verb
 from datasets_app.management.parametric_verb import ParametricVerb, add_parametric_verb
 from datasets_app.models import Dataset, Item
+from datasets_app.models.datasets import ABOUT, CurationError
 from datasets_app.sampling import STRATEGIES
 from evalsite.lib.ops.commands import add_list_option, add_user, refuse_input, resolve_approver
 
@@ -38,7 +38,7 @@ class Command(ParametricVerb, HubVerb):
         if options["dry_run"]:
             self.write(f"{len(reading.items)} items could be imported; nothing was saved")
             return
-        about = {field: options[field] for field in curation.ABOUT}
+        about = {field: options[field] for field in ABOUT}
         dataset = create_dataset(reading, slug=name, by=self.by, norms=norms.norms, **about)
         self.print_summary(dataset)
         self.write(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
@@ -132,20 +132,20 @@ class Command(ParametricVerb, HubVerb):
     def do_approve(self, dataset: str, reason: str, user: str, **options: Any) -> None:
         row = _find_dataset(dataset, exact=True)
         approver = resolve_approver(user, "datasets_app.approve_dataset", "dataset")
-        curation.approve(row, by=approver, reason=reason)
+        row.approve(by=approver, reason=reason)
         self.print_summary(row)
 
     def do_describe(self, dataset: str, reason: str, **options: Any) -> None:
         row = _find_dataset(dataset, exact=True)
-        about = {field: options[field] for field in curation.ABOUT if options[field] is not None}
+        about = {field: options[field] for field in ABOUT if options[field] is not None}
         if not about:
-            refuse_input(f"name the fields to change: {', '.join(f'--{field} TEXT' for field in curation.ABOUT)}")
-        changed = curation.change_description(row, about, by=self.by, reason=reason)
+            refuse_input(f"name the fields to change: {', '.join(f'--{field} TEXT' for field in ABOUT)}")
+        changed = row.change_description(about, by=self.by, reason=reason)
         self.write(f"{row}: changed {', '.join(changed)}" if changed else f"{row}: nothing is different")
 
     def do_archive(self, dataset: str, reason: str, **options: Any) -> None:
         row = _find_dataset(dataset, exact=True)
-        curation.archive(row, by=self.by, reason=reason)
+        row.archive(by=self.by, reason=reason)
         self.write(f"{row} is archived")
 
     def do_duplicate(self, dataset: str, name: str, reason: str, **options: Any) -> None:
@@ -154,7 +154,7 @@ class Command(ParametricVerb, HubVerb):
     def do_delete(self, dataset: str, reason: str, yes: bool, **options: Any) -> None:
         row = _find_dataset(dataset, exact=True)
         self.confirm(f"Delete {row} with its {row.item_count} items?", yes)
-        curation.delete_draft(row, by=self.by, reason=reason)
+        row.delete_draft(by=self.by, reason=reason)
         self.write(f"{dataset} is deleted")
 
 
@@ -210,7 +210,7 @@ def _add_import_verbs(verbs: Any) -> None:
     _add_source_options(parser)
     parser.add_argument("--norms", type=Path, metavar="FILE")
     parser.add_argument("--dry-run", action="store_true", help="check the file and save nothing")
-    for field in curation.ABOUT:
+    for field in ABOUT:
         parser.add_argument(f"--{field}", default="", metavar="TEXT")
     parser = _add_verb(verbs, "norms", "import human norms from a file into a draft")
     parser.add_argument("file", type=Path)
@@ -253,7 +253,7 @@ def _add_state_verbs(verbs: Any) -> None:
     for verb, help_text in (("approve", "freeze a draft permanently"), ("archive", "withdraw an approved dataset")):
         _add_verb(verbs, verb, help_text).add_argument("--reason", required=True, metavar="TEXT")
     parser = _add_verb(verbs, "describe", "change title, description, source or licence", reason=True)
-    for field in curation.ABOUT:
+    for field in ABOUT:
         parser.add_argument(f"--{field}", metavar="TEXT")
     parser = _add_verb(verbs, "duplicate", "copy the active items to a new draft", reason=True)
     parser.add_argument("--name", default="", metavar="SLUG", help="default: the next version of the same name")

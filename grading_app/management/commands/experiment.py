@@ -39,7 +39,6 @@ from runs_app.management.progress_bar import wait_for
 from runs_app.management.run_control_verbs import RunControlVerbs, add_run_control_verbs
 from runs_app.management.versions import print_history
 from runs_app.models import Experiment, Run
-from runs_app.monitoring.progress import annotate_totals, read_totals
 from runs_app.planning.cost_estimate import estimate
 from runs_app.planning.spec_io import build_spec, duplicate, to_yaml
 from runs_app.planning.work import PlanError
@@ -144,7 +143,7 @@ class Command(ExtendVerb, RunControlVerbs, VerbCommand):
     # --- archiving and deletion --------------------------------------------------------------------------------------
 
     def do_archive(self, name: str, reason: str, user: str, **options: Any) -> None:
-        deletion.archive(get_experiment(name), by=resolve_actor(user), reason=reason)
+        get_experiment(name).archive(by=resolve_actor(user), reason=reason)
         self.write(f"{name} is archived")
 
     def do_delete_run(self, name: str, run: int, reason: str, user: str, yes: bool, **options: Any) -> None:
@@ -157,7 +156,7 @@ class Command(ExtendVerb, RunControlVerbs, VerbCommand):
 
     def do_delete(self, name: str, reason: str, user: str, yes: bool, **options: Any) -> None:
         experiment = get_experiment(name)
-        totals = read_totals(annotate_totals(Experiment.objects.filter(pk=experiment.pk)).get())
+        totals = Experiment.objects.filter(pk=experiment.pk).with_totals().get().read_totals()
         spent = format_money(experiment.spent_usd)
         self.confirm(f"Delete {name} with its {format_count(totals.trials)} trials, which cost {spent}?", yes)
         deletion.delete(experiment, by=resolve_actor(user), reason=reason)

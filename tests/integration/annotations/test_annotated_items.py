@@ -12,7 +12,7 @@ from datasets_app.models import Dataset
 from grading_app.models import RatedAnswer, RatingQueue
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.rating import queues
-from runs_app.annotations import annotate, change_text, remove
+from runs_app.annotations import annotate
 from tests import factories
 from tests.factories.queues import make_queue
 from tests.page_text import page_text
@@ -25,7 +25,7 @@ def flagged_keys(experiment, people):
     trial = experiment.runs.get().trials.filter(item=second).first()
     annotate(trial, "flag", "Wrong", by=people["owner"])
     annotate(fourth, "flag", "Unclear", by=people["owner"])
-    remove(annotate(third, "flag", "By mistake", by=people["owner"])[0], by=people["owner"])
+    annotate(third, "flag", "By mistake", by=people["owner"])[0].remove(by=people["owner"])
     annotate(third, "note", "Fine", by=people["owner"])
     return [second.key, fourth.key]
 
@@ -103,7 +103,7 @@ def test_an_item_queue_can_also_be_restricted_to_selected_items(experiment, peop
 
 def test_annotations_can_be_exported_as_a_table(flagged_keys, experiment, people, tmp_path, trial):
     (note,) = annotate(trial, "note", "=HYPERLINK()", by=people["colleague"])
-    change_text(note, "=1+1", by=people["owner"])
+    note.change_text("=1+1", by=people["owner"])
     other = factories.make_experiment("other", owner=people["owner"], dataset=experiment.dataset)
     (run,) = factories.make_runs(other)
     annotate(factories.plan_trials(run)[0], "note", "Of another experiment", by=people["owner"])

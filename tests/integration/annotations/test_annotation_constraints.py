@@ -4,7 +4,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from runs_app import deletion
-from runs_app.annotations import annotate, change_text
+from runs_app.annotations import annotate
 from runs_app.models import Annotation
 
 
@@ -36,7 +36,7 @@ def test_a_tag_is_unique_on_a_trial_and_on_its_item(trial, people, experiment):
 
 def test_a_client_cannot_rewrite_the_history(trial, people):
     (note,) = annotate(trial, "note", "First.", by=people["owner"])
-    change_text(note, "Second.", by=people["owner"])
+    note.change_text("Second.", by=people["owner"])
     with connection.cursor() as cursor:
         cursor.execute("UPDATE runs_app_annotation SET former = '[]', text = 'Third.' WHERE id = %s", [note.pk])
     note.refresh_from_db()
@@ -54,7 +54,7 @@ def test_a_client_cannot_rewrite_the_history(trial, people):
 )
 def test_the_subject_and_author_of_an_annotation_cannot_change(trial, people, change):
     (note,) = annotate(trial, "note", "First.", by=people["owner"])
-    change_text(note, "Second.", by=people["colleague"])
+    note.change_text("Second.", by=people["colleague"])
     with pytest.raises(DatabaseError, match="keeps what it is on"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"UPDATE runs_app_annotation SET {change} WHERE id = %s", [note.pk])
 

@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from grading_app.scoring.grading import grade
-from runs_app.annotations import annotate, remove
+from runs_app.annotations import annotate
 from tests.page_text import page_text
 
 
@@ -30,7 +30,7 @@ def test_flagged_items_are_marked_and_can_be_filtered(as_, graded_experiment, tr
     annotate(graded_experiment.dataset.items.get(key="item-2"), "note", "Fine", by=people["owner"])
     assert list_keys(client.get(address, {"show": "flagged"})) == ["item-0", "item-3"]
     assert 'title="Wrong target"' in page_text(client.get(address))
-    remove(flag, by=people["owner"])
+    flag.remove(by=people["owner"])
     assert list_keys(client.get(address, {"show": "flagged"})) == ["item-0"]
 
 

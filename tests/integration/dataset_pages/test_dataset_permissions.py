@@ -4,9 +4,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.urls import reverse
 
-from datasets_app import curation
-from datasets_app.drafts import CurationError
 from datasets_app.models import Dataset, Item
+from datasets_app.models.datasets import CurationError
 from evalsite.lib import permissions
 from tests import factories
 from tests.integration.dataset_pages.conftest import build_action_address, build_address, build_item_action_address
@@ -122,8 +121,8 @@ def test_the_admin_changes_a_frozen_dataset_for_its_owner_and_curators_alone(pic
 def test_the_rule_itself_refuses_another_user(pictures, field):
     other = factories.make_user("other", permissions.RESEARCHER)
     with pytest.raises(CurationError, match=f"only its owner or a curator can change its {field}"):
-        curation.change_description(pictures, {field: "x"}, by=other, reason="because")
-    assert curation.change_description(pictures, {field: "x"}, by="command line", reason="because") == [field]
+        pictures.change_description({field: "x"}, by=other, reason="because")
+    assert pictures.change_description({field: "x"}, by="command line", reason="because") == [field]
 
 
 def test_frozen_datasets_offer_only_a_duplicate(pictures, as_):

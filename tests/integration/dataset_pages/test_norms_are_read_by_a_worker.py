@@ -85,7 +85,7 @@ def test_errors_come_back_with_the_form_and_a_new_table_replaces_the_old_one(mem
 
 def test_a_dataset_frozen_meanwhile_accepts_no_norms(member, draft, queued_tasks, people):
     address = send_norms(member, draft)
-    curation.approve(draft, by=people["curator"], reason="checked")
+    draft.approve(by=people["curator"], reason="checked")
     run_queued_tasks(queued_tasks)
     assert not count_calm_norms()
     assert member.get(address).status_code == 404
@@ -94,7 +94,7 @@ def test_a_dataset_frozen_meanwhile_accepts_no_norms(member, draft, queued_tasks
 def test_a_dataset_that_was_deleted_meanwhile_ends_the_task(member, draft, queued_tasks, people):
     address = send_norms(member, draft)
     waiting = find_pending_upload(address, people)
-    curation.delete_draft(draft, by=people["researcher"], reason="a mistake")
+    draft.delete_draft(by=people["researcher"], reason="a mistake")
     run_queued_tasks(queued_tasks)
     assert (waiting.job.state, waiting.job.problem) == ("failed", "the dataset was deleted")
 

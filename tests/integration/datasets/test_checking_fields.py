@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_app.importing import ItemRecord, Limits, hash_contents, read_items
+from datasets_app.content_hash import hash_contents
+from datasets_app.importing import ItemRecord, Limits, read_items
 from tests.factories.files import build_upload, list_messages
 
 

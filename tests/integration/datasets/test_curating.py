@@ -3,8 +3,8 @@
 import pytest
 
 from datasets_app import curation
-from datasets_app.drafts import CurationError
 from datasets_app.models import Dataset
+from datasets_app.models.datasets import CurationError
 from evalsite.lib.history import TransitionError
 from tests import factories
 
@@ -25,32 +25,32 @@ def get_last_change(dataset: Dataset) -> tuple[str, str, str, str]:
 
 def test_approval_freezes_counts_and_hashes(draft, curator):
     curation.exclude_items(draft, ["k8"], by=curator, reason="unclear")
-    curation.approve(draft, by=curator, reason="checked by two people")
+    draft.approve(by=curator, reason="checked by two people")
     assert (draft.status, draft.active_count, draft.item_count) == ("approved", 8, 9)
-    assert draft.content_hash == curation.hash_stored_items(draft)
+    assert draft.content_hash == draft.hash_items()
     assert draft.approved_at is not None
     assert get_last_change(draft) == ("status", "approved", "checked by two people", "curator")
 
 
 def test_the_hash_ignores_excluded_items_and_order(draft):
-    before = curation.hash_stored_items(draft)
+    before = draft.hash_items()
     curation.exclude_items(draft, ["k8"], by="a test", reason="unclear")
-    without = curation.hash_stored_items(draft)
+    without = draft.hash_items()
     draft.items.filter(key="k0").update(position=99)
-    assert before != without == curation.hash_stored_items(draft)
+    assert before != without == draft.hash_items()
     curation.include_items(draft, ["k8"], by="a test")
-    assert curation.hash_stored_items(draft) == before
+    assert draft.hash_items() == before
 
 
 def test_a_dataset_without_an_active_item_is_not_approved(draft):
     curation.exclude_items(draft, list_keys(draft), by="a test", reason="all wrong")
     with pytest.raises(CurationError, match="no active item"):
-        curation.approve(draft, by="a test", reason="why not")
+        draft.approve(by="a test", reason="why not")
     draft.refresh_from_db()
     assert draft.is_draft
 
 
-@pytest.mark.parametrize("verb", [curation.approve, curation.archive])
+@pytest.mark.parametrize("verb", [Dataset.approve, Dataset.archive])
 def test_a_reason_is_needed(draft, verb):
     with pytest.raises(CurationError, match="reason"):
         verb(draft, by="a test", reason="  ")
@@ -58,12 +58,12 @@ def test_a_reason_is_needed(draft, verb):
 
 def test_states_only_go_forward(draft):
     with pytest.raises(TransitionError):
-        curation.archive(draft, by="a test", reason="too early")
-    curation.approve(draft, by="a test", reason="ok")
+        draft.archive(by="a test", reason="too early")
+    draft.approve(by="a test", reason="ok")
     with pytest.raises(TransitionError):
-        curation.approve(draft, by="a test", reason="again")
-    curation.archive(draft, by="a test", reason="old")
-    for verb in (curation.approve, curation.archive):
+        draft.approve(by="a test", reason="again")
+    draft.archive(by="a test", reason="old")
+    for verb in (Dataset.approve, Dataset.archive):
         with pytest.raises(TransitionError):
             verb(draft, by="a test", reason="again")
     assert draft.status == "archived"
@@ -71,10 +71,10 @@ def test_states_only_go_forward(draft):
 
 def test_a_duplicate_is_a_draft_with_the_active_items(draft):
     curation.exclude_items(draft, ["k0"], by="a test", reason="unclear")
-    curation.approve(draft, by="a test", reason="ok")
+    draft.approve(by="a test", reason="ok")
     copy = curation.duplicate(draft, by="a test")
     assert (str(copy), copy.status, copy.parent, copy.item_count) == ("set@2", "draft", draft, 8)
-    assert curation.hash_stored_items(copy) == draft.content_hash
+    assert copy.hash_items() == draft.content_hash
     assert str(curation.duplicate(draft, by="a test", slug="other")) == "other@1"
 
 
@@ -82,7 +82,7 @@ def test_a_draft_is_deleted_and_its_history_says_so(draft):
     from evalsite.lib.history import StatusChange
 
     key = draft.pk
-    curation.delete_draft(draft, by="a test")
+    draft.delete_draft(by="a test")
     assert not Dataset.objects.exists()
     change = StatusChange.objects.filter(object_id=key).first()
     assert (change.to_value, change.actor, change.reason) == ("deleted", "a test", "set@1")
@@ -91,13 +91,13 @@ def test_a_draft_is_deleted_and_its_history_says_so(draft):
 def test_a_dataset_with_samples_is_not_deleted(draft):
     curation.duplicate(draft, by="a test")
     with pytest.raises(CurationError, match="set@1 is in use by set@2"):
-        curation.delete_draft(draft, by="a test")
+        draft.delete_draft(by="a test")
     assert Dataset.objects.count() == 2
 
 
 def test_an_approved_dataset_is_not_deleted():
     with pytest.raises(TransitionError):
-        curation.delete_draft(factories.make_dataset(), by="a test")
+        factories.make_dataset().delete_draft(by="a test")
     assert Dataset.objects.exists()
 
 

@@ -89,7 +89,7 @@ def test_get_requests_change_nothing(web, draft):
 
 
 def test_archive_and_duplicate(web, draft):
-    curation.approve(draft, by="a test", reason="ok")
+    draft.approve(by="a test", reason="ok")
     act(web, "duplicate", draft, confirmed="yes")
     act(web, "archive", draft, confirmed="yes", reason="superseded")
     assert [str(row) + row.status for row in Dataset.objects.all()] == ["set@2draft", "set@1archived"]
@@ -129,7 +129,7 @@ def test_the_status_is_not_a_field_of_the_form(web, draft):
 
 
 def test_the_title_of_an_approved_dataset_changes_with_a_reason_and_a_line_of_history(web, draft):
-    curation.approve(draft, by="a test", reason="checked")
+    draft.approve(by="a test", reason="checked")
     page = web.post(build_change_address(draft), build_form_data(draft, title="A better title"))
     assert "the history keeps the reason" in page.content.decode()
     draft.refresh_from_db()
@@ -167,7 +167,7 @@ def test_approved_or_used_datasets_are_not_deleted(web, draft):
     address = reverse("admin:datasets_app_dataset_delete", args=[draft.pk])
     assert "set@2" in web.get(address).content.decode()
     web.post(address, {"post": "yes"})
-    curation.approve(draft, by="a test", reason="ok")
+    draft.approve(by="a test", reason="ok")
     assert web.post(address, {"post": "yes"}).status_code == 403
     assert Dataset.objects.count() == 2
     assert "delete_selected" not in web.get(reverse(LIST)).content.decode()
@@ -201,7 +201,7 @@ def test_items_of_an_approved_dataset_are_shown_not_edited(web, draft):
     item.refresh_from_db()
     assert item.input == "Better?"
     assert draft.history.first().to_value == "edited k0: input"
-    curation.approve(draft, by="a test", reason="ok")
+    draft.approve(by="a test", reason="ok")
     assert web.get(address).status_code == 200
     assert web.post(address, fields | inline | {"input": "Worse?"}).status_code == 403
     act(web, "exclude", item, address=ITEMS, confirmed="yes", reason="x")

@@ -140,7 +140,7 @@ def test_items_and_norms_of_a_file_are_added_to_a_draft(draft, tmp_path):
 
 
 def test_facts_are_json_for_other_programs(draft):
-    curation.approve(draft, by="a test", reason="ok")
+    draft.approve(by="a test", reason="ok")
     facts = json.loads(run_dataset("show", "set@1", "--json"))
     assert facts["content_hash"] == draft.content_hash
     assert facts["categories"] == {"a": 3, "b": 3, "c": 3}
@@ -170,7 +170,7 @@ def test_show_reports_a_hash_that_does_not_match(draft):
     """This is possible only with disabled triggers."""
     from django.db import connection
 
-    curation.approve(draft, by="a test", reason="ok")
+    draft.approve(by="a test", reason="ok")
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute("UPDATE datasets_app_item SET input = 'forged' WHERE key = 'k0'")

@@ -4,7 +4,6 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from datasets_app import curation
 from datasets_app.models import Asset, Dataset, Item, Norm
 
 pytestmark = pytest.mark.django_db
@@ -12,9 +11,9 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(params=["approved", "archived"])
 def frozen_dataset(request, draft):
-    curation.approve(draft, by="a test", reason="ok")
+    draft.approve(by="a test", reason="ok")
     if request.param == "archived":
-        curation.archive(draft, by="a test", reason="old")
+        draft.archive(by="a test", reason="old")
     return draft
 
 
@@ -100,7 +99,7 @@ def test_an_item_is_not_moved_into_or_out_of_a_frozen_dataset(frozen_dataset):
 def test_title_and_source_can_still_be_corrected(frozen_dataset):
     frozen_dataset.title, frozen_dataset.source = "A better title", "The first edition"
     frozen_dataset.save(update_fields=["title", "source"])
-    assert curation.hash_stored_items(frozen_dataset) == frozen_dataset.content_hash
+    assert frozen_dataset.hash_items() == frozen_dataset.content_hash
 
 
 def test_a_draft_can_be_changed(draft):

@@ -5,7 +5,6 @@ import json
 import pytest
 from django.db import DatabaseError, transaction
 
-from datasets_app import curation
 from datasets_app.generators.registry import get_generator
 from datasets_app.models import Dataset, Item, ParametricSpace
 from datasets_app.parametric import dataset_builder
@@ -86,7 +85,7 @@ def test_the_draft_has_every_case_with_its_task_parameters_and_guess_chance(spac
     assert first.metadata["params"] == {"length": 3}
     assert first.metadata["guess_chance"] == pytest.approx(1 / 3)
     assert first.metadata["genresult"] == case.genresult
-    curation.approve(created, by="test", reason="tested")
+    created.approve(by="test", reason="tested")
 
 
 @pytest.mark.django_db
@@ -133,7 +132,7 @@ def test_the_stored_definition_builds_the_same_items_again():
     assert stored.file == SPACE
     assert stored.definition_hash == resolve_space(read_space(SPACE), precision="high").definition_hash()
     rebuilt = build_dataset(slug="again", precision="high")
-    assert curation.hash_stored_items(rebuilt) == curation.hash_stored_items(created)
+    assert rebuilt.hash_items() == created.hash_items()
 
 
 @pytest.mark.django_db
@@ -149,7 +148,7 @@ def test_a_definition_of_another_generator_version_is_not_rebuilt():
 @pytest.mark.django_db
 def test_the_space_of_an_approved_dataset_is_frozen():
     created = build_dataset()
-    curation.approve(created, by="test", reason="tested")
+    created.approve(by="test", reason="tested")
     for change in (lambda rows: rows.update(definition="{}"), lambda rows: rows.delete()):
         with pytest.raises(DatabaseError, match="frozen"), transaction.atomic():
             change(ParametricSpace.objects.filter(dataset=created))
@@ -157,7 +156,7 @@ def test_the_space_of_an_approved_dataset_is_frozen():
 
 @pytest.mark.django_db
 def test_a_draft_is_deleted_with_its_space():
-    curation.delete_draft(build_dataset(), by="test")
+    build_dataset().delete_draft(by="test")
     assert not ParametricSpace.objects.exists()
 
 
@@ -270,7 +269,7 @@ def test_an_extended_dataset_pays_only_for_its_new_items(transactional_db):
         return build_reply("Final Answer: 7")
 
     def run_experiment(source, slug):
-        curation.approve(source, by="test", reason="tested")
+        source.approve(by="test", reason="tested")
         prompt = Prompt.objects.filter(name="shots").first() or factories.make_prompt(
             "shots",
             messages=[

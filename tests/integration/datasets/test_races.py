@@ -39,7 +39,7 @@ def reload_dataset(dataset: Dataset) -> Dataset:
 
 
 def test_of_concurrent_approvals_one_succeeds(draft):
-    outcomes = run_together(*[lambda: curation.approve(reload_dataset(draft), by="a test", reason="ok")] * 6)
+    outcomes = run_together(*[lambda: reload_dataset(draft).approve(by="a test", reason="ok")] * 6)
     assert sum(outcome is None for outcome in outcomes) == 1
     assert sum(isinstance(outcome, TransitionError) for outcome in outcomes) == 5
     assert draft.history.filter(to_value="approved").count() == 1
@@ -53,12 +53,12 @@ def test_an_approval_includes_every_item_that_was_added(draft, attempt):
         return lambda: Item.objects.create(dataset_id=draft.pk, key=f"late-{number}", input="Q")
 
     outcomes = run_together(
-        *(insert(n) for n in range(5)), lambda: curation.approve(reload_dataset(draft), by="a test", reason="ok")
+        *(insert(n) for n in range(5)), lambda: reload_dataset(draft).approve(by="a test", reason="ok")
     )
     assert all(isinstance(outcome, Item | IntegrityError | None.__class__) for outcome in outcomes)
     approved = reload_dataset(draft)
     assert approved.status == "approved"
-    assert approved.content_hash == curation.hash_stored_items(approved)
+    assert approved.content_hash == approved.hash_items()
     assert approved.active_count == approved.items.count()
 
 
@@ -74,11 +74,11 @@ def test_an_approval_waits_for_a_change_in_progress(draft):
     def approve():
         inserted.wait(DEADLINE)
         go_on.set()  # The approval starts while the import holds the draft, and ends after it.
-        curation.approve(reload_dataset(draft), by="a test", reason="ok")
+        reload_dataset(draft).approve(by="a test", reason="ok")
 
     assert run_together(slow_import, approve) == [None, None]
     assert reload_dataset(draft).active_count == 10
-    assert curation.hash_stored_items(reload_dataset(draft)) == reload_dataset(draft).content_hash
+    assert reload_dataset(draft).hash_items() == reload_dataset(draft).content_hash
 
 
 def test_concurrent_exclusions_neither_deadlock_nor_miscount(draft):
@@ -98,8 +98,8 @@ def test_concurrent_imports_get_different_versions(db):
 
 def test_a_draft_is_either_deleted_or_approved(draft):
     outcomes = run_together(
-        lambda: curation.delete_draft(reload_dataset(draft), by="a test"),
-        lambda: curation.approve(reload_dataset(draft), by="a test", reason="ok"),
+        lambda: reload_dataset(draft).delete_draft(by="a test"),
+        lambda: reload_dataset(draft).approve(by="a test", reason="ok"),
     )
     assert sum(outcome is None for outcome in outcomes) == 1
     assert [dataset.status for dataset in Dataset.objects.all()] in ([], ["approved"])

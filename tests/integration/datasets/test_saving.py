@@ -3,11 +3,11 @@
 import pytest
 from PIL import Image
 
-from datasets_app.curation import hash_stored_items
-from datasets_app.drafts import CurationError
-from datasets_app.importing import hash_contents, read_items, read_norms
+from datasets_app.content_hash import hash_contents
+from datasets_app.importing import read_items, read_norms
 from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.models import Asset, Dataset, Item, Norm
+from datasets_app.models.datasets import CurationError
 from evalsite.lib.history import TransitionError
 from tests import factories
 from tests.factories.files import BLUE, build_archive, build_picture, build_upload
@@ -42,7 +42,7 @@ def test_the_dataset_records_its_file_and_mapping():
 def test_the_hash_of_a_reading_equals_that_of_the_stored_items():
     reading = read_items(build_archive({"A/cat.jpg": build_picture(), "B/cup.png": build_picture(BLUE, form="PNG")}))
     dataset = create_dataset(reading, slug="set", by="a test")
-    assert hash_stored_items(dataset) == hash_contents(item.content() for item in reading.items)
+    assert dataset.hash_items() == hash_contents(item.content() for item in reading.items)
 
 
 def test_an_existing_name_gets_the_next_version():

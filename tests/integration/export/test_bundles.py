@@ -10,7 +10,6 @@ from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.urls import reverse
 
-from datasets_app import curation
 from datasets_app.models import Asset, Dataset, Item, Norm
 from evalsite.lib import permissions
 from grading_app.publish.export.snapshot_check import SnapshotFileError, verify
@@ -42,7 +41,7 @@ def make_study(status="done"):
     """Return a study of two models on photographs with norms. It has no gradings; the ratings are the scores."""
     dataset = make_numbered_items("photos", 4, images=True, approved=False)
     Norm.objects.bulk_create(Norm(item=item, dimension="joy", mean=2.5, sd=1, n=9) for item in dataset.items.all())
-    curation.approve(dataset, by="test", reason="ready")
+    dataset.approve(by="test", reason="ready")
     joy = factories.make_dimension("joy")
     experiment = factories.make_experiment(
         "pilot", dataset=dataset, samples=2, dimensions=[joy], title="A pilot",
@@ -93,7 +92,7 @@ def test_an_imported_dataset_is_approved_with_images_norms_and_the_same_hash(tmp
     imported = import_snapshot(path, owner)
     dataset = imported.dataset
     assert (imported.experiment, str(dataset), dataset.status) == (None, "photos@1", "approved")
-    assert curation.hash_stored_items(dataset) == dataset.content_hash
+    assert dataset.hash_items() == dataset.content_hash
     assert (dataset.items.count(), Norm.objects.count(), Asset.objects.count()) == (4, 4, 4)
     assert dataset.history.filter(aspect="import", by=owner).exists()
     assert not Prompt.objects.exists()

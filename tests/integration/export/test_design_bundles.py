@@ -8,7 +8,6 @@ import pytest
 from django.core.management import call_command
 from django.db import transaction
 
-from datasets_app import curation
 from datasets_app.models import Dataset
 from evalsite.lib import permissions
 from grading_app.judging.grader_lookup import find_design_graders
@@ -52,7 +51,7 @@ def owner():
 def make_design():
     """Return a design with two judges, their panel, item rubrics with their template, and a rating queue."""
     dataset = make_numbered_items("things", 3, approved=False)
-    curation.approve(dataset, by="test", reason="ready")
+    dataset.approve(by="test", reason="ready")
     judge = factories.make_model("judge-model")
     strict = make_grader("strict", model=judge, on_empty="zero", longest_answer=900)
     texts = make_item_texts(dataset, "own")

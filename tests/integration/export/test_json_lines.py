@@ -7,7 +7,7 @@ from grading_app.models import Grading
 from grading_app.models.verdict_history import allow_superseding
 from grading_app.publish.export.file_formats import TABLES, export_chunks
 from grading_app.scoring.grading import grade
-from runs_app.annotations import annotate, change_text
+from runs_app.annotations import annotate
 from runs_app.models import Point, Trial
 from tests import factories
 from tests.factories.judges import write_ledger
@@ -39,7 +39,7 @@ def experiment():
             parse_ok=True, parse_error="", score=0.1 + 0.2, detail={"votes": 2}
         )
     (note,) = annotate(Trial.objects.first(), "note", EVERYTHING, by=created.owner)
-    change_text(note, NASTY[1], by=created.owner)
+    note.change_text(NASTY[1], by=created.owner)
     return created
 
 

@@ -11,7 +11,6 @@ from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app import deletion
 from runs_app.models import Experiment, Run, Trial
-from runs_app.monitoring.progress import annotate_totals, read_totals
 from tests.factories.engine import drain
 from tests.factories.judges import build_judge, get_judge_run, make_grader
 
@@ -63,7 +62,7 @@ def test_a_judges_trial_page_shows_its_request(owner, judged):
 
 
 def test_totals_count_only_answers(judged):
-    totals = read_totals(annotate_totals(Experiment.objects.filter(pk=judged.pk)).get())
+    totals = Experiment.objects.filter(pk=judged.pk).with_totals().get().read_totals()
     assert (totals.trials, totals.done) == (12, 12)
 
 
@@ -84,7 +83,7 @@ def test_status_reports_the_progress_of_judges(judged, capsys):
 
 
 def test_deleting_an_experiment_deletes_its_verdicts(judged):
-    deletion.archive(judged, by="test", reason="over")
+    judged.archive(by="test", reason="over")
     deletion.delete(judged, by="test", reason="over")
     assert not Trial.objects.exists()
     assert not Grading.objects.exists()

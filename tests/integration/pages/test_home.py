@@ -12,7 +12,6 @@ from django.utils.html import strip_tags
 from evalsite.lib import permissions
 from grading_app.results.headlines import load_headlines
 from runs_app.models import Experiment, Run
-from runs_app.monitoring.progress import annotate_totals
 from tests import factories
 from tests.factories.gradings import make_answered_experiment, make_gradings
 from tests.page_text import page_text
@@ -89,7 +88,7 @@ def test_drafts_need_those_who_may_approve_them(client):
 def test_a_finished_experiment_shows_the_score_that_the_list_shows(client):
     experiment = make_finished()
     make_gradings(experiment, "exact", lambda trial: float(trial.item.position < 3), kind="rule")
-    rows = annotate_totals(Experiment.objects.filter(pk=experiment.pk))
+    rows = Experiment.objects.filter(pk=experiment.pk).with_totals()
     headline = load_headlines(list(rows))[experiment.pk]
     assert headline.text.startswith("75.0")
     text = open_home(client, experiment.owner)

@@ -3,7 +3,6 @@
 import pytest
 from django.urls import reverse
 
-from runs_app.monitoring.progress import load_experiment_state
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -27,7 +26,7 @@ FAILURE = {"error_class": "server", "error": "HTTP 500", "answer": ""}
 @pytest.mark.parametrize(("n_done", "n_failed", "state"), [(6, 0, "done"), (5, 1, "partial"), (0, 6, "failed")])
 def test_the_state_says_whether_trials_failed(client, n_done, n_failed, state):
     experiment = make_ended(n_done, n_failed)
-    assert load_experiment_state(experiment) == state
+    assert experiment.state == state
     client.force_login(experiment.owner)
     for address in (reverse("experiment_list"), reverse("experiment_progress", args=[experiment.slug])):
         assert f"<span>{state.capitalize()}</span>" in client.get(address).content.decode()

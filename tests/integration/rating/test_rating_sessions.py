@@ -3,7 +3,6 @@
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from datasets_app import curation
 from grading_app.models import Rating, RatingQueue
 from grading_app.rating import queues, session
 from tests import factories
@@ -230,6 +229,6 @@ def test_a_queue_with_nothing_to_rate_does_not_open():
 
 def test_a_queue_over_an_archived_dataset_cannot_open():
     queue = make_queue(opened=False)
-    curation.archive(queue.dataset, by=queue.owner, reason="superseded")
+    queue.dataset.archive(by=queue.owner, reason="superseded")
     with pytest.raises(queues.QueueError, match="approved datasets"):
         queues.open_queue(queue, by=queue.owner, reason="")

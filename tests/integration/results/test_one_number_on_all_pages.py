@@ -37,7 +37,6 @@ from grading_app.results.scope import ScopeForm
 from grading_app.results.scores import estimate, list_measures, load_scores
 from grading_app.results.waves import compare_scores
 from runs_app.models import Experiment, Run, Trial
-from runs_app.monitoring.progress import annotate_totals
 from tests import factories
 from tests.factories.gradings import make_gradings, make_scale_rubric
 from tests.factories.judges import make_grader
@@ -221,7 +220,7 @@ def test_each_page_has_the_same_mean_interval_and_n(study):
 
 def test_the_list_of_experiments_shows_the_lowest_and_highest_of_these_means(study):
     experiment, is_share = study
-    (totals,) = annotate_totals(Experiment.objects.filter(pk=experiment.pk))
+    (totals,) = Experiment.objects.filter(pk=experiment.pk).with_totals()
     headline = load_headlines([totals])[experiment.pk]
     means = [record["mean"] for record in estimate_conditions(experiment)]
     assert (headline.low, headline.high, headline.is_share) == (

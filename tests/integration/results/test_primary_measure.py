@@ -17,7 +17,6 @@ from grading_app.results.scope import ScopeForm
 from grading_app.results.scores import list_measures
 from grading_app.scoring.grading import grade
 from runs_app.models import Experiment
-from runs_app.monitoring.progress import annotate_totals
 from runs_app.planning.design import Design
 from runs_app.planning.spec_io import build_spec
 from tests import factories
@@ -68,7 +67,7 @@ def test_every_page_and_file_shows_it_first(client):
     page = open_results(client, experiment)
     assert page.context["first"]["table"].title == "exact_match (primary measure)"
     assert page.context["screen"].problem == ""
-    (totals,) = annotate_totals(Experiment.objects.filter(pk=experiment.pk))
+    (totals,) = Experiment.objects.filter(pk=experiment.pk).with_totals()
     assert load_headlines([totals])[experiment.pk].measure == "exact_match"
     scope = ScopeForm({}, experiment)
     assert scope.is_valid()

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group, User
 from django.urls import reverse
 from django.utils.module_loading import import_string
 
-from datasets_app import curation, pending_uploads
+from datasets_app import pending_uploads
 from datasets_app.importing import limited_reader
 from datasets_app.importing.limited_reader import FileToRead
 from datasets_app.importing.limits import LIMITS
@@ -305,7 +305,7 @@ def test_a_discarded_upload_is_deleted(member):
 def snapshot(tmp_path):
     """Return the snapshot file of an experiment that still exists on this site."""
     dataset = factories.make_dataset("sums", [{"key": "a"}], approved=False)
-    curation.approve(dataset, by="test", reason="ready")
+    dataset.approve(by="test", reason="ready")
     experiment = factories.make_experiment("first", dataset=dataset)
     shutil.copy(make_snapshot(experiment, by="test").path, tmp_path / "sent.zip")
     return tmp_path / "sent.zip"

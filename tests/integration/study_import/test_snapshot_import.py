@@ -13,7 +13,6 @@ from django.db import transaction
 from django.test import override_settings
 from django.urls import reverse
 
-from datasets_app import curation
 from datasets_app.models import Asset, Dataset, Item
 from grading_app.models import GradeCondition, Grading, Panel, Preference, Rating, RatingQueue
 from grading_app.models.verdict_history import allow_superseding
@@ -34,7 +33,7 @@ RECORDED = Path(__file__).parent / "snapshots"
 def make_study():
     """Return answers of two models on photographs, graded by a rule, a judge and a person, with a comparison."""
     dataset = make_numbered_items("photos", 4, images=True, approved=False)
-    curation.approve(dataset, by="test", reason="ready")
+    dataset.approve(by="test", reason="ready")
     experiment = factories.make_experiment(
         dataset=dataset, samples=2, models=[factories.make_model("small"), factories.make_model("large")]
     )

@@ -8,7 +8,6 @@ from django.core.management import call_command
 from django.db import transaction
 from django.urls import reverse
 
-from datasets_app import curation
 from grading_app.publish.export.snapshot_check import SnapshotFileError, verify
 from grading_app.publish.export.snapshots import make_snapshot
 from grading_app.results.status_report import build_status_report
@@ -34,7 +33,7 @@ ENDED = {
 def make_study():
     """Return a run for each status. Each answered the first of two items; one cancelled the second."""
     dataset = make_numbered_items("things", 2, approved=False)
-    curation.approve(dataset, by="test", reason="ready")
+    dataset.approve(by="test", reason="ready")
     models = [factories.make_model(f"model-{status}") for status in ENDED]
     experiment = factories.make_experiment("pilot", dataset=dataset, models=models, samples=1, status="active")
     for run in factories.make_runs(experiment, status="done"):

@@ -244,7 +244,7 @@ def dataset_and_sample(photographs, curator):
         read_items(SAMPLES / "questions.jsonl"), slug="questions", by=curator, title="Questions in four fields",
         source="Written for this project", licence="CC0",
     )  # fmt: skip
-    curation.approve(questions, by=curator, reason="Checked against the answers by two people")
+    questions.approve(by=curator, reason="Checked against the answers by two people")
     return photographs, sample
 
 

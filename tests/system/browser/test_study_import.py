@@ -6,7 +6,6 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from datasets_app import curation
 from datasets_app.models import Dataset
 from runs_app.models import Experiment, Trial
 from tests.factories.files import build_archive
@@ -72,7 +71,7 @@ def media(settings, tmp_path):
 
 def test_a_dataset_is_exported_as_a_bundle_and_imported_again(owner, visitor, checked_in_all_views, tmp_path, media):
     original = make_numbered_items("photos", 4, images=True, approved=False)
-    curation.approve(original, by=owner, reason="Looked through")
+    original.approve(by=owner, reason="Looked through")
     page = visitor(owner)
     page.goto(original.get_absolute_url())
     with page.expect_download() as download:
