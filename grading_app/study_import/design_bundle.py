@@ -119,23 +119,15 @@ def _translate(model: type[models.Model], old: int | None) -> int | None:
 def complete_design(experiment: Experiment, names: Names) -> list[str]:
     """Give the design the names of its judges on this site. Return sentences about what is left to do.
 
-    names: of rows by table and number, as in the file. Files of schema 3 hold no judges; the design then keeps those
-    that this site has under the same name.
+    names: of rows by table and number, as in the file.
     """
     local_names = _list_graders_by_name(names)
-    unmatched_names = set(experiment.graders) - set(local_names)
-    local_names |= {
-        name: name for name in Grader.objects.filter(name__in=unmatched_names).values_list("name", flat=True)
-    }
     unknown_graders = [name for name in experiment.graders if name not in local_names]
     experiment.graders = [local_names[name] for name in experiment.graders if name in local_names]
     Experiment.objects.filter(pk=experiment.pk).update(graders=experiment.graders)
     remarks = []
     if unknown_graders:
-        remarks.append(
-            "Judges that are neither in the file nor on this site were left out of the design: "
-            f"{', '.join(unknown_graders)}."
-        )
+        remarks.append(f"Judges that are not in the file were left out of the design: {', '.join(unknown_graders)}.")
     if waiting := list(_list_unapproved(experiment)):
         remarks.append(f"A curator must approve these before they are used: {', '.join(waiting)}.")
     remarks += _describe_placeholders(experiment)

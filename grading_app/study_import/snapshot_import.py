@@ -57,12 +57,12 @@ from grading_app.publish.export.snapshot_check import (
     IMAGES,
     MAX_PART,
     ROWS,
-    SCHEMA,
     STUDY,
     UNREADABLE,
     SnapshotFileError,
     Verdict,
     describe_damage,
+    describe_schema,
 )
 from grading_app.publish.export.snapshot_check import TABLES as TABLE_PARTS
 from grading_app.publish.export.study_rows import ARRIVAL, TABLES, StudyTable, translate
@@ -96,12 +96,7 @@ STREAMED = (
     SupersededVerdict, Adjudication, Annotation, Preflight,
 )  # fmt: skip
 ASPECT = "import"
-
-
-# SQL: whether the row x of the file is a draft. Files before schema 5 had the time of its approval instead.
-IS_DRAFT = (
-    """coalesce(x.line ->> 'status', CASE WHEN x.line ->> 'approved_at' IS NULL THEN 'draft' END, '') = 'draft'"""
-)
+IS_DRAFT = "x.line ->> 'status' = 'draft'"  # SQL: whether the row x of the file is a draft.
 
 
 @dataclass
@@ -134,15 +129,10 @@ def import_snapshot(path: Path, owner: User, *, dry_run: bool = False) -> Snapsh
     """
     _check_size(path)
     verdict = verify_in_limits(path, build_rules())
-    if verdict.schema > SCHEMA:
-        raise SnapshotFileError(f"{path.name} has schema {verdict.schema}, of a newer version; update this site")
+    if problem := describe_schema(verdict.schema):
+        raise SnapshotFileError(f"{path.name} has {problem}")
     if verdict.problems:
         raise SnapshotFileError(f"{path.name} cannot be imported: {'; '.join(verdict.problems[:5])}")
-    if not verdict.content:
-        raise SnapshotFileError(
-            f"{path.name} has schema {verdict.schema}, which holds tables to read but no rows to import; make a new "
-            "snapshot on its site"
-        )
     if verdict.kind not in KINDS:
         raise SnapshotFileError(f"{path.name} is of the unknown kind {verdict.kind[:40]!r}; update this site")
     try:
@@ -175,7 +165,7 @@ class _Import:
     def __init__(self, archive: zipfile.ZipFile, owner: User, verdict: Verdict, file_name: str) -> None:
         self.archive = archive
         self.owner = owner
-        self.kind, self.content, self.schema = verdict.kind, verdict.content, verdict.schema
+        self.kind, self.content = verdict.kind, verdict.content
         self.tables = KINDS[self.kind]
         self.file_name = file_name
         self.names: Mapping[str, Mapping[str, str]] = json.loads(archive.read("names.json"))
@@ -206,7 +196,7 @@ class _Import:
         new = {part.model: self._list_new_keys(part) for part in self.tables if part.has_key}
         check_definitions(new, self.file_name)
         if self.tables is TABLES:
-            complete_study(self._get_only(Experiment), self.schema)
+            complete_study(self._get_only(Experiment))
         self._check_hashes()
         dataset: Dataset = self._get_only(Dataset)
         experiment: Experiment | None = None if self.kind == DATASET else self._get_only(Experiment)
@@ -455,7 +445,7 @@ class _Import:
 
 
 def _list_defaults(part: StudyTable) -> dict[str, Any]:
-    """Return the values of columns that an older snapshot does not have: their defaults, or an empty text."""
+    """Return the values of columns that the file does not have: their defaults, or an empty text."""
     columns = [column for column in part.list_columns() if not column.primary_key and column.related_model is None]
     return {
         column.attname: column.get_default()

@@ -1,4 +1,4 @@
-"""Completion of an imported study from all its rows: values that old files do not hold, counters and money.
+"""Completion of an imported study from all its rows: counters and money.
 
 A counter in a file is a claim. All counters of an imported study are computed from its rows, by the rules of
 `grading_app/consistency_check.py`. So are the reservations of the calls that this site may still make for it:
@@ -22,24 +22,6 @@ from runs_app.models import Condition, Dimension, Experiment, ItemText, Point, P
 from runs_app.planning.token_bounds import bound_input_tokens
 from runs_app.pricing.costs import CallBounds
 
-# Files of schema 2 hold the members of a panel by the keys of their own site. They are the conditions of its graders.
-FIND_MEMBERS = """
-UPDATE grading_app_gradecondition c SET parameters = c.parameters || jsonb_build_object('members', (
-    SELECT coalesce(jsonb_agg(m.id ORDER BY m.id), '[]') FROM grading_app_gradecondition m
-    JOIN grading_app_panel_graders g ON g.grader_id = m.grader_id
-    WHERE g.panel_id = c.panel_id AND m.experiment_id = c.experiment_id))
-WHERE c.kind = 'panel' AND c.experiment_id = %(experiment)s
-"""
-# Files before schema 4 do not say how a run ended. A run without open trials or points is done, or was cancelled.
-SET_STATUSES = """
-UPDATE runs_app_run r SET (status, stop_reason) = (SELECT
-    CASE WHEN s.open THEN 'stopped' WHEN r.n_cancelled > 0 THEN 'cancelled' ELSE 'done' END,
-    CASE WHEN s.open THEN 'It ended before all its trials were answered. The imported file does not say why.'
-        ELSE '' END
-    FROM (SELECT r.n_pending > 0 OR EXISTS (
-        SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open') AS open) s)
-WHERE r.experiment_id = %(experiment)s
-"""
 COUNT_TRIALS = """
 UPDATE runs_app_run r SET (n_pending, n_running, n_done, n_failed, n_cancelled) = (
     SELECT count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'running'),
@@ -61,7 +43,6 @@ UPDATE runs_app_run r SET (n_attempts, n_permanent, n_unpriced, spent_usd, input
         SELECT count(*) FROM runs_app_attempt a WHERE a.run_id = r.id AND a.outcome = 'permanent'))
 WHERE r.experiment_id = %(experiment)s
 """
-# For an experiment without running trials.
 ADD_UP_MONEY = """
 UPDATE runs_app_experiment SET (spent_usd, reserved_usd) = (
     SELECT coalesce(sum(spent), 0), coalesce(sum(kept), 0) FROM (
@@ -83,20 +64,20 @@ GROUP BY p.id HAVING p.n_planned <> count(t.id) OR p.n_items <> cardinality(p.it
 """
 
 
-def complete_study(experiment: Experiment, schema: int) -> None:
-    """Set the values of an imported study that its file does not hold, and its counters. schema: that of the file.
+def count_rows(experiment: Experiment) -> None:
+    """Set the counters of an experiment without running trials, and what it spent, to what its rows say."""
+    with connection.cursor() as cursor:
+        for statement in (COUNT_TRIALS, COUNT_CALLS, ADD_UP_MONEY):
+            cursor.execute(statement, {"experiment": experiment.pk})
+
+
+def complete_study(experiment: Experiment) -> None:
+    """Set the counters of an imported study, and the reservations of its runs.
 
     Raise SnapshotFileError for a file with live runs, because a worker would claim their trials, and for points whose
     counts led to another decision than their trials.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(COUNT_TRIALS, {"experiment": experiment.pk})
-        cursor.execute(COUNT_CALLS, {"experiment": experiment.pk})
-        if schema < 4:
-            cursor.execute(SET_STATUSES, {"experiment": experiment.pk})
-        if schema == 2:
-            cursor.execute(FIND_MEMBERS, {"experiment": experiment.pk})
-        cursor.execute(ADD_UP_MONEY, {"experiment": experiment.pk})
+    count_rows(experiment)
     runs = Run.objects.filter(experiment=experiment)
     live = runs.filter(status__in=Run.UNDER_WAY) | runs.filter(n_running__gt=0)
     if live.exists() or Trial.objects.filter(run__in=runs, status=Trial.Status.RUNNING).exists():

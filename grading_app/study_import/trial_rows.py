@@ -1,16 +1,13 @@
-"""The rows of a study's answers: trials, attempts and gradings, in batches, and the counters over them."""
+"""The rows of a study's answers: trials, attempts and gradings, in batches."""
 
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
 from django.db import connection
-from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
 from evalsite.lib.text.hashing import hash_content, slugify_name
@@ -316,31 +313,3 @@ def _build_grading(score: StudyScore, trial: int, condition: GradeCondition) -> 
         reasoning=score.reasoning,
         detail=None if score.detail is None else dict(score.detail),
     )
-
-
-# --- counters ---------------------------------------------------------------------------------------------------------
-
-
-def refresh_counters(run: Run) -> None:
-    """Set the counters of an imported run to what its rows say, as `reconcile` computes them."""
-    statuses = Counter(dict(run.trials.values_list("status").annotate(n=Count("pk")).order_by()))
-    calls = run.attempt_rows.aggregate(
-        n_attempts=Count("pk"),
-        n_permanent=Count("pk", filter=Q(outcome=Attempt.Outcome.PERMANENT)),
-        n_unpriced=Count("pk", filter=Q(cost_usd=None)),
-        spent_usd=Sum("cost_usd", default=Decimal(0)),
-        input_tokens=Sum("input_tokens", default=0),
-        output_tokens=Sum("output_tokens", default=0),
-    )
-    Run.objects.filter(pk=run.pk).update(n_done=statuses["done"], n_failed=statuses["failed"], **calls)
-
-
-def refresh_samples(experiment: Experiment, samples: int) -> None:
-    """Raise the number of repetitions if the files have more than at the first import."""
-    Experiment.objects.filter(pk=experiment.pk, samples__lt=samples).update(samples=samples)
-
-
-def refresh_spending(experiment: Experiment) -> None:
-    """Set what was spent. There is no budget: imported costs were paid elsewhere, and nothing more is called."""
-    total_usd = experiment.runs.aggregate(all=Sum("spent_usd", default=Decimal(0)))["all"]
-    Experiment.objects.filter(pk=experiment.pk).update(spent_usd=total_usd)

@@ -21,12 +21,10 @@ from evalsite.lib.text.hashing import build_condition_id, hash_content, slugify_
 from grading_app.models import GradeCondition
 from grading_app.study_import.study import Study, StudyCondition, StudyError, StudyJudge, StudyTrial, StudyWave
 from grading_app.study_import.study_checks import check_design
+from grading_app.study_import.study_completion import count_rows
 from grading_app.study_import.trial_rows import (
     ImportReport,
     StudyRows,
-    refresh_counters,
-    refresh_samples,
-    refresh_spending,
     write_batch,
 )
 from runs_app.models import (
@@ -84,11 +82,10 @@ def _write_study(study: Study, slug: str, owner: User, dataset: Dataset | None) 
     report = ImportReport(experiment, len(rows.items), len(rows.conditions), notes=list(study.notes))
     for batch in _split_batches(study.trials()):
         write_batch(batch, rows, experiment, report)
-    for run in rows.runs.values():
-        refresh_counters(run)
-    refresh_samples(experiment, report.samples)
+    # The files may have more repetitions than at the first import.
+    Experiment.objects.filter(pk=experiment.pk, samples__lt=report.samples).update(samples=report.samples)
     experiment.refresh_from_db(fields=["samples"])
-    refresh_spending(experiment)
+    count_rows(experiment)
     if report.recovered:
         report.notes.append(
             f"{report.recovered} trials failed here and are done in the files: they stay failed. Import the files "
@@ -178,7 +175,7 @@ def _create_experiment(study: Study, slug: str, owner: User, dataset: Dataset) -
         dataset=dataset,
         imported_from=study.tool,
         status=Experiment.Status.ACTIVE,
-        # `refresh_samples` raises the repetitions when the trials have been read.
+        # The repetitions rise when the trials have been read.
         **{"samples": 1, **study.settings},
     )
 

@@ -32,7 +32,7 @@ MAX_PART = 64 * 2**20  # Of a part that is parsed as a whole.
 MAX_PROBLEMS = 100
 # A text of JSON. One without an end reaches to the end of the line, so that no quote is tried twice.
 TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
-SCHEMA = 5  # The version of the format that this site writes, and the newest that it reads.
+SCHEMA = 5  # The version of the format that this site writes and reads.
 # The errors of zipfile for a damaged archive. RuntimeError: encrypted, or by an unknown method.
 BROKEN = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, RuntimeError, ValueError, KeyError,
@@ -49,13 +49,13 @@ class SnapshotFileError(ValueError):
 class Verdict:
     """The result of a check.
 
-    content: the digest of rows and images; empty for schema 1. kind: "study", or the kind of a bundle. problems:
-    sentences; none if the file is unchanged.
+    content: the digest of rows and images. kind: "study", or the kind of a bundle. problems: sentences; none if the
+    file is unchanged.
     """
 
     digest: str
     content: str = ""
-    schema: int = 1
+    schema: int = SCHEMA
     kind: str = STUDY
     files: int = 0
     rows: int = 0
@@ -89,12 +89,21 @@ def describe_damage(path: Path, error: Exception) -> str:
 
 
 def content_digest(sums: dict[str, str]) -> str:
-    """Return the digest of the rows and images alone: the same on each site that holds the study. Empty for schema 1.
+    """Return the digest of the rows and images alone: the same on each site that holds the study.
 
     Names, times of the snapshot and the site's own keys are no part of it.
     """
     content = {name: digest for name, digest in sums.items() if name.startswith((ROWS, IMAGES))}
-    return hashlib.sha256(format_checksums(content).encode()).hexdigest() if content else ""
+    return hashlib.sha256(format_checksums(content).encode()).hexdigest()
+
+
+def describe_schema(schema: int) -> str:
+    """Return why this site does not read a file of this schema, and what to do; empty if it does."""
+    if schema > SCHEMA:
+        return f"schema {schema}, of a newer version; update this site"
+    if schema < SCHEMA:
+        return f"schema {schema}, of an older version; make a new file on its site, with the version of this site"
+    return ""
 
 
 def check_line(line: bytes) -> None:
@@ -140,10 +149,8 @@ class _Check:
                 self._report(f"{name}, {error}")
             except UNREADABLE as error:
                 self._report(f"{name}: cannot be read: {error}")
-        if self.verdict.schema > SCHEMA:
-            self._report(
-                f"{SCHEMA_FILE}: schema {self.verdict.schema} is newer than this site's {SCHEMA}; update this site"
-            )
+        if problem := describe_schema(self.verdict.schema):
+            self._report(f"{SCHEMA_FILE}: it has {problem}")
         else:
             self._check_card(counts.content)
         return self.verdict

@@ -142,7 +142,7 @@ def test_an_imported_design_is_a_draft_without_trials_and_with_placeholder_model
     assert experiment.dimensions.get().name == "joy"
     assert experiment.graders == []
     assert imported.remarks == [
-        "Judges that are neither in the file nor on this site were left out of the design: strict.",
+        "Judges that are not in the file were left out of the design: strict.",
         f"A curator must approve these before they are used: prompt {experiment.prompts.get()}.",
         "Models without an active endpoint: large, small. Choose models of this site before the launch.",
     ]
@@ -222,10 +222,10 @@ def test_an_analysis_without_a_score_or_with_a_wrong_scope_is_refused(tmp_path):
 
 def test_tables_that_do_not_belong_to_the_kind_are_refused(tmp_path, settings, owner):
     path = make_foreign_bundle(tmp_path, settings, "design", "pilot")
-    claimed = json.dumps({"schema": 2, "kind": "dataset"}).encode()
+    claimed = json.dumps({"schema": 5, "kind": "dataset"}).encode()
     with pytest.raises(SnapshotFileError, match="holds unknown rows: rows/grading_app_grader"):
         import_snapshot(write_forged_copy(path, tmp_path, {"schema.json": claimed}), owner)
-    unknown = json.dumps({"schema": 2, "kind": "everything"}).encode()
+    unknown = json.dumps({"schema": 5, "kind": "everything"}).encode()
     with pytest.raises(SnapshotFileError, match="of the unknown kind 'everything'"):
         import_snapshot(write_forged_copy(path, tmp_path, {"schema.json": unknown}), owner)
     assert not Dataset.objects.exists()
@@ -234,7 +234,7 @@ def test_tables_that_do_not_belong_to_the_kind_are_refused(tmp_path, settings, o
 def test_a_bundle_that_claims_to_be_a_snapshot_is_refused(tmp_path, settings, owner):
     path = make_foreign_bundle(tmp_path, settings, "dataset", "photos@1")
     with pytest.raises(SnapshotFileError):
-        import_snapshot(write_forged_copy(path, tmp_path, {"schema.json": b'{"schema": 2}'}), owner)
+        import_snapshot(write_forged_copy(path, tmp_path, {"schema.json": b'{"schema": 5}'}), owner)
     assert not Dataset.objects.exists()
 
 

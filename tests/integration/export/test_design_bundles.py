@@ -13,7 +13,7 @@ from evalsite.lib import permissions
 from grading_app.judging.grader_lookup import find_design_graders
 from grading_app.judging.judge_plan import request_verdicts
 from grading_app.models import GradeCondition, Grader, Panel, RatingQueue, Rubric
-from grading_app.publish.export.snapshot_check import verify
+from grading_app.publish.export.snapshot_check import SCHEMA, verify
 from grading_app.rating import queues
 from grading_app.study_import.snapshot_import import import_snapshot
 from runs_app.models import (
@@ -229,21 +229,12 @@ def test_a_dry_run_lists_judges_and_queues_and_writes_nothing(foreign_bundle, ow
         assert not model.objects.exists()
 
 
-@pytest.mark.parametrize("schema", [3, 4])
 @pytest.mark.parametrize(("kind", "name"), [("dataset", "photos@1"), ("design", "pilot"), ("analysis", "pilot")])
-def test_a_recorded_bundle_of_each_schema_is_verified_and_imported(owner, kind, name, schema):
-    path = RECORDED / f"{kind}-schema-{schema}.zip"
+def test_a_recorded_bundle_is_verified_and_imported(owner, kind, name):
+    path = RECORDED / f"{kind}-schema-{SCHEMA}.zip"
     verified = verify(path)
-    assert (verified.problems, verified.schema, verified.kind) == ([], schema, kind)
+    assert (verified.problems, verified.schema, verified.kind) == ([], SCHEMA, kind)
     assert str(import_snapshot(path, owner).target) == name
-
-
-def test_importing_a_schema_3_design_reports_its_missing_judges(owner):
-    imported = import_snapshot(RECORDED / "design-schema-3.zip", owner)
-    assert imported.experiment.graders == []
-    assert (
-        "Judges that are neither in the file nor on this site were left out of the design: strict." in imported.remarks
-    )
 
 
 def test_importing_a_design_does_not_spend_its_budget(foreign_bundle, owner):

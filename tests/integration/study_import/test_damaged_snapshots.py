@@ -95,7 +95,7 @@ def test_a_newer_schema_asks_for_an_update_despite_a_different_card_format(owner
     output = io.StringIO()
     with pytest.raises(CommandError):
         call_command("verify_snapshot", str(path), stdout=output)
-    assert f"schema.json: schema {SCHEMA + 1} is newer than this site's {SCHEMA}; update this site" in output.getvalue()
+    assert f"schema.json: it has schema {SCHEMA + 1}, of a newer version; update this site" in output.getvalue()
 
 
 def test_the_error_of_an_unreadable_file_says_what_to_do(owner, tmp_path):

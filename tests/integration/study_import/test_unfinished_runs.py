@@ -155,19 +155,6 @@ def test_a_judge_of_this_site_can_be_paused_and_resumed_on_imported_answers(fore
     assert run_control.resume(Run.objects.all(), by=owner) == [judge.pk]
 
 
-def test_a_file_of_an_older_schema_distinguishes_open_from_finished_runs(foreign_snapshot, owner, tmp_path):
-    part = "rows/runs_app_run.jsonl"
-    lines = [json.loads(line) for line in read_parts(foreign_snapshot)[part].splitlines()]
-    old = "".join(
-        json.dumps({name: value for name, value in line.items() if name not in ("status", "stop_reason")}) + "\n"
-        for line in lines
-    )
-    path = write_forged_copy(foreign_snapshot, tmp_path, **{part: old.encode(), "schema.json": b'{"schema": 3}'})
-    import_snapshot(path, owner)
-    assert sorted(Run.objects.values_list("status", flat=True)) == ["cancelled", "stopped", "stopped", "stopped"]
-    assert "The imported file does not say why." in Run.objects.filter(status="stopped").first().stop_reason
-
-
 @pytest.mark.parametrize(
     ("part", "change"),
     [
