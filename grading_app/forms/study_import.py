@@ -11,13 +11,13 @@ from datasets_app.models import Dataset
 from datasets_app.pending_uploads import MIB, PendingUpload, get_most_bytes
 from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
 from grading_app.study_import.importers import FORMATS
-from grading_app.study_import.itemeval_config import SUFFIXES as CONFIGS
+from grading_app.study_import.text_files import YAML
 from grading_app.study_import.upload_reader import SNAPSHOT
 
 PART = "study"
 MAX_FILES = 50
 DETECT = ("", "Detect the format")
-SUFFIXES = (".zip", *CONFIGS, *(suffix for one in FORMATS.values() for suffix in one.suffixes))
+SUFFIXES = (".zip", *YAML, *(suffix for one in FORMATS.values() for suffix in one.suffixes))
 
 
 class FilesInput(forms.FileInput):

@@ -13,18 +13,15 @@ from pathlib import Path
 from datasets_app.importing.archives import ZipMembers
 from datasets_app.importing.limits import LIMITS
 from datasets_app.importing.records import FileError, ScratchFolder
-from grading_app.study_import.designs import NAMES_OF_FILE, Design, DesignNames, read_design
-from grading_app.study_import.inspect_logs import INSPECT
-from grading_app.study_import.itemeval import ITEMEVAL
-from grading_app.study_import.oasis_duckdb import OASIS_DUCKDB
-from grading_app.study_import.oasis_llm import OASIS_LLM
-from grading_app.study_import.reasonscape import REASONSCAPE
-from grading_app.study_import.study import Study, StudyError, StudyFormat
+from grading_app.study_import.formats.inspect_ai import INSPECT
+from grading_app.study_import.formats.itemeval import ITEMEVAL
+from grading_app.study_import.formats.oasis_llm import OASIS_DUCKDB, OASIS_LLM
+from grading_app.study_import.formats.reasonscape import REASONSCAPE
+from grading_app.study_import.study import NAMES_OF_FILE, Design, DesignNames, Study, StudyError, StudyFormat
 
 FORMATS: dict[str, StudyFormat] = {
     study_format.name: study_format for study_format in (OASIS_DUCKDB, OASIS_LLM, ITEMEVAL, INSPECT, REASONSCAPE)
 }
-DESIGN_FORMATS = (OASIS_LLM.name, ITEMEVAL.name, REASONSCAPE.name)  # The tools whose design has a file of its own.
 BROKEN = (OSError, UnicodeError, csv.Error)
 
 
@@ -58,8 +55,10 @@ def _read(path: Path, format_name: str, names: DesignNames) -> Study | Design:
         _check_folder(path)
     _require_content(path)
     formats = [candidate for candidate in FORMATS.values() if candidate.recognises(path)]
-    if not formats and format_name in ("", *DESIGN_FORMATS) and (design := read_design(path, names)) is not None:
-        return design
+    for candidate in FORMATS.values() if not formats else ():
+        design = candidate.find_design(path, names) if format_name in ("", candidate.name) else None
+        if design is not None:
+            return design
     if not formats and not format_name:
         raise StudyError([f"{path.name}: no known format; name one with --format: {', '.join(FORMATS)}"])
     study_format = FORMATS[format_name] if format_name else formats[0]

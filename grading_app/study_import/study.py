@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from datasets_app.importing.records import BufferedImage
 
 MAX_PROBLEMS = 20
 UNREADABLE = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
+SETTINGS = ("temperature", "top_p", "max_tokens", "seed")
+LIMIT_STOPS = {"max_tokens": "length", "model_length": "length"}  # Names of other tools for a reached limit.
 
 
 class StudyError(Exception):
@@ -33,6 +36,47 @@ def refuse_unreadable(where: str) -> Iterator[None]:
         yield
     except UNREADABLE as error:
         raise StudyError([f"{where}: cannot be read, {type(error).__name__}: {error}"]) from error
+
+
+# --- values of files --------------------------------------------------------------------------------------------------
+
+
+def read_time(value: Any) -> datetime | None:
+    """Return a time in ISO form or in seconds since 1970. A time without a zone is UTC. None: there is none."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return datetime.fromtimestamp(value, UTC)
+    moment = datetime.fromisoformat(value) if isinstance(value, str) and value else None
+    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
+
+
+def read_finish(stop: Any) -> dict[str, Any]:
+    """Return the fields of a trial that say why its answer ended."""
+    reason = LIMIT_STOPS.get(str(stop or ""), str(stop or ""))[:40]
+    return {
+        "finish_reason": reason, "is_truncated": reason == "length", "is_refused": reason == "content_filter",
+    }  # fmt: skip
+
+
+def read_settings(config: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
+    """Return the settings of a sampler that a configuration has."""
+    return {name: config[f"{name}{suffix}"] for name in SETTINGS if config.get(f"{name}{suffix}") is not None}
+
+
+def replace_non_finite(value: Any) -> Any:
+    """Return the value with NaN and infinity as text, because JSON columns cannot hold them."""
+    if isinstance(value, dict):
+        return {str(name): replace_non_finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [replace_non_finite(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def describe_counts(counts: Mapping[str, int], texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield the text of each reason with a count. A text has a place for the number."""
+    yield from (text.format(counts[reason]) for reason, text in texts.items() if counts[reason])
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,17 +296,39 @@ class Study:
     scratch: Sequence[Any] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class DesignNames:
+    """Names that a person chose for the experiment, its dataset and its endpoint. Empty: those of the file."""
+
+    experiment: str = ""
+    dataset: str = ""
+    endpoint: str = ""
+
+
+NAMES_OF_FILE = DesignNames()
+
+
+@dataclass(frozen=True)
+class Design:
+    """A design of another tool. content: as an experiment file has it. notes: what was not taken, and why."""
+
+    tool: str
+    content: Mapping[str, Any]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StudyFormat:
-    """A format of another tool. recognises: True if the path looks like it. read: raise StudyError for bad content.
+    """A format of another tool. recognises: True if the path has its results. read: raise StudyError for bad content.
 
     content: what a path or an upload must hold, for people. suffixes: of a file that is a study by itself. A folder is
-    uploaded as a zip.
+    uploaded as a zip. find_design: return the design at a path without results, None if there is none.
     """
 
     name: str
     label: str
     recognises: Callable[[Path], bool]
     read: Callable[[Path], Study]
-    content: str = ""
+    content: str
     suffixes: tuple[str, ...] = ()
+    find_design: Callable[[Path, DesignNames], Design | None] = lambda path, names: None

@@ -21,8 +21,7 @@ from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.reader_process import report_progress
 from datasets_app.importing.records import ScratchFolder
 from evalsite.lib.checksummed_zip import SUMS
-from grading_app.study_import.designs import NAMES_OF_FILE, Design, DesignNames
-from grading_app.study_import.study import Study, StudyError
+from grading_app.study_import.study import NAMES_OF_FILE, Design, DesignNames, Study, StudyError
 from grading_app.study_import.study_files import load_study_files, write_study_files
 
 READER = "grading_app.study_import.upload_reader:read"

@@ -14,9 +14,8 @@ from evalsite.lib.ops.commands import OutputCommand, add_user, refuse_input, res
 from evalsite.lib.text.hashing import slugify_name
 from grading_app.judging.grader_specs import create_experiment
 from grading_app.models import Grader, Rubric
-from grading_app.study_import.designs import Design, DesignNames
 from grading_app.study_import.importers import FORMATS, read_source
-from grading_app.study_import.study import StudyError
+from grading_app.study_import.study import Design, DesignNames, StudyError
 from grading_app.study_import.trial_rows import ImportReport
 from grading_app.study_import.writer import write_study
 from runs_app.experiment_files.spec_errors import SpecError

@@ -13,8 +13,7 @@ from django.db import IntegrityError, transaction
 
 from grading_app.models import Grading
 from grading_app.results.frames import load_condition_labels
-from grading_app.study_import.inspect_files import read_header, read_samples
-from grading_app.study_import.inspect_logs import read_inspect
+from grading_app.study_import.formats.inspect_ai import read_header, read_inspect, read_samples
 from runs_app.models import Attempt, Endpoint, Experiment, Trial
 from tests import factories
 from tests.integration.study_import.import_command import export_rows, import_refused_study, import_study
@@ -228,7 +227,7 @@ def test_two_runs_of_a_task_with_the_same_settings_are_two_conditions(tmp_path, 
 def test_the_error_for_a_damaged_log_names_the_file(tmp_path, json_log):
     broken = tmp_path / "broken.json"
     broken.write_text(json_log.read_text()[:-400])
-    assert "broken.json: not complete JSON; copy the log again" in import_refused_study(broken)
+    assert "broken.json: not complete JSON; copy the file again" in import_refused_study(broken)
     folder = tmp_path / "runs"
     folder.mkdir()
     shutil.copy(LOG, folder / "good.eval")

@@ -7,7 +7,7 @@ import pytest
 from django.core.management import call_command
 
 from datasets_app.importing.limited_reader import FileToRead
-from grading_app.study_import import oasis_duckdb
+from grading_app.study_import.formats import oasis_llm
 from grading_app.study_import.importers import read_study
 from grading_app.study_import.upload_reader import read_study_upload
 from runs_app.models import Attempt, Experiment, Trial
@@ -236,7 +236,7 @@ def test_a_text_of_megabytes_is_refused_with_its_row(folder):
 
 
 def test_a_missing_duckdb_says_how_to_install_it(folder, monkeypatch):
-    monkeypatch.setattr(oasis_duckdb, "find_spec", lambda name: None)
+    monkeypatch.setattr(oasis_llm, "find_spec", lambda name: None)
     assert "pip install duckdb" in import_refused_study(folder)
 
 

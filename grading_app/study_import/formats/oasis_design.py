@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import canonical_json, slugify_name
-from evalsite.lib.text.strict_yaml import MAX_CHARS, FileError, parse_yaml
-from grading_app.study_import.study import StudyError
+from grading_app.study_import.study import Design, DesignNames, StudyError
+from grading_app.study_import.text_files import read_yaml_files
 
-SUFFIXES = (".yaml", ".yml")
 RUN, EXPERIMENT = {"name", "provider", "model"}, {"name", "dataset", "configs"}
 DEFAULTS: dict[str, Any] = {
     "modality": "vision", "dimensions": ["valence", "arousal"], "image_set": "pilot_30", "samples_per_image": 5,
@@ -54,45 +53,27 @@ DIMENSIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def is_run_config(path: Path) -> bool:
-    """Return whether the file is a run's configuration, or an experiment of the tool. Raise StudyError for bad YAML."""
-    if path.suffix.lower() not in SUFFIXES or not path.is_file():
-        return False
-    content = _read(path)
-    return isinstance(content, dict) and (content.keys() >= RUN or content.keys() >= EXPERIMENT)
-
-
-def read_run_config(
-    path: Path, *, name: str = "", dataset: str = "", endpoint: str = ""
-) -> tuple[dict[str, Any], list[str]]:
-    """Return the design as an experiment file has it, and notes on what is not taken.
+def find_design(path: Path, names: DesignNames) -> Design | None:
+    """Return the design of a run's configuration, or of an experiment of the tool; None for another file.
 
     By default the dataset has the name of the image set, and the endpoint that of the provider. Raise StudyError.
     """
-    content = _read(path)
-    if not isinstance(content, dict):
-        raise StudyError([f"{path.name}: no mapping"])
+    content = next((content for _, content in read_yaml_files(path)), {}) if path.is_file() else {}
+    if not (content.keys() >= RUN or content.keys() >= EXPERIMENT):
+        return None
     entries = content.get("configs") if "configs" in content else [content]
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise StudyError([f"{path.name}: configs must be a list of mappings"])
     configs = [_complete(path, at, entry, content) for at, entry in enumerate(entries)]
     _check_shared(path, configs)
     design = _build_design(configs)
-    design["experiment"] = name or slugify_name(str(content["name"]))
+    design["experiment"] = names.experiment or slugify_name(str(content["name"]))
     design["title"] = str(content["name"])[:200]
     design["description"] = str(content.get("description") or "")
-    design["dataset"] = dataset or slugify_name(str(content.get("dataset") or configs[0]["image_set"]))
+    design["dataset"] = names.dataset or slugify_name(str(content.get("dataset") or configs[0]["image_set"]))
     for model in design["models"]:
-        model["endpoint"] = endpoint or slugify_name(str(configs[0]["provider"]))
-    return design, [*_list_notes(configs), *_find_unknown_keys(entries)]
-
-
-def _read(path: Path) -> Any:
-    try:
-        with path.open(encoding="utf-8-sig") as text:
-            return parse_yaml(text.read(MAX_CHARS + 1))
-    except (FileError, UnicodeError) as error:
-        raise StudyError([f"{path.name}: {error}"]) from error
+        model["endpoint"] = names.endpoint or slugify_name(str(configs[0]["provider"]))
+    return Design("OASIS-LLM", design, [*_list_notes(configs), *_find_unknown_keys(entries)])
 
 
 def _complete(path: Path, at: int, entry: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:

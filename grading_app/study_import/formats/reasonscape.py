@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from evalsite.lib.text.hashing import slugify_name
-from grading_app.study_import.itemeval_config import read_yaml_files
 from grading_app.study_import.key_index import KeyIndex
 from grading_app.study_import.study import (
     MAX_PROBLEMS,
+    DesignNames,
     Study,
     StudyCondition,
     StudyError,
@@ -28,6 +28,7 @@ from grading_app.study_import.study import (
     StudyScore,
     StudyTrial,
 )
+from grading_app.study_import.text_files import find_files, read_first_object, read_json_lines, read_yaml_files
 
 SCORER = "final_answer"
 Record = Mapping[str, Any]
@@ -56,34 +57,25 @@ OPTIONAL: Mapping[str, tuple[type, ...]] = {
 KNOWN = frozenset(KINDS) | frozenset(OPTIONAL)
 NUMBER = re.compile(r"-([0-9]{1,9})\Z")
 LONGEST_KEY = 200
-LONGEST_LINE = 5_000_000
+SUFFIXES = (".ndjson", ".jsonl")
 SPACE_KEYS = frozenset({"params", "manifold", "manifolds", "mode", "file"})  # Of a task in an experiment file.
+SPACE = (
+    "Generate its dataset first (Datasets, Generate dataset, or `dataset parametric FILE`). Then create an experiment "
+    "over it, with the stopping rules of the dataset (`adaptive: dataset`)"
+)
 REQUIRED_TO_RECOGNISE = frozenset({"base_task", "params", "template", "sampler", "is_truncated"})
-
-
-def is_reasonscape(path: Path) -> bool:
-    for file in _find_record_files(path):
-        with file.open(encoding="utf-8", errors="replace") as lines:
-            line = lines.readline(LONGEST_LINE)
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict) and record.keys() >= REQUIRED_TO_RECOGNISE:
-            return True
-    return False
 
 
 def read_reasonscape(path: Path) -> Study:
     """Return the study of a file of records, or of all in a folder. Raise StudyError, which names file and line."""
-    files = _find_record_files(path)
+    files = find_files(path, *SUFFIXES)
     if not files:
         raise StudyError([f"{path.name}: no file of records (.ndjson or .jsonl)"])
     problems: list[str] = []
     items: dict[str, StudyItem] = {}
     facts: dict[str, dict[str, Any]] = {}
     conditions: dict[str, StudyCondition] = {}
-    for where, record in _read_records(files):
+    for where, record in read_json_lines(files):
         record_problems = list(_find_problems(record))
         problems += [f"{where}: {problem}" for problem in record_problems]
         if len(problems) > 10 * MAX_PROBLEMS:
@@ -121,26 +113,6 @@ def find_space_files(path: Path) -> list[str]:
         if isinstance(tasks := content.get("tasks"), list)
         and any(isinstance(task, dict) and SPACE_KEYS & task.keys() for task in tasks)
     ]
-
-
-def _find_record_files(path: Path) -> list[Path]:
-    if path.is_dir():
-        return sorted([*path.rglob("*.ndjson"), *path.rglob("*.jsonl")])
-    return [path] if path.suffix in (".ndjson", ".jsonl") else []
-
-
-def _read_records(files: list[Path]) -> Iterator[tuple[str, Any]]:
-    """Yield each line with its place, such as `step.ndjson, line 2`. A line without JSON is None."""
-    for file in files:
-        with file.open(encoding="utf-8-sig", errors="replace") as lines:
-            for number, line in enumerate(iter(partial(lines.readline, LONGEST_LINE + 1), ""), start=1):
-                if len(line) > LONGEST_LINE:
-                    raise StudyError([f"{file.name}, line {number}: longer than {LONGEST_LINE:,} characters"])
-                if line.strip():
-                    try:
-                        yield f"{file.name}, line {number}", json.loads(line)
-                    except (ValueError, RecursionError):
-                        yield f"{file.name}, line {number}", None
 
 
 def _find_problems(record: Any) -> Iterator[str]:
@@ -266,7 +238,7 @@ def _build_condition_key(record: Record) -> str:
 def _read_trials(files: list[Path]) -> Iterator[StudyTrial]:
     """Yield a trial for each record. A repeated case of a condition is its next repetition."""
     identities = KeyIndex()
-    for where, record in _read_records(files):
+    for where, record in read_json_lines(files):
         identity = (_build_condition_key(record), _build_item_key(record))
         yield _build_trial(where, record, *identity, identities.count(identity))
 
@@ -323,11 +295,20 @@ def _read_count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
+def _refuse_spaces(path: Path, names: DesignNames) -> None:
+    """Raise StudyError for an experiment file of the tool: it is a dataset here, not a design."""
+    if spaces := find_space_files(path):
+        raise StudyError([f"{name}: an experiment of ReasonScape has tasks, but no models. {SPACE}" for name in spaces])
+
+
 REASONSCAPE = StudyFormat(
-    "reasonscape",
-    "ReasonScape",
-    is_reasonscape,
-    read_reasonscape,
+    name="reasonscape",
+    label="ReasonScape",
+    recognises=lambda path: any(
+        read_first_object(file).keys() >= REQUIRED_TO_RECOGNISE for file in find_files(path, *SUFFIXES)
+    ),
+    read=read_reasonscape,
     content="a file of records, or a results folder",
-    suffixes=(".ndjson", ".jsonl"),
+    suffixes=SUFFIXES,
+    find_design=_refuse_spaces,
 )

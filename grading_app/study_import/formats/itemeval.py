@@ -1,0 +1,503 @@
+"""itemeval: a study folder with the stores of items, solutions and gradings (Parquet), manifests and the study's YAML.
+
+A solution is a trial with one attempt, a grading is a score; a judge's grading is also a call. The text of a prompt is
+taken from a template file of the folder only if its hash is the one in the store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evalsite.lib.text.hashing import slugify_name
+from grading_app.study_import.formats.itemeval_design import (
+    BUILTIN_TEMPLATES,
+    StudyConfig,
+    Template,
+    build_rubric_turns,
+    build_settings,
+    build_turns,
+    find_config_file,
+    find_design,
+    list_conditions,
+    list_results_notes,
+    name_prompt,
+    name_sampler,
+    read_config,
+)
+from grading_app.study_import.key_index import KeyIndex
+from grading_app.study_import.stored_tables import StoredTables, TableRow, read_parquet_files, require_columns
+from grading_app.study_import.study import (
+    MAX_PROBLEMS,
+    Study,
+    StudyCondition,
+    StudyError,
+    StudyFormat,
+    StudyItem,
+    StudyJudge,
+    StudyScore,
+    StudyTrial,
+    StudyWave,
+    describe_counts,
+    read_finish,
+    read_settings,
+    read_time,
+    refuse_unreadable,
+    separate_equal,
+    split_model,
+)
+from grading_app.study_import.text_files import read_text
+
+TOOL = "itemeval"
+STORES = SOLUTIONS, ITEMS, GRADINGS, LEDGER = "solutions", "items", "gradings", "ledger"
+COPIES = {"export", "snapshots"}  # Folders with copies of the stores.
+LONGEST_SCORER = 40
+Columns = dict[str, tuple[type, ...]]
+ITEM_COLUMNS: Columns = dict.fromkeys(
+    ("item_id", "dataset_id", "dataset_revision", "input", "target", "metadata_json", "grading_scheme"), (str,)
+)
+USAGE_COLUMNS: Columns = {
+    **dict.fromkeys(("input_tokens", "output_tokens", "cache_read_tokens", "reasoning_tokens"), (int,)),
+    **dict.fromkeys(("usd", "latency_s"), (float, int)),
+}
+SOLUTION_COLUMNS: Columns = {
+    **dict.fromkeys(("run_id", "condition_id", "item_id", "model", "prompt_name", "prompt_hash"), (str,)),
+    **dict.fromkeys(("solution", "stop_reason", "error", "model_config_name", "created_at"), (str,)),
+    **USAGE_COLUMNS,
+    "epoch": (int,),
+}
+GRADING_COLUMNS: Columns = {
+    **USAGE_COLUMNS,
+    **dict.fromkeys(("grade_condition_id", "grade_condition_slug", "gen_condition_id", "item_id"), (str,)),
+    **dict.fromkeys(("grade_kind", "grader_name", "grader_model", "rubric_name", "rubric_hash", "scorer_name"), (str,)),
+    **dict.fromkeys(("score_raw", "parse_error", "reasoning", "judge_completion", "error", "created_at"), (str,)),
+    "score": (float, int),
+    "epoch": (int,),
+    "parse_ok": (bool,),
+}
+
+
+@dataclass
+class Manifests:
+    """Facts of the manifests: waves by number, the served model by run and condition, the newest configuration."""
+
+    waves: dict[int, StudyWave] = field(default_factory=dict)
+    served: dict[tuple[str, str], str] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_itemeval(path: Path) -> Study:
+    """Return the study of a folder, or of the only study below it. Raise StudyError, which names file and row."""
+    stores = _find_stores(path)
+    if len(stores) != 1:
+        names = ", ".join(store.name for store in stores) or "none"
+        raise StudyError([f"{path.name}: one folder must have items.parquet and solutions.parquet; found: {names}"])
+    store = stores[0]
+    files = {table: store / f"{table}.parquet" for table in STORES}
+    tables = read_parquet_files({table: file for table, file in files.items() if file.is_file()})
+    manifests = _read_manifests(store)
+    items = _read_items(tables)
+    texts = [read_text(file).replace("\r\n", "\n") for file in sorted(path.rglob("*.md"))]
+    every_template = [Template("", text) for text in (*BUILTIN_TEMPLATES.values(), *texts)]
+    templates = {template.digest: template.text or "" for template in every_template}
+    answers = KeyIndex()
+    by_key, waves = _read_conditions(tables, {item.key for item in items}, answers, manifests, templates)
+    conditions, notes = separate_equal(list(by_key.values()))
+    offsets = {wave.number: wave.epoch_offset for wave in waves}
+    scores = _read_scores(tables, answers, templates)
+    config, planned_conditions, design_notes = _read_study_design(path, manifests, by_key)
+    sources = {f"{row['dataset_id']}@{row['dataset_revision']}": None for _, row in tables.rows(ITEMS)}
+    return Study(
+        name=str(manifests.config.get("study") or store.name) if config is None else config.content.study,
+        tool=TOOL,
+        items=items,
+        conditions=conditions,
+        trials=partial(_read_trials, tables, offsets, scores, manifests),
+        waves=waves,
+        planned=planned_conditions,
+        settings={} if config is None else build_settings(config.content),
+        notes=[*_list_notes(tables, by_key), *design_notes, *notes, *scores.notes, *_list_ledger_notes(tables)],
+        source=f"Imported from {TOOL}: " + ", ".join(sources)[:1000],
+        judges=scores.judges,
+        scratch=(tables.scratch,),
+    )
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _find_stores(path: Path) -> list[Path]:
+    """Return the folders with the stores of a study, without the copies in its exports."""
+    folders = [file.parent for file in sorted(path.rglob("solutions.parquet"))] if path.is_dir() else []
+    return [
+        folder
+        for folder in folders
+        if not COPIES & set(folder.relative_to(path).parts) and (folder / "items.parquet").is_file()
+    ]
+
+
+def _read_manifests(store: Path) -> Manifests:
+    facts = Manifests()
+    for file in sorted((store / "manifests").glob("*.json")):
+        with refuse_unreadable(file.name):
+            content = json.loads(read_text(file))
+            for condition, endpoint in (content.get("endpoints_effective") or {}).items():
+                facts.served[content["run_id"], condition] = str(endpoint.get("served_model") or "")
+            if content.get("stage") == "generate":
+                number = int(content.get("wave") or 0)
+                label = str(content.get("wave_label") or "")
+                facts.waves[number] = StudyWave(number, label, int(content.get("epoch_offset") or 0))
+                facts.config = dict(content.get("config") or {})
+    return facts
+
+
+def _read_study_design(
+    path: Path, manifests: Manifests, conditions: Mapping[str, StudyCondition]
+) -> tuple[StudyConfig | None, list[StudyCondition], list[str]]:
+    """Return the configuration, its conditions without solutions, and notes.
+
+    It is the YAML in the folder, or else the newest manifest's copy. A copy of another version of the tool may be
+    invalid: then the study is imported without its design.
+    """
+    file, content = find_config_file(path) or (path / "manifests", manifests.config)
+    if not content:
+        return None, [], ["The folder has no configuration: the design is that of the solutions."]
+    try:
+        config = read_config(file, content, path)
+    except StudyError as error:
+        return None, [], [f"The design is not taken. {problem}." for problem in error.problems[:MAX_PROBLEMS]]
+    run_cells = [(condition.model_id, condition.prompt, condition.sampler) for condition in conditions.values()]
+    planned_conditions = [
+        condition
+        for condition in list_conditions(config)
+        if not any(
+            (condition.model_id, condition.sampler) == (model, sampler)
+            and (condition.prompt == prompt or (not condition.messages and prompt.startswith(condition.prompt)))
+            for model, prompt, sampler in run_cells
+        )
+    ]
+    return config, planned_conditions, list(list_results_notes(config, planned_conditions))
+
+
+# --- items and conditions ---------------------------------------------------------------------------------------------
+
+
+def _read_items(tables: StoredTables) -> list[StudyItem]:
+    problems: list[str] = []
+    items: dict[str, StudyItem] = {}
+    for where, row in tables.rows(ITEMS):
+        row_problems = require_columns(where, row, ITEM_COLUMNS)
+        problems += row_problems
+        if row_problems:
+            continue
+        key = str(row["item_id"] or "")
+        if key in items:
+            problems.append(f"{where}: the item {key!r} is there twice")
+        try:
+            metadata = json.loads(row["metadata_json"] or "{}")
+        except (ValueError, RecursionError):
+            metadata = None
+        if not isinstance(metadata, dict):
+            problems.append(f"{where}: metadata_json is no JSON object")
+            continue
+        category = metadata.get("category")
+        items[key] = StudyItem(
+            key,
+            input=row["input"] or "",
+            target=row["target"] or "",
+            category=category if isinstance(category, str) else "",
+            metadata=metadata,
+            grading_scheme=row["grading_scheme"] or "",
+        )
+    if problems:
+        raise StudyError(problems)
+    return list(items.values())
+
+
+def _read_conditions(
+    tables: StoredTables, items: set[str], answers: KeyIndex, manifests: Manifests, templates: Mapping[str, str]
+) -> tuple[dict[str, StudyCondition], list[StudyWave]]:
+    """Check all solutions. Return their conditions by id, and their waves.
+
+    `answers` gets the time of each answer by condition, item and epoch. Errors have no answer to grade.
+    """
+    problems: list[str] = []
+    conditions: dict[str, StudyCondition] = {}
+    first_epochs: dict[int, int] = {}
+    for where, row in tables.rows(SOLUTIONS):
+        row_problems = list(_find_solution_problems(where, row, items, answers))
+        problems += row_problems
+        if row_problems:
+            if len(problems) > 10 * MAX_PROBLEMS:
+                break
+            continue
+        wave = row.get("wave") or 0
+        first_epochs[wave] = min(row["epoch"], first_epochs.get(wave, row["epoch"]))
+        settings = read_settings(row, "_requested")
+        if row.get("reasoning_effort"):
+            settings["reasoning_effort"] = row["reasoning_effort"]
+        if row.get("reasoning_tokens_requested") is not None:
+            settings["extra"] = {"reasoning_tokens": row["reasoning_tokens_requested"]}
+        text = templates.get(row["prompt_hash"] or "")
+        condition = StudyCondition(
+            key=row["condition_id"],
+            **split_model(row["model"]),
+            prompt=name_prompt(row["prompt_name"], row["prompt_hash"] or ""),
+            messages=build_turns(text) if text else (),
+            sampler=name_sampler(row["model_config_name"]),
+            settings=settings,
+        )
+        conditions.setdefault(condition.key, condition)
+    if problems:
+        raise StudyError(problems)
+    if not conditions:
+        raise StudyError(["solutions.parquet: no solution"])
+    waves = []  # As their manifests have them, or with the epochs before their first one as offset.
+    for number, epoch in sorted(first_epochs.items()):
+        own = StudyWave(number, "" if number == 0 else f"wave {number}", epoch - 1 if number else 0)
+        waves.append(manifests.waves.get(number) or own)
+    return conditions, waves
+
+
+def _find_solution_problems(where: str, row: TableRow, items: set[str], answers: KeyIndex) -> Iterator[str]:
+    never_null = ("condition_id", "item_id", "epoch", "model", "created_at")
+    problems = require_columns(where, row, SOLUTION_COLUMNS)
+    problems += [f"{where}: {name} must not be empty" for name in never_null if row.get(name) in (None, "")]
+    if row.get("wave") is not None and (type(row["wave"]) is not int or row["wave"] < 0):
+        problems.append(f"{where}: wave is {row['wave']!r}, not a number from 0")
+    yield from problems
+    if problems:
+        return
+    if row["item_id"] not in items:
+        yield f"{where}: the item {row['item_id']!r} is not in items.parquet"
+    identity = (row["condition_id"], row["item_id"], row["epoch"])
+    if not answers.add(identity, row["created_at"] if row["error"] is None else None):
+        yield f"{where}: this condition, item and epoch are there twice"
+    try:
+        read_time(row["created_at"])
+    except ValueError:
+        yield f"{where}: created_at cannot be read: {row['created_at']!r}"
+
+
+# --- trials -----------------------------------------------------------------------------------------------------------
+
+
+def _read_trials(
+    tables: StoredTables, offsets: Mapping[int, int], scores: ScoreStore, manifests: Manifests
+) -> Iterator[StudyTrial]:
+    for where, row in tables.rows(SOLUTIONS):
+        with refuse_unreadable(where):
+            wave, is_done = row.get("wave") or 0, row["error"] is None
+            trial = StudyTrial(
+                where=where,
+                condition=row["condition_id"],
+                item=row["item_id"],
+                wave=wave,
+                sample_idx=row["epoch"] - 1 - offsets[wave],
+                is_done=is_done,
+                answer=row["solution"] or "",
+                raw_response=row["solution"] if is_done else None,
+                **read_finish(row["stop_reason"]),
+                **_read_usage(row),
+                served_model=manifests.served.get((row["run_id"], row["condition_id"]), "")[:200],
+                error_class="" if is_done else "unknown",
+                error=row["error"] or "",
+                completed_at=read_time(row["created_at"]),
+                scores=scores.find(row["condition_id"], row["item_id"], row["epoch"]) if is_done else (),
+            )
+        yield trial
+
+
+def _read_usage(row: TableRow) -> dict[str, Any]:
+    """Return the usage of a row's call. The store counts input tokens without those of the provider's cache.
+
+    A row that was repeated from the tool's cache, or that failed, has 0 USD and no tokens: what was paid is not in it.
+    """
+    cached = [row["cache_read_tokens"], row.get("cache_write_tokens")]
+    is_unpaid = row["usd"] == 0 and row["input_tokens"] is None and row["output_tokens"] is None
+    return {
+        "input_tokens": None if row["input_tokens"] is None else row["input_tokens"] + sum(filter(None, cached)),
+        "output_tokens": row["output_tokens"],
+        "reasoning_tokens": row["reasoning_tokens"],
+        "cache_read_tokens": cached[0],
+        "cache_write_tokens": cached[1],
+        "cost_usd": None if row["usd"] is None or is_unpaid else Decimal(str(row["usd"])),
+        "latency_ms": None if row["latency_s"] is None else round(1000 * row["latency_s"]),
+    }
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ScoreStore:
+    """The gradings of a study. places: offsets of the rows of each answer in `file`. names: scorers by condition."""
+
+    file: Path | None = None
+    places: KeyIndex = field(default_factory=KeyIndex)
+    names: dict[str, str] = field(default_factory=dict)
+    judges: dict[str, StudyJudge] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def find(self, condition: str, item: str, epoch: int) -> tuple[StudyScore, ...]:
+        """Return the scores of an answer."""
+        places = self.places.list_numbers((condition, item, epoch))
+        if self.file is None or not places:
+            return ()
+        scores = []
+        with self.file.open("rb") as lines:
+            for place in places:
+                lines.seek(place)
+                row = json.loads(lines.readline())
+                where = f"{GRADINGS}.parquet, {row['grade_condition_id']} of {row['item_id']!r}, epoch {row['epoch']}"
+                with refuse_unreadable(where):
+                    scores.append(self._build_score(where, row))
+        return tuple(scores)
+
+    def _build_score(self, where: str, row: TableRow) -> StudyScore:
+        scorer, reply = self.names[row["grade_condition_id"]], row["judge_completion"] or ""
+        verdict = None
+        if scorer in self.judges:
+            verdict = StudyTrial(
+                where=where,
+                condition=row["grade_condition_id"],
+                item=row["item_id"],
+                sample_idx=0,
+                is_done=True,
+                answer=reply,
+                raw_response=reply,
+                completed_at=read_time(row["created_at"]),
+                **_read_usage(row),
+            )
+        return StudyScore(
+            scorer=scorer,
+            value=float(row["score"]) if row["parse_ok"] and row["score"] is not None else None,
+            raw=(row["score_raw"] or "")[:2000],
+            error="" if row["parse_ok"] else (row["parse_error"] or "empty_reply")[:40],
+            reasoning=row["reasoning"] or reply,
+            verdict=verdict,
+        )
+
+
+def _read_scores(tables: StoredTables, answers: KeyIndex, templates: Mapping[str, str]) -> ScoreStore:
+    """Return the gradings of the study, if it has any. `answers`: when each answer was written. `templates`: by hash.
+
+    Raise StudyError for a row that cannot be read.
+    """
+    if not tables.has(GRADINGS):
+        return ScoreStore(notes=["gradings.parquet is not in the folder: no scores."])
+    store, identities = ScoreStore(file := tables.file(GRADINGS)), KeyIndex()
+    problems: list[str] = []
+    counts: Counter[str] = Counter()
+    slugs: dict[str, dict[str, TableRow]] = defaultdict(dict)
+    place = 0
+    never_null = ("grade_condition_id", "grade_condition_slug", "gen_condition_id", "item_id", "epoch", "parse_ok")
+    with file.open("rb") as lines:
+        for (where, row), line in zip(tables.rows(GRADINGS), lines, strict=True):
+            row_problems = require_columns(where, row, GRADING_COLUMNS)
+            row_problems += [f"{where}: {name} must not be empty" for name in never_null if row.get(name) in (None, "")]
+            answer = (row.get("gen_condition_id"), row.get("item_id"), row.get("epoch"))
+            if not row_problems and not identities.add((row["grade_condition_id"], *answer)):
+                row_problems = [f"{where}: this grade condition, answer and epoch are there twice"]
+            problems += row_problems
+            if len(problems) > 10 * MAX_PROBLEMS:
+                break
+            if not row_problems:
+                answer_time = answers.get(answer)
+                if row["error"] is not None:
+                    counts["pending"] += 1
+                elif answer_time is None:
+                    counts["without answer"] += 1
+                else:
+                    counts["older"] += (row["created_at"] or "") < answer_time
+                    counts["unreadable"] += not row["parse_ok"]
+                    store.places.append_number(answer, place)
+                    scorer = row["scorer_name"] or row["grade_condition_slug"]
+                    slugs[scorer].setdefault(row["grade_condition_id"], row)
+            place += len(line)
+    if problems:
+        raise StudyError(problems)
+    _name_scorers(store, slugs, templates)
+    store.notes = list(describe_counts(counts, {
+        "pending": "{} gradings failed and are left out: the tool would repeat them.",
+        "without answer": "{} gradings are of answers that are not in the store, or that failed: they are left out.",
+        "older": "{} gradings are older than their answers, which may have been another text when they were graded.",
+        "unreadable": "{} gradings have no score: the grader's reply could not be read.",
+    }))  # fmt: skip
+    return store
+
+
+def _name_scorers(store: ScoreStore, slugs: Mapping[str, Mapping[str, TableRow]], templates: Mapping[str, str]) -> None:
+    """Name each grade condition by its slug. Names that are too long, or not unique, end with the condition's hash."""
+    short = Counter(slugify_name(slug)[:LONGEST_SCORER] for slug in slugs)
+    for slug, rows in slugs.items():
+        name = slugify_name(slug)
+        is_unique = len(rows) == 1 and len(slug) <= LONGEST_SCORER and short[name[:LONGEST_SCORER]] == 1
+        for key, row in rows.items():
+            digest = key.rpartition("--")[2][:12]
+            scorer = name if is_unique else f"{name[: LONGEST_SCORER - 13]}-{slugify_name(digest)}"
+            store.names[key] = scorer
+            if row["grade_kind"] == "judge":
+                model, rubric_hash = row["grader_model"] or "unknown", row["rubric_hash"] or ""
+                text = templates.get(rubric_hash)
+                store.judges[scorer] = StudyJudge(
+                    name=row["grader_name"] or model,
+                    condition=StudyCondition(
+                        key=key,
+                        **split_model(model),
+                        prompt=row["rubric_name"] or "rubric",
+                        messages=build_rubric_turns(text) if text else (),
+                        sampler="itemeval-judge",
+                    ),
+                    rubric_hash=rubric_hash,
+                    source_id=key,
+                )
+
+
+# --- notes ------------------------------------------------------------------------------------------------------------
+
+
+def _list_notes(tables: StoredTables, conditions: Mapping[str, StudyCondition]) -> Iterator[str]:
+    counts: Counter[str] = Counter(placeholder=sum(not condition.messages for condition in conditions.values()))
+    configs: dict[str, set[str]] = defaultdict(set)
+    for _, row in tables.rows(SOLUTIONS):
+        counts["error"] += row["error"] is not None
+        counts["empty"] += row["error"] is None and not (row["solution"] or "").strip()
+        counts["unknown"] += _read_usage(row)["cost_usd"] is None
+        configs[row["prompt_name"] or ""].add(row["prompt_hash"] or "")
+    yield "Messages, earlier attempts and response ids are in the tool's logs, which are not read."
+    yield from describe_counts(counts, {
+        "placeholder": "{} conditions hold a placeholder: no file has the hash of their prompt.",
+        "error": "{} solutions are errors: failed trials.",
+        "empty": "{} solutions are empty answers.",
+        "unknown": "The cost of {} solutions is unknown.",
+    })  # fmt: skip
+    for name, hashes in configs.items():
+        if len(hashes) > 1:
+            yield f"The prompt {name} changed during the study: each version is a condition."
+
+
+def _list_ledger_notes(tables: StoredTables) -> list[str]:
+    """Return the sums of the ledger, which has costs that the rows do not have."""
+    sums: dict[str, Decimal] = defaultdict(Decimal)
+    for where, row in tables.rows(LEDGER):
+        with refuse_unreadable(where):
+            sums[str(row["stage"])] += Decimal(str(row["usd"] or 0))
+    totals = ", ".join(f"{stage} {usd:.4f} USD" for stage, usd in sorted(sums.items()))
+    return [f"The ledger of all calls has {totals}. It also has calls that no row describes."] if sums else []
+
+
+ITEMEVAL = StudyFormat(
+    name=TOOL,
+    label="itemeval",
+    recognises=lambda path: bool(_find_stores(path)),
+    read=read_itemeval,
+    content="the study folder with items.parquet, solutions.parquet and gradings.parquet, also with prompts and YAML",
+    find_design=find_design,
+)
