@@ -38,6 +38,7 @@ EXPERIMENT_LOOKUPS: dict[str, str] = {
     "items/<int:pk>/": "experiment__dataset__items",
     "ratings/queues/<slug:name>/": "experiment__rating_queues__name",
     "api/v1/experiments/<slug:name>": "experiment__slug",
+    "gateway/<slug:slug>/": "experiment__slug",
     "api/v1/runs/<int:number>": "experiment__runs",
     "api/v1/trials/<int:number>": "experiment__runs__trials",
 }
@@ -69,8 +70,11 @@ class BlindPagesMiddleware:
 
 def _find_hidden_readings(request: HttpRequest, route: str, name: str, kwargs: Mapping[str, Any]) -> list[BlindReading]:
     """Return the reader's blind readings of the experiments that the page belongs to; of all, if it shows all."""
+    hidden = BlindReading.objects.hidden_for(request.user)
+    if not hidden.exists():  # The usual case, at each request.
+        return []
     visible = Experiment.objects.visible_to(request.user)
-    hidden = BlindReading.objects.hidden_for(request.user).filter(experiment__in=visible)
+    hidden = hidden.filter(experiment__in=visible)
     if route.startswith("shared/"):
         link = ShareLink.objects.find(kwargs["token"])
         hidden = hidden.filter(experiment=link.experiment if link else None)

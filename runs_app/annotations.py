@@ -88,7 +88,8 @@ def group_by_trial(trials: Sequence[Trial]) -> dict[int, list[Annotation]]:
     """Return the current annotations of these trials and of their items, by trial. Trials without any are absent."""
     trials_by_item: dict[int, list[int]] = {}
     for trial in trials:
-        trials_by_item.setdefault(trial.item_id, []).append(trial.pk)
+        if trial.item_id is not None:
+            trials_by_item.setdefault(trial.item_id, []).append(trial.pk)
     on_either = models.Q(trial__in=[trial.pk for trial in trials]) | models.Q(trial=None, item__in=trials_by_item)
     by_trial: dict[int, list[Annotation]] = {}
     for annotation in Annotation.objects.current().filter(on_either) if trials else ():

@@ -46,12 +46,12 @@ def rebuild_turns(trial: Trial) -> Turns:
         return Turns([turn for message in messages for turn in _split_stored(message, trial)])
     if not trial.run.condition.content["prompt"]["messages"]:
         return Turns([], "The imported files do not have the messages of this call.")
-    image = trial.item.image
+    image = trial.asked_item.image
     try:
         messages = requests.rebuild_messages(trial, image.url if image else None)
     except prompts.PromptError as problem:
         return Turns([], str(problem))
-    return Turns(build_turns(messages, trial.item))
+    return Turns(build_turns(messages, trial.asked_item))
 
 
 def _split_stored(message: Mapping[str, Any], trial: Trial) -> Iterator[Turn]:
@@ -59,12 +59,12 @@ def _split_stored(message: Mapping[str, Any], trial: Trial) -> Iterator[Turn]:
     role = message["role"]
     if message.get("reasoning"):
         yield Turn(role, message["reasoning"], note="reasoning")
-    image = trial.item.image if message.get("image") else None
+    image = trial.asked_item.image if message.get("image") else None
     left_out = [f"[{kind}: not imported]" for kind in message.get("left_out", ())]
     text = "\n\n".join(filter(None, [message["content"], *left_out]))
     calls = message.get("tool_calls", ())
     if text or image or not calls:
-        alt = f"Image of {trial.item.key}" if image else ""
+        alt = f"Image of {trial.asked_item.key}" if image else ""
         yield Turn(role, text, image.url if image else "", alt, message.get("function", ""))
     for call in calls:
         arguments = json.dumps(call["arguments"], indent=2, ensure_ascii=False)
@@ -120,12 +120,12 @@ def preview_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension:
 
 def preview_verdict(rubric: Mapping[str, Any], subject: Trial, rival: Trial | None, item_rubric: str | None) -> Turns:
     """Return the turns that a judge would get about stored answers. `rubric` is a Rubric's content, saved or not."""
-    image = subject.item.image
+    image = subject.asked_item.image
     try:
         sent = render_verdict(rubric, subject, rival, item_rubric, image_address=image.url if image else None)
     except prompts.PromptError as problem:
         return Turns([], str(problem))
-    return Turns(build_turns(sent, subject.item))
+    return Turns(build_turns(sent, subject.asked_item))
 
 
 def render_verdict(
@@ -150,17 +150,17 @@ def render_verdict(
         if prompts.uses_variable(rubric["messages"], judge_prompt.VERDICT_FORM)
         else variables[judge_prompt.VERDICT_FORM]
     )
-    question = requests.build_question(subject.item, subject.dimension).with_judge_variables(variables)
+    question = requests.build_question(subject.asked_item, subject.dimension).with_judge_variables(variables)
     stored = f"sha256:{question.image}:{question.image_type}" if question.image else None
     return prompts.render(rubric["messages"], question.variables, image_address or stored, hint=closing)
 
 
 def preview_writer(messages: list[prompts.Turn], trial: Trial) -> Turns:
     """Return the turns that a rubric writer would get about the item of this trial."""
-    image = trial.item.image
-    question = requests.build_question(trial.item, trial.dimension).with_judge_variables({})
+    image = trial.asked_item.image
+    question = requests.build_question(trial.asked_item, trial.dimension).with_judge_variables({})
     try:
         sent = prompts.render(messages, question.variables, image.url if image else None)
     except prompts.PromptError as problem:
         return Turns([], str(problem))
-    return Turns(build_turns(sent, trial.item))
+    return Turns(build_turns(sent, trial.asked_item))

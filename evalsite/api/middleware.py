@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
@@ -12,7 +13,13 @@ from ninja.utils import check_csrf
 from evalsite.api.problems import NOT_FOUND
 from evalsite.lib.models import FailedSignIn, TooManyFailures
 from evalsite.lib.permissions import is_reader
-from evalsite.lib.web.problems import PROBLEM_TYPE, is_for_programs, make_problem
+from evalsite.lib.web.problems import (
+    PROBLEM_TYPE,
+    is_for_programs,
+    is_of_gateway,
+    make_gateway_error,
+    make_problem,
+)
 from evalsite.lib.web.sign_in import get_client_address
 from runs_app.models import ApiAllowance, ApiToken
 
@@ -40,10 +47,17 @@ class ProblemMiddleware:
         response = self.get_response(request)
         if response.status_code < 400 or not is_for_programs(request):
             return response
-        if response.get("Content-Type", "").startswith(PROBLEM_TYPE):
+        is_problem = response.get("Content-Type", "").startswith(PROBLEM_TYPE)
+        if is_of_gateway(request):
+            if not is_problem and response.get("Content-Type") == "application/json":
+                return response
+            detail = json.loads(response.content)["detail"] if is_problem else DETAILS.get(response.status_code)
+            problem = make_gateway_error(request, response.status_code, detail or response.reason_phrase)
+        elif is_problem:
             return response
-        problem = make_problem(response.status_code, DETAILS.get(response.status_code, response.reason_phrase))
-        for name in ("Allow", "Retry-After"):
+        else:
+            problem = make_problem(response.status_code, DETAILS.get(response.status_code, response.reason_phrase))
+        for name in ("Allow", "Retry-After", "WWW-Authenticate"):
             if name in response:
                 problem[name] = response[name]
         return problem
@@ -69,8 +83,11 @@ class TokenMiddleware:
     def _refuse(self, request: HttpRequest) -> HttpResponse | None:
         """Sign the request in. Return None, or the response to a request that may not go on."""
         request.api_token = None  # type: ignore[attr-defined]
-        if "Authorization" in request.headers:
-            token = ApiToken.objects.find_bearer(request.headers["Authorization"])
+        header = request.headers.get("Authorization", "")
+        if not header and is_of_gateway(request) and (key := request.headers.get("x-api-key", "")):
+            header = f"Bearer {key}"  # As clients of Anthropic's API send it.
+        if header or "Authorization" in request.headers:
+            token = ApiToken.objects.find_bearer(header)
             if token is None:
                 return _refuse_token(request)
             request.user, request.api_token = token.user, token  # type: ignore[attr-defined]
@@ -82,7 +99,8 @@ class TokenMiddleware:
             return make_problem(403, "A session changes data only with its CSRF token. Send an access token instead.")
         if not is_reader(request.user):
             return make_problem(404, NOT_FOUND)
-        if not ApiAllowance.take(request.user):
+        # The gateway's calls have the limits of their endpoint and their experiment instead.
+        if not is_of_gateway(request) and not ApiAllowance.take(request.user):
             limit = ApiAllowance.PER_SECOND
             response = make_problem(429, f"Your account sends too many requests. It may send {limit} a second.")
             response["Retry-After"] = "1"

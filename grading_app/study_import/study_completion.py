@@ -94,8 +94,9 @@ def _bound_calls(experiment: Experiment) -> None:
     runs = Run.objects.filter(experiment=experiment).exclude(condition__stage=Condition.Stage.GENERATE)
     excluded = Trial.objects.filter(run__in=runs, item__excluded=True).exclude(status=Trial.Status.DONE)
     if (trial := excluded.select_related("item").first()) is not None:
+        key = trial.asked_item.key
         raise SnapshotFileError(
-            f"rows/runs_app_trial.jsonl: a call that is not done asks about item {trial.item.key}, which is excluded"
+            f"rows/runs_app_trial.jsonl: a call that is not done asks about item {key}, which is excluded"
         )
     for run in runs.with_design():
         trials = run.trials.order_by()

@@ -18,7 +18,7 @@ from runs_app.llm.failures import remove_key_patterns
 from runs_app.llm.keys import list_secrets, redact
 from runs_app.models import Attempt, Condition, Experiment, Run, Trial, Wave
 
-Identity = tuple[int, int, int | None, int]  # Run, item, dimension, repetition.
+Identity = tuple[int, int | None, int | None, int]  # Run, item, dimension, repetition.
 FIRST_CHANGES = 3
 LONGEST_SCORER = 40
 # LIMIT keeps the planner from joining the whole table: each trial is one look into the index of the unique constraint.

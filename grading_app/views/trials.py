@@ -185,7 +185,9 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "attempts": attempts,
         "gradings": gradings,
         "grading_table": GradingTable(gradings, trial.pk),
-        "norm": trial.item.norms.filter(dimension=trial.dimension.name).first() if trial.dimension else None,
+        "norm": trial.item.norms.filter(dimension=trial.dimension.name).first()
+        if trial.item and trial.dimension
+        else None,
         "former_verdicts": FormerVerdictTable(_list_former_verdicts(trial), trial.pk),
         "preferences": PreferenceTable(_list_preferences(trial), trial.pk),
         "query": _encode_query(request),
@@ -206,7 +208,7 @@ def trial_text(request: HttpRequest, pk: int, name: str) -> HttpResponse:
         "reasoning": trial.reasoning,
         "response": trial.raw_response,
         "error": trial.error,
-        "target": trial.item.target,
+        "target": trial.item.target if trial.item else "",
     }
     text = texts.get(name)
     if not text:
@@ -318,5 +320,6 @@ def _restrict_to_item(search: trial_pagination.Search, trial: Trial, filter_: Tr
             filter_.request.user
         )  # The list shows a judge's calls only if the filter names a run.
     runs = runs.filter(experiment=trial.run.experiment_id, condition__stage=stage)
-    items = [trial.item_id] if search.items is None or trial.item_id in search.items else []
+    item_id = trial.item_id
+    items = [item_id] if item_id is not None and (search.items is None or item_id in search.items) else []
     return replace(search, runs=runs, items=items, rest=search.rest & Q(dimension=trial.dimension_id))

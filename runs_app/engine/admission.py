@@ -42,7 +42,7 @@ class Claim(NamedTuple):
     trial_id: int
     counter_keys: CounterKeys
     token: uuid.UUID
-    item_id: int
+    item_id: int  # 0 for a call of another program.
     dimension_id: int | None
     sample_idx: int
     attempts: int

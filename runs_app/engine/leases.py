@@ -39,12 +39,13 @@ JOIN runs_app_endpoint p ON p.id = m.endpoint_id
 WHERE {LEASE_ENDED}
 """  # noqa: S608 - a constant
 
-# SKIP LOCKED: a worker that is writing its claim now is not silent, so the sweep does not wait for it.
+# SKIP LOCKED: a worker that is writing its claim now is not silent, so the sweep does not wait for it. A trial without
+# an item is a call of another program, which no worker can repeat.
 RECLAIM = f"""
 WITH stale AS (
     SELECT t.id, t.token, t.worker_id, t.reserved_usd,
         CASE WHEN r.status = 'cancelled' THEN 'cancelled'
-             WHEN t.attempts >= e.max_attempts THEN 'failed' ELSE 'pending' END AS becomes
+             WHEN t.attempts >= e.max_attempts OR t.item_id IS NULL THEN 'failed' ELSE 'pending' END AS becomes
     FROM runs_app_trial t
     JOIN runs_app_run r ON r.id = t.run_id
     JOIN runs_app_experiment e ON e.id = r.experiment_id

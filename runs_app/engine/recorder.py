@@ -72,7 +72,7 @@ class Result:
     allowance: Allowance | None = None
 
 
-def record_results(results: Sequence[Result], worker_id: int) -> int:
+def record_results(results: Sequence[Result], worker_id: int | None) -> int:
     """Write results. Return how many still held their trial; the others are recorded as late attempts."""
     return sum(
         _record_for_endpoint(endpoint_id, batch, worker_id)
@@ -81,7 +81,7 @@ def record_results(results: Sequence[Result], worker_id: int) -> int:
     )
 
 
-def _record_for_endpoint(endpoint_id: int, results: Sequence[Result], worker_id: int) -> int:
+def _record_for_endpoint(endpoint_id: int, results: Sequence[Result], worker_id: int | None) -> int:
     with transaction.atomic():
         changes = write_trials(results, worker_id)
         if counters := lock_counters(endpoint_id, collect_run_ids(results)):
@@ -252,7 +252,7 @@ RETURNING t.trial_id, t.token, t.call, coalesce(was.kept_usd, 0), was.cost_usd I
 """  # noqa: S608 - built from the names above
 
 
-def write_trials(results: Sequence[Result], worker_id: int) -> RecordedChanges:
+def write_trials(results: Sequence[Result], worker_id: int | None) -> RecordedChanges:
     """Write the trials that this worker still holds, with their attempts. Return the changes to the counters.
 
     Call this before locking the counters: it takes longest, and other workers wait for that lock.
@@ -286,6 +286,8 @@ def release_failures_of_outage(results: Sequence[Result]) -> None:
         return
     wait_s = TURNS * compute_test_wait_s(limiter.failed_tests)
     for result in failed:
+        if not result.claim.item_id:  # The program that made the call repeats it.
+            continue
         result.status, result.released = Trial.Status.PENDING, True
         result.wait_s = max(result.wait_s or 0.0, wait_s)
         result.calls[-1]["outcome"] = Attempt.Outcome.ENDPOINT
@@ -360,7 +362,7 @@ def _get_call_key(row: dict[str, Any]) -> CallKey:
     return row["trial"], row["token"], row["call"]
 
 
-def _build_attempt_rows(result: Result, worker_id: int) -> list[dict[str, Any]]:
+def _build_attempt_rows(result: Result, worker_id: int | None) -> list[dict[str, Any]]:
     """Return the attempt rows of a result.
 
     The last call of unknown cost keeps the claim's reservation, because it may still be billed.

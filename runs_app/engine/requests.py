@@ -323,7 +323,7 @@ images = ImageCache()
 
 def rebuild_messages(trial: Trial, image_address: str | None) -> list[prompts.Message]:
     """Return a trial's messages, for a page. Fetch the trial with its run's design, item, image and dimension."""
-    design, question = build_run_design(trial.run), build_question(trial.item, trial.dimension)
+    design, question = build_run_design(trial.run), build_question(trial.asked_item, trial.dimension)
     if design.sees_target:
         question = question.with_judge_variables(_fetch_judge_variables(trial, design))
     return build_messages(design, question, trial.sample_idx, image_address)
@@ -331,7 +331,8 @@ def rebuild_messages(trial: Trial, image_address: str | None) -> list[prompts.Me
 
 def _fetch_judge_variables(trial: Trial, design: RunDesign) -> dict[str, str]:
     subject, rival = (judged.answer if judged else None for judged in (trial.subject, trial.rival))
-    item_rubric = fetch_item_texts(design, [trial.item_id]).get(trial.item_id)
+    item_key = trial.asked_item.pk
+    item_rubric = fetch_item_texts(design, [item_key]).get(item_key)
     return build_judge_variables(design, subject, rival, item_rubric)
 
 

@@ -56,7 +56,7 @@ def fetch_cached(keys: Collection[str]) -> dict[str, CallReply]:
     if not keys:
         return {}
     rows = CachedAnswer.objects.answered().filter(pk__in=keys).select_related("trial")
-    return {row.key: _build_reply(row.trial) for row in rows}
+    return {row.key: build_cached_reply(row.trial) for row in rows}
 
 
 def take_cache_keys(keys: Mapping[int, str]) -> set[int]:
@@ -72,7 +72,8 @@ def take_cache_keys(keys: Mapping[int, str]) -> set[int]:
     return {trial for (trial,) in fetch_prepared(TAKE_OVER, to_pg_json(missing_keys))} if missing_keys else set()
 
 
-def _build_reply(trial: Trial) -> CallReply:
+def build_cached_reply(trial: Trial) -> CallReply:
+    """Return the reply of a done trial, as another trial reuses it."""
     fields = {name: getattr(trial, name) for name in REPLY_FIELDS}
     return CallReply(
         text=trial.answer,

@@ -32,9 +32,9 @@ from runs_app.llm.http_transport import Exchange, close_session
 from runs_app.llm.keys import KEYLESS, find_name_problem, read_key
 from runs_app.llm.providers import PROVIDERS
 from runs_app.llm.providers.base import TRANSLATED, Provider
-from runs_app.llm.replies import price_unanswered_call, read_reply
+from runs_app.llm.replies import add_bill, read_reply
 from runs_app.llm.request_templates import RequestTemplates, ShapedRequest
-from runs_app.llm.stated_costs import choose_larger, parse_dollars
+from runs_app.llm.stated_costs import choose_larger
 from runs_app.pricing.costs import Usage
 
 __all__ = ["build_body", "call", "close_session", "read_batch_reply", "resolve_access", "warm_up"]
@@ -66,9 +66,9 @@ async def _make_call(request: CallRequest) -> CallReply:
         answer = await _send_and_read(request, exchange)
         return read_reply(request, answer, exchange, _get_elapsed_ms(started), _get_listed_cost)
     except CallFailure as failure:
-        raise _add_circumstances(_add_bill(request, failure, exchange), exchange, started) from None
+        raise _add_circumstances(add_bill(request, failure, exchange, _get_listed_cost), exchange, started) from None
     except Exception as error:  # noqa: BLE001 - any exception of a provider's adapter is a failed call
-        billed = _add_bill(request, exchange.get_failure(error), exchange)
+        billed = add_bill(request, exchange.get_failure(error), exchange, _get_listed_cost)
         raise _add_circumstances(billed, exchange, started) from None
 
 
@@ -110,19 +110,6 @@ async def _complete(request: CallRequest, exchange: Exchange) -> Answer | None:
 
 def _add_circumstances(failure: CallFailure, exchange: Exchange, started: float) -> CallFailure:
     failure.latency_ms, failure.trace_id = _get_elapsed_ms(started), exchange.trace_id
-    return failure
-
-
-def _add_bill(
-    request: CallRequest, failure: CallFailure, exchange: Exchange, discount: Decimal = Decimal(0)
-) -> CallFailure:
-    """Add the amount billed for a call without an answer: the stated cost, or the cost of its tokens."""
-    bill = exchange.bill
-    computed = Decimal(0) if request.is_free else None
-    if bill.usage is not None:
-        listed = price_unanswered_call(request, bill.usage, _get_listed_cost)
-        computed = None if listed is None else parse_dollars(listed * (1 - discount))
-    failure.usage, failure.cost_usd = bill.usage, choose_larger(bill.stated_usd, computed)
     return failure
 
 
@@ -330,9 +317,9 @@ async def read_batch_reply(request: CallRequest, status: int, body: bytes, disco
     try:
         reply = read_reply(request, await _complete(request, replay), replay, 0, _get_listed_cost)
     except CallFailure as failure:
-        raise _add_bill(request, failure, replay, discount) from None
+        raise add_bill(request, failure, replay, _get_listed_cost, discount) from None
     except Exception as error:  # noqa: BLE001 - as in `call`
-        raise _add_bill(request, replay.get_failure(error), replay, discount) from None
+        raise add_bill(request, replay.get_failure(error), replay, _get_listed_cost, discount) from None
     return _apply_batch_price(request, reply, discount)
 
 

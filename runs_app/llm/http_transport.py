@@ -144,14 +144,17 @@ class Exchange:
             self.headers = {name.lower(): redact(value, secrets) for name, value in reply.headers.items()}
             request_id = self.headers.get("x-request-id") or self.headers.get("request-id")
             self.trace_id = failures.replace_unstorable(request_id)[:64] if request_id else self.trace_id
-            body = await read_bounded(reply)
-            self.status, self.body = reply.status, redact_body(body, secrets)
+            await self._receive(reply, secrets)
+
+    async def _receive(self, reply: aiohttp.ClientResponse, secrets: list[str]) -> None:
+        body = await read_bounded(reply)
+        self.status, self.body = reply.status, redact_body(body, secrets)
 
     def _build_send_failure(self, error: Exception) -> CallFailure:
         """Return the failure for an error that occurred before the whole reply arrived."""
         if isinstance(error, TimeoutError):
             return self.build_failure(ErrorClass.TIMEOUT, f"no reply within {self.request.timeout_s:g} s")
-        if isinstance(error, _ReplyTooLong):
+        if isinstance(error, ReplyTooLong):
             return self.build_failure(ErrorClass.MALFORMED_REPLY, str(error))
         if isinstance(error, aiohttp.ClientConnectorError):
             self.was_sent = False
@@ -229,7 +232,7 @@ def _replace_invalid_utf8(body: bytes) -> bytes:
     return body
 
 
-class _ReplyTooLong(ValueError):
+class ReplyTooLong(ValueError):
     """A reply longer than MAX_REPLY_BYTES."""
 
 
@@ -240,5 +243,5 @@ async def read_bounded(reply: aiohttp.ClientResponse) -> bytes:
         chunks.append(chunk)
         size += len(chunk)
         if size > MAX_REPLY_BYTES:
-            raise _ReplyTooLong(f"the reply is longer than {MAX_REPLY_BYTES // 2**20} MB")
+            raise ReplyTooLong(f"the reply is longer than {MAX_REPLY_BYTES // 2**20} MB")
     return b"".join(chunks)

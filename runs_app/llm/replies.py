@@ -7,12 +7,12 @@ from decimal import Decimal
 from typing import Any
 
 from runs_app.llm.answers import Answer, TokenCounts
-from runs_app.llm.calls import CallReply, CallRequest, CostSource, ErrorClass
+from runs_app.llm.calls import CallFailure, CallReply, CallRequest, CostSource, ErrorClass
 from runs_app.llm.failures import find_reported_error, replace_unstorable
 from runs_app.llm.http_transport import Exchange
 from runs_app.llm.providers import PROVIDERS
 from runs_app.llm.rate_limit_headers import parse_allowance
-from runs_app.llm.stated_costs import parse_dollars, parse_token_count, read_stated_usd
+from runs_app.llm.stated_costs import choose_larger, parse_dollars, parse_token_count, read_stated_usd
 from runs_app.pricing.costs import Usage, compute_cost, compute_list_cost
 
 # (request, usage in litellm's form, the reply's or our own) -> US dollars by litellm's price list, or None.
@@ -115,6 +115,23 @@ def _compute_listed_cost(
         if listed is not None:
             return listed, "litellm"
     return None, "unknown"
+
+
+def add_bill(
+    request: CallRequest,
+    failure: CallFailure,
+    exchange: Exchange,
+    listed_cost: ListedCost,
+    discount: Decimal = Decimal(0),
+) -> CallFailure:
+    """Add the amount billed for a call without an answer: the stated cost, or the cost of its tokens."""
+    bill = exchange.bill
+    computed = Decimal(0) if request.is_free else None
+    if bill.usage is not None:
+        listed = price_unanswered_call(request, bill.usage, listed_cost)
+        computed = None if listed is None else parse_dollars(listed * (1 - discount))
+    failure.usage, failure.cost_usd = bill.usage, choose_larger(bill.stated_usd, computed)
+    return failure
 
 
 def price_unanswered_call(request: CallRequest, usage: Usage, listed_cost: ListedCost) -> Decimal | None:

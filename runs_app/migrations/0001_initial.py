@@ -1568,6 +1568,7 @@ class Migration(migrations.Migration):
                             ("generate", "Answers"),
                             ("judge", "Verdicts on answers"),
                             ("rubric", "Rubrics of items"),
+                            ("external", "Calls of other programs"),
                         ],
                         db_default="generate",
                         default="generate",
@@ -1620,7 +1621,7 @@ class Migration(migrations.Migration):
                     ),
                     models.UniqueConstraint(fields=("experiment", "condition_id"), name="condition_in_experiment"),
                     models.CheckConstraint(
-                        condition=models.Q(("stage__in", ["generate", "judge", "rubric"])),
+                        condition=models.Q(("stage__in", ["external", "generate", "judge", "rubric"])),
                         name="runs_app_condition_stage_choices",
                     ),
                 ],
@@ -2254,6 +2255,8 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         db_constraint=False,
                         db_index=False,
+                        help_text="Empty for a call of another program through the gateway",
+                        null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="trials",
                         to="datasets_app.item",
@@ -2490,6 +2493,49 @@ class Migration(migrations.Migration):
                     ),
                     models.UniqueConstraint(fields=("text_set", "item"), name="text_of_item_in_set"),
                 ],
+            },
+        ),
+        migrations.CreateModel(
+            name="ExternalCall",
+            fields=[
+                (
+                    "trial",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="external_call",
+                        serialize=False,
+                        to="runs_app.trial",
+                    ),
+                ),
+                (
+                    "form",
+                    models.CharField(
+                        choices=[("openai", "OpenAI's chat completions"), ("anthropic", "Anthropic's messages")],
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "session",
+                    models.CharField(default="", help_text="Named by the program; groups its calls", max_length=120),
+                ),
+                ("token", models.CharField(help_text="Public part of the access token", max_length=20)),
+                (
+                    "parameters",
+                    models.JSONField(default=dict, help_text="The request without its model and its messages"),
+                ),
+                (
+                    "reply",
+                    models.TextField(db_default="", default="", help_text="Body of the reply as received, without keys"),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("form__in", ["anthropic", "openai"])),
+                        name="runs_app_externalcall_form_choices",
+                    )
+                ]
             },
         ),
         migrations.CreateModel(

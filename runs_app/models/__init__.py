@@ -9,6 +9,7 @@ from runs_app.models.deleted_runs import DeletedRun
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import Endpoint, EndpointTick, LanguageModel
 from runs_app.models.experiments import Experiment
+from runs_app.models.external_calls import ExternalCall
 from runs_app.models.ledger import LedgerEntry
 from runs_app.models.points import Point
 from runs_app.models.preflights import Preflight
@@ -32,6 +33,7 @@ __all__ = [
     "Endpoint",
     "EndpointTick",
     "Experiment",
+    "ExternalCall",
     "ItemText",
     "LanguageModel",
     "LedgerEntry",

@@ -55,7 +55,7 @@ class Wave(models.Model):
 @constrain_numbers()
 @constrain_choices
 class Condition(models.Model):
-    """One combination of model, prompt and sampler, or a model that judges answers or writes rubrics.
+    """One combination of model, prompt and sampler, or a model that judges, writes rubrics or serves the gateway.
 
     `content` is a copy of model, prompt and sampler at the time of planning. Requests are rendered from it, and the
     database refuses to change it.
@@ -65,6 +65,7 @@ class Condition(models.Model):
         GENERATE = "generate", "Answers"
         JUDGE = "judge", "Verdicts on answers"
         RUBRIC = "rubric", "Rubrics of items"
+        EXTERNAL = "external", "Calls of other programs"
 
     stage = models.CharField(max_length=10, choices=Stage, default=Stage.GENERATE, db_default="generate")
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="conditions")

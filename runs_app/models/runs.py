@@ -40,9 +40,10 @@ class RunQuerySet(TransitionQuerySet):
         return self.filter(condition__stage=Condition.Stage.GENERATE)
 
     def callable_here(self) -> Self:
-        """Return the runs whose calls this site may make: all except the answers of imported studies."""
+        """Return the runs whose calls this site may make: not the answers of imported studies, nor other programs'."""
         return self.exclude(
-            models.Q(condition__stage=Condition.Stage.GENERATE) & ~models.Q(experiment__imported_from="")
+            models.Q(condition__stage=Condition.Stage.EXTERNAL)
+            | (models.Q(condition__stage=Condition.Stage.GENERATE) & ~models.Q(experiment__imported_from=""))
         )
 
     def with_reuse(self) -> Self:
@@ -186,7 +187,9 @@ class Run(EngineOwnedColumns):
 
     @property
     def is_callable_here(self) -> bool:
-        """Return whether this site may make its calls. It may not if the answers come from an imported study."""
+        """Return whether this site may make its calls. Those of an imported study and of other programs it may not."""
+        if self.condition.stage == Condition.Stage.EXTERNAL:
+            return False
         return not self.experiment.imported_from or self.condition.stage != Condition.Stage.GENERATE
 
     @property

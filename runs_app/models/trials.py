@@ -95,14 +95,18 @@ class TrialQuerySet(models.QuerySet["Trial"]):
 class Trial(WorkUnit):
     """One call to make. (run, item, dimension, sample_idx) is unique; a verdict adds the answers that it judges.
 
-    A trial that is `done` never changes.
+    A trial that is `done` never changes. A trial without an item is a call of another program through the gateway. No
+    worker claims it.
     """
 
     # These three keys have no database constraint: row-by-row checks took two thirds of the time to plan a million
     # trials. The referenced rows cannot disappear. Triggers freeze items and dimensions in use, and a trigger keeps a
     # run while it has trials.
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="trials", db_index=False, db_constraint=False)
-    item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="trials", db_index=False, db_constraint=False)
+    item = models.ForeignKey(
+        Item, on_delete=models.PROTECT, null=True, related_name="trials", db_index=False, db_constraint=False,
+        help_text="Empty for a call of another program through the gateway",
+    )  # fmt: skip
     dimension = models.ForeignKey(
         Dimension, on_delete=models.PROTECT, null=True, related_name="trials", db_index=False, db_constraint=False
     )
@@ -183,6 +187,13 @@ class Trial(WorkUnit):
 
     def get_absolute_url(self) -> str:
         return reverse("trial_detail", args=[self.pk])
+
+    @property
+    def asked_item(self) -> Item:
+        """Return its item. Raise ValueError for a call of another program, which has none."""
+        if self.item is None:
+            raise ValueError(f"{self} is a call of another program, which asks about no item")
+        return self.item
 
 
 @constrain_numbers(http_status=HTTP_STATUS)

@@ -23,6 +23,7 @@ from evalsite.lib.ops.web_connections import (
     HEAD_BYTES,
     HEAD_S,
     LINGER_S,
+    MAX_CALLS,
     MAX_DOWNLOADS,
     Connection,
     PageThreads,
@@ -44,11 +45,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         # Connections that the event loop serves, oldest first. A thread serves the others.
         self.waiting: dict[Connection, None] = {}
-        self.uploads = ThreadPoolExecutor(max_workers=UPLOAD_THREADS, thread_name_prefix="upload")
-        self.page_threads = PageThreads(self.cfg.threads)
+        n_threads = UPLOAD_THREADS + MAX_DOWNLOADS + MAX_CALLS
+        self.uploads = ThreadPoolExecutor(max_workers=n_threads, thread_name_prefix="upload")
+        self.page_threads, self.upload_threads = PageThreads(self.cfg.threads), PageThreads(UPLOAD_THREADS)
 
     def get_thread_pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(max_workers=self.cfg.threads + MAX_DOWNLOADS, thread_name_prefix="page")
+        return ThreadPoolExecutor(max_workers=self.cfg.threads + MAX_DOWNLOADS + MAX_CALLS, thread_name_prefix="page")
 
     def accept(self, listener: socket.socket) -> None:
         try:
@@ -114,7 +116,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         from django.conf import settings  # Import late: Django must be set up first.
 
         check = import_string(settings.LARGE_BODY_CHECK)
-        return bool(check(find_header(conn.head, b"cookie") or "", find_header(conn.head, b"authorization") or ""))
+        bearer = find_header(conn.head, b"authorization") or ""
+        if not bearer and (key := find_header(conn.head, b"x-api-key")):
+            bearer = f"Bearer {key}"  # The header of Anthropic's API, at the gateway.
+        return bool(check(find_header(conn.head, b"cookie") or "", bearer))
 
     def _on_sender_checked(self, conn: Connection, done: Future[Any]) -> None:
         if done.cancelled() or done.exception() is not None:
@@ -138,9 +143,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def handle(self, conn: Connection) -> Any:
         conn.init()
         conn.parser.unreader.unread(conn.take_request())
-        if not conn.sock.is_complete:
-            return super().handle(conn)  # This is one of the upload threads.
-        with self.page_threads.process(conn.sock):
+        threads = self.page_threads if conn.sock.is_complete else self.upload_threads
+        with threads.process(conn.sock):
             return super().handle(conn)
 
     # Sending responses.

@@ -37,6 +37,6 @@ CELLS = f"""(SELECT cell.*, {json_members(SHARED_BY_A_RUN)} AS members FROM (
     WHERE r.experiment_id = %(experiment)s) cell OFFSET 0) cell"""  # noqa: S608
 DESIGN_JOINS = f"""
     JOIN {CELLS} ON cell.run_id = t.run_id
-    JOIN datasets_app_item i ON i.id = t.item_id
+    LEFT JOIN datasets_app_item i ON i.id = t.item_id
     LEFT JOIN runs_app_dimension dim ON dim.id = t.dimension_id
 """

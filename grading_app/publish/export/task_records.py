@@ -68,22 +68,24 @@ def _build_page(
         dict(Grading.objects.filter(condition=rule, trial__in=trials).values_list("trial", "detail")) if rule else {}
     )
     for trial in trials.order_by("pk"):
-        place = places.get(trial.item.metadata.get("point"))
+        place = places.get(trial.asked_item.metadata.get("point"))
         if place is not None:
-            messages = build_messages(design, build_question(trial.item, None), trial.sample_idx, None)
+            messages = build_messages(design, build_question(trial.asked_item, None), trial.sample_idx, None)
             yield _build_record(run, trial, place, messages, readings.get(trial.pk) or _read_answer(trial))
 
 
 def _read_answer(trial: Trial) -> dict[str, Any]:
     """Return the reading of an answer that no rule has graded yet."""
-    item = ScoredItem(trial.item.target, tuple(map(str, trial.item.choices)), trial.item.metadata.get("task", ""))
+    item = ScoredItem(
+        trial.asked_item.target, tuple(map(str, trial.asked_item.choices)), trial.asked_item.metadata.get("task", "")
+    )
     answer = Answer(trial.answer, truncated=trial.truncated, output_tokens=trial.output_tokens)
     return dict(SCORERS[SCORER].score(answer, item, {}).detail or {})
 
 
 def _build_record(run: Run, trial: Trial, place: _Place, messages: Any, detail: Mapping[str, Any]) -> dict[str, Any]:
     """Return one record. What an imported record had beyond our columns is given back as it was."""
-    item, condition, origin = trial.item, run.condition, detail.get("record") or {}
+    item, condition, origin = trial.asked_item, run.condition, detail.get("record") or {}
     facts = item.metadata
     name = origin.get("task") or f"{place.step:03}_{facts['point']}"
     tokens = (trial.input_tokens, trial.output_tokens)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -137,7 +137,8 @@ def _load_first_trials(side: ConditionSide, measure: Measure, items: list[int]) 
         "item_id", "sample_idx", "dimension_id", "pk"
     )
     fields = ("item_id", "rating", "cost_usd", "latency_ms")
-    trials_by_item: dict[int, Any] = {trial.item_id: trial for trial in trials.distinct("item_id").only(*fields)}
+    found: Iterable[Any] = trials.distinct("item_id").only(*fields)
+    trials_by_item: dict[int, Any] = {trial.item_id: trial for trial in found}
     scores = _load_scores(measure, [trial.pk for trial in trials_by_item.values()])
     for trial in trials_by_item.values():
         trial.score = scores.get(trial.pk)

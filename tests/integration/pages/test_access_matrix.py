@@ -62,6 +62,7 @@ def expect_for_api(answer=200, *, args="", method="get", json=None):
 
 
 API_READERS = Row((NO_TOKEN, HIDDEN, 200, 200, 200, 200))
+NO_SESSION = Row((NO_TOKEN, HIDDEN, 403, 403, 403, 403), "slug")
 NOBODY = Row((NO_TOKEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN))
 
 
@@ -250,6 +251,10 @@ MATRIX |= {
     "token_revoke": Row((TO_LOGIN, HIDDEN, HIDDEN, HIDDEN, 302, 302), "apitoken", "post"),
     "api_docs": READERS,
     "metrics": Row((NO_TOKEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, 200)),
+    # Only a token of one experiment may use the gateway, never a session.
+    "gateway_models": NO_SESSION,
+    "gateway_chat": Row(NO_SESSION.expected, "slug", "post", {}),
+    "gateway_messages": Row(NO_SESSION.expected, "slug", "post", {}),
     "api:openapi-json": API_READERS,
     "api:api-root": NOBODY,
     "api:datasets": API_READERS,
