@@ -114,7 +114,7 @@ def list_pages(graded: Experiment, rated: Experiment) -> dict[str, str]:
             f"results, {experiment.slug}, baseline": f"{results}?baseline={baseline}",
             f"results, {experiment.slug}, no score wrong": f"{results}?missing=wrong",
         }
-    addresses["cost figure"] = f"{reverse('cost_figure', args=[graded.slug])}?measure=exact_match"
+    addresses["cost figure"] = reverse("figure_file", args=[graded.slug, "cost-exact_match", "svg"])
     for name, stem in (("graded", matrix), ("rated", of_ratings)):
         for sort in ("", "disagreement", "repetitions", "difficulty", "easiest", "norm"):
             addresses[f"matrix, {name}, sort {sort or 'of dataset'}"] = f"{stem}?sort={sort}"
@@ -137,7 +137,7 @@ def list_pages(graded: Experiment, rated: Experiment) -> dict[str, str]:
         "analysis, graded": reverse("experiment_analysis", args=[graded.slug]),
         "analysis, rated": reverse("experiment_analysis", args=[rated.slug]),
         "analysis, rated, a table": f"{reverse('experiment_analysis', args=[rated.slug])}?table=differences&format=csv",
-        "analysis figure": reverse("analysis_figure", args=[rated.slug, "means"]),
+        "analysis figure": reverse("figure_file", args=[rated.slug, "analysis-means", "svg"]),
     }
     return addresses
 

@@ -34,12 +34,11 @@ from grading_app.views import (
     study_import,
     trials,
 )
-from grading_app.views.explorer import explorer, explorer_figure
+from grading_app.views.explorer import explorer
 from grading_app.views.model_board import leaderboard, leaderboard_figure
 from grading_app.views.points import experiment_points
 from grading_app.views.waves import experiment_waves
 
-SVG = {"file_format": "svg"}
 urlpatterns = [
     path("experiments/", experiments.experiment_list, name="experiment_list"),
     path("experiments/new/", experiment_forms.experiment_new, name="experiment_new"),
@@ -67,7 +66,6 @@ urlpatterns += [
     path("experiments/<slug:slug>/files/", files.experiment_files, name="experiment_files"),
     path("experiments/<slug:slug>/points/", experiment_points, name="experiment_points"),
     path("experiments/<slug:slug>/grade/", grading.experiment_grade, name="experiment_grade"),
-    path("experiments/<slug:slug>/figures/<slug:name>.svg", figures.figure_file, SVG, name="experiment_figure"),
     path(
         "experiments/<slug:slug>/export/<slug:table>.<slug:file_format>",
         files.experiment_export,
@@ -84,9 +82,7 @@ urlpatterns += [
 ]
 urlpatterns += [
     path("experiments/<slug:slug>/analysis/", analysis.experiment_analysis, name="experiment_analysis"),
-    path("experiments/<slug:slug>/analysis/<slug:name>.svg", analysis.analysis_figure, name="analysis_figure"),
     path("experiments/<slug:slug>/agreement/", agreement.experiment_agreement, name="experiment_agreement"),
-    path("experiments/<slug:slug>/agreement/<slug:name>.svg", agreement.agreement_figure, name="agreement_figure"),
     path(
         "experiments/<slug:slug>/disagreements/",
         disagreements.experiment_disagreements,
@@ -107,7 +103,6 @@ urlpatterns += [
 urlpatterns += [
     path("experiments/<slug:slug>/grading/", grading.experiment_grading, name="experiment_grading"),
     path("experiments/<slug:slug>/length/", length_bias.grading_length, name="grading_length"),
-    path("experiments/<slug:slug>/length.svg", length_bias.grading_length_figure, name="grading_length_figure"),
     path("experiments/<slug:slug>/judge/", grading.experiment_judge, name="experiment_judge"),
     path("experiments/<slug:slug>/judge/draw/", drawn_judges.experiment_draw_judges, name="experiment_draw_judges"),
     path("experiments/<slug:slug>/panel/", grading.experiment_add_panel, name="experiment_add_panel"),
@@ -138,7 +133,6 @@ urlpatterns += [
 ]
 urlpatterns += [
     path("compare/", compare.compare, name="compare"),
-    path("experiments/<slug:slug>/cost.svg", results.cost_figure_view, name="cost_figure"),
 ]
 urlpatterns += [
     path("experiments/<slug:slug>/matrix/", matrix.experiment_matrix, name="experiment_matrix"),
@@ -149,7 +143,6 @@ urlpatterns += [
     path("leaderboard/", leaderboard, name="leaderboard"),
     path("leaderboard/figure.<slug:file_format>", leaderboard_figure, name="leaderboard_figure"),
     path("experiments/<slug:slug>/explorer/", explorer, name="explorer"),
-    path("experiments/<slug:slug>/explorer/<slug:name>.svg", explorer_figure, name="explorer_figure"),
 ]
 urlpatterns += [path("experiments/<slug:slug>/waves/", experiment_waves, name="experiment_waves")]
 urlpatterns += [

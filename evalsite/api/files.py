@@ -21,8 +21,7 @@ from grading_app.forms.figures import FigureForm
 from grading_app.models import GradeCondition
 from grading_app.publish.export.file_formats import export_chunks
 from grading_app.publish.export.parquet_process import parquet_from_process
-from grading_app.publish.figures.figure_registry import list_figures
-from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.publish.figures.figure_set import FigureSource, list_figures
 from grading_app.views.figures import FILE_FORMATS, figure_file
 from grading_app.views.files import CONTENT_TYPES
 from runs_app.models import Experiment
@@ -79,7 +78,7 @@ def figures(
 
 @router.get("/experiments/{slug:name}/figures/{slug:figure}.{slug:file_format}", summary="Read a figure")
 def figure(request: HttpRequest, name: str, figure: str, file_format: str) -> HttpResponse | StreamingHttpResponse:
-    """A figure as svg, png or pdf in print style, or its numbers as csv. `all.pdf` has every figure."""
+    """A figure as svg, png or pdf in print style, or its numbers as csv, md or tex. `all.pdf` has every figure."""
     found = reach.get_experiment(request, name)
     query = request.GET.copy()
     query.setdefault("mm", "")  # It marks a printed figure, without a theme.

@@ -9,10 +9,10 @@ from django import forms
 from django.http import QueryDict
 
 from evalsite.lib.web.choice_fields import NamedChoiceField, list_choices_in_errors
-from grading_app.publish.figures.figure_source import FigureSource
-from grading_app.publish.figures.kinds import PaperFigure
+from grading_app.parametric.surface_figures import PREFIX
+from grading_app.publish.figures.figure_set import FigureSource
 from grading_app.publish.figures.print_style import MM_PER_INCH, PALETTES, PrintStyle
-from grading_app.publish.figures.space_figures import PREFIX
+from grading_app.results.figure import Figure
 from grading_app.results.scores import match_measure
 
 MAX_PIXELS = 40_000_000
@@ -60,7 +60,7 @@ class FigureForm(forms.Form):
         for name, example in examples.items():
             self.fields[name].widget.attrs["placeholder"] = f"{example:g}" if not isinstance(example, str) else example
 
-    def offer_figures(self, figures: Sequence[PaperFigure], *, are_all: bool) -> None:
+    def offer_figures(self, figures: Sequence[Figure], *, are_all: bool) -> None:
         """Let the reader choose one of these figures, so that a title and labels belong to it alone.
 
         are_all: False while a worker computes more figures; then the chosen one may be among them.

@@ -19,15 +19,16 @@ from grading_app.parametric.answer_texts import (
 )
 from grading_app.parametric.explorer_query import ExplorerQuery
 from grading_app.parametric.surface import label_value
-from grading_app.parametric.surface_figures import KEY_HEIGHT, MAX_LINES, MAX_ROWS, SurfaceFigure, draw_lines
+from grading_app.parametric.surface_figures import KEY_HEIGHT, MAX_LINES, MAX_ROWS, PREFIX, draw_lines
 from grading_app.results import plot_style
 from grading_app.results.cached_aggregates import Cached
+from grading_app.results.figure import Figure
 from grading_app.results.table import ResultColumn, ResultTable, Row
 from grading_app.statistics.survival import thin_steps
 from grading_app.statistics.token_spectrum import BINS, Spectrum, spectral_distance
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class ViewContent:
     """The content of a view. cached: the state of its stored numbers, or None. note: on samples and problems."""
 
     tables: Sequence[ResultTable]
-    figures: Sequence[SurfaceFigure]
+    figures: Sequence[Figure]
     cached: Cached[Any] | None = None
     note: str = ""
 
@@ -52,15 +53,18 @@ def show_compression(query: ExplorerQuery) -> ViewContent:
         note = "No answer is long enough to be compressed." if cached.value else ""
         return ViewContent([], [], cached, note)
     selected = [row for row in compressions if row.condition == query.condition][:MAX_ROWS]
-    figure = SurfaceFigure(
-        "compression",
+    table = _make_compression_table(query, compressions)
+    figure = Figure(
+        f"{PREFIX}compression",
         "Compression",
         f"Mean of compressed by original bytes, with 95 % intervals: {query.labels[query.condition]}.",
-        lambda _, width: (width, 70 + 24 * max(1, len(selected))),
-        lambda _, width: _draw_compression(selected, width),
-        lambda _: f"Compression of {len(selected)} groups of answers. The table holds the numbers.",
+        f"Compression of {len(selected)} groups of answers. The table holds the numbers.",
+        lambda width: (width, 70 + 24 * max(1, len(selected))),
+        lambda width: _draw_compression(selected, width),
+        lambda: table,
+        page="explorer",
     )
-    return ViewContent([_make_compression_table(query, compressions)], [figure] if selected else [], cached, note)
+    return ViewContent([table], [figure] if selected else [], cached, note)
 
 
 def _make_compression_table(query: ExplorerQuery, compressions: Sequence[Compression]) -> ResultTable:
@@ -92,7 +96,7 @@ def _make_compression_table(query: ExplorerQuery, compressions: Sequence[Compres
     return ResultTable("compression", "Compression of answers", columns, rows, formula=formula)
 
 
-def _draw_compression(compressions: Sequence[Compression], width: int) -> Figure:
+def _draw_compression(compressions: Sequence[Compression], width: int) -> Drawing:
     left = 190 if width >= plot_style.WIDE else width // 3
     grid = plot_style.Grid(1, 1, width, 24 * max(1, len(compressions)), left=left)
     figure, (axes,) = grid.make_panels()
@@ -113,15 +117,18 @@ def show_lengths(query: ExplorerQuery) -> ViewContent:
     lengths = cached.value
     if lengths is None or not lengths.answers:
         return ViewContent([], [], cached, "No answer has a token count." if lengths else "")
-    figure = SurfaceFigure(
-        "hazard",
+    table = _make_length_table(query, lengths)
+    figure = Figure(
+        f"{PREFIX}hazard",
         "Tokens until the end",
         "Bands: 95 % at each number of tokens. Finished: Kaplan–Meier, where a cut-off answer counts until its cut.",
-        lambda _, width: (width, 320 + KEY_HEIGHT * 3),
-        lambda _, width: _draw_lengths(lengths, width),
-        lambda _: "Shares of answers that are finished, right and cut off by tokens. The table holds the numbers.",
+        "Shares of answers that are finished, right and cut off by tokens. The table holds the numbers.",
+        lambda width: (width, 320 + KEY_HEIGHT * 3),
+        lambda width: _draw_lengths(lengths, width),
+        lambda: table,
+        page="explorer",
     )
-    return ViewContent([_make_length_table(query, lengths)], [figure], cached)
+    return ViewContent([table], [figure], cached)
 
 
 def _make_length_table(query: ExplorerQuery, lengths: AnswerLengths) -> ResultTable:
@@ -159,7 +166,7 @@ def _make_length_table(query: ExplorerQuery, lengths: AnswerLengths) -> ResultTa
     return ResultTable("hazard", title, columns, rows, formula=formula)
 
 
-def _draw_lengths(lengths: AnswerLengths, width: int) -> Figure:
+def _draw_lengths(lengths: AnswerLengths, width: int) -> Drawing:
     finished = [(step.time, 1 - step.survival, 1 - step.high, 1 - step.low) for step in lengths.estimate_survival()]
     lines = [
         ("finished, if none were cut off", [(0.0, 0.0, 0.0, 0.0), *finished]),
@@ -179,16 +186,19 @@ def show_spectra(query: ExplorerQuery) -> ViewContent:
         return ViewContent([], [], cached, problem)
     step = (len(spectra) - 1) / max(1, MAX_LINES - 1)
     drawn = [spectra[round(index * step)] for index in range(min(MAX_LINES, len(spectra)))]
-    figure = SurfaceFigure(
-        "spectrum",
+    table = _make_spectrum_table(query, spectra)
+    figure = Figure(
+        f"{PREFIX}spectrum",
         "Spectrum of the questions",
         "Share of the variance of the token ids by frequency, from slow to fast. At most six points are drawn.",
-        lambda _, width: (width, 320 + KEY_HEIGHT * len(drawn)),
-        lambda _, width: _draw_spectra(drawn, width),
-        lambda _: f"Spectra of {len(drawn)} points. The table holds the numbers.",
+        f"Spectra of {len(drawn)} points. The table holds the numbers.",
+        lambda width: (width, 320 + KEY_HEIGHT * len(drawn)),
+        lambda width: _draw_spectra(drawn, width),
+        lambda: table,
+        page="explorer",
     )
     note = f"At most {MAX_PROMPTS} questions of each point, without the prompt around them; tokenizer {TOKENIZER}."
-    return ViewContent([_make_spectrum_table(query, spectra)], [figure], cached, note)
+    return ViewContent([table], [figure], cached, note)
 
 
 def _make_spectrum_table(query: ExplorerQuery, spectra: Sequence[PromptSpectrum]) -> ResultTable:
@@ -224,7 +234,7 @@ def _make_spectrum_table(query: ExplorerQuery, spectra: Sequence[PromptSpectrum]
     return ResultTable("spectrum", f"Questions of {query.task} by point", columns, rows, formula=formula)
 
 
-def _draw_spectra(spectra: Sequence[PromptSpectrum], width: int) -> Figure:
+def _draw_spectra(spectra: Sequence[PromptSpectrum], width: int) -> Drawing:
     lines = []
     for row in spectra:
         label = ", ".join(f"{name} {label_value(value)}" for name, value in row.params.items())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from grading_app.parametric.board_tables import describe_second
+from grading_app.parametric import heat_figure
+from grading_app.parametric.board_tables import WEIGHT_LABELS, describe_second, make_board_table
 from grading_app.parametric.heat_figure import HeatPanel
-from grading_app.parametric.model_board import ModelRow
+from grading_app.parametric.model_board import ModelBoard, ModelRow
 from grading_app.parametric.surface import LEVELS
+from grading_app.parametric.surface_figures import PREFIX
+from grading_app.results.figure import Figure
 from grading_app.statistics.reason_score import TaskScore
 
 CELL_WIDTH, NAME_WIDTH, SCORE_WIDTH = 104, 300, 150
@@ -16,7 +19,24 @@ def compute_board_width(tasks: list[str]) -> int:
     return NAME_WIDTH + CELL_WIDTH * (len(tasks) + 2)
 
 
-def make_board_panel(tasks: list[str], rows: list[ModelRow]) -> HeatPanel:
+def make_figure(board: ModelBoard, rows: list[ModelRow]) -> Figure:
+    """Return the leaderboard with these rows."""
+    panels = [_make_panel(board.tasks, rows)]
+    weights = WEIGHT_LABELS[board.weights].lower()
+    return Figure(
+        f"{PREFIX}leaderboard",
+        "Leaderboard of the tasks",
+        f"Each cell: the 95 % interval of accuracy beyond guessing ({weights}), and the share of cut-off answers in "
+        "brackets. Shade: the middle of the interval.",
+        "Scores of each model, prompt and sampler by task. The table holds the numbers.",
+        lambda width: heat_figure.compute_size(panels, width),
+        lambda width: heat_figure.draw_heat_map(panels, width),
+        lambda: make_board_table(board, rows),
+        page="explorer",
+    )
+
+
+def _make_panel(tasks: list[str], rows: list[ModelRow]) -> HeatPanel:
     """Return the cells as the page shows them, with both scores at the end."""
     panel_rows = []
     for row in rows:

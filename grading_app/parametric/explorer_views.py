@@ -1,15 +1,17 @@
-"""The views of the explorer: the guide to each view, its tables and its figures."""
+"""The views of the explorer: the guide to each view, its tables and its figures, also those for papers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from grading_app.parametric import surface_tables
+from grading_app.parametric import surface_figures, surface_tables
 from grading_app.parametric.answer_views import ViewContent, show_compression, show_lengths, show_spectra
 from grading_app.parametric.explorer_query import ExplorerQuery
-from grading_app.parametric.surface_figures import FIGURES
+from grading_app.results.figure import Figure
 from grading_app.results.table import ResultTable
+
+Loader = Callable[[ExplorerQuery], ViewContent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +20,12 @@ class ViewPage:
 
     name: str
     guide: str
-    load: Callable[[ExplorerQuery], ViewContent]
+    load: Loader
 
 
-def _show_table(
-    name: str, table: Callable[[ExplorerQuery], ResultTable], *figures: str
-) -> Callable[[ExplorerQuery], ViewContent]:
-    return lambda query: ViewContent([table(query)], [FIGURES[figure] for figure in figures or (name,)])
+def _show(make: Callable[[ExplorerQuery], Figure | None], table: Callable[[ExplorerQuery], ResultTable]) -> Loader:
+    """Return the loader of a view with one figure and one table."""
+    return lambda query: ViewContent([table(query)], [figure] if (figure := make(query)) else [])
 
 
 VIEW_PAGES: dict[str, ViewPage] = {
@@ -34,35 +35,35 @@ VIEW_PAGES: dict[str, ViewPage] = {
             "map",
             "Each cell is a point of the task: accuracy beyond guessing, its 95 % interval, and the answers behind it. "
             "A cell leads to its trials.",
-            _show_table("map", surface_tables.make_map_table, "surface"),
+            _show(surface_figures.make_surface_figure, surface_tables.make_map_table),
         ),
         ViewPage(
             "curves",
             "Each line shows how accuracy falls as one parameter grows. Where bands overlap, the data hardly "
             "distinguish the conditions.",
-            _show_table("curves", surface_tables.make_curve_table),
+            _show(surface_figures.make_curve_figure, surface_tables.make_curve_table),
         ),
         ViewPage(
             "models",
             "The same cells for every condition: look for the cell where each condition begins to fail.",
-            _show_table("models", surface_tables.make_models_table),
+            _show(surface_figures.make_models_figure, surface_tables.make_models_table),
         ),
         ViewPage(
             "difference",
             "Each cell is the compared condition (B) minus the chosen condition (A). Coloured cells have an interval "
             "that does not include 0.",
-            _show_table("difference", surface_tables.make_difference_table),
+            _show(surface_figures.make_difference_figure, surface_tables.make_difference_table),
         ),
         ViewPage(
             "tasks",
             "Further out is better. A condition with a dent fails in that task, whatever its mean is.",
-            _show_table("tasks", surface_tables.make_tasks_table),
+            _show(surface_figures.make_task_figure, surface_tables.make_tasks_table),
         ),
         ViewPage(
             "clusters",
             "Conditions with a common letter form a cluster: all of their intervals overlap, so their order is "
             "uncertain.",
-            _show_table("clusters", surface_tables.make_clusters_table),
+            _show(surface_figures.make_cluster_figure, surface_tables.make_clusters_table),
         ),
         ViewPage(
             "compression",
@@ -85,3 +86,19 @@ VIEW_PAGES: dict[str, ViewPage] = {
         ),
     )
 }
+
+PAPER_FIGURES: Sequence[tuple[str, Callable[[ExplorerQuery], Figure | None]]] = (
+    ("map", surface_figures.make_map_figure),
+    ("map", surface_figures.make_surface_figure),
+    ("curves", surface_figures.make_curve_figure),
+    ("models", surface_figures.make_models_figure),
+    ("difference", surface_figures.make_difference_figure),
+)
+"""The views whose figures every paper may need, and the makers of these figures."""
+
+
+def list_paper_figures(query: ExplorerQuery) -> Iterator[Figure]:
+    """Yield the figures of PAPER_FIGURES for one task."""
+    for view, make in PAPER_FIGURES:
+        if figure := make(replace(query, view=view)):
+            yield figure

@@ -11,7 +11,7 @@ from grading_app.results.plot_style import SMALL, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 ROW_HEIGHT, HEAD_HEIGHT, GAP_HEIGHT = 24, 64, 22
 
@@ -33,7 +33,7 @@ def compute_size(panels: Sequence[HeatPanel], width: int) -> tuple[int, int]:
     return width, sum(panel.height for panel in panels) + 8
 
 
-def draw_heat_map(panels: Sequence[HeatPanel], width: int) -> Figure:
+def draw_heat_map(panels: Sequence[HeatPanel], width: int) -> Drawing:
     """Return a figure with the panels below each other."""
     _, height = compute_size(panels, width)
     figure = plot_style.make_figure(width, height)

@@ -3,49 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grading_app.parametric import heat_figure
+from grading_app.parametric import heat_figure, surface_tables
 from grading_app.parametric.explorer_query import ExplorerQuery
 from grading_app.parametric.heat_figure import HeatPanel
 from grading_app.parametric.surface import Estimate, estimate_cells, estimate_tasks, subtract_estimates
-from grading_app.parametric.surface_tables import make_clusters_table
 from grading_app.results import plot_style
+from grading_app.results.figure import Figure
 from grading_app.results.plot_style import DASHES, LINES, MUTED, PIXEL, SMALL
 from grading_app.results.statistic_format import format_coefficient
+from grading_app.results.table import ResultTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
+PREFIX = "space-"
+"""The beginning of the names of these figures, and of their choices in addresses of the figures page."""
 MAX_LINES, MAX_PANELS, MAX_ROWS = 6, 12, 40
 KEY_HEIGHT = 18  # CSS pixels of a line of the key.
 
 
-@dataclass(frozen=True, slots=True)
-class SurfaceFigure:
-    """A figure of one view. `size` and `draw` take the query and a width in CSS pixels."""
-
-    name: str
-    title: str
-    caption: str
-    size: Callable[[ExplorerQuery, int], tuple[int, int]]
-    draw: Callable[[ExplorerQuery, int], Figure]
-    alt: Callable[[ExplorerQuery], str]
-    is_shown: Callable[[ExplorerQuery], bool] = lambda query: True
+def _make_figure(
+    name: str,
+    title: str,
+    caption: str,
+    alt: str,
+    query: ExplorerQuery,
+    size: Callable[[ExplorerQuery, int], tuple[int, int]],
+    draw: Callable[[ExplorerQuery, int], Drawing],
+    table: Callable[[ExplorerQuery], ResultTable],
+) -> Figure:
+    return Figure(
+        f"{PREFIX}{name}",
+        f"{title}: {query.task}",
+        caption,
+        f"{alt}: {query.task}. The table holds the numbers.",
+        lambda width: size(query, width),
+        lambda width: draw(query, width),
+        lambda: table(query),
+        page="explorer",
+    )
 
 
 def _compute_surface_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
     return width, round(width * 0.82)
 
 
-def _draw_surface(query: ExplorerQuery, width: int) -> Figure:
+def _draw_surface(query: ExplorerQuery, width: int) -> Drawing:
     """Draw the accuracy as a surface, and the lower ends of its intervals as a translucent surface below it."""
     import numpy as np
     from mpl_toolkits.mplot3d.axes3d import Axes3D  # type: ignore[import-untyped]
 
-    assert query.y is not None  # noqa: S101 - `_has_surface`
+    assert query.y is not None  # noqa: S101 - `make_surface_figure`
     figure = plot_style.make_figure(*_compute_surface_size(query, width))
     axes: Any = Axes3D(figure, auto_add_to_figure=False, computed_zorder=False)
     figure.add_axes(axes)
@@ -94,15 +105,11 @@ def _style_space(axes: Any, query: ExplorerQuery) -> None:
     axes.view_init(elev=26, azim=-122)
 
 
-def _has_surface(query: ExplorerQuery) -> bool:
-    return query.y is not None and len(query.x.labels) > 1 and len(query.y.labels) > 1
-
-
 def _compute_curves_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
     return width, 320 + KEY_HEIGHT * len(query.ordered_conditions[:MAX_LINES])
 
 
-def _draw_curves(query: ExplorerQuery, width: int) -> Figure:
+def _draw_curves(query: ExplorerQuery, width: int) -> Drawing:
     lines = []
     for condition in query.ordered_conditions[:MAX_LINES]:
         cells = estimate_cells(query.counts, query.line, condition)
@@ -127,7 +134,7 @@ def draw_lines(
     *,
     steps: bool = False,
     bounds: tuple[float, float] | None = (0.0, 1.0),
-) -> tuple[Figure, Axes]:
+) -> tuple[Drawing, Axes]:
     """Draw lines with bands and their key below. A line is its label, and (x, value, low, high) for each point."""
     key = KEY_HEIGHT * len(lines)
     grid = plot_style.Grid(1, 1, width, 320 - 26 - 58, left=48, bottom=58 + key)
@@ -148,7 +155,7 @@ def draw_lines(
     return figure, axes
 
 
-def _write_key(figure: Figure, index: int, label: str, colour: str, dash: Any, box: tuple[int, int, int]) -> None:
+def _write_key(figure: Drawing, index: int, label: str, colour: str, dash: Any, box: tuple[int, int, int]) -> None:
     from matplotlib.lines import Line2D
 
     width, height, key = box
@@ -170,7 +177,7 @@ def _make_panels(query: ExplorerQuery, limit: int = MAX_PANELS) -> list[HeatPane
     return panels
 
 
-def _draw_panels(query: ExplorerQuery, width: int) -> Figure:
+def _draw_panels(query: ExplorerQuery, width: int) -> Drawing:
     return heat_figure.draw_heat_map(_make_panels(query), width)
 
 
@@ -208,7 +215,7 @@ def _compute_spider_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
     return width, min(width, 460) + KEY_HEIGHT * len(query.ordered_conditions[:MAX_LINES]) + 12
 
 
-def _draw_spider(query: ExplorerQuery, width: int) -> Figure:
+def _draw_spider(query: ExplorerQuery, width: int) -> Drawing:
     """Draw a radar chart with a spoke per task, and a line and an interval band per condition."""
     import numpy as np
 
@@ -245,11 +252,11 @@ def _get_spoke(estimate: Estimate | None, part: int) -> float:
 
 
 def _compute_clusters_size(query: ExplorerQuery, width: int) -> tuple[int, int]:
-    return width, 70 + 24 * max(1, len(make_clusters_table(query).rows[:MAX_ROWS]))
+    return width, 70 + 24 * max(1, len(surface_tables.make_clusters_table(query).rows[:MAX_ROWS]))
 
 
-def _draw_clusters(query: ExplorerQuery, width: int) -> Figure:
-    rows = make_clusters_table(query).rows[:MAX_ROWS]
+def _draw_clusters(query: ExplorerQuery, width: int) -> Drawing:
+    rows = surface_tables.make_clusters_table(query).rows[:MAX_ROWS]
     left = 190 if width >= plot_style.WIDE else width // 3
     grid = plot_style.Grid(1, 1, width, 24 * max(1, len(rows)), left=left, right=70)
     figure, (axes,) = grid.make_panels()
@@ -266,72 +273,102 @@ def _draw_clusters(query: ExplorerQuery, width: int) -> Figure:
     return figure
 
 
-def _write_alt_text(text: str) -> Callable[[ExplorerQuery], str]:
-    return lambda query: f"{text}: {query.task}. The table holds the numbers."
-
-
-FIGURES: dict[str, SurfaceFigure] = {
-    figure.name: figure
-    for figure in (
-        SurfaceFigure(
-            "map",
-            "Heat map",
-            "Accuracy beyond guessing with its 95 % interval, and the share of cut-off answers in brackets.",
-            lambda query, width: heat_figure.compute_size(_make_panels(query, 1), width),
-            lambda query, width: heat_figure.draw_heat_map(_make_panels(query, 1), width),
-            _write_alt_text("Accuracy over two parameters"),
-        ),
-        SurfaceFigure(
-            "surface",
-            "Surface",
-            "Blue: accuracy beyond guessing. Brown: the lower ends of the 95 % intervals. A red cross marks points "
-            "where more than 2 % of the answers were cut off.",
-            _compute_surface_size,
-            _draw_surface,
-            _write_alt_text("Accuracy as a surface over two parameters"),
-            _has_surface,
-        ),
-        SurfaceFigure(
-            "curves",
-            "Curves",
-            "Lines: accuracy beyond guessing. Bands: 95 % intervals. At most six conditions are drawn.",
-            _compute_curves_size,
-            _draw_curves,
-            _write_alt_text("Accuracy along one parameter"),
-        ),
-        SurfaceFigure(
-            "models",
-            "Side by side",
-            "The same cells for each condition, at most twelve, with 95 % intervals and the share of cut-off answers.",
-            lambda query, width: heat_figure.compute_size(_make_panels(query), width),
-            _draw_panels,
-            _write_alt_text("Heat maps of the conditions"),
-        ),
-        SurfaceFigure(
-            "difference",
-            "Difference",
-            "B − A with its 95 % interval. Cells whose interval includes 0 have no colour.",
-            lambda query, width: heat_figure.compute_size([_make_difference_panel(query)], width),
-            lambda query, width: heat_figure.draw_heat_map([_make_difference_panel(query)], width),
-            _write_alt_text("Differences of two conditions"),
-        ),
-        SurfaceFigure(
-            "tasks",
-            "Tasks",
-            "A spoke for each task, from 0 in the middle to 1. Bands: 95 % intervals. At most six conditions are "
-            "drawn.",
-            _compute_spider_size,
-            _draw_spider,
-            _write_alt_text("Accuracy by task as a web"),
-            lambda query: len(query.counts.task_names) > 2,
-        ),
-        SurfaceFigure(
-            "clusters",
-            "Clusters",
-            "Accuracy with 95 % intervals. Conditions with a common letter have intervals that all overlap.",
-            _compute_clusters_size,
-            _draw_clusters,
-            _write_alt_text("Accuracy of the conditions with intervals"),
-        ),
+def make_map_figure(query: ExplorerQuery) -> Figure:
+    return _make_figure(
+        "map",
+        "Heat map",
+        "Accuracy beyond guessing with its 95 % interval, and the share of cut-off answers in brackets.",
+        "Accuracy over two parameters",
+        query,
+        lambda query, width: heat_figure.compute_size(_make_panels(query, 1), width),
+        lambda query, width: heat_figure.draw_heat_map(_make_panels(query, 1), width),
+        surface_tables.make_map_table,
     )
-}
+
+
+def make_surface_figure(query: ExplorerQuery) -> Figure | None:
+    """Return the surface; None unless both parameters vary."""
+    if query.y is None or min(len(query.x.labels), len(query.y.labels)) < 2:
+        return None
+    return _make_figure(
+        "surface",
+        "Surface",
+        "Blue: accuracy beyond guessing. Brown: the lower ends of the 95 % intervals. A red cross marks points "
+        "where more than 2 % of the answers were cut off.",
+        "Accuracy as a surface over two parameters",
+        query,
+        _compute_surface_size,
+        _draw_surface,
+        surface_tables.make_map_table,
+    )
+
+
+def make_curve_figure(query: ExplorerQuery) -> Figure:
+    return _make_figure(
+        "curves",
+        "Curves",
+        "Lines: accuracy beyond guessing. Bands: 95 % intervals. At most six conditions are drawn.",
+        "Accuracy along one parameter",
+        query,
+        _compute_curves_size,
+        _draw_curves,
+        surface_tables.make_curve_table,
+    )
+
+
+def make_models_figure(query: ExplorerQuery) -> Figure:
+    return _make_figure(
+        "models",
+        "Side by side",
+        "The same cells for each condition, at most twelve, with 95 % intervals and the share of cut-off answers.",
+        "Heat maps of the conditions",
+        query,
+        lambda query, width: heat_figure.compute_size(_make_panels(query), width),
+        _draw_panels,
+        surface_tables.make_models_table,
+    )
+
+
+def make_difference_figure(query: ExplorerQuery) -> Figure | None:
+    """Return the difference of two conditions; None for a single condition."""
+    if len(query.labels) < 2:
+        return None
+    return _make_figure(
+        "difference",
+        "Difference",
+        "B − A with its 95 % interval. Cells whose interval includes 0 have no colour.",
+        "Differences of two conditions",
+        query,
+        lambda query, width: heat_figure.compute_size([_make_difference_panel(query)], width),
+        lambda query, width: heat_figure.draw_heat_map([_make_difference_panel(query)], width),
+        surface_tables.make_difference_table,
+    )
+
+
+def make_task_figure(query: ExplorerQuery) -> Figure | None:
+    """Return the web of tasks; None for fewer than three."""
+    if len(query.counts.task_names) < 3:
+        return None
+    return _make_figure(
+        "tasks",
+        "Tasks",
+        "A spoke for each task, from 0 in the middle to 1. Bands: 95 % intervals. At most six conditions are drawn.",
+        "Accuracy by task as a web",
+        query,
+        _compute_spider_size,
+        _draw_spider,
+        surface_tables.make_tasks_table,
+    )
+
+
+def make_cluster_figure(query: ExplorerQuery) -> Figure:
+    return _make_figure(
+        "clusters",
+        "Clusters",
+        "Accuracy with 95 % intervals. Conditions with a common letter have intervals that all overlap.",
+        "Accuracy of the conditions with intervals",
+        query,
+        _compute_clusters_size,
+        _draw_clusters,
+        surface_tables.make_clusters_table,
+    )

@@ -11,21 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from grading_app.results import cost_figure, statistic_format
+from grading_app.results import statistic_format
 from grading_app.results.closeness import load_norms
-from grading_app.results.figures.kinds import AnyFigure, FigureTable
-from grading_app.results.frames import FACTORS, Frames, load_facets
+from grading_app.results.figures import cost
+from grading_app.results.frames import FACTORS, load_facets
 from grading_app.results.leaderboard import BoardQuery, FactorLead, Leaderboard
 from grading_app.results.leaderboard_tables import (
     BoardLinks,
-    costs_differ,
     make_baseline_table,
     make_closeness_table,
     make_condition_table,
     make_effort_table,
     make_leaderboard_table,
 )
-from grading_app.results.plot_style import NARROW, WIDE
 from grading_app.results.scope import MISSING_WRONG
 from grading_app.results.scores import Measure, load_scores
 from grading_app.results.table import ResultTable
@@ -77,41 +75,14 @@ class TellingItems:
 
 
 @dataclass(frozen=True, slots=True)
-class FigureTexts:
-    """A figure without its picture. size, narrow_size: width and height in CSS pixels."""
-
-    name: str
-    title: str
-    caption: str
-    alt: str
-    head: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    first_number: int
-    size: tuple[int, int]
-    narrow_size: tuple[int, int]
-
-    @property
-    def table(self) -> FigureTable:
-        return FigureTable(self.head, self.rows, self.first_number)
-
-
-@dataclass(frozen=True, slots=True)
-class CostFigure:
-    """The figure of score against cost. measure: its key."""
-
-    measure: str
-    texts: FigureTexts
-
-
-@dataclass(frozen=True, slots=True)
 class Screen:
     """The content of the results page. Tables are the content of ResultTables.
 
     first: the table of conditions. further: of the other measures. effort: cost, tokens and time. baselines: the
     differences from a chosen baseline. files: tables without a place on the page, only for files. best_two: a sentence
     on the two best conditions. items: None if no item stands out. pooled: sentences on waves that the numbers pool;
-    has_drifted: these waves differ. problem: that the primary measure has no scores; else empty. cost: None if the
-    costs of conditions are equal or unknown.
+    has_drifted: these waves differ. problem: that the primary measure has no scores; else empty. cost: the content of a
+    figure; None if costs are equal or unknown.
     """
 
     conclusions: list[Conclusion]
@@ -125,7 +96,7 @@ class Screen:
     pooled: list[str]
     has_drifted: bool
     problem: str
-    cost: CostFigure | None
+    cost: dict[str, Any] | None
 
     @property
     def tables(self) -> list[ResultTable]:
@@ -144,21 +115,6 @@ def make_screen(query: BoardQuery, board: Leaderboard) -> Screen:
     baselines = [make_baseline_table(board, measure, links.compare) for measure in board.measures]
     pooled = find_pooled_waves(experiment, query.wave, in_worker=True)
     unknown = experiment.primary_measure if not board.primary else ""
-    with_cost = [one for one in board.measures if cost_figure.has_costs(board, one)] if costs_differ(board) else []
-    cost = None
-    if with_cost:
-        texts = FigureTexts(
-            f"cost-{with_cost[0].key.replace(':', '-')}",
-            f"{cost_figure.TITLE}: {with_cost[0].label}",
-            "Points with 95 % intervals. The line is the efficient frontier: no cheaper condition scores as high.",
-            cost_figure.write_alt_text(board, with_cost[0]),
-            (),
-            [],
-            0,
-            cost_figure.compute_size(WIDE),
-            cost_figure.compute_size(NARROW),
-        )
-        cost = CostFigure(with_cost[0].key, texts)
     return Screen(
         conclusions=draw_conclusions(board, load_facets(experiment, query.letters, is_brief=True)),
         first=table.content(),
@@ -171,7 +127,7 @@ def make_screen(query: BoardQuery, board: Leaderboard) -> Screen:
         pooled=pooled.sentences if pooled else [],
         has_drifted=bool(pooled and pooled.drifted),
         problem=f"The primary measure {unknown} has no scores; {first.label} comes first." if unknown else "",
-        cost=cost,
+        cost=next((figure.content() for figure in cost.make_figures(board)), None),
     )
 
 
@@ -357,22 +313,3 @@ def _format_score(measure: Measure, n: int, mean: float) -> str:
     if n == 1:
         return "right" if mean else "wrong"
     return statistic_format.format_share(mean, 0)
-
-
-def describe_figure(figure: AnyFigure, frames: Frames) -> FigureTexts | None:
-    """Return the texts of a figure; None if the experiment has no data for it. Nothing is drawn."""
-    data = figure.select_data(frames)
-    if data is None:
-        return None
-    table = figure.table(data)
-    return FigureTexts(
-        figure.name,
-        figure.title,
-        figure.caption(data),
-        figure.alt(data),
-        table.head,
-        list(table.rows),
-        table.first_number,
-        figure.size(data, WIDE),
-        figure.size(data, NARROW),
-    )

@@ -8,21 +8,17 @@ from __future__ import annotations
 import base64
 import io
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.core.cache import cache
-
 from grading_app.models import BlindReading
-from grading_app.results import plot_style
 from grading_app.results.answer_aggregates import make_answer_aggregate
 from grading_app.results.cached_aggregates import Cached, get_aggregate
-from grading_app.results.figures import FIGURES
-from grading_app.results.figures.kinds import AnyFigure
-from grading_app.results.frames import CACHE_SECONDS, Frames, NormPair, Outcomes, RatedDimension, load_frames
+from grading_app.results.figures import list_results_figures
+from grading_app.results.frames import Frames, NormPair, Outcomes, RatedDimension, load_frames
 from grading_app.results.leaderboard import BoardQuery, Leaderboard, compute_leaderboard
-from grading_app.results.results_page import FigureTexts, Screen, describe_figure, make_screen
+from grading_app.results.results_page import Screen, make_screen
 from grading_app.results.scores import MeasureScores
 from runs_app.models import Experiment, Wave
 from runs_app.monitoring.point_status import PointLine
@@ -32,7 +28,7 @@ from runs_app.monitoring.point_status import PointLine
 class StoredResults:
     """The leaderboard and the frames of an experiment as JSON-compatible values, with the texts of its figures.
 
-    screen: None before an answer was planned. norms: encoded pairs.
+    screen: None before an answer was planned. norms: encoded pairs. figures: the contents of figures.
     """
 
     board: Leaderboard
@@ -44,7 +40,7 @@ class StoredResults:
     rating_counts: list[tuple[int, int, dict[int, int]]]
     norms: str
     points: list[PointLine]
-    figures: list[FigureTexts]
+    figures: list[dict[str, Any]]
 
     @classmethod
     def of(cls, board: Leaderboard, screen: Screen | None, frames: Frames) -> StoredResults:
@@ -58,7 +54,7 @@ class StoredResults:
             [(*key, counts) for key, counts in frames.rating_counts.items()],
             encode_pairs(frames.norm_pairs),
             frames.points,
-            [texts for figure in FIGURES.values() if (texts := describe_figure(figure, frames))],
+            [figure.content() for figure in list_results_figures(frames)],
         )
 
     @property
@@ -122,7 +118,7 @@ RESULTS = make_answer_aggregate(
     dump=lambda query: [query.missing_is_wrong, query.baseline, query.blind.pk if query.blind else None],
     load=_load,
     step="adding up answers",
-    version=4,
+    version=5,
 )
 
 
@@ -135,16 +131,3 @@ def get_leaderboard(query: BoardQuery) -> Leaderboard | None:
     """Return the leaderboard in the results; None until a worker has computed the first ones."""
     results = get_results(query).value
     return results.board if results else None
-
-
-def get_figure_svg(
-    figure: AnyFigure, load: Callable[[], Frames], state: str, width: int, theme: plot_style.Theme
-) -> bytes | None:
-    """Return the figure as SVG; None if the experiment has no data for it. `load` is called only on a cache miss."""
-
-    def draw() -> bytes | None:
-        data = figure.select_data(load())
-        return None if data is None else plot_style.render_svg(lambda: figure.draw(data, width), theme)
-
-    picture: bytes | None = cache.get_or_set(f"figure:{state}:{figure.name}:{width}:{theme}", draw, CACHE_SECONDS)
-    return picture

@@ -15,7 +15,6 @@ from django.utils.safestring import SafeString
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
 from grading_app.results import statistic_format
-from grading_app.results.figures.kinds import FigureTable
 from grading_app.results.frames import Outcomes
 from runs_app.monitoring.point_status import PointLine
 
@@ -141,12 +140,6 @@ class TextTable(tables.Table):
             starts.append(format_html('<td class="{}" role="cell" data-label="{}"><div class="cell">', kind, name))
         rows = (format_html_join("", "{}{}</div></td>", zip(starts, cells, strict=True)) for cells in self.rows_of_text)
         return format_html_join("", '<tr role="row">{}</tr>', ((row,) for row in rows))
-
-
-def make_figure_table(numbers: FigureTable) -> tables.Table:
-    """Return the table below a figure."""
-    head = {f"c{index}": label for index, label in enumerate(numbers.head)}
-    return TextTable(head, [index >= numbers.first_number for index in range(len(head))], numbers.rows)
 
 
 class PointTable(tables.Table):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -14,17 +14,16 @@ from datasets_app.models import Item
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.text.number_format import format_score
 from evalsite.lib.web.model_names import hides_model_names
-from grading_app.results.analysis.figures import TableFigure, select_figures
 from grading_app.results.analysis.sections import SECTIONS
 from grading_app.results.analysis.stored import get_analysis
+from grading_app.results.figures.analysis import make_figures
 from grading_app.results.matrix_cells import MatrixCell, load_cells
-from grading_app.results.plot_style import NARROW, WIDE, render_svg
 from grading_app.results.scope import Scope, ScopeForm
 from grading_app.results.table import ResultTable
 from grading_app.results.waves import find_pooled_waves
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file
-from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
+from grading_app.views.svg_figures import make_figure_context
 from runs_app.views.permissions import get_visible_experiment
 
 MAX_CARDS, MAX_SCORES = 8, 12
@@ -69,35 +68,15 @@ def experiment_analysis(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "grading_app/experiment_analysis.html", context)
 
 
-@require_safe
-@readers_only
-@svg_policy
-@hides_model_names()
-def analysis_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
-    """Return a figure of the analysis as SVG, for the scope in the address."""
-    experiment = get_visible_experiment(request, slug)
-    scope = ScopeForm(request.GET, experiment, get_blind_context(request, experiment)["blind"]).get_scope()
-    theme, width = read_theme(request), read_width(request)
-    if scope is None:
-        raise Http404
-    sections = get_analysis(scope).tables
-    tables = {table.name: table for section_tables in sections.values() for table in section_tables}
-    match = next(((figure, table) for figure, table in select_figures(tables) if figure.name == name), None)
-    if match is None:
-        raise Http404
-    figure, table = match
-    svg = render_svg(lambda: figure.draw(table, width), theme)
-    return HttpResponse(svg, content_type="image/svg+xml")
-
-
 def _make_section_context(section: Any, tables: list[ResultTable], scope: Scope, order: str) -> dict[str, Any]:
-    figures = select_figures({table.name: table for table in tables})
+    figures = make_figures({table.name: table for table in tables})
+    slug = scope.experiment.slug
     return {
         "name": section.name,
         "title": section.title,
         "intro": section.intro,
         "tables": [get_table_context(table, order) for table in tables],
-        "figures": [_make_figure(figure, table, scope) for figure, table in figures],
+        "figures": [make_figure_context(figure, slug, scope.parameters, has_table=False) for figure in figures],
         "outliers": next((_list_outliers(scope, table) for table in tables if table.name == "outliers"), []),
     }
 
@@ -140,16 +119,3 @@ def _list_outliers(scope: Scope, table: ResultTable) -> list[dict[str, Any]]:
         without = replace(scope, without=(*scope.without, item))
         outliers.append({"item": items_by_key[item], "rows": rows, "exclude": f"?{without.parameters}#outliers"})
     return outliers
-
-
-def _make_figure(figure: TableFigure, table: ResultTable, scope: Scope) -> dict[str, Any]:
-    return make_figure_context(
-        figure.name,
-        reverse("analysis_figure", args=[scope.experiment.slug, figure.name]),
-        scope.parameters,
-        title=figure.title,
-        caption=figure.caption,
-        alt=figure.alt(table),
-        size=figure.size(table, WIDE),
-        narrow_size=figure.size(table, NARROW),
-    )

@@ -5,30 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from django.core.cache import cache
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from evalsite.lib.text.hashing import hash_content
 from grading_app.parametric.explorer_load import load_explorer
 from grading_app.parametric.explorer_query import VIEWS, ExplorerForm, ExplorerQuery
 from grading_app.parametric.explorer_views import VIEW_PAGES
 from grading_app.parametric.surface import subtract_estimates
-from grading_app.parametric.surface_figures import SurfaceFigure, describe_difference, get_difference_level
-from grading_app.publish.figures.space_figures import make_figures_query
-from grading_app.results.plot_style import NARROW, WIDE, render_svg
+from grading_app.parametric.surface_figures import describe_difference, get_difference_level
+from grading_app.publish.figures.figure_set import make_explorer_query
 from grading_app.results.table import ResultTable
 from grading_app.views.result_tables import get_table_context, make_requested_file
-from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
+from grading_app.views.svg_figures import make_figure_context
 from runs_app.models import Experiment, Run
 from runs_app.views.permissions import get_visible_experiment
 
-FIGURE_VERSION = 1  # Increase it when figures are drawn differently.
-CACHE_SECONDS = 24 * 3600
 MAX_ROWS = 60  # Rows of a table on the page.
 
 
@@ -46,6 +41,7 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
     tables = list(content.tables)
     if (file := make_requested_file(request, tables, f"{slug}-explorer")) is not None:
         return file
+    figure_query = make_explorer_query({**loaded.form.parameters, "view": query.view})
     context |= {
         "form": loaded.form,
         "query": query,
@@ -55,39 +51,12 @@ def explorer(request: HttpRequest, slug: str) -> HttpResponse:
         "here": request.get_full_path(),
         "views": _list_views(loaded.form),
         "heat": _make_heat_map(experiment, query) if query.view in ("map", "difference") else None,
-        "figures": [
-            _make_figure(request, experiment, query, figure) for figure in content.figures if figure.is_shown(query)
-        ],
+        "figures": [make_figure_context(figure, slug, figure_query, has_table=False) for figure in content.figures],
         "tables": [get_table_context(_shorten_table(table)) for table in tables],
         "sample_note": content.note,
-        "figures_query": make_figures_query(loaded.form.parameters),
+        "figures_query": make_explorer_query(loaded.form.parameters),
     }
     return render(request, "grading_app/explorer.html", context)
-
-
-@require_safe
-@readers_only
-@svg_policy
-def explorer_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
-    """Return a figure of the explorer as SVG, for the choices in the address."""
-    experiment = get_visible_experiment(request, slug)
-    loaded = load_explorer(experiment, request.GET)
-    query = loaded.query
-    theme, width = read_theme(request), read_width(request)
-    if query is None or loaded.cached is None:
-        raise Http404
-    figure = next(
-        (candidate for candidate in VIEW_PAGES[query.view].load(query).figures if candidate.name == name), None
-    )
-    if figure is None or not figure.is_shown(query):
-        raise Http404
-    key = hash_content(
-        [FIGURE_VERSION, loaded.cached.fingerprint, slug, name, width, theme, sorted(request.GET.items())]
-    )
-    svg = cache.get_or_set(
-        f"explorer_figure:{key}", lambda: render_svg(lambda: figure.draw(query, width), theme), CACHE_SECONDS
-    )
-    return HttpResponse(svg, content_type="image/svg+xml")
 
 
 def _shorten_table(table: ResultTable) -> ResultTable:
@@ -162,21 +131,3 @@ def _make_difference_cells(query: ExplorerQuery) -> dict[tuple[str, str], dict[s
         for place, difference in differences.items()
         if difference
     }
-
-
-def _make_figure(
-    request: HttpRequest, experiment: Experiment, query: ExplorerQuery, figure: SurfaceFigure
-) -> dict[str, Any]:
-    parameters = {
-        name: str(value) for name, value in request.GET.items() if name not in ("theme", "width", "table", "format")
-    }
-    return make_figure_context(
-        figure.name,
-        reverse("explorer_figure", args=[experiment.slug, figure.name]),
-        parameters,
-        title=figure.title,
-        caption=figure.caption,
-        alt=figure.alt(query),
-        size=figure.size(query, WIDE),
-        narrow_size=figure.size(query, NARROW),
-    )

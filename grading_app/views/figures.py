@@ -13,18 +13,20 @@ from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.form_errors import get_first_error
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.forms.figures import FigureForm
+from grading_app.models import BlindReading
 from grading_app.publish.export.command_process import stream_command
-from grading_app.publish.figures.figure_registry import find_figure, list_figures
-from grading_app.publish.figures.figure_set import summarize_ratings
-from grading_app.publish.figures.figure_source import FigureSource
-from grading_app.publish.figures.kinds import PaperFigure
-from grading_app.publish.figures.print_style import CONTENT_TYPES
-from grading_app.views import results
-from grading_app.views.svg_figures import svg_policy
+from grading_app.publish.figures.figure_set import HIDE_NAMES, FigureSource, find_figure, list_figures
+from grading_app.publish.figures.print_style import CONTENT_TYPES, PrintStyle
+from grading_app.publish.figures.rating_summary import summarize_ratings
+from grading_app.results.figure import Figure
+from grading_app.results.table import CONTENT_TYPES as TABLE_TYPES
+from grading_app.views.svg_figures import STATE_LENGTH, make_svg_response, read_theme, read_width, svg_policy
 from runs_app.models import Experiment
 from runs_app.views.permissions import get_chosen_wave, get_visible_experiment
 
-FILE_FORMATS = ("svg", "png", "pdf", "csv")
+TABLE_FORMATS = {"csv": "csv", "md": "md", "tex": "latex"}
+"""The formats of `ResultTable` by the suffix in the address."""
+FILE_FORMATS = (*CONTENT_TYPES, *TABLE_FORMATS)
 
 MAX_VALUE = 200
 
@@ -44,7 +46,7 @@ def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
         "experiment": experiment,
         "state": experiment.state,
         "form": form,
-        "figures": [_make_figure_context(request, experiment, figure) for figure in figures],
+        "figures": [_make_figure_context(request, experiment, figure, form.style) for figure in figures],
         "is_waiting": source.is_waiting,
         "all_pdf": _get_file_url(request, experiment, "all", "pdf"),
         "summary": reverse("figures_summary", args=[slug], query={"wave": wave.number} if wave else None),
@@ -52,12 +54,20 @@ def experiment_figures(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "grading_app/figures.html", context)
 
 
-def _make_figure_context(request: HttpRequest, experiment: Experiment, figure: PaperFigure) -> dict[str, Any]:
+def _make_figure_context(
+    request: HttpRequest, experiment: Experiment, figure: Figure, style: PrintStyle
+) -> dict[str, Any]:
+    files = [(kind.upper(), _get_file_url(request, experiment, figure.name, kind)) for kind in FILE_FORMATS]
     return {
-        "figure": figure,
-        "picture": _get_file_url(request, experiment, figure.name, "svg"),
-        "files": [(kind, _get_file_url(request, experiment, figure.name, kind)) for kind in FILE_FORMATS],
+        "name": figure.name,
+        "title": figure.title,
+        "caption": figure.caption,
+        "alt": figure.alt,
+        "size": style.measure(figure),
+        "address": files[0][1],
+        "files": files,
         "page": reverse(figure.page, args=[experiment.slug]),
+        "is_printed": True,
     }
 
 
@@ -71,20 +81,34 @@ def _get_file_url(request: HttpRequest, experiment: Experiment, name: str, file_
     return f"{reverse('figure_file', args=[experiment.slug, name, file_format])}?{query.urlencode()}"
 
 
+def _hides_names(request: HttpRequest) -> bool:
+    name, _, suffix = request.path.rpartition("/")[2].rpartition(".")
+    return suffix == "svg" and "mm" not in request.GET and name.partition("-")[0] in HIDE_NAMES
+
+
 @require_safe
 @readers_only
 @svg_policy
-@hides_model_names(when=lambda request: request.path.endswith(".svg") and "mm" not in request.GET)
+@hides_model_names(when=_hides_names)
 def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) -> HttpResponse | StreamingHttpResponse:
-    """Return a figure as SVG, PNG or PDF in print style, or its numbers as CSV.
+    """Return a figure as SVG, PNG or PDF, or the table behind it as CSV, Markdown or LaTeX.
 
-    An SVG without the parameter `mm` is the figure of the results page, in the reader's theme.
+    An SVG without the parameter `mm` is the picture of a page: `theme` is light or dark, by default the reader's, and
+    `width` is narrow or half a page. All other pictures are in print style.
     """
-    if file_format == "svg" and "mm" not in request.GET:
-        response: HttpResponse = results.experiment_figure(request, slug, name)
-        return response
     experiment = get_visible_experiment(request, slug)
-    source = FigureSource(experiment, request.GET, get_chosen_wave(request, experiment))
+    is_on_page = file_format == "svg" and "mm" not in request.GET
+    blind = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first() if is_on_page else None
+    source = FigureSource(experiment, request.GET, get_chosen_wave(request, experiment), blind)
+    if is_on_page:
+        theme, width = read_theme(request), read_width(request)
+        figure = find_figure(source, name)
+        choices = sorted((key, value) for key, value in request.GET.items() if key not in ("theme", "width", "state"))
+        state = f"{slug} {choices} {source.state}" if source.state else ""
+        response = make_svg_response(figure, width, theme, state=state)
+        is_current = bool(source.state) and request.GET.get("state") == source.state[:STATE_LENGTH]
+        response["Cache-Control"] = "private, max-age=604800, immutable" if is_current else "private, no-store"
+        return response
     form = FigureForm(request.GET, source)
     if not form.is_valid():
         return HttpResponseBadRequest(get_first_error(form), content_type="text/plain; charset=utf-8")
@@ -93,8 +117,9 @@ def figure_file(request: HttpRequest, slug: str, name: str, file_format: str) ->
     figure = find_figure(source, name) if file_format in FILE_FORMATS else None
     if figure is None:
         raise Http404
-    if file_format == "csv":
-        content, kind = figure.table().render("csv").encode(), "text/csv; charset=utf-8"
+    if file_format in TABLE_FORMATS:
+        table_format = TABLE_FORMATS[file_format]
+        content, kind = figure.table().render(table_format).encode(), TABLE_TYPES[table_format]
     else:
         content, kind = form.style.write(figure.draw, file_format), CONTENT_TYPES[file_format]  # type: ignore[arg-type]
     disposition = "inline" if file_format == "svg" else "attachment"

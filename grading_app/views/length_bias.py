@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from grading_app.models import GradeCondition
-from grading_app.raters import length_plot
 from grading_app.raters.length_bias import LENGTHS, LongerWins, ScoresByLength
+from grading_app.raters.length_figure import make_figure
 from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
 from grading_app.results.cached_aggregates import Cached
 from grading_app.results.frames import make_condition_labels
-from grading_app.results.plot_style import NARROW, WIDE, render_svg
-from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
+from grading_app.views.svg_figures import make_figure_context
 from runs_app.models import Experiment
 from runs_app.views.permissions import get_visible_experiment
 
@@ -40,22 +38,6 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
         context |= {"cached": cached, "here": request.get_full_path(), "label": condition.label}
         context |= _make_context(experiment, condition, cached.value) if cached.value else {}
     return render(request, "grading_app/grading_length.html", context)
-
-
-@require_safe
-@readers_only
-@svg_policy
-def grading_length_figure(request: HttpRequest, slug: str) -> HttpResponse:
-    experiment = get_visible_experiment(request, slug)
-    conditions = _list_conditions(experiment)
-    condition = _get_chosen_condition(request, conditions)
-    theme, width = read_theme(request), read_width(request)
-    lengths = _get_length_bias(condition, conditions).value if condition is not None else None
-    if not isinstance(lengths, ScoresByLength) or not lengths.bins:
-        raise Http404
-    labels = _load_labels(experiment)
-    svg = render_svg(lambda: length_plot.draw_length_plot(lengths, labels, width), theme)
-    return HttpResponse(svg, content_type="image/svg+xml")
 
 
 def _list_conditions(experiment: Experiment) -> list[GradeCondition]:
@@ -85,20 +67,6 @@ def _make_context(
 ) -> dict[str, Any]:
     if not isinstance(result, ScoresByLength):
         return {"longer": result}
-    return {"lengths": result, "figure": _make_figure(experiment, condition, result) if result.bins else None}
-
-
-def _make_figure(experiment: Experiment, condition: GradeCondition, lengths: ScoresByLength) -> dict[str, Any]:
-    return make_figure_context(
-        "length",
-        reverse("grading_length_figure", args=[experiment.slug]),
-        {"by": str(condition.pk)},
-        title="Mean score by length",
-        caption="Answers in up to eight groups of similar length, the same for all conditions. Groups of fewer than "
-        "three answers are not drawn.",
-        alt=f"Mean score of {condition.label} by length of the answer, a panel for each condition. The table "
-        "below holds the numbers.",
-        size=(WIDE, length_plot.make_grid(lengths, WIDE).height),
-        narrow_size=(NARROW, length_plot.make_grid(lengths, NARROW).height),
-        table=length_plot.make_length_table(lengths, _load_labels(experiment)),
-    )
+    figure = make_figure("length", condition.label, result, _load_labels(experiment))
+    query = {"by": str(condition.pk)}
+    return {"lengths": result, "figure": make_figure_context(figure, experiment.slug, query) if figure else None}

@@ -12,8 +12,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
-from grading_app.parametric import heat_figure
-from grading_app.parametric.board_figure import compute_board_width, make_board_panel
+from grading_app.parametric.board_figure import compute_board_width, make_figure
 from grading_app.parametric.board_tables import (
     DEFAULT_SORT,
     RANKS,
@@ -32,12 +31,12 @@ from grading_app.parametric.model_board import (
     list_scopes,
     load_board,
 )
-from grading_app.results.plot_style import render_png, render_svg
+from grading_app.results.plot_style import render_png
 from grading_app.tables.model_board import make_heads, make_rows
 from grading_app.views.result_tables import make_requested_file
-from grading_app.views.svg_figures import read_theme, svg_policy
+from grading_app.views.svg_figures import make_svg_response, read_theme, svg_policy
 
-FIGURE_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
+FIGURE_FORMATS = ("svg", "png")
 
 
 class ModelBoardForm(forms.Form):
@@ -130,16 +129,14 @@ def leaderboard_figure(request: HttpRequest, file_format: str) -> HttpResponse:
     """Return the leaderboard as SVG or PNG, with the rows and in the order of the address."""
     form, _, state = _load_board_state(request)
     theme = read_theme(request)
-    if state is None or file_format not in FIGURE_TYPES or not state.board.rows:
+    if state is None or file_format not in FIGURE_FORMATS or not state.board.rows:
         raise Http404
     rows, _ = _choose_rows(form, state)
-    panels, width = [make_board_panel(state.board.tasks, rows)], compute_board_width(state.board.tasks)
-    content = (
-        render_png(lambda: heat_figure.draw_heat_map(panels, width))
-        if file_format == "png"
-        else render_svg(lambda: heat_figure.draw_heat_map(panels, width), theme)
-    )
-    response = HttpResponse(content, content_type=FIGURE_TYPES[file_format])
+    figure, width = make_figure(state.board, rows), compute_board_width(state.board.tasks)
+    if file_format == "svg":
+        response = make_svg_response(figure, width, theme)
+    else:
+        response = HttpResponse(render_png(lambda: figure.draw(width)), content_type="image/png")
     response["Content-Disposition"] = f'attachment; filename="leaderboard.{file_format}"'
     return response
 

@@ -14,13 +14,12 @@ from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.list_page import paginate_table
 from grading_app.adaptive.audit import describe_earlier_rule
 from grading_app.results.answer_aggregates import fingerprint_results
-from grading_app.results.figures import FIGURES
-from grading_app.results.frames import Frames, get_frames
-from grading_app.results.results_page import describe_figure
+from grading_app.results.figures.points import make_figure
+from grading_app.results.frames import get_frames
 from grading_app.tables.results import PointTable
-from grading_app.views.results import make_result_figure
+from grading_app.views.svg_figures import STATE_LENGTH, make_figure_context
 from runs_app.experiment_files.adaptive_spec import AdaptiveSpec
-from runs_app.models import Experiment, Point, Wave
+from runs_app.models import Experiment, Point
 from runs_app.models.totals import Totals
 from runs_app.monitoring.point_status import PointLine, compute_savings, describe_rule
 from runs_app.planning.points import read_adaptive_spec
@@ -44,6 +43,8 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
     lines = _filter_lines(request, frames.points)
     table = PointTable(lines, labels=frames.labels)
     paginate_table(request, table, PER_PAGE)
+    figure = make_figure(frames)
+    query = {"state": state[:STATE_LENGTH]} | ({"wave": str(wave.number)} if wave else {})
     context = {
         "experiment": experiment,
         "state": experiment.find_state(Totals.of(experiment.runs.all())),
@@ -61,7 +62,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "statuses": _list_statuses(frames.points),
         "table": table if lines else None,
         "earlier_rule": describe_earlier_rule(experiment),
-        "figure": _make_figure(experiment, frames, wave, state),
+        "figure": make_figure_context(figure, slug, query) if figure else None,
         "export": reverse("experiment_export", args=[slug, "points", "csv"]),
     }
     return render(request, "grading_app/experiment_points.html", context)
@@ -114,9 +115,3 @@ def _list_statuses(lines: list[PointLine]) -> list[dict[str, Any]]:
     """Return the existing statuses, each with its number of points."""
     counts = [(status, sum(line.status == status.value for line in lines)) for status in Point.Status]
     return [{"value": status.value, "label": status.label, "n": n} for status, n in counts if n]
-
-
-def _make_figure(experiment: Experiment, frames: Frames, wave: Wave | None, state: str) -> dict[str, Any] | None:
-    query = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
-    texts = describe_figure(FIGURES["points"], frames)
-    return make_result_figure(texts, experiment.slug, query) if texts else None

@@ -1,33 +1,27 @@
-"""The results page of an experiment, and its figures."""
+"""The results page of an experiment."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django import forms
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from datasets_app.models import Item
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.model_names import hides_model_names
 from grading_app.models import BlindReading
-from grading_app.results import cost_figure
-from grading_app.results.answer_aggregates import fingerprint_results
-from grading_app.results.figures import FIGURES
-from grading_app.results.frames import Frames, get_frames, load_condition_labels
+from grading_app.results.frames import load_condition_labels
 from grading_app.results.leaderboard import BoardQuery
-from grading_app.results.plot_style import render_svg
-from grading_app.results.results_page import CostFigure, FigureTexts
 from grading_app.results.scope import MISSING_WRONG
-from grading_app.results.stored_results import StoredResults, get_figure_svg, get_leaderboard, get_results
+from grading_app.results.stored_results import StoredResults, get_results
 from grading_app.results.table import ResultTable
 from grading_app.tables.results import AnswerTable
 from grading_app.views.blind import get_blind_context
 from grading_app.views.result_tables import get_table_context, make_requested_file
-from grading_app.views.svg_figures import make_figure_context, read_theme, read_width, svg_policy
+from grading_app.views.svg_figures import STATE_LENGTH, make_figure_context
 from runs_app.models import Experiment, Wave
 from runs_app.views.permissions import get_chosen_wave, get_visible_experiment, may_edit
 
@@ -96,9 +90,12 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
         context["answers"] = outcomes if has_answers else None
     if results is not None and screen is not None:
         order = request.GET.get("sort", "")
-        of_figure = {"state": _get_figure_state(cached.fingerprint, reading)[:12]}
-        of_figure |= {"wave": str(wave.number)} if wave else {}
-        figures = {texts.name: make_result_figure(texts, slug, of_figure) for texts in results.figures}
+        state = f"{reading.pk}-{cached.fingerprint}" if reading else cached.fingerprint
+        of_figure = {"state": state[:STATE_LENGTH]} | ({"wave": str(wave.number)} if wave else {})
+        figures = {content["name"]: make_figure_context(content, slug, of_figure) for content in results.figures}
+        if screen.cost:
+            missing = {"missing": request.GET["missing"]} if request.GET.get("missing") else {}
+            figures["cost"] = make_figure_context(screen.cost, slug, of_figure | missing)
         names = FIRST_FIGURES[results.board.measures[0].is_rating]
         first_name = next((name for name in names if name in figures), "")
         context |= {
@@ -110,7 +107,7 @@ def render_results(request: HttpRequest, experiment: Experiment) -> HttpResponse
             "items": _load_items(results),
             "is_wide": len(screen.first["columns"]) > WIDE_TABLE,
             "figure": figures.pop(first_name, None),
-            "figures": [*figures.values(), *([_make_cost_figure(request, screen.cost, slug)] if screen.cost else [])],
+            "figures": list(figures.values()),
         }
     return render(request, "grading_app/experiment_results.html", context)
 
@@ -123,76 +120,3 @@ def _load_items(results: StoredResults) -> list[tuple[Item, list[tuple[str, str]
     items = Item.objects.select_related("image").in_bulk([row.pk for row in telling.items])
     rows = [row for row in telling.items if row.pk in items]
     return [(items[row.pk], list(zip(telling.head, row.cells, strict=True))) for row in rows]
-
-
-def _make_cost_figure(request: HttpRequest, cost: CostFigure, slug: str) -> dict[str, Any]:
-    """Return the figure of score against cost with the choices in the address."""
-    choices = {name: request.GET[name] for name in ("wave", "missing") if request.GET.get(name)}
-    query = {"measure": cost.measure, **choices}
-    return make_result_figure(cost.texts, slug, query, address=reverse("cost_figure", args=[slug]))
-
-
-def make_result_figure(texts: FigureTexts, slug: str, query: dict[str, str], address: str = "") -> dict[str, Any]:
-    """Return a figure of the results for the page, with the table of its numbers."""
-    return make_figure_context(
-        texts.name,
-        address or reverse("experiment_figure", args=[slug, texts.name]),
-        query,
-        title=texts.title,
-        caption=texts.caption,
-        alt=texts.alt,
-        size=texts.size,
-        narrow_size=texts.narrow_size,
-        table=texts.table if texts.rows else None,
-    )
-
-
-@require_safe
-@readers_only
-@svg_policy
-def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
-    """Return a figure as SVG. `theme` is light or dark, by default the reader's. `width` is narrow or half a page."""
-    experiment = get_visible_experiment(request, slug)
-    wave = get_chosen_wave(request, experiment)
-    figure, theme, width = FIGURES.get(name), read_theme(request), read_width(request)
-    if figure is None:
-        raise Http404
-    reading = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first()
-    cached = get_results(BoardQuery(experiment, wave, blind=reading))
-    if reading and cached.value is None:
-        raise Http404
-    fingerprint = cached.fingerprint if cached.value else fingerprint_results(experiment, wave)
-    state = _get_figure_state(fingerprint, reading)
-
-    def frames() -> Frames:
-        return cached.value.frames if cached.value else get_frames(experiment, wave, fingerprint)
-
-    svg = get_figure_svg(figure, frames, state, width, theme)
-    if svg is None:
-        raise Http404
-    caching = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-store"
-    return HttpResponse(svg, content_type="image/svg+xml", headers={"Cache-Control": caching})
-
-
-def _get_figure_state(fingerprint: str, reading: BlindReading | None) -> str:
-    """Return the state behind the figures: the letters of a blind reading, and the rows."""
-    return f"{reading.pk}-{fingerprint}" if reading else fingerprint
-
-
-@require_safe
-@readers_only
-@svg_policy
-@hides_model_names()
-def cost_figure_view(request: HttpRequest, slug: str) -> HttpResponse:
-    """Return the figure of a measure against cost as SVG."""
-    experiment = get_visible_experiment(request, slug)
-    wave = get_chosen_wave(request, experiment)
-    theme, width = read_theme(request), read_width(request)
-    reading = BlindReading.objects.hidden_for(request.user).filter(experiment=experiment).first()
-    query = BoardForm({"missing": request.GET.get("missing", "")}, {}).make_query(experiment, wave, reading)
-    board = get_leaderboard(query)
-    measures = [measure for measure in board.measures if measure.key == request.GET.get("measure")] if board else []
-    if board is None or not measures or not cost_figure.has_costs(board, measures[0]):
-        raise Http404
-    svg = render_svg(lambda: cost_figure.draw_cost_figure(board, measures[0], width), theme)
-    return HttpResponse(svg, content_type="image/svg+xml")

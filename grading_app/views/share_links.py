@@ -26,16 +26,15 @@ from evalsite.lib.web.model_names import hides_model_names
 from evalsite.lib.web.sign_in import get_client_address
 from grading_app.forms.reports import ShareLinkForm
 from grading_app.models import ShareLink
-from grading_app.publish.figures.figure_registry import find_figure, list_figures
-from grading_app.publish.figures.figure_source import FigureSource
-from grading_app.publish.figures.kinds import PaperFigure
+from grading_app.publish.figures.figure_set import FigureSource, find_figure, list_figures
 from grading_app.publish.report.build import get_report
 from grading_app.publish.report.composition import drop_money_columns, is_cost_figure, leave_out_costs
 from grading_app.publish.report.document import Document
 from grading_app.publish.report.files import FILE_TYPES
+from grading_app.results.figure import Figure
 from grading_app.results.leaderboard import BoardQuery
 from grading_app.results.leaderboard_tables import BEST_NOTE, make_leaderboard_table
-from grading_app.results.plot_style import WIDE, render_svg
+from grading_app.results.plot_style import WIDE
 from grading_app.results.stored_results import get_leaderboard
 from grading_app.results.table import ResultTable
 from grading_app.tables.reports import ShareLinkTable
@@ -46,7 +45,7 @@ from grading_app.views.reports import (
     make_figure_response,
     make_file_response,
 )
-from grading_app.views.svg_figures import read_theme, svg_policy
+from grading_app.views.svg_figures import make_svg_response, read_theme, read_width, svg_policy
 from runs_app.views.permissions import get_editable_experiment, get_posted_data
 
 MAX_GUESSES = 100
@@ -207,16 +206,24 @@ def shared_design(request: HttpRequest, link: ShareLink, token: str) -> HttpResp
     return _render_page(request, "report", context)
 
 
-def _shows_figure(link: ShareLink, figure: PaperFigure) -> bool:
+def _shows_figure(link: ShareLink, figure: Figure) -> bool:
     return link.shows_costs or not is_cost_figure(figure)
 
 
 @link_required(ShareLink.Scope.EXPERIMENT)
 def shared_figures(request: HttpRequest, link: ShareLink, token: str) -> HttpResponse:
     source = _make_figure_source(request, link)
-    figures = [one for one in list_figures(source) if _shows_figure(link, one)]
     query = f"?{urlencode({'measure': source.measure.key})}" if source.measure else ""
-    context = _make_context(link, token, figures=figures, query=query, measures=source.measures, shown=source.measure)
+    figures = [
+        {
+            **{name: getattr(figure, name) for name in ("name", "title", "caption", "alt")},
+            "address": reverse("shared_figure", args=[token, figure.name]) + query,
+            "size": figure.size(WIDE),
+        }
+        for figure in list_figures(source)
+        if _shows_figure(link, figure)
+    ]
+    context = _make_context(link, token, figures=figures, measures=source.measures, shown=source.measure)
     return _render_page(request, "figures", context)
 
 
@@ -235,7 +242,6 @@ def _make_figure_source(request: HttpRequest, link: ShareLink) -> FigureSource:
 @svg_policy
 def shared_figure(request: HttpRequest, link: ShareLink, token: str, name: str) -> HttpResponse:
     figure = find_figure(_make_figure_source(request, link), name)
-    theme = read_theme(request)
     if figure is None or not _shows_figure(link, figure):
         raise Http404
-    return HttpResponse(render_svg(lambda: figure.draw(WIDE), theme), content_type="image/svg+xml")
+    return make_svg_response(figure, read_width(request), read_theme(request))

@@ -14,9 +14,9 @@ from evalsite.lib.text.number_format import format_count
 from grading_app.forms.figures import FigureForm
 from grading_app.management.output import write_output
 from grading_app.models import CachedAggregate
-from grading_app.publish.figures.figure_registry import find_figure, list_figures
-from grading_app.publish.figures.figure_set import render_figures_pdf, summarize_ratings
-from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.publish.figures.figure_set import FigureSource, find_figure, iterate_figures, list_figures
+from grading_app.publish.figures.print_style import render_figures_pdf
+from grading_app.publish.figures.rating_summary import summarize_ratings
 from grading_app.results.cached_aggregates import compute_rows
 from runs_app.management.experiment_lookup import choose_wave, get_experiment
 from runs_app.models import Experiment
@@ -76,7 +76,7 @@ def _build_content(source: FigureSource, form: FigureForm, name: str, file_forma
     if not name:
         if file_format != "pdf":
             refuse_input("--figure: all figures together need the format pdf; name one figure for another format")
-        return render_figures_pdf(source.experiment, source.data, form.style), "all figures"
+        return render_figures_pdf(iterate_figures(source.experiment, source.data), form.style), "all figures"
     figure = find_figure(source, name)
     if figure is None:
         refuse_input(f"--figure: there is no figure {name!r}; --list prints the names")

@@ -1,25 +1,290 @@
-"""All figures of an experiment in one PDF, and a summary of its rating data as JSON."""
+"""The set of an experiment's figures: their registry, and the data that they are made from.
+
+To add a figure, add a module that makes it from data, and one line to `FIGURES`.
+"""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, partial
+from typing import TypeVar
 
-from django.http import QueryDict
+from django.db.models import Sum
+from django.http import Http404, QueryDict
+from django.utils.http import urlencode
 
-from grading_app.publish.figures.figure_registry import list_figures
-from grading_app.publish.figures.figure_source import FigureSource
-from grading_app.publish.figures.kinds import PaperFigure
-from grading_app.publish.figures.print_style import PrintStyle
-from grading_app.publish.figures.rating_data import RatingData, Series, load_rating_data, match_items
-from grading_app.results import plot_style
-from grading_app.statistics.correlation import pearson
-from grading_app.statistics.item_scores import Floats
-from runs_app.models import Experiment
+from evalsite.lib.text.names import UnknownNameError
+from grading_app.models import BlindReading
+from grading_app.parametric import board_figure, board_tables, explorer_views
+from grading_app.parametric.explorer_load import ExplorerState, load_explorer
+from grading_app.parametric.model_board import load_board
+from grading_app.parametric.surface_figures import PREFIX
+from grading_app.raters import agreement_figures, length_figure
+from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
+from grading_app.raters.length_bias import LENGTHS, ScoresByLength
+from grading_app.raters.rating_selection import RatingSelectionForm
+from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
+from grading_app.results.analysis.stored import get_analysis
+from grading_app.results.answer_aggregates import fingerprint_results
+from grading_app.results.cached_aggregates import get_aggregate
+from grading_app.results.figure import Figure
+from grading_app.results.figures import (
+    RESULTS_FIGURES,
+    analysis,
+    calibration,
+    cost,
+    dimensions,
+    planes,
+    reliability,
+)
+from grading_app.results.figures.rating_data import RatingData, load_rating_data
+from grading_app.results.frames import Frames, get_frames
+from grading_app.results.leaderboard import BoardQuery, Leaderboard
+from grading_app.results.scope import MISSING_WRONG, Scope, ScopeForm
+from grading_app.results.scores import Measure, list_measures, match_measure
+from grading_app.results.stored_results import StoredResults, get_results
+from grading_app.results.stored_scores import get_item_scores
+from grading_app.results.table import ResultTable
+from grading_app.statistics.item_scores import ItemScores
+from runs_app.models import Experiment, Wave
+
+T = TypeVar("T")
+MAX_GRADERS = 12  # Figures of answer length. Beyond it, `by` in the address chooses a grader.
 
 
-def iterate_figures(experiment: Experiment, data: QueryDict) -> Iterator[PaperFigure]:
+class FigureSource:
+    """The data of an experiment's figures for the choices in an address, each part loaded when a figure needs it.
+
+    Values that a worker computes are None until it has; `is_waiting` says so. state: the fingerprints of the stored
+    values that were read, so that a picture can be kept as long as they are the same. blind: the reading in which
+    letters replace the names of models; only the figures of HIDE_NAMES follow it.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        data: QueryDict | None = None,
+        wave: Wave | None = None,
+        blind: BlindReading | None = None,
+    ) -> None:
+        self.experiment, self.data, self.blind = experiment, data or QueryDict(), blind
+        self.wave = wave or self._find_wave()
+        self.is_waiting = False
+        self.state = f"{blind.pk}-" if blind else ""
+
+    def _find_wave(self) -> Wave | None:
+        """Return the wave in the address; None for all waves, and for a wave that the experiment does not have."""
+        try:
+            wave: Wave | None = self.experiment.find_wave(name) if (name := self.data.get("wave", "")) else None
+        except UnknownNameError:
+            return None
+        return wave
+
+    @cached_property
+    def results(self) -> StoredResults | None:
+        counts_as_wrong = self.data.get("missing") == MISSING_WRONG
+        cached = get_results(BoardQuery(self.experiment, self.wave, counts_as_wrong, blind=self.blind))
+        self.state += cached.fingerprint
+        return cached.value
+
+    @cached_property
+    def frames(self) -> Frames:
+        if self.results is not None:
+            return self.results.frames
+        if self.blind:
+            raise Http404  # These frames would have the names of models.
+        state = fingerprint_results(self.experiment, self.wave)
+        self.state += state
+        return get_frames(self.experiment, self.wave, state)
+
+    @cached_property
+    def board(self) -> Leaderboard | None:
+        return self._note_missing(self.results.board if self.results else None)
+
+    @cached_property
+    def measures(self) -> list[Measure]:
+        return list_measures(self.experiment)
+
+    @cached_property
+    def measure(self) -> Measure | None:
+        """The measure in the address, or the first one; None if the experiment does not have it."""
+        if name := self.data.get("measure", ""):
+            try:
+                return match_measure(self.measures, name)
+            except UnknownNameError:
+                return None
+        return next(iter(self.measures), None)
+
+    @cached_property
+    def second(self) -> Measure | None:
+        """The second rated dimension: the one in the address, or the next one; None if it is the first, or unknown."""
+        if self.measure is None or not self.measure.is_rating:
+            return None
+        ratings = [measure for measure in self.measures if measure.is_rating]
+        if not (name := self.data.get("second", "")):
+            return next((measure for measure in ratings if measure != self.measure), None)
+        try:
+            second = match_measure(ratings, name)
+        except UnknownNameError:
+            return None
+        return None if second == self.measure else second
+
+    @cached_property
+    def scope(self) -> Scope | None:
+        return ScopeForm(self.data, self.experiment, self.blind).get_scope()
+
+    @cached_property
+    def tables(self) -> dict[str, ResultTable]:
+        """The tables of the analysis by name: of the sections that a worker has computed."""
+        if self.scope is None:
+            return {}
+        stored = get_analysis(self.scope)
+        self._note_missing(stored if stored.is_complete else None)
+        return {table.name: table for section_tables in stored.tables.values() for table in section_tables}
+
+    @cached_property
+    def explorer(self) -> ExplorerState:
+        choices = {name.removeprefix(PREFIX): value for name, value in self.data.items() if name.startswith(PREFIX)}
+        choices = {**choices, "wave": self.data.get("wave", "")}
+        explorer = load_explorer(self.experiment, {name: str(value) for name, value in choices.items() if value})
+        if explorer.cached is not None:
+            self._note_missing(explorer.cached.value)
+            self.state += explorer.cached.fingerprint
+        return explorer
+
+    def get_scores(self, measure: Measure) -> ItemScores | None:
+        cached = get_item_scores(self.experiment, measure, self.wave)
+        self.state += cached.fingerprint
+        stored_scores = self._note_missing(cached.value)
+        return stored_scores.scores if stored_scores else None
+
+    def load_ratings(self, measure: Measure | None) -> RatingData | None:
+        """Return the ratings of a dimension; None for a measure that is no rating, or without ratings."""
+        if measure is None or not measure.is_rating:
+            return None
+        return load_rating_data(self.experiment, measure, self.get_scores(measure), self.frames.labels)
+
+    def _note_missing(self, value: T | None) -> T | None:
+        self.is_waiting = self.is_waiting or value is None
+        return value
+
+
+def make_explorer_query(choices: Mapping[str, str]) -> str:
+    """Return the query with which an address of figures has these choices of the explorer.
+
+    They have a prefix, because x and y are the labels of the axes in an address of figures.
+    """
+    return urlencode({name if name == "wave" else PREFIX + name: value for name, value in choices.items()})
+
+
+def _from_frames(make: Callable[[Frames], Figure | None], source: FigureSource) -> Iterator[Figure]:
+    yield from filter(None, [make(source.frames)])
+
+
+def _make_cost_figures(source: FigureSource) -> Iterable[Figure]:
+    return cost.make_figures(source.board) if source.board else ()
+
+
+def _make_dimension_figures(source: FigureSource) -> Iterable[Figure]:
+    data = source.load_ratings(source.measure)
+    return dimensions.make_figures(data) if data else ()
+
+
+def _make_planes(source: FigureSource) -> Iterable[Figure]:
+    if source.second is None:
+        return ()
+    x, y = source.load_ratings(source.measure), source.load_ratings(source.second)
+    return planes.make_figures(x, y, has_images=bool(source.data.get("images"))) if x and y else ()
+
+
+def _make_reliability_figure(source: FigureSource) -> Iterator[Figure]:
+    measure = source.measure
+    scores = source.get_scores(measure) if measure else None
+    if measure and scores:
+        yield from filter(None, [reliability.make_figure(scores, source.frames.labels, measure.label)])
+
+
+def _make_analysis_figures(source: FigureSource) -> Iterable[Figure]:
+    return analysis.make_figures(source.tables, source.scope.measure.label) if source.scope else ()
+
+
+def _make_agreement_figures(source: FigureSource) -> Iterator[Figure]:
+    selection = RatingSelectionForm(source.data, source.experiment).get_selection()
+    if selection is None or not selection.raters:
+        return
+    roles = assign_roles(selection, {name: str(value) for name, value in source.data.items()})
+    cached = get_aggregate(AGREEMENT, source.experiment.pk, AgreementQuery(selection, roles))
+    source.state += cached.fingerprint
+    if cached.value is None:
+        source.is_waiting = True
+        return
+    yield from agreement_figures.make_figures(selection, roles, cached.value)
+
+
+def _make_length_figures(source: FigureSource) -> Iterator[Figure]:
+    """Yield the figure of the grade condition in the address (`by`), or of each one."""
+    queryset = source.experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
+    conditions = list(queryset.prefetch_related("panel__graders__rubric").order_by("pk"))
+    key = source.data.get("by", "")
+    selected = [condition for condition in conditions if key in ("", str(condition.pk))][:MAX_GRADERS]
+    by_condition = get_aggregates_by_condition(LENGTHS, selected, conditions)
+    name = "length"
+    for condition in selected:
+        lengths = by_condition[condition.pk].value
+        source.state += by_condition[condition.pk].fingerprint
+        if isinstance(lengths, ScoresByLength):
+            figure = length_figure.make_figure(name, condition.label, lengths, source.frames.labels)
+            if figure is not None:
+                yield figure
+                name = f"length-{condition.pk}"
+
+
+def _make_space_figures(source: FigureSource) -> Iterator[Figure]:
+    """Yield the figures of the explorer for one task, and the experiment's rows of the leaderboard of tasks."""
+    query = source.explorer.query if source.experiment.dataset.is_parametric else None
+    if query is None:
+        return
+    yield from explorer_views.list_paper_figures(query)
+    if query.view not in dict(explorer_views.PAPER_FIGURES):
+        content = explorer_views.VIEW_PAGES[query.view].load(query)
+        source.state += content.cached.fingerprint if content.cached else ""
+        yield from content.figures
+    experiments = Experiment.objects.filter(pk=source.experiment.pk).annotate(answers=Sum("runs__n_done"))
+    board = load_board(list(experiments.select_related("dataset"))).board
+    if board.rows:
+        yield board_figure.make_figure(board, board_tables.sort_rows(board, board_tables.DEFAULT_SORT))
+
+
+Provider = Callable[[FigureSource], Iterable[Figure]]
+FIGURES: Mapping[str, Provider] = {
+    **{name: partial(_from_frames, make) for name, make in RESULTS_FIGURES.items()},
+    "cost": _make_cost_figures,
+    "dimension": _make_dimension_figures,
+    "plane": _make_planes,
+    "reliability": _make_reliability_figure,
+    "analysis": _make_analysis_figures,
+    "calibration": lambda source: filter(None, [calibration.make_figure(source.experiment)]),
+    "agreement": _make_agreement_figures,
+    "length": _make_length_figures,
+    "space": _make_space_figures,
+}
+"""The registry: all figures by the part of their names before the first hyphen, in the order of the page."""
+HIDE_NAMES = frozenset({*RESULTS_FIGURES, "cost", "analysis"})
+"""The figures that show letters to a blind reader."""
+
+
+def list_figures(source: FigureSource) -> list[Figure]:
+    """Return the figures of the experiment for the choices in the address. Nothing is drawn."""
+    return [figure for provider in FIGURES.values() for figure in provider(source)]
+
+
+def find_figure(source: FigureSource, name: str) -> Figure | None:
+    """Return one figure by its name. Only the data of its provider is loaded."""
+    provider = FIGURES.get(name.partition("-")[0])
+    return next((figure for figure in provider(source) if figure.name == name), None) if provider else None
+
+
+def iterate_figures(experiment: Experiment, data: QueryDict) -> Iterator[Figure]:
     """Yield the figures for each measure in turn; those that do not depend on the measure once."""
     seen = set()
     for measure in FigureSource(experiment).measures:
@@ -29,97 +294,3 @@ def iterate_figures(experiment: Experiment, data: QueryDict) -> Iterator[PaperFi
             if (figure.name, figure.title) not in seen:
                 seen.add((figure.name, figure.title))
                 yield figure
-
-
-def render_figures_pdf(experiment: Experiment, data: QueryDict, style: PrintStyle) -> bytes:
-    """Return one PDF with a page for each figure. The same rows give the same bytes."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_pdf import PdfPages
-
-    buffer = io.BytesIO()
-    metadata = {"CreationDate": None, "Creator": None, "Producer": None}
-    settings: Any = {"pdf.fonttype": 42, "text.parse_math": False}
-    with plot_style.DRAWING, mpl.rc_context(settings), PdfPages(buffer, metadata=metadata) as pages:
-        for figure in iterate_figures(experiment, data):
-            drawing = style.apply(figure.draw)
-            drawing.patch.set(visible=True, facecolor=plot_style.SURFACE)
-            drawing.suptitle(figure.title, y=1.0, va="bottom", fontsize=style.font_pt, color=plot_style.TEXT)
-            pages.savefig(drawing, bbox_inches="tight")
-    return buffer.getvalue()
-
-
-def summarize_ratings(source: FigureSource) -> dict[str, Any]:
-    """Return the number of items, the samples per item and the correlations of each rated dimension.
-
-    Correlations: with the norms, and between every two dimensions, by condition, with Fisher's 95 % interval.
-    """
-    experiment = source.experiment
-    dimensions = [
-        data for measure in source.measures if measure.is_rating and (data := load_rating_data(source, measure))
-    ]
-    return {
-        "experiment": experiment.slug,
-        "dataset": str(experiment.dataset),
-        "dataset_hash": experiment.dataset.content_hash,
-        "wave": source.wave.number if source.wave else None,
-        "items": experiment.dataset.active_count,
-        "dimensions": {data.measure.key: _summarize_dimension(data) for data in dimensions},
-        "between_dimensions": [
-            entry
-            for index, first in enumerate(dimensions)
-            for second in dimensions[index + 1 :]
-            for entry in _correlate_conditions(first, second)
-        ],
-    }
-
-
-def _summarize_dimension(data: RatingData) -> dict[str, Any]:
-    return {
-        "scale": list(data.ends),
-        "conditions": {series.label: _summarize_condition(series, data.norms) for series in data.conditions},
-        "norms": None if data.norms is None else {"items": int(data.norms.rated.sum())},
-    }
-
-
-def _summarize_condition(series: Series, norms: Series | None) -> dict[str, Any]:
-    rated = series.rated
-    content: dict[str, Any] = {
-        "items": int(rated.sum()),
-        "samples_per_item": {
-            "least": int(series.n[rated].min()),
-            "most": int(series.n[rated].max()),
-            "mean": float(series.n[rated].mean()),
-        },
-        "mean": float(series.mean[rated].mean()),
-    }
-    if norms is not None:
-        common = rated & norms.rated
-        content["with_norms"] = _summarize_correlation(series.mean[common], norms.mean[common])
-    return content
-
-
-def _summarize_correlation(x: Floats, y: Floats) -> dict[str, Any]:
-    correlation = pearson(list(x), list(y)) if len(x) else None
-    if correlation is None:
-        return {"items": len(x), "r": None}
-    return {
-        "items": correlation.n,
-        "r": correlation.r,
-        "low": correlation.low,
-        "high": correlation.high,
-        "p": correlation.p,
-    }
-
-
-def _correlate_conditions(first: RatingData, second: RatingData) -> Iterator[dict[str, Any]]:
-    first_places, second_places = match_items(first, second)
-    second_series = {series.label: series for series in second.all_series}
-    for series in first.all_series:
-        if series.label in second_series:
-            x, y = series.mean[first_places], second_series[series.label].mean[second_places]
-            common = (x == x) & (y == y)
-            yield {
-                "rated_by": series.label,
-                "dimensions": [first.measure.key, second.measure.key],
-                **_summarize_correlation(x[common], y[common]),
-            }

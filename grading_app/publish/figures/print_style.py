@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from grading_app.results import plot_style
+from grading_app.results.figure import Figure
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 Format = Literal["svg", "png", "pdf"]
 CONTENT_TYPES: Mapping[str, str] = {"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf"}
@@ -64,7 +66,7 @@ class PrintStyle:
     x_label: str = ""
     y_label: str = ""
 
-    def write(self, draw: Callable[[int], Figure], file_format: Format) -> bytes:
+    def write(self, draw: Callable[[int], Drawing], file_format: Format) -> bytes:
         """Return the file of a figure, given its drawing at a width in CSS pixels."""
         return plot_style.render_file(
             lambda: self.apply(draw),
@@ -73,10 +75,22 @@ class PrintStyle:
             dpi=self.dpi if file_format == "png" else 72,
         )
 
-    def apply(self, draw: Callable[[int], Figure]) -> Figure:
+    def measure(self, figure: Figure) -> tuple[int, int]:
+        """Return the size of the printed figure in CSS pixels, without drawing it."""
+        scale = self.font_pt / FONT_PT
+        width, height = figure.size(self._get_drawing_width(scale))
+        height += TITLE_PX if self.title else 0
+        ratio = scale * min(1.0, self.width_mm / MM_PER_INCH * CSS_PER_INCH / (width * scale))
+        new_height = self.height_mm / MM_PER_INCH * CSS_PER_INCH if self.height_mm else height * ratio
+        return round(width * ratio), round(new_height)
+
+    def _get_drawing_width(self, scale: float) -> int:
+        return round(self.width_mm / MM_PER_INCH * CSS_PER_INCH / scale)
+
+    def apply(self, draw: Callable[[int], Drawing]) -> Drawing:
         """Draw the figure so that it has the chosen width when its text is scaled to the chosen size."""
         scale = self.font_pt / FONT_PT
-        figure = draw(round(self.width_mm / MM_PER_INCH * CSS_PER_INCH / scale))
+        figure = draw(self._get_drawing_width(scale))
         _relabel(figure, self)
         width, height = figure.get_size_inches()
         figure.draw_without_rendering()  # Now all ticks exist.
@@ -87,7 +101,24 @@ class PrintStyle:
         return figure
 
 
-def _relabel(figure: Figure, style: PrintStyle) -> None:
+def render_figures_pdf(figures: Iterable[Figure], style: PrintStyle) -> bytes:
+    """Return one PDF with a page for each figure. The same rows give the same bytes."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_pdf import PdfPages
+
+    buffer = io.BytesIO()
+    metadata = {"CreationDate": None, "Creator": None, "Producer": None}
+    settings: Any = {"pdf.fonttype": 42, "text.parse_math": False}
+    with plot_style.DRAWING, mpl.rc_context(settings), PdfPages(buffer, metadata=metadata) as pages:
+        for figure in figures:
+            drawing = style.apply(figure.draw)
+            drawing.patch.set(visible=True, facecolor=plot_style.SURFACE)
+            drawing.suptitle(figure.title, y=1.0, va="bottom", fontsize=style.font_pt, color=plot_style.TEXT)
+            pages.savefig(drawing, bbox_inches="tight")
+    return buffer.getvalue()
+
+
+def _relabel(figure: Drawing, style: PrintStyle) -> None:
     for axes in figure.axes:
         if style.x_label and axes.get_xlabel():
             axes.set_xlabel(style.x_label)
@@ -97,7 +128,7 @@ def _relabel(figure: Figure, style: PrintStyle) -> None:
         _add_title(figure, style.title)
 
 
-def _add_title(figure: Figure, title: str) -> None:
+def _add_title(figure: Drawing, title: str) -> None:
     """Make the figure taller at its top, and write the title there."""
     width, height = figure.get_size_inches()
     new_height = height + TITLE_PX * plot_style.PIXEL / 72
@@ -117,7 +148,7 @@ def _add_title(figure: Figure, title: str) -> None:
     figure.text(8 * plot_style.PIXEL / 72 / width, 1 - 4 * plot_style.PIXEL / 72 / new_height, title, **text_style)
 
 
-def _restyle(figure: Figure, scale: float, colors: Mapping[str, str]) -> None:
+def _restyle(figure: Drawing, scale: float, colors: Mapping[str, str]) -> None:
     """Scale text, lines, marks and distances, and replace colours, in everything that is drawn."""
     for artist in figure.findobj():
         _recolor(artist, colors)

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from grading_app.models import GradeCondition
-from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.publish.figures.figure_set import FigureSource
 from grading_app.publish.report.document import Section
 from grading_app.publish.report.words import format_times, join_words
 from grading_app.results.analysis.data import AnalysisData, load_analysis_data

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.results import plot_style
+from grading_app.results.figure import Figure, describe_counts, describe_hidden_panels
 from grading_app.results.figures import share_rows
-from grading_app.results.figures.kinds import FigureKind, FigureTable, describe_hidden_panels
 from grading_app.results.frames import Frames
 from grading_app.results.scores import ConditionScore
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 ROW_HEIGHT = 20
 MAX_PANELS = 24
@@ -42,7 +42,8 @@ class CategoryData:
         return self.panels[:MAX_PANELS]
 
 
-def select_data(frames: Frames) -> CategoryData | None:
+def make_figure(frames: Frames) -> Figure | None:
+    """Return the figure of all measures but ratings; None for fewer than two categories."""
     panels = []
     for found in frames.scores:
         for key, label in frames.labels.items() if not found.measure.is_rating else ():
@@ -56,7 +57,25 @@ def select_data(frames: Frames) -> CategoryData | None:
     if len(shares) < 2:
         return None
     ordered = sorted(sorted(shares), key=lambda category: -sum(shares[category]) / len(shares[category]))
-    return CategoryData(panels, ordered, len({panel.measure for panel in panels}))
+    data = CategoryData(panels, ordered, len({panel.measure for panel in panels}))
+    rows = [
+        (panel.measure, panel.condition, category or "no category", panel.lines[category])
+        for panel in panels
+        for category in ordered
+        if category in panel.lines
+    ]
+    return Figure(
+        "categories",
+        "Accuracy by category",
+        "Share of right answers in each category, from the easiest to the hardest over all conditions, with 95 % "
+        "intervals. Categories with few items have wide intervals."
+        + describe_hidden_panels(panels, data.visible_panels)
+        + describe_counts([score.n for *_, score in rows], "answers per row"),
+        f"Accuracy in {len(ordered)} categories for {len(panels)} conditions; the table has the numbers.",
+        lambda width: (width, _make_grid(data, width).height),
+        lambda width: _draw(data, width),
+        lambda: share_rows.make_score_table("categories", "Accuracy by category", rows, has_categories=True),
+    )
 
 
 def _make_grid(data: CategoryData, width: int) -> plot_style.Grid:
@@ -79,11 +98,7 @@ def _make_grid(data: CategoryData, width: int) -> plot_style.Grid:
     )
 
 
-def compute_size(data: CategoryData, width: int) -> tuple[int, int]:
-    return width, _make_grid(data, width).height
-
-
-def draw_figure(data: CategoryData, width: int) -> Figure:
+def _draw(data: CategoryData, width: int) -> Drawing:
     grid = _make_grid(data, width)
     figure, axes = grid.make_panels()
     names = [plot_style.shorten(category or "no category", grid.left - 6) for category in data.categories]
@@ -100,39 +115,3 @@ def draw_figure(data: CategoryData, width: int) -> Figure:
         if data.measures > 1:
             plot_style.write_note(axis, 0, 1, panel.measure, va="bottom", offset=20)
     return figure
-
-
-def make_table(data: CategoryData) -> FigureTable:
-    rows = [
-        (panel.measure, panel.condition, category or "no category", *share_rows.format_share_cells(line))
-        for panel in data.panels
-        for category in data.categories
-        if (line := panel.lines.get(category)) is not None
-    ]
-    return FigureTable(("Measure", "Condition", "Category", *share_rows.SHARE_HEAD), rows, first_number=3)
-
-
-def write_caption(data: CategoryData) -> str:
-    text = (
-        "Share of right answers in each category, from the easiest to the hardest over all conditions, with 95 % "
-        "intervals as above. Categories with few items have wide intervals."
-    )
-    return text + describe_hidden_panels(data.panels, data.visible_panels)
-
-
-def write_alt_text(data: CategoryData) -> str:
-    return (
-        f"Accuracy in {len(data.categories)} categories for {len(data.panels)} conditions; the table has the numbers."
-    )
-
-
-FIGURE = FigureKind(
-    "categories",
-    "Accuracy by category",
-    select_data,
-    compute_size,
-    draw_figure,
-    make_table,
-    write_caption,
-    write_alt_text,
-)

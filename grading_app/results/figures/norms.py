@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.results import plot_style
-from grading_app.results.figures.kinds import FigureKind, FigureTable, describe_hidden_panels
+from grading_app.results.figure import Figure, describe_hidden_panels
 from grading_app.results.frames import Frames, NormPair, RatedDimension
-from grading_app.results.statistic_format import format_coefficient, format_number
+from grading_app.results.statistic_format import format_coefficient
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.correlation import Correlation, pearson
 from grading_app.statistics.known_coverage import describe_correlation_coverage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 MAX_VECTOR_POINTS = 1500  # More points are drawn as a bitmap, to keep the file small.
 MAX_PANELS = 24
@@ -60,17 +61,63 @@ class NormData:
         return self.panels[:MAX_PANELS]
 
 
-def select_data(frames: Frames) -> NormData | None:
+def list_panels(frames: Frames) -> list[NormPanel]:
+    """Return a panel for each condition and dimension that shares items with the norms."""
     pairs: dict[tuple[int, int], list[NormPair]] = {}
     for pair in frames.norm_pairs:
         pairs.setdefault((pair.condition, pair.dimension), []).append(pair)
-    panels = [
+    return [
         NormPanel(label, rated_dimension, pairs[condition, dimension])
         for condition, label in frames.labels.items()
         for dimension, rated_dimension in frames.dimensions.items()
         if (condition, dimension) in pairs
     ]
-    return NormData(panels, len({dimension for _, dimension in pairs})) if panels else None
+
+
+def make_figure(frames: Frames) -> Figure | None:
+    panels = list_panels(frames)
+    if not panels:
+        return None
+    data = NormData(panels, len({panel.dimension for panel in panels}))
+    note = describe_correlation_coverage(len(panel.pairs) for panel in panels)
+    texts = [f"{panel.condition}, {panel.dimension.title}: {panel.r_text}" for panel in data.visible_panels]
+    return Figure(
+        "norms",
+        "Model and human means",
+        "Each point is an item: the mean of its ratings by the model over the mean of people. On the dashed line both "
+        "agree. Pearson's r over items measures order, not level. Its 95 % interval is the wider of Fisher's and the "
+        "jackknife's." + (f" {note}" if note else "") + describe_hidden_panels(panels, data.visible_panels),
+        "Scatter plots of model means over human means. " + "; ".join(texts[:6]),
+        lambda width: ((grid := _make_grid(data, width)).width, grid.height),
+        lambda width: _draw(data, width),
+        lambda: _make_table(panels),
+        in_report=True,
+    )
+
+
+def _make_table(panels: list[NormPanel]) -> ResultTable:
+    """Return a row for each point of each panel."""
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("dimension", "Dimension"),
+        ResultColumn("item", "Item"),
+        ResultColumn("n", "Ratings", "count"),
+        ResultColumn("human_mean", "Human mean", "number"),
+        ResultColumn("model_mean", "Model mean", "number"),
+    ]
+    rows = [
+        {
+            "condition": panel.condition,
+            "dimension": panel.dimension.title,
+            "item": pair.item_key,
+            "n": pair.n,
+            "human_mean": pair.human_mean,
+            "model_mean": pair.model_mean,
+        }
+        for panel in panels
+        for pair in panel.pairs
+    ]
+    return ResultTable("norms", "Model and human means", columns, rows)
 
 
 def _make_grid(data: NormData, width: int) -> plot_style.Grid:
@@ -94,12 +141,7 @@ def _make_grid(data: NormData, width: int) -> plot_style.Grid:
     )
 
 
-def compute_size(data: NormData, width: int) -> tuple[int, int]:
-    grid = _make_grid(data, width)
-    return grid.width, grid.height
-
-
-def draw_figure(data: NormData, width: int) -> Figure:
+def _draw(data: NormData, width: int) -> Drawing:
     grid = _make_grid(data, width)
     figure, axes = grid.make_panels()
     for place, (axis, panel) in enumerate(zip(axes, data.visible_panels, strict=True)):
@@ -137,44 +179,3 @@ def _draw_panel(axis: Axes, panel: NormPanel, width: float) -> None:
     plot_style.write_head(axis, plot_style.shorten(panel.dimension.title, width), offset=33)
     plot_style.write_note(axis, 0, 1, plot_style.shorten(panel.condition, width), va="bottom", offset=19)
     plot_style.write_note(axis, 0, 1, panel.r_text, va="bottom", offset=5, color=plot_style.TEXT)
-
-
-def make_table(data: NormData) -> FigureTable:
-    head = ("Condition", "Dimension", "Items", "r", "95 % interval", "Mean difference")
-    rows = [_make_row(panel, panel.correlation) for panel in data.panels]
-    return FigureTable(head, rows, first_number=2)
-
-
-def _make_row(panel: NormPanel, correlation: Correlation | None) -> tuple[str, ...]:
-    has_few_items = len(panel.pairs) < MIN_ITEMS
-    low, high = (correlation.low, correlation.high) if correlation else (None, None)
-    ends = f"{format_coefficient(low)} to {format_coefficient(high)}"
-    return (
-        panel.condition,
-        panel.dimension.title,
-        str(len(panel.pairs)),
-        TOO_FEW if has_few_items else format_coefficient(correlation.r if correlation else None),
-        ends if low is not None else TOO_FEW if has_few_items or correlation else format_number(None),
-        format_number(panel.mean_difference),
-    )
-
-
-def write_caption(data: NormData) -> str:
-    text = (
-        "Each point is an item: the mean of its ratings by the model over the mean of people. On the dashed line both "
-        "agree. Pearson's r over items measures order, not level. Its 95 % interval is the wider of Fisher's and the "
-        "jackknife's."
-    )
-    if note := describe_correlation_coverage(len(panel.pairs) for panel in data.panels):
-        text += f" {note}"
-    return text + describe_hidden_panels(data.panels, data.visible_panels)
-
-
-def write_alt_text(data: NormData) -> str:
-    texts = [f"{panel.condition}, {panel.dimension.title}: {panel.r_text}" for panel in data.visible_panels]
-    return "Scatter plots of model means over human means. " + "; ".join(texts[:6])
-
-
-FIGURE = FigureKind(
-    "norms", "Model and human means", select_data, compute_size, draw_figure, make_table, write_caption, write_alt_text
-)

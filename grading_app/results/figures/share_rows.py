@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.results import plot_style
 from grading_app.results.scores import ConditionScore
-from grading_app.results.statistic_format import format_number, format_points, format_share, format_share_interval
+from grading_app.results.statistic_format import format_number, format_share
+from grading_app.results.table import ResultColumn, ResultTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
-SHARE_HEAD = ("n", "Items", "Correct", "95 % interval", "SE by item", "No score")
-"""The heading of the cells that `format_share_cells` returns."""
 MAX_TICKS = 8
 
 
-def format_share_cells(score: ConditionScore) -> tuple[str, ...]:
-    return (
-        str(score.n),
-        str(score.items),
-        format_share(score.mean),
-        format_share_interval(score.low, score.high),
-        format_points(score.se),
-        str(score.missing),
-    )
+def make_score_table(
+    name: str, title: str, rows: Iterable[tuple[str, str, str, ConditionScore]], *, has_categories: bool = False
+) -> ResultTable:
+    """Return the table of shares, given by measure, condition and category."""
+    columns = [
+        ResultColumn("measure", "Measure"),
+        ResultColumn("condition", "Condition"),
+        *([ResultColumn("category", "Category")] if has_categories else []),
+        ResultColumn("n", "n", "count"),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("mean", "Correct", "share"),
+        ResultColumn("interval", "95 % interval", "share_interval"),
+        ResultColumn("se", "SE by item", "points"),
+        ResultColumn("missing", "No score", "count"),
+    ]
+    records = [
+        {
+            "measure": measure,
+            "condition": condition,
+            "category": category,
+            **{key: getattr(score, key) for key in ("n", "items", "mean", "interval", "se", "missing")},
+        }
+        for measure, condition, category, score in rows
+    ]
+    return ResultTable(name, title, columns, records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +111,7 @@ def compute_size(panels: Sequence[RowPanel], width: int) -> tuple[int, int]:
     return width, sum(layout.height(panel) for panel in panels)
 
 
-def draw_panels(panels: Sequence[RowPanel], width: int) -> Figure:
+def draw_panels(panels: Sequence[RowPanel], width: int) -> Drawing:
     layout, (_, height) = Layout.of(panels, width), compute_size(panels, width)
     figure = plot_style.make_figure(width, height)
     top = 0

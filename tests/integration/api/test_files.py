@@ -6,8 +6,7 @@ import io
 import pytest
 from django.http import QueryDict
 
-from grading_app.publish.figures.figure_registry import list_figures
-from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.publish.figures.figure_set import FigureSource, list_figures
 from runs_app.models import Run
 from tests.factories.gradings import make_gradings
 from tests.factories.tokens import make_api_client

@@ -314,8 +314,9 @@ def test_the_figures_are_svg_and_follow_the_choice(client, experiment):
     assert picture.content.startswith(b"<svg")
     assert client.get(measure["narrow"]).status_code == 200
     for wrong in ("theme=pink", "width=9", "rater=g0"):
-        assert client.get(reverse("agreement_figure", args=["pilot", "confusion"]) + f"?{wrong}").status_code == 404
-    assert client.get(reverse("agreement_figure", args=["pilot", "differences"])).status_code == 404
+        address = reverse("figure_file", args=["pilot", "agreement-confusion", "svg"])
+        assert client.get(f"{address}?{wrong}").status_code == 404
+    assert client.get(reverse("figure_file", args=["pilot", "agreement-differences", "svg"])).status_code == 404
 
 
 def test_an_experiment_without_ratings_shows_a_message(client):

@@ -105,7 +105,7 @@ def test_a_worker_reads_large_numbers_of_answers_and_the_page_shows_the_time(cli
         assert "A worker is calculating the results (step 1 of 2: waiting for a worker)" in text
         assert 'hx-trigger="every 3s"' in text
     assert queries == [("grading_app.tasks.compute_aggregates", ([CachedAggregate.objects.get().pk],))]
-    assert client.get(reverse("grading_length_figure", args=["pilot"])).status_code == 404
+    assert client.get(reverse("figure_file", args=["pilot", "length", "svg"])).status_code == 404
     compute_aggregates(*queries.pop()[1])
     page = client.get(address)
     judge.refresh_from_db()
@@ -174,7 +174,7 @@ def test_the_url_selects_a_condition_and_its_figure_is_svg(client, experiment):
     assert picture.content.startswith(b"<svg")
     assert client.get(page.context["figure"]["narrow"]).status_code == 200
     assert "do not exist" in client.get(reverse("grading_length", args=["pilot"]), {"by": "77777"}).content.decode()
-    assert client.get(reverse("grading_length_figure", args=["pilot"]), {"by": "x"}).status_code == 404
+    assert client.get(reverse("figure_file", args=["pilot", "length", "svg"]), {"by": "x"}).status_code == 404
 
 
 def test_the_number_of_queries_does_not_grow_with_conditions(client, experiment, django_assert_max_num_queries):

@@ -101,7 +101,7 @@ def list_addresses_with_choices(lab):
         f"{reverse('batch_list')}?experiment=study", f"{reverse('batch_list')}?experiment=%20study",
         f"{reverse('trial_detail', args=[lab.trial.pk])}?experiment=other",
         compare, f"{compare}&measure=numeric:valence", f"{compare}&measure=numeric:valence&table=difference&format=csv",
-        reverse("experiment_figure", args=["study", "means"]) + "?mm=90",
+        reverse("figure_file", args=["study", "means", "svg"]) + "?mm=90",
         reverse("figure_file", args=["study", "all", "pdf"]),
         *(reverse("experiment_export", args=["study", "trials", kind]) for kind in ("csv", "jsonl", "parquet")),
         reverse("experiment_results", args=["study"]) + f"?baseline={first}&missing=wrong",

@@ -16,8 +16,7 @@ from django.utils.http import urlencode
 from evalsite.lib import permissions
 from evalsite.lib.models import FailedSignIn
 from grading_app.models import CachedAggregate, RaterAssignment, ShareLink
-from grading_app.publish.figures.figure_registry import list_figures
-from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.publish.figures.figure_set import FigureSource, list_figures
 from grading_app.publish.report import figure_blocks
 from grading_app.publish.report.build import build_document
 from grading_app.publish.report.document import FigureBlock

@@ -125,19 +125,20 @@ def test_an_invalid_choice_is_an_error_at_its_field(owner, query):
 def test_figures_show_the_numbers_of_their_tables(owner):
     page = compute_and_open(owner)
     figures = [figure for section in page.context["sections"] for figure in section["figures"]]
-    assert {"means", "norm-differences", "differences", "variance", "robustness"} <= {one["name"] for one in figures}
+    names = {one["name"].removeprefix("analysis-") for one in figures}
+    assert {"means", "norm-differences", "differences", "variance", "robustness"} <= names
     for figure in figures:
-        for kind in ("address", "narrow", "dark"):
-            picture = owner.get(figure[kind])
+        for address in (figure["address"], figure["narrow"], dict(figure["files"])["dark"]):
+            picture = owner.get(address)
             assert picture["Content-Type"] == "image/svg+xml"
             assert b"<svg" in picture.content
-    assert owner.get(reverse("analysis_figure", args=["study", "pie"])).status_code == 404
+    assert owner.get(reverse("figure_file", args=["study", "analysis-pie", "svg"])).status_code == 404
 
 
 def test_other_users_cannot_see_the_analysis(client, study):
     client.force_login(factories.make_user("visitor", permissions.VIEWER))
     assert client.get(build_address()).status_code == 404
-    assert client.get(reverse("analysis_figure", args=["study", "means"])).status_code == 404
+    assert client.get(reverse("figure_file", args=["study", "analysis-means", "svg"])).status_code == 404
 
 
 def test_an_experiment_without_scores_shows_what_is_missing(client):

@@ -46,6 +46,7 @@ def study():
             answer=lambda item, *_, number=number: {
                 "answer": item.target if item.position > number else "-1",
                 "rating": 1 + (item.position + number) % 6,
+                "cost_usd": 0.001 * (1 + number),
             },
         )
     grade(experiment, by="test")
@@ -69,7 +70,7 @@ def list_addresses(study):
         f"{results}?baseline={first}&missing=wrong",
         f"{results}?table=leaderboard&format=csv",
         f"{results}?baseline={first}&table=baseline-numeric-valence&format=latex",
-        reverse("cost_figure", args=["study"]) + "?measure=numeric:valence",
+        reverse("figure_file", args=["study", "cost-numeric-valence", "svg"]),
         matrix,
         f"{matrix}?measure=numeric:valence&a={first}&b={second}",
         f"{matrix}?table=matrix&format=csv",
@@ -196,7 +197,7 @@ def test_the_trial_list_of_all_experiments_asks_to_reveal_names(reader, study, q
 
 
 def test_a_print_figure_asks_to_reveal_names_and_a_results_figure_has_letters(reader, study):
-    address = reverse("experiment_figure", args=["study", "means"])
+    address = reverse("figure_file", args=["study", "ratings", "svg"])
     assert reader.get(f"{address}?mm=90").status_code == 403
     assert "Reveal them first" not in reader.get(address).content.decode()
 

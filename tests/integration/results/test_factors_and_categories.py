@@ -12,8 +12,8 @@ from grading_app.results.analysis.category_differences import build_category_tab
 from grading_app.results.analysis.data import load_analysis_data
 from grading_app.results.analysis.descriptives import build_descriptive_tables
 from grading_app.results.analysis.factors import build_factor_tables
-from grading_app.results.analysis.figures import select_figures
 from grading_app.results.analysis.norms import build_norm_tables
+from grading_app.results.figures.analysis import make_figures
 from grading_app.results.scope import ScopeForm
 from tests import factories
 from tests.factories.gradings import make_gradings
@@ -126,17 +126,15 @@ def test_the_regression_line_lies_within_its_band_and_matches_the_table(crossed)
 
 @pytest.mark.slow
 def test_figures_show_factors_categories_and_regression(crossed):
-    figures = {figure.name: (figure, table) for figure, table in select_figures(build_tables(crossed, *ALL))}
+    figures = {figure.name: figure for figure in make_figures(build_tables(crossed, *ALL))}
     for name in ("marginal-means", "category-differences", "category-map", "norm-regression"):
-        figure, table = figures[name]
+        figure = figures[f"analysis-{name}"]
         for width in (plot_style.WIDE, plot_style.NARROW):
-            picture = plot_style.render_svg(
-                lambda figure=figure, table=table, width=width: figure.draw(table, width)
-            ).decode()
+            picture = plot_style.render_svg(lambda figure=figure, width=width: figure.draw(width)).decode()
             assert picture.startswith("<svg")
             width_pt, height_pt = (float(picture.split(f'{side}="')[1].split("pt")[0]) for side in ("width", "height"))
-            assert (width_pt / 0.75, height_pt / 0.75) == pytest.approx(figure.size(table, width), abs=1)
-        assert figure.alt(table)
+            assert (width_pt / 0.75, height_pt / 0.75) == pytest.approx(figure.size(width), abs=1)
+        assert figure.alt
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from django.conf import settings
 from scipy.stats import t as student
 
 from grading_app.results import plot_style
-from grading_app.results.figures import FIGURES
+from grading_app.results.figures import RESULTS_FIGURES, accuracy, list_results_figures, norms
 from grading_app.results.frames import load_frames
 from grading_app.scoring.grading import grade
 from runs_app.models import Point
@@ -50,16 +50,15 @@ def load_frames_with_everything():
 
 
 def draw(name, frames, width=plot_style.WIDE, theme="auto"):
-    figure = FIGURES[name]
-    data = figure.select_data(frames)
-    return plot_style.render_svg(lambda: figure.draw(data, width), theme).decode()
+    figure = RESULTS_FIGURES[name](frames)
+    return plot_style.render_svg(lambda: figure.draw(width), theme).decode()
 
 
 def parse_svg(picture):
     return ElementTree.fromstring(picture)  # noqa: S314 - our own picture
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", RESULTS_FIGURES)
 def test_a_figure_is_svg_without_scripts(name, load_frames_with_everything):
     tree = parse_svg(draw(name, load_frames_with_everything))
     tags = {element.tag.rpartition("}")[2] for element in tree.iter()}
@@ -77,12 +76,12 @@ def test_names_are_shown_literally_and_never_as_formulas(name, load_frames_with_
     assert "<script>" in texts
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", RESULTS_FIGURES)
 @pytest.mark.parametrize("width", [plot_style.WIDE, plot_style.NARROW])
 def test_a_figure_has_the_size_reserved_on_the_page(name, width, load_frames_with_everything):
-    figure, picture = FIGURES[name], draw(name, load_frames_with_everything, width)
+    picture = draw(name, load_frames_with_everything, width)
     points = tuple(float(number) for number in re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', picture).groups())
-    expected = figure.size(figure.select_data(load_frames_with_everything), width)
+    expected = RESULTS_FIGURES[name](load_frames_with_everything).size(width)
     assert tuple(point / plot_style.PIXEL for point in points) == pytest.approx(expected, abs=1)
     assert expected[0] <= width
 
@@ -115,20 +114,20 @@ def test_colours_match_the_site():
 
 def test_an_experiment_without_data_has_no_figures():
     frames = load_frames(factories.make_experiment())
-    assert [name for name, figure in FIGURES.items() if figure.select_data(frames) is not None] == []
+    assert list_results_figures(frames) == []
 
 
 @pytest.mark.slow
 def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_rows():
     experiment, rows = recordings.make_rated_photographs()
-    comparison = FIGURES["norms"].select_data(load_frames(experiment))
+    panels = norms.list_panels(load_frames(experiment))
     humans = {
         (item.key, norm.dimension): norm.mean
         for item in experiment.dataset.items.prefetch_related("norms")
         for norm in item.norms.all()
     }
-    assert len(comparison.panels) == 4
-    for panel in comparison.panels:
+    assert len(panels) == 4
+    for panel in panels:
         name = panel.dimension.title.lower()
         expected_text = {}
         for row in rows:
@@ -152,10 +151,11 @@ def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_ro
 def test_accuracy_of_recorded_solutions_matches_the_publication():
     experiment, _ = recordings.make_word_problems()
     grade(experiment, by="a test")
-    accuracy = FIGURES["accuracy"].select_data(load_frames(experiment))
-    assert {line.condition: round(line.score.mean * line.score.n) for line in accuracy.lines} == {
+    table = accuracy.make_figure(load_frames(experiment)).table()
+    assert {row["condition"]: round(row["mean"] * row["n"]) for row in table.rows} == {
         "6b_finetuning": 286,
         "6b_verification": 515,
     }
-    (_, first) = FIGURES["accuracy"].table(accuracy).rows
-    assert first[1:6] == ("6b_verification", "1319", "1319", "39.0 %", "36.4 to 41.7 %")
+    (_, first) = table.cells()
+    assert first[1:5] == ["6b_verification", "1\u202f319", "1\u202f319", "39.0 %"]
+    assert first[5] == "36.4 to 41.7 %"

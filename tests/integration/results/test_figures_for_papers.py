@@ -15,15 +15,11 @@ from PIL import Image
 
 from evalsite.lib import permissions
 from grading_app.models import CachedAggregate
-from grading_app.publish.figures.calibration_figure import load_calibrations
-from grading_app.publish.figures.figure_registry import list_figures
-from grading_app.publish.figures.figure_set import iterate_figures, render_figures_pdf
-from grading_app.publish.figures.figure_source import FigureSource
-from grading_app.publish.figures.plane_figures import list_plane_figures
-from grading_app.publish.figures.print_style import PALETTES, PrintStyle
-from grading_app.publish.figures.rating_figures import fit_quadratic, list_rating_figures
-from grading_app.publish.figures.reliability_figure import list_reliability_figures
+from grading_app.publish.figures.figure_set import FigureSource, find_figure, iterate_figures, list_figures
+from grading_app.publish.figures.print_style import PALETTES, PrintStyle, render_figures_pdf
 from grading_app.results import plot_style
+from grading_app.results.figures.calibration import load_calibrations
+from grading_app.results.figures.dimensions import fit_quadratic
 from grading_app.tasks import compute_aggregates
 from runs_app.models import Trial
 from tests import factories
@@ -91,9 +87,8 @@ def test_every_figure_can_be_downloaded_in_each_format_and_its_data_as_csv(owner
     shown = page.context["figures"]
     assert len(shown) > 8
     for one in shown:
-        assert one["figure"].table().rows, one["figure"].name
-        assert set(dict(one["files"])) == {"svg", "png", "pdf", "csv"}
-    assert read_rows(owner.get(dict(shown[0]["files"])["csv"]))
+        assert read_rows(owner.get(dict(one["files"])["CSV"])), one["name"]
+        assert set(dict(one["files"])) == {"SVG", "PNG", "PDF", "CSV", "MD", "TEX"}
     starts = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
     for file_format, start in starts.items():
         assert owner.get(build_figure_url("plane-categories", file_format, dpi="72")).content.startswith(start)
@@ -117,7 +112,7 @@ def test_width_font_and_resolution_come_from_the_url(owner):
 @pytest.mark.parametrize("palette", PALETTES)
 def test_each_palette_replaces_the_colours_of_the_site(study, palette):
     source = FigureSource(study, QueryDict("measure=valence"))
-    (figure,) = [one for one in list_rating_figures(source) if one.name == "dimension-mean-sd"]
+    figure = find_figure(source, "dimension-mean-sd")
     drawn = PrintStyle(width_mm=120, palette=palette).write(figure.draw, "svg").decode().lower()
     assert PALETTES[palette].data in drawn
     if palette != "site":
@@ -127,7 +122,7 @@ def test_each_palette_replaces_the_colours_of_the_site(study, palette):
 
 def test_labels_and_title_come_from_the_url(study):
     source = FigureSource(study, QueryDict("measure=valence"))
-    (figure,) = list_reliability_figures(source)
+    figure = find_figure(source, "reliability")
     drawn = PrintStyle(title="$x_1$ <b>", x_label="Wiederholungen", y_label="R").apply(figure.draw)
     assert drawn.axes[0].get_xlabel() == "Wiederholungen"
     assert drawn.axes[0].get_ylabel() == "R"
@@ -137,7 +132,7 @@ def test_labels_and_title_come_from_the_url(study):
 @pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["svg", "png", "pdf"])
 def test_the_same_rows_and_style_give_the_same_bytes(study, file_format):
-    (figure,) = [one for one in list_rating_figures(FigureSource(study)) if one.name == "dimension-human"]
+    figure = find_figure(FigureSource(study), "dimension-human")
     first, second = (PrintStyle(dpi=72).write(figure.draw, file_format) for _ in range(2))
     assert first == second
 
@@ -208,8 +203,7 @@ def test_item_images_replace_markers_on_request(settings, tmp_path):
     settings.MEDIA_ROOT = tmp_path
     experiment = make_rated_study("pictured", images=True, dimensions=("valence", "arousal"))
     plain, pictured = (
-        next(list_plane_figures(FigureSource(experiment, QueryDict(query))))
-        for query in ("measure=valence", "images=on")
+        find_figure(FigureSource(experiment, QueryDict(query)), "plane") for query in ("measure=valence", "images=on")
     )
     boxes = [
         sum(isinstance(one, AnnotationBbox) for one in figure.draw(560).axes[0].artists) for figure in (plain, pictured)
@@ -221,7 +215,7 @@ def test_item_images_replace_markers_on_request(settings, tmp_path):
 def test_the_plane_shows_the_two_dimensions_of_the_url():
     experiment = make_rated_study("affect", dimensions=("valence", "arousal", "dominance"))
     query = QueryDict("measure=dominance&second=arousal")
-    figure = next(list_plane_figures(FigureSource(experiment, query)))
+    figure = find_figure(FigureSource(experiment, query), "plane")
     (axes, *_) = figure.draw(560).axes
     assert figure.title == "Dominance and arousal"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("Dominance", "Arousal")
@@ -240,7 +234,8 @@ def test_one_pdf_contains_every_figure(study):
     names = {
         (one.name, one.title)
         for query in measures
-        for one in list_rating_figures(FigureSource(study, QueryDict(query)))
+        for one in list_figures(FigureSource(study, QueryDict(query)))
+        if one.name.startswith("dimension-")
     }
     everyone = {(one.name, one.title) for one in iterate_figures(study, QueryDict())}
     assert names <= everyone
@@ -250,9 +245,9 @@ def test_one_pdf_contains_every_figure(study):
     assert forests == {"Valence: differences between conditions", "Arousal: differences between conditions"}
     judged = make_answered_experiment("judged", items=4, models=("a", "b"))
     make_gradings(judged, "numeric", lambda trial: float(trial.item.position % 2), kind="rule")
-    pdf = render_figures_pdf(judged, QueryDict(), PrintStyle())
+    pdf = render_figures_pdf(iterate_figures(judged, QueryDict()), PrintStyle())
     assert pdf.count(b"/Type /Page ") == len(list(iterate_figures(judged, QueryDict()))) > 1
-    assert render_figures_pdf(judged, QueryDict(), PrintStyle()) == pdf
+    assert render_figures_pdf(iterate_figures(judged, QueryDict()), PrintStyle()) == pdf
 
 
 @pytest.mark.slow
@@ -315,7 +310,7 @@ def test_a_title_is_above_the_figure_and_covers_nothing(study, name):
 @pytest.mark.parametrize("width", [85, 170])
 def test_row_labels_are_inside_the_figure(study, width):
     source = FigureSource(study, QueryDict("measure=valence"))
-    (figure,) = [one for one in list_rating_figures(source) if one.name == "dimension-conditions"]
+    figure = find_figure(source, "dimension-conditions")
     drawn = PrintStyle(width_mm=width, font_pt=7).apply(figure.draw)
     assert min(outline.x0 for outline in measure_texts(drawn).values()) >= drawn.bbox.x0
 
@@ -329,7 +324,7 @@ def test_long_labels_wrap_at_a_separator():
 
 def test_the_page_shows_only_the_chosen_figure(owner):
     page = owner.get(reverse("experiment_figures", args=["study"], query={"only": "plane", "x": "Pleasantness"}))
-    assert [one["figure"].name for one in page.context["figures"]] == ["plane"]
+    assert [one["name"] for one in page.context["figures"]] == ["plane"]
     choices = dict(page.context["form"]["only"].field.widget.choices)
     assert choices["dimension-means"] == "Valence: distribution of item means"
     assert 'value="plane" selected' in page.content.decode()

@@ -6,9 +6,9 @@ import pytest
 from django.http import QueryDict
 
 from grading_app.results.analysis.data import load_analysis_data
-from grading_app.results.analysis.dendrogram import order_leaves
-from grading_app.results.analysis.figures import select_figures
 from grading_app.results.analysis.sections import build_section_tables
+from grading_app.results.figures.analysis import make_figures
+from grading_app.results.figures.dendrogram import order_leaves
 from grading_app.results.plot_style import NARROW, WIDE, render_svg
 from grading_app.results.scope import ScopeForm
 from grading_app.results.table import ResultTable
@@ -46,9 +46,8 @@ def _answer(name, position):
 
 
 def draw(tables, name, width=WIDE):
-    (found,) = [(figure, table) for figure, table in select_figures(tables) if figure.name == name]
-    figure, table = found
-    return render_svg(lambda: figure.draw(table, width)).decode(), figure.alt(table), figure, table
+    (figure,) = [figure for figure in make_figures(tables) if figure.name == f"analysis-{name}"]
+    return render_svg(lambda: figure.draw(width)).decode(), figure.alt, figure, figure.table()
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
@@ -62,7 +61,7 @@ def test_the_tree_labels_every_condition_and_joins_similar_conditions_first(tabl
     )
     assert "a tree of 4 conditions" in alt
     assert f"join at {table.rows[-1]['distance']:.2f}" in alt
-    assert figure.size(table, width)[0] == width
+    assert figure.size(width)[0] == width
     assert "light-dark(" in picture
 
 
@@ -81,7 +80,7 @@ def test_a_tree_of_a_hundred_conditions_has_a_row_for_each():
     joins = [[0, 1, 0.1], *([at, 98 + at, 0.1 * at] for at in range(2, 100))]
     table = ResultTable("groups", "Groups", [], [], data={"labels": labels, "joins": joins})
     picture, alt, figure, _ = draw({"groups": table}, "groups")
-    assert figure.size(table, WIDE)[1] >= 100 * 15
+    assert figure.size(WIDE)[1] >= 100 * 15
     assert len(set(re.findall(r">(condition \d+)</text>", picture))) == 100
     assert "100 conditions" in alt
 
@@ -89,7 +88,7 @@ def test_a_tree_of_a_hundred_conditions_has_a_row_for_each():
 def test_a_tree_too_large_to_read_is_not_drawn():
     labels = [str(at) for at in range(500)]
     table = ResultTable("groups", "Groups", [], [], data={"labels": labels, "joins": [[0, 1, 1.0]]})
-    assert not select_figures({"groups": table})
+    assert not make_figures({"groups": table})
 
 
 def test_the_item_far_from_its_norm_is_marked_and_named(tables):

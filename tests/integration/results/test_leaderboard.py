@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from grading_app.models import BlindReading
-from grading_app.results.cost_figure import draw_cost_figure
+from grading_app.results.figures.cost import make_cost_figure
 from grading_app.results.leaderboard import BoardQuery, compute_leaderboard, find_efficient_frontier
 from grading_app.scoring.grading import grade
 from tests import factories
@@ -241,7 +241,7 @@ def test_names_in_the_cost_figure_overlap_neither_each_other_nor_points(quiz, wi
     for row, name, cost, mean in zip(board.rows, names, (0.00010, 0.00011, 0.00012), (0.60, 0.62, 0.61), strict=True):
         score = replace(row.scores[measure.key], mean=mean, low=mean - 0.1, high=mean + 0.1)
         rows.append(replace(row, label=name, cost_usd=cost * row.answers, scores={measure.key: score}))
-    figure = draw_cost_figure(replace(board, rows=rows), measure, width)
+    figure = make_cost_figure(replace(board, rows=rows), measure).draw(width)
     figure.draw_without_rendering()
     (axes,) = figure.axes
     outlines = [text.get_window_extent() for text in axes.texts if text.get_text() in names]
@@ -262,7 +262,7 @@ def test_names_in_the_cost_figure_stay_inside_the_axes_and_off_the_ticks(quiz, w
     for row, name, cost, mean in zip(board.rows, names, costs, means, strict=True):
         score = replace(row.scores[measure.key], mean=mean, low=None, high=None)
         rows.append(replace(row, label=name, cost_usd=cost * row.answers, scores={measure.key: score}))
-    figure = draw_cost_figure(replace(board, rows=rows), measure, width)
+    figure = make_cost_figure(replace(board, rows=rows), measure).draw(width)
     figure.draw_without_rendering()
     (axes,) = figure.axes
     outlines = {text.get_text(): text.get_window_extent() for text in axes.texts}
@@ -279,11 +279,11 @@ def test_names_in_the_cost_figure_stay_inside_the_axes_and_off_the_ticks(quiz, w
 def test_the_figure_of_score_against_cost_is_drawn_and_described(client, quiz):
     page = open_page(client, quiz)
     assert "On the efficient frontier: small, steady." in page.content.decode()
-    picture = client.get(reverse("cost_figure", args=["quiz"]), {"measure": "numeric"})
+    picture = client.get(reverse("figure_file", args=["quiz", "cost-numeric", "svg"]))
     assert picture["Content-Type"] == "image/svg+xml"
     assert b"steady" in picture.content
-    assert client.get(reverse("cost_figure", args=["quiz"]), {"measure": "nothing"}).status_code == 404
-    assert client.get(reverse("cost_figure", args=["quiz"]), {"measure": "numeric", "theme": "x"}).status_code == 404
+    assert client.get(reverse("figure_file", args=["quiz", "cost-nothing", "svg"])).status_code == 404
+    assert client.get(reverse("figure_file", args=["quiz", "cost-numeric", "svg"]), {"theme": "x"}).status_code == 404
 
 
 @pytest.mark.slow

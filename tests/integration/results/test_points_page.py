@@ -171,7 +171,7 @@ def test_an_experiment_without_adaptive_stopping_shows_a_message(experiment, ope
 def test_the_results_page_draws_the_points(client, experiment, open_points):
     make_points(experiment)
     client.force_login(experiment.owner)
-    picture = client.get(reverse("experiment_figure", args=[experiment.slug, "points"]))
+    picture = client.get(reverse("figure_file", args=[experiment.slug, "points", "svg"]))
     assert picture.status_code == 200
     assert b"75.0 %" in picture.content
 
@@ -219,7 +219,7 @@ def test_the_coverage_of_ratings_comes_from_their_own_table(rated, open_points):
 
 def test_means_are_drawn_on_their_scale(client, rated):
     client.force_login(rated.owner)
-    picture = client.get(reverse("experiment_figure", args=[rated.slug, "points"]))
+    picture = client.get(reverse("figure_file", args=[rated.slug, "points", "svg"]))
     assert picture.status_code == 200
     assert b"4.25" in picture.content
     assert b"Mean rating at each point" in client.get(reverse("experiment_points", args=[rated.slug])).content

@@ -43,7 +43,7 @@ def open_results(client, experiment, **query):
 
 def open_figure(client, experiment, name="accuracy", **query):
     client.force_login(experiment.owner)
-    return client.get(reverse("experiment_figure", args=[experiment.slug, name]), query)
+    return client.get(reverse("figure_file", args=[experiment.slug, name, "svg"]), query)
 
 
 def test_the_page_shows_scores_figures_and_counts(client, experiment):
@@ -52,7 +52,7 @@ def test_the_page_shows_scores_figures_and_counts(client, experiment):
     text = page.content.decode()
     assert "100.0 %" in text
     assert "numeric" in text
-    assert reverse("experiment_figure", args=["pilot", "accuracy"]) in text
+    assert reverse("figure_file", args=["pilot", "accuracy", "svg"]) in text
     assert "/trials/?experiment=pilot&amp;condition=" in text
 
 
@@ -156,7 +156,7 @@ def test_other_users_get_404_until_the_experiment_is_shared(client, experiment):
     client.force_login(factories.make_user("viewer", permissions.VIEWER))
     addresses = [
         reverse("experiment_results", args=["pilot"]),
-        reverse("experiment_figure", args=["pilot", "accuracy"]),
+        reverse("figure_file", args=["pilot", "accuracy", "svg"]),
         reverse("experiment_export", args=["pilot", "trials", "csv"]),
     ]
     assert [client.get(address).status_code for address in addresses] == [404] * 3
@@ -212,7 +212,7 @@ def test_a_large_experiment_has_the_same_results_from_a_worker(client, monkeypat
     assert not read, "no row of a trial is read"
     assert 'hx-select="#results"' not in stored.content.decode()
     values = [
-        [one["table"].rows_of_text for one in (page.context["figure"], *page.context["figures"])]
+        [one["rows"].rows_of_text for one in (page.context["figure"], *page.context["figures"])]
         for page in (at_once, stored)
     ]
     assert values[0] == values[1]

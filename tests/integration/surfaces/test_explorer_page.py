@@ -204,7 +204,7 @@ def test_every_view_opens_with_its_figures(experiment, make_client):
         assert page.status_code == 200, view
         assert VIEW_PAGES[view].guide.split(".")[0] in page_text(page)
         for figure in page.context["figures"]:
-            for address in (figure["address"], figure["narrow"], figure["dark"]):
+            for address in (figure["address"], figure["narrow"], dict(figure["files"])["dark"]):
                 picture = client.get(address)
                 assert picture.status_code == 200, (view, address)
                 assert picture.content.startswith(b"<svg")
@@ -213,7 +213,7 @@ def test_every_view_opens_with_its_figures(experiment, make_client):
 def test_the_surface_shows_accuracy_and_its_lower_bound(experiment, make_client):
     client = make_client(experiment.owner)
     picture = client.get(
-        reverse("explorer_figure", args=[experiment.slug, "surface"]),
+        reverse("figure_file", args=[experiment.slug, "space-surface", "svg"]),
         {"task": "brackets", "x": "length", "y": "max_depth"},
     ).content.decode()
     # Two faces between three lengths and two depths on each surface.
@@ -226,7 +226,7 @@ def test_unknown_selections_fall_back_to_defaults(experiment, make_client):
     page = get(client, experiment, task="nothing", condition="999999", x="?", y="zz", view="what", rule="x", wave="7")
     assert page.status_code == 200
     assert page.context["query"].task == "brackets"
-    assert client.get(reverse("explorer_figure", args=[experiment.slug, "nothing"])).status_code == 404
+    assert client.get(reverse("figure_file", args=[experiment.slug, "space-nothing", "svg"])).status_code == 404
 
 
 def test_a_task_without_parameters_has_one_cell(make_client):
@@ -279,7 +279,7 @@ def test_only_parametric_experiments_have_the_tab(experiment, make_client):
 def test_other_users_cannot_open_a_private_experiment(experiment, make_client):
     client = make_client(factories.make_user("other", permissions.RESEARCHER))
     assert get(client, experiment).status_code == 404
-    assert client.get(reverse("explorer_figure", args=[experiment.slug, "surface"])).status_code == 404
+    assert client.get(reverse("figure_file", args=[experiment.slug, "space-surface", "svg"])).status_code == 404
 
 
 @pytest.mark.slow

@@ -8,8 +8,7 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from grading_app.models import CachedAggregate, ShareLink
-from grading_app.publish.figures.figure_registry import list_figures
-from grading_app.publish.figures.figure_source import FigureSource
+from grading_app.publish.figures.figure_set import FigureSource, list_figures
 from grading_app.publish.report.build import get_report
 from grading_app.tasks import compute_aggregates
 from tests.factories.studies import make_rated_study

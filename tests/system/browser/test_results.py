@@ -126,5 +126,5 @@ def test_the_values_of_a_figure_open_below_it(experiment, visitor, checked):
 
 def test_a_saved_figure_opens_on_its_own(experiment, visitor):
     page = visitor(experiment.owner)
-    page.goto(reverse("experiment_figure", args=[experiment.slug, "norms"]) + "?theme=dark")
+    page.goto(reverse("figure_file", args=[experiment.slug, "norms", "svg"]) + "?theme=dark")
     expect(page.locator("svg text", has_text="Valence").first).to_be_visible()

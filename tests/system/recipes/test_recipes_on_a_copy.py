@@ -36,17 +36,21 @@ class Copy:
         assert text.count(old) == 1, f"{path} has {text.count(old)} times: {old}"
         file.write_text(text.replace(old, new))
 
-    def run(self, *arguments):
-        """Run Python in the copy, without a database, and return its exit code and output."""
+    def run(self, *arguments, **variables):
+        """Run Python in the copy, and return its exit code and output. variables: of its environment."""
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        environment |= {"EVALSITE_DATA_DIR": str(self.folder / "var"), "DATABASE_URL": "postgresql:///unused"}
+        environment |= {
+            "EVALSITE_DATA_DIR": str(self.folder / "var"),
+            "DATABASE_URL": "postgresql:///unused",
+            **variables,
+        }
         process = subprocess.run(
             [sys.executable, *arguments], cwd=self.folder, env=environment, capture_output=True, text=True
         )
         return process.returncode, process.stdout + process.stderr
 
-    def test(self, *tests):
-        return self.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests)
+    def test(self, *tests, **variables):
+        return self.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests, **variables)
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from typing import Any
 from django.http import QueryDict
 
 from evalsite.lib.text.number_format import format_count
-from grading_app.publish.figures.agreement_figures import list_comparison_figures
-from grading_app.publish.figures.calibration_figure import list_calibration_figures
 from grading_app.publish.report.document import Block, make_paragraph, make_sentence, make_table_block
 from grading_app.publish.report.figure_blocks import make_figure_block
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun
+from grading_app.raters import agreement_figures
 from grading_app.raters.agreement_cache import AGREEMENT, AgreementQuery, assign_roles
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
+from grading_app.results.figures import calibration
 from grading_app.results.table import ResultColumn, ResultTable, Row
 
 
@@ -44,8 +44,8 @@ def write_blocks(source: ReportSource) -> list[Block | None]:
         _write_measures(report, page),
         _write_pairs(report, selection, page),
     ]
-    figures = [*list_comparison_figures(selection, roles, result), *list_calibration_figures(source.figures)]
-    return [*blocks, *(make_figure_block(source, figure) for figure in figures)]
+    figures = [*agreement_figures.make_figures(selection, roles, result), calibration.make_figure(source.experiment)]
+    return [*blocks, *(make_figure_block(source, figure) for figure in figures if figure)]
 
 
 def _describe_units(selection: RatingSelection, n: int) -> str:

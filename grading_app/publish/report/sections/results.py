@@ -5,17 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from grading_app.publish.figures.kinds import PaperFigure
-from grading_app.publish.figures.plane_figures import Plane, make_plane_figures
-from grading_app.publish.figures.rating_data import load_rating_data
-from grading_app.publish.figures.rating_figures import make_dimension_figures
-from grading_app.publish.figures.reliability_figure import make_reliability_figure
-from grading_app.publish.figures.site_figures import (
-    list_board_figures,
-    list_frame_figures,
-    make_table_figure,
-    prepend_measure,
-)
 from grading_app.publish.report.document import (
     Block,
     FigureBlock,
@@ -28,8 +17,10 @@ from grading_app.publish.report.figure_blocks import make_figure_block
 from grading_app.publish.report.report_source import ReportSource
 from grading_app.publish.report.words import count_noun, join_words
 from grading_app.results.analysis.condition_differences import build_condition_tables
-from grading_app.results.analysis.figures import select_figures
 from grading_app.results.analysis.norms import build_norm_tables
+from grading_app.results.figure import Figure
+from grading_app.results.figures import analysis, cost, dimensions, list_results_figures, planes, reliability
+from grading_app.results.figures.analysis import prepend_measure
 from grading_app.results.leaderboard_tables import make_leaderboard_table
 from grading_app.results.scores import Measure
 from grading_app.results.table import ResultTable
@@ -120,7 +111,7 @@ def _select_columns(table: ResultTable, name: str, title: str, columns: tuple[st
 
 
 def _write_figures(source: ReportSource) -> Iterator[Block]:
-    for figure in [*list_frame_figures(source.figures), *list_board_figures(source.figures)]:
+    for figure in [*list_results_figures(source.frames), *cost.make_figures(source.board)]:
         if figure.in_report:
             yield make_figure_block(source, figure)
 
@@ -138,7 +129,7 @@ def _write_measure(source: ReportSource, measure: Measure) -> list[Block | None]
         ]
     tables_by_name = {table.name: table for table in tables}
     pictures = [
-        make_table_figure(figure, table, measure.label, suffix) for figure, table in select_figures(tables_by_name)
+        replace(figure, name=figure.name + suffix) for figure in analysis.make_figures(tables_by_name, measure.label)
     ]
     return [
         *blocks,
@@ -156,13 +147,13 @@ def _name_measure(table: ResultTable, measure: Measure, suffix: str) -> ResultTa
 def _write_further_figures(source: ReportSource, measure: Measure) -> Iterator[FigureBlock]:
     """Yield the further figures of a measure: of a dimension, of two dimensions, of repetitions."""
     suffix = f"-{measure.key.replace(':', '-')}"
-    figures: list[PaperFigure] = []
-    if measure.is_rating and (data := load_rating_data(source.figures, measure)) is not None:
-        figures += [figure for figure in make_dimension_figures(data, suffix) if figure.in_report]
+    figures: list[Figure] = []
+    if (data := source.figures.load_ratings(measure)) is not None:
+        figures += [figure for figure in dimensions.make_figures(data, suffix) if figure.in_report]
         ratings = [rating for rating in source.measures if rating.is_rating]
-        if measure == ratings[0] and len(ratings) > 1 and (other := load_rating_data(source.figures, ratings[1])):
-            figures += [figure for figure in make_plane_figures(Plane(data, other, {})) if figure.in_report]
+        if measure == ratings[0] and len(ratings) > 1 and (other := source.figures.load_ratings(ratings[1])):
+            figures += [figure for figure in planes.make_figures(data, other) if figure.in_report]
     scores = source.get_analysis_data(measure).scores
-    if (figure := make_reliability_figure(scores, source.frames.labels, measure.label, suffix)) is not None:
+    if (figure := reliability.make_figure(scores, source.frames.labels, measure.label, suffix)) is not None:
         figures.append(figure)
     yield from (make_figure_block(source, figure, measure=measure.key) for figure in figures)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.results import plot_style
-from grading_app.results.figures.kinds import FigureKind, FigureTable, describe_hidden_panels
+from grading_app.results.figure import Figure, describe_counts, describe_hidden_panels
 from grading_app.results.frames import Frames
 from grading_app.results.statistic_format import format_number, format_share
+from grading_app.results.table import ResultColumn, ResultTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 MAX_TICKS = 11  # A scale with more points has ticks only at its ends and its middle.
 MAX_ROWS = 30
@@ -55,7 +56,7 @@ class DistributionData:
         return max(share for panel in self.panels if panel.n for share in panel.shares.values())
 
 
-def select_data(frames: Frames) -> DistributionData | None:
+def make_figure(frames: Frames) -> Figure | None:
     if not frames.rating_counts:
         return None
     rated = [key for key in frames.dimensions if any(dimension == key for _, dimension in frames.rating_counts)]
@@ -64,7 +65,41 @@ def select_data(frames: Frames) -> DistributionData | None:
         for key in rated:
             dimension, counts = frames.dimensions[key], frames.rating_counts.get((condition, key), {})
             panels.append(RatingPanel(label, dimension.title, dimension.low, dimension.high, counts))
-    return DistributionData(panels, len(rated))
+    data = DistributionData(panels, len(rated))
+    texts = [
+        f"{panel.condition}, {panel.dimension}: mean {format_number(panel.mean)} of {panel.n} ratings"
+        for panel in data.visible_panels[:6]
+        if panel.n
+    ]
+    return Figure(
+        "ratings",
+        "Distribution of ratings",
+        "Share of the ratings at each point of the scale. The triangle is the mean. Axes are the same in all panels."
+        + describe_hidden_panels(panels, data.visible_panels)
+        + describe_counts([panel.n for panel in panels if panel.n], "ratings per panel"),
+        "Histograms of ratings. " + "; ".join(texts),
+        lambda width: (width, _make_grid(data, width).height),
+        lambda width: _draw(data, width),
+        lambda: _make_table(panels),
+        in_report=True,
+    )
+
+
+def _make_table(panels: list[RatingPanel]) -> ResultTable:
+    """Return a row for each point of the scale that has ratings."""
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("dimension", "Dimension"),
+        ResultColumn("rating", "Rating", "count"),
+        ResultColumn("n", "n", "count"),
+        ResultColumn("share", "Share", "share"),
+    ]
+    rows = [
+        {"condition": panel.condition, "dimension": panel.dimension, "rating": rating, "n": n, "share": n / panel.n}
+        for panel in panels
+        for rating, n in sorted(panel.counts.items())
+    ]
+    return ResultTable("ratings", "Distribution of ratings", columns, rows)
 
 
 def _make_grid(data: DistributionData, width: int) -> plot_style.Grid:
@@ -84,11 +119,7 @@ def _make_grid(data: DistributionData, width: int) -> plot_style.Grid:
     )
 
 
-def compute_size(data: DistributionData, width: int) -> tuple[int, int]:
-    return width, _make_grid(data, width).height
-
-
-def draw_figure(data: DistributionData, width: int) -> Figure:
+def _draw(data: DistributionData, width: int) -> Drawing:
     grid = _make_grid(data, width)
     figure, axes = grid.make_panels()
     for place, (axis, panel) in enumerate(zip(axes, data.visible_panels, strict=True)):
@@ -120,45 +151,3 @@ def _draw_panel(axis: Axes, panel: RatingPanel, tallest: float, width: float) ->
 def _round_share(tallest: float) -> float:
     """Return the largest round share that is not above the tallest bar."""
     return next((step for step in (0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02) if step <= tallest), tallest)
-
-
-def make_table(data: DistributionData) -> FigureTable:
-    points = sorted({point for panel in data.panels for point in range(panel.low, panel.high + 1)})
-    head = ("Condition", "Dimension", "n", "Mean", *map(str, points))
-    rows = [
-        (
-            panel.condition,
-            panel.dimension,
-            str(panel.n),
-            format_number(panel.mean if panel.n else None),
-            *(str(panel.counts.get(point, 0)) if panel.low <= point <= panel.high else "" for point in points),
-        )
-        for panel in data.panels
-    ]
-    return FigureTable(head, rows, first_number=2)
-
-
-def write_caption(data: DistributionData) -> str:
-    text = "Share of the ratings at each point of the scale. The triangle is the mean. Axes are the same in all panels."
-    return text + describe_hidden_panels(data.panels, data.visible_panels)
-
-
-def write_alt_text(data: DistributionData) -> str:
-    texts = [
-        f"{panel.condition}, {panel.dimension}: mean {format_number(panel.mean)} of {panel.n} ratings"
-        for panel in data.visible_panels[:6]
-        if panel.n
-    ]
-    return "Histograms of ratings. " + "; ".join(texts)
-
-
-FIGURE = FigureKind(
-    "ratings",
-    "Distribution of ratings",
-    select_data,
-    compute_size,
-    draw_figure,
-    make_table,
-    write_caption,
-    write_alt_text,
-)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,20 +10,17 @@ import numpy as np
 from django.conf import settings
 
 from datasets_app.models import Item
-from evalsite.lib.text.names import UnknownNameError
-from grading_app.publish.figures.figure_source import FigureSource
-from grading_app.publish.figures.kinds import PaperFigure
-from grading_app.publish.figures.rating_data import RatingData, Series, load_rating_data, match_items
-from grading_app.publish.figures.rating_figures import BOLD, arrange_panels, choose_color, draw_scatter, set_scale_ticks
 from grading_app.results import plot_style
-from grading_app.results.scores import Measure, match_measure
+from grading_app.results.figure import Figure
+from grading_app.results.figures.dimensions import BOLD, arrange_panels, choose_color, draw_scatter, set_scale_ticks
+from grading_app.results.figures.rating_data import RatingData, Series, match_items
 from grading_app.results.statistic_format import format_coefficient
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.correlation import pearson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 MAX_IMAGES = 300
 """More items are drawn as dots: their images would hide each other."""
@@ -56,50 +52,45 @@ class Plane:
         return x[common], y[common], self.at_x[common]
 
 
-def list_plane_figures(source: FigureSource) -> Iterator[PaperFigure]:
-    """Yield the plane of the chosen dimension and a second one: the one in the address, or the next one."""
-    first = source.measure
-    second = _find_second(source, first)
-    if first is None or second is None:
-        return
-    x, y = load_rating_data(source, first), load_rating_data(source, second)
-    if x is None or y is None:
-        return
-    plane = Plane(x, y, _find_thumbnails(x) if source.data.get("images") else {})
-    yield from make_plane_figures(plane)
-
-
-def make_plane_figures(plane: Plane) -> Iterator[PaperFigure]:
+def make_figures(x: RatingData, y: RatingData, *, has_images: bool = False) -> Iterator[Figure]:
+    """Yield the plane of two dimensions, and the plane with the categories. has_images: draw images for dots."""
+    plane = Plane(x, y, _find_thumbnails(x) if has_images else {})
     if not plane.pairs:
         return
     alt = f"{plane.title}, item by item: {', '.join(series.label for series, _ in plane.pairs)}."
-    caption = "Each point is an item, by its mean rating on both dimensions, with Pearson's r over items."
-    table = partial(_build_table, plane)
-    yield PaperFigure("plane", plane.title, partial(_draw, plane), table, caption, alt, in_report=True)
-    if len(plane.x.category_names) > 1:
-        yield PaperFigure(
-            "plane-categories",
-            f"{plane.title} by category",
-            partial(_draw_categories, plane),
-            table,
-            "Each point is an item. The large marks are the means of the categories."
-            + (f" The {MAX_CATEGORIES} largest categories have a colour and a mark." if _are_many(plane) else ""),
-            alt,
-        )
+    first_of_pairs = [series for series, _ in plane.pairs]
 
+    def lay_out(width: int) -> plot_style.Grid:
+        return arrange_panels(first_of_pairs, width, height=190)
 
-def _find_second(source: FigureSource, first: Measure | None) -> Measure | None:
-    """Return the rating in the address, or the next one; None for the first one, and for an unknown one."""
-    if first is None or not first.is_rating:
-        return None
-    ratings = [measure for measure in source.measures if measure.is_rating]
-    if not (name := source.data.get("second", "")):
-        return next((measure for measure in ratings if measure != first), None)
-    try:
-        second = match_measure(ratings, name)
-    except UnknownNameError:
-        return None
-    return None if second == first else second
+    yield Figure(
+        "plane",
+        plane.title,
+        "Each point is an item, by its mean rating on both dimensions, with Pearson's r over items.",
+        alt,
+        lambda width: (width, lay_out(width).height),
+        lambda width: _draw(plane, lay_out(width)),
+        lambda: _build_table(plane),
+        in_report=True,
+    )
+    if len(plane.x.category_names) < 2:
+        return
+    colors = _choose_colors(plane)
+    many = len(plane.x.category_names) > MAX_CATEGORIES
+
+    def lay_out_categories(width: int) -> plot_style.Grid:
+        return arrange_panels(first_of_pairs, width, height=190, top=44 + 20 * -(-len(colors) // 4))
+
+    yield Figure(
+        "plane-categories",
+        f"{plane.title} by category",
+        "Each point is an item. The large marks are the means of the categories."
+        + (f" The {MAX_CATEGORIES} largest categories have a colour and a mark." if many else ""),
+        alt,
+        lambda width: (width, lay_out_categories(width).height),
+        lambda width: _draw_categories(plane, lay_out_categories(width), colors),
+        lambda: _build_table(plane),
+    )
 
 
 def _find_thumbnails(data: RatingData) -> dict[int, Path]:
@@ -133,10 +124,9 @@ def _build_table(plane: Plane) -> ResultTable:
     return ResultTable("plane", plane.title, columns, rows)
 
 
-def _draw(plane: Plane, width: int) -> Figure:
-    grid, panel_series = arrange_panels([series for series, _ in plane.pairs], width, height=190)
+def _draw(plane: Plane, grid: plot_style.Grid) -> Drawing:
     figure, axes = grid.make_panels()
-    for place, (axis, pair) in enumerate(zip(axes, plane.pairs[: len(panel_series)], strict=True)):
+    for place, (axis, pair) in enumerate(zip(axes, plane.pairs, strict=False)):
         x, y, positions = plane.get_points(pair)
         _draw_frame(axis, place, plane, pair, grid)
         if plane.thumbnails:
@@ -182,23 +172,16 @@ def _draw_images(axis: Axes, x: Any, y: Any, files: list[Path | None]) -> None:
         axis.add_artist(AnnotationBbox(OffsetImage(pixels, zoom=zoom), (x[index], y[index]), frameon=False, pad=0))
 
 
-def _are_many(plane: Plane) -> bool:
-    return len(plane.x.category_names) > MAX_CATEGORIES
-
-
 def _choose_colors(plane: Plane) -> dict[str, str]:
     """Return the colours of the largest categories."""
     names = sorted(plane.x.category_names, key=lambda name: (-plane.x.categories.count(name), name))
     return dict(zip(sorted(names[:MAX_CATEGORIES]), plot_style.SERIES, strict=False))
 
 
-def _draw_categories(plane: Plane, width: int) -> Figure:
-    colors = _choose_colors(plane)
-    grid, panel_series = arrange_panels(
-        [series for series, _ in plane.pairs], width, height=190, top=44 + 20 * -(-len(colors) // 4)
-    )
+def _draw_categories(plane: Plane, grid: plot_style.Grid, colors: dict[str, str]) -> Drawing:
+    width = grid.width
     figure, axes = grid.make_panels()
-    for place, (axis, pair) in enumerate(zip(axes, plane.pairs[: len(panel_series)], strict=True)):
+    for place, (axis, pair) in enumerate(zip(axes, plane.pairs, strict=False)):
         x, y, positions = plane.get_points(pair)
         _draw_frame(axis, place, plane, pair, grid)
         categories = np.array([plane.x.categories[position] for position in positions])

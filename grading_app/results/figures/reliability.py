@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from grading_app.publish.figures.figure_source import FigureSource
-from grading_app.publish.figures.kinds import PaperFigure
 from grading_app.results import plot_style
+from grading_app.results.figure import Figure
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.item_scores import ItemScores
 from grading_app.statistics.reliability import Repeatability, repeatability
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 HEIGHT = 240
 REPETITIONS = (1, 2, 3, 5, 10, 20, 50, 100)
@@ -23,19 +20,7 @@ MAX_CONDITIONS = len(plot_style.SERIES)
 RepeatabilityByCondition = dict[str, Repeatability]
 
 
-def list_reliability_figures(source: FigureSource) -> Iterator[PaperFigure]:
-    measure = source.measure
-    scores = source.get_scores(measure) if measure else None
-    if measure is None or scores is None:
-        return
-    figure = make_reliability_figure(scores, source.frames.labels, measure.label)
-    if figure is not None:
-        yield figure
-
-
-def make_reliability_figure(
-    scores: ItemScores, labels: dict[int, str], measure: str, suffix: str = ""
-) -> PaperFigure | None:
+def make_figure(scores: ItemScores, labels: dict[int, str], measure: str, suffix: str = "") -> Figure | None:
     """Return the figure of one measure; None if no condition repeats its items."""
     by_condition = {
         labels[int(key)]: estimate
@@ -44,16 +29,17 @@ def make_reliability_figure(
     }
     if not by_condition:
         return None
-    return PaperFigure(
+    return Figure(
         f"reliability{suffix}",
         f"{measure}: reliability by number of repetitions",
-        partial(_draw, by_condition),
-        partial(_build_table, by_condition, measure),
         "Reliability of an item's mean over k repetitions by Spearman and Brown's formula, from the one-way intraclass "
         "correlation of single scores. The dot marks the repetitions of this experiment."
         + _describe_extent(by_condition),
         "Reliability over repetitions. "
         + "; ".join(f"{name}: {estimate.single:.2f}" for name, estimate in by_condition.items()),
+        lambda width: (width, _make_grid(width).height),
+        lambda width: _draw(by_condition, _make_grid(width)),
+        lambda: _build_table(by_condition, measure),
         page="experiment_analysis",
         in_report=True,
     )
@@ -88,8 +74,11 @@ def _build_table(by_condition: RepeatabilityByCondition, measure: str) -> Result
     )
 
 
-def _draw(by_condition: RepeatabilityByCondition, width: int) -> Figure:
-    grid = plot_style.Grid(1, 1, width, HEIGHT, left=48, right=min(170, width // 3), top=16)
+def _make_grid(width: int) -> plot_style.Grid:
+    return plot_style.Grid(1, 1, width, HEIGHT, left=48, right=min(170, width // 3), top=16)
+
+
+def _draw(by_condition: RepeatabilityByCondition, grid: plot_style.Grid) -> Drawing:
     figure, (axis,) = grid.make_panels()
     k_values = [10 ** (index / 40) for index in range(81)]
     ends = []

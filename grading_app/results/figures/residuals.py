@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grading_app.results import plot_style
+from grading_app.results.figure import Figure
 from grading_app.results.table import ResultTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 HEIGHT = 260
 MAX_Z = 3.5
@@ -18,43 +18,22 @@ MAX_Z = 3.5
 MAX_LABELS, LABEL_WIDTH, LABEL_HEIGHT = 8, 110, 15  # The size of a label is in CSS pixels.
 
 
-@dataclass(frozen=True, slots=True)
-class ResidualFigure:
-    """Residuals over expected scores. The table's `data` has `residuals`, a mapping of:
+def make_residual_figure(table: ResultTable) -> Figure | None:
+    """Return residuals over expected scores. The table's `data` has `residuals`, a mapping of:
 
     near, far: pairs of expected score and residual. cells, far_cells: their numbers, drawn or not. limits: the
     residuals beyond which a cell is far; None if they differ by cell.
     """
+    if "residuals" not in table.data or not table.rows:
+        return None
+    residuals, first = table.data["residuals"], table.rows[0]
 
-    name: str
-    table: str
-    title: str
-    caption: str = (
-        "Each point is the mean score of an item in a condition. Diamonds are far: their modified z is beyond 3.5. "
-        "Dashed lines: this limit. The furthest items are labelled if there is space."
-    )
-
-    def rows(self, table: ResultTable) -> list[Any]:
-        return list(table.rows) if "residuals" in table.data else []
-
-    def alt(self, table: ResultTable) -> str:
-        residuals, first = table.data["residuals"], table.rows[0]
-        return (
-            f"{self.title} of {residuals['cells']} cell means over expected scores; {residuals['far_cells']} are far. "
-            f"The furthest is {first['item']} in {first['condition']}: {first['residual']:+.2f}. "
-            "The table has the numbers."
-        )
-
-    def size(self, table: ResultTable, width: int) -> tuple[int, int]:
-        return width, self._grid(width).height
-
-    def _grid(self, width: int) -> plot_style.Grid:
+    def make_grid(width: int) -> plot_style.Grid:
         return plot_style.Grid(1, 1, width, HEIGHT, left=52)
 
-    def draw(self, table: ResultTable, width: int) -> Figure:
-        residuals = table.data["residuals"]
-        grid = self._grid(width)
-        figure, (axis,) = grid.make_panels()
+    def draw(width: int) -> Drawing:
+        grid = make_grid(width)
+        drawing, (axis,) = grid.make_panels()
         marks = (("near", "o", 4, plot_style.DATA_SOFT), ("far", "D", 5, plot_style.HUMAN))
         for name, marker, size, color in marks:
             x, y = zip(*residuals[name], strict=True) if residuals[name] else ((), ())
@@ -70,7 +49,21 @@ class ResidualFigure:
         axis.set_ylabel("Residual", fontsize=plot_style.SMALL, color=plot_style.MUTED)
         plot_style.draw_gridlines(axis, "y")
         _write_names(axis, table, (grid.panel_width, HEIGHT))
-        return figure
+        return drawing
+
+    return Figure(
+        "analysis-residuals",
+        "Residuals",
+        "Each point is the mean score of an item in a condition. Diamonds are far: their modified z is beyond 3.5. "
+        "Dashed lines: this limit. The furthest items are labelled if there is space.",
+        f"Residuals of {residuals['cells']} cell means over expected scores; {residuals['far_cells']} are far. "
+        f"The furthest is {first['item']} in {first['condition']}: {first['residual']:+.2f}. "
+        "The table has the numbers.",
+        lambda width: (width, make_grid(width).height),
+        draw,
+        lambda: table,
+        page="experiment_analysis",
+    )
 
 
 def _write_names(axis: Axes, table: ResultTable, size: tuple[float, float]) -> None:

@@ -11,62 +11,64 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from grading_app.publish.figures.figure_source import FigureSource
-from grading_app.publish.figures.kinds import PaperFigure
-from grading_app.publish.figures.rating_data import RatingData, Series, load_rating_data
 from grading_app.results import plot_style
+from grading_app.results.figure import Figure
+from grading_app.results.figures.rating_data import RatingData, Series
 from grading_app.results.statistic_format import format_coefficient, format_number
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.correlation import pearson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 MAX_PANELS = 24
 BINS = 24
 MANY_POINTS = 1500
 FEWEST = 3
 BOLD = 0.88  # A bold head has room for this share of the letters.
+Lay = Callable[[Sequence[Series], int], plot_style.Grid]
+"""The grid of some series at a width."""
 
 
-def list_rating_figures(source: FigureSource) -> Iterator[PaperFigure]:
-    """Yield the figures of the chosen dimension; none for a measure that is no rating."""
-    measure = source.measure
-    if measure is None or not measure.is_rating:
-        return
-    data = load_rating_data(source, measure)
-    if data is not None:
-        yield from make_dimension_figures(data)
-
-
-def make_dimension_figures(data: RatingData, suffix: str = "") -> Iterator[PaperFigure]:
+def make_figures(data: RatingData, suffix: str = "") -> Iterator[Figure]:
     """Yield the figures of one dimension. suffix: of their names, where several dimensions are listed together."""
     title = data.measure.label
     labels = ", ".join(series.label for series in data.all_series)
-    kinds: list[tuple[str, str, Callable[..., Figure], bool, str]] = [
-        ("means", "distribution of item means", _draw_means, True, "Histograms of the mean rating of each item."),
-        ("sds", "distribution of item SDs", _draw_sds, _has_sds(data),
+    with_sd = [series for series in data.all_series if not np.isnan(series.sd).all()]
+    models = [*data.conditions, *([data.pool_conditions()] if len(data.conditions) > 1 else [])]
+    kinds: list[tuple[str, str, Sequence[Series], Lay, Callable[..., Drawing], str]] = [
+        ("means", "distribution of item means", data.all_series, partial(arrange_panels, height=110), _draw_means,
+         "Histograms of the mean rating of each item."),
+        ("sds", "distribution of item SDs", with_sd, partial(arrange_panels, height=110), _draw_sds,
          "Histograms of the standard deviation of each item's ratings."),
-        ("mean-sd", "mean and SD of items", _draw_mean_sd, _has_sds(data),
+        ("mean-sd", "mean and SD of items", with_sd, arrange_panels, _draw_mean_sd,
          "Each point is an item: the SD of its ratings over their mean, with the least-squares quadratic fit."),
-        ("human", "models over people", _draw_human, data.norms is not None,
+        ("human", "models over people", models if data.norms is not None else [], partial(arrange_panels, height=170),
+         _draw_human,
          "Each point is an item: the model's mean over the human mean, with the least-squares line and Pearson's r. "
          "Dashed: equality."),
-        ("conditions", "item means by condition", _draw_conditions, True,
+        ("conditions", "item means by condition", data.all_series, _arrange_rows, _draw_conditions,
          "Item means: median, quartiles, and whiskers to the 5th and 95th percentile."),
     ]  # fmt: skip
-    for name, description, draw, is_shown, caption in kinds:
-        if is_shown:
-            yield PaperFigure(
-                f"dimension-{name}{suffix}",
-                f"{title}: {description}",
-                partial(draw, data),
-                partial(_build_item_table, data, f"dimension-{name}", title),
-                f"{caption} {_describe_extent(data, name)}".strip(),
-                f"{title}: {description}. {labels}. The table holds the numbers.",
-                in_report=name in ("mean-sd", "conditions"),
-            )
+
+    def make(
+        name: str, description: str, series: Sequence[Series], lay_out: Lay, draw: Callable[..., Drawing], caption: str
+    ) -> Figure:
+        return Figure(
+            f"dimension-{name}{suffix}",
+            f"{title}: {description}",
+            f"{caption} {_describe_extent(data, name)}".strip(),
+            f"{title}: {description}. {labels}. The table holds the numbers.",
+            lambda width: (width, lay_out(series, width).height),
+            lambda width: draw(data, series, lay_out(series, width)),
+            lambda: _build_item_table(data, f"dimension-{name}", title),
+            in_report=name in ("mean-sd", "conditions"),
+        )
+
+    for kind in kinds:
+        if kind[2]:
+            yield make(*kind)
 
 
 def _describe_extent(data: RatingData, name: str) -> str:
@@ -77,10 +79,6 @@ def _describe_extent(data: RatingData, name: str) -> str:
         n, limit, noun = len(data.all_series), MAX_PANELS, "panels"
     items = f"{len(data.items)} items." if name == "conditions" else ""
     return " ".join(filter(None, (items, f"The first {limit} of {n} {noun}." if n > limit else "")))
-
-
-def _has_sds(data: RatingData) -> bool:
-    return any(not np.isnan(series.sd).all() for series in data.all_series)
 
 
 def _build_item_table(data: RatingData, name: str, title: str) -> ResultTable:
@@ -108,15 +106,13 @@ def _build_item_table(data: RatingData, name: str, title: str) -> ResultTable:
     return ResultTable(name, title, columns, rows)
 
 
-def arrange_panels(
-    series: Sequence[Series], width: int, *, height: int = 150, top: int = 44
-) -> tuple[plot_style.Grid, Any]:
-    panels = series[:MAX_PANELS]
-    columns = max(1, min(3 if width >= plot_style.WIDE else 2, len(panels), width // 150))
-    grid = plot_style.Grid(
-        len(panels), columns, width, panel_height=height, left=48, right=14, top=top, bottom=44, gap_x=40, gap_y=62
+def arrange_panels(series: Sequence[Series], width: int, *, height: int = 150, top: int = 44) -> plot_style.Grid:
+    """Return the grid of the first MAX_PANELS series."""
+    panels = min(MAX_PANELS, len(series))
+    columns = max(1, min(3 if width >= plot_style.WIDE else 2, panels, width // 150))
+    return plot_style.Grid(
+        panels, columns, width, panel_height=height, left=48, right=14, top=top, bottom=44, gap_x=40, gap_y=62
     )
-    return grid, panels
 
 
 def choose_color(series: Series) -> str:
@@ -124,19 +120,21 @@ def choose_color(series: Series) -> str:
 
 
 def _draw_histograms(
-    data: RatingData, width: int, values: Callable[[Series], Any], label: str, ends: tuple[float, float]
-) -> Figure:
-    all_series = [series for series in data.all_series if not np.isnan(values(series)).all()]
-    grid, panel_series = arrange_panels(all_series, width, height=110)
+    data: RatingData,
+    all_series: Sequence[Series],
+    grid: plot_style.Grid,
+    values: Callable[[Series], Any],
+    label: str,
+    ends: tuple[float, float],
+) -> Drawing:
     figure, axes = grid.make_panels()
     edges = np.linspace(*ends, BINS + 1).tolist()
-    for place, (axis, series) in enumerate(zip(axes, panel_series, strict=True)):
+    for place, (axis, series) in enumerate(zip(axes, all_series, strict=False)):
         item_values = values(series)[~np.isnan(values(series))]
         axis.hist(np.clip(item_values, *ends), edges, color=choose_color(series), alpha=0.8, linewidth=0)
         axis.axvline(float(item_values.mean()), color=plot_style.TEXT, linewidth=plot_style.PIXEL, dashes=(4, 3))
-        _name_panel(
-            axis, series.label, f"mean {format_number(float(item_values.mean()))}, {len(item_values)} items", grid
-        )
+        text = f"mean {format_number(float(item_values.mean()))}, {len(item_values)} items"
+        _name_panel(axis, series.label, text, grid)
         axis.set_xlim(*ends)
         set_scale_ticks(axis.yaxis, *([axis.xaxis] if ends == data.ends else []))
         plot_style.draw_gridlines(axis, "y")
@@ -144,15 +142,14 @@ def _draw_histograms(
     return figure
 
 
-def _draw_means(data: RatingData, width: int) -> Figure:
-    return _draw_histograms(data, width, lambda series: series.mean, f"Mean {data.measure.label.lower()}", data.ends)
+def _draw_means(data: RatingData, series: Sequence[Series], grid: plot_style.Grid) -> Drawing:
+    return _draw_histograms(data, series, grid, lambda one: one.mean, f"Mean {data.measure.label.lower()}", data.ends)
 
 
-def _draw_sds(data: RatingData, width: int) -> Figure:
-    largest = [float(np.nanmax(series.sd)) for series in data.all_series if not np.isnan(series.sd).all()]
-    top = max([*largest, 0.5])
+def _draw_sds(data: RatingData, series: Sequence[Series], grid: plot_style.Grid) -> Drawing:
+    top = max([*(float(np.nanmax(one.sd)) for one in series), 0.5])
     return _draw_histograms(
-        data, width, lambda series: series.sd, f"SD of {data.measure.label.lower()}", (0.0, top * 1.02)
+        data, series, grid, lambda one: one.sd, f"SD of {data.measure.label.lower()}", (0.0, top * 1.02)
     )
 
 
@@ -186,11 +183,10 @@ def fit_quadratic(x: Any, y: Any) -> tuple[Any, float] | None:
     return coefficients, 1 - float((residuals**2).sum()) / total if total > 0 else 0.0
 
 
-def _draw_mean_sd(data: RatingData, width: int) -> Figure:
-    grid, panel_series = arrange_panels([series for series in data.all_series if not np.isnan(series.sd).all()], width)
+def _draw_mean_sd(data: RatingData, all_series: Sequence[Series], grid: plot_style.Grid) -> Drawing:
     figure, axes = grid.make_panels()
-    top = max(float(np.nanmax(series.sd)) for series in panel_series) * 1.08 or 1.0
-    for place, (axis, series) in enumerate(zip(axes, panel_series, strict=True)):
+    top = max(float(np.nanmax(series.sd)) for series in all_series[:MAX_PANELS]) * 1.08 or 1.0
+    for place, (axis, series) in enumerate(zip(axes, all_series, strict=False)):
         mask = series.rated & ~np.isnan(series.sd)
         x, y = series.mean[mask], series.sd[mask]
         draw_scatter(axis, x, y, choose_color(series))
@@ -222,15 +218,13 @@ def _pad(ends: tuple[float, float]) -> tuple[float, float]:
     return ends[0] - margin, ends[1] + margin
 
 
-def _draw_human(data: RatingData, width: int) -> Figure:
+def _draw_human(data: RatingData, all_series: Sequence[Series], grid: plot_style.Grid) -> Drawing:
     norms = data.norms
     if norms is None:
         raise ValueError("the dimension has no norms")
-    all_series = [*data.conditions, *([data.pool_conditions()] if len(data.conditions) > 1 else [])]
-    grid, panel_series = arrange_panels(all_series, width, height=170)
     figure, axes = grid.make_panels()
     low, high = data.ends
-    for place, (axis, series) in enumerate(zip(axes, panel_series, strict=True)):
+    for place, (axis, series) in enumerate(zip(axes, all_series, strict=False)):
         common = series.rated & norms.rated
         x, y = norms.mean[common], series.mean[common]
         axis.plot([low, high], [low, high], color=plot_style.RULE, linewidth=plot_style.PIXEL, dashes=(4, 4), zorder=1)
@@ -254,11 +248,17 @@ def _draw_regression(axis: Axes, x: Any, y: Any) -> str:
     return f"r = {format_coefficient(correlation.r)}, slope {format_number(slope)}, {len(x)} items"
 
 
-def _draw_conditions(data: RatingData, width: int) -> Figure:
-    all_series = data.all_series[: 2 * MAX_PANELS]
-    names = [plot_style.wrap(series.label, min(190, 0.42 * width) - 14) for series in reversed(all_series)]
-    left = plot_style.fit_labels(names, width, 190)
-    grid = plot_style.Grid(1, 1, width, 32 * len(all_series), left=left)
+def _name_rows(series: Sequence[Series], width: int) -> list[str]:
+    return [plot_style.wrap(one.label, min(190, 0.42 * width) - 14) for one in series[: 2 * MAX_PANELS]]
+
+
+def _arrange_rows(series: Sequence[Series], width: int) -> plot_style.Grid:
+    names = _name_rows(series, width)
+    return plot_style.Grid(1, 1, width, 32 * len(names), left=plot_style.fit_labels(names, width, 190))
+
+
+def _draw_conditions(data: RatingData, series_of_all: Sequence[Series], grid: plot_style.Grid) -> Drawing:
+    all_series = series_of_all[: 2 * MAX_PANELS]
     figure, (axis,) = grid.make_panels()
     for place, series in zip(range(len(all_series) - 1, -1, -1), all_series, strict=True):
         low, first, median, third, high = np.quantile(series.mean[series.rated], [0.05, 0.25, 0.5, 0.75, 0.95])
@@ -267,7 +267,7 @@ def _draw_conditions(data: RatingData, width: int) -> Figure:
         axis.barh(place, third - first, left=first, height=0.46, color=color, alpha=0.75, linewidth=0, zorder=2)
         axis.plot([median, median], [place - 0.23, place + 0.23], color=plot_style.SURFACE,
                   linewidth=2 * plot_style.PIXEL, zorder=3)  # fmt: skip
-    axis.set_yticks(range(len(all_series)), names)
+    axis.set_yticks(range(len(all_series)), _name_rows(all_series, grid.width)[::-1])
     axis.set(ylim=(-0.6, len(all_series) - 0.4), xlim=data.ends)
     axis.set_xlabel(f"Mean {data.measure.label.lower()} of an item", fontsize=plot_style.SMALL, color=plot_style.MUTED)
     plot_style.draw_gridlines(axis, "x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets_app.models import Item
-from grading_app.publish.figures.figure_source import FigureSource
 from grading_app.results.closeness import load_norms
 from grading_app.results.scores import Measure
-from grading_app.statistics.item_scores import Floats
+from grading_app.statistics.item_scores import Floats, ItemScores
+from runs_app.models import Experiment
 
 HUMAN = "Human norms"
 
@@ -75,12 +76,12 @@ def _average_rows(rows: Floats) -> Floats:
     return means
 
 
-def load_rating_data(source: FigureSource, measure: Measure) -> RatingData | None:
-    """Return the ratings of a dimension; None without a rating, or until a worker has added them up."""
-    scores = source.get_scores(measure)
+def load_rating_data(
+    experiment: Experiment, measure: Measure, scores: ItemScores | None, labels: Mapping[int, str]
+) -> RatingData | None:
+    """Return the ratings of a dimension; None without a rating. labels: of the conditions."""
     if scores is None or not scores.n.any():
         return None
-    labels = source.frames.labels
     with np.errstate(invalid="ignore", divide="ignore"):
         sd = np.where(scores.n > 1, np.sqrt(scores.within / (scores.n - 1)), np.nan)
     conditions = [
@@ -88,10 +89,10 @@ def load_rating_data(source: FigureSource, measure: Measure) -> RatingData | Non
         for index, key in enumerate(scores.conditions)
         if int(key) in labels and scores.n[:, index].any()
     ]
-    rows = Item.objects.filter(dataset=source.experiment.dataset_id).values_list("pk", "key", "category")
+    rows = Item.objects.filter(dataset=experiment.dataset_id).values_list("pk", "key", "category")
     items = {pk: (key, category) for pk, key, category in rows.iterator()}
     keys = [int(pk) for pk in scores.items]
-    norms = load_norms(source.experiment, measure, scores.items)
+    norms = load_norms(experiment, measure, scores.items)
     return RatingData(
         measure,
         keys,

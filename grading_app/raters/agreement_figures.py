@@ -1,85 +1,116 @@
-"""The plots of two raters: Bland and Altman's plot of differences, and the confusion matrix."""
+"""The figures of two raters: Bland and Altman's plot of differences, and the confusion matrix."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from grading_app.models.scales import CHOICE
+from grading_app.raters.agreement_cache import RaterRoles
+from grading_app.raters.rating_selection import RatingSelection
 from grading_app.results import plot_style
-from grading_app.results.figures.kinds import FigureTable
-from grading_app.results.statistic_format import format_interval, format_number
+from grading_app.results.figure import Figure
+from grading_app.results.statistic_format import format_number
+from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.known_coverage import describe_coverage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
+    from grading_app.raters.agreement_report import AgreementResult
     from grading_app.statistics.bland_altman import LimitsOfAgreement
     from grading_app.statistics.kappas import ConfusionMatrix
 
 MAX_BUBBLE = 26  # CSS pixels across
 MAX_VECTOR_POINTS = 1500
+PAGE = "experiment_agreement"
 
 
-@dataclass(frozen=True)
-class RaterPlot:
-    """One figure of the agreement page, with its size, its table and its texts."""
-
-    name: str
-    title: str
-    size: tuple[int, int]
-    draw: Callable[[], Figure]
-    table: FigureTable
-    caption: str
-    alt: str
+def make_figures(selection: RatingSelection, roles: RaterRoles, result: AgreementResult) -> Iterator[Figure]:
+    """Yield the figures of a comparison; none where nobody was compared."""
+    report = result.report
+    if report and report.judge_comparison and report.judge_comparison.limits and roles.judge:
+        yield make_difference_figure(report.judge_comparison.limits, roles.judge.label)
+    if report and report.confusion and roles.pair:
+        names = (roles.pair[0].label, roles.pair[1].label)
+        words = {value: name.removeprefix("the ") for value, name in CHOICE.points} if selection.in_pairs else None
+        yield make_confusion_figure(report.confusion, names, words)
 
 
-def plot_differences(limits: LimitsOfAgreement, judge: str, width: int) -> RaterPlot:
+def make_difference_figure(limits: LimitsOfAgreement, judge: str) -> Figure:
     """Return the plot of judge minus people over the mean of both, with the limits of agreement."""
-    grid = _make_plain_grid(width, 240)
-    rows = [
-        ("Upper limit", format_number(limits.high.estimate), format_interval(limits.high.low, limits.high.high)),
-        ("Mean difference", format_number(limits.mean), ""),
-        ("Lower limit", format_number(limits.low.estimate), format_interval(limits.low.low, limits.low.high)),
+    columns = [
+        ResultColumn("level", "Level"),
+        ResultColumn("value", "Value", "number"),
+        ResultColumn("interval", "95 % interval", "interval"),
     ]
+    rows = [
+        {
+            "level": name,
+            "value": limit.estimate,
+            "interval": None if limit.low is None or limit.high is None else (limit.low, limit.high),
+        }
+        for name, limit in (("Upper limit", limits.high), ("Lower limit", limits.low))
+    ]
+    rows.insert(1, {"level": "Mean difference", "value": limits.mean, "interval": None})
     n, note = sum(limits.times), describe_coverage(limits.low.formula, limits.low.clusters)
-    return RaterPlot(
-        "differences",
-        f"{judge} minus people",
-        (grid.width, grid.height),
-        lambda: _draw_differences(limits, grid),
-        FigureTable(("", "Value", "95 % interval"), rows, first_number=1),
+    title = f"{judge} minus people"
+
+    def make_grid(width: int) -> plot_style.Grid:
+        return plot_style.Grid(1, 1, width, panel_height=240, left=48, right=96, top=14, bottom=44)
+
+    return Figure(
+        "agreement-differences",
+        title,
         f"Each point is one of {n:,} units, or several if they coincide (larger points): the judge's rating minus the "
         "mean of the people, over the mean of both. About 95 % of the differences lie between the dashed lines: mean "
         "∓ 1.96 SD (Bland & Altman 1986). The limits are a range of differences, not an interval of their mean."
         + (f" The interval of a limit {note}." if note and limits.low.low is not None else ""),
         f"Differences between {judge} and people over {n} units: mean {format_number(limits.mean)}, limits "
         f"{format_number(limits.low.estimate)} and {format_number(limits.high.estimate)}.",
+        lambda width: (width, make_grid(width).height),
+        lambda width: _draw_differences(limits, make_grid(width)),
+        lambda: ResultTable("agreement-differences", title, columns, rows),
+        page=PAGE,
+        in_report=True,
     )
 
 
-def plot_confusion(
-    matrix: ConfusionMatrix, names: tuple[str, str], width: int, value_labels: Mapping[float, str] | None = None
-) -> RaterPlot:
-    """Return the plot of the confusion matrix, with the first rater in rows and the second in columns.
+def make_confusion_figure(
+    matrix: ConfusionMatrix, names: tuple[str, str], value_labels: Mapping[float, str] | None = None
+) -> Figure:
+    """Return the confusion matrix, with the first rater in rows and the second in columns.
 
     value_labels: the names of categories that have names.
     """
-    grid = _make_square_grid(len(matrix.categories), width)
     categories = [format_category(category, value_labels or {}) for category in matrix.categories]
-    rows = [(name, *map(str, row)) for name, row in zip(categories, matrix.counts, strict=True)]
+    columns = [
+        ResultColumn("rating", names[0]),
+        *(ResultColumn(f"as_{category}", category, "count") for category in categories),
+    ]
+    rows = [
+        {"rating": category, **{f"as_{other}": n for other, n in zip(categories, counts, strict=True)}}
+        for category, counts in zip(categories, matrix.counts, strict=True)
+    ]
     share = 100 * matrix.agreed / matrix.units if matrix.units else 0
-    return RaterPlot(
-        "confusion",
+
+    def make_grid(width: int) -> plot_style.Grid:
+        side = min(width - 96, max(232, 44 * len(categories)))
+        return plot_style.Grid(1, 1, side + 96, panel_height=side, left=84, right=12, top=34, bottom=30)
+
+    return Figure(
+        "agreement-confusion",
         "Confusion matrix",
-        (grid.width, grid.height),
-        lambda: _draw_confusion(matrix, categories, names, grid),
-        FigureTable(("", *categories), rows, first_number=1),
         f"Rows: {names[0]}. Columns: {names[1]}. Both rated {matrix.units:,} units and agree on {matrix.agreed:,} "
         f"({share:.1f} %), on the diagonal. The shade is the share of the row.",
         f"Confusion matrix of {names[0]} and {names[1]}: they agree on {matrix.agreed} of {matrix.units} units.",
+        lambda width: ((grid := make_grid(width)).width, grid.height),
+        lambda width: _draw_confusion(matrix, categories, names, make_grid(width)),
+        lambda: ResultTable("agreement-confusion", "Confusion matrix", columns, rows),
+        page=PAGE,
+        in_report=True,
     )
 
 
@@ -87,16 +118,7 @@ def format_category(category: str | float, value_labels: Mapping[float, str]) ->
     return category if isinstance(category, str) else value_labels.get(category) or f"{category:g}"
 
 
-def _make_plain_grid(width: int, height: int) -> plot_style.Grid:
-    return plot_style.Grid(1, 1, width, panel_height=height, left=48, right=96, top=14, bottom=44)
-
-
-def _make_square_grid(categories: int, width: int) -> plot_style.Grid:
-    side = min(width - 96, max(232, 44 * categories))
-    return plot_style.Grid(1, 1, side + 96, panel_height=side, left=84, right=12, top=34, bottom=30)
-
-
-def _draw_differences(limits: LimitsOfAgreement, grid: plot_style.Grid) -> Figure:
+def _draw_differences(limits: LimitsOfAgreement, grid: plot_style.Grid) -> Drawing:
     figure, (axis,) = grid.make_panels()
     plot_style.draw_gridlines(axis, "y")
     points: Counter[tuple[float, float]] = Counter()
@@ -130,7 +152,7 @@ def _draw_level(axis: Axes, value: float, text: str, *, dashed: bool) -> None:
 
 def _draw_confusion(
     matrix: ConfusionMatrix, categories: list[str], names: tuple[str, str], grid: plot_style.Grid
-) -> Figure:
+) -> Drawing:
     figure, (axis,) = grid.make_panels()
     n = len(categories)
     for at, row in enumerate(matrix.counts):

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from evalsite.lib.text.number_format import format_money
 from grading_app.results import plot_style
+from grading_app.results.figure import Figure
 from grading_app.results.leaderboard import BoardRow, Leaderboard, find_efficient_frontier, list_priced_rows
+from grading_app.results.leaderboard_tables import costs_differ
 from grading_app.results.scores import Measure
+from grading_app.results.table import ResultColumn, ResultTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 Box = tuple[float, float, float, float]  # Left, bottom, right, top.
-NAME, TITLE = "cost", "Score against cost"
 HEIGHT = 260
 MAX_NAMED = 12
 """With more conditions than this, only conditions on the frontier are named."""
@@ -27,26 +29,51 @@ SIDES = (("left", 9), ("right", 9), ("left", -9), ("right", -9), ("center", 16),
 LOG_SCALE_RATIO = 20  # If the highest cost exceeds the lowest by more than this factor, the axis is logarithmic.
 
 
-def has_costs(board: Leaderboard, measure: Measure) -> bool:
-    """Return True if there are two conditions to compare, and at least one has a cost."""
-    rows = list_priced_rows(board, measure)
-    return not measure.is_rating and len(rows) > 1 and any(row.cost_usd for row in rows)
+def make_figures(board: Leaderboard) -> Iterator[Figure]:
+    """Yield a figure for each measure with a cost; none where all conditions cost the same."""
+    for measure in board.measures if costs_differ(board) else ():
+        rows = list_priced_rows(board, measure)
+        if not measure.is_rating and len(rows) > 1 and any(row.cost_usd for row in rows):
+            yield make_cost_figure(board, measure)
+
+
+def make_cost_figure(board: Leaderboard, measure: Measure) -> Figure:
+    name = f"cost-{measure.key.replace(':', '-')}"
+    title = f"Score against cost: {measure.label}"
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("cost_per_answer", "Cost per answer", "money"),
+        ResultColumn("mean", measure.label, measure.mean_column),
+        ResultColumn("interval", "95 % interval", measure.interval_column),
+    ]
+    rows = [
+        {
+            "condition": row.label,
+            "cost_per_answer": row.cost_per_answer,
+            "mean": row.scores[measure.key].mean,
+            "interval": row.scores[measure.key].interval,
+        }
+        for row in list_priced_rows(board, measure)
+    ]
+    names = ", ".join(row.label for row in find_efficient_frontier(board, measure))
+    return Figure(
+        name,
+        title,
+        "A point for each condition, with its 95 % interval. The line is the efficient frontier: no cheaper "
+        "condition scores as high.",
+        f"{measure.label} against cost per answer. On the efficient frontier: {names}. The table has the numbers.",
+        lambda width: (width, _make_grid(width).height),
+        lambda width: _draw(board, measure, width),
+        lambda: ResultTable(name, title, columns, rows),
+        in_report=True,
+    )
 
 
 def _make_grid(width: int) -> plot_style.Grid:
     return plot_style.Grid(1, 1, width, HEIGHT, left=56, right=28)
 
 
-def compute_size(width: int) -> tuple[int, int]:
-    return width, _make_grid(width).height
-
-
-def write_alt_text(board: Leaderboard, measure: Measure) -> str:
-    names = ", ".join(row.label for row in find_efficient_frontier(board, measure))
-    return f"{measure.label} against cost per answer. On the efficient frontier: {names}. The table has the numbers."
-
-
-def draw_cost_figure(board: Leaderboard, measure: Measure, width: int) -> Figure:
+def _draw(board: Leaderboard, measure: Measure, width: int) -> Drawing:
     figure, (axis,) = _make_grid(width).make_panels()
     rows, frontier = list_priced_rows(board, measure), find_efficient_frontier(board, measure)
     costs = [row.cost_per_answer or 0.0 for row in rows]

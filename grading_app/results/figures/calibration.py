@@ -6,24 +6,22 @@ the pairs of scores; no row per answer is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalsite.lib.sql import fetch_rows
 from grading_app.models import GradeCondition
-from grading_app.publish.figures.figure_source import FigureSource
-from grading_app.publish.figures.kinds import PaperFigure
 from grading_app.results import plot_style
+from grading_app.results.figure import Figure
 from grading_app.results.scores import ALL_ZERO_OR_ONE, Measure, estimate, list_grader_measures, make_parameters
 from grading_app.results.statistic_format import format_number
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.intervals import Bounds
 from grading_app.statistics.item_scores import ItemScores
+from runs_app.models import Experiment
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
 BINS = 10
 """Scores are rounded to this many steps of the judge's scale; a scale with fewer points keeps them."""
@@ -70,25 +68,27 @@ def _rescale(value: float, ends: Bounds) -> float:
     return (value - ends[0]) / (ends[1] - ends[0])
 
 
-def list_calibration_figures(source: FigureSource) -> Iterator[PaperFigure]:
-    calibrations = load_calibrations(source.experiment)
+def make_figure(experiment: Experiment) -> Figure | None:
+    """Return the figure of all judges; None if no judge shares answers with a reference."""
+    calibrations = load_calibrations(experiment)
     if not calibrations:
-        return
-    yield PaperFigure(
+        return None
+    return Figure(
         "calibration",
         f"Calibration of judges against {calibrations[0].reference}",
-        partial(_draw, calibrations),
-        partial(_build_table, calibrations),
         "Mean score of the reference for the answers that the judge scored alike, with 95 % intervals clustered by "
         "item. On the dashed line, both agree. Larger points stand for more answers. ECE: expected calibration "
         "error, the mean distance as a share of the scale.",
         "; ".join(f"{calibration.judge}: calibration error {calibration.error:.3f}" for calibration in calibrations),
+        lambda width: (width, _make_grid(calibrations, width).height),
+        lambda width: _draw(calibrations, _make_grid(calibrations, width)),
+        lambda: _build_table(calibrations),
         page="experiment_agreement",
         in_report=True,
     )
 
 
-def load_calibrations(experiment: Any) -> list[Calibration]:
+def load_calibrations(experiment: Experiment) -> list[Calibration]:
     """Return one calibration for each judge or panel that shares answers with the reference."""
     graders = list_grader_measures(experiment)
     judges = [measure for measure in graders if measure.kind in ("judge", "panel")]
@@ -99,7 +99,7 @@ def load_calibrations(experiment: Any) -> list[Calibration]:
     return [calibration for calibration in calibrations if calibration is not None]
 
 
-def _find_reference(experiment: Any, graders: list[Measure]) -> Measure | None:
+def _find_reference(experiment: Experiment, graders: list[Measure]) -> Measure | None:
     """Return the adjudicated scores, or else the people of a queue, or else a rule."""
     for grader in experiment.grade_conditions.filter(kind=GradeCondition.Kind.ADJUDICATED).order_by("pk"):
         if grader.scale:
@@ -117,7 +117,7 @@ SCORES_BY_BIN = f"""SELECT item_id, bin, count(score), 0, avg(score), var_pop(sc
     GROUP BY 1, 2 ORDER BY 2, 1"""  # noqa: S608 - constants
 
 
-def _estimate_calibration(experiment: Any, judge: Measure, reference: Measure) -> Calibration | None:
+def _estimate_calibration(experiment: Experiment, judge: Measure, reference: Measure) -> Calibration | None:
     if judge.low is None or judge.high is None or not judge.length:
         return None
     step = 1.0 if 1 <= judge.length <= BINS and float(judge.length).is_integer() else judge.length / BINS
@@ -160,11 +160,14 @@ def _build_table(calibrations: list[Calibration]) -> ResultTable:
     return ResultTable("calibration", f"Calibration of judges against {calibrations[0].reference}", columns, rows)
 
 
-def _draw(calibrations: list[Calibration], width: int) -> Figure:
+def _make_grid(calibrations: list[Calibration], width: int) -> plot_style.Grid:
     columns = max(1, min(3, len(calibrations), width // 170))
-    grid = plot_style.Grid(
+    return plot_style.Grid(
         len(calibrations), columns, width, panel_height=170, left=48, right=16, top=44, bottom=44, gap_x=44, gap_y=62
     )
+
+
+def _draw(calibrations: list[Calibration], grid: plot_style.Grid) -> Drawing:
     figure, axes = grid.make_panels()
     for place, (axis, calibration) in enumerate(zip(axes, calibrations, strict=True)):
         axis.plot(calibration.judge_ends, calibration.reference_ends, color=plot_style.RULE,
@@ -185,8 +188,8 @@ def _draw(calibrations: list[Calibration], width: int) -> Figure:
         plot_style.write_note(axis, 0, 1, text, va="bottom", offset=5,
                         color=plot_style.TEXT)  # fmt: skip
         plot_style.draw_gridlines(axis, "y")
-        if place % columns == 0:
+        if place % grid.columns == 0:
             axis.set_ylabel("Reference", fontsize=plot_style.SMALL, color=plot_style.MUTED)
-        if place + columns >= len(calibrations):
+        if place + grid.columns >= len(calibrations):
             axis.set_xlabel("Judge's score", fontsize=plot_style.SMALL, color=plot_style.MUTED)
     return figure
