@@ -15,7 +15,7 @@ from grading_app.statistics.alpha import Level, krippendorff_alpha
 from grading_app.statistics.bland_altman import LimitsOfAgreement, limits_of_agreement
 from grading_app.statistics.bootstrap import AGREEMENT_RESAMPLES, AGREEMENT_SEED, bootstrap, estimate_agreement
 from grading_app.statistics.concordance import compute_concordance, compute_correlation, lins_concordance
-from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.estimates import AgreementEstimate
 from grading_app.statistics.intervals import Bounds, bounded_score_interval
 from grading_app.statistics.intraclass import FORMS, Form, intraclass_correlation
 from grading_app.statistics.judge_bias import (
@@ -50,7 +50,7 @@ class MeasureResult:
     """One measure: its estimate, or the reason why there is none. suits_scale: the measure suits the scale best."""
 
     name: str
-    estimate: Estimate | None
+    estimate: AgreementEstimate | None
     reason: str
     description: MeasureDescription
     suits_scale: bool = False
@@ -93,8 +93,8 @@ class JudgeComparison:
 
     judge: Hashable
     people: int
-    bias: Estimate
-    slope: Estimate | None
+    bias: AgreementEstimate
+    slope: AgreementEstimate | None
     limits: LimitsOfAgreement | None
     standings: list[AgreementWithPeople]
     mean: CorrectedMean
@@ -254,7 +254,7 @@ def _evaluate_measure(
     return MeasureResult(name, estimate, reason, description, suits_scale)
 
 
-def _explain_undefined(estimate: Estimate, used: Ratings, ratings: Ratings) -> str:
+def _explain_undefined(estimate: AgreementEstimate, used: Ratings, ratings: Ratings) -> str:
     """Return why a measure is undefined. used: the ratings that the measure can use."""
     if not ratings.with_at_least(2).n_units:
         return "no unit was rated by two of them"
@@ -353,7 +353,7 @@ def _restrict_difference_to_scale(comparison: ReferenceComparison, scale: Bounds
     return replace(comparison, bias=bias)
 
 
-def restrict_to_scale(estimate: Estimate, scale: Bounds, clusters: int) -> Estimate:
+def restrict_to_scale(estimate: AgreementEstimate, scale: Bounds, clusters: int) -> AgreementEstimate:
     """Return the estimate with a score interval if its own interval leaves the scale or has no width.
 
     An estimate outside the scale, such as a corrected mean, moves to the end of the scale. clusters: the number of

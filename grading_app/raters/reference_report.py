@@ -15,7 +15,7 @@ import numpy as np
 from grading_app.statistics.bootstrap import bootstrap, group_by_item, sum_by_item
 from grading_app.statistics.concordance import compute_concordance, compute_correlation
 from grading_app.statistics.correlation import pearson
-from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.estimates import AgreementEstimate
 from grading_app.statistics.intervals import SHARE_BOUNDS, estimate_mean
 from grading_app.statistics.judge_bias import judge_bias, select_common_units
 from grading_app.statistics.measures import Coefficient
@@ -37,10 +37,10 @@ class ReferenceComparison:
     reference: Hashable
     rater: Hashable
     people: int
-    bias: Estimate
-    r: Estimate
-    concordance: Estimate
-    same: Estimate | None
+    bias: AgreementEstimate
+    r: AgreementEstimate
+    concordance: AgreementEstimate
+    same: AgreementEstimate | None
 
 
 def compare_with_references(
@@ -79,7 +79,7 @@ def _compare_columns(both: Ratings, single: Floats | None, people: int, seed: in
     x, y = common.values.T
     is_common = both.given.all(axis=1)
 
-    def estimate(name: str, compute: Callable[[Floats], Floats]) -> Estimate:
+    def estimate(name: str, compute: Callable[[Floats], Floats]) -> AgreementEstimate:
         return bootstrap(
             Coefficient(name, common, left_out, compute, bounds=(-1.0, 1.0)), seed=seed, resamples=RESAMPLES
         )
@@ -98,7 +98,7 @@ def _compare_columns(both: Ratings, single: Floats | None, people: int, seed: in
     )
 
 
-def _estimate_correlation(common: Ratings, left_out: int, seed: int) -> Estimate:
+def _estimate_correlation(common: Ratings, left_out: int, seed: int) -> AgreementEstimate:
     """Return Pearson's r as all other pages do (`pearson`); resampled by item if an item has several units."""
     x, y = common.values.T
     clusters = group_by_item(common, None).n
@@ -111,8 +111,8 @@ def _estimate_correlation(common: Ratings, left_out: int, seed: int) -> Estimate
     r = pearson(np.repeat(x, times), np.repeat(y, times))
     counts = ("Pearson's r", r.r if r else None, common.n_units, 2, common.n_ratings, left_out)
     if r is None or r.low is None:
-        return Estimate(*counts, clusters=clusters)
-    return Estimate(*counts, None, r.low, r.high, CONFIDENCE, r.method, clusters)
+        return AgreementEstimate(*counts, clusters=clusters)
+    return AgreementEstimate(*counts, None, r.low, r.high, CONFIDENCE, r.method, clusters)
 
 
 def _compute_concordance(x: Floats, y: Floats, times: Floats) -> Floats:
@@ -123,13 +123,13 @@ def _compute_concordance(x: Floats, y: Floats, times: Floats) -> Floats:
     return coefficients
 
 
-def _estimate_equal_share(ratings: Ratings, left_out: int, equal: Floats) -> Estimate:
+def _estimate_equal_share(ratings: Ratings, left_out: int, equal: Floats) -> AgreementEstimate:
     """Return the share of equal ratings (units,) with its interval clustered by item."""
     share = estimate_mean(sum_by_item(group_by_item(ratings, None), ratings.times, equal), SHARE_BOUNDS)
     counts = ("share of equal ratings", share.mean if share else None, ratings.n_units, 1, ratings.n_ratings, left_out)
     if share is None or share.low is None:
-        return Estimate(*counts)
-    return Estimate(*counts, share.se, share.low, share.high, CONFIDENCE, share.method, share.clusters)
+        return AgreementEstimate(*counts)
+    return AgreementEstimate(*counts, share.se, share.low, share.high, CONFIDENCE, share.method, share.clusters)
 
 
 def _average_people(ratings: Ratings, people: Sequence[Hashable], reference: Hashable) -> Ratings:

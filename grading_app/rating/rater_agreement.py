@@ -11,7 +11,7 @@ from grading_app.models import Rating, RatingQueue
 from grading_app.rating.questions import Key
 
 if TYPE_CHECKING:
-    from grading_app.statistics.estimates import Estimate
+    from grading_app.statistics.estimates import AgreementEstimate
 
 Unit = tuple[int, int | None, int | None]
 """An item, the rated answer and the answer that it is compared with."""
@@ -21,7 +21,7 @@ LOW_SHARE = 0.5
 FAST_SHARE = 0.25
 
 
-def measure_rater_agreement(queue: RatingQueue) -> dict[int, Estimate]:
+def measure_rater_agreement(queue: RatingQueue) -> dict[int, AgreementEstimate]:
     """Return the agreement of each rater with the others, by assignment, with its 95 % interval over items.
 
     It is Lin's concordance between the rater's ratings and the mean of the other raters' ratings of the same unit, over
@@ -43,7 +43,9 @@ def measure_rater_agreement(queue: RatingQueue) -> dict[int, Estimate]:
     return {rater: estimate for rater, estimate in estimates.items() if estimate is not None}
 
 
-def _compare_with_others(by_unit: Mapping[tuple[Hashable, ...], Mapping[int, float]], rater: int) -> Estimate | None:
+def _compare_with_others(
+    by_unit: Mapping[tuple[Hashable, ...], Mapping[int, float]], rater: int
+) -> AgreementEstimate | None:
     from grading_app.statistics.bootstrap import bootstrap  # Imports numpy, which other pages do not need.
     from grading_app.statistics.concordance import lins_concordance
     from grading_app.statistics.ratings import Ratings
@@ -64,7 +66,7 @@ def _compare_with_others(by_unit: Mapping[tuple[Hashable, ...], Mapping[int, flo
     return None if estimate.estimate is None else estimate
 
 
-def find_low_agreement(agreement: Mapping[int, Estimate]) -> set[int]:
+def find_low_agreement(agreement: Mapping[int, AgreementEstimate]) -> set[int]:
     """Return the raters whose whole interval lies below LOW_SHARE of the median agreement of the other raters."""
     low = set()
     for rater, estimate in agreement.items():

@@ -21,7 +21,7 @@ from grading_app.results.scores import Measure, list_measures, load_scores, make
 from grading_app.results.statistic_format import format_mean
 from grading_app.statistics.condition_pairs import compare_conditions
 from grading_app.statistics.item_scores import ItemScores
-from grading_app.statistics.paired import Change, holm
+from grading_app.statistics.paired import PairedChange, holm
 from runs_app.models import Experiment, Wave
 from runs_app.planning.drift import ServedModels
 
@@ -39,7 +39,7 @@ class WaveChange:
 
     measure: Measure
     condition: str | None
-    change: Change | None
+    change: PairedChange | None
     mean_a: float | None
     mean_b: float | None
     unpaired: int

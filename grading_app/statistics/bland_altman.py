@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grading_app.statistics.bootstrap import bootstrap
-from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.estimates import AgreementEstimate
 from grading_app.statistics.judge_bias import compute_people_means, select_common_units
 from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Ratings
@@ -28,8 +28,8 @@ class LimitsOfAgreement:
     differences: tuple[float, ...]
     times: tuple[int, ...]
     mean: float
-    low: Estimate
-    high: Estimate
+    low: AgreementEstimate
+    high: AgreementEstimate
 
 
 def limits_of_agreement(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from evalsite.lib.stats.t_interval import student_quantile
 from grading_app.statistics.clusters import ClusterSums
-from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.estimates import AgreementEstimate
 from grading_app.statistics.intervals import estimate_mean
 from grading_app.statistics.known_coverage import describe_coverage
 from grading_app.statistics.measures import Coefficient
@@ -42,7 +42,7 @@ def bootstrap(
     items: Mapping[Hashable, Hashable] | None = None,
     resamples: int = 2000,
     confidence: float = 0.95,
-) -> Estimate:
+) -> AgreementEstimate:
     """Return the measure with its interval over items. The same seed gives the same interval.
 
     items: unit -> item, if an item has several units (its answers). Items are drawn with all their units. By default,
@@ -78,12 +78,14 @@ def bootstrap(
     return replace(estimate, interval=f"{estimate.interval}; {note}") if note and estimate.low is not None else estimate
 
 
-def estimate_agreement(coefficient: Coefficient, items: Mapping[Hashable, Hashable] | None = None) -> Estimate:
+def estimate_agreement(coefficient: Coefficient, items: Mapping[Hashable, Hashable] | None = None) -> AgreementEstimate:
     """Return a measure of agreement with the interval that every page shows for it. items: as for `bootstrap`."""
     return bootstrap(coefficient, seed=AGREEMENT_SEED, items=items, resamples=AGREEMENT_RESAMPLES)
 
 
-def _add_unit_interval(estimate: Estimate, coefficient: Coefficient, clusters: Clusters, confidence: float) -> Estimate:
+def _add_unit_interval(
+    estimate: AgreementEstimate, coefficient: Coefficient, clusters: Clusters, confidence: float
+) -> AgreementEstimate:
     """Return the estimate with the interval of a mean over units."""
     sums = sum_by_item(clusters, coefficient.ratings.times, coefficient.unit_values)  # type: ignore[arg-type]
     mean = estimate_mean(sums, coefficient.bounds, confidence)
@@ -104,8 +106,8 @@ def sum_by_item(clusters: Clusters, times: Floats, values: Floats) -> ClusterSum
 
 
 def _add_jackknife_interval(
-    estimate: Estimate, coefficient: Coefficient, clusters: Clusters, confidence: float
-) -> Estimate:
+    estimate: AgreementEstimate, coefficient: Coefficient, clusters: Clusters, confidence: float
+) -> AgreementEstimate:
     """Return the estimate with Student's interval, from the values that leave out one item each."""
     used = clusters.sizes > 0
     kind_sizes = clusters.kind_sizes * used
@@ -128,7 +130,7 @@ def _add_jackknife_interval(
     return replace(estimate, se=float(se), low=low, high=high, confidence=confidence, interval=method)
 
 
-def add_percentile_interval(estimate: Estimate, values: Floats, confidence: float) -> Estimate:
+def add_percentile_interval(estimate: AgreementEstimate, values: Floats, confidence: float) -> AgreementEstimate:
     """Return the estimate with the percentile interval of the values of resamples (NaN: undefined)."""
     defined = values[~np.isnan(values)]
     estimate = replace(estimate, degenerate=len(values) - len(defined))

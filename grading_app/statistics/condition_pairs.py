@@ -11,7 +11,7 @@ import numpy as np
 
 from grading_app.statistics.intervals import SHARE_BOUNDS, Bounds
 from grading_app.statistics.item_scores import Floats, ItemScores
-from grading_app.statistics.paired import MIN_CHANGED, Change, estimate_change, holm
+from grading_app.statistics.paired import MIN_CHANGED, PairedChange, estimate_change, holm
 from grading_app.statistics.paired_shares import exact_mcnemar_p
 
 TOLERANCE = 1e-9
@@ -55,7 +55,7 @@ class ConditionPair:
     items: int
     mean_a: float
     mean_b: float
-    change: Change
+    change: PairedChange
     wins: int
     losses: int
     ties: int

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class AgreementEstimate:
     """An estimate with its counts and its interval.
 
     formula: the measure's name, with its variant.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from grading_app.statistics.bootstrap import bootstrap, group_by_item, sum_by_item
 from grading_app.statistics.clusters import clustered_mean
 from grading_app.statistics.concordance import compute_concordance, compute_correlation, compute_moments
-from grading_app.statistics.estimates import Estimate, Spread
+from grading_app.statistics.estimates import AgreementEstimate, Spread
 from grading_app.statistics.measures import Coefficient, divide
 from grading_app.statistics.ratings import Floats, Integers, Ratings
 
@@ -29,9 +29,9 @@ MEASURES: dict[Measure, str] = {
 class AgreementWithPeople:
     """The judge's agreement with people, the people's agreement with each other, and the difference."""
 
-    judge: Estimate
-    people: Estimate
-    gap: Estimate
+    judge: AgreementEstimate
+    people: AgreementEstimate
+    gap: AgreementEstimate
 
 
 def judge_bias(ratings: Ratings, judge: Hashable, items: Mapping[Hashable, Hashable] | None = None) -> Coefficient:

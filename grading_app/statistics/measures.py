@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grading_app.statistics.estimates import Estimate, Spread
+from grading_app.statistics.estimates import AgreementEstimate, Spread
 from grading_app.statistics.ratings import Floats, Ratings
 
 
@@ -40,7 +40,7 @@ class Coefficient:
         value = float(self.compute(self.ratings.times[None])[0]) if self.ratings.units else np.nan
         return None if np.isnan(value) else value
 
-    def result(self, confidence: float = 0.95) -> Estimate:
+    def result(self, confidence: float = 0.95) -> AgreementEstimate:
         """Return the estimate, with its interval by formula if there is one.
 
         `bootstrap` gives an interval for any measure.
@@ -49,8 +49,10 @@ class Coefficient:
         spread = self.spread(confidence) if self.spread and estimate is not None else None
         counts = (self.ratings.n_units, self.ratings.n_raters, self.ratings.n_ratings, self.left_out)
         if spread is None:
-            return Estimate(self.formula, estimate, *counts)
-        return Estimate(self.formula, estimate, *counts, spread.se, spread.low, spread.high, confidence, spread.method)
+            return AgreementEstimate(self.formula, estimate, *counts)
+        return AgreementEstimate(
+            self.formula, estimate, *counts, spread.se, spread.low, spread.high, confidence, spread.method
+        )
 
 
 def divide(numerator: Floats, denominator: Floats) -> Floats:

@@ -30,7 +30,7 @@ TOO_FEW = "an interval needs six items"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PairedChange:
     """The mean of n differences, one for each item.
 
     p: the two-sided p of `test` that there is no change. t, df: of the paired t-test; None for another test. For a
@@ -67,7 +67,7 @@ class Change:
         return 1.0 if self.p is None else self.p
 
 
-def describe_methods(changes: Iterable[Change]) -> str:
+def describe_methods(changes: Iterable[PairedChange]) -> str:
     """Return a sentence that names the methods of these changes' intervals; "" without an interval."""
     methods = dict.fromkeys(change.method for change in changes if change.method)
     return f"Intervals: {', '.join(methods)}." if methods else ""
@@ -82,7 +82,7 @@ def estimate_change(
     *,
     span: float | None = None,
     is_single_answer: bool = False,
-) -> Change | None:
+) -> PairedChange | None:
     """Return the change from the mean and standard deviation (n - 1) of the items' differences; None for no items.
 
     Each item enters once, with the difference of its two means over repetitions. The standard error is sd / sqrt(n).
@@ -101,7 +101,7 @@ def estimate_change(
     Raise ValueError if n is at most MAX_EXACT_ITEMS without `changed`, or if `changed` has MIN_CHANGED values or more.
     """
     if n < 2 or sd is None:
-        return Change(n, mean) if n else None
+        return PairedChange(n, mean) if n else None
     if changed is None and n <= MAX_EXACT_ITEMS:
         raise ValueError(f"a test of {n} items needs their differences")
     if changed is not None and not len(changed) <= min(n, MIN_CHANGED - 1):
@@ -117,28 +117,28 @@ def estimate_change(
     se = sd / math.sqrt(n)
     if changed is not None and n <= MAX_EXACT_ITEMS:
         ends = sign_flip_interval([*changed, *[0.0] * (n - len(changed))], confidence)
-        return Change(n, mean, se, *ends, sign_flip_p(changed), SIGN_FLIPS, method=FLIP_INTERVAL)
+        return PairedChange(n, mean, se, *ends, sign_flip_p(changed), SIGN_FLIPS, method=FLIP_INTERVAL)
     from scipy.special import stdtr  # Not scipy.stats, which costs a web process 70 MB.
 
     t, reach = mean / se, student_quantile(confidence, n - 1) * se
     low, high = (mean - reach, mean + reach) if span is None else (max(-span, mean - reach), min(span, mean + reach))
-    return Change(
+    return PairedChange(
         n, mean, se, low, high, float(2 * stdtr(n - 1, -abs(t))), STUDENT, method=STUDENT_INTERVAL, t=t, df=n - 1
     )
 
 
-def _estimate_single_answers(n: int, mean: float, sd: float, confidence: float) -> Change:
+def _estimate_single_answers(n: int, mean: float, sd: float, confidence: float) -> PairedChange:
     gained, lost = _count_gained_and_lost(n, mean, sd)
     is_exact = gained + lost < MIN_CHANGED
     p = exact_mcnemar_p(gained, lost) if is_exact else mcnemar_p(gained, lost)
     ends = _end_at_zero(tango_interval(gained, lost, n, confidence), mean, p, confidence)
     test = EXACT_MCNEMAR if is_exact else MCNEMAR
-    return Change(n, mean, sd / math.sqrt(n), *ends, p, test, method=TANGO_INTERVAL)
+    return PairedChange(n, mean, sd / math.sqrt(n), *ends, p, test, method=TANGO_INTERVAL)
 
 
 def _estimate_few_changes(
     n: int, mean: float, sd: float, changed: Sequence[float] | None, span: float | None, confidence: float
-) -> Change:
+) -> PairedChange:
     """Return the change if few items differ, or all by the same amount: the spread then says little of other items."""
     se, is_constant = sd / math.sqrt(n), sd <= TOLERANCE * abs(mean)
     if is_constant and mean:
@@ -148,9 +148,9 @@ def _estimate_few_changes(
         counts = [n - len(values) + 1, *[1] * (len(values) - 1)]
     if span is None:
         reason = NO_SPREAD if is_constant else TOO_FEW if n < 6 else FEW_CHANGED
-        return Change(n, mean, se, p=p, test=SIGN_FLIPS, reason=reason)
+        return PairedChange(n, mean, se, p=p, test=SIGN_FLIPS, reason=reason)
     ends = _end_at_zero(gaffke_interval(values, counts, (-span, span), confidence), mean, p, confidence)
-    return Change(n, mean, se, *ends, p, SIGN_FLIPS, method=BOUNDED_INTERVAL)
+    return PairedChange(n, mean, se, *ends, p, SIGN_FLIPS, method=BOUNDED_INTERVAL)
 
 
 def _end_at_zero(ends: tuple[float, float], mean: float, p: float, confidence: float) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from evalsite.lib.stats.t_interval import student_quantile
 from grading_app.statistics.bootstrap import Clusters, group_by_item
-from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.estimates import AgreementEstimate
 from grading_app.statistics.intervals import bounded_score_interval
 from grading_app.statistics.judge_bias import compute_people_means
 from grading_app.statistics.ratings import Floats, Ratings
@@ -30,9 +30,9 @@ class CorrectedMean:
     rectifier: the mean of people minus judge, on the units that both rated.
     """
 
-    corrected: Estimate
-    people: Estimate
-    judge: Estimate
+    corrected: AgreementEstimate
+    people: AgreementEstimate
+    judge: AgreementEstimate
     judge_share: float
     rectifier: float
 
@@ -87,7 +87,7 @@ def corrected_mean(
     share = _find_best_share(sample) if sample.f.size else 0.0
     people = judged_units.drop_rater(judge)
     n_unjudged = ratings.n_units - judged_units.n_units
-    common = Estimate("", None, judged_units.n_units, people.n_raters, people.n_ratings, n_unjudged)
+    common = AgreementEstimate("", None, judged_units.n_units, people.n_raters, people.n_ratings, n_unjudged)
     corrected = _make_estimate(
         replace(common, formula="prediction-powered mean, tuned"), sample, share, confidence, int(share > 0)
     )
@@ -113,7 +113,9 @@ def _collect_sample(judged_units: Ratings, judge: Hashable, items: Mapping[Hasha
     )  # fmt: skip
 
 
-def _make_estimate(common: Estimate, sample: _Sample, share: float, confidence: float, fitted: int = 0) -> Estimate:
+def _make_estimate(
+    common: AgreementEstimate, sample: _Sample, share: float, confidence: float, fitted: int = 0
+) -> AgreementEstimate:
     """Return the estimate with its interval.
 
     fitted: the number of parameters, besides the mean, that were fitted to the people's ratings.

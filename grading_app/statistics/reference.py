@@ -36,7 +36,7 @@ class MeanDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FittedLine:
     """A straight line y = intercept + slope x, with intervals."""
 
     intercept: float
@@ -139,7 +139,7 @@ def spearman(x: Floats, y: Floats, confidence: float = 0.95) -> tuple[float, Int
     return rho, (math.tanh(math.atanh(rho) - reach), math.tanh(math.atanh(rho) + reach))
 
 
-def least_squares(x: Floats, y: Floats, confidence: float = 0.95) -> Line | None:
+def least_squares(x: Floats, y: Floats, confidence: float = 0.95) -> FittedLine | None:
     """Return scipy's regression line of y on x; None below three items or if x does not vary.
 
     If all items lie on the line, there are no intervals, because other items may not.
@@ -154,13 +154,13 @@ def least_squares(x: Floats, y: Floats, confidence: float = 0.95) -> Line | None
     residuals = y - intercept - slope * x
     r_squared = float(fit.rvalue) ** 2 if np.var(y) > 0 else None
     if math.sqrt(float(residuals @ residuals)) <= TOLERANCE * float(np.max(np.abs(y))):
-        return Line(intercept, slope, None, None, None if r_squared is None else 1.0)
+        return FittedLine(intercept, slope, None, None, None if r_squared is None else 1.0)
     reach = student_quantile(confidence, n - 2)
     ends = [
         (value - reach * float(error), value + reach * float(error))
         for value, error in ((intercept, fit.intercept_stderr), (slope, fit.stderr))
     ]
-    return Line(intercept, slope, ends[0], ends[1], r_squared)
+    return FittedLine(intercept, slope, ends[0], ends[1], r_squared)
 
 
 def confidence_band(x: Floats, y: Floats, at: Floats, confidence: float = 0.95) -> tuple[Floats, Floats, Floats] | None:
@@ -179,7 +179,7 @@ def confidence_band(x: Floats, y: Floats, at: Floats, confidence: float = 0.95) 
     return fit, fit - margin, fit + margin
 
 
-def deming(x: Floats, y: Floats, ratio: float = 1.0, confidence: float = 0.95) -> Line | None:
+def deming(x: Floats, y: Floats, ratio: float = 1.0, confidence: float = 0.95) -> FittedLine | None:
     """Return Deming's regression of y on x, which allows errors in both, with the jackknife's intervals.
 
     ratio: the error variance of y over that of x. K. Linnet (1990), Statistics in Medicine 9, 1463-1473. Return None
@@ -204,10 +204,10 @@ def deming(x: Floats, y: Floats, ratio: float = 1.0, confidence: float = 0.95) -
     fit = float(fits[0, 0]), float(fits[0, 1])
     pseudo = n * fits[0] - (n - 1) * fits[1:]
     if is_flat.any() or np.ptp(pseudo, axis=0).max() <= n * TOLERANCE * float(np.abs(y).max()):
-        return Line(*fit, None, None)  # If all items lie on the line, other items may not.
+        return FittedLine(*fit, None, None)  # If all items lie on the line, other items may not.
     reach = student_quantile(confidence, n - 1) * pseudo.std(axis=0, ddof=1) / math.sqrt(n)
     ends = [(float(value - half), float(value + half)) for value, half in zip(fit, reach, strict=True)]
-    return Line(*fit, ends[0], ends[1])
+    return FittedLine(*fit, ends[0], ends[1])
 
 
 def root_mean_square(differences: Floats) -> float:

@@ -18,7 +18,7 @@ from grading_app.tables.results import NumberColumn
 if TYPE_CHECKING:
     from grading_app.raters.agreement_report import JudgeComparison, MeasureResult, RaterCoverage, RaterPair
     from grading_app.raters.reference_report import ReferenceComparison
-    from grading_app.statistics.estimates import Estimate
+    from grading_app.statistics.estimates import AgreementEstimate
 from grading_app.statistics.known_coverage import describe_coverage
 
 BELOW_ZERO = "below 0: ratings of one unit differ more than the units do. Report it as no reliability."
@@ -205,22 +205,22 @@ class ReferenceTable(tables.Table):
     def render_units(self, record: ReferenceComparison) -> str:
         return format_count(record.bias.units)
 
-    def render_bias(self, value: Estimate) -> str | SafeString:
+    def render_bias(self, value: AgreementEstimate) -> str | SafeString:
         return format_with_interval(value)
 
-    def render_r(self, value: Estimate) -> str | SafeString:
+    def render_r(self, value: AgreementEstimate) -> str | SafeString:
         return format_with_interval(value)
 
-    def render_concordance(self, value: Estimate) -> str | SafeString:
+    def render_concordance(self, value: AgreementEstimate) -> str | SafeString:
         return format_with_interval(value)
 
-    def render_same(self, value: Estimate) -> str:
+    def render_same(self, value: AgreementEstimate) -> str:
         share = statistic_format.format_share(value.estimate)
         interval = statistic_format.format_share_interval(value.low, value.high)
         return share if value.low is None else f"{share} ({interval})"
 
 
-def format_with_interval(estimate: Estimate) -> str | SafeString:
+def format_with_interval(estimate: AgreementEstimate) -> str | SafeString:
     """Return '0.12 (−0.05 to 0.29)', with a note if its simulated coverage is low, or only the number."""
     number = statistic_format.format_number(estimate.estimate)
     if estimate.low is None:
@@ -236,7 +236,7 @@ class JudgeEstimate:
     """A named estimate about the judge and people, with its meaning."""
 
     name: str
-    estimate: Estimate
+    estimate: AgreementEstimate
     meaning: str
 
 
@@ -271,11 +271,11 @@ class JudgeEstimateTable(tables.Table):
         return format_count(record.estimate.units)
 
 
-def format_estimate_interval(estimate: Estimate | None) -> str:
+def format_estimate_interval(estimate: AgreementEstimate | None) -> str:
     return MISSING if estimate is None else statistic_format.format_interval(estimate.low, estimate.high, 3)
 
 
-def render_estimate_interval(estimate: Estimate | None) -> str | SafeString:
+def render_estimate_interval(estimate: AgreementEstimate | None) -> str | SafeString:
     """Return the interval, with a note if its simulated coverage is low, or the reason why it is missing."""
     interval = format_estimate_interval(estimate)
     if estimate is None:

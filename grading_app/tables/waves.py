@@ -12,7 +12,7 @@ from evalsite.lib.text import number_format
 from grading_app.results import statistic_format
 from grading_app.results.frames import Outcomes
 from grading_app.results.waves import WaveChange, WaveOutcome
-from grading_app.statistics.paired import Change
+from grading_app.statistics.paired import PairedChange
 from grading_app.tables.results import NumberColumn
 from runs_app.planning.drift import ServedModels
 
@@ -62,18 +62,18 @@ class WaveScoreTable(tables.Table):
     def render_mean_b(self, value: float, record: WaveChange) -> str:
         return _format_amount(value, record)
 
-    def render_difference(self, value: Change, record: WaveChange) -> str:
+    def render_difference(self, value: PairedChange, record: WaveChange) -> str:
         return statistic_format.add_sign(statistic_format.format_difference(value.mean, record.measure.is_share))
 
-    def render_se(self, value: Change, record: WaveChange) -> str:
+    def render_se(self, value: PairedChange, record: WaveChange) -> str:
         return statistic_format.format_difference(value.se, record.measure.is_share, 3)
 
-    def render_interval(self, value: Change, record: WaveChange) -> SafeString | str:
+    def render_interval(self, value: PairedChange, record: WaveChange) -> SafeString | str:
         if value.reason:
             return format_html('<small class="muted">{}</small>', value.reason)
         return statistic_format.format_difference_interval(value.low, value.high, record.measure.is_share)
 
-    def render_p(self, value: Change) -> SafeString | str:
+    def render_p(self, value: PairedChange) -> SafeString | str:
         return format_html('{} <small class="muted">{}</small>', statistic_format.format_p(value.p), value.test_text)
 
     def render_adjusted(self, value: float) -> str:

@@ -7,7 +7,7 @@ from grading_app.raters.agreement_report import compute_agreement, restrict_to_s
 from grading_app.results.figures.norms import NormPanel
 from grading_app.results.frames import NormPair, RatedDimension
 from grading_app.statistics.correlation import JACKKNIFE, pearson
-from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.estimates import AgreementEstimate
 from grading_app.statistics.intervals import estimate_mean, sum_clusters
 from grading_app.statistics.intraclass import intraclass_correlation
 from grading_app.statistics.ratings import Ratings
@@ -42,9 +42,9 @@ def test_a_bias_stays_within_the_differences_of_the_scale():
 
 
 def test_an_interval_within_the_scale_is_not_changed():
-    inside = Estimate("mean", 4.0, 10, 1, 10, se=0.2, low=3.5, high=4.5, clusters=10)
+    inside = AgreementEstimate("mean", 4.0, 10, 1, 10, se=0.2, low=3.5, high=4.5, clusters=10)
     assert restrict_to_scale(inside, (1.0, 7.0), 10) == inside
-    beside = Estimate("mean", 7.2, 10, 1, 10, se=0.2, low=6.8, high=7.6, clusters=10)
+    beside = AgreementEstimate("mean", 7.2, 10, 1, 10, se=0.2, low=6.8, high=7.6, clusters=10)
     result = restrict_to_scale(beside, (1.0, 7.0), 10)
     assert (result.estimate, result.high) == (7, 7)
     assert result.low < 7

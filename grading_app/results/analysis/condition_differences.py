@@ -24,7 +24,7 @@ from grading_app.statistics.fixed_items import (
 )
 from grading_app.statistics.known_coverage import describe_change_coverage
 from grading_app.statistics.missing_answers import MissingVerdicts, fill_worst_cases
-from grading_app.statistics.paired import Change, describe_methods, holm
+from grading_app.statistics.paired import PairedChange, describe_methods, holm
 
 MAX_PAIRS = 300  # Of more pairs, the table lists those with the smallest p.
 LEVEL = 0.05
@@ -231,7 +231,7 @@ def _describe_result(
     return " ".join(filter(None, (*sentences, _check_missing(data, pairs, family, index))))
 
 
-def _format_ends(data: AnalysisData, change: Change, low: float | None, high: float | None) -> str:
+def _format_ends(data: AnalysisData, change: PairedChange, low: float | None, high: float | None) -> str:
     """Return the interval in the direction of the difference, for example `2.4 to 7.6 points`."""
     sign = 1 if change.mean > 0 else -1
     ends = sorted((sign * (low or 0.0), sign * (high or 0.0)))

@@ -6,7 +6,7 @@ from typing import Any
 
 from grading_app.results import statistic_format
 from grading_app.results.analysis.data import AnalysisData
-from grading_app.results.analysis.mixed_model import build_logistic_tables, build_mixed_table, name_term
+from grading_app.results.analysis.mixed_model_tables import build_logistic_tables, build_mixed_table, name_term
 from grading_app.results.frames import FACTORS
 from grading_app.results.table import ResultColumn, ResultTable
 from grading_app.statistics.factorial_model import FactorFit, TermTest, fit_factors

@@ -369,7 +369,7 @@ def _list_line_columns(name: str, label: str) -> list[ResultColumn]:
     ]
 
 
-def _build_line_cells(name: str, line: reference.Line | None) -> dict[str, Any]:
+def _build_line_cells(name: str, line: reference.FittedLine | None) -> dict[str, Any]:
     if line is None:
         return {}
     return {

@@ -20,7 +20,7 @@ from grading_app.results.table import ResultTable
 
 
 @dataclass(frozen=True)
-class Section:
+class AnalysisSection:
     """A section of the analysis page.
 
     intro: the question that the section answers. tables: return the tables; none if the data do not allow the analysis.
@@ -38,28 +38,30 @@ class Section:
 
 
 SECTIONS = (
-    Section(
+    AnalysisSection(
         "descriptives",
         "Descriptives",
         "How are the scores distributed?",
         lambda data: [*build_descriptive_tables(data), *build_scale_point_tables(data)],
     ),
-    Section("norms", "Against norms", "How close are the ratings to those of people?", build_norm_tables),
-    Section(
+    AnalysisSection("norms", "Against norms", "How close are the ratings to those of people?", build_norm_tables),
+    AnalysisSection(
         "conditions",
         "Between conditions",
         "Which conditions differ, and by how much?",
         lambda data: [*build_condition_tables(data), *build_factor_tables(data), *build_category_tables(data)],
     ),
-    Section(
+    AnalysisSection(
         "variance",
         "Variance and design",
         "What are the sources of variance, and how precise would a larger design be?",
         build_variance_tables,
     ),
-    Section("outliers", "Outliers", "Which items are far from their expected score?", build_outlier_tables),
-    Section("robustness", "Robustness", "Does the headline depend on the choice of answers?", build_robustness_tables),
-    Section(
+    AnalysisSection("outliers", "Outliers", "Which items are far from their expected score?", build_outlier_tables),
+    AnalysisSection(
+        "robustness", "Robustness", "Does the headline depend on the choice of answers?", build_robustness_tables
+    ),
+    AnalysisSection(
         "models",
         "Between models",
         "Which conditions have similar scores, and on which items do all fail?",

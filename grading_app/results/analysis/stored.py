@@ -16,7 +16,7 @@ from django.http import QueryDict
 from evalsite.lib.text.hashing import hash_content
 from grading_app.models import BlindReading
 from grading_app.results.analysis.data import AnalysisData, load_analysis_data
-from grading_app.results.analysis.sections import SECTIONS, Section
+from grading_app.results.analysis.sections import SECTIONS, AnalysisSection
 from grading_app.results.answer_aggregates import fingerprint_results
 from grading_app.results.cached_aggregates import Aggregate, Cached, StepReporter, get_aggregates
 from grading_app.results.scope import Scope, ScopeForm
@@ -115,7 +115,7 @@ ANALYSIS: Aggregate[AnalysisQuery, SectionTables] = Aggregate(
 class Analysis:
     """The stored sections of a scope, in the order of the page. A section has no value before its first result."""
 
-    sections: tuple[tuple[Section, Cached[SectionTables]], ...]
+    sections: tuple[tuple[AnalysisSection, Cached[SectionTables]], ...]
 
     @property
     def tables(self) -> dict[str, list[ResultTable]]:

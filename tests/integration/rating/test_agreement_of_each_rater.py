@@ -10,7 +10,7 @@ from grading_app.models import Rating
 from grading_app.rating import queues
 from grading_app.rating.queue_results import list_rater_progress
 from grading_app.rating.rater_agreement import find_fast_raters, find_low_agreement
-from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.estimates import AgreementEstimate
 from tests.factories.queues import make_queue, make_rater, rate_all, sign_in
 
 pytestmark = pytest.mark.django_db
@@ -88,7 +88,7 @@ def test_a_fast_rater_is_marked_and_needs_two_others():
 
 def test_of_two_raters_neither_is_marked():
     estimates = {
-        rater: Estimate("Lin's concordance", value, 20, 2, 40, low=value - 0.1, high=value + 0.1)
+        rater: AgreementEstimate("Lin's concordance", value, 20, 2, 40, low=value - 0.1, high=value + 0.1)
         for rater, value in {1: 0.8, 2: 0.0}.items()
     }
     assert find_low_agreement(estimates) == set()
