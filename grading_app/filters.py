@@ -16,6 +16,7 @@ from grading_app.models import Grading
 from grading_app.raters.disagreements import filter_disagreements
 from grading_app.results.scores import Measure, list_grader_measures, match_measure
 from grading_app.results.stored_scores import list_items_that_differ
+from runs_app.condition_labels import load_labels
 from runs_app.filters import list_visible_experiments
 from runs_app.models import Annotation, Condition, Dimension, Experiment, Run, Trial
 from runs_app.models.trials import REFUSED, UNUSABLE_KINDS
@@ -31,7 +32,7 @@ MAX_INDEXED_ITEMS = 200
 def _list_conditions(request: Any) -> QuerySet[Condition]:
     """Return the conditions of the chosen experiment only: their names are ambiguous across experiments."""
     experiments = list_visible_experiments(request).filter(slug=request.GET.get("experiment", ""))
-    return Condition.objects.filter(experiment__in=experiments).select_related("model", "prompt", "sampler")
+    return Condition.objects.filter(experiment__in=experiments)
 
 
 def _list_dimensions(request: Any) -> QuerySet[Dimension]:
@@ -42,7 +43,12 @@ def _list_dimensions(request: Any) -> QuerySet[Dimension]:
 
 class ConditionChoice(df.fields.ModelChoiceField):
     def label_from_instance(self, condition: Condition) -> str:
-        return condition.label
+        return self.labels[condition.pk]
+
+    @cached_property
+    def labels(self) -> dict[int, str]:
+        """The labels of the conditions of the chosen experiment, loaded when the first is shown."""
+        return load_labels(self.queryset.order_by().values_list("experiment", flat=True).distinct())
 
 
 class ConditionFilter(RowFilter):

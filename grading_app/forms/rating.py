@@ -18,6 +18,7 @@ from grading_app.judging.usable_rows import select_usable
 from grading_app.models import RatingQueue, Rubric
 from grading_app.rating.questions import RaterQuestion, build_questions
 from grading_app.rating.queues import MAX_INVITATIONS
+from runs_app.condition_labels import load_labels
 from runs_app.models import Condition, Dimension, Experiment, TextSet
 
 MAX_CHECKS = 100
@@ -184,8 +185,9 @@ class AnswerQueueForm(QueueForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        conditions = self.instance.experiment.answer_conditions.select_related("model", "prompt", "sampler")
-        offer_rows(self, "conditions", conditions, label=_condition_label)
+        experiment = self.instance.experiment
+        labels = load_labels([experiment.pk])
+        offer_rows(self, "conditions", experiment.answer_conditions, label=lambda condition: labels[condition.pk])
         self.fields["dimensions"].required = False
         self.fields["dimensions"].help_text = "Frozen when the queue opens. You can choose a rubric instead"
         rubrics = select_usable(Rubric, self.instance.experiment).exclude(kind=Rubric.Kind.WRITER)
@@ -221,10 +223,6 @@ class AnswerQueueForm(QueueForm):
     def _get_dataset(self, entered: dict[str, Any]) -> Dataset | None:
         experiment: Experiment = self.instance.experiment
         return experiment.dataset
-
-
-def _condition_label(condition: Any) -> str:
-    return str(condition.label)
 
 
 def rubric_label(rubric: Any) -> str:

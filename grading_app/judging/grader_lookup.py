@@ -49,7 +49,16 @@ def _find_by_names(experiment: Experiment, names: Sequence[str]) -> list[Grader]
     # An archived grader is found by its own name only, so that the error can say that it is archived.
     graders = _select_graders().filter(Q(archived_at=None) | Q(name__in=names)).order_by("name")
     choices = [
-        NamedChoice(grader, grader.name, (grader.name, f"{grader.name} ({grader.rubric})", *keys[grader.pk]))
+        NamedChoice(
+            grader,
+            grader.name,
+            (
+                grader.name,
+                f"{grader.rubric.display_name} ({grader.name})",
+                f"{grader.name} ({grader.rubric})",
+                *keys[grader.pk],
+            ),
+        )
         for grader in graders
     ]
     found, problems = [], []

@@ -11,10 +11,12 @@ from django.db.models.functions import Now
 
 from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.text.names import write_as_words
 from evalsite.lib.text.number_format import format_score
 from grading_app.models.rubrics import Grader, Panel, Rubric
 from grading_app.models.scales import Scale
 from runs_app.models import Condition, Experiment, Trial
+from runs_app.scorers.scorers import label_scorer
 
 
 @constrain_numbers()
@@ -74,21 +76,25 @@ class GradeCondition(models.Model):
 
     @property
     def label(self) -> str:
-        """Return the display name: grader and rubric, panel, or scorer with its parameters."""
+        """Return the name that pages, figures and reports show: the measure, and in brackets who or what measured it.
+
+        Examples: "Exact match", "Number (tolerance 0.1)", "Correctness (strict-judge)". Files name a grade condition by
+        `grade_condition_id`.
+        """
         if self.kind == self.Kind.ADJUDICATED:
-            return f"adjudicated, {scale}" if (scale := self.scale) else "adjudicated"
+            return f"Adjudicated, {scale}" if (scale := self.scale) else "Adjudicated"
+        rubric = self.rubric.display_name if self.rubric else ""
         if self.kind == self.Kind.PERSON:
-            return f"rater {self.parameters['rater']} of {self.parameters['queue']} ({self.rubric})"
+            return f"{rubric} (rater {self.parameters['rater']} of {self.parameters['queue']})"
         if self.panel:
-            return f"panel {self.panel.name}"
+            return f"Panel {self.panel.name}"
         if self.grader:
-            return f"{self.grader.name} ({self.rubric})" if self.rubric else self.grader.name
+            return f"{rubric} ({self.grader.name})" if rubric else self.grader.name
         if self.is_imported_judge:
-            return f"{self.parameters['judge']} ({self.parameters['rubric']})"
+            return f"{write_as_words(self.parameters['rubric'])} ({self.parameters['judge']})"
         if "imported" in self.parameters:
-            return f"{self.scorer} (imported)"  # Its other parameters are facts of the source, some long.
-        settings = ", ".join(f"{name} {value}" for name, value in sorted(self.parameters.items()))
-        return f"{self.scorer} ({settings})" if settings else self.scorer or str(self)
+            return f"{label_scorer(self.scorer, {})} (imported)"  # Other parameters are facts of the source, some long.
+        return label_scorer(self.scorer, self.parameters) or str(self)
 
     @property
     def is_imported_judge(self) -> bool:

@@ -14,6 +14,7 @@ from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.history import StatusChange, TransitionQuerySet
 from evalsite.lib.permissions import is_member
 from evalsite.lib.range_constraints import constrain_numbers
+from evalsite.lib.text.names import write_as_words
 from grading_app.models.scales import Scale
 from runs_app.llm import judge_prompt, rubric_checks
 from runs_app.models import LanguageModel, Sampler, TextSet
@@ -56,6 +57,11 @@ class Rubric(Versioned):
             ),
         ]
         permissions = [("approve_rubric", "Can approve and archive rubrics")]
+
+    @property
+    def display_name(self) -> str:
+        """Return the name as words, with the version from the second one on: "Correctness", "Correctness 2"."""
+        return write_as_words(self.name) + (f" {self.version}" if self.version > 1 else "")
 
     @property
     def content(self) -> dict[str, Any]:

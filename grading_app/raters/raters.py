@@ -11,6 +11,7 @@ from django.db.models import Q
 from datasets_app.models import Norm
 from grading_app.models import GradeCondition, RaterAssignment, RatingQueue, Rubric
 from grading_app.models.scales import CHOICE, Scale
+from runs_app.condition_labels import make_condition_labels
 from runs_app.models import Dimension, Experiment
 
 Kind = Literal["rule", "judge", "panel", "adjudicated", "person", "norm", "model"]
@@ -231,7 +232,7 @@ def _find_scale(experiment: Experiment, name: str) -> Scale | None:
 
 def _list_models(experiment: Experiment, name: str) -> Iterator[Rater]:
     scale = _find_scale(experiment, name)
-    conditions = experiment.conditions.filter(stage="generate").select_related("model", "prompt", "sampler")
-    for condition in conditions.order_by("pk"):
-        yield Rater(f"c{condition.pk}", f"{condition.label}, mean", "model", scale)
-        yield Rater(f"s{condition.pk}", f"{condition.label}, first rating", "model", scale)
+    conditions = experiment.answer_conditions.select_related("model", "prompt", "sampler").order_by("pk")
+    for key, label in make_condition_labels(list(conditions)).items():
+        yield Rater(f"c{key}", f"{label}, mean", "model", scale)
+        yield Rater(f"s{key}", f"{label}, first rating", "model", scale)

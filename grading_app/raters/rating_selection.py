@@ -20,6 +20,7 @@ from grading_app.raters.raters import (
     list_unit_choices,
     parse_criterion,
 )
+from runs_app.condition_labels import make_condition_labels
 from runs_app.models import Experiment
 
 MAX_RATERS = 1_000
@@ -151,11 +152,11 @@ class RatingSelectionForm(forms.Form):
 
     def _set_answer_choices(self) -> None:
         """Set the choices of the fields that filter answers."""
-        conditions = self.experiment.conditions.filter(stage="generate").select_related("model", "prompt", "sampler")
+        conditions = self.experiment.answer_conditions.select_related("model", "prompt", "sampler").order_by("pk")
         filters_answers = covers_answers(self.rated_units) or self.rated_units == PAIRS
         dimensions = self.experiment.dimensions.values_list("pk", "name") if filters_answers else []
         choices_by_field = {
-            "condition": [(condition.pk, condition.label) for condition in conditions] if filters_answers else [],
+            "condition": list(make_condition_labels(list(conditions)).items()) if filters_answers else [],
             "wave": [(wave.pk, str(wave)) for wave in self.experiment.waves.all()],
             "dimension": list(dimensions),
         }

@@ -5,7 +5,6 @@ A frame has at most one row for each condition, dimension and category (or item)
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,10 +21,10 @@ from grading_app.results.scores import (
     load_measure_scores,
     make_scope_parameters,
 )
+from runs_app.condition_labels import make_condition_labels, name_facets
 from runs_app.models import Condition, Experiment, Wave
 from runs_app.models.trials import REFUSED_CLASS
 from runs_app.monitoring.point_status import PointLine, list_point_lines
-from runs_app.planning.conditions import get_condition_hash
 
 CACHE_SECONDS = 24 * 3600
 
@@ -196,10 +195,10 @@ def load_facets(
     is_brief: without versions where names alone distinguish all levels of a factor.
     """
     conditions = list(experiment.answer_conditions.select_related("model", "prompt", "sampler"))
-    full = {condition.pk: _name_facets(condition, True, letters) for condition in conditions}
+    full = {condition.pk: name_facets(condition, True, letters) for condition in conditions}
     if not is_brief:
         return full
-    brief = {condition.pk: _name_facets(condition, False, letters) for condition in conditions}
+    brief = {condition.pk: name_facets(condition, False, letters) for condition in conditions}
     shown = [
         brief if len({names[at] for names in brief.values()}) == len({names[at] for names in full.values()}) else full
         for at in range(len(FACTORS))
@@ -250,36 +249,3 @@ def load_norm_pairs(parameters: Mapping[str, int | None]) -> list[NormPair]:
         JOIN datasets_app_norm h ON h.item_id = of_item.item_id AND h.dimension = d.name
         ORDER BY 1, 2, i.position"""  # noqa: S608
     return [NormPair(*row) for row in fetch_rows(statement, parameters)]
-
-
-def make_condition_labels(conditions: list[Condition], letters: Mapping[int, str] | None = None) -> dict[int, str]:
-    """Return labels that distinguish the conditions, in their order or in the order of a blind reading's letters.
-
-    A label has the names of the facets that differ. If names are not enough, it has versions, too. If versions are not
-    enough, it has the hash of the request, for example for a model that was changed under the same name.
-    """
-    if letters:
-        positions = {key: position for position, key in enumerate(letters)}
-        conditions = sorted(conditions, key=lambda condition: (positions[condition.model_id], condition.pk))
-    for versioned in (False, True):
-        parts = {condition.pk: _name_facets(condition, versioned, letters) for condition in conditions}
-        differs = [len(set(column)) > 1 for column in zip(*parts.values(), strict=True)]
-        labels = {
-            pk: " · ".join(name for name, varies in zip(names, differs, strict=True) if varies) or names[0]
-            for pk, names in parts.items()
-        }
-        if len(set(labels.values())) == len(labels):
-            return labels
-    label_counts = Counter(labels.values())
-    hashes = {condition.pk: get_condition_hash(condition.condition_id) for condition in conditions}
-    return {pk: f"{label} ({hashes[pk]})" if label_counts[label] > 1 else label for pk, label in labels.items()}
-
-
-def _name_facets(
-    condition: Condition, versioned: bool, letters: Mapping[int, str] | None = None
-) -> tuple[str, str, str]:
-    prompt, sampler = condition.prompt, condition.sampler
-    model = letters[condition.model_id] if letters else condition.model.name
-    if versioned:
-        return model, str(prompt), str(sampler)
-    return model, condition.prompt_label, sampler.name

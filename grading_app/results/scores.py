@@ -284,6 +284,7 @@ def _measure_graders(graders: Iterable[GradeCondition]) -> list[Measure]:
             condition.scorer,
             scorer.label if scorer else "",
             condition.grader.name if condition.grader else "",
+            f"{condition.grader.name} ({condition.rubric})" if condition.grader and condition.rubric else "",
             condition.panel.name if condition.panel else "",
         )
         key = condition.scorer if is_only else condition.grade_condition_id
@@ -313,7 +314,7 @@ def _measure_people(experiments: Sequence[int]) -> dict[int, list[Measure]]:
         if queue.rubric is None:
             continue
         raters = f"{least} to {most} raters" if least < most else f"{most} rater{'' if most == 1 else 's'}"
-        label = f"people of {queue.name} ({queue.rubric}), mean of {raters} per answer"
+        label = f"{queue.rubric.display_name} (people of {queue.name}, mean of {raters} per answer)"
         names = (queue.name, f"people of {queue.name}", f"people{queue.pk}")
         low, high = queue.rubric.score_range
         measure = Measure(f"people-{queue.name}", label, "person", queue.pk, None, low, high, names=names)

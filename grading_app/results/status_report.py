@@ -86,6 +86,7 @@ def _report_wave(wave_totals: WaveTotals) -> dict[str, Any]:
     return {
         "number": wave.number,
         "label": wave.label,
+        "name": str(wave),
         "first_epoch": wave.epoch_offset + 1,
         "status": totals.state,
         "trials": totals.trials,

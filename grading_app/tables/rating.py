@@ -17,6 +17,7 @@ from grading_app.models import RatingQueue
 from grading_app.rating.questions import list_questions
 from grading_app.rating.queue_results import ItemMeans, QuestionResult, list_item_means
 from grading_app.results import statistic_format
+from runs_app.condition_labels import load_labels
 from runs_app.models import Trial
 from runs_app.tables.columns import NUMBER, CountColumn
 
@@ -145,11 +146,13 @@ def _list_answer_labels(queue: RatingQueue) -> dict[int, str]:
     """Return the condition of each rated answer, and its wave if there are several. Raters never see it."""
     names_wave = queue.experiment is not None and queue.experiment.has_several_waves()
     keys = {key for pair in queue.answers.values_list("trial", "rival") for key in pair if key}
-    trials = Trial.objects.filter(pk__in=keys).select_related(
-        "run__wave", "run__condition__model", "run__condition__prompt", "run__condition__sampler"
-    )
-    answers = trials.defer("answer", "raw_response", "messages", "reasoning", "run__condition__content")
-    return {trial.pk: f"{trial.run.get_label(names_wave=names_wave)}, sample {trial.sample_idx}" for trial in answers}
+    trials = Trial.objects.filter(pk__in=keys).select_related("run__wave")
+    labels = load_labels([queue.experiment_id] if queue.experiment_id else [])
+    answers = trials.defer("answer", "raw_response", "messages", "reasoning")
+    return {
+        trial.pk: f"{trial.run.get_label(labels, names_wave=names_wave)}, sample {trial.sample_idx}"
+        for trial in answers
+    }
 
 
 def _get_item_url(queue: RatingQueue, line: ItemMeans) -> str:

@@ -22,6 +22,7 @@ from grading_app.raters.disagreements import Disagreement, DisagreementPosition,
 from grading_app.raters.rater_verdicts import RaterVerdict, list_verdicts, load_values
 from grading_app.raters.rating_selection import RatingSelection, RatingSelectionForm
 from grading_app.results.cached_aggregates import Cached, get_aggregate
+from runs_app.condition_labels import load_labels
 from runs_app.models import Trial
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.views.permissions import get_visible_experiment
@@ -75,7 +76,7 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     context = {
         "experiment": experiment,
         "trial": trial,
-        "label": trial.run.get_label(names_wave=experiment.has_several_waves()),
+        "label": trial.run.get_label(load_labels([experiment.pk]), names_wave=experiment.has_several_waves()),
         "position": position,
         "turns": rebuild_turns(trial),
         "verdicts": list_verdicts(trial, raters, selection.criterion if selection else ""),
@@ -177,13 +178,15 @@ def _make_rows(selection: RatingSelection, disagreements_on_page: list[Disagreem
 
 def _load_units(selection: RatingSelection, keys: list[int], *, names_wave: bool) -> dict[int, dict[str, Any]]:
     """Return each unit's item and answers, shortened for a list."""
+    labels = load_labels([selection.experiment.pk]) if selection.in_pairs or selection.covers_answers else {}
     if selection.in_pairs:
         pairs = load_answer_pairs(selection, keys)
         return {
             key: {
                 "item": pair[0].item,
                 "answers": [
-                    (trial.run.get_label(names_wave=names_wave), trial.answer[:EXCERPT_LENGTH]) for trial in pair
+                    (trial.run.get_label(labels, names_wave=names_wave), trial.answer[:EXCERPT_LENGTH])
+                    for trial in pair
                 ],
             }
             for key, pair in pairs.items()
@@ -193,7 +196,7 @@ def _load_units(selection: RatingSelection, keys: list[int], *, names_wave: bool
             key: {
                 "item": trial.item,
                 "trial": trial,
-                "label": trial.run.get_label(names_wave=names_wave),
+                "label": trial.run.get_label(labels, names_wave=names_wave),
                 "answers": [("", trial.answer[:EXCERPT_LENGTH])],
             }
             for key, trial in _load_answers(keys).items()
@@ -202,7 +205,5 @@ def _load_units(selection: RatingSelection, keys: list[int], *, names_wave: bool
 
 
 def _load_answers(keys: list[int]) -> dict[int, Any]:
-    trials = Trial.objects.filter(pk__in=keys).select_related(
-        "item", "run__wave", "run__condition__model", "run__condition__prompt", "run__condition__sampler"
-    )
+    trials = Trial.objects.filter(pk__in=keys).select_related("item", "run__wave")
     return {trial.pk: trial for trial in trials.defer("raw_response", "messages", "reasoning", "error")}

@@ -33,7 +33,7 @@ from runs_app.planning.drawn_models import compare_stored_draws
 from runs_app.planning.points import forecast_points
 from runs_app.planning.power import compute_detectable_effect
 from runs_app.prompt_preview import Turn, preview_draft
-from runs_app.scorers.rules import format_stored_scorer
+from runs_app.scorers.rules import label_stored_scorer
 from runs_app.tables.experiments import ExperimentTable, ManifestTable, PointForecastTable
 from runs_app.views.permissions import get_visible_experiment, may_edit
 
@@ -82,12 +82,13 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "points": points,
         "point_table": PointForecastTable(points[:MAX_POINTS]),
         "rule": describe_rule(design.adaptive) if design.adaptive else [],
+        "adaptive_scorer": label_stored_scorer(design.adaptive["scorer"]) if design.adaptive else "",
         "cells": list_cells(design),
         "draws": compare_stored_draws(experiment, [model.name for model in design.models], judges),
         "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),
         "audience": experiment.audience_text,
         "options": experiment.describe_options(),
-        "scorers": [format_stored_scorer(scorer) for scorer in experiment.scorers],
+        "scorers": [label_stored_scorer(scorer) for scorer in experiment.scorers],
         "totals": totals,
         "state": experiment.find_state(totals),
         "editable": may_edit(request, experiment),

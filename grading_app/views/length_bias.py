@@ -14,8 +14,8 @@ from grading_app.raters.length_bias import LENGTHS, LongerWins, ScoresByLength
 from grading_app.raters.length_figure import make_figure
 from grading_app.raters.verdict_aggregates import get_aggregates_by_condition
 from grading_app.results.cached_aggregates import Cached
-from grading_app.results.frames import make_condition_labels
 from grading_app.views.svg_figures import make_figure_context
+from runs_app.condition_labels import make_condition_labels
 from runs_app.models import Experiment
 from runs_app.views.permissions import get_visible_experiment
 

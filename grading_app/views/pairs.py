@@ -12,6 +12,7 @@ from grading_app.raters.answer_pairs import find_pair, list_pair_verdicts, load_
 from grading_app.raters.raters import PAIRS
 from grading_app.raters.rating_selection import RatingSelectionForm
 from grading_app.views.disagreements import get_rater_choice, get_spread_measure, get_stored_disagreements
+from runs_app.condition_labels import load_labels
 from runs_app.prompt_preview import rebuild_turns
 from runs_app.views.permissions import get_visible_experiment
 
@@ -28,14 +29,14 @@ def pair_disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     if selection is None or unit is None or pair is None:
         raise Http404
     cached = get_stored_disagreements(selection)
-    names_wave = experiment.has_several_waves()
+    labels, names_wave = load_labels([experiment.pk]), experiment.has_several_waves()
     context = {
         "experiment": experiment,
         "trial": pair[0],  # The template for one answer shows this trial's item.
         "first": pair[0],
         "second": pair[1],
-        "first_label": pair[0].run.get_label(names_wave=names_wave),
-        "second_label": pair[1].run.get_label(names_wave=names_wave),
+        "first_label": pair[0].run.get_label(labels, names_wave=names_wave),
+        "second_label": pair[1].run.get_label(labels, names_wave=names_wave),
         "position": disagreements.find_position(
             selection, unit, get_spread_measure(request), cached.row if cached else None
         ),

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from grading_app.results.frames import estimate_conditions
+from runs_app.condition_labels import load_labels
 from runs_app.models import Experiment, Point, Run
 from runs_app.models.totals import Totals
 from runs_app.monitoring import progress
@@ -32,7 +33,7 @@ def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
     runs = list(experiment.answer_runs.with_design().order_by("wave__number", "pk"))
     context = {
         "experiment": experiment,
-        "table": RunTable(runs),
+        "table": RunTable(runs, labels=load_labels([experiment.pk])),
         "editable": may_edit(request, experiment),
         "trials_query": f"experiment={experiment.slug}",
         "retry_url": reverse("experiment_action", args=[experiment.slug, "retry"]),

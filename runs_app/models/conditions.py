@@ -49,7 +49,8 @@ class Wave(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.label or f"wave {self.number}"
+        """Return the label. One wave of an experiment may have none; it is usually the first."""
+        return self.label or ("unlabelled wave" if self.number else "first wave")
 
 
 @constrain_numbers()
@@ -91,9 +92,16 @@ class Condition(models.Model):
         return self.prompt.name if self.prompt else self.get_stage_display().lower()
 
     @property
+    def content_hash(self) -> str:
+        """Return the hash of its content, which ends its id."""
+        return self.condition_id.rpartition("--")[2]
+
+    @property
     def label(self) -> str:
-        """Return the names of model, prompt and sampler."""
-        return f"{self.model.name} / {self.prompt_label} / {self.sampler.name}"
+        """Return the names of model, prompt and sampler. `condition_labels` has the shorter names of a list."""
+        if self.prompt is None:
+            return f"{self.model.name}, {self.prompt_label}"
+        return f"{self.model.name} / {self.prompt.name} / {self.sampler.name}"
 
 
 @constrain_numbers()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Self
 
@@ -176,9 +176,10 @@ class Run(EngineOwnedColumns):
     def get_absolute_url(self) -> str:
         return reverse("run_detail", args=[self.pk])
 
-    def get_label(self, *, names_wave: bool) -> str:
-        """Return the condition's label, with the wave where `names_wave`, which is for experiments with several."""
-        return f"{self.condition.label}, {self.wave}" if names_wave else self.condition.label
+    def get_label(self, labels: Mapping[int, str], *, names_wave: bool) -> str:
+        """Return its condition's label among `labels`, with the wave where `names_wave`, for several waves."""
+        label = labels[self.condition_id]
+        return f"{label}, {self.wave}" if names_wave else label
 
     @property
     def is_live(self) -> bool:

@@ -13,6 +13,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from evalsite.lib.text.number_format import format_duration, format_money
+from runs_app.condition_labels import load_labels
 from runs_app.engine.outages import measure_outage_s
 from runs_app.engine.preflight import find_end_of_day
 from runs_app.engine.rate_limiter import RateLimiterState, RateLimits, find_reached_limit, refill
@@ -123,7 +124,8 @@ def _find_budget_blocker(run: Run) -> Blocker | None:
         return None
     return Blocker(
         "budget",
-        f"The budget of {format_money(experiment.max_usd)} does not cover another call of {run.condition.label}:"
+        f"The budget of {format_money(experiment.max_usd)} does not cover another call of"
+        f" {load_labels([experiment.pk])[run.condition_id]}:"
         f" {format_money(experiment.spent_usd)} is spent, and {format_money(experiment.reserved_usd)} is reserved for"
         " other calls.",
     )
@@ -131,4 +133,6 @@ def _find_budget_blocker(run: Run) -> Blocker | None:
 
 def find_stop_reasons(runs: Sequence[Run]) -> list[str]:
     """Return the reasons for stops that still apply, each with the label of its condition."""
-    return [f"{run.condition.label}: {reason}" for run in runs if (reason := run.current_stop_reason)]
+    reasons = [(run, reason) for run in runs if (reason := run.current_stop_reason)]
+    labels = load_labels({run.experiment_id for run, _ in reasons})
+    return [f"{labels[run.condition_id]}: {reason}" for run, reason in reasons]

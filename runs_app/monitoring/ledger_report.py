@@ -10,6 +10,7 @@ from typing import Any, Self
 from django.db.models import F, Q, QuerySet, Sum, Value
 from django.db.models.functions import Coalesce, TruncDate
 
+from runs_app.condition_labels import load_labels
 from runs_app.models import Condition, Experiment, LanguageModel, LedgerEntry, Run
 
 PREFLIGHT = "preflight"  # The stage of calls that belong to no run.
@@ -109,8 +110,9 @@ def sum_by_group(entries: QuerySet[LedgerEntry], by: str) -> list[Line]:
 
 def _load_labels(by: str, keys: list[Any]) -> dict[Any, str]:
     if by == RUN:
-        runs = Run.objects.filter(pk__in=keys).with_design()
-        return {run.pk: f"{run.condition.label}, {run.wave}" for run in runs} | {None: "Preflights"}
+        runs = list(Run.objects.filter(pk__in=keys).with_design())
+        labels = load_labels({run.experiment_id for run in runs})
+        return {run.pk: f"{labels[run.condition_id]}, {run.wave}" for run in runs} | {None: "Preflights"}
     if by == STAGE:
         return dict(STAGES)
     return {key: str(key or "No experiment") for key in keys}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalsite.lib.text.hashing import build_condition_id, slugify_name
-from runs_app.scorers.scorers import SCORERS, Answer, Score, ScoredItem, format_scorer, read_scorer
+from runs_app.scorers.scorers import SCORERS, Answer, Score, ScoredItem, format_scorer, label_scorer, read_scorer
 
 RULES_VERSION = 2  # Increase it when a scorer's result for an answer changes. Old gradings keep their condition.
 
@@ -69,6 +69,12 @@ def list_scorers_with_parameter() -> list[tuple[str, str]]:
 def get_scorer_name(stored: str | Mapping[str, Any]) -> str:
     """Return the name of a design's scorer. A scorer with a parameter is stored as a mapping."""
     return stored if isinstance(stored, str) else str(stored.get("name", ""))
+
+
+def label_stored_scorer(stored: str | Mapping[str, Any]) -> str:
+    """Return a design's scorer as pages show it."""
+    parameters = {} if isinstance(stored, str) else {key: value for key, value in stored.items() if key != "name"}
+    return label_scorer(get_scorer_name(stored), parameters)
 
 
 def format_stored_scorer(stored: str | Mapping[str, Any]) -> str:

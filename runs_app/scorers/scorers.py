@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from datasets_app.generators.registry import UnknownTask, get_generator
+from evalsite.lib.text.names import write_as_words
 from runs_app.llm.rating_parser import find_json_objects, strip_thinking
 from runs_app.scorers.answer_extraction import (
     find_chosen_letter,
@@ -98,10 +99,14 @@ ScoringFunction = Callable[[Answer, ScoredItem, Parameters], Score]
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A registered scorer, with the declarations of its parameters. The first one may follow the name and a colon."""
+    """A registered scorer, with the declarations of its parameters. The first one may follow the name and a colon.
+
+    label: its name for people. summary: what it compares, for the forms.
+    """
 
     name: str
     label: str
+    summary: str
     function: ScoringFunction
     parameters: tuple[Parameter, ...] = ()
 
@@ -120,8 +125,8 @@ class Scorer:
 
     @property
     def form_label(self) -> str:
-        """Return the label in forms. It begins with the scorer's name in results."""
-        return f"{self.name}: {self.label}"
+        """Return the label in forms. It begins with the label in results."""
+        return f"{self.label}: {self.summary}"
 
     @property
     def usage(self) -> str:
@@ -146,13 +151,15 @@ class ScorerError(ValueError):
     """An unknown scorer, or invalid parameters; the message names them."""
 
 
-def register_scorer(name: str, label: str, *parameters: Parameter) -> Callable[[ScoringFunction], ScoringFunction]:
+def register_scorer(
+    name: str, label: str, summary: str, *parameters: Parameter
+) -> Callable[[ScoringFunction], ScoringFunction]:
     """Register a function under a unique name, with the parameters that it takes."""
 
     def register(function: ScoringFunction) -> ScoringFunction:
         if name in _registry:
             raise ValueError(f"the scorer name {name} is already registered")
-        _registry[name] = Scorer(name, label, function, parameters)
+        _registry[name] = Scorer(name, label, summary, function, parameters)
         return function
 
     return register
@@ -187,6 +194,14 @@ def format_scorer(name: str, parameters: Mapping[str, str]) -> str:
     return name if value is None else f"{name}:{value}"
 
 
+def label_scorer(name: str, parameters: Mapping[str, Any]) -> str:
+    """Return the name for people, such as "Exact match" or "Number (tolerance 0.1)". A rule of another site may be
+    unknown here."""
+    label = SCORERS[name].label if name in SCORERS else write_as_words(name)
+    settings = ", ".join(f"{key} {value}" for key, value in sorted(parameters.items()))
+    return f"{label} ({settings})" if settings else label
+
+
 def find_parameter_problems(name: str, parameters: Mapping[str, str]) -> list[str]:
     """Return the reasons why these parameters are invalid for this scorer, as sentences for their author."""
     scorer = SCORERS.get(name)
@@ -213,7 +228,7 @@ def _list_parameters(scorer: Scorer) -> str:
     return f"its parameter is {names[0]}" if len(names) == 1 else f"its parameters are {'; '.join(names)}"
 
 
-@register_scorer("rating", "the parsed rating")
+@register_scorer("rating", "Rating", "the number that the model gave")
 def rating(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return the rating as a number, or the parser's error code."""
     if answer.rating is None:
@@ -221,7 +236,7 @@ def rating(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     return Score(float(answer.rating), str(answer.rating))
 
 
-@register_scorer("exact_match", "exact match with the target")
+@register_scorer("exact_match", "Exact match", "the final part of the answer is the target")
 def exact_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the final part equals the target except case, white space and a final full stop; else 0."""
     if not item.target.strip():
@@ -230,7 +245,7 @@ def exact_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Sco
     return _make_score(normalize(part) == normalize(item.target), part)
 
 
-@register_scorer("multiple_choice", "the chosen letter")
+@register_scorer("multiple_choice", "Multiple choice", "the chosen letter is the target's")
 def multiple_choice(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the chosen letter is the target's, else 0. The target is a letter or the text of a choice."""
     if not item.target.strip():
@@ -242,7 +257,9 @@ def multiple_choice(answer: Answer, item: ScoredItem, parameters: Parameters) ->
     return _make_unreadable_score("no_letter_found") if letter is None else _make_score(letter == target, letter)
 
 
-@register_scorer("numeric", "the last number", declare_number("tolerance", ge=0, le=10**12, default=0.0))
+@register_scorer(
+    "numeric", "Number", "the last number is the target's", declare_number("tolerance", ge=0, le=10**12, default=0.0)
+)
 def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the last number of the final part equals the target's last number within `tolerance`, else 0."""
     if not item.target.strip():
@@ -263,7 +280,7 @@ def _read_target_number(target: str) -> tuple[float, str] | None:
     return find_last_number(target)
 
 
-@register_scorer("set_match", "same set as the target")
+@register_scorer("set_match", "Same set", "the answer lists the elements of the target")
 def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the final part lists the same elements as the target, in any order, repeats allowed; else 0."""
     target = _split_elements(item.target)
@@ -273,7 +290,12 @@ def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score
     return _make_score(_split_elements(part) == target, part)
 
 
-@register_scorer("json_field", "a field of the JSON answer", declare_text("field", max_length=500, required=True))
+@register_scorer(
+    "json_field",
+    "JSON field",
+    "a field of the JSON answer is the target",
+    declare_text("field", max_length=500, required=True),
+)
 def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the field (a path such as "result.city") of the JSON answer is the target, as text or
     number; else 0."""
@@ -289,7 +311,7 @@ def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Scor
     return _make_score(_is_same_text_or_number(raw, item.target), raw)
 
 
-@register_scorer("regex", "regular expression", declare_pattern("pattern", required=True))
+@register_scorer("regex", "Pattern", "a regular expression finds the target", declare_pattern("pattern", required=True))
 def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the pattern matches, else 0.
 
@@ -313,7 +335,8 @@ def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
 
 @register_scorer(
     "final_answer",
-    "final answer of a parametric task",
+    "Final answer",
+    "the answer that the rule of a parametric task reads is the target",
     declare_whole_number("limit", ge=1, le=999_999_999),
 )
 def final_answer(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import django_tables2 as tables
 from django.urls import reverse
 from django.utils.html import format_html
@@ -32,6 +35,11 @@ class AnnotationTable(tables.Table):
         order_by = "-created_at"
         attrs = {"class": "data-table"}
 
+    def __init__(self, rows: Any, *, labels: Mapping[int, str], **options: Any) -> None:
+        """labels: names of the conditions, from `condition_labels`."""
+        self.labels = labels
+        super().__init__(rows, **options)
+
     def render_text(self, value: str) -> str:
         return value if len(value) <= EXCERPT else f"{value[:EXCERPT]}…"
 
@@ -45,4 +53,4 @@ class AnnotationTable(tables.Table):
         return format_html('<a href="{}#annotations">{}</a>', url, record.trial_id)
 
     def render_condition(self, record: Annotation) -> str:
-        return str(record.trial.run.condition.label) if record.trial else number_format.MISSING
+        return self.labels[record.trial.run.condition_id] if record.trial else number_format.MISSING

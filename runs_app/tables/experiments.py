@@ -109,8 +109,13 @@ class RunTable(tables.Table):
         default = number_format.MISSING
         orderable = False
 
+    def __init__(self, rows: Any, *, labels: Mapping[int, str]) -> None:
+        """labels: names of the conditions, from `condition_labels`."""
+        self.labels = labels
+        super().__init__(rows)
+
     def render_condition(self, record: Run) -> str:
-        return record.condition.label
+        return self.labels[record.condition_id]
 
     def render_status(self, record: Run) -> SafeString:
         return tags.status_badge(record.status, title=record.current_stop_reason, label=record.get_status_display())

@@ -13,6 +13,7 @@ from django_tables2.data import TableListData
 
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.text import number_format
+from runs_app.condition_labels import load_labels
 from runs_app.models import Trial
 from runs_app.tables.columns import NUMBER, TIGHT
 from runs_app.trial_list.trial_order import COLUMNS as SORTED_COLUMNS
@@ -99,6 +100,7 @@ class TrialTable(tables.Table):
         sorts_all: bool = False,
     ) -> None:
         """chosen: names of columns, or empty for the default ones. sorts_all: columns without an index are sortable."""
+        self.labels = load_labels({row.run.experiment_id for row in rows})
         self.query = f"?{query}" if query else ""
         self.annotations = annotations or {}
         extra = [(f"score_{column.grader.pk}", column) for column in scores]
@@ -152,7 +154,7 @@ class TrialTable(tables.Table):
         return record.dimension.name if record.dimension else number_format.MISSING
 
     def render_condition(self, record: Trial) -> str:
-        return record.run.condition.label
+        return self.labels[record.run.condition_id]
 
     def render_status(self, record: Any) -> SafeString:
         kinds = {

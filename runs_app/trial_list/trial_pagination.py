@@ -34,7 +34,6 @@ WIDE_COLUMNS = (
     "item__input",
     "item__metadata",
     "item__grading_scheme",
-    "run__condition__prompt__messages",
 )
 
 
@@ -216,9 +215,7 @@ def load_rows(keys: Iterable[int]) -> QuerySet[Trial]:
             "dimension",
             "run__experiment",
             "run__wave",
-            "run__condition__model",
-            "run__condition__prompt",
-            "run__condition__sampler",
+            "run__condition",
         )
         .defer(*WIDE_COLUMNS)
         .annotate(excerpt=Left("answer", EXCERPT), error_excerpt=Left("error", EXCERPT), answer_length=Length("answer"))

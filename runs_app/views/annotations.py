@@ -20,6 +20,7 @@ from evalsite.lib.web.htmx import wants_part
 from evalsite.lib.web.list_page import ListPage
 from evalsite.lib.web.model_names import hides_model_names
 from runs_app.annotations import annotate, list_annotations
+from runs_app.condition_labels import load_labels
 from runs_app.filters import AnnotationFilter
 from runs_app.forms.annotations import AnnotatedDatasetForm, AnnotationForm
 from runs_app.models import Annotation, Experiment, Trial
@@ -154,8 +155,8 @@ def _get_editable_annotation(request: HttpRequest, pk: int) -> Annotation:
 @readers_only
 def experiment_annotations(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = get_visible_experiment(request, slug)
-    labels = [f"trial__run__condition__{name}" for name in ("model", "prompt", "sampler")]
-    list_context = ANNOTATIONS.load(request, _filter_experiment(experiment).select_related("item", "author", *labels))
+    rows = _filter_experiment(experiment).select_related("item", "author", "trial__run__condition")
+    list_context = ANNOTATIONS.load(request, rows, labels=load_labels([experiment.pk]))
     context = {
         **list_context,
         "experiment": experiment,

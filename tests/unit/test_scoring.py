@@ -149,7 +149,7 @@ def test_every_scorer_accepts_its_required_parameters():
 
 def test_a_duplicate_scorer_name_is_refused():
     with pytest.raises(ValueError, match="already registered"):
-        register_scorer("rating", "Again")(lambda answer, item, parameters: Score(1.0))
+        register_scorer("rating", "Again", "again")(lambda answer, item, parameters: Score(1.0))
 
 
 @pytest.mark.parametrize("wrong", [(None, "x", None), (1.0, "x", "no_number_found"), (None, None, ""), (float("nan"),)])
@@ -264,5 +264,5 @@ def test_a_limit_is_a_whole_number_of_tokens(limit):
 
 def test_the_form_label_of_a_scorer_begins_with_its_name_in_results():
     choices = dict(list_scorer_choices())
-    assert choices["numeric"] == "numeric: the last number"
+    assert choices["numeric"] == "Number: the last number is the target's"
     assert all(label.startswith(f"{GradeCondition(scorer=name).label}: ") for name, label in choices.items())

@@ -52,5 +52,11 @@ def list_choices(choices: Sequence[object]) -> str:
     return (", ".join(map(str, choices[:MAX_LISTED])) or "none") + more
 
 
+def write_as_words(name: str) -> str:
+    """Return a name of a file or design as people read it: "final_answer" becomes "Final answer"."""
+    words = name.replace("_", " ").replace("-", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
 def _fold(name: str) -> str:
     return " ".join(name.replace("_", " ").split()).casefold()

@@ -76,8 +76,7 @@ class Command(OutputCommand):
     def _print_wave(self, wave: dict[str, Any]) -> None:
         other_counts = [f", {format_count(wave[name])} {name}" for name in STATUSES if wave[name] and name != "done"]
         done = f"{format_count(wave['done'])} of {format_count(wave['trials'])} done{''.join(other_counts)}"
-        name = wave["label"] or f"wave {wave['number']}"
-        self.write(f"  {name}: {done}, {format_money(wave['spent_usd'])} spent")
+        self.write(f"  {wave['name']}: {done}, {format_money(wave['spent_usd'])} spent")
 
     def _print_run(self, run: dict[str, Any]) -> None:
         wave = f" [{run['wave_label'] or run['wave']}]" if run["wave"] else ""

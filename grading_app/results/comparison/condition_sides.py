@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grading_app.models import BlindReading
-from grading_app.results.frames import make_condition_labels
 from grading_app.results.scores import Measure, list_measures
+from runs_app.condition_labels import make_condition_labels
 from runs_app.models import Condition, Experiment, Run, Wave
 
 ALL = "all"

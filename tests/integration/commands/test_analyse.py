@@ -161,4 +161,4 @@ def test_a_wave_goes_by_its_label_or_number(experiment, written):
     by_label, by_number = (written("--wave", name, "--format", "csv") for name in ("second", "1"))
     assert by_label == by_number != written("--format", "csv")
     error = run_refused("pilot", "--wave", "third")
-    assert error == '--wave: Select a valid choice: there is no wave third; existing waves: 0 "wave 0", 1 "second".'
+    assert error == '--wave: Select a valid choice: there is no wave third; existing waves: 0 "first wave", 1 "second".'

@@ -140,7 +140,7 @@ def test_a_launch_of_paused_runs_says_how_to_resume_them(manage, pilot):
 def test_launching_a_wave_repeats_the_whole_design(manage, pilot):
     manage("experiment", "launch", "pilot")
     manage("experiment", "launch", "pilot", "--wave", "march")
-    assert [str(wave) for wave in pilot.waves.all()] == ["wave 0", "march"]
+    assert [str(wave) for wave in pilot.waves.all()] == ["first wave", "march"]
     assert Trial.objects.count() == 4
 
 

@@ -66,11 +66,11 @@ def test_answers_that_a_scorer_could_not_read_are_counted_by_code(manage, observ
 
 def test_waves_are_shown_separately_if_there_are_two(manage, observed_run):
     experiment, run = observed_run
-    assert "wave 0" not in manage("status", "pilot").out
+    assert "first wave" not in manage("status", "pilot").out
     plan_module.plan(experiment, wave_label="march")
     Run.objects.filter(pk=run.pk).update(spent_usd="0.25", status="done")
     output = manage("status", "pilot").out
-    assert "  wave 0: 4 of 5 done, 1 failed, $0.25 spent\n" in output
+    assert "  first wave: 4 of 5 done, 1 failed, $0.25 spent\n" in output
     assert "  march: 0 of 5 done, 5 pending, $0.00 spent\n" in output
     first, second = read_status(manage, "pilot")["waves"]
     assert (first["label"], first["status"], first["done"], first["failed"]) == ("", "done", 4, 1)
@@ -126,7 +126,7 @@ def test_each_measure_has_its_interval_under_each_condition(manage):
     assert scores["numeric:valence", "b"]["high"] == 1
     assert scores["numeric:valence", "b"]["low"] < 1
     output = manage("status", "quiz").out
-    assert "numeric · Valence, 95 % intervals by item:" in output
+    assert "Number · Valence, 95 % intervals by item:" in output
     assert f"a: {share['text']}, n 20 of 20 items" in output
 
 

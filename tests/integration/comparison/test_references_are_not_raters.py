@@ -166,7 +166,7 @@ def test_a_decision_does_not_count_as_a_rater(client, judged):
     assert {line.estimate.raters for line in report.measures if line.estimate} == {4}
     assert page.context["against"] is None
     assert [line.bias.units for line in report.references] == [1, 1, 1, 1]
-    assert "Against adjudicated, 1 to 7" in page.content.decode()
+    assert "Against Adjudicated, 1 to 7" in page.content.decode()
 
 
 def test_a_decision_is_not_a_measure_of_the_results(client, judged):

@@ -32,15 +32,15 @@ def open_page(client, experiment, name, *args):
 def test_disagreements_name_the_wave_of_each_answer(client):
     experiment = make_study(["", "second"])
     page = open_page(client, experiment, "experiment_disagreements")
-    assert page.count("pilot-sampler, wave 0") == 2
-    assert page.count("pilot-sampler, second") == 2
+    assert page.count("small, first wave") == 2
+    assert page.count("small, second") == 2
     last = list_generated_trials(experiment)[-1]
-    assert "pilot-sampler, second" in open_page(client, experiment, "disagreement", "pilot", last.pk)
+    assert "small, second" in open_page(client, experiment, "disagreement", "pilot", last.pk)
 
 
 def test_one_wave_is_not_named(client):
     experiment = make_study([""])
-    assert "wave 0" not in open_page(client, experiment, "experiment_disagreements")
+    assert "first wave" not in open_page(client, experiment, "experiment_disagreements")
 
 
 def test_the_page_of_a_queue_names_the_wave_of_each_answer(client):
@@ -48,8 +48,8 @@ def test_the_page_of_a_queue_names_the_wave_of_each_answer(client):
     queue = make_answer_queue(experiment=experiment, answers_each=2)
     rate_all(make_rater(queue, started=True))
     page = open_page(client, experiment, "rating_queue_detail", "reading")
-    assert page.count("pilot-sampler, wave 0, sample 0") == 2
-    assert page.count("pilot-sampler, second, sample 0") == 2
+    assert page.count("small, first wave, sample 0") == 2
+    assert page.count("small, second, sample 0") == 2
 
 
 def test_a_pair_names_the_waves_of_its_answers(client):
@@ -60,4 +60,4 @@ def test_a_pair_names_the_waves_of_its_answers(client):
     for value, rater in enumerate(raters):
         rate_all(rater, value)
     page = open_page(client, experiment, "rating_queue_detail", "reading")
-    assert "reading-study-sampler, wave 0, sample 0" in page
+    assert "small, first wave, sample 0" in page

@@ -104,7 +104,7 @@ def test_a_panel_has_the_scale_of_its_members(experiment):
     condition.panel = panel
     condition.save()
     (offer,) = [rater for rater in list_raters(experiment, "answers") if rater.kind == "panel"]
-    assert (offer.label, str(offer.scale)) == ("panel three", "1 to 9")
+    assert (offer.label, str(offer.scale)) == ("Panel three", "1 to 9")
 
 
 def test_criteria_give_a_share_and_labels_their_scores():

@@ -77,7 +77,7 @@ def test_exports_accept_the_filters_of_the_trial_list(client, experiment):
     assert len(read_rows(download(client, wave="wave 0"))) == 6
     refused = download(client, wave="spring")
     assert refused.status_code == 400
-    assert refused.content.decode() == 'there is no wave spring; existing waves: 0 "wave 0"'
+    assert refused.content.decode() == 'there is no wave spring; existing waves: 0 "first wave"'
 
 
 @pytest.mark.parametrize(

@@ -114,11 +114,11 @@ def test_answers_left_out_of_a_panel_are_counted_by_the_missing_member(client, a
     with allow_superseding():
         Grading.objects.filter(trial__in=deleted, condition=bench).delete()
     line = list_grader_rows(answered)[-1]
-    assert (line.scores.left_out, line.missing) == (3, (("two (standard@1)", 3),))
+    assert (line.scores.left_out, line.missing) == (3, (("Standard (two)", 3),))
     client.force_login(answered.owner)
     page = page_text(client.get(reverse("experiment_grading", args=[answered.slug])))
     assert "3 answers left out." in page
-    assert "Missing verdicts: two (standard@1) 3" in page
+    assert "Missing verdicts: Standard (two) 3" in page
     assert "Mean; all 2 must judge." in page
 
 

@@ -43,7 +43,7 @@ def test_experiment_pages_show_neither_verdicts_nor_judge_runs(owner, judged, na
 
 def test_results_list_the_judge_with_the_rules(owner, judged):
     page = owner.get(reverse("experiment_results", args=[judged.slug])).content.decode()
-    assert "judge-a (standard@1)" in page
+    assert "Standard (judge-a)" in page
 
 
 def test_the_trial_list_contains_only_answers(owner, judged):

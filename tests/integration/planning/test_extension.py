@@ -97,8 +97,8 @@ def test_more_samples_before_a_later_wave_are_refused_by_preview_and_extension_w
         run_control.launch(experiment, by="test", wave=label)
     (problem,) = preview_extension(experiment, Extension(samples=2)).problems
     assert problem == (
-        "samples: wave 0 cannot grow to 2 samples, because march follows it and has the repetitions from number 2 on."
-        " Only the last wave can grow. To repeat the design, launch a new wave"
+        "samples: first wave cannot grow to 2 samples, because march follows it and has the repetitions from number 2"
+        " on. Only the last wave can grow. To repeat the design, launch a new wave"
     )
     assert preview_extension(experiment, Extension(samples=2), wave_label="march").problems == []
     with pytest.raises(PlanError, match=problem):

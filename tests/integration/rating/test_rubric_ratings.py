@@ -177,7 +177,7 @@ def test_a_preference_names_the_winner_in_either_order():
     assert (line.n, line.items, line.raters) == (12, 6, 2)
     assert queue_results.count_complete(queue) == (6, 6)
     client, study = sign_in(queue.owner), queue.experiment.slug
-    assert "rater 2 of reading (strict-pairwise@1)" in read_page(client, f"/experiments/{study}/grading/")
+    assert "Strict pairwise (rater 2 of reading)" in read_page(client, f"/experiments/{study}/grading/")
     assert "6 of 6 pairs have 2 raters" in read_page(client, queue.get_absolute_url())
     assert client.get(f"/experiments/{study}/agreement/").status_code == 200
     assert "This answer" in read_page(client, f"/trials/{Preference.objects.filter(winner='a').first().trial_a_id}/")

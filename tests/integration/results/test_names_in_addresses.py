@@ -38,7 +38,7 @@ def client(judged):
 
 
 @pytest.mark.parametrize("url_name", ["experiment_analysis", "experiment_matrix", "experiment_figures"])
-@pytest.mark.parametrize("name", ["strict-judge", "strict-judge (standard@1)"])
+@pytest.mark.parametrize("name", ["strict-judge", "strict-judge (standard@1)", "Standard (strict-judge)"])
 def test_a_page_selects_the_measure_of_this_name(client, judged, url_name, name):
     key = judged.grade_conditions.get(kind="judge").grade_condition_id
     response = client.get(reverse(url_name, args=["pilot"]), {"measure": name, "wave": "second"})
@@ -62,7 +62,7 @@ def test_a_form_error_lists_the_choices(client):
     address = reverse("experiment_analysis", args=["pilot"])
     errors = client.get(address, {"measure": "bleu", "wave": "third", "missing": "50%"}).context["form"].errors
     assert "existing measures: exact_match" in errors["measure"][0]
-    assert 'existing waves: 0 "wave 0", 1 "second"' in errors["wave"][0]
+    assert 'existing waves: 0 "first wave", 1 "second"' in errors["wave"][0]
     assert errors["missing"] == ['50% is not one of the choices. There are wrong "Counted as wrong".']
 
 
@@ -71,12 +71,12 @@ def test_a_form_error_lists_the_choices(client):
     [
         (["bundle", "analysis", "pilot", "--query", "measure=bleu"], "existing measures: exact_match"),
         (["bundle", "analysis", "pilot", "--query", "category=plants"], "even, odd"),
-        (["bundle", "analysis", "pilot", "--query", "wave=third"], 'existing waves: 0 "wave 0", 1 "second"'),
-        (["figures", "pilot", "--query", "wave=third"], 'existing waves: 0 "wave 0", 1 "second"'),
+        (["bundle", "analysis", "pilot", "--query", "wave=third"], 'existing waves: 0 "first wave", 1 "second"'),
+        (["figures", "pilot", "--query", "wave=third"], 'existing waves: 0 "first wave", 1 "second"'),
         (["figures", "pilot", "--query", "measure=bleu"], "existing measures: exact_match"),
-        (["export", "pilot", "--filter", "wave=third"], 'existing waves: 0 "wave 0", 1 "second"'),
+        (["export", "pilot", "--filter", "wave=third"], 'existing waves: 0 "first wave", 1 "second"'),
         (["export", "pilot", "--filter", "dimension=joy"], "existing dimensions: none"),
-        (["grade", "pilot", "--wave", "third"], 'existing waves: 0 "wave 0", 1 "second"'),
+        (["grade", "pilot", "--wave", "third"], 'existing waves: 0 "first wave", 1 "second"'),
         (["grade", "pilot", "--grader", "mild"], "existing graders: strict-judge"),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_command_lists_the_choices(judged, tmp_path, command, listed):
     assert listed in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["strict-judge", "strict-judge (standard@1)", "key"])
+@pytest.mark.parametrize("name", ["strict-judge", "strict-judge (standard@1)", "Standard (strict-judge)", "key"])
 def test_the_grade_command_takes_a_judge_by_the_names_of_its_scores(judged, name, capsys):
     key = f"g{judged.grade_conditions.get(kind='judge').pk}"
     with pytest.raises(CommandError) as caught:

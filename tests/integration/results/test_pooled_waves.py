@@ -12,7 +12,7 @@ from tests import factories
 from tests.page_text import page_text
 
 pytestmark = pytest.mark.django_db
-POOLED = "pool 2 waves: wave 0, May."
+POOLED = "pool 2 waves: first wave, May."
 
 
 @pytest.fixture(autouse=True)
@@ -40,14 +40,14 @@ def open_page(client, experiment, name):
 def test_a_page_names_the_scores_that_changed_between_the_waves_it_pools(client, name):
     text = open_page(client, make_two_waves((35, 18)), name)
     assert POOLED in text
-    assert "Scores changed significantly from wave 0 to May: numeric, " in text
+    assert "Scores changed significantly from first wave to May: Number, " in text
     assert "87.5 % to 45.0 %" in text
 
 
 def test_waves_without_drift_are_pooled_with_a_note(client):
     text = open_page(client, make_two_waves((20, 21)), "experiment_results")
     assert POOLED in text
-    assert "No score differs significantly between wave 0 and May." in text
+    assert "No score differs significantly between first wave and May." in text
 
 
 def test_one_wave_has_no_note(client):
@@ -62,10 +62,10 @@ def test_commands_and_the_report_say_which_waves_they_pool(capsys, tmp_path):
     experiment = make_two_waves((35, 18))
     complaints = io.StringIO()
     call_command("status", experiment.slug, stdout=io.StringIO(), stderr=complaints)
-    assert "the scores pool 2 waves (wave 0, May)" in complaints.getvalue()
+    assert "the scores pool 2 waves (first wave, May)" in complaints.getvalue()
     call_command("analyse", experiment.slug, table="descriptives", format="md", stdout=io.StringIO())
     path = tmp_path / "report.html"
     call_command("report", experiment.slug, out=str(path))
     text = " ".join(path.read_text().split())
-    assert "was asked once in each of 2 waves (wave 0 and May)" in text
-    assert "Scores changed significantly from wave 0 to May" in text
+    assert "was asked once in each of 2 waves (first wave and May)" in text
+    assert "Scores changed significantly from first wave to May" in text

@@ -118,7 +118,7 @@ def test_the_page_shows_numbers_answers_and_a_changed_model(client, experiment):
     for expected in ("−41.7 pp", "sign flips", "0.125", "12 of 12", "vendor/small-2", "Served differently in wave-1"):
         assert expected in text, expected
     assert text.count('<span class="chip">changed</span>') == 2  # The model in either wave; the provider is the same.
-    assert "On items like these, no difference from wave 0 to wave-1 is significant" in text
+    assert "On items like these, no difference from first wave to wave-1 is significant" in text
 
 
 def test_a_significant_drift_is_reported(client):
@@ -155,7 +155,7 @@ def test_one_wave_or_no_shared_item_shows_a_message(client):
 def test_new_grades_appear_immediately(client, experiment):
     open_waves(client, experiment)
     grade(experiment, scorers=["numeric"], by="a test")
-    assert "numeric" in open_waves(client, experiment).content.decode()
+    assert "Number" in open_waves(client, experiment).content.decode()
 
 
 def test_other_users_get_404(client, experiment):
@@ -197,7 +197,7 @@ def test_rubric_ratings_by_people_are_compared_by_queue_and_other_ratings_are_na
         rate_all(rater, lambda due, more=more: 4 + more - 2 * due.trial.run.wave.number)
     queues.exclude(rater, by=queue.owner, reason="did not read")
     (line,) = compare_waves(created)
-    assert line.measure.label == "people of reading (strict-score@1), mean of 2 raters per answer"
+    assert line.measure.label == "Strict score (people of reading, mean of 2 raters per answer)"
     assert (line.mean_a, line.mean_b, line.change.mean, line.change.n, line.unpaired) == (4.5, 2.5, -2.0, 6, 0)
     text = open_waves(client, created).content.decode()
     assert "1 of 1 difference is significant" in " ".join(text.split())

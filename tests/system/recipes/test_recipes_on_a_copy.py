@@ -61,7 +61,9 @@ def checkout(tmp_path):
 
 SCORER = '''
 
-@register_scorer("similarity", "similar to the target", declare_number("threshold", ge=0, le=1, default=0.8))
+@register_scorer(
+    "similarity", "Similarity", "the answer is like the target", declare_number("threshold", ge=0, le=1, default=0.8)
+)
 def similarity(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return 1 if the share of the target's words that the answer has reaches the threshold, else 0."""
     words = set(item.target.split())
