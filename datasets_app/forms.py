@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django import forms
@@ -12,12 +12,13 @@ from django.forms.boundfield import BoundField
 from django.utils.text import capfirst, slugify
 
 from datasets_app.importing import FIELDS, hub_dataset
+from datasets_app.importing.column_map import SHEET
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import slug_validator
 from datasets_app.pending_uploads import MAX_BYTES, MIB, PendingUpload
 from datasets_app.sampling import Strategy
 
-TABLES = ".csv,.tsv,.txt,.jsonl,.ndjson,.json,.parquet"
+TABLES = ".csv,.tsv,.txt,.xlsx,.xlsm,.ods,.jsonl,.ndjson,.json,.parquet"
 ZIP_STARTS = (b"PK\x03\x04", b"PK\x05\x06")
 LARGEST_SEED = 2**31 - 1
 EXPRESSION_CHARS = 2000
@@ -99,7 +100,7 @@ class UploadForm(DescriptionForm):
         "items",
         f"{TABLES},.zip",
         label="Items",
-        help_text="CSV, TSV, JSON lines, JSON, Parquet, or a zip of images with or without a table",
+        help_text="Excel, OpenDocument, CSV, JSON lines, JSON, Parquet, or a zip of images with or without a table",
     )
     images = UploadField(
         "images", ".zip", required=False, label="Images", help_text="A zip file with the images named in the table"
@@ -202,9 +203,15 @@ class MappingForm(forms.Form):
     Expressions have the syntax of `manage.py dataset import`.
     """
 
-    def __init__(self, *args: Any, columns: list[str], guess: Mapping[str, str], **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, columns: list[str], guess: Mapping[str, str], sheets: Sequence[str] = (), **kwargs: Any
+    ) -> None:
+        """sheets: the sheets of a spreadsheet; with two or more, the form offers them."""
         super().__init__(*args, **kwargs)
         self.columns = columns
+        if len(sheets) > 1:
+            choices = [(name, name) for name in sheets]
+            self.fields[SHEET] = forms.ChoiceField(choices=choices, initial=guess.get(SHEET, sheets[0]), label="Sheet")
         for field in FIELDS:
             self._add_fields(field, guess.get(field, ""))
 
@@ -243,6 +250,8 @@ class MappingForm(forms.Form):
         expressions = {field: self._read_expression(field) for field in FIELDS}
         if expressions["metadata"] == THE_REST:
             del expressions["metadata"]
+        if SHEET in self.fields:
+            expressions[SHEET] = self.cleaned_data[SHEET]
         return expressions
 
     def _read_expression(self, field: str) -> str:

@@ -23,6 +23,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from datasets_app.importing import LIMITS, guess_mapping
+from datasets_app.importing.column_map import SHEET
 from datasets_app.importing.limited_reader import FileToRead, TableColumns
 from datasets_app.importing.reader_output import report_from_json
 from datasets_app.importing.records import ImportReport, Remark
@@ -145,7 +146,7 @@ class PendingUpload:
 
     def guess_mapping(self, table: TableColumns) -> dict[str, str]:
         """Return a mapping guessed from the columns' names. Guess an image column only if the upload has images."""
-        mapping = guess_mapping(table.columns)
+        mapping = guess_mapping(table.columns) | ({SHEET: table.sheet} if table.sheet else {})
         if "images" in self.names or table.brings_images:
             return mapping
         return {field: text for field, text in mapping.items() if field != "image"}
@@ -221,6 +222,10 @@ class PendingUpload:
         BackgroundJob.objects.filter(subject=self.subject).delete()
         for name in RESULTS:
             (self.folder / f"{name}.json").unlink(missing_ok=True)
+
+    def forget_reading(self) -> None:
+        """Delete the report of the last reading, before another sheet of the same file is read."""
+        (self.folder / "report.json").unlink(missing_ok=True)
 
     def remove_files(self) -> None:
         for part in self.names:

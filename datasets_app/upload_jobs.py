@@ -12,6 +12,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from datasets_app.importing import FileError, ItemReading, NormReading
+from datasets_app.importing.column_map import SHEET
 from datasets_app.importing.dataset_writer import create_dataset, save_norms
 from datasets_app.importing.hub_dataset import download_split
 from datasets_app.importing.limited_reader import Watch, read_norm_table, read_table_columns, read_upload
@@ -61,7 +62,7 @@ def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
     watch = upload.watch(job)
     try:
         if job.kind == "columns":
-            upload.store("columns", read_table_columns(upload.files["items"], watch=watch)._asdict())
+            _store_columns(upload, job, watch)
             return finish(upload, job)
         if job.kind == "download":
             return _download(upload, job)
@@ -80,6 +81,11 @@ def _perform(upload: PendingUpload, job: BackgroundJob, user: User) -> str:
         raise
 
 
+def _store_columns(upload: PendingUpload, job: BackgroundJob, watch: Watch) -> None:
+    sheet = job.parameters["mapping"].get(SHEET, "")
+    upload.store("columns", read_table_columns(upload.files["items"], watch=watch, sheet=sheet)._asdict())
+
+
 def _download(upload: PendingUpload, job: BackgroundJob) -> str:
     """Download the split that the user named, and find its columns.
 
@@ -96,7 +102,7 @@ def _download(upload: PendingUpload, job: BackgroundJob) -> str:
 def _read_items(upload: PendingUpload, job: BackgroundJob, user: User, watch: Watch) -> str:
     """Read the items. Save the dataset if this is an import without errors, and store the report."""
     if job.kind == "preview":
-        upload.store("columns", read_table_columns(upload.files["items"], watch=watch)._asdict())
+        _store_columns(upload, job, watch)
     reading, norms = read_upload(
         upload.files, job.parameters["mapping"], watch=watch, leaves_out=job.parameters["leaves_out"]
     )
@@ -178,6 +184,7 @@ def _show_item(item: ItemRecord) -> dict[str, Any]:
         "target": item.target[:SHOWN_CHARS],
         "choices": [choice[:SHOWN_CHARS] for choice in item.choices[:SHOWN_CHOICES]],
         "category": item.category,
+        "norms": [f"{norm.dimension} {norm.mean:g}" for norm in item.norms],
     }
 
 

@@ -22,6 +22,8 @@ from datasets_app.importing.records import FileError
 from evalsite.lib.hints import did_you_mean
 
 FIELDS = ("key", "input", "image", "target", "choices", "grading_scheme", "category", "metadata", "dims")
+SHEET = "sheet"
+"""The key of a mapping that names the sheet of a spreadsheet. It is not a field of an item."""
 
 COMMON_NAMES: dict[str, tuple[str, ...]] = {
     "key": ("key", "id", "item_id", "image_id", "question_id", "item_key", "uid"),
@@ -62,7 +64,8 @@ def parse_mapping(pairs: Sequence[str]) -> dict[str, str]:
         field, equals, expression = pair.partition("=")
         if not equals:
             raise FileError(f"map {pair!r}: write field=column")
-        _check_field(field)
+        if field != SHEET:
+            _check_field(field)
         if field in mapping:
             raise FileError(f"map {field}: given twice")
         mapping[field] = expression

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from datasets_app.importing.archives import FolderMembers, ImageFinder, NotFound, ZipMembers
-from datasets_app.importing.column_map import BoundMapping, NoValue, guess_mapping, to_text
+from datasets_app.importing.column_map import SHEET, BoundMapping, NoValue, guess_mapping, to_text
 from datasets_app.importing.file_source import Openable, open_source, read_name
 from datasets_app.importing.image_buffer import ImageBuffer
 from datasets_app.importing.image_reader import BadImage
@@ -61,14 +61,16 @@ def read_items(
     return reading
 
 
-def read_columns(source: Openable, *, limits: Limits = LIMITS, first: int = 5) -> tuple[list[str], list[list[str]]]:
+def read_columns(
+    source: Openable, *, limits: Limits = LIMITS, first: int = 5, sheet: str = ""
+) -> tuple[list[str], list[list[str]]]:
     """Return the columns and the first rows as text, for the mapping form. Raise FileError."""
     with open_source(source) as (file, name):
         file, name, _ = _split_archive(file, name, limits)
         if not name:
             return IMAGE_ONLY_COLUMNS, []
         report = ImportReport()
-        columns, rows = read_rows(file, name, report, limits)
+        columns, rows = read_rows(file, name, report, limits, sheet)
         preview = [
             [_make_preview(row.values.get(column)) for column in columns]
             for row, _ in zip(rows, range(first), strict=False)
@@ -110,7 +112,7 @@ def _read_file(
     reading.scratch = reading.scratch or ScratchFolder()
     image_buffer = ImageBuffer(finder or inside, limits, reading.scratch)
     if name:
-        reading.columns, rows = read_rows(table, name, reading.report, limits)
+        reading.columns, rows = read_rows(table, name, reading.report, limits, reading.mapping.get(SHEET, ""))
     else:
         reading.columns, rows = IMAGE_ONLY_COLUMNS, _iterate_images(image_buffer.finder)
     reading.mapping = _complete_mapping(reading, image_buffer.finder is not None)
@@ -132,7 +134,7 @@ def _split_archive(file: BinaryIO, name: str, limits: Limits) -> tuple[BinaryIO,
         return file, name, None
     archive = ZipMembers(file, limits)
     if "[Content_Types].xml" in archive.names():
-        raise FileError("this is a spreadsheet or an office document; save the sheet as CSV")
+        raise FileError("this is an office document; a spreadsheet needs a name that ends in .xlsx or .ods")
     tables = [name for name in archive.names() if PurePosixPath(name.lower()).suffix in TABLE_SUFFIXES - {".txt"}]
     if len(tables) > 1:
         raise FileError(f"the archive contains several tables: {', '.join(tables[:5])}; leave only one")
@@ -176,7 +178,8 @@ class _ItemBuilder:
     def __init__(self, reading: ItemReading, image_buffer: ImageBuffer, limits: Limits, leaves_out: bool) -> None:
         self.reading, self.image_buffer, self.limits, self.report = reading, image_buffer, limits, reading.report
         self.leaves_out = leaves_out
-        self.bound = BoundMapping(reading.mapping, reading.columns)
+        expressions = {field: text for field, text in reading.mapping.items() if field != SHEET}
+        self.bound = BoundMapping(expressions, reading.columns)
         self.first_row: dict[str, int] = {}
 
     def read(self, rows: Iterator[Row]) -> None:

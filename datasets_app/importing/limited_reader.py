@@ -43,17 +43,24 @@ class FileToRead(NamedTuple):
 
 
 class TableColumns(NamedTuple):
-    """The columns of a table, its first rows as text, and a flag that is set if images came with it."""
+    """The columns of a table, its first rows as text, and a flag that is set if images came with it.
+
+    sheets: the visible sheets of a spreadsheet. sheet: the sheet that was asked for, or "".
+    """
 
     columns: list[str]
     first_rows: list[list[str]]
     brings_images: bool
+    sheets: list[str] = []
+    sheet: str = ""
 
 
-def read_table_columns(file: FileToRead, limits: Limits = LIMITS, watch: Watch | None = None) -> TableColumns:
+def read_table_columns(
+    file: FileToRead, limits: Limits = LIMITS, watch: Watch | None = None, *, sheet: str = ""
+) -> TableColumns:
     """Return the data that the mapping form needs. Raise FileError if the file cannot be read."""
     scratch = ScratchFolder()
-    _run_task(scratch, "columns", {"items": file}, limits, limits.preview_seconds, watch)
+    _run_task(scratch, "columns", {"items": file}, limits, limits.preview_seconds, watch, sheet=sheet)
     return TableColumns(**json.loads((scratch.path / COLUMNS).read_text(encoding="utf-8")))
 
 
@@ -202,5 +209,10 @@ def _explain_exit(code: int, files: Mapping[str, FileToRead], limits: Limits, se
         return f"reading {names} takes longer than {seconds} s; split it"
     if code == OUT_OF_SPACE:
         return f"{names} decodes to more than {limits.unpacked_bytes // MIB} MiB, or the disk is full; split it"
+    if code == -signal.SIGABRT:  # Native code ends so if it gets no memory, such as calamine for a sheet's area.
+        return (
+            f"reading {names} took more than {limits.reader_memory_bytes // MIB} MiB of memory, or the file is damaged;"
+            " if a sheet has a value far below or beside its table, delete it"
+        )
     reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return f"the process that read {names} has died ({reason}); the file may be damaged"

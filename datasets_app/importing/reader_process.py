@@ -61,14 +61,23 @@ def _find_task(name: str) -> Callable[[dict[str, Any], Path, Any], None]:
 
 def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:
     from datasets_app.importing.item_reader import read_columns
+    from datasets_app.importing.spreadsheet_reader import list_sheets
     from datasets_app.importing.table_readers import detect_kind
 
     path, name = request["files"]["items"]
     with _open_file(path, name) as file:
-        columns, rows = read_columns(file, limits=limits)
+        sheet = request.get("sheet", "")
+        columns, rows = read_columns(file, limits=limits, sheet=sheet)
         file.seek(0)
-        brings_images = detect_kind(file, name) in ("zip", "parquet")
-    content = {"columns": columns, "first_rows": rows, "brings_images": brings_images}
+        kind = detect_kind(file, name)
+        sheets = list_sheets(file, limits) if kind == "spreadsheet" else []
+    content = {
+        "columns": columns,
+        "first_rows": rows,
+        "brings_images": kind in ("zip", "parquet"),
+        "sheets": sheets,
+        "sheet": sheet,
+    }
     (out / COLUMNS).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 

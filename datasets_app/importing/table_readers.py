@@ -1,4 +1,4 @@
-"""Readers that turn CSV, JSON lines, a JSON array or Parquet into rows. They do not interpret columns."""
+"""Readers that turn CSV, JSON lines, a JSON array, Parquet or a sheet into rows. They do not interpret columns."""
 
 from __future__ import annotations
 
@@ -16,14 +16,20 @@ from typing import Any, BinaryIO, cast
 from datasets_app.importing.limits import MIB, Limits
 from datasets_app.importing.parquet_reader import read_parquet
 from datasets_app.importing.records import FileError, ImportReport, Row
+from datasets_app.importing.spreadsheet_reader import (
+    SPREADSHEET_SUFFIXES,
+    iterate_rows,
+    read_spreadsheet,
+    to_value,
+)
 from evalsite.lib.text.pg_text import describe_unstorable, replace_unstorable
 
-TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet"})
+TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet"}) | SPREADSHEET_SUFFIXES
 DELIMITERS = ",;\t|"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 FIRST_BYTES_OF_OTHER_FILES = {
     b"%PDF-": "this is a PDF document, not a table; save the table as CSV",
-    b"\xd0\xcf\x11\xe0": "this is an old Excel or Word file; save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "this is an old Excel or Word file; save the sheet as .xlsx or CSV",
     b"\x1f\x8b": "this is a gzip file; unpack it first",
     b"7z\xbc\xaf": "this is a 7z archive; upload a zip",
     b"Rar!": "this is a RAR archive; upload a zip",
@@ -49,7 +55,7 @@ def measure_file(file: BinaryIO) -> int:
 
 
 def detect_kind(file: BinaryIO, name: str) -> str:
-    """Return "zip", "parquet", "json", "jsonl" or "csv".
+    """Return "zip", "spreadsheet", "parquet", "json", "jsonl" or "csv".
 
     The first bytes decide if they are clear, else the suffix of the name. Raise FileError for an empty file, and for a
     file that is clearly of another kind, such as a PDF document.
@@ -58,22 +64,26 @@ def detect_kind(file: BinaryIO, name: str) -> str:
     file.seek(0)
     if not head:
         raise FileError("the file is empty")
+    suffix = PurePosixPath(name.lower()).suffix
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return "zip"
+        return "spreadsheet" if suffix in SPREADSHEET_SUFFIXES else "zip"
     if head.startswith(b"PAR1"):
         return "parquet"
     for first_bytes, fault in FIRST_BYTES_OF_OTHER_FILES.items():
         if head.startswith(first_bytes):
             raise FileError(fault)
-    suffix = PurePosixPath(name.lower()).suffix
+    if suffix in SPREADSHEET_SUFFIXES:
+        raise FileError("this is not a spreadsheet, though its name says so; export the table as CSV")
     if suffix in {".csv", ".tsv"}:
         return "csv"
     start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:1]
     return {b"{": "jsonl", b"[": "json"}.get(start, "jsonl" if suffix in {".jsonl", ".ndjson"} else "csv")
 
 
-def read_rows(file: BinaryIO, name: str, report: ImportReport, limits: Limits) -> tuple[list[str], Iterator[Row]]:
-    """Return the columns of a table and an iterator over its rows.
+def read_rows(
+    file: BinaryIO, name: str, report: ImportReport, limits: Limits, sheet: str = ""
+) -> tuple[list[str], Iterator[Row]]:
+    """Return the columns of a table and an iterator over its rows. sheet: of a spreadsheet, the sheet to read.
 
     Raise FileError if the table cannot be read. The iterator may raise it too.
     """
@@ -83,8 +93,13 @@ def read_rows(file: BinaryIO, name: str, report: ImportReport, limits: Limits) -
     kind = detect_kind(file, name)
     if kind == "zip":
         raise FileError("this is an archive, not a table")
-    reader = {"csv": read_csv, "jsonl": read_json_lines, "json": read_json_array, "parquet": read_parquet}[kind]
-    columns, rows = reader(file, report, limits)
+    if sheet and kind != "spreadsheet":
+        raise FileError("map sheet: only a spreadsheet has sheets")
+    if kind == "spreadsheet":
+        columns, rows = _read_sheet(file, report, limits, sheet)
+    else:
+        reader = {"csv": read_csv, "jsonl": read_json_lines, "json": read_json_array, "parquet": read_parquet}[kind]
+        columns, rows = reader(file, report, limits)
     _check_names(columns, limits)
     return columns, _limit_rows(rows, name, report, limits)
 
@@ -140,6 +155,12 @@ def _measure_value(value: Any) -> tuple[int, str]:
         elif isinstance(part, list | tuple):
             pending += part
     return size, fault
+
+
+def _read_sheet(file: BinaryIO, report: ImportReport, limits: Limits, sheet: str) -> tuple[list[str], Iterator[Row]]:
+    header, rows = read_spreadsheet(file, report, limits, sheet)
+    columns = _name_columns([str(to_value(cell)) for cell in header], report, limits)
+    return [name for name in columns if name], iterate_rows(rows, columns)
 
 
 # --- text ---------------------------------------------------------------------------------------------------------
@@ -249,8 +270,12 @@ def _iterate_records(reader: Any) -> Iterator[tuple[int, list[str]]]:
 
 
 def _read_header(records: Iterator[tuple[int, list[str]]], report: ImportReport, limits: Limits) -> list[str]:
-    """Return the names of the columns, with "" for an unnamed column, which is left out."""
     _, cells = next(records, (0, []))
+    return _name_columns(cells, report, limits)
+
+
+def _name_columns(cells: list[str], report: ImportReport, limits: Limits) -> list[str]:
+    """Return the names of the columns, with "" for an unnamed column, which is left out."""
     if not cells:
         raise FileError("the table has no header")
     check_number_of_columns(len(cells), limits)

@@ -15,6 +15,7 @@ from django_htmx.http import HttpResponseClientRefresh
 from datasets_app import pending_uploads
 from datasets_app.forms import HUB_MISSING, HubForm, MappingForm, NormsForm, UploadForm
 from datasets_app.importing import hub_dataset
+from datasets_app.importing.column_map import SHEET
 from datasets_app.importing.item_reader import IMAGE_ONLY_COLUMNS
 from datasets_app.importing.limited_reader import TableColumns
 from datasets_app.job_texts import describe_job
@@ -140,9 +141,13 @@ def _handle_import_button(request: HttpRequest, upload: PendingUpload) -> HttpRe
     if "again" in request.POST:
         upload.retry_job()
     elif table is not None and not (upload.job and upload.job.result):
-        form = MappingForm(request.POST, columns=table.columns, guess=upload.guess_mapping(table))
+        form = MappingForm(request.POST, columns=table.columns, guess=upload.guess_mapping(table), sheets=table.sheets)
         if not form.is_valid():
             return _render_mapping(request, upload, table, form)
+        if table.sheets and (sheet := form.mapping.get(SHEET, "")) != (table.sheet or table.sheets[0]):
+            upload.forget_reading()
+            upload.request_job("columns", {SHEET: sheet})
+            return redirect("dataset_import", upload.token)
         entered = {name: request.POST[name] for name in form.fields if name in request.POST}
         upload.request_job("check" if "check" in request.POST else "import", form.mapping, entered)
     return redirect("dataset_import", upload.token)
@@ -177,7 +182,7 @@ def _make_replacement_url(upload: PendingUpload, norms_of: Dataset | None) -> st
 def _make_mapping_form(upload: PendingUpload, table: TableColumns, outcome: JobResult | None) -> MappingForm:
     """Return the mapping form with the last input and its errors, or with the guessed mapping."""
     entered = outcome.entered if outcome else None
-    form = MappingForm(entered or None, columns=table.columns, guess=upload.guess_mapping(table))
+    form = MappingForm(entered or None, columns=table.columns, guess=upload.guess_mapping(table), sheets=table.sheets)
     if outcome and entered and form.is_valid():
         form.add_mapping_errors(pending_uploads.collect_mapping_errors(outcome.report.errors))
         if outcome.error:
@@ -191,6 +196,7 @@ def _render_mapping(
     context = {
         "upload": upload,
         "form": form,
+        "asks_sheet": SHEET in form.fields,
         "columns": table.columns,
         "first_rows": table.first_rows,
         "is_image_zip": table.brings_images and table.columns == IMAGE_ONLY_COLUMNS,

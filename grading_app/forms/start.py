@@ -10,7 +10,8 @@ from django.conf import settings
 from django.core.files.uploadedfile import SimpleUploadedFile, UploadedFile
 from django.utils.text import slugify
 
-from datasets_app.forms import TABLES, UploadField
+from datasets_app.forms import HUB_MISSING, REPOSITORY, TABLES, UploadField
+from datasets_app.importing import hub_dataset
 from evalsite.lib.web.choice_fields import get_choice_field, offer_rows
 from runs_app.forms.definitions import TEMPLATE
 from runs_app.llm.keys import PROVIDER_KEYS, find_name_problem, read_key
@@ -117,7 +118,7 @@ class DataForm(forms.Form):
         f"{TABLES},.zip",
         required=False,
         label="File",
-        help_text="CSV, TSV, JSON lines, JSON, Parquet, or a zip of images",
+        help_text="Excel, OpenDocument, CSV, JSON lines, JSON, Parquet, or a zip of images with or without a table",
     )
     pasted = forms.CharField(
         required=False,
@@ -128,15 +129,27 @@ class DataForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 4, "class": "mono", "spellcheck": "false"}),
     )
 
+    repository = forms.RegexField(
+        REPOSITORY,
+        required=False,
+        max_length=200,
+        label="Or a dataset of the Hugging Face hub",
+        help_text="OWNER/NAME, as in the address of its page. Only public datasets",
+        error_messages={"invalid": "Write OWNER/NAME, such as openai/gsm8k, without the address of the hub."},
+    )
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not self.is_bound:
-            self.fields["file"].required = True  # The label then has no "optional". `clean` asks for one of the two.
+            self.fields["file"].required = True  # The label then has no "optional". `clean` asks for one of the three.
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        if not self.errors and bool(cleaned.get("file")) == bool(cleaned.get("pasted", "").strip()):
-            self.add_error("file", "Choose a file or paste rows, one of the two.")
+        given = [cleaned.get("file"), cleaned.get("pasted", "").strip(), cleaned.get("repository")]
+        if not self.errors and sum(map(bool, given)) != 1:
+            self.add_error("file", "Choose a file, paste rows, or name a dataset of the hub, one of the three.")
+        elif cleaned.get("repository") and not hub_dataset.is_available():
+            self.add_error("repository", HUB_MISSING)
         return cleaned
 
     def read_file(self) -> UploadedFile[Any]:

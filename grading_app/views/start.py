@@ -23,6 +23,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django_htmx.http import HttpResponseClientRefresh
 
 from datasets_app import pending_uploads
+from datasets_app.importing.column_map import SHEET
 from datasets_app.models import Dataset, Item
 from evalsite.lib.ops.installation import get_shipped_folder
 from evalsite.lib.permissions import is_operator, members_only
@@ -60,6 +61,9 @@ def start(request: HttpRequest) -> HttpResponse:
     job = upload.job if upload else None
     if job and job.result:
         return _finish_import(request, job.result["dataset"])
+    if upload and job and job.kind == "download" and job.state == "done":
+        upload.request_job("preview", {}, leaves_out=True)
+        job = upload.job
     if wants_part(request) and not (job and job.is_active):
         return HttpResponseClientRefresh()  # The upload has been read: show its first items.
     return _render(request)
@@ -145,6 +149,13 @@ def _read_data(request: HttpRequest) -> HttpResponse:
     form = DataForm(request.POST, request.FILES)
     if not form.is_valid():
         return _render(request, data=form)
+    if repository := form.cleaned_data["repository"]:
+        hub_request = {"repository": repository, "revision": "main"}
+        upload = pending_uploads.stage_upload(
+            request.user, {}, slug=build_slug(f"{repository.rpartition('/')[2]}."), about={}, download=hub_request
+        )
+        upload.request_job("download", hub_request)
+        return _redirect_to_upload(upload)
     return _stage(request, form.read_file())
 
 
@@ -162,23 +173,37 @@ def _stage(request: HttpRequest, file: Any) -> HttpResponse:
         messages.error(request, f"This file {error}.")
         return redirect("start")
     upload.request_job("preview", {}, leaves_out=True)
-    return redirect(f"{reverse('start')}?{urlencode({'upload': upload.token})}#data")
+    return _redirect_to_upload(upload)
+
+
+def _read_sheet(request: HttpRequest) -> HttpResponse:
+    """Read another sheet of the same spreadsheet."""
+    upload = _require_upload(request)
+    upload.request_job("preview", {SHEET: request.POST.get(SHEET, "")}, leaves_out=True)
+    return _redirect_to_upload(upload)
 
 
 def _import(request: HttpRequest) -> HttpResponse:
-    upload = _find_upload(request)
-    if upload is None:
-        raise Http404
+    upload = _require_upload(request)
     outcome = upload.outcome
     upload.request_job("import", outcome.mapping if outcome else {}, leaves_out=True)
-    return redirect(f"{reverse('start')}?{urlencode({'upload': upload.token})}#data")
+    return _redirect_to_upload(upload)
 
 
 def _retry_upload(request: HttpRequest) -> HttpResponse:
+    upload = _require_upload(request)
+    upload.retry_job()
+    return _redirect_to_upload(upload)
+
+
+def _require_upload(request: HttpRequest) -> pending_uploads.PendingUpload:
     upload = _find_upload(request)
     if upload is None:
         raise Http404
-    upload.retry_job()
+    return upload
+
+
+def _redirect_to_upload(upload: pending_uploads.PendingUpload) -> HttpResponse:
     return redirect(f"{reverse('start')}?{urlencode({'upload': upload.token})}#data")
 
 
@@ -331,13 +356,17 @@ def _render(
         "outcome": upload.outcome if upload and job and job.state == "done" else None,
         "orphaned": bool(job and job.is_lost),
         "has_choices": False,
+        "has_norms": False,
+        "table": upload.table if upload else None,
         "may_connect": is_operator(request.user),
         "may_approve": bool(dataset and first_study.may_approve(dataset, request.user)),
         "first_experiment": Experiment.objects.filter(owner=cast(User, request.user), runs__n_done__gt=0).first(),
         "pilot": first_study.PILOT,
     }
     if context["outcome"]:
-        context["has_choices"] = any(item["choices"] for item in context["outcome"].first_items)
+        first_items = context["outcome"].first_items
+        context["has_choices"] = any(item["choices"] for item in first_items)
+        context["has_norms"] = any(item["norms"] for item in first_items)
     if dataset and models and not upload:
         guess = first_study.guess_question(dataset)
         ticked = [model.pk for model in models[:MAX_TICKED]] if len(models) <= MAX_TICKED else [models[0].pk]
@@ -370,6 +399,7 @@ ACTIONS: dict[str, Callable[[HttpRequest], HttpResponse]] = {
     "models": _add_chosen_models,
     "read": _read_data,
     "sample": _read_sample,
+    "sheet": _read_sheet,
     "import": _import,
     "again": _retry_upload,
     "discard": _discard,
